@@ -1,0 +1,52 @@
+# syntax=docker/dockerfile:1
+# Images of the scheduler and of what runs the tasks, and the files that the package points to.
+#
+#   docker build --target scheduler -t dcos-tensorflow/scheduler:0.1.0 .
+#   docker build --target executor  -t dcos-tensorflow/executor:0.1.0 .
+#   docker build --target artefacts --output universe-out .
+#
+# To pin what the tag names today: --build-arg PYTHON=python@sha256:<digest>
+ARG PYTHON=python:3.12.12-slim-bookworm
+
+FROM ${PYTHON} AS build
+WORKDIR /src
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PYTHONDONTWRITEBYTECODE=1
+COPY compat/http-parser compat/http-parser
+COPY pyproject.toml setup.cfg README.md LICENSE ./
+COPY framework framework
+COPY executor executor
+COPY package package
+COPY examples examples
+RUN python -m venv /opt/dcos-tensorflow \
+    && /opt/dcos-tensorflow/bin/pip install --quiet ./compat/http-parser . \
+    && /opt/dcos-tensorflow/bin/dcos-tensorflow package build --sources package --out /out
+
+# What is to be published; see docs/install.md.
+FROM scratch AS artefacts
+COPY --from=build /out /
+
+# The scheduler. Its options come from the environment (docs/options.md), or with --options from a file.
+FROM ${PYTHON} AS scheduler
+COPY --from=build /opt/dcos-tensorflow /opt/dcos-tensorflow
+COPY --from=build /out/artefacts /opt/dcos-tensorflow/artefacts
+ENV PATH=/opt/dcos-tensorflow/bin:$PATH PORT_API=8080 PYTHONUNBUFFERED=1
+# Nobody's in the image, so that nothing in it can be changed by what runs.
+USER 65534:65534
+EXPOSE 8080
+HEALTHCHECK --interval=10s --timeout=12s --start-period=60s --retries=3 \
+    CMD ["dcos-tensorflow", "scheduler", "health"]
+ENTRYPOINT ["dcos-tensorflow"]
+CMD ["scheduler", "run"]
+
+# For tasks: a Python for the executor, which the agent fetches, and a TensorFlow for the program.
+FROM ${PYTHON} AS executor
+ARG TENSORFLOW="tensorflow-cpu==2.21.0"
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+RUN python -m venv /opt/tensorflow \
+    && /opt/tensorflow/bin/pip install --quiet "${TENSORFLOW}" \
+    && /opt/tensorflow/bin/pip install --quiet --no-deps "tf_keras~=2.21.0"
+ENV PATH=/opt/tensorflow/bin:$PATH PYTHONUNBUFFERED=1
+USER 65534:65534
+# Mesos and the executor watch tasks; an engine's own check would only be in their way.
+HEALTHCHECK NONE
+CMD ["python", "-c", "import tensorflow; print(tensorflow.__version__)"]

@@ -1,0 +1,88 @@
+"""What Linux offers to keep hold of a process tree: prctl and /proc."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from pathlib import Path
+from typing import Callable
+
+# <linux/prctl.h>
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def become_subreaper() -> None:
+    """Processes below us whose parent ends become our children, not those of init. Raise OSError if refused."""
+    if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def hide_environment() -> None:
+    """Other processes of our user cannot read our memory, nor /proc/PID/environ, where the agent's token stays.
+
+    The user's program is one of them, unless it runs as root.
+    """
+    _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def die_with_parent() -> Callable[[], None]:
+    """For `preexec_fn`: the child gets SIGKILL when the calling THREAD ends (prctl(2)), so call it from one that stays.
+
+    What runs between fork and exec calls one C function that is loaded already and takes no lock of ours.
+    """
+    parent = os.getpid()
+
+    def in_child() -> None:
+        # Only ours is hidden. Python itself reads /proc/self/fd before it executes the program.
+        _LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+        _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:  # it ended before the line above
+            os._exit(1)
+
+    return in_child
+
+
+def descendants(root: int) -> list[int]:
+    """Process ids of all processes below `root`, parents before their children."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            children.setdefault(_parent(entry), []).append(int(entry.name))
+    found: list[int] = []
+    pending = [root]
+    while pending:
+        below = children.get(pending.pop(), [])
+        found += below
+        pending += below
+    return found
+
+
+def _parent(entry: Path) -> int:
+    """Parent of a /proc entry; 0 when it has gone meanwhile."""
+    try:
+        text = (entry / "stat").read_text(errors="replace")
+    except OSError:
+        return 0
+    # The name, in brackets, may hold anything, brackets too; state and parent follow its last one (proc(5)).
+    return int(text.rpartition(")")[2].split()[1])
+
+
+def signal_process(pid: int, number: int) -> None:
+    """Send it; a process that has gone or is another user's is none of our business."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def signal_group(group: int, number: int) -> None:
+    """The same for a whole process group."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return

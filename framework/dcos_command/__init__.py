@@ -1,0 +1,3 @@
+"""`dcos tensorflow ...`: the sub-command that the dcos command installs. Users' machines: Python 3.8, nothing else."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,8 @@
+"""`python -m dcos_command`: the same as the installed sub-command."""
+
+import sys
+
+from dcos_command.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""Which cluster to talk to: as the DC/OS SDK's commands find it.
+
+The environment (the dcos command written in Go sets it), else the attached cluster's dcos.toml in `$DCOS_DIR` (default
+`~/.dcos`): `clusters/<id>/dcos.toml` of the one that has a file `attached`, else `dcos.toml`.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Mapping
+
+from .errors import CommandError
+
+_SECTION = re.compile(r"\s*\[([\w.-]+)\]\s*(?:#.*)?")
+_SETTING = re.compile(r"""\s*([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s#]+))\s*(?:#.*)?""")
+#: Values of core.ssl_verify that are no file name.
+_SWITCH = ("true", "false")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """`url` without a slash at the end; `token` empty: none; `verify`: "true", "false" or a file of certificates."""
+
+    url: str
+    token: str = ""
+    verify: str = "true"
+    #: Name of the service where none is given.
+    service: str = ""
+
+    def tls(self) -> ssl.SSLContext | None:
+        """None for http. Raise CommandError when the certificates cannot be read."""
+        if not self.url.startswith("https:"):
+            return None
+        checked = self.verify.lower() != "false"
+        try:
+            context = ssl.create_default_context(cafile=self.verify if self.verify.lower() not in _SWITCH else None)
+        except OSError as error:
+            raise CommandError(f"core.ssl_verify: cannot read {self.verify}: {error}") from error
+        if not checked:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+
+
+def find(environment: Mapping[str, str]) -> Cluster:
+    """Raise CommandError when no cluster is set up."""
+    settings = _settings(Path(environment.get("DCOS_DIR") or Path.home() / ".dcos"))
+    url = environment.get("DCOS_URL") or environment.get("DCOS_DCOS_URL") or settings.get("core.dcos_url", "")
+    if not url.startswith(("http://", "https://")):
+        raise CommandError("no cluster is set up; run: dcos cluster setup <url>")
+    token = environment.get("DCOS_ACS_TOKEN") or settings.get("core.dcos_acs_token", "")
+    service = environment.get("DCOS_TENSORFLOW_SERVICE_NAME") or settings.get("tensorflow.service_name", "")
+    return Cluster(url.rstrip("/"), token, _verify(environment, settings), service)
+
+
+def _verify(environment: Mapping[str, str], settings: Mapping[str, str]) -> str:
+    if environment.get("DCOS_TLS_INSECURE") in ("1", "true"):
+        return "false"
+    given = environment.get("DCOS_TLS_CA_PATH") or environment.get("DCOS_SSL_VERIFY")
+    return given or settings.get("core.ssl_verify", "true")
+
+
+def _settings(home: Path) -> dict[str, str]:
+    attached = [path.parent / "dcos.toml" for path in home.glob("clusters/*/attached")]
+    clusters = list(home.glob("clusters/*/dcos.toml"))
+    # The only cluster is the attached one: so the dcos command sees it, too.
+    chosen = attached or (clusters if len(clusters) == 1 else [])
+    for path in [*chosen, home / "dcos.toml"]:
+        if path.is_file():
+            return parse_toml(path.read_text(encoding="utf-8"))
+    return {}
+
+
+def parse_toml(text: str) -> dict[str, str]:
+    """`section.name` -> value, of the little of TOML that dcos.toml uses: Python has a reader from 3.11 on only."""
+    settings, section = {}, ""
+    for line in text.splitlines():
+        if head := _SECTION.fullmatch(line):
+            section = head[1] + "."
+        elif found := _SETTING.fullmatch(line):
+            settings[section + found[1]] = next(value for value in found.groups()[1:] if value is not None)
+    return settings

@@ -1,0 +1,76 @@
+"""One health check: when it is due, what its results mean, and how it is done.
+
+A failure before the first success counts only when the grace period is over (mesosphere/marathon, health checks).
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from .app import HealthCheck
+
+_HEALTHY = range(200, 400)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What is known of one check of one task."""
+
+    check: HealthCheck
+    #: Seconds since the epoch, as all times here.
+    started: float
+    due: float
+    #: None: not known yet.
+    alive: bool | None = None
+    failures: int = 0
+
+    @classmethod
+    def new(cls, check: HealthCheck, now: float) -> Health:
+        """Of a task that starts now."""
+        return cls(check, now, now + check.delay)
+
+    def after(self, success: bool, now: float) -> Health:
+        """With one more result."""
+        due = now + self.check.interval
+        if success:
+            return replace(self, due=due, alive=True, failures=0)
+        if self.alive is None and now < self.started + self.check.grace_period:
+            return replace(self, due=due)
+        return replace(self, due=due, alive=False, failures=self.failures + 1)
+
+    @property
+    def fatal(self) -> bool:
+        """Whether the task is to be killed."""
+        return 0 < self.check.max_failures <= self.failures
+
+
+def probe(check: HealthCheck, host: str, ports: Sequence[int]) -> bool:
+    """Do it, once."""
+    port, protocol = ports[check.port_index], check.protocol.removeprefix("MESOS_")
+    try:
+        if protocol == "TCP":
+            socket.create_connection((host, port), check.timeout).close()
+            return True
+        return _status(protocol, host, port, check) in _HEALTHY
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def _status(protocol: str, host: str, port: int, check: HealthCheck) -> int:
+    if protocol == "HTTPS":
+        # As Marathon: whether it is alive is asked, not who it is.
+        context = ssl._create_unverified_context()  # noqa: S323
+        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+            host, port, timeout=check.timeout, context=context
+        )
+    else:
+        connection = http.client.HTTPConnection(host, port, timeout=check.timeout)
+    try:
+        connection.request("GET", check.path)
+        return connection.getresponse().status
+    finally:
+        connection.close()

@@ -1,0 +1,147 @@
+"""What Mesos says, with Marathon's tasks among its own, as on DC/OS, where Marathon is a framework, too."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mesos_local import LocalCluster, MesosLocalError
+
+from .marathon import Marathon
+from .marathon_api import AGENT, state_of
+from .supervisor import Snapshot
+from .task import HOST
+
+Json = Any
+_TIMEOUT = 30.0  # seconds
+_MARATHON = "marathon"
+_RESOURCES = ("cpus", "mem", "disk", "gpus")
+#: Headers that belong to one connection, or that the server writes itself.
+_HOP = ("connection", "keep-alive", "transfer-encoding", "content-length", "host", "date", "server", "accept-encoding")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One HTTP answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def forward(address: str, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    """Ask "IP:PORT" the same question. 502 when it does not answer."""
+    connection = http.client.HTTPConnection(address, timeout=_TIMEOUT)
+    try:
+        connection.request(method, path, body or None, _end_to_end(headers))
+        answer = connection.getresponse()
+        return Answer(answer.status, _end_to_end(dict(answer.getheaders())), answer.read())
+    except (OSError, http.client.HTTPException) as error:
+        return Answer(502, {"content-type": "text/plain"}, f"{address} does not answer: {error}".encode())
+    finally:
+        connection.close()
+
+
+def _end_to_end(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): text for name, text in headers.items() if name.lower() not in _HOP}
+
+
+@dataclass(frozen=True, slots=True)
+class Mesos:
+    cluster: LocalCluster
+    marathon: Marathon
+
+    def answer(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """`path` below /mesos. Old names with `.json` at the end, which Mesos has dropped, are taken, too."""
+        name = path.removesuffix(".json")
+        asked = f"{name}?{query}" if query else name
+        answer = forward(self.cluster.master.address, method, asked, headers, body)
+        if answer.status != http.client.OK or name.rpartition("/")[2] not in ("state", "state-summary"):
+            return answer
+        state = self.with_marathon(json.loads(answer.body))
+        return Answer(200, {"content-type": "application/json"}, json.dumps(state).encode())
+
+    def with_marathon(self, state: Json) -> Json:
+        """The master's state, with a framework and an agent for what Marathon runs."""
+        shown = self.marathon.snapshots().values()
+        return {
+            **state,
+            "frameworks": [*state.get("frameworks", ()), _framework(list(shown))],
+            "slaves": [*state.get("slaves", ()), _agent()],
+        }
+
+    def sandbox(self, task_id: str) -> Path | None:
+        """Of a task of Marathon's or of the cluster's; None when nobody knows it."""
+        for shown in self.marathon.snapshots().values():
+            if shown.task is not None and shown.task.place.task_id == task_id:
+                return shown.task.place.sandbox
+        answer = forward(self.cluster.master.address, "GET", "/master/state", {}, b"")
+        state = json.loads(answer.body) if answer.status == http.client.OK else {}
+        return next((path for task in _tasks(state) if task["id"] == task_id and (path := self._sandbox(task))), None)
+
+    def _sandbox(self, task: Mapping[str, Json]) -> Path | None:
+        executor = task.get("executor_id") or task["id"]
+        try:
+            return self.cluster.sandbox(task["slave_id"], task["framework_id"], executor)
+        except MesosLocalError:
+            return None
+
+
+def _tasks(state: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+    kinds = ("tasks", "completed_tasks", "unreachable_tasks")
+    for framework in (*state.get("frameworks", ()), *state.get("completed_frameworks", ())):
+        for kind in kinds:
+            yield from framework.get(kind, ())
+
+
+def _framework(shown: list[Snapshot]) -> dict[str, Json]:
+    used = {name: sum(found.app.definition[name] for found in shown if found.task) for name in _RESOURCES}
+    return {
+        "id": _MARATHON,
+        "name": _MARATHON,
+        "hostname": HOST,
+        "webui_url": "",
+        "user": "root",
+        "active": True,
+        "connected": True,
+        "checkpoint": True,
+        "role": "*",
+        "resources": used,
+        "used_resources": used,
+        "tasks": [_task(found) for found in shown if found.task is not None],
+        "completed_tasks": [],
+        "unreachable_tasks": [],
+        "executors": [],
+        "completed_executors": [],
+    }
+
+
+def _task(shown: Snapshot) -> dict[str, Json]:
+    task = shown.task
+    assert task is not None, "asked for apps with a task only"
+    return {
+        "id": task.place.task_id,
+        "name": shown.app.id.strip("/").replace("/", "."),
+        "framework_id": _MARATHON,
+        "executor_id": "",
+        "slave_id": AGENT,
+        "state": state_of(task),
+        "resources": {name: shown.app.definition[name] for name in _RESOURCES},
+        "statuses": [],
+        "labels": [],
+    }
+
+
+def _agent() -> dict[str, Json]:
+    return {
+        "id": AGENT,
+        "hostname": HOST,
+        "pid": f"slave(1)@{HOST}:0",
+        "active": True,
+        "resources": {},
+        "attributes": {},
+    }

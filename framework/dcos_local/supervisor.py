@@ -1,0 +1,140 @@
+"""Keeps one app's task running: starts it, checks its health, starts it again with Marathon's back-off.
+
+    put(app) ──▶ inbox ──▶ one thread:  the task of an older version is killed
+    exit     ──▶            │           a task that ended is started again after the delay
+    stop     ──▶            │           a health check that is due is done; a fatal one kills the task
+
+The delay grows with every end of a task, and is forgotten when a task has lived, healthy, for longer than it.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from . import health
+from .app import App
+from .health import Health
+from .task import HOST, Place, Task
+
+
+class Signal(Enum):
+    """What may come besides an app."""
+
+    ENDED = "ended"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What is shown of an app's task. Times in seconds since the epoch."""
+
+    app: App
+    task: Task | None = None
+    health: tuple[Health, ...] = ()
+    #: When the next task starts, if there is none.
+    starts_at: float | None = None
+    #: Exit code of the last task that ended by itself.
+    last_exit: int | None = None
+
+    @property
+    def healthy(self) -> bool | None:
+        """None: not known yet; without checks a task that runs is healthy."""
+        if self.task is None or self.task.process is None:
+            return None
+        known = {check.alive for check in self.health}
+        return False if False in known else None if None in known else True
+
+
+class Supervisor:
+    """`place` gives every task a new place. `snapshot` may be read from any thread."""
+
+    def __init__(self, app: App, place: Callable[[App], Place]) -> None:
+        self.snapshot = Snapshot(app, starts_at=0.0)
+        self._place = place
+        self._delay = 0.0
+        self._inbox: queue.SimpleQueue[App | tuple[Task, int] | Signal] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=f"app {app.id}", daemon=True)
+        self._thread.start()
+
+    def put(self, app: App) -> None:
+        """A new version: the task of the old one is killed, then the new one starts."""
+        self._inbox.put(app)
+
+    def stop(self) -> None:
+        """End the task; returns when it has ended. May be called again."""
+        self._inbox.put(Signal.STOP)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (message := self._next()) is not Signal.STOP:
+            if isinstance(message, App):
+                self._update(message)
+            elif isinstance(message, tuple):
+                self._ended(*message)
+            else:
+                self._act(time.time())
+        self._kill()
+
+    def _next(self) -> App | tuple[Task, int] | Signal | None:
+        """The next message; None when something is due first."""
+        due = [check.due for check in self.snapshot.health]
+        if self.snapshot.task is None and self.snapshot.starts_at is not None:
+            due.append(self.snapshot.starts_at)
+        try:
+            return self._inbox.get(timeout=max(0.0, min(due) - time.time()) if due else None)
+        except queue.Empty:
+            return None
+
+    def _update(self, app: App) -> None:
+        self._kill()
+        self._delay = 0.0
+        self.snapshot = Snapshot(app, starts_at=time.time() if app.definition["instances"] else None)
+
+    def _kill(self) -> None:
+        task = self.snapshot.task
+        if task is not None:
+            task.kill()
+            self._show(task=None, health=())
+
+    def _ended(self, task: Task, code: int) -> None:
+        if task is not self.snapshot.task:  # of an older version, or killed by ourselves
+            return
+        now, backoff = time.time(), self.snapshot.app.backoff
+        lived = now - task.started_at > self._delay and self.snapshot.healthy is not False
+        self._delay = backoff.after(0.0 if lived else self._delay)
+        self._show(task=None, health=(), starts_at=now + self._delay, last_exit=code)
+
+    def _act(self, now: float) -> None:
+        shown = self.snapshot
+        if shown.task is None:
+            self._start(now)
+            return
+        checks = tuple(self._checked(check, shown.task, now) for check in shown.health)
+        self._show(health=checks)
+        if any(check.fatal for check in checks):
+            self._kill()
+            self._delay = shown.app.backoff.after(self._delay)
+            self._show(starts_at=time.time() + self._delay)
+
+    def _checked(self, check: Health, task: Task, now: float) -> Health:
+        if check.due > now:
+            return check
+        success = task.process is not None and health.probe(check.check, HOST, task.place.ports)
+        return check.after(success, time.time())
+
+    def _start(self, now: float) -> None:
+        app = self.snapshot.app
+        started: queue.SimpleQueue[Task] = queue.SimpleQueue()
+        task = Task(app, self._place(app), now, lambda code: self._inbox.put((started.get(), code)))
+        checks = tuple(Health.new(check, now) for check in app.health_checks)
+        self._show(task=task, health=checks, starts_at=None)
+        started.put(task)
+
+    def _show(self, **changed: Any) -> None:
+        self.snapshot = replace(self.snapshot, **changed)

@@ -1,0 +1,123 @@
+"""The user's files: read with errors that name them, and completed with what a laptop knows."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import pwd
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import click
+
+from tf_scheduler.bundle import build_bundle
+from tf_scheduler.errors import OptionsError, Problem
+from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.options.loader import resolve, to_spec
+from tf_scheduler.options.notices import without_effect
+from tf_scheduler.options.parse import parse
+from tf_scheduler.options.sections.jobs import JOBS
+
+#: Seconds that Mesos keeps the tasks of a local run whose command is gone: nobody will come back for them.
+_FAILOVER = 10.0
+
+Options = Mapping[str, Any]
+
+
+def load_options(path: Path) -> ServiceSpec:
+    """The spec of an options file for a run on this machine. Raise OptionsError with every problem.
+
+    What the file leaves open: the user is the one who runs us, the program's interpreter is ours. Paths in it are
+    relative to the file. Options without effect are told on standard error.
+    """
+    folder = path.parent
+    rules = (
+        lambda options: _missing_files(options, folder),
+        _missing_programs,
+        _impossible_user,
+    )
+    document = parse(read_bytes(path), str(path))
+    options = resolve(document, _local_defaults(), rules)
+    for notice in without_effect(options):
+        click.echo(f"notice: {notice}", err=True)
+    return to_spec(_localised(options, folder.resolve()))
+
+
+def load_document(path: Path) -> dict[str, Any]:
+    """An options file as it is, but for paths, which are made absolute. Raise OptionsError as `load_options` does."""
+    load_options(path)
+    return dict(_localised(parse(read_bytes(path), str(path)), path.parent.resolve()))
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file of the user's. Raise OptionsError that names it."""
+    if path.exists() and not path.is_file():
+        raise OptionsError([Problem("", f"{path} is not a file")])
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise OptionsError([Problem("", f"{path}: {error.strerror}")]) from error
+
+
+def _local_defaults() -> Mapping[str, Mapping[str, Any]]:
+    return {
+        "service": {"user": getpass.getuser(), "python": sys.executable, "failover_timeout": _FAILOVER},
+        "executor": {"url": build_bundle().as_uri(), "python": sys.executable},
+        **_unchecked_gpus(),
+    }
+
+
+def _unchecked_gpus() -> Mapping[str, Mapping[str, Any]]:
+    """Local agents only count GPUs: where this machine has none, no task could find the ones that it was given."""
+    return {} if shutil.which("nvidia-smi") else {section: {"gpu_check": False} for section in JOBS}
+
+
+def _missing_files(options: Options, folder: Path) -> Iterator[Problem]:
+    for section, name in (("service", "job_url"), ("executor", "url")):
+        path = _local_path(options[section][name], folder)
+        if path is not None and not path.exists():
+            yield Problem(f"{section}.{name}", f"there is no file {path}")
+        elif path is not None and not path.is_file():
+            yield Problem(f"{section}.{name}", f"{path} is a folder; give a file, or pack the folder as a zip or tgz")
+
+
+def _missing_programs(options: Options) -> Iterator[Problem]:
+    for section, values in options.items():
+        python = values.get("python") if isinstance(values, Mapping) else None
+        if python and shutil.which(python) is None:
+            yield Problem(f"{section}.python", f"there is no program {python} on this machine")
+
+
+def _impossible_user(options: Options) -> Iterator[Problem]:
+    user = options["service"]["user"]
+    try:
+        other = pwd.getpwnam(user).pw_uid != os.geteuid()
+    except KeyError:
+        yield Problem("service.user", f"there is no user {user} on this machine")
+        return
+    if other and os.geteuid() != 0:
+        yield Problem("service.user", f"only root can run tasks as another user, here {user}; leave it out")
+
+
+def _localised(options: Options, folder: Path) -> Options:
+    """Paths made absolute: the agents have other working directories."""
+    service, executor = dict(options.get("service", {})), dict(options.get("executor", {}))
+    for section, name in ((service, "job_url"), (executor, "url")):
+        path = _local_path(section.get(name, ""), folder)
+        if path is not None:
+            section[name] = path.resolve().as_uri()
+    checkpoints = service.get("checkpoint_dir", "")
+    if checkpoints and "://" not in checkpoints:
+        service["checkpoint_dir"] = str(folder / Path(checkpoints).expanduser())
+    return {**options, "service": service, "executor": executor}
+
+
+def _local_path(url: str, folder: Path) -> Path | None:
+    """The file that a path or a file:// URL points to; None for other URLs and for none."""
+    if url.startswith("file://"):
+        return Path(unquote(url.removeprefix("file://")))
+    return folder / Path(url).expanduser() if url and "://" not in url else None

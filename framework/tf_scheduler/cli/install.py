@@ -1,0 +1,119 @@
+"""`dcos-tensorflow local install` and `local uninstall`: what `dcos package` does, against the local DC/OS."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+
+from dcos_local.folder import Folder
+from dcos_local.record import Record
+from tf_scheduler.errors import JobError, NotRunningError
+
+from .files import load_document
+from .local import directory_option, find_cluster
+from .serve import ensure_served
+
+NAME = "tensorflow"
+#: What the check of the cluster needs, which is what runs without options: less than the package's defaults.
+_SMALL = {"cpus": 0.1, "mem": 64, "disk": 0}
+_CHECK = {"parameter_server": _SMALL, "worker": _SMALL}
+_TIMEOUT = 60.0  # seconds for one answer
+_AGAIN = 0.2  # seconds between two looks
+
+
+@click.command()
+@click.option("--options", type=click.Path(path_type=Path), help="Options file. Default: a check of the cluster.")
+@click.option("--app-id", help="Id of the Marathon app. Default: the service's name.")
+@directory_option
+def install(options: Path | None, app_id: str | None, directory: Path) -> None:
+    """Install the package on the local cluster that is up, as DC/OS would.
+
+    Its Marathon app is rendered and started: a scheduler of its own, which is started again when it ends. A job_url
+    that names a file is relative to the options file. Without a folder for checkpoints the service gets one of its own.
+    """
+    cluster = find_cluster(directory)
+    given = _CHECK if options is None else _with_checkpoints(load_document(options), Folder(cluster.directory))
+    record = ensure_served(cluster)
+    body = {"packageName": NAME, "options": given, **({"appId": app_id} if app_id else {})}
+    answer = _ask(record, "package.install", "v2", "/package/install", body)
+    click.echo(f"installed {answer['packageName']} {answer['packageVersion']} as {answer['appId']}")
+    click.echo(f"its API: {record.url}/service{answer['appId']}/v1/plans/deploy")
+
+
+@click.command()
+@click.argument("app_id", default="")
+@click.option("--all", "everything", is_flag=True, help="All that are installed.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until nothing is left.")
+@directory_option
+def uninstall(app_id: str, everything: bool, no_wait: bool, directory: Path) -> None:
+    """Uninstall the service APP_ID (its name; not needed when there is only one) from the local cluster.
+
+    Its scheduler is started anew to take it down: it ends the tasks, leaves Mesos and forgets its state.
+    """
+    cluster = find_cluster(directory)
+    record = Record.read(Folder(cluster.directory))
+    if record is None:
+        raise NotRunningError("Nothing is installed: the local DC/OS is not up.")
+    body = {"packageName": NAME, "all": everything, **({"appId": app_id} if app_id else {})}
+    answer = _ask(record, "package.uninstall", "v1", "/package/uninstall", body)
+    for result in answer["results"]:
+        if not no_wait:
+            _wait_for_end(record, result["appId"])
+        click.echo(f"{result['appId']} {'is being uninstalled' if no_wait else 'is uninstalled'}")
+
+
+def _with_checkpoints(document: dict[str, Any], folder: Folder) -> dict[str, Any]:
+    """As `local run` does it: on one machine a folder is shared by all tasks."""
+    service = document.get("service", {})
+    if service.get("checkpoint_dir") or service.get("shared_filesystem"):
+        return document
+    checkpoints = folder.checkpoints(service.get("name", NAME))
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    return {**document, "service": {**service, "checkpoint_dir": str(checkpoints)}}
+
+
+def _wait_for_end(record: Record, app_id: str) -> None:
+    while _request(record, "GET", f"/service/marathon/v2/apps{app_id}", {}, None)[0] != 404:
+        time.sleep(_AGAIN)  # Marathon's stream of events is none of what we serve
+
+
+def _ask(record: Record, name: str, version: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer of Cosmos. Raise JobError with what it refuses."""
+    headers = {
+        "Content-Type": f"application/vnd.dcos.{name}-request+json;charset=utf-8;version=v1",
+        "Accept": f"application/vnd.dcos.{name}-response+json;charset=utf-8;version={version}",
+    }
+    status, text = _request(record, "POST", path, headers, json.dumps(body))
+    found: dict[str, Any] = json.loads(text)
+    if status != http.client.OK:
+        raise JobError("\n".join([found["message"], *_reasons(found.get("data") or {})]))
+    return found
+
+
+def _reasons(data: Mapping[str, Any]) -> list[str]:
+    """Of options that do not fit, or of an app that Marathon refuses."""
+    return [
+        f"{error['instance']['pointer'].strip('/').replace('/', '.')}: {error['message']}"
+        if "instance" in error
+        else f"{error.get('path', '')}: {'; '.join(error.get('errors', ()))}"
+        for error in data.get("errors", ())
+    ]
+
+
+def _request(record: Record, method: str, path: str, headers: Mapping[str, str], body: str | None) -> tuple[int, str]:
+    connection = http.client.HTTPConnection(urlsplit(record.url).netloc, timeout=_TIMEOUT)
+    try:
+        connection.request(method, path, body, dict(headers))
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    except OSError as error:
+        raise NotRunningError(f"the local DC/OS at {record.url} does not answer: {error}") from error
+    finally:
+        connection.close()

@@ -1,0 +1,194 @@
+"""`dcos-tensorflow options`: what an options file says, whether it is right, and what an update with it would do."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+from tf_scheduler.errors import OptionsError, Problem
+from tf_scheduler.options.config_schema import config_schema
+from tf_scheduler.options.diff import Difference, difference
+from tf_scheduler.options.documentation import explain as explained
+from tf_scheduler.options.environment import template_lines
+from tf_scheduler.options.loader import resolve
+from tf_scheduler.options.masking import masked
+from tf_scheduler.options.notices import notices
+from tf_scheduler.options.parse import parse
+from tf_scheduler.options.tree import OPTIONS, Option
+
+file_type = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+class Loaded(NamedTuple):
+    """An options file as it was given, and with every option filled in."""
+
+    document: dict[str, Any]
+    options: dict[str, Any]
+
+
+@click.group()
+def options() -> None:
+    """The options file: check it, complete it, compare it. FILE may be - for standard input."""
+
+
+@options.command()
+@click.argument("file", type=file_type)
+@json_option
+def validate(file: Path, as_json: bool) -> None:
+    """Tell all that is wrong with FILE, one `path: message` per line.
+
+    Exit code 0: nothing is. What is not wrong but surprising is told on standard error, as notices.
+    """
+    try:
+        loaded = _load(file)
+    except OptionsError as error:
+        told = {"valid": False, "problems": _listed(error.problems), "notices": []}
+        click.echo(json.dumps(told, indent=2) if as_json else str(error))
+        sys.exit(1)
+    found = notices(loaded.document, loaded.options)
+    if as_json:
+        click.echo(json.dumps({"valid": True, "problems": [], "notices": _listed(found)}, indent=2))
+    else:
+        _tell(found)
+        click.echo(f"{file} is valid")
+
+
+@options.command()
+@click.argument("file", type=file_type)
+@click.option("--changed", is_flag=True, help="Only options that are not at their default.")
+def show(file: Path, changed: bool) -> None:
+    """Print every option with the value that FILE gives it, as JSON; secrets are hidden."""
+    loaded = _load(file)
+    shown = masked(loaded.options)
+    click.echo(json.dumps(_without_defaults(shown, loaded.options) if changed else shown, indent=2))
+    _tell(notices(loaded.document, loaded.options))
+
+
+@options.command()
+@click.argument("old", type=file_type)
+@click.argument("new", type=file_type)
+@json_option
+def diff(old: Path, new: Path, as_json: bool) -> None:
+    """Tell what an update from OLD to NEW would do: which tasks restart, what is refused and why.
+
+    Exit code 1: the update would be refused.
+    """
+    before, after = _load_both(old, new)
+    found = difference(before.options, after.options)
+    click.echo(json.dumps(_diff_json(found), indent=2) if as_json else "\n".join(_diff_lines(found)))
+    sys.exit(1 if found.refused else 0)
+
+
+@options.command()
+@click.option("--template", is_flag=True, help="Print instead the variables of the package's Marathon template.")
+def schema(template: bool) -> None:
+    """Print the JSON Schema (draft 4) of the options file; it is the package's config.json."""
+    click.echo(",\n".join(template_lines()) if template else json.dumps(config_schema(), indent=2))
+
+
+def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [
+        CompletionItem(str(option), help=option.said("description"))
+        for option in OPTIONS
+        if str(option).startswith(incomplete)
+    ]
+
+
+@options.command()
+@click.argument("path", shell_complete=_complete)
+def explain(path: str) -> None:
+    """Tell all about the option PATH, such as worker.cpus, or about all of a section, such as worker."""
+    found = [option for option in OPTIONS if str(option) == path or str(option).startswith(f"{path}.")]
+    if not found:
+        raise OptionsError([Problem(path, f"is no option{_suggestion(path)}")])
+    click.echo("\n\n".join(explained(option) for option in found))
+
+
+def _suggestion(path: str) -> str:
+    names = get_close_matches(path.rpartition(".")[2], {option.path[-1] for option in OPTIONS}, n=1)
+    alike = [str(option) for option in OPTIONS if option.path[-1] in names]
+    return f"; did you mean {' or '.join(alike)}?" if alike else "; `options schema` prints them all"
+
+
+def _load(file: Path) -> Loaded:
+    document = parse(_read(file), "standard input" if str(file) == "-" else str(file))
+    return Loaded(document, resolve(document))
+
+
+def _load_both(old: Path, new: Path) -> tuple[Loaded, Loaded]:
+    loaded, wrong = [], []
+    for file in (old, new):
+        try:
+            loaded.append(_load(file))
+        except OptionsError as error:
+            wrong += [
+                Problem(f"{file}: {found.path}" if found.path else str(file), found.message) for found in error.problems
+            ]
+    if wrong:
+        raise OptionsError(wrong)
+    return loaded[0], loaded[1]
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise OptionsError([Problem("", f"{file}: {error.strerror}")]) from error
+
+
+def _listed(problems: Iterable[Problem]) -> list[dict[str, str]]:
+    return [asdict(problem) for problem in problems]
+
+
+def _tell(found: Iterable[Problem]) -> None:
+    for notice in found:
+        click.echo(f"notice: {notice}", err=True)
+
+
+def _without_defaults(shown: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for option in OPTIONS:
+        if option.value(options) != option.default:
+            _put(kept, option, option.value(shown))
+    return kept
+
+
+def _put(document: dict[str, Any], option: Option, value: Any) -> None:
+    for name in option.path[:-1]:
+        document = document.setdefault(name, {})
+    document[option.path[-1]] = value
+
+
+def _diff_json(found: Difference) -> dict[str, Any]:
+    return {
+        "changed": [asdict(item) for item in found.changed],
+        "refused": _listed(found.refused),
+        "restarted": [asdict(item) for item in found.restarted],
+        "added": list(found.added),
+        "removed": list(found.removed),
+    }
+
+
+def _diff_lines(found: Difference) -> Iterator[str]:
+    if not found.changed:
+        yield "nothing changes"
+        return
+    for item in found.changed:
+        yield f"{item.path}: {json.dumps(item.old)} -> {json.dumps(item.new)}"
+    if found.refused:
+        yield from (f"refused: {problem}" for problem in found.refused)
+        return
+    yield from (f"restart {item.task}: {item.reason}" for item in found.restarted)
+    yield from (f"add {name}" for name in found.added)
+    yield from (f"remove {name}" for name in found.removed)
+    if not (found.restarted or found.added or found.removed):
+        yield "no task restarts"

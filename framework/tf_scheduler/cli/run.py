@@ -1,0 +1,100 @@
+"""`dcos-tensorflow local run`: one job on the local cluster, followed to its end."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from mesos_local import AgentSpec, LocalCluster, default_agents, load_agents, with_ports
+from tf_scheduler.errors import JobError
+from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.runner import unique
+
+from .files import load_options
+from .fit import check_fit
+from .folders import RunFolder
+from .follow import follow
+from .inputs import all_problems
+from .interrupts import interrupts
+from .local import directory_option, terminated_like_interrupted
+from .logs import log_to
+from .ports import port_block
+from .report import Report, exit_code, report, summary
+
+#: How long executors outlive an agent that is gone, in a cluster that lives for one run only.
+_RECOVERY = {"recovery_timeout": "10secs"}
+
+
+@click.command()
+@click.argument("options", type=click.Path(path_type=Path, readable=False))
+@click.option(
+    "--agents",
+    type=click.Path(path_type=Path, readable=False),
+    help="JSON list of {hostname, resources, attributes}.",
+)
+@directory_option
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Stop the job after so many seconds.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+def run(options: Path, agents: Path | None, directory: Path, timeout: float | None, as_json: bool) -> None:
+    """Run the job of OPTIONS (a JSON file) on a real Mesos on this machine, and follow it to its end.
+
+    Uses the local cluster that is up, or starts one for the time of the run. Ctrl-C stops the job gracefully; a
+    second one leaves without waiting for it.
+    """
+    with ExitStack() as stack:
+        running = LocalCluster.running(directory)
+        first_port = 0 if running else stack.enter_context(port_block())
+        spec, specs = all_problems(lambda: load_options(options), lambda: _agents(agents, running, first_port))
+        check_fit(spec, specs)
+        found = _run(spec, running, specs, timeout, as_json)
+    sys.exit(exit_code(found))
+
+
+def _agents(path: Path | None, running: LocalCluster | None, first_port: int) -> Sequence[AgentSpec]:
+    if running is None:
+        return default_agents(first_port) if path is None else with_ports(load_agents(path), first_port)
+    if path is not None:
+        raise JobError(f"--agents {path}: a local cluster is up in {running.directory}; end it first: local down")
+    return running.specs
+
+
+def _run(
+    spec: ServiceSpec, running: LocalCluster | None, specs: Sequence[AgentSpec], timeout: float | None, quiet: bool
+) -> Report:
+    """The report, printed and kept. A cluster of our own lives as long as this call; one that was up stays up."""
+    folder = RunFolder.create(spec.name, unique())
+    spec = replace(spec, checkpoint_dir=spec.checkpoint_dir or str(folder.checkpoints))
+    with ExitStack() as stack:
+        stack.enter_context(log_to(folder.scheduler_log, console=not quiet and not sys.stderr.isatty()))
+        stack.enter_context(terminated_like_interrupted())
+        cluster = running or stack.enter_context(_own_cluster(specs))
+        # From here on signals only ask: what was achieved is told, and what was started is ended, in any case.
+        signals = stack.enter_context(interrupts())
+        started = time.monotonic()
+        own = running is None
+        watched = follow(spec, cluster, folder, own=own, timeout=timeout, signals=signals, quiet=quiet)
+        found = report(watched, cluster, folder, time.monotonic() - started)
+        _tell(found, folder, quiet)
+    return found
+
+
+def _tell(found: Report, folder: RunFolder, as_json: bool) -> None:
+    text = json.dumps(found, indent=2)
+    click.echo(text if as_json else summary(found))
+    try:
+        folder.forget_store()
+        folder.result.write_text(text + "\n")
+    except OSError as error:
+        click.echo(f"the result could not be kept in {folder.path}: {error.strerror}", err=True)
+
+
+def _own_cluster(specs: Sequence[AgentSpec]) -> LocalCluster:
+    click.echo(f"starting a local Mesos with {len(specs)} agents", err=True)
+    return LocalCluster(specs, agent_flags=_RECOVERY, die_with_parent=True)

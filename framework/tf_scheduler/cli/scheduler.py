@@ -1,0 +1,141 @@
+"""`dcos-tensorflow scheduler run`: what the Marathon app starts. Its options come from the environment.
+
+Loads nothing that the scheduler's bundle lacks: no local Mesos, no tables.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from mesos_client import Tls
+from tf_scheduler.errors import JobError, OptionsError, Problem, SchedulerError
+from tf_scheduler.options.environment import to_document
+from tf_scheduler.options.loader import resolve, to_spec
+from tf_scheduler.options.notices import notices
+from tf_scheduler.options.parse import parse
+from tf_scheduler.store.interface import StoreError
+
+from .files import read_bytes
+
+log = logging.getLogger(__name__)
+
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+#: The package's word for a level -> Python's.
+_LEVELS = {"OFF": "CRITICAL", "FATAL": "CRITICAL", "WARN": "WARNING", "TRACE": "DEBUG", "ALL": "DEBUG"}
+#: Options that name a program.
+_PROGRAM = {"command", "job_url", "job_name"}
+_SANITY = "python examples/sanity/check.py"
+#: HTTP statuses that Marathon takes for healthy; above 299 the standard library calls them errors.
+_HEALTHY = range(200, 400)
+_HEALTH_TIMEOUT = 10.0  # seconds
+_TRUE = ("1", "true", "yes")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def scheduler() -> None:
+    """The scheduler, as Marathon runs it."""
+
+
+@scheduler.command()
+@click.option(
+    "--options",
+    "file",
+    type=click.Path(path_type=Path),
+    help="Options file, instead of the variables; for those who start the scheduler without Marathon.",
+)
+def run(file: Path | None) -> None:
+    """Run the scheduler until SIGTERM; tasks go on then.
+
+    Everything comes from the environment, as the package's Marathon app sets it: a variable for each option
+    (docs/options.md), PORT_API for the HTTP API, EXECUTOR_URI for the executor's bundle, and SDK_UNINSTALL=true when
+    the service is to be taken down.
+    """
+    from tf_scheduler.api.server import address_for  # a web server, which other commands need not load
+
+    from .daemon import Daemon
+
+    environment = os.environ
+    document = to_document(environment) if file is None else parse(read_bytes(file), str(file))
+    options = resolve(document, package_defaults(document, environment))
+    _log_at(options["service"]["log_level"])
+    for notice in notices(document, options):
+        log.warning("option %s", notice)
+    spec = to_spec(options)
+    Daemon(
+        spec,
+        options["mesos"]["master"],
+        options["scheduler"]["state"],
+        address_for(environment.get("HOST", "")),
+        _port(environment),
+        environment.get("SDK_UNINSTALL", "").lower() in _TRUE,
+        _tls(options["tls"]),
+    ).run()
+
+
+@scheduler.command()
+@click.option("--port", type=click.IntRange(1, 65535), help="Port of the API. Default: PORT_API, or PORT0.")
+def health(port: int | None) -> None:
+    """Ask the scheduler on this machine how it is, for what watches containers: exit code 0, or 1 with the answer."""
+    url = f"http://127.0.0.1:{port or _port(os.environ)}/v1/health"
+    try:
+        with urllib.request.urlopen(url, timeout=_HEALTH_TIMEOUT) as answer:
+            click.echo(answer.read().decode() or f"HTTP {answer.status}")
+    except urllib.error.HTTPError as error:
+        with error:
+            click.echo(error.read().decode())
+        sys.exit(0 if error.code in _HEALTHY else 1)
+    except OSError as error:
+        raise JobError(f"{url} does not answer: {getattr(error, 'reason', error)}") from error
+
+
+def package_defaults(document: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """What the package provides where the options are silent: the executor, and a program when none is named.
+
+    That program checks that the tasks reach each other: so the package can be installed, and tried, without options.
+    """
+    found = {"executor": {"url": environment.get("EXECUTOR_URI", "")}}
+    named = {name for section in document.values() if isinstance(section, dict) for name in section}
+    if not named & _PROGRAM and environment.get("EXAMPLES_URI"):
+        found["service"] = {"job_url": environment["EXAMPLES_URI"], "command": _SANITY}
+    return found
+
+
+def _tls(options: Mapping[str, Any]) -> Tls | None:
+    if not options["enabled"]:
+        return None
+    certificate = (options["certificate_file"], options["key_file"])
+    return Tls(verify=options["ca_file"] or True, cert=certificate if all(certificate) else None)
+
+
+def main() -> None:
+    """The whole command of the scheduler's bundle."""
+    try:
+        scheduler.main(prog_name="tensorflow-scheduler")
+    except (SchedulerError, StoreError) as error:
+        fail(error)
+
+
+def fail(error: Exception) -> NoReturn:
+    """Exit code 1: Marathon starts us again, later and later."""
+    click.echo(f"{error}", err=True)
+    sys.exit(1)
+
+
+def _port(environment: Mapping[str, str]) -> int:
+    text = environment.get("PORT_API") or environment.get("PORT0") or ""
+    if not text.isdecimal() or not 0 < int(text) <= 65_535:
+        raise OptionsError([Problem("PORT_API", f"must be the port of the HTTP API, 1 to 65535, not {text!r}")])
+    return int(text)
+
+
+def _log_at(level: Any) -> None:
+    logging.basicConfig(format=_FORMAT, stream=sys.stderr, level=_LEVELS.get(level, level))

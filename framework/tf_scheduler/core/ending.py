@@ -1,0 +1,56 @@
+"""The end of the job: stop what still runs, shut the executors down, then tear the framework down."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tf_scheduler.model.effects import Call, Decision, Outcome, ResultDecided, ShutdownExecutor, Teardown
+from tf_scheduler.model.ids import executor_of
+from tf_scheduler.model.state import Result, SchedulerState, Verdict
+
+from . import plans
+from .plans.act import KILL_AGAIN
+from .reduce import decide
+from .reserve import SETTLE
+
+
+def stop(state: SchedulerState, reason: str, now: float) -> Decision:
+    """Ask for the end, unless it is decided already."""
+    if state.result is not None:
+        return decide(state)
+    result = Result(Verdict.STOPPED, reason, now)
+    return decide(state, ResultDecided(result), outcomes=(Outcome(f"stopping: {reason}"),))
+
+
+def finish(state: SchedulerState, now: float) -> Decision:
+    """One step of the uninstall plan; nothing as long as no result is decided."""
+    result = state.result
+    if result is None or state.over:
+        return decide(state)
+    if state.framework_id is None:
+        return decide(replace(state, over=True))
+    if not state.connected or _waits(state, now):
+        return decide(state)
+    steps = plans.last_steps(state)
+    doomed = [state.tasks[step.task] for step in steps if step.work is plans.Work.KILL and step.task is not None]
+    ended = plans.end(state, doomed, now)
+    if doomed:
+        return ended
+    if any(step.work is plans.Work.DEREGISTER for step in steps):
+        return _tear_down(ended.state, result, now)
+    return decide(replace(ended.state, over=True)) if plans.is_uninstalled(ended.state) else ended
+
+
+def _waits(state: SchedulerState, now: float) -> bool:
+    """Whether it is clear without a look at every task that nothing is to be done now."""
+    return state.live_count() > 0 and now < state.kill_at
+
+
+def _tear_down(state: SchedulerState, result: Result, now: float) -> Decision:
+    if now < state.given_back_at + SETTLE or (state.teardown_at is not None and now < state.teardown_at + KILL_AGAIN):
+        return decide(state)
+    shut: tuple[Call, ...] = tuple(
+        ShutdownExecutor(executor_of(record.id), record.agent_id) for record in state.tasks.values()
+    )
+    told = Outcome(f"{result.verdict.value}: {result.reason}")
+    return decide(replace(state, teardown_at=now, kill_at=0.0), calls=(*shut, Teardown()), outcomes=(told,))

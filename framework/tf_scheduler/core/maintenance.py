@@ -1,0 +1,112 @@
+"""Agents that are about to go: inverse offers answered, windows remembered, running work moved in time.
+
+A draining agent needs nothing of this: Mesos offers it no more, and ends its tasks with a reason of its own, which
+the recovery knows (Mesos documentation, maintenance).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from tf_scheduler.model.effects import AcceptInverseOffers, Decision, Outcome, RecoveryDecided
+from tf_scheduler.model.failure import Cause
+from tf_scheduler.model.ids import OfferId
+from tf_scheduler.model.offer import InverseOffer, Offer
+from tf_scheduler.model.recovery import Recovery
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord, TaskState
+
+from .recovery.heal import HOME_WAIT, is_replaced
+from .recovery.units import restarts
+from .reduce import decide
+
+#: Mesos asks again after so many seconds, which tells a window that still stands from one that was cancelled.
+ASK_AGAIN = 30.0
+#: Seconds between the end of a task's grace period and the beginning of the window, for the launch elsewhere.
+MOVE_AHEAD = 60.0
+
+
+def asked(state: SchedulerState, offers: Iterable[InverseOffer]) -> Decision:
+    """Agree to leave: an operator's window is not ours to refuse. What runs there is moved before it begins."""
+    offers = tuple(offers)
+    hosts = {record.agent_id: record.hostname for record in state.live()}
+    news = [offer for offer in offers if _is_news(state, offer) and offer.agent_id in hosts]
+    return decide(
+        replace(state, windows={**state.windows, **{offer.agent_id: offer for offer in offers}}),
+        calls=(AcceptInverseOffers(tuple(offer.id for offer in offers), ASK_AGAIN),) if offers else (),
+        outcomes=tuple(Outcome(f"agent {hosts[offer.agent_id]} goes into maintenance", warning=True) for offer in news),
+    )
+
+
+def _is_news(state: SchedulerState, offer: InverseOffer) -> bool:
+    known = state.windows.get(offer.agent_id)
+    return known is None or known.unavailability != offer.unavailability
+
+
+def cancelled(state: SchedulerState, offer_id: OfferId) -> Decision:
+    """The window is off, or Mesos will ask anew with another one."""
+    return decide(
+        replace(state, windows={key: window for key, window in state.windows.items() if window.id != offer_id})
+    )
+
+
+def seen(state: SchedulerState, offers: Iterable[Offer]) -> SchedulerState:
+    """An offer without a window says that its agent has none any more."""
+    safe = {offer.agent_id for offer in offers if offer.unavailability is None} & state.windows.keys()
+    return replace(state, windows={key: window for key, window in state.windows.items() if key not in safe})
+
+
+def leave(state: SchedulerState, now: float) -> Decision:
+    """Start elsewhere what runs on agents whose window is near, and whatever must start again with it."""
+    if not state.windows or state.result is not None:
+        return decide(state)
+    due = [record for record in _leaving(state) if now >= _leaves_at(state, record) and not is_replaced(state, record)]
+    if not due:
+        return decide(state)
+    names = {record.name for record in due}
+    others = [
+        record
+        for record in map(state.tasks.get, sorted(restarts(state.spec, sorted(names), moved=True) - names))
+        if record is not None and not _is_finished(state, record) and not is_replaced(state, record)
+    ]
+    moves = [_recovery(state, record, f"agent {record.hostname} goes into maintenance", now, now) for record in due]
+    moves += [_recovery(state, item, f"starts again with {due[0].name}", now, now + HOME_WAIT) for item in others]
+    told = (Outcome(f"{item.task} is launched again: {item.why}", item.task, warning=True) for item in moves)
+    return decide(state, *map(RecoveryDecided, moves), outcomes=tuple(told))
+
+
+def deadlines(state: SchedulerState) -> Iterator[float]:
+    """When the next task is to leave."""
+    if state.windows and state.result is None:
+        yield from (_leaves_at(state, record) for record in _leaving(state) if not is_replaced(state, record))
+
+
+def _leaving(state: SchedulerState) -> Iterator[TaskRecord]:
+    return (record for record in state.live() if record.agent_id in state.windows)
+
+
+def _leaves_at(state: SchedulerState, record: TaskRecord) -> float:
+    grace = max(job.kill_grace for job in state.spec.jobs)
+    return state.windows[record.agent_id].unavailability.start - MOVE_AHEAD - grace
+
+
+def _is_finished(state: SchedulerState, record: TaskRecord) -> bool:
+    status = state.status(record.name)
+    return status is not None and status.state is TaskState.FINISHED
+
+
+def _recovery(state: SchedulerState, record: TaskRecord, why: str, now: float, home_until: float) -> Recovery:
+    """At no cost to the task: its failures are as before."""
+    before = state.recoveries.get(record.name)
+    return Recovery(
+        task=record.name,
+        launch=record.id,
+        cause=Cause.INFRASTRUCTURE,
+        why=why,
+        since=now,
+        ready_at=now,
+        home_until=home_until,
+        failures=before.failures if before else (),
+        streak=before.streak if before else 0,
+    )

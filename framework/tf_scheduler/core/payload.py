@@ -1,0 +1,71 @@
+"""A job of the spec and a place -> what the executor is told about the task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from tf_executor import payload
+from tf_scheduler.model.program import Liveness, Program
+from tf_scheduler.model.resources import UNIT
+from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec
+from tf_scheduler.model.task import TaskRecord
+
+#: Variable of the user's program that comes from the service.
+CHECKPOINT_DIR = "CHECKPOINT_DIR"
+
+
+def payload_of(
+    spec: ServiceSpec, job: JobSpec, record: TaskRecord, config: Mapping[str, Any], port: int
+) -> payload.Payload:
+    """`config`: the task's TF_CONFIG; `port`: that of its address."""
+    folder = {CHECKPOINT_DIR: spec.checkpoint_dir} if spec.checkpoint_dir else {}
+    return payload.Payload(
+        task=record.name,
+        job=record.job.value,
+        index=record.index,
+        command=job.command,
+        tf_config=config,
+        generation=record.generation,
+        environment={**folder, **job.environment},
+        python=job.python,
+        kill_grace=job.kill_grace,
+        port=port,
+        **_program(spec.program),
+        log_dir=spec.checkpoint_dir,
+        strategy=spec.strategy.value,
+        cluster_flags=job.cluster_flags,
+        fetch=spec.fetch,
+        pre=job.hooks.pre,
+        post=job.hooks.post,
+        hook_timeout=job.hooks.timeout,
+        user=spec.user,
+        nice=job.limits.nice,
+        ulimits=job.limits.ulimits,
+        gpus=job.needs.gpus // UNIT,
+        gpu_check=job.gpu_check,
+        readiness=record.address if record.job.value in config["cluster"] else "",
+        event_folders=_event_folders(spec, job),
+        liveness=None if job.liveness is None else _liveness(job.liveness),
+        output_bytes=spec.output.size,
+        output_backups=spec.output.backups,
+    )
+
+
+def _program(program: Program | None) -> dict[str, Any]:
+    if program is None:
+        return {}
+    return {"job_name": program.name, "job_path": program.path, "job_context": program.context}
+
+
+def _event_folders(spec: ServiceSpec, job: JobSpec) -> tuple[str, ...]:
+    """Where a task that trains may write TensorBoard's files; a parameter server writes none."""
+    if job.kind is JobKind.PS:
+        return ()
+    shared = spec.checkpoint_dir
+    return (".", shared) if shared and "://" not in shared else (".",)
+
+
+def _liveness(liveness: Liveness) -> payload.Liveness:
+    return payload.Liveness(**{**asdict(liveness), "kind": liveness.kind.value})

@@ -1,0 +1,192 @@
+"""What an operator wants of a plan, and the answer. Everything that an operator did is stored with the plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from tf_scheduler.core.reduce import decide
+from tf_scheduler.model.effects import Decision, Outcome, PlanControlled
+from tf_scheduler.model.events import PlanCommand
+from tf_scheduler.model.plan import Answer, Node, PlanControl, Reply, Status, Verb
+from tf_scheduler.model.state import SchedulerState
+
+from .claims import phases_of, steps_of
+from .control import ALL, control_of, last_serial
+from .define import PlanDef, definitions
+from .standing import standing
+from .strategy import CANARIES, Children, held
+from .tables import ALREADY
+from .view import plan_named, status_at
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def command(state: SchedulerState, wish: PlanCommand) -> Decision:
+    """Do what the operator wants, or say why not; the answers are the SDK's (dcos-commons, PlansQueries)."""
+    refused = _refused(state, wish)
+    if refused is not None:
+        return replace(decide(state), answer=refused)
+    plan = next(plan for plan in definitions(state) if plan.name == wish.plan)
+    node = tuple(part for part in (wish.phase, wish.step) if part)
+    control = control_of(state, plan)
+    shown = plan_named(state, plan.name)
+    status = Status.ERROR if shown is None else status_at(shown, node)
+    changed = _VERBS[wish.verb](state, plan, control, node, status, wish.parameters)
+    if changed == control and status in ALREADY[wish.verb]:
+        answer = Answer(Reply.ALREADY, "Command has already been reported or completed")
+        return replace(decide(state), answer=answer)
+    told = Outcome(f"an operator wants {wish.verb.value} of {_spoken(wish)}")
+    return replace(
+        decide(state, PlanControlled(plan.name, changed), outcomes=(told,)),
+        answer=Answer(Reply.OK, _received(wish)),
+    )
+
+
+def _refused(state: SchedulerState, wish: PlanCommand) -> Answer | None:
+    """Why the command makes no sense; None: it does."""
+    if wish.step and not wish.phase:
+        return Answer(Reply.BAD_REQUEST, "Missing phase")
+    for name in wish.parameters:
+        if not _VARIABLE.fullmatch(name):
+            words = f"Couldn't parse parameters: {name} is not a valid environment variable name"
+            return Answer(Reply.BAD_REQUEST, words)
+    if wish.parameters and wish.verb is not Verb.START:
+        return Answer(Reply.BAD_REQUEST, f"Parameters are for start only, not for {wish.verb.value}")
+    return _not_found(state, wish)
+
+
+def _not_found(state: SchedulerState, wish: PlanCommand) -> Answer | None:
+    plan = next((plan for plan in definitions(state) if plan.name == wish.plan), None)
+    if plan is None:
+        return Answer(Reply.NOT_FOUND, f"Plan {wish.plan} not found")
+    phase = next((phase for phase in plan.phases if phase.name == wish.phase), None)
+    if wish.phase and phase is None:
+        return Answer(Reply.NOT_FOUND, f"Phase {wish.phase} not found")
+    if wish.step and phase is not None and all(step.name != wish.step for step in phase.steps):
+        return Answer(Reply.NOT_FOUND, f"Step {wish.step} not found")
+    return None
+
+
+def _spoken(wish: PlanCommand) -> str:
+    return " / ".join(part for part in (f"plan {wish.plan}", wish.phase, wish.step) if part)
+
+
+def _received(wish: PlanCommand) -> str:
+    """The SDK's sentence, which tools print."""
+    if wish.verb is Verb.START:
+        given = ", ".join(f"{name}={value}" for name, value in wish.parameters.items())
+        return f"Received cmd: start {wish.plan} with parameters: {{{given}}}"
+    if wish.verb in (Verb.RESTART, Verb.FORCE_COMPLETE):
+        phase, step = wish.phase or "null", wish.step or "null"
+        return f"Received cmd: {wish.verb.value} for Plan: {wish.plan}, Phase: {phase}, Step: {step}"
+    return f"Received cmd: {wish.verb.value}"
+
+
+# --- the verbs: what they make of a plan's control
+
+_Change = Callable[[SchedulerState, PlanDef, PlanControl, Node, Status, Mapping[str, str]], PlanControl]
+
+
+def _interrupt(
+    _state: SchedulerState, _plan: PlanDef, control: PlanControl, node: Node, status: Status, _given: Mapping[str, str]
+) -> PlanControl:
+    if status is Status.COMPLETE:
+        return control
+    return replace(control, interrupted=control.interrupted | {node})
+
+
+def _continue(
+    state: SchedulerState, plan: PlanDef, control: PlanControl, node: Node, status: Status, _given: Mapping[str, str]
+) -> PlanControl:
+    """Ends the interrupt of this very node; without one, the next canary of the phase (or plan) may go.
+
+    It does not reach what is below: a phase of canaries is continued by its own name, as in the SDK.
+    """
+    if node in control.interrupted:
+        return replace(control, interrupted=control.interrupted - {node})
+    if status is Status.COMPLETE or len(node) > 1:
+        return control
+    children = _children(state, plan, node)
+    waiting = held(children)
+    if not waiting:
+        return control
+    enough = len(children.released) + 1 >= CANARIES
+    return replace(control, released=control.released | {(*node, ALL if enough else waiting[0])})
+
+
+def _force_complete(
+    _state: SchedulerState, _plan: PlanDef, control: PlanControl, node: Node, status: Status, _given: Mapping[str, str]
+) -> PlanControl:
+    return control if status is Status.COMPLETE else replace(control, forced=control.forced | {node})
+
+
+def _restart(
+    state: SchedulerState, plan: PlanDef, control: PlanControl, node: Node, status: Status, _given: Mapping[str, str]
+) -> PlanControl:
+    """Every launch until now is old for the node; interrupts of it and orders below it are void."""
+    if status is Status.PENDING:
+        return control
+    return replace(
+        control,
+        interrupted=control.interrupted - {node},
+        forced=_unforced(plan, control.forced, node),
+        released=_outside(control.released, node) if len(node) < 2 else control.released,
+        restarted={**control.restarted, node: last_serial(state.tasks, state.controls)},
+        completed="",
+    )
+
+
+def _start(
+    state: SchedulerState, plan: PlanDef, control: PlanControl, node: Node, status: Status, given: Mapping[str, str]
+) -> PlanControl:
+    if status is Status.COMPLETE:
+        control = _restart(state, plan, control, node, status, given)
+    return replace(control, parameters=dict(given), interrupted=control.interrupted - {node})
+
+
+def _stop(
+    state: SchedulerState, plan: PlanDef, control: PlanControl, node: Node, status: Status, given: Mapping[str, str]
+) -> PlanControl:
+    """Nothing is ended now: what runs goes on until the plan is started again."""
+    anew = _restart(state, plan, control, node, status, given)
+    return replace(anew, interrupted=anew.interrupted | {node})
+
+
+def _outside(nodes: frozenset[Node], node: Node) -> frozenset[Node]:
+    """Those that are neither the node nor below it."""
+    return frozenset(other for other in nodes if other[: len(node)] != node)
+
+
+def _unforced(plan: PlanDef, forced: frozenset[Node], node: Node) -> frozenset[Node]:
+    """What is forced without the node: of a whole that is forced, everything else stays so."""
+    for depth in range(len(node)):
+        whole = node[:depth]
+        if whole in forced:
+            forced = (forced - {whole}) | _parts(plan, whole)
+    return _outside(forced, node)
+
+
+def _parts(plan: PlanDef, node: Node) -> frozenset[Node]:
+    if not node:
+        return frozenset((phase.name,) for phase in plan.phases)
+    return frozenset(found for found, _ in plan.steps() if found[:1] == node)
+
+
+def _children(state: SchedulerState, plan: PlanDef, node: Node) -> Children:
+    now = standing(state, plan)
+    if not node:
+        return phases_of(now, frozenset())
+    phase = next(phase for phase in plan.phases if phase.name == node[0])
+    return steps_of(now, phase, frozenset())
+
+
+_VERBS: Mapping[Verb, _Change] = {
+    Verb.INTERRUPT: _interrupt,
+    Verb.CONTINUE: _continue,
+    Verb.FORCE_COMPLETE: _force_complete,
+    Verb.RESTART: _restart,
+    Verb.START: _start,
+    Verb.STOP: _stop,
+}

@@ -1,0 +1,180 @@
+"""The end of a task that is still needed -> what starts again, when and where; or the end of the job.
+
+A recovery is stored with the status that caused it. The recovery plan then tells the launches of the unit to end, and
+offers find each a place: at first only its old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from tf_scheduler.core.back_off import chance
+from tf_scheduler.core.reduce import decide
+from tf_scheduler.model.effects import Decision, Outcome, RecoveryDecided, ResultDecided
+from tf_scheduler.model.failure import Cause, Ended
+from tf_scheduler.model.reasons import AwaitsHome
+from tf_scheduler.model.recovery import Recovery
+from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
+
+from .causes import cause_of
+from .units import restarts
+from .waiting import delay, gives_up, recent
+
+#: Seconds that a lost task waits for its old address, if its agent may still be there.
+HOME_WAIT = 5.0
+#: A launch that lasted so many seconds ends a row of failures: the back-off begins anew.
+STEADY = 60.0
+#: Survivors of a lost peer exit with an error up to so many seconds later (measured with collective training).
+COLLATERAL = 20.0
+
+_AGENT_GONE = frozenset(
+    {TaskState.GONE, TaskState.GONE_BY_OPERATOR, TaskState.LOST, TaskState.UNKNOWN, TaskState.UNREACHABLE}
+)
+
+
+def ended(
+    state: SchedulerState, record: TaskRecord, status: TaskStatus, ran: bool, now: float, unique: Callable[[], str]
+) -> Decision:
+    """What the end of `record`, needed and not finished, means. The status itself is stored by the caller.
+
+    `ran`: whether its program had run.
+    """
+    if is_replaced(state, record):
+        return decide(state, outcomes=(Outcome(f"{record.name} has ended, to be launched again", record.name),))
+    cause = _cause(state, record, status, ran, now)
+    found = _recovery(state, record, status, cause, now, unique)
+    policy, said = state.spec.restart, status.message or status.reason
+    if not cause.retried:
+        return _failed(state, f"{said}; another launch would end in the same way", record, now)
+    if cause.counted and gives_up(policy, found.failures, now):
+        limit = f"restart.max_failures is {policy.max_failures} in {policy.window:g} s"
+        return _failed(state, f"{said} (failure {len(found.failures)}: {limit})", record, now)
+    others = tuple(_others(state, record, found))
+    changes = map(RecoveryDecided, (found, *others))
+    return decide(state, *changes, outcomes=(_told(found, others),))
+
+
+def is_replaced(state: SchedulerState, record: TaskRecord) -> bool:
+    """Whether this very launch is to be replaced already."""
+    known = state.recoveries.get(record.name)
+    return known is not None and known.launch == record.id
+
+
+def ripen(state: SchedulerState, now: float) -> SchedulerState:
+    """With every recovery whose back-off is over among those that may be launched."""
+    if not state.recoveries:
+        return state
+    ripe = frozenset(
+        item.launch for item in state.recoveries.values() if item.ready_at <= now and _in_force(state, item)
+    )
+    return state if ripe == state.ripe else replace(state, ripe=ripe)
+
+
+def deadlines(state: SchedulerState) -> Iterator[float]:
+    """When a back-off ends, when a task stops to wait for its old address, when an unreachable one counts as lost."""
+    for item in state.recoveries.values():
+        if _in_force(state, item):
+            yield from (item.ready_at,) if item.launch not in state.ripe else ()
+            yield from (item.home_until,) if _awaits_home(state, item) else ()
+    yield from (_lost_at(state, status) for status in _unreachable(state))
+
+
+def give_up_unreachable(state: SchedulerState, now: float) -> tuple[TaskStatus, ...]:
+    """What to believe of tasks whose agent has not answered for `recovery.unreachable_timeout`."""
+    patience = state.spec.recovery.unreachable_timeout
+    return tuple(
+        replace(
+            status,
+            state=TaskState.LOST,
+            reason="REASON_AGENT_REMOVED",
+            message=f"its agent did not answer for {patience:g} s",
+            uuid="",
+        )
+        for status in _unreachable(state)
+        if now >= _lost_at(state, status)
+    )
+
+
+def _unreachable(state: SchedulerState) -> Iterator[TaskStatus]:
+    if state.result is None and state.tally.get(TaskState.UNREACHABLE):
+        yield from (status for status in state.statuses.values() if status.state is TaskState.UNREACHABLE)
+
+
+def _lost_at(state: SchedulerState, status: TaskStatus) -> float:
+    return status.timestamp + state.spec.recovery.unreachable_timeout
+
+
+def _awaits_home(state: SchedulerState, item: Recovery) -> bool:
+    """Whether held offers are to be looked at once more when the wait is over, and have not been since."""
+    return bool(state.offers) and any(isinstance(why, AwaitsHome) for why in state.pending.get(item.task, ()))
+
+
+def _in_force(state: SchedulerState, item: Recovery) -> bool:
+    record = state.tasks.get(item.task)
+    return record is not None and record.id == item.launch
+
+
+def _cause(state: SchedulerState, record: TaskRecord, status: TaskStatus, ran: bool, now: float) -> Cause:
+    end = Ended(status.state.value, status.reason, status.exit_code, status.signal, ran=ran)
+    cause = cause_of(end, state.spec.restart.uncounted_exit_codes)
+    others = (item for name, item in state.recoveries.items() if name != record.name)
+    if cause is Cause.USER_ERROR and any(now - item.since < COLLATERAL for item in others):
+        return Cause.COLLATERAL
+    return cause
+
+
+def _recovery(
+    state: SchedulerState, record: TaskRecord, status: TaskStatus, cause: Cause, now: float, unique: Callable[[], str]
+) -> Recovery:
+    policy, before = state.spec.restart, state.recoveries.get(record.name)
+    failures = recent(before.failures if before else (), policy.window, now)
+    steady = now - record.launched_at >= STEADY
+    streak = 1 if before is None or steady else before.streak + 1
+    ready_at = now + delay(policy, streak, chance(unique()))
+    gone = status.state in _AGENT_GONE
+    return Recovery(
+        task=record.name,
+        launch=record.id,
+        cause=cause,
+        why=f"{record.name} is {status.state.spoken}: {status.message or status.reason or 'no reason given'}",
+        since=now,
+        ready_at=ready_at,
+        home_until=now if gone else ready_at + HOME_WAIT,
+        failures=(*failures, now) if cause.counted else failures,
+        streak=streak,
+    )
+
+
+def _others(state: SchedulerState, record: TaskRecord, found: Recovery) -> Iterator[Recovery]:
+    """The rest of the unit: started again with the lost task, at no cost to themselves."""
+    for name in sorted(restarts(state.spec, [record.name], moved=False) - {record.name}):
+        other, status = state.tasks.get(name), state.status(name)
+        finished = status is not None and status.state is TaskState.FINISHED
+        if other is None or finished or is_replaced(state, other):
+            continue
+        before = state.recoveries.get(name)
+        yield replace(
+            found,
+            task=name,
+            launch=other.id,
+            why=f"starts again with {record.name}",
+            home_until=found.ready_at + HOME_WAIT,
+            failures=before.failures if before else (),
+            streak=before.streak if before else 0,
+        )
+
+
+def _told(found: Recovery, others: tuple[Recovery, ...]) -> Outcome:
+    wait = found.ready_at - found.since
+    when = f"in {wait:.1f} s" if wait else "now"
+    together = f", together with {', '.join(item.task for item in others)}" if others else ""
+    return Outcome(f"{found.why} ({found.cause.value}): launched again {when}{together}", found.task, warning=True)
+
+
+def _failed(state: SchedulerState, why: str, record: TaskRecord, now: float) -> Decision:
+    sentence = f"{record.name} on {record.hostname} failed: {why}"
+    return decide(
+        state, ResultDecided(Result(Verdict.FAILED, sentence, now)), outcomes=(Outcome(sentence, record.name, True),)
+    )

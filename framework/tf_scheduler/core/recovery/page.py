@@ -1,0 +1,67 @@
+"""docs/recovery.md, from the tables themselves. `python -m tf_scheduler.core.recovery.page` prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tf_scheduler.model.failure import Cause
+
+from . import causes, heal, units
+
+_INTRODUCTION = f"""# Recovery
+
+What happens when a task ends that has not finished, or is lost. This page is made from the tables that decide it.
+
+1. Its **cause** is found: the first row of the first table that fits.
+2. If another launch can help, the task and its **unit** (second table) start again: those that still run are told to
+   end, at once.
+3. The task waits for its **back-off**: none after the first loss, then `restart.backoff` seconds, doubled each time up
+   to `restart.max_backoff`, with jitter. A launch that lasted {heal.STEADY:g} s begins the row anew.
+4. For {heal.HOME_WAIT:g} s it seeks its **old address**, the same agent and port: then nobody else has to start again.
+   If its agent is gone, or that time is over, it goes wherever it fits. The ClusterSpec gets a new generation, and the
+   tasks that must know every address start again with it (fourth column of the second table).
+
+Everything of this is stored before it is done: the back-off and the count of failures survive the scheduler.
+
+A task that has finished is never launched again. When a task becomes unreachable (its agent does not answer), it is
+waited for `recovery.unreachable_timeout` seconds; then it counts as lost, and if it returns it is killed.
+"""
+
+
+def page() -> str:
+    """The whole page, in Markdown."""
+    parts = (_INTRODUCTION, "## Why it ended", _causes(), "## What starts again", _units())
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _causes() -> str:
+    rows = ([row.when, row.cause.value, *_treatment(row.cause)] for row in causes.ROWS)
+    table = _table(["the first that fits", "cause", "launched again", "counted"], rows)
+    note = (
+        f"An error within {heal.COLLATERAL:g} s of another task's loss is *collateral*: launched again, not counted. "
+        "*Counted* means against `restart.max_failures` within `restart.window`; one more ends the job. "
+        "`restart.uncounted_exit_codes` are the exit codes that ask for a restart."
+    )
+    return f"{table}\n\n{note}"
+
+
+def _treatment(cause: Cause) -> list[str]:
+    if cause is Cause.FINISHED:
+        return ["no: it is done", "no"]
+    if cause is Cause.NEVER:
+        return ["no: the job fails", "no"]
+    return ["yes" if cause.retried else "no", "yes" if cause.counted else "no"]
+
+
+def _units() -> str:
+    rows = ([row.strategy.value, row.job.value, row.same.value, row.moved.value, row.why] for row in units.ROWS)
+    return _table(["strategy", "lost", "at its old address", "at a new address", "because"], rows)
+
+
+def _table(head: list[str], rows: Iterable[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    print(page(), end="")  # noqa: T201 - that is what it is for

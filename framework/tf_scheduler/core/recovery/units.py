@@ -1,0 +1,70 @@
+"""What must start again when a task is lost: an ordered table per strategy. docs/recovery.md shows it.
+
+Measured with TensorFlow 2.21. Inside one chief process addresses are for ever: a worker or ps at a new address is
+invisible to it, one that comes back at its old address joins again by itself. A lost ps ends the chief within a second.
+Collective training ends as a whole. Between-graph workers heal themselves, but a ps dials the addresses that it was
+started with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy, TaskSpec
+
+
+class Unit(Enum):
+    """Besides the lost task itself."""
+
+    ALONE = "that task"
+    WITH_CHIEF = "that task and the chief"
+    ALL = "every task of the cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a loss costs, at the same address and at a new one."""
+
+    strategy: Strategy
+    job: JobKind
+    same: Unit
+    moved: Unit
+    why: str
+
+
+_PS, _WORKER, _CHIEF = JobKind.PS, JobKind.WORKER, JobKind.CHIEF
+_PSS, _MWMS, _BETWEEN = Strategy.PARAMETER_SERVER, Strategy.MULTI_WORKER_MIRRORED, Strategy.BETWEEN_GRAPH
+
+ROWS: tuple[Row, ...] = (
+    Row(_PSS, _WORKER, Unit.ALONE, Unit.WITH_CHIEF, "it joins again by itself; a new address only a new chief learns"),
+    Row(_PSS, _PS, Unit.WITH_CHIEF, Unit.WITH_CHIEF, "the chief ends with its ps, and restores the checkpoint"),
+    Row(_PSS, _CHIEF, Unit.ALONE, Unit.ALONE, "workers and ps wait for the next one"),
+    Row(_MWMS, _WORKER, Unit.ALL, Unit.ALL, "the others notice and end within seconds"),
+    Row(_MWMS, _CHIEF, Unit.ALL, Unit.ALL, "it leads the others"),
+    Row(_BETWEEN, _WORKER, Unit.ALONE, Unit.ALL, "each dials the addresses that it was started with"),
+    Row(_BETWEEN, _PS, Unit.ALONE, Unit.ALL, "workers restore the checkpoint themselves, at the address they know"),
+    Row(_BETWEEN, _CHIEF, Unit.ALONE, Unit.ALL, "as a worker"),
+)
+_TABLE: Mapping[tuple[Strategy, JobKind], Row] = {(row.strategy, row.job): row for row in ROWS}
+
+
+def restarts(spec: ServiceSpec, lost: Iterable[TaskName], *, moved: bool) -> frozenset[TaskName]:
+    """Every task that must start again, the lost ones among them. An evaluator concerns nobody but itself."""
+    tasks = {task.name: task for task in spec.tasks()}
+    found: set[TaskName] = set()
+    for name in lost:
+        task = tasks[name]
+        row = _TABLE.get((spec.strategy, task.job.kind))
+        unit = Unit.ALONE if row is None else row.moved if moved else row.same
+        found |= {name, *(other.name for other in tasks.values() if _belongs(other, unit))}
+    return frozenset(found)
+
+
+def _belongs(task: TaskSpec, unit: Unit) -> bool:
+    kind = task.job.kind
+    if unit is Unit.WITH_CHIEF:
+        return kind is JobKind.CHIEF
+    return unit is Unit.ALL and kind is not JobKind.EVALUATOR

@@ -1,0 +1,162 @@
+"""Reservations of an incomplete gang (`gang.mode: reserve`): made, used, given back.
+
+    RESERVE what a round found -> the reserved resources are offered to nobody else -> when every task of the gang has
+    its own, or a free place, UNRESERVE and LAUNCH in one ACCEPT per agent -> nothing stays reserved while tasks run.
+    At the deadline all is given back, and the service keeps away for a while, as after any round without success.
+
+What carries our label and is not in the state was left by an earlier life: it is given back as soon as it is offered.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tf_scheduler.model.effects import Accept, Change, ReservationDropped, ReservationMade
+from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.offer import Offer
+from tf_scheduler.model.reservation import Reservation
+from tf_scheduler.model.resources import Needs, Resource
+from tf_scheduler.model.spec import TaskSpec
+from tf_scheduler.model.state import SchedulerState
+
+from .matching import Placement, placed
+from .placement.agents import FRAMEWORK_ID, NAMESPACE, RESOURCE_ID, Agent, merge, nature_of
+from .placement.search import Chosen
+from .resources import consume, shortages
+
+#: Seconds after the deadline for which a reservation is waited for, so that it can be given back.
+GIVE_BACK_WITHIN = 60.0
+#: Seconds after the last UNRESERVE before TEARDOWN may be sent: the master works on each call by itself.
+SETTLE = 2.0
+
+
+def live(state: SchedulerState, now: float) -> Mapping[TaskName, Reservation]:
+    """Reservations that still serve, by task."""
+    return {item.task: item for item in state.reservations.values() if now < item.deadline and state.result is None}
+
+
+def give_back(
+    state: SchedulerState, offers: Iterable[Offer], wanted: Mapping[TaskName, TaskSpec], now: float
+) -> tuple[Accept, ...]:
+    """UNRESERVE everything of ours that does not serve.
+
+    That is what is past its deadline, unknown, of a task that needs no place, or too small for its task by now.
+    """
+    name = state.spec.name
+    ours = [offer for offer in offers if any(nature_of(entry.shape).namespace == name for entry in offer.resources)]
+    kept = {item.id: item for item in live(state, now).values() if item.task in wanted}
+    calls = []
+    for agent in merge(ours, name):
+        serving = {
+            key
+            for key in agent.reserved.keys() & kept.keys()
+            if use(wanted[kept[key].task], agent, kept[key], state.spec.executor.needs)
+        }
+        useless = [entry for key, entries in agent.reserved.items() if key not in serving for entry in entries]
+        if useless:
+            calls.append(Accept(agent.offer_ids, (), 0.0, unreserve=tuple(useless)))
+    return tuple(calls)
+
+
+def dropped(state: SchedulerState, calls: Iterable[Accept]) -> tuple[Change, ...]:
+    """What the state forgets with those calls."""
+    ids = {nature_of(entry.shape).resource_id for call in calls for entry in call.unreserve}
+    return tuple(ReservationDropped(key) for key in state.reservations if key in ids)
+
+
+def lost(state: SchedulerState, now: float) -> tuple[Reservation, ...]:
+    """Reservations that were to be given back, and whose agents were not heard of in time."""
+    return tuple(item for item in state.reservations.values() if now >= lost_at(state, item))
+
+
+def lost_at(state: SchedulerState, item: Reservation) -> float:
+    """When it is given up, if its agent is not heard of; seconds since the epoch."""
+    ended = math.inf if state.result is None else state.result.decided_at
+    return GIVE_BACK_WITHIN + min(item.deadline, ended)
+
+
+def settling_until(state: SchedulerState) -> float:
+    """From when on the framework may be torn down: nothing that we reserved is left."""
+    if state.reservations:
+        return math.inf
+    return state.given_back_at + SETTLE if state.given_back_at else 0.0
+
+
+def use(task: TaskSpec, agent: Agent, reservation: Reservation, executor: Needs) -> Placement | None:
+    """The task on what was reserved for it; None when that does not hold it (any more)."""
+    entries = agent.reserved[reservation.id]
+    free = tuple(_without_ours(entry) for entry in entries)
+    for_executor, rest = consume(free, executor) if not shortages(free, executor) else ((), ())
+    if not for_executor or shortages(rest, task.job.needs):
+        return None
+    for_task, _ = consume(rest, task.job.needs)
+    why = "it was reserved for it"
+    return Placement(task, agent, for_task, for_executor, why, unreserve=entries, reservation=reservation.id)
+
+
+def reserve(
+    state: SchedulerState, part: Sequence[Chosen], deadline: float, new_ids: Iterable[str]
+) -> tuple[tuple[Accept, ...], tuple[Change, ...]]:
+    """RESERVE the places that a round found, one ACCEPT per agent; the changes are stored before."""
+    bare = {item.agent.id: _reservable(item.agent) for item in part}
+    possible = [replace(item, agent=bare[item.agent.id]) for item in _that_fit(part, bare, state.spec.executor.needs)]
+    match = placed([item.task for item in possible], possible, state.spec.executor.needs)
+    accepts: dict[str, Accept] = {}
+    changes: list[Change] = []
+    for placement, unique in zip(match.placements, new_ids, strict=False):
+        agent, job = placement.agent, placement.task.job
+        changes.append(
+            ReservationMade(Reservation(unique, placement.task.name, job.group, agent.id, agent.place, deadline))
+        )
+        taken = (*placement.executor_resources, *placement.task_resources)
+        entries = tuple(_with_ours(state, entry, unique) for entry in taken)
+        before = accepts.get(agent.id, Accept(agent.offer_ids, (), 0.0))
+        accepts[agent.id] = replace(before, reserve=(*before.reserve, *entries))
+    return tuple(accepts.values()), tuple(changes)
+
+
+def _that_fit(part: Iterable[Chosen], bare: Mapping[Any, Agent], executor: Needs) -> list[Chosen]:
+    """Those whose agents hold them with what can be reserved; each looks at what the ones before left."""
+    left = {key: agent.resources for key, agent in bare.items()}
+    fit = []
+    for item in part:
+        resources = left[item.agent.id]
+        if shortages(resources, executor):
+            continue
+        _, rest = consume(resources, executor)
+        if shortages(rest, item.task.job.needs):
+            continue
+        _, left[item.agent.id] = consume(rest, item.task.job.needs)
+        fit.append(item)
+    return fit
+
+
+def _reservable(agent: Agent) -> Agent:
+    """Without what is reserved for our role already: nobody else gets that, and it cannot be reserved twice."""
+    return replace(agent, resources=tuple(entry for entry in agent.resources if not nature_of(entry.shape).reserved))
+
+
+def _with_ours(state: SchedulerState, entry: Resource, unique: str) -> Resource:
+    """As a dynamic reservation (Mesos documentation, reservation), with the SDK's labels."""
+    spec = state.spec
+    labels = {NAMESPACE: spec.name, FRAMEWORK_ID: state.framework_id or "", RESOURCE_ID: unique}
+    reservation = {
+        "type": "DYNAMIC",
+        "role": spec.role,
+        **({"principal": spec.principal} if spec.principal else {}),
+        "labels": {"labels": [{"key": key, "value": value} for key, value in labels.items()]},
+    }
+    shape = json.loads(entry.shape)
+    shape["reservations"] = [*shape.get("reservations", ()), reservation]
+    return replace(entry, shape=json.dumps(shape, sort_keys=True))
+
+
+def _without_ours(entry: Resource) -> Resource:
+    """As it is after UNRESERVE: the last reservation of the stack is gone."""
+    shape = json.loads(entry.shape)
+    stack = shape.pop("reservations")[:-1]
+    return replace(entry, shape=json.dumps({**shape, **({"reservations": stack} if stack else {})}, sort_keys=True))

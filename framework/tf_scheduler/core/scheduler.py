@@ -1,0 +1,124 @@
+"""The one door: an event happens to a state, and a decision comes out.
+
+    event -> its handler -> plans (end what is outdated) -> demand (suppress or revive) -> finish (the end) -> Decision
+
+Pure: the time and new ids are arguments, everything that shall happen is in the Decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tf_scheduler.model.effects import Decision, FrameworkRegistered, Outcome
+from tf_scheduler.model.events import (
+    AgentFailed,
+    Disconnected,
+    Event,
+    ExecutorFailed,
+    InverseOfferRescinded,
+    InverseOffersReceived,
+    OfferRescinded,
+    OffersReceived,
+    PlanCommand,
+    ProgressReported,
+    Refused,
+    StatusUpdated,
+    StopRequested,
+    Subscribed,
+    Tick,
+    TornDown,
+)
+from tf_scheduler.model.state import SchedulerState
+
+from . import demand, ending, maintenance, offers, plans, progress, reconcile, rounds, status
+from .recovery import heal
+from .reduce import decide, then
+
+NewId = Callable[[], str]
+
+
+def handle(state: SchedulerState, event: Event, now: float, new_id: NewId) -> Decision:
+    """Decide on one event. `now` in seconds since the epoch; `new_id` gives a new unique string at each call."""
+    if isinstance(event, ProgressReported):
+        # For people only, and frequent: nothing follows from it.
+        return progress.reported(state, event)
+    decision = _handle(heal.ripen(state, now), event, now, new_id)
+    decision = then(decision, lambda after: decide(heal.ripen(after, now)))
+    decision = then(decision, lambda after: plans.act(after, now))
+    decision = then(decision, lambda after: demand.demand(after, now))
+    return then(decision, lambda after: ending.finish(after, now))
+
+
+def _handle(state: SchedulerState, event: Event, now: float, new_id: NewId) -> Decision:
+    match event:
+        case Subscribed():
+            return _subscribed(state, event, now)
+        case OffersReceived():
+            return offers.received(state, event.offers, now, new_id)
+        case OfferRescinded():
+            return offers.rescinded(state, event.offer_id)
+        case InverseOffersReceived():
+            return then(maintenance.asked(state, event.offers), lambda after: maintenance.leave(after, now))
+        case InverseOfferRescinded():
+            return maintenance.cancelled(state, event.offer_id)
+        case StatusUpdated():
+            return status.updated(state, event.status, now, new_id)
+        case Tick():
+            return _ticked(state, now, new_id)
+        case PlanCommand():
+            return plans.command(state, event)
+        case StopRequested():
+            return ending.stop(state, event.reason, now)
+        case TornDown():
+            return decide(replace(state, over=True))
+        case Disconnected() | Refused() if state.teardown_at is not None:
+            # Mesos took our TEARDOWN, and says so by ending the subscription.
+            return decide(replace(state, connected=False, over=True))
+        case Disconnected():
+            told = Outcome(f"the connection to Mesos is lost: {event.reason}", warning=True)
+            return decide(_without_connection(state), outcomes=(told,))
+        case Refused():
+            told = Outcome(f"Mesos ended the subscription: {event.message}", warning=True)
+            return decide(replace(_without_connection(state), refused=event.message, over=True), outcomes=(told,))
+        case AgentFailed():
+            told = Outcome(f"agent {event.agent_id} is gone", warning=True)
+            return decide(offers.agent_gone(state, event.agent_id), outcomes=(told,))
+        case ExecutorFailed():
+            return decide(state)
+    raise TypeError(event)
+
+
+def _ticked(state: SchedulerState, now: float, new_id: NewId) -> Decision:
+    """Whatever is due. Held offers are looked at again: a task may have waited for its old address long enough."""
+    decision = then(status.given_up(state, now, new_id), lambda after: maintenance.leave(after, now))
+    if state.offers and state.recoveries:
+        decision = then(decision, lambda after: offers.received(after, (), now, new_id))
+    decision = then(decision, lambda after: rounds.release(after, now, new_id))
+    return then(decision, lambda after: reconcile.silent_launches(after, now))
+
+
+def _subscribed(state: SchedulerState, event: Subscribed, now: float) -> Decision:
+    """A new subscription knows neither our offers nor that we suppressed: SUBSCRIBE itself un-suppresses."""
+    fresh = replace(_without_connection(state), connected=True, region=event.region)
+    fresh = replace(fresh, asked_for=demand.names_wanted(fresh), unoffered_since=now)
+    registered = () if state.framework_id == event.framework_id else (FrameworkRegistered(event.framework_id),)
+    told = Outcome(f"subscribed as framework {event.framework_id}")
+    return then(decide(fresh, *registered, outcomes=(told,)), reconcile.after_subscribe)
+
+
+def _without_connection(state: SchedulerState) -> SchedulerState:
+    return replace(
+        state,
+        connected=False,
+        suppressed=False,
+        offers={},
+        gathering=replace(state.gathering, started=None),
+        unoffered_since=None,
+        passed={},
+        windows={},
+        pending={},
+        kills={},
+        kill_at=0.0,
+        teardown_at=None,
+    )

@@ -1,0 +1,107 @@
+"""A status update -> what is stored, acknowledged, killed, and whether it ends the job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tf_scheduler.model.effects import (
+    Acknowledge,
+    Call,
+    Decision,
+    Kill,
+    LaunchRetired,
+    Outcome,
+    ResultDecided,
+    StatusStored,
+)
+from tf_scheduler.model.ids import name_of
+from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
+
+from . import plans
+from .recovery import heal
+from .reduce import decide, then
+
+_BEFORE_THE_PROGRAM = frozenset({TaskState.STAGING, TaskState.STARTING})
+
+
+def updated(state: SchedulerState, status: TaskStatus, now: float, unique: Callable[[], str]) -> Decision:
+    """First rule that fits, wins:
+
+    a launch that is not ours (any more), or that we have given up, is killed; an update that we stored is only
+    acknowledged again; what Mesos answers about a launch that has ended changes nothing; everything else is stored
+    and judged.
+    """
+    record = state.tasks.get(name_of(status.id))
+    if record is None or record.id != status.id:
+        return _stray(state, status)
+    stored = state.statuses.get(status.id)
+    if stored is not None and stored.state is TaskState.LOST and not status.state.ended:
+        return _stray(state, status)
+    if stored is not None and (stored.state.ended or (status.uuid and stored.uuid == status.uuid)):
+        return decide(state, calls=_acknowledge(status))
+    if status.state is TaskState.UNREACHABLE:
+        # Since when, by our clock; asked again, the master tells it anew.
+        since = stored.timestamp if stored is not None and stored.state is TaskState.UNREACHABLE else now
+        status = replace(status, timestamp=since)
+    known = decide(state, StatusStored(status), calls=_acknowledge(status))
+    ran = stored is not None and stored.state not in _BEFORE_THE_PROGRAM
+    return then(known, lambda after: _judge(after, record, status, ran, now, unique))
+
+
+def given_up(state: SchedulerState, now: float, unique: Callable[[], str]) -> Decision:
+    """Tasks whose agent has not answered for too long count as lost."""
+    decision = decide(state)
+    for status in heal.give_up_unreachable(state, now):
+        decision = then(decision, lambda after, status=status: updated(after, status, now, unique))  # type: ignore[misc]
+    return decision
+
+
+def _acknowledge(status: TaskStatus) -> tuple[Call, ...]:
+    """Updates with a uuid are acknowledged, those without never (Mesos documentation, scheduler HTTP API)."""
+    if not status.uuid or status.agent_id is None:
+        return ()
+    return (Acknowledge(status.id, status.agent_id, status.uuid),)
+
+
+def _stray(state: SchedulerState, status: TaskStatus) -> Decision:
+    acknowledge = _acknowledge(status)
+    if status.state.ended or status.agent_id is None:
+        return decide(state, calls=acknowledge)
+    told = Outcome(f"{status.id} runs, but this service did not ask for it: killed", warning=True)
+    return decide(state, calls=(*acknowledge, Kill(status.id, status.agent_id)), outcomes=(told,))
+
+
+def _judge(
+    state: SchedulerState, record: TaskRecord, status: TaskStatus, ran: bool, now: float, unique: Callable[[], str]
+) -> Decision:
+    sentence = describe(record, status)
+    told = Outcome(sentence, record.name, warning=status.state.ended and status.state is not TaskState.FINISHED)
+    if state.result is not None or not status.state.ended:
+        return decide(state, outcomes=(told,))
+    if status.state is not TaskState.FINISHED:
+        if plans.is_needed(state, record):
+            return heal.ended(state, record, status, ran, now, unique)
+        plan = plans.replaces(state, record)
+        return decide(state, *([LaunchRetired(record.id, plan)] if plan else []), outcomes=(told,))
+    if decides_success(state, record):
+        return decide(state, ResultDecided(Result(Verdict.SUCCEEDED, sentence, now)), outcomes=(told,))
+    return decide(state, outcomes=(told,))
+
+
+def decides_success(state: SchedulerState, record: TaskRecord) -> bool:
+    """The chief's end is the job's end; without a chief, worker 0 is the chief (TensorFlow's convention)."""
+    if not plans.is_known(state, record):
+        return False
+    has_chief = any(job.kind is JobKind.CHIEF and job.count for job in state.spec.jobs)
+    if has_chief:
+        return record.job is JobKind.CHIEF
+    return record.job is JobKind.WORKER and record.index == 0
+
+
+def describe(record: TaskRecord, status: TaskStatus) -> str:
+    """`worker-1 on agent-2 failed: exit code 3`"""
+    why = status.message or status.reason
+    return f"{record.name} on {record.hostname} is {status.state.spoken}{f': {why}' if why else ''}"

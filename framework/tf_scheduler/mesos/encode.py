@@ -1,0 +1,215 @@
+"""Model calls -> Mesos v1 scheduler calls (JSON), without framework_id: the driver knows it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tf_scheduler.model.effects import (
+    Accept,
+    AcceptInverseOffers,
+    Acknowledge,
+    Call,
+    Decline,
+    Kill,
+    Launch,
+    Reconcile,
+    Revive,
+    ShutdownExecutor,
+    Suppress,
+)
+from tf_scheduler.model.ids import FrameworkId, executor_of
+from tf_scheduler.model.resources import UNIT, Resource
+from tf_scheduler.model.spec import ServiceSpec, Uri
+
+from . import filters
+
+Json = dict[str, Any]
+
+#: Seconds beyond `kill_grace` that an executor gets at SHUTDOWN to report the end and have it acknowledged.
+SHUTDOWN_RESERVE = 5.0
+
+
+def framework_info(spec: ServiceSpec, framework_id: FrameworkId | None) -> Json:
+    """FrameworkInfo. Capabilities may be added later, hardly ever removed: this is the set that the core is made for.
+
+    GPU_RESOURCES only when the service asks for GPUs: with it we would be offered GPU agents and keep others off them
+    (Mesos documentation, gpu-support). REGION_AWARE only when agents of other regions may be used.
+    """
+    capabilities = ["MULTI_ROLE", "PARTITION_AWARE", "TASK_KILLING_STATE", "RESERVATION_REFINEMENT"]
+    capabilities += ["GPU_RESOURCES"] if spec.asks_for_gpus else []
+    capabilities += ["REGION_AWARE"] if spec.asks_for_regions else []
+    return {
+        "user": spec.user,
+        "name": spec.name,
+        "roles": [spec.role],
+        "checkpoint": True,
+        "failover_timeout": spec.failover_timeout,
+        "capabilities": [{"type": name} for name in capabilities],
+        **({"id": {"value": framework_id}} if framework_id else {}),
+        **({"principal": spec.principal} if spec.principal else {}),
+        **filters.offer_filters(spec),
+    }
+
+
+def call(item: Call, framework_id: FrameworkId) -> Json:
+    """The body of one call. Teardown is not among them: the driver has a method of its own for it."""
+    for kind, encoder in _ENCODERS.items():
+        if isinstance(item, kind):
+            return encoder(item, framework_id)
+    raise TypeError(item)
+
+
+def resource(item: Resource) -> Json:
+    """As it was offered, with the part of the value that is taken."""
+    shape = json.loads(item.shape)
+    if isinstance(item.value, int):
+        return {"name": item.name, "type": "SCALAR", "scalar": {"value": item.value / UNIT}, **shape}
+    if isinstance(item.value, tuple):
+        ranges = [{"begin": begin, "end": end} for begin, end in item.value]
+        return {"name": item.name, "type": "RANGES", "ranges": {"range": ranges}, **shape}
+    return {"name": item.name, "type": "SET", "set": {"item": sorted(item.value)}, **shape}
+
+
+def task_info(launch: Launch, framework_id: FrameworkId) -> Json:
+    """TaskInfo with its own executor."""
+    record = launch.record
+    return {
+        "name": record.name,
+        "task_id": {"value": record.id},
+        "agent_id": {"value": record.agent_id},
+        "resources": _resources(launch.task_resources),
+        "executor": executor_info(launch, framework_id),
+        "data": base64.b64encode(launch.payload).decode(),
+        "kill_policy": {"grace_period": _nanoseconds(launch.kill_grace)},
+        **_limit(launch.max_completion_time),
+        "discovery": {
+            "visibility": "FRAMEWORK",
+            "name": record.name,
+            "ports": {"ports": [{"number": launch.port, "name": "tensorflow", "protocol": "tcp"}]},
+        },
+        "labels": {"labels": [{"key": "generation", "value": str(record.generation)}]},
+    }
+
+
+def executor_info(launch: Launch, framework_id: FrameworkId) -> Json:
+    """ExecutorInfo: the bundle is fetched, then run by the interpreter that the options name."""
+    bundle = launch.executor.uri.rpartition("/")[2]
+    executor_id = executor_of(launch.record.id)
+    uris = (Uri(launch.executor.uri, extract=False), *launch.uris)
+    return {
+        "executor_id": {"value": executor_id},
+        "framework_id": {"value": framework_id},
+        "type": "CUSTOM",
+        "name": launch.record.name,
+        "command": {
+            "shell": True,
+            "value": f"exec {shlex.quote(launch.executor.python)} {shlex.quote(bundle)}",
+            "uris": [_uri(uri) for uri in uris],
+        },
+        "resources": _resources(launch.executor_resources),
+        "shutdown_grace_period": _nanoseconds(launch.kill_grace + SHUTDOWN_RESERVE),
+        **({"container": _container(launch.image)} if launch.image else {}),
+    }
+
+
+def _limit(seconds: float | None) -> Json:
+    """The executor enforces it, as mesos.proto says of TaskInfo.max_completion_time."""
+    return {} if seconds is None else {"max_completion_time": _nanoseconds(seconds)}
+
+
+def _container(image: str) -> Json:
+    """A Docker image in a container of Mesos itself; it carries the executor and, in it, the task (mesos.proto)."""
+    return {"type": "MESOS", "mesos": {"image": {"type": "DOCKER", "docker": {"name": image}}}}
+
+
+def _uri(uri: Uri) -> Json:
+    return {
+        "value": uri.value,
+        "extract": uri.extract,
+        "executable": uri.executable,
+        **({"output_file": uri.output_file} if uri.output_file else {}),
+    }
+
+
+def _resources(items: Iterable[Resource]) -> list[Json]:
+    return [resource(item) for item in items]
+
+
+def _nanoseconds(seconds: float) -> Json:
+    return {"nanoseconds": round(seconds * 1e9)}
+
+
+def _values(ids: Iterable[str]) -> list[Json]:
+    return [{"value": value} for value in ids]
+
+
+def _accept(item: Accept, framework_id: FrameworkId) -> Json:
+    operations: list[Json] = []
+    if item.unreserve:
+        operations.append({"type": "UNRESERVE", "unreserve": {"resources": _resources(item.unreserve)}})
+    if item.reserve:
+        operations.append({"type": "RESERVE", "reserve": {"resources": _resources(item.reserve)}})
+    if item.launches:
+        launch = {"task_infos": [task_info(entry, framework_id) for entry in item.launches]}
+        operations.append({"type": "LAUNCH", "launch": launch})
+    return {
+        "type": "ACCEPT",
+        "accept": {
+            "offer_ids": _values(item.offer_ids),
+            "operations": operations,
+            "filters": {"refuse_seconds": item.refuse_seconds},
+        },
+    }
+
+
+def _decline(item: Decline, _: FrameworkId) -> Json:
+    filters = {"refuse_seconds": item.refuse_seconds}
+    return {"type": "DECLINE", "decline": {"offer_ids": _values(item.offer_ids), "filters": filters}}
+
+
+def _accept_inverse(item: AcceptInverseOffers, _: FrameworkId) -> Json:
+    content = {"inverse_offer_ids": _values(item.offer_ids), "filters": {"refuse_seconds": item.refuse_seconds}}
+    return {"type": "ACCEPT_INVERSE_OFFERS", "accept_inverse_offers": content}
+
+
+def _kill(item: Kill, _: FrameworkId) -> Json:
+    return {"type": "KILL", "kill": {"task_id": {"value": item.task_id}, "agent_id": {"value": item.agent_id}}}
+
+
+def _shutdown(item: ShutdownExecutor, _: FrameworkId) -> Json:
+    ids = {"executor_id": {"value": item.executor_id}, "agent_id": {"value": item.agent_id}}
+    return {"type": "SHUTDOWN", "shutdown": ids}
+
+
+def _acknowledge(item: Acknowledge, _: FrameworkId) -> Json:
+    return {
+        "type": "ACKNOWLEDGE",
+        "acknowledge": {
+            "agent_id": {"value": item.agent_id},
+            "task_id": {"value": item.task_id},
+            "uuid": item.uuid,
+        },
+    }
+
+
+def _reconcile(item: Reconcile, _: FrameworkId) -> Json:
+    tasks = [{"task_id": {"value": task}, "agent_id": {"value": agent}} for task, agent in item.tasks.items()]
+    return {"type": "RECONCILE", "reconcile": {"tasks": tasks}}
+
+
+#: Ordered, one row per call.
+_ENCODERS: Mapping[type, Callable[[Any, FrameworkId], Json]] = {
+    Accept: _accept,
+    Decline: _decline,
+    AcceptInverseOffers: _accept_inverse,
+    Suppress: lambda _item, _id: {"type": "SUPPRESS", "suppress": {}},
+    Revive: lambda _item, _id: {"type": "REVIVE", "revive": {}},
+    Kill: _kill,
+    ShutdownExecutor: _shutdown,
+    Acknowledge: _acknowledge,
+    Reconcile: _reconcile,
+}

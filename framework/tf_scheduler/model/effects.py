@@ -1,0 +1,230 @@
+"""What a decision may do: changes (to store), calls (to Mesos), outcomes (to tell)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .ids import AgentId, ExecutorId, FrameworkId, OfferId, TaskId, TaskName
+from .plan import Answer, PlanControl
+from .recovery import Recovery
+from .reservation import Reservation
+from .resources import Resource
+from .spec import ExecutorSpec, Uri
+from .state import Result, SchedulerState
+from .task import TaskRecord, TaskStatus
+
+# --- changes: stored in one transaction before any call leaves
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkRegistered:
+    framework_id: FrameworkId
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLaunched:
+    """Intent: stored before ACCEPT is sent. Replaces the record of an earlier launch of the same name."""
+
+    record: TaskRecord
+
+
+@dataclass(frozen=True, slots=True)
+class StatusStored:
+    status: TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ResultDecided:
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationMade:
+    """Intent: stored before RESERVE is sent."""
+
+    reservation: Reservation
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationDropped:
+    """Used for a launch, given back, or lost."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRetired:
+    """A plan has told a launch to end: to launch its task again, or because it is not wanted any more."""
+
+    task_id: TaskId
+    plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryDecided:
+    """A launch is to be replaced: it is lost, or starts again with a lost one."""
+
+    recovery: Recovery
+
+
+@dataclass(frozen=True, slots=True)
+class TaskForgotten:
+    """A decommissioned task has ended: its record and status are erased."""
+
+    name: TaskName
+
+
+@dataclass(frozen=True, slots=True)
+class PlanControlled:
+    """An operator did something to a plan, or it is complete."""
+
+    plan: str
+    control: PlanControl
+
+
+Change = (
+    FrameworkRegistered
+    | TaskLaunched
+    | StatusStored
+    | ResultDecided
+    | ReservationMade
+    | ReservationDropped
+    | LaunchRetired
+    | RecoveryDecided
+    | TaskForgotten
+    | PlanControlled
+)
+
+# --- calls
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Everything that is needed for one TaskInfo, before its wire form."""
+
+    record: TaskRecord
+    task_resources: tuple[Resource, ...]
+    executor_resources: tuple[Resource, ...]
+    executor: ExecutorSpec
+    uris: tuple[Uri, ...]
+    #: The port of `record.address`, named in DiscoveryInfo.
+    port: int
+    kill_grace: float
+    #: TaskInfo.data: `tf_executor.payload.Payload`, encoded.
+    payload: bytes
+    #: Docker image of the container; empty: the agent's own file system.
+    image: str = ""
+    #: Seconds that the task may run; None: for ever.
+    max_completion_time: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """Offers of one agent, merged, and what to do with them. What is left over is refused for `refuse_seconds`.
+
+    Mesos does it in this order: UNRESERVE, RESERVE, LAUNCH. A launch may use what is unreserved in the same call.
+    """
+
+    offer_ids: tuple[OfferId, ...]
+    launches: tuple[Launch, ...]
+    refuse_seconds: float
+    unreserve: tuple[Resource, ...] = ()
+    reserve: tuple[Resource, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decline:
+    offer_ids: tuple[OfferId, ...]
+    refuse_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptInverseOffers:
+    """We shall leave those agents in time. Mesos asks again after `refuse_seconds`."""
+
+    offer_ids: tuple[OfferId, ...]
+    refuse_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Suppress:
+    """No offers, please."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revive:
+    """Offers again; clears every filter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    task_id: TaskId
+    agent_id: AgentId
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownExecutor:
+    """Ends an executor whose task is over, in case it did not end by itself."""
+
+    executor_id: ExecutorId
+    agent_id: AgentId
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """Leaves only after the status is stored: unacknowledged updates are sent again, stored ones are not lost."""
+
+    task_id: TaskId
+    agent_id: AgentId
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcile:
+    """Ask for the state of these tasks; of all that Mesos knows when empty (Mesos documentation, reconciliation)."""
+
+    tasks: Mapping[TaskId, AgentId]
+
+
+@dataclass(frozen=True, slots=True)
+class Teardown:
+    """The end: Mesos kills what is left and forgets the framework."""
+
+
+Call = (
+    Accept
+    | Decline
+    | AcceptInverseOffers
+    | Suppress
+    | Revive
+    | Kill
+    | ShutdownExecutor
+    | Acknowledge
+    | Reconcile
+    | Teardown
+)
+
+# --- outcomes
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One thing that the decision found worth telling: why something was done, or was not."""
+
+    message: str
+    task: TaskName | None = None
+    #: Whether a person should look at it.
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer to one event. The runner stores the changes, swaps the state, makes the calls, tells the outcomes."""
+
+    state: SchedulerState
+    changes: tuple[Change, ...] = ()
+    calls: tuple[Call, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    #: To the operator's command that the event was.
+    answer: Answer | None = None

@@ -1,0 +1,82 @@
+"""What shall happen to tasks that fail, get lost or end, and which secrets they get. Times in seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class SuccessPolicy(str, Enum):
+    """Whose success is the job's (Kubeflow's TFJob has the same idea in its successPolicy)."""
+
+    #: The chief's, or worker 0's where there is no chief.
+    CHIEF = "chief"
+    WORKER_0 = "worker_0"
+    ALL_WORKERS = "all_workers"
+    ANY_WORKER = "any_worker"
+
+
+class CleanUp(str, Enum):
+    """What is ended with the job (Kubeflow's cleanPodPolicy)."""
+
+    RUNNING = "running"
+    NONE = "none"
+
+
+class Then(str, Enum):
+    """What the service does after the job."""
+
+    TEARDOWN = "teardown"
+    KEEP_TENSORBOARD = "keep_tensorboard"
+    IDLE = "idle"
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    """How often a task that failed by itself is started again."""
+
+    #: Failures of one task within `window` that are forgiven.
+    max_failures: int = 3
+    window: float = 3600.0
+    #: Before the first restart; doubles with each that follows, up to `max_backoff`.
+    backoff: float = 1.0
+    max_backoff: float = 300.0
+    #: Exit codes that ask for a restart and count as no failure.
+    uncounted_exit_codes: frozenset[int] = frozenset({42, 143})
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPolicy:
+    """When a task counts as lost."""
+
+    #: After its agent stopped to answer.
+    unreachable_timeout: float = 300.0
+    #: After its launch, without having joined the others.
+    start_timeout: float = 600.0
+    #: Without progress and output; None: never.
+    stalled_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FinishPolicy:
+    """When the job is done, and what becomes of the rest."""
+
+    success: SuccessPolicy = SuccessPolicy.CHIEF
+    clean_up: CleanUp = CleanUp.RUNNING
+    #: Of the whole job; None: none.
+    deadline: float | None = None
+    then: Then = Then.TEARDOWN
+    #: How long TensorBoard is kept.
+    keep_seconds: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class SecretSpec:
+    """One value for tasks; its source is known here, the value never."""
+
+    source: str
+    #: Exactly one of the two is filled: the variable, or the file in the working directory, that gets the value.
+    env: str = ""
+    file: str = ""
+    #: Sections of the options whose tasks get it; empty: all.
+    jobs: frozenset[str] = frozenset()

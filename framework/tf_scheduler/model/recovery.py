@@ -1,0 +1,30 @@
+"""A launch that is to be replaced, and what is remembered of a task's failures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .failure import Cause
+from .ids import TaskId, TaskName
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """In force as long as `launch` is the task's launch; after that it is the history that the next one counts from."""
+
+    task: TaskName
+    #: The launch to be replaced: lost, or to start again with a lost one.
+    launch: TaskId
+    cause: Cause
+    #: A sentence for people.
+    why: str
+    #: When it was decided. All times in seconds since the epoch.
+    since: float
+    #: Not to be launched before: the back-off.
+    ready_at: float
+    #: Until then only at its old address, so that nobody else has to start again.
+    home_until: float
+    #: Times of the failures that count against `restart.max_failures`, within its window.
+    failures: tuple[float, ...] = ()
+    #: Ends in a row, whatever their cause, each soon after its launch: what the back-off grows with.
+    streak: int = 0

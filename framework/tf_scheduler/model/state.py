@@ -1,0 +1,133 @@
+"""Everything the scheduler knows, as one immutable value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from .evaluation import FULL_BUCKET, Bucket, Evaluation, Gathering
+from .ids import AgentId, FrameworkId, OfferId, TaskId, TaskName
+from .offer import HeldOffer, InverseOffer, Offer
+from .plan import PlanControl
+from .progress import Progress
+from .reasons import Reason
+from .recovery import Recovery
+from .reservation import Reservation
+from .spec import ServiceSpec
+from .task import TaskRecord, TaskState, TaskStatus
+
+
+class Verdict(str, Enum):
+    """How the service ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Decided once, stored, never changed."""
+
+    verdict: Verdict
+    #: A sentence for the user.
+    reason: str
+    #: Seconds since the epoch.
+    decided_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerState:
+    """Stored fields survive the scheduler; the volatile ones are void with the connection to Mesos."""
+
+    spec: ServiceSpec
+    # -- stored
+    framework_id: FrameworkId | None = None
+    tasks: Mapping[TaskName, TaskRecord] = field(default_factory=dict)
+    statuses: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
+    result: Result | None = None
+    #: By id; see core/reserve.py.
+    reservations: Mapping[str, Reservation] = field(default_factory=dict)
+    #: Launches that a plan has told to end, until they are replaced or forgotten -> that plan.
+    retired: Mapping[TaskId, str] = field(default_factory=dict)
+    #: Plan -> what operators did to it.
+    controls: Mapping[str, PlanControl] = field(default_factory=dict)
+    #: Task -> the launch of it that is to be replaced, or was; see core/recovery.
+    recoveries: Mapping[TaskName, Recovery] = field(default_factory=dict)
+    # -- kept beside them by the reducer
+    #: How many launches are in each state, by what Mesos said last.
+    tally: Mapping[TaskState, int] = field(default_factory=dict)
+    #: How many of those that run have a health check that says no.
+    unready: int = 0
+    #: No launch without a status was made, or asked for, before; seconds since the epoch.
+    silent_since: float = 0.0
+    # -- volatile
+    connected: bool = False
+    suppressed: bool = False
+    offers: Mapping[OfferId, HeldOffer] = field(default_factory=dict)
+    gathering: Gathering = field(default_factory=Gathering)
+    #: The last offers of agents that no pending task could use: declined for long, and part of the reasons.
+    passed: Mapping[AgentId, Offer] = field(default_factory=dict)
+    #: Why each pending task was not placed by the last decision; empty when it was not tried.
+    pending: Mapping[TaskName, tuple[Reason, ...]] = field(default_factory=dict)
+    #: The tasks that Mesos was asked to offer for: by SUBSCRIBE, or by REVIVE since.
+    asked_for: frozenset[TaskName] = frozenset()
+    #: Of REVIVE.
+    bucket: Bucket = FULL_BUCKET
+    #: Since when offers are wanted and none has come; None when some have. Seconds since the epoch.
+    unoffered_since: float | None = None
+    #: When the next token for a REVIVE that is due can be had; seconds since the epoch.
+    revive_at: float | None = None
+    #: Reservations that were found to be past their deadline.
+    expired: frozenset[str] = frozenset()
+    #: When UNRESERVE was last sent; seconds since the epoch.
+    given_back_at: float = 0.0
+    #: The last decisions on offers, newest last.
+    evaluations: tuple[Evaluation, ...] = ()
+    #: Region of the master.
+    region: str = ""
+    #: Maintenance windows of agents that Mesos wants to have back.
+    windows: Mapping[AgentId, InverseOffer] = field(default_factory=dict)
+    #: Launches to be replaced whose back-off is over.
+    ripe: frozenset[TaskId] = frozenset()
+    #: What the executor of each launch told last of its training.
+    progress: Mapping[TaskId, Progress] = field(default_factory=dict)
+    #: When each task was last asked to end; seconds since the epoch.
+    kills: Mapping[TaskId, float] = field(default_factory=dict)
+    #: Nobody is to be asked to end before; seconds since the epoch.
+    kill_at: float = 0.0
+    #: When Mesos was last asked about a launch that it has said nothing of; seconds since the epoch.
+    inquiries: Mapping[TaskId, float] = field(default_factory=dict)
+    #: When TEARDOWN was last sent on this connection; seconds since the epoch.
+    teardown_at: float | None = None
+    #: Nothing is left to do: torn down, or refused for good.
+    over: bool = False
+    #: Mesos refused us for good: the sentence for the operator.
+    refused: str = ""
+
+    def status(self, name: TaskName) -> TaskStatus | None:
+        """What Mesos last said of the current launch of `name`."""
+        record = self.tasks.get(name)
+        return None if record is None else self.statuses.get(record.id)
+
+    def is_live(self, record: TaskRecord) -> bool:
+        """Whether the launch may still be running somewhere, as far as we know."""
+        status = self.statuses.get(record.id)
+        return status is None or not status.state.ended
+
+    def live(self) -> tuple[TaskRecord, ...]:
+        """Every launch that may still be running, in the order of launching."""
+        return tuple(record for record in self.tasks.values() if self.is_live(record))
+
+    def at_goal(self) -> int:
+        """How many launches run, and well as far as we know, or have finished; without looking at each."""
+        return self.tally.get(TaskState.RUNNING, 0) + self.tally.get(TaskState.FINISHED, 0) - self.unready
+
+    def live_count(self) -> int:
+        """How many launches may still be running; without looking at each."""
+        return len(self.tasks) - sum(count for state, count in self.tally.items() if state.ended)
+
+    def unplaced(self) -> tuple[TaskName, ...]:
+        """Tasks that shall run and were never launched."""
+        return tuple(task.name for task in self.spec.tasks() if task.name not in self.tasks)

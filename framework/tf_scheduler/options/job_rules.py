@@ -1,0 +1,100 @@
+"""Rules over the jobs and what happens to them. Each is named as the sentence that it enforces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tf_scheduler.errors import Problem
+from tf_scheduler.model.placement import GangMode
+from tf_scheduler.model.program import LivenessKind
+from tf_scheduler.model.spec import Strategy
+
+from .sections.jobs import JOBS
+from .words import words
+
+Document = Mapping[str, Any]
+
+
+def there_is_something_to_run(options: Document) -> Iterator[Problem]:
+    if not any(options[section]["count"] for section in JOBS):
+        yield Problem("", f"nothing to run: give at least one of {', '.join(JOBS)} a count above 0")
+
+
+def every_job_has_a_program(options: Document) -> Iterator[Problem]:
+    service = options["service"]
+    if service["command"].strip() or service["job_name"]:
+        return
+    for section in JOBS:
+        if options[section]["count"] and not options[section]["command"].strip():
+            yield Problem(f"{section}.command", "is needed, since service.command and service.job_name are empty")
+
+
+def parameter_server_strategy_has_a_chief_workers_and_parameter_servers(options: Document) -> Iterator[Problem]:
+    if options["service"]["strategy"] == Strategy.PARAMETER_SERVER.value:
+        yield from _needs_at_least_one(options, "parameter_server", ("chief", "worker", "parameter_server"))
+
+
+def mirrored_strategy_has_workers_and_no_parameter_servers(options: Document) -> Iterator[Problem]:
+    if options["service"]["strategy"] != Strategy.MULTI_WORKER_MIRRORED.value:
+        return
+    yield from _needs_at_least_one(options, "multi_worker_mirrored", ("worker",))
+    count = options["parameter_server"]["count"]
+    if count:
+        yield Problem("parameter_server.count", f"must be 0 with strategy multi_worker_mirrored, not {count}")
+
+
+def between_graph_has_a_worker(options: Document) -> Iterator[Problem]:
+    if options["service"]["strategy"] == Strategy.BETWEEN_GRAPH.value and not options["chief"]["count"]:
+        yield from _needs_at_least_one(options, "between_graph", ("worker",))
+
+
+def _needs_at_least_one(options: Document, strategy: str, sections: tuple[str, ...]) -> Iterator[Problem]:
+    for section in sections:
+        alike = ("worker", "gpu_worker") if section == "worker" else (section,)
+        if not any(options[name]["count"] for name in alike):
+            yield Problem(f"{section}.count", f"must be at least 1 with strategy {strategy}, not 0")
+
+
+def reservations_have_a_role_of_their_own(options: Document) -> Iterator[Problem]:
+    if options["gang"]["mode"] == GangMode.RESERVE.value and options["service"]["role"] == "*":
+        yield Problem("gang.mode", 'reserve needs a role: Mesos reserves nothing for service.role "*"')
+
+
+def each_secret_has_one_destination(options: Document) -> Iterator[Problem]:
+    for place, record in enumerate(options["secrets"]):
+        if bool(record["env"]) == bool(record["file"]):
+            yield Problem(f"secrets.{place}", "must have either env or file")
+
+
+def secrets_are_for_jobs_that_there_are(options: Document) -> Iterator[Problem]:
+    for place, record in enumerate(options["secrets"]):
+        wrong = [name for name in words(record["jobs"]) if name not in JOBS]
+        if wrong:
+            yield Problem(f"secrets.{place}.jobs", f"must be some of {', '.join(JOBS)}, not {', '.join(wrong)}")
+
+
+def secrets_do_not_overwrite_each_other(options: Document) -> Iterator[Problem]:
+    seen: dict[tuple[str, str, str], int] = {}
+    for place, record in enumerate(options["secrets"]):
+        for job in words(record["jobs"]) or JOBS:
+            first = seen.setdefault((job, record["env"], record["file"]), place)
+            if first != place:
+                name = record["env"] or record["file"]
+                yield Problem(f"secrets.{place}", f"gives {job} {name} again, as secrets.{first} does")
+                break
+
+
+def liveness_has_something_to_look_at(options: Document) -> Iterator[Problem]:
+    health = options["health"]
+    if health["liveness"] in (LivenessKind.COMMAND.value, LivenessKind.HTTP.value) and not health["target"].strip():
+        yield Problem("health.target", f"is needed with health.liveness {health['liveness']}")
+    wrong = [name for name in words(health["jobs"]) if name not in JOBS]
+    if wrong:
+        yield Problem("health.jobs", f"must be some of {', '.join(JOBS)}, not {', '.join(wrong)}")
+
+
+def the_longest_wait_is_no_shorter_than_the_first(options: Document) -> Iterator[Problem]:
+    restart = options["restart"]
+    if restart["max_backoff"] < restart["backoff"]:
+        yield Problem("restart.max_backoff", f"must be at least restart.backoff ({restart['backoff']:g} seconds)")

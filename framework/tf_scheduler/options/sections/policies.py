@@ -1,0 +1,164 @@
+"""`restart`, `recovery`, `health`, `finish`: what happens to tasks that fail, get lost, hang or end."""
+
+from __future__ import annotations
+
+from tf_scheduler.model.program import LivenessKind
+from tf_scheduler.options.fields import Number, Text, Whole
+from tf_scheduler.options.lists import Wholes
+
+from .base import FROM_NOW_ON, Section, about
+
+#: A year: longer than any training that we know of.
+LONGEST = 31_536_000.0
+
+_NO_WATCH = "nobody watches for it"
+
+
+class RestartSection(Section):
+    """How often tasks that failed by themselves are started again."""
+
+    max_failures = Whole(
+        load_default=3,
+        most=100_000,
+        metadata=about("How many failures of a task within the window are forgiven."),
+    )
+    window = Number(
+        load_default=3600.0,
+        least=1.0,
+        most=LONGEST,
+        unit="seconds",
+        metadata=about("The time in which failures count.", "seconds"),
+    )
+    backoff = Number(
+        load_default=1.0,
+        most=3600.0,
+        unit="seconds",
+        metadata=about("Wait before the first restart; it doubles with each that follows.", "seconds"),
+    )
+    max_backoff = Number(
+        load_default=300.0,
+        most=86_400.0,
+        unit="seconds",
+        metadata=about("The longest such wait.", "seconds"),
+    )
+    uncounted_exit_codes = Wholes(
+        load_default=(42, 143),
+        least=1,
+        most=255,
+        metadata=about(
+            "Exit codes that mean: my checkpoint is saved, start me again. They do not count as failures.",
+        ),
+    )
+
+
+class RecoverySection(Section):
+    """When a task counts as lost."""
+
+    unreachable_timeout = Number(
+        load_default=300.0,
+        most=LONGEST,
+        unit="seconds",
+        metadata=about("How long the tasks of an agent that does not answer are waited for.", "seconds"),
+    )
+    start_timeout = Number(
+        load_default=600.0,
+        least=1.0,
+        most=LONGEST,
+        unit="seconds",
+        metadata=about("How long after its launch a task may take to join the others.", "seconds", not_yet=_NO_WATCH),
+    )
+
+
+class HealthSection(Section):
+    liveness = Text(
+        load_default="none",
+        choices=("none", *(kind.value for kind in LivenessKind)),
+        metadata=about(
+            "How to see that a program that runs still works. command: target exits with 0; http: a GET of target "
+            f"gives a status from 200 to 399; progress: reports come. {FROM_NOW_ON}"
+        ),
+    )
+    target = Text(
+        load_default="",
+        metadata=about(
+            f"Command line or URL; {{port}} in it is the task's port. {FROM_NOW_ON}",
+            examples=["http://127.0.0.1:{port}/health"],
+        ),
+    )
+    interval = Number(
+        load_default=10.0,
+        least=0.1,
+        most=86_400.0,
+        unit="seconds",
+        metadata=about(f"Time between two looks. {FROM_NOW_ON}", "seconds"),
+    )
+    timeout = Number(
+        load_default=20.0,
+        least=0.1,
+        most=LONGEST,
+        unit="seconds",
+        metadata=about(f"Time for one look; for progress: how long no report may come. {FROM_NOW_ON}", "seconds"),
+    )
+    grace = Number(
+        load_default=300.0,
+        most=LONGEST,
+        unit="seconds",
+        metadata=about(f"Time after the start in which nothing counts. {FROM_NOW_ON}", "seconds"),
+    )
+    failures = Whole(
+        load_default=3,
+        least=1,
+        most=1000,
+        metadata=about(f"After how many bad looks in a row the task counts as failed. {FROM_NOW_ON}"),
+    )
+    jobs = Text(
+        load_default="chief,worker,gpu_worker",
+        metadata=about(f"Sections whose tasks are looked at, with commas between; empty: all. {FROM_NOW_ON}"),
+    )
+    stalled_after = Number(
+        load_default=0.0,
+        most=LONGEST,
+        unit="seconds",
+        metadata=about(
+            "Without any progress and output for so long a task counts as failed; 0: never.",
+            "seconds",
+            not_yet=_NO_WATCH,
+        ),
+    )
+
+
+_FIXED_END = "the job ends when the chief ends, or worker 0 where there is no chief"
+
+
+class FinishSection(Section):
+    """When the job is done, and what becomes of the rest."""
+
+    success = Text(
+        load_default="chief",
+        choices=("chief", "worker_0", "all_workers", "any_worker"),
+        metadata=about("Whose success is the job's; chief: worker 0 where there is no chief.", not_yet=_FIXED_END),
+    )
+    clean_up = Text(
+        load_default="running",
+        choices=("running", "none"),
+        metadata=about("What is ended with the job: what still runs, or nothing.", not_yet=_FIXED_END),
+    )
+    deadline = Number(
+        load_default=0.0,
+        most=LONGEST,
+        unit="seconds",
+        metadata=about(
+            "How long the job may run before it counts as failed; 0: for ever.", "seconds", not_yet=_NO_WATCH
+        ),
+    )
+    then = Text(
+        load_default="teardown",
+        choices=("teardown", "keep_tensorboard", "idle"),
+        metadata=about(
+            "What the service does after the job: leave Mesos, keep TensorBoard for a time, or stay idle.",
+            not_yet=_FIXED_END,
+        ),
+    )
+    keep_seconds = Number(
+        load_default=3600.0, most=LONGEST, unit="seconds", metadata=about("That time.", "seconds", not_yet=_FIXED_END)
+    )

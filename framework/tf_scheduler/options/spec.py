@@ -1,0 +1,174 @@
+"""Resolved options -> the spec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tf_scheduler.model.placement import GangMode, GangSpec, GpuScheduling, PlacementSpec, PlacementStrategy
+from tf_scheduler.model.policy import (
+    CleanUp,
+    FinishPolicy,
+    RecoveryPolicy,
+    RestartPolicy,
+    SecretSpec,
+    SuccessPolicy,
+    Then,
+)
+from tf_scheduler.model.program import Hooks, Limits, Liveness, LivenessKind, Output, Program
+from tf_scheduler.model.resources import UNIT, Needs, thousandths
+from tf_scheduler.model.spec import ExecutorSpec, JobSpec, ServiceSpec, Strategy, Uri
+
+from .constraints import parse_constraints
+from .plans import to_plans
+from .sections.jobs import JOBS
+from .sections.program import ORIGINAL_GPU_IMAGE, ORIGINAL_IMAGE
+from .ulimits import parse_ulimits
+from .words import words
+
+Document = Mapping[str, Any]
+
+#: Where Hadoop's clients look for their two files: the task's working directory.
+_HADOOP = {"HADOOP_CONF_DIR": "."}
+#: Mesos documentation, fetcher: the others go through Hadoop's client.
+_FETCHER = ("http", "https", "ftp", "ftps", "file")
+
+
+def to_spec(options: Document) -> ServiceSpec:
+    """Everything that the scheduler needs to know of the service."""
+    service = options["service"]
+    return ServiceSpec(
+        name=service["name"].strip("/"),
+        user=service["user"],
+        role=service["role"] or f"{service['name'].strip('/').replace('/', '__')}-role",
+        strategy=Strategy(service["strategy"]),
+        jobs=tuple(_job(options, section) for section in JOBS if options[section]["count"]),
+        executor=_executor(options["executor"]),
+        uris=tuple(_uris(service)),
+        fetch=() if _agents_fetch(service["job_url"]) else (service["job_url"],),
+        program=_program(service),
+        output=Output(options["executor"]["output_bytes"], options["executor"]["output_backups"]),
+        principal=service["principal"] or service["service_account"],
+        checkpoint_dir=service["checkpoint_dir"] or service["shared_filesystem"],
+        failover_timeout=service["failover_timeout"],
+        gang=_gang(options["gang"]),
+        placement=_placement(options["placement"], service["region"]),
+        restart=_restart(options["restart"]),
+        recovery=_recovery(options["recovery"], options["health"]),
+        finish=_finish(options["finish"]),
+        secrets=tuple(_secret(record) for record in options["secrets"]),
+        plans=to_plans(options["plans"]),
+    )
+
+
+def _job(options: Document, section: str) -> JobSpec:
+    service, job = options["service"], options[section]
+    hadoop = _HADOOP if service["hdfs"]["config_uri"] else {}
+    return JobSpec(
+        kind=JOBS[section],
+        count=job["count"],
+        needs=Needs(
+            cpus=thousandths(job["cpus"]),
+            mem=job["mem"] * UNIT,
+            disk=job["disk"] * UNIT,
+            gpus=job["gpus"] * UNIT,
+            ports=1,
+        ),
+        command=job["command"] or service["command"],
+        environment={**hadoop, **service["environment"], **job["environment"]},
+        python=job["python"] or service["python"],
+        kill_grace=job["kill_grace"],
+        section=section,
+        first_index=options["worker"]["count"] if section == "gpu_worker" else 0,
+        constraints=parse_constraints(job["placement_constraint"]),
+        image=_image(service, job),
+        cluster_flags=job["cluster_flags"],
+        hooks=Hooks(job["pre_command"], job["post_command"], job["hook_timeout"]),
+        limits=Limits(job["nice"], parse_ulimits(job["ulimits"])),
+        gpu_check=job["gpu_check"],
+        max_completion_time=job["max_completion_time"] or None,
+        liveness=_liveness(options["health"], section),
+    )
+
+
+def _image(service: Document, job: Document) -> str:
+    """Empty for the original package's own images: our executor does not run in them."""
+    image: str = job["image"] or (service["gpu_tf_image"] if job["gpus"] else service["tf_image"])
+    return "" if image in (ORIGINAL_IMAGE, ORIGINAL_GPU_IMAGE) else image
+
+
+def _program(service: Document) -> Program | None:
+    name = service["job_name"]
+    return Program(name, service["job_path"], service["job_context"] or "{}") if name else None
+
+
+def _liveness(health: Document, section: str) -> Liveness | None:
+    jobs = words(health["jobs"])
+    if health["liveness"] == "none" or (jobs and section not in jobs):
+        return None
+    names = ("target", "interval", "timeout", "grace", "failures")
+    return Liveness(LivenessKind(health["liveness"]), **{name: health[name] for name in names})
+
+
+def _agents_fetch(url: str) -> bool:
+    """Whether it is of a kind that every agent's fetcher knows; for others it needs a Hadoop client."""
+    scheme, mark, _ = url.partition("://")
+    return not mark or scheme in _FETCHER
+
+
+def _uris(service: Document) -> Iterator[Uri]:
+    if service["job_url"] and _agents_fetch(service["job_url"]):
+        yield Uri(service["job_url"])
+    if folder := service["hdfs"]["config_uri"].rstrip("/"):
+        yield Uri(f"{folder}/core-site.xml", extract=False)
+        yield Uri(f"{folder}/hdfs-site.xml", extract=False)
+
+
+def _executor(executor: Document) -> ExecutorSpec:
+    return ExecutorSpec(
+        uri=executor["url"],
+        python=executor["python"],
+        needs=Needs(cpus=thousandths(executor["cpus"]), mem=executor["mem"] * UNIT),
+    )
+
+
+def _gang(gang: Document) -> GangSpec:
+    return GangSpec(gang["hold_seconds"], GangMode(gang["mode"]), gang["reserve_timeout"])
+
+
+def _placement(placement: Document, region: str) -> PlacementSpec:
+    return PlacementSpec(
+        strategy=PlacementStrategy(placement["strategy"]),
+        gpu_scheduling_behavior=GpuScheduling(placement["gpu_scheduling_behavior"]),
+        region=region,
+        near=words(placement["near"]),
+        draining_seconds=placement["draining_seconds"],
+    )
+
+
+def _restart(restart: Document) -> RestartPolicy:
+    return RestartPolicy(
+        max_failures=restart["max_failures"],
+        window=restart["window"],
+        backoff=restart["backoff"],
+        max_backoff=restart["max_backoff"],
+        uncounted_exit_codes=frozenset(restart["uncounted_exit_codes"]),
+    )
+
+
+def _recovery(recovery: Document, health: Document) -> RecoveryPolicy:
+    return RecoveryPolicy(recovery["unreachable_timeout"], recovery["start_timeout"], health["stalled_after"] or None)
+
+
+def _finish(finish: Document) -> FinishPolicy:
+    return FinishPolicy(
+        success=SuccessPolicy(finish["success"]),
+        clean_up=CleanUp(finish["clean_up"]),
+        deadline=finish["deadline"] or None,
+        then=Then(finish["then"]),
+        keep_seconds=finish["keep_seconds"],
+    )
+
+
+def _secret(record: Document) -> SecretSpec:
+    return SecretSpec(record["source"], record["env"], record["file"], frozenset(words(record["jobs"])))

@@ -1,0 +1,137 @@
+"""The files that a package points to: the scheduler, the executor, the sub-command, the examples.
+
+Each is one file; the same sources give the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import re
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tf_scheduler.bundle import build_bundle
+from tf_scheduler.pyz import build, licences, pack, sources, write
+
+SCHEDULER, EXECUTOR = "tensorflow-scheduler.pyz", "tensorflow-executor.pyz"
+COMMAND, EXAMPLES = "dcos-tensorflow", "tensorflow-examples.zip"
+ICONS = ("icon-small.png", "icon-medium.png", "icon-large.png")
+#: Our packages that the scheduler imports, and the distributions that those need.
+_PACKAGES = ("tf_scheduler", "tf_executor", "mesos_client")
+_DISTRIBUTIONS = ("click", "http-parser", "kazoo", "marshmallow", "pymesos", "requests", "starlette", "uvicorn")
+#: Besides sources: the certificates that requests trusts.
+_DATA = (".pem",)
+#: No scheduler runs from here: commands of a checkout, and what pymesos does with pickles or compiled modules.
+_LEFT_OUT = ("pymesos/subprocess/", "pymesos/zkpython.py", "kazoo/tests/", "kazoo/testing/")
+_WHAT = "the scheduler's bundle"
+_MAIN = """\
+import sys
+
+if sys.version_info < {minimum}:
+    sys.exit("tensorflow-scheduler needs Python {text} or later, this is " + sys.version.split()[0])
+from tf_scheduler.cli.scheduler import main
+
+main()
+"""
+_COMMAND_MAIN = b"""\
+import sys
+
+if sys.version_info < (3, 8):
+    sys.exit("dcos tensorflow needs Python 3.8 or later, this is " + sys.version.split()[0])
+from dcos_command.main import main
+
+sys.exit(main())
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    path: Path
+    sha256: str
+
+
+def build_artefacts(folder: Path, sources_folder: Path) -> list[Artefact]:
+    """Build all into `folder`; what is current is left as it is. Raise BundleError."""
+    paths = [
+        build_scheduler(folder / SCHEDULER),
+        build_bundle(folder / EXECUTOR),
+        _written(command_bytes(), folder / COMMAND, "the sub-command", 0o755),
+        _written(examples_bytes(sources_folder.parent / "examples"), folder / EXAMPLES, "the examples"),
+        *(_written((sources_folder / name).read_bytes(), folder / name, "the icon") for name in ICONS),
+    ]
+    return [Artefact(path, sha256(path.read_bytes())) for path in paths]
+
+
+def sha256(content: bytes) -> str:
+    """As `sha256sum` prints it."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def build_scheduler(target: Path) -> Path:
+    """The scheduler with all that it imports, no compiled module: `python3 FILE run`.
+
+    It runs on the Python that built it, and newer ones: which distributions are needed depends on the version.
+    """
+    minimum = sys.version_info[:2]
+    main = _MAIN.format(minimum=tuple(minimum), text=".".join(map(str, minimum)))
+    files = {"__main__.py": main.encode(), **dict(_scheduler_files())}
+    return build(files, target, _WHAT)
+
+
+def _scheduler_files() -> Iterator[tuple[str, bytes]]:
+    for package in _PACKAGES:
+        yield from sources(package, _WHAT)
+    for name in sorted(_closure(_DISTRIBUTIONS)):
+        yield from licences(name).items()
+        for path in importlib.metadata.files(name) or ():
+            text = path.as_posix()
+            if path.suffix in (".py", *_DATA) and not text.startswith(("..", *_LEFT_OUT)):
+                yield text, path.read_binary()
+
+
+def _closure(names: tuple[str, ...]) -> set[str]:
+    """These distributions and what they require, as far as it is installed: markers leave the rest out."""
+    found: set[str] = set()
+    left = list(names)
+    while left:
+        name = left.pop()
+        if name not in found and _is_installed(name):
+            found.add(name)
+            left += [_name(line) for line in importlib.metadata.requires(name) or () if "extra ==" not in line]
+    return found
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return bool(importlib.metadata.distribution(name))
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
+def _name(requirement: str) -> str:
+    """The distribution of a requirement line, in the normal form of the package index."""
+    name = re.match(r"[\w.-]+", requirement)
+    return re.sub(r"[-_.]+", "-", name[0]).lower() if name else ""
+
+
+def command_bytes() -> bytes:
+    """The sub-command `dcos tensorflow`, stored without compression: its digest is part of the package."""
+    return pack({"__main__.py": _COMMAND_MAIN, **dict(sources("dcos_command", COMMAND))}, zipfile.ZIP_STORED)
+
+
+def examples_bytes(folder: Path) -> bytes:
+    """The example jobs, each in its folder."""
+    files: Mapping[str, bytes] = {
+        path.relative_to(folder.parent).as_posix(): path.read_bytes() for path in sorted(folder.glob("*/*.*"))
+    }
+    return pack(files, runnable=False)
+
+
+def _written(content: bytes, target: Path, what: str, mode: int = 0o644) -> Path:
+    if not target.is_file() or target.read_bytes() != content:
+        write(content, target, what, mode)
+    return target

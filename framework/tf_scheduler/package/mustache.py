@@ -1,0 +1,195 @@
+"""Mustache as Cosmos speaks it (dcos/cosmos, PackageDefinitionRenderer, on mustache.java).
+
+It differs from what Python's mustache libraries do:
+
+    {{x}}, {{{x}}}, {{&x}}   the same: nothing is escaped for HTML
+    text                     written as inside a JSON string, without the quotes around it
+    text in a list           with the quotes, also when `{{.}}` in the list's section shows it
+    a list                   `[1, "a"]`: JSON, as long as no object is in it; an object is `{a=b}`, which is not
+    1.0                      `1`: whole numbers lose their fraction
+    {{#x}}                   left out for null, false, "" and []; *not* for 0 and {}
+    {{#asJson}}x{{/asJson}}  the text of the top-level value x as it is, else `null`
+
+White space is kept as it stands, also around tags that have a line for themselves: in JSON it makes no difference.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import PackageError
+
+_TAG = re.compile(r"\{\{(?:\{(?P<triple>[^{}]*)\}|(?P<kind>[#^/&!>=]?)(?P<name>.*?))\}\}", re.DOTALL)
+_AS_JSON = "asJson"
+
+
+class TemplateError(PackageError):
+    """The template is not well formed; the message names the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """`{{#name}}...{{/name}}`, with `{{^` inverted. `source`: what stands between the tags."""
+
+    name: str
+    inverted: bool
+    nodes: tuple[Node, ...]
+    source: str
+
+
+Node = Text | Variable | Section
+
+
+@dataclass(slots=True)
+class _Open:
+    """A section whose end has not come yet; the outermost one has no tag."""
+
+    tag: re.Match[str] | None
+    nodes: list[Node]
+
+
+def parse(template: str) -> tuple[Node, ...]:
+    """Raise TemplateError for sections that do not match, partials and changed delimiters."""
+    stack, end = [_Open(None, [])], 0
+    for tag in _TAG.finditer(template):
+        stack[-1].nodes.append(Text(template[end : tag.start()]))
+        end = tag.end()
+        _take(tag, stack, template)
+    if stack[-1].tag is not None:
+        raise _error(stack[-1].tag, template, "is not closed")
+    return (*stack[0].nodes, Text(template[end:]))
+
+
+def _take(tag: re.Match[str], stack: list[_Open], template: str) -> None:
+    kind, name = tag["kind"] or "", (tag["triple"] if tag["triple"] is not None else tag["name"]).strip()
+    if kind in ("", "&") and name and "{" not in name:
+        stack[-1].nodes.append(Variable(name))
+    elif kind in ("#", "^"):
+        stack.append(_Open(tag, []))
+    elif kind == "/":
+        stack[-2:] = [_close(tag, name, stack, template)]
+    elif kind != "!":
+        raise _error(tag, template, "is not supported" if kind else "has no name")
+
+
+def _close(tag: re.Match[str], name: str, stack: list[_Open], template: str) -> _Open:
+    opened = stack[-1].tag
+    if opened is None or opened["name"].strip() != name:
+        raise _error(tag, template, "closes nothing" if opened is None else f"comes before the end of {opened[0]}")
+    nodes = (*stack[-1].nodes,)
+    section = Section(name, opened["kind"] == "^", nodes, template[opened.end() : tag.start()])
+    return _Open(stack[-2].tag, [*stack[-2].nodes, section])
+
+
+def _error(tag: re.Match[str], template: str, problem: str) -> TemplateError:
+    return TemplateError(f"line {template.count(chr(10), 0, tag.start()) + 1}: {tag[0]} {problem}")
+
+
+def render(template: str, context: Mapping[str, Any]) -> str:
+    """`context`: a JSON object. Raise TemplateError."""
+    return "".join(_Renderer(context).nodes(parse(template), (_java(context),)))
+
+
+def _java(value: Any, *, in_list: bool = False) -> Any:
+    """What mustache.java is given: every text is encoded already, before it is known where it will stand."""
+    if isinstance(value, str):
+        text = json.dumps(value, ensure_ascii=False)
+        return text if in_list else text[1:-1]
+    if isinstance(value, Mapping):
+        return {name: _java(item) for name, item in value.items()}
+    return [_java(item, in_list=True) for item in value] if isinstance(value, list) else value
+
+
+@dataclass(frozen=True, slots=True)
+class _Renderer:
+    #: As it was given: the function asJson does not encode.
+    raw: Mapping[str, Any]
+
+    def nodes(self, nodes: Sequence[Node], scopes: tuple[Any, ...]) -> Iterator[str]:
+        for node in nodes:
+            if isinstance(node, Text):
+                yield node.value
+            elif isinstance(node, Variable):
+                value = lookup(node.name, scopes)
+                yield "" if value is None else shown(value)
+            else:
+                yield from self._section(node, scopes)
+
+    def _section(self, section: Section, scopes: tuple[Any, ...]) -> Iterator[str]:
+        if section.name == _AS_JSON and not section.inverted:
+            raw = self.raw.get(section.source)
+            # What the function returns is a template again: so mustache.java treats every TemplateFunction.
+            yield from self.nodes(parse(raw if isinstance(raw, str) else "null"), scopes)
+            return
+        value = lookup(section.name, scopes)
+        if section.inverted:
+            yield from () if truthy(value) else self.nodes(section.nodes, scopes)
+        elif isinstance(value, list):
+            for item in value:
+                yield from self.nodes(section.nodes, (*scopes, item))
+        elif truthy(value):
+            yield from self.nodes(section.nodes, scopes if value is True else (*scopes, value))
+
+
+def truthy(value: Any) -> bool:
+    """Whether a section of this value is rendered: 0 and {} are, unlike in Python."""
+    return not (value is None or value is False or value in ("", []))
+
+
+def lookup(name: str, scopes: Sequence[Any]) -> Any:
+    """The first part of a dotted name is sought from the innermost scope outward, the rest only there."""
+    if name == ".":
+        return scopes[-1]
+    first, *rest = name.split(".")
+    value = next((scope[first] for scope in reversed(scopes) if isinstance(scope, Mapping) and first in scope), None)
+    for part in rest:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def shown(value: Any) -> str:
+    """A value as it appears in the output; texts are encoded already."""
+    if isinstance(value, str):
+        return value
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, (int, float)):
+        return number(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}={shown(item)}" for name, item in value.items()) + "}"
+    return "[" + ", ".join(map(shown, value)) + "]"
+
+
+def number(value: float) -> str:
+    """A whole number as digits, any other as Java writes a double (java.lang.Double.toString)."""
+    if value == int(value):
+        return str(int(value))
+    if 1e-3 <= abs(value) < 1e7:
+        return repr(float(value))
+    sign, digits, exponent = _digits(value)
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
+
+
+def _digits(value: float) -> tuple[str, str, int]:
+    """Sign, significant digits and decimal exponent of the shortest text that gives the same double."""
+    mantissa, _, exponent = f"{abs(value):.17e}".partition("e")
+    for precision in range(17):
+        text = f"{abs(value):.{precision}e}"
+        if float(text) == abs(value):
+            mantissa, _, exponent = text.partition("e")
+            break
+    return "-" if value < 0 else "", mantissa.replace(".", ""), int(exponent)

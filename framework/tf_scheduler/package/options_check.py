@@ -1,0 +1,163 @@
+"""config.json: its defaults, and what of the options does not fit it, told as Cosmos tells it.
+
+Cosmos validates with the fge json-schema-validator, draft 4. Its messages carry facts (`found`, `expected`, `unwanted`)
+that the dcos command prints.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+
+Json = Any
+Facts = tuple[str, dict[str, Any]]
+
+_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+
+
+def _is_integer(_checker: object, value: object) -> bool:
+    """1.0 is an integer to Cosmos: it turns whole numbers into integers before it validates."""
+    return (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and value.is_integer())
+
+
+@cache
+def _validator() -> Any:
+    from jsonschema import Draft4Validator  # slow to import, and most of our commands never validate
+    from jsonschema.validators import extend
+
+    checker = Draft4Validator.TYPE_CHECKER.redefine("integer", _is_integer)
+    return extend(Draft4Validator, type_checker=checker)  # type: ignore[no-untyped-call]
+
+
+def defaults(schema: Mapping[str, Json]) -> dict[str, Json]:
+    """The defaults of a schema's properties; the default of an object wins over those of its properties."""
+    found = {}
+    for name, option in (schema.get("properties") or {}).items():
+        if "default" in option:
+            found[name] = option["default"]
+        elif inner := defaults(option):
+            found[name] = inner
+    return found
+
+
+def merge(base: Mapping[str, Json], over: Mapping[str, Json]) -> dict[str, Json]:
+    """Objects are merged at every depth; of anything else, lists and null too, `over` wins."""
+    merged = dict(base)
+    for name, value in over.items():
+        below = merged.get(name)
+        both = isinstance(below, Mapping) and isinstance(value, Mapping)
+        merged[name] = merge(below, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def mismatches(options: Mapping[str, Json], schema: Mapping[str, Json]) -> list[dict[str, Any]]:
+    """Everything that does not fit, in the order of the schema; empty when the options fit."""
+    told: dict[tuple[str, str], dict[str, Any]] = {}
+    for error in _validator()(schema).iter_errors(options):
+        entry = _entry(error)
+        # One entry for all properties that an object lacks, as fge has it.
+        told.setdefault((entry["schema"]["pointer"] + entry["keyword"], entry["instance"]["pointer"]), entry)
+    return list(told.values())
+
+
+def _entry(error: ValidationError) -> dict[str, Any]:
+    keyword = str(error.validator)
+    message, facts = _FACTS.get(keyword, _other)(error)
+    return {
+        "level": "error",
+        "schema": {"loadingURI": "#", "pointer": _pointer(list(error.absolute_schema_path)[:-1])},
+        "instance": {"pointer": _pointer(error.absolute_path)},
+        "domain": "validation",
+        "keyword": keyword,
+        "message": message,
+        **facts,
+    }
+
+
+def _pointer(parts: Any) -> str:
+    """RFC 6901."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def _compact(value: Json) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _type(error: ValidationError) -> Facts:
+    wanted: Any = error.validator_value
+    allowed = sorted({*([wanted] if isinstance(wanted, str) else wanted), *(["integer"] if "number" in wanted else [])})
+    found = "null" if error.instance is None else _TYPES[type(error.instance)]
+    message = f"instance type ({found}) does not match any allowed primitive type (allowed: {_compact(allowed)})"
+    return message, {"found": found, "expected": allowed}
+
+
+def _required(error: ValidationError) -> Facts:
+    wanted: Any = error.validator_value
+    present: Any = error.instance
+    required = sorted(wanted)
+    missing = [name for name in required if name not in present]
+    return f"object has missing required properties ({_compact(missing)})", {"required": required, "missing": missing}
+
+
+def _unwanted(error: ValidationError) -> Facts:
+    schema: Any = error.schema
+    given: Any = error.instance
+    unwanted = sorted(set(given) - set(schema.get("properties", {})))
+    message = f"object instance has properties which are not allowed by the schema: {_compact(unwanted)}"
+    return message, {"unwanted": unwanted}
+
+
+def _minimum(error: ValidationError) -> Facts:
+    facts = {"minimum": error.validator_value, "found": error.instance}
+    return f"numeric instance is lower than the required minimum (minimum: {_of(facts)})", facts
+
+
+def _maximum(error: ValidationError) -> Facts:
+    facts = {"maximum": error.validator_value, "found": error.instance}
+    return f"numeric instance is greater than the required maximum (maximum: {_of(facts)})", facts
+
+
+def _of(facts: Mapping[str, Any]) -> str:
+    limit, found = facts.values()
+    return f"{_compact(limit)}, found: {_compact(found)}"
+
+
+def _enum(error: ValidationError) -> Facts:
+    allowed = error.validator_value
+    message = f"instance value ({_compact(error.instance)}) not found in enum (possible values: {_compact(allowed)})"
+    return message, {"value": error.instance, "enum": allowed}
+
+
+def _pattern(error: ValidationError) -> Facts:
+    regex, text = error.validator_value, error.instance
+    message = f"ECMA 262 regex {_compact(regex)} does not match input string {_compact(text)}"
+    return message, {"regex": regex, "string": text}
+
+
+def _other(error: ValidationError) -> Facts:
+    return error.message, {}
+
+
+_FACTS: Mapping[str, Callable[[ValidationError], Facts]] = {
+    "type": _type,
+    "required": _required,
+    "additionalProperties": _unwanted,
+    "minimum": _minimum,
+    "maximum": _maximum,
+    "enum": _enum,
+    "pattern": _pattern,
+}
+
+
+def paths(schema: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Json]]]:
+    """Dotted path and schema of every option, depth first; objects with properties are not options themselves."""
+    for name, option in schema.get("properties", {}).items():
+        if option.get("properties"):
+            yield from paths(option, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", option

@@ -1,0 +1,143 @@
+"""The loop: one thread, one queue.
+
+    inbox -> event -> core.handle -> 1. store the changes   (must succeed, else nothing has happened)
+                                     2. state := the new state
+                                     3. make the calls       (acknowledgements among them: after the store)
+                                     4. tell the outcomes
+
+Store before you act, acknowledge after you store. When the store fails, the exception ends the process: state and
+Mesos are as before the event, and the next start recovers.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+import uuid
+from collections.abc import Callable, Iterable
+
+from .core.deadlines import next_deadline
+from .core.reduce import apply
+from .core.scheduler import handle
+from .interfaces import Driver, Observer
+from .model.effects import Decision, Outcome, Teardown
+from .model.events import Event, StopRequested, Tick
+from .model.spec import ServiceSpec
+from .model.state import SchedulerState
+from .store.interface import Leadership, StateStore, Write
+from .store.records import changes, writes
+
+log = logging.getLogger(__name__)
+
+#: Decoded in the loop's thread: a malformed message raises here, not inside the driver.
+Thunk = Callable[[], Event | None]
+
+
+def unique() -> str:
+    """A new id, unique for ever."""
+    return str(uuid.uuid4())
+
+
+def restore(spec: ServiceSpec, store: StateStore) -> SchedulerState:
+    """The state that the scheduler before us left."""
+    return apply(SchedulerState(spec), *changes(store.load()))
+
+
+class Runner:
+    """Owns the state. `state` may be read from any thread: it is an immutable value, swapped whole.
+
+    When the `leadership` (None: nobody else could have it) is lost, nothing is sent any more, and `run` raises
+    LeadershipLost.
+    """
+
+    def __init__(
+        self,
+        state: SchedulerState,
+        store: StateStore,
+        *,
+        clock: Callable[[], float] = time.time,
+        new_id: Callable[[], str] = unique,
+        observers: Iterable[Observer] = (),
+        leadership: Leadership | None = None,
+    ) -> None:
+        self.state = state
+        self._store = store
+        self._leadership = leadership
+        self._clock, self._new_id = clock, new_id
+        self._observers = tuple(observers)
+        self._aborted = self._teardown = False
+        self._inbox: queue.SimpleQueue[Thunk] = queue.SimpleQueue()
+        if leadership is not None:
+            leadership.on_lost(lambda _: self.put(leadership.check))
+
+    def put(self, thunk: Thunk) -> None:
+        """Enqueue an event, from any thread."""
+        self._inbox.put(thunk)
+
+    def request_stop(self, reason: str) -> None:
+        """Ask for a graceful end, from any thread or signal handler."""
+        self.put(lambda: StopRequested(reason))
+
+    def abort(self, *, teardown: bool = False) -> None:
+        """Leave the loop at once, from any thread: the tasks go on, and the next start takes them over.
+
+        With `teardown` Mesos is asked to end them instead; nobody waits for that.
+        """
+        self._aborted, self._teardown = True, teardown
+        self.put(lambda: None)
+
+    def run(self, driver: Driver) -> SchedulerState:
+        """Handle events until nothing is left to do; the final state."""
+        # To connect is to act: it would take the framework away from whoever leads.
+        self._check_leadership()
+        driver.start()
+        try:
+            self._step(driver, Tick())
+            while not self.state.over and not self._aborted:
+                event = self._next_event()
+                if event is not None:
+                    self._step(driver, event)
+        finally:
+            if self._teardown:
+                driver.perform(Teardown())
+            driver.stop()
+        return self.state
+
+    def _next_event(self) -> Event | None:
+        """The next from the inbox, or a Tick when a deadline of the state comes first."""
+        deadline = next_deadline(self.state)
+        timeout = None if deadline is None else max(0.0, deadline - self._clock())
+        try:
+            return self._inbox.get(timeout=timeout)()
+        except queue.Empty:
+            return Tick()
+
+    def _step(self, driver: Driver, event: Event) -> None:
+        before = self.state
+        decision = handle(before, event, self._clock(), self._new_id)
+        stored = transaction(before, decision)
+        if stored:
+            self._store.apply(stored)
+        self.state = decision.state
+        for call in decision.calls:
+            self._check_leadership()
+            driver.perform(call)
+        for outcome in decision.outcomes:
+            _tell(outcome)
+        for observer in self._observers:
+            observer(event, decision)
+
+    def _check_leadership(self) -> None:
+        if self._leadership is not None:
+            self._leadership.check()
+
+
+def transaction(before: SchedulerState, decision: Decision) -> list[Write]:
+    """Everything that one decision stores, all or none; empty when it changes nothing that is stored."""
+    return [write for change in decision.changes for write in writes(change, before)]
+
+
+def _tell(outcome: Outcome) -> None:
+    level = logging.WARNING if outcome.warning else logging.INFO
+    log.log(level, "%s", outcome.message, extra={"task": outcome.task or ""})

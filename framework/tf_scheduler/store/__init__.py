@@ -1,0 +1,1 @@
+"""State that survives the scheduler: one contract, several stores."""

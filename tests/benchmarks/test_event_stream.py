@@ -1,0 +1,121 @@
+"""Reading a very large event, against parsing its text alone, in one run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mesos_client import SchedulerDriver
+from wire.peer import PATIENCE, subscribed
+from wire.process import FRAMEWORK
+
+#: 20,000 offers are as many as a very large cluster makes at once.
+OFFERS = 20_000
+#: The best of so many is free of what else the machine does.
+ROUNDS = 7
+LIMIT = 1.3
+
+#: In a process of its own, so that it does not compete for the interpreter: answers each connection with the file.
+_SENDER = """
+import socket, sys
+data = open(sys.argv[1], "rb").read()
+with socket.create_server(("127.0.0.1", 0)) as listener:
+    print(listener.getsockname()[1], flush=True)
+    while True:
+        connection, _ = listener.accept()
+        connection.recv(65536)
+        connection.sendall(data)
+        while connection.recv(65536):
+            pass
+        connection.close()
+"""
+
+
+def offer(number: int) -> dict[str, object]:
+    place = {"hostname": f"agent-{number}.example", "ip": "10.0.0.1", "port": 5051}
+    amounts = [{"name": name, "type": "SCALAR", "scalar": {"value": 4.5}} for name in ("cpus", "mem", "disk")]
+    ports = {"name": "ports", "type": "RANGES", "ranges": {"range": [{"begin": 31000, "end": 32000}]}}
+    return {
+        "id": {"value": f"offer-{number}"},
+        "framework_id": {"value": "framework-1"},
+        "agent_id": {"value": f"agent-{number}"},
+        "hostname": place["hostname"],
+        "url": {"scheme": "http", "address": place, "path": "/slave(1)"},
+        "resources": [*amounts, ports],
+        "attributes": [{"name": "rack", "type": "TEXT", "text": {"value": "a"}}],
+    }
+
+
+def record(event: dict[str, object]) -> bytes:
+    """As Mesos sends it: one HTTP chunk, however long."""
+    data = json.dumps(event).encode()
+    framed = b"%d\n%s" % (len(data), data)
+    return b"%x\r\n%s\r\n" % (len(framed), framed)
+
+
+@contextmanager
+def sender(path: Path) -> Iterator[str]:
+    process = subprocess.Popen([sys.executable, "-c", _SENDER, str(path)], stdout=subprocess.PIPE, text=True)
+    with process:
+        assert process.stdout is not None
+        try:
+            yield f"127.0.0.1:{process.stdout.readline().strip()}"
+        finally:
+            process.kill()
+
+
+def reading_time(address: str) -> float:
+    """Seconds of processor time, in the driver's thread, from SUBSCRIBED to the event in the callback."""
+    times: list[float] = []
+    came = threading.Event()
+
+    def on_event(event):
+        times.append(time.thread_time())
+        if event["type"] == "OFFERS":
+            assert len(event["offers"]["offers"]) == OFFERS
+            came.set()
+
+    driver = SchedulerDriver(FRAMEWORK, address, on_event=on_event, on_state=print)
+    driver.start()
+    assert came.wait(PATIENCE)
+    driver.stop()
+    subscribed_at, read_at = times
+    return read_at - subscribed_at
+
+
+def parsing_time(data: bytes) -> float:
+    start = time.thread_time()
+    event = json.loads(data)
+    took = time.thread_time() - start
+    del event  # freeing it is not parsing it
+    return took
+
+
+@pytest.fixture(scope="module")
+def event() -> dict[str, object]:
+    return {"type": "OFFERS", "offers": {"offers": [offer(number) for number in range(OFFERS)]}}
+
+
+def test_a_12_mb_event_is_read_at_the_speed_of_json(tmp_path, event, record_property):
+    """From the socket to the callback: at most 1.3 times the processor time of json.loads on the same bytes."""
+    data = json.dumps(event).encode()
+    assert len(data) > 12_000_000
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nMesos-Stream-Id: s\r\n\r\n"
+    path = tmp_path / "answer"
+    path.write_bytes(head + record(subscribed()) + record(event))
+    with sender(path) as address:
+        pairs = [(reading_time(address), parsing_time(data)) for _ in range(ROUNDS)]
+    reading, parsing = (min(column) for column in zip(*pairs, strict=True))
+    record_property("ratio", reading / parsing)
+    print(
+        f"{len(data) / 1e6:.1f} MB: read in {reading:.3f} s, json.loads {parsing:.3f} s, ratio {reading / parsing:.2f}"
+    )
+    assert reading <= LIMIT * parsing

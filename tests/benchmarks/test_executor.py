@@ -1,0 +1,265 @@
+"""What the executor costs: size, start, memory, idle time, output, training. Times are printed, not asserted.
+
+`BENCHMARK_ROUNDS=9 pytest -s tests/benchmarks/test_executor.py` prints the numbers of docs/performance.md. Each ratio
+is of two things done one after the other in the same run, so that a busy machine slows both.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from task_launcher import Scheduler, subscribed
+from tf_executor import user_package
+from tf_scheduler.bundle import build_bundle
+
+ROUNDS = int(os.environ.get("BENCHMARK_ROUNDS", "2"))
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_bundle(tmp_path_factory.mktemp("bundle") / "tf_executor.pyz")
+
+
+@pytest.fixture(scope="module")
+def scheduler(bundle: Path) -> Iterator[Scheduler]:
+    with subscribed(bundle) as scheduler:
+        yield scheduler
+
+
+def told(what: str, **numbers: float) -> None:
+    print(f"\n{what}: " + ", ".join(f"{name} {value:.4g}" for name, value in numbers.items()))
+
+
+def test_size_of_the_bundle(bundle: Path) -> None:
+    """Every agent fetches it for every task."""
+    size = bundle.stat().st_size
+    told("bundle", kilobytes=size / 1000)
+    assert size < 5_000_000
+
+
+@pytest.mark.mesos
+def test_start(scheduler: Scheduler) -> None:
+    """From the start of the container's command to the executor's SUBSCRIBE, as the agent's log tells."""
+    found = [started(scheduler, f"start-{number}") for number in range(ROUNDS)]
+    bare = [seconds_of(lambda: subprocess.run([sys.executable, "-c", "pass"], check=True)) for _ in range(ROUNDS)]
+    told("start, milliseconds", median=1000 * statistics.median(found), least=1000 * min(found))
+    told("python -c pass, milliseconds", median=1000 * statistics.median(bare), least=1000 * min(bare))
+
+
+def started(scheduler: Scheduler, name: str) -> float:
+    scheduler.launch(name, "true")
+    scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
+    assert 0 == scheduler.executor_exit()
+    log = (scheduler.cluster.directory / "logs" / "agent-1.log").read_text()
+    container = re.findall(rf"Launching container (\S+) for executor '{name}'", log)[-1]
+    begin = moment(log, rf"{container} from FETCHING to RUNNING")
+    return moment(log, rf"Received Subscribe request for HTTP executor '{name}'") - begin
+
+
+def moment(log: str, pattern: str) -> float:
+    """Of a line of Mesos: `I1121 03:59:28.206240 ...`, month and day, then the time."""
+    (stamp,) = re.findall(rf"^.(\d{{4}} [\d:.]+) .*{pattern}", log, re.MULTILINE)
+    year = datetime.now(timezone.utc).year
+    return datetime.strptime(f"{year}{stamp}", "%Y%m%d %H:%M:%S.%f").replace(tzinfo=timezone.utc).timestamp()
+
+
+def seconds_of(run: Callable[[], object]) -> float:
+    begin = time.monotonic()
+    run()
+    return time.monotonic() - begin
+
+
+@pytest.mark.mesos
+def test_memory_and_idle_time(scheduler: Scheduler, tmp_path: Path) -> None:
+    """Of a task that has everything switched on and does nothing."""
+    os.mkfifo(tmp_path / "ready")
+    command = f"echo ready > {tmp_path}/ready; sleep {3 * ROUNDS}; echo ready > {tmp_path}/ready; sleep 3600"
+    scheduler.launch("idle", command, event_folders=(".",), pre="true", post="true")
+    scheduler.statuses("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
+    (tmp_path / "ready").read_text()
+    pid = scheduler.executor_pid("idle")
+    begin, before = time.monotonic(), processor_time(pid)
+    (tmp_path / "ready").read_text()
+    took, spent = time.monotonic() - begin, processor_time(pid) - before
+    resident = int(re.findall(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())[0]) / 1000
+    told("idle", megabytes=resident, processor_percent=100 * spent / took)
+    scheduler.call("KILL", task_id={"value": "idle"}, agent_id={"value": scheduler.agent_id})
+    scheduler.statuses("TASK_KILLING", "TASK_KILLED")
+    assert 0 == scheduler.executor_exit()
+    assert resident < 40
+
+
+def processor_time(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+WRITER = """
+import sys, time
+line = b"step 123456: loss 0.123456, accuracy 0.987654, 12345.6 examples/s, a line as programs print it\\n" * 100
+begin = time.monotonic()
+for _ in range(2000 * {size}):
+    sys.stdout.buffer.write(line)
+sys.stdout.flush()
+print("took", time.monotonic() - begin, file=sys.stderr)
+"""
+
+
+@pytest.mark.mesos
+def test_output(scheduler: Scheduler, tmp_path: Path) -> None:
+    """A program that only writes, some hundred megabytes: through us with rotation, and to a file by hand."""
+    (tmp_path / "write.py").write_text(WRITER.format(size=ROUNDS))
+    size = 2000 * ROUNDS * 100 * 91 / 1e6
+    command = f"{shlex.quote(sys.executable)} {tmp_path}/write.py"
+    ratios = []
+    for number in range(ROUNDS):
+        ours = under_us(scheduler, f"output-{number}", command, tmp_path)
+        hand = by_hand(command, tmp_path)
+        ratios.append(hand / ours)
+        kept = [path.stat().st_size for path in scheduler.sandbox(f"output-{number}").glob("stdout*")]
+        assert all(size <= 32 << 20 for size in kept)
+        assert min(size * 1e6, 4 * (32 << 20)) * 0.7 < sum(kept)
+        told(f"output of {size:.0f} MB, MB/s", ours=size / ours, hand=size / hand)
+    told("output", ratio=statistics.median(ratios))
+
+
+def under_us(scheduler: Scheduler, name: str, command: str, folder: Path, **fields: object) -> float:
+    """Seconds that the program measured."""
+    scheduler.launch(name, f"{command} 2> {folder}/measured", **fields)
+    scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
+    assert 0 == scheduler.executor_exit()
+    return measured(folder)
+
+
+def by_hand(command: str, folder: Path, **environment: str) -> float:
+    with (folder / "output").open("wb") as out, (folder / "measured").open("wb") as err:
+        subprocess.run(command, shell=True, stdout=out, stderr=err, env={**os.environ, **environment}, check=True)
+    return measured(folder)
+
+
+def measured(folder: Path) -> float:
+    return float(re.findall(r"took ([\d.]+)", (folder / "measured").read_text())[0])
+
+
+TRAIN = """
+import os, sys, time
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf
+import tf_executor
+tf.config.threading.set_intra_op_parallelism_threads(1)
+tf.config.threading.set_inter_op_parallelism_threads(1)
+images, labels = tf.random.normal([512, 784], seed=1), tf.random.uniform([512], maxval=10, dtype=tf.int64, seed=1)
+weights = [tf.Variable(tf.random.normal(shape, stddev=0.05, seed=2)) for shape in ([784, 512], [512, 10])]
+
+@tf.function
+def step():
+    with tf.GradientTape() as tape:
+        logits = tf.nn.relu(images @ weights[0]) @ weights[1]
+        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+    for weight, gradient in zip(weights, tape.gradient(loss, weights)):
+        weight.assign_sub(0.01 * gradient)
+    return loss
+
+def executor():
+    # Processor time of the executor above us; 0: there is none.
+    pid = os.getpid()
+    while pid > 1:
+        fields = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()
+        if b"tf_executor.pyz" in open(f"/proc/{pid}/cmdline", "rb").read():
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        pid = int(fields[1])
+    return 0.0
+
+step()
+open(os.environ["READY"], "w").write("ready")
+open(os.environ["GO"]).read()
+begin, cpu, above = time.monotonic(), time.process_time(), executor()
+number = 0
+while time.monotonic() < begin + {seconds}:
+    number += 1
+    loss = step()
+    tf_executor.report(step=number, loss=loss, examples=512 * number)
+    if number % 50 == 0:
+        print("step", number, "loss", float(loss), flush=True)
+        reached = reached if number > 50 else float(loss)
+cpu, above = time.process_time() - cpu, executor() - above
+print("steps", number, "processor", cpu, "executor", above, "loss", reached, file=sys.stderr)
+"""
+
+
+@pytest.mark.mesos
+@pytest.mark.tensorflow
+def test_training(scheduler: Scheduler, tmp_path: Path) -> None:
+    """The same command by hand and under us, at the same time: it reports each of its steps and prints now and then."""
+    (tmp_path / "train.py").write_text(TRAIN.replace("{seconds}", str(5 if ROUNDS < 3 else 15)))
+    for name in ("ours", "hand"):
+        os.mkfifo(tmp_path / f"ready-{name}")
+        os.mkfifo(tmp_path / f"go-{name}")
+    pairs = [trained(scheduler, f"train-{number}", tmp_path) for number in range(ROUNDS)]
+    steps = statistics.median(ours.steps / hand.steps for ours, hand in pairs)
+    processor = statistics.median(ours.steps_per_second / hand.steps_per_second for ours, hand in pairs)
+    told("training, ours by hand's", ratio_of_steps=steps, ratio_of_steps_per_processor_second=processor)
+
+
+@dataclass(frozen=True)
+class Trained:
+    steps: float
+    #: Processor seconds of the program, and of the executor above it.
+    processor: float
+    executor: float
+    #: After a fixed number of steps.
+    loss: float
+
+    @property
+    def steps_per_second(self) -> float:
+        return self.steps / (self.processor + self.executor)
+
+    @classmethod
+    def read(cls, path: Path) -> Trained:
+        (found,) = re.findall(r"steps (\S+) processor (\S+) executor (\S+) loss (\S+)", path.read_text())
+        return cls(*map(float, found))
+
+
+def pipes(folder: Path, name: str) -> dict[str, str]:
+    return {"READY": str(folder / f"ready-{name}"), "GO": str(folder / f"go-{name}")}
+
+
+def trained(scheduler: Scheduler, name: str, folder: Path) -> tuple[Trained, Trained]:
+    """Under us, and by hand."""
+    command = f"exec {shlex.quote(sys.executable)} {folder}/train.py 2> {folder}/"
+    scheduler.launch(name, f"{command}ours", environment=pipes(folder, "ours"), event_folders=(".",))
+    mine = {"PYTHONPATH": str(user_package.write(str(folder))), "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, **mine, **pipes(folder, "hand")}
+    with (
+        (folder / "output").open("wb") as out,
+        subprocess.Popen(f"{command}hand", shell=True, stdout=out, env=environment) as process,
+    ):
+        scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
+        try:
+            for one in ("ours", "hand"):
+                assert "ready" == (folder / f"ready-{one}").read_text()
+            # Each waits until its program waits too; they go on together when both are closed.
+            with (folder / "go-ours").open("w"), (folder / "go-hand").open("w"):
+                pass
+            assert 0 == process.wait()
+        finally:
+            process.kill()
+    scheduler.statuses("TASK_FINISHED")
+    assert 0 == scheduler.executor_exit()
+    ours, hand = Trained.read(folder / "ours"), Trained.read(folder / "hand")
+    assert hand.loss == pytest.approx(ours.loss, rel=1e-3)
+    told("training, steps", ours=ours.steps, hand=hand.steps, executor_processor_seconds=ours.executor)
+    return ours, hand

@@ -1,0 +1,137 @@
+"""A thousand pending tasks with constraints over thousands of offers, beside a naive first fit in the same process.
+
+Run with `-s` to see the numbers; matching_curve.py beside this file draws the curve of docs/performance.md. Each
+benchmark asserts first that what it times is a placement that breaks nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from builders import EXECUTOR, a_job, a_spec, an_offer, needs
+from placement_oracle import first_fit, violations
+from tf_scheduler.core.matching import Match, NoMatch, match_gang
+from tf_scheduler.core.placement.demand import Circumstances
+from tf_scheduler.model.offer import Offer
+from tf_scheduler.model.placement import Constraint, Operator
+from tf_scheduler.model.spec import JobKind, TaskSpec
+
+TASKS = 1000
+ROUNDS = int(os.environ.get("BENCHMARK_ROUNDS", "1"))
+ABOUT = Circumstances(EXECUTOR)
+
+
+def cluster(size: int) -> list[Offer]:
+    """Agents of four sizes, in racks of 40 and three zones; every twentieth has eight GPUs."""
+    chance = random.Random(1)
+    return [
+        an_offer(
+            f"offer-{number}",
+            f"agent-{number:06}",
+            cpus=chance.choice([2, 4, 8, 16]),
+            mem=chance.choice([8192, 16_384, 65_536]),
+            gpus=0 if number % 20 else 8,
+            port_ranges=((31000, 32000),),
+            zone=f"zone-{number % 3}",
+            attributes={"rack": f"rack-{number // 40}", "disk": chance.choice(["ssd", "nvme", "hdd"])},
+        )
+        for number in range(size)
+    ]
+
+
+def gang(count: int = TASKS, cpus: float = 2) -> tuple[TaskSpec, ...]:
+    """Parameter servers on hosts of their own, workers on fast disks with a limit per rack, GPU workers over zones."""
+    workers, others = count * 8 // 10, count // 10
+    fast = (Constraint("rack", Operator.MAX_PER, "40"), Constraint("disk", Operator.LIKE, "ssd|nvme"))
+    zones, unique = (Constraint("@zone", Operator.GROUP_BY, "3"),), (Constraint("hostname", Operator.UNIQUE),)
+    gpu_needs = needs(cpus=1, mem=4096, gpus=1)
+    jobs = (
+        a_job(JobKind.PS, others, constraints=unique),
+        a_job(JobKind.WORKER, workers, needs=needs(cpus, 4096), section="worker", constraints=fast),
+        a_job(JobKind.WORKER, others, needs=gpu_needs, section="gpu_worker", first_index=workers, constraints=zones),
+    )
+    return tuple(a_spec(jobs=jobs).tasks())
+
+
+def seconds(work: Callable[[], Any], rounds: int = ROUNDS) -> tuple[float, Any]:
+    """CPU time, the best of some rounds, so that a busy machine counts little; and what came of it."""
+    best, found = float("inf"), None
+    for _ in range(rounds):
+        begun = time.process_time()
+        found = work()
+        best = min(best, time.process_time() - begun)
+    return best, found
+
+
+def naive(tasks: Sequence[TaskSpec], offers: Sequence[Offer], best: bool = False) -> dict[str, str] | None:
+    """First fit or best fit, with the same manners: tasks without GPUs keep off agents that have some."""
+    with_gpus = [offer for offer in offers if any(entry.name == "gpus" for entry in offer.resources)]
+    without = [offer for offer in offers if all(entry.name != "gpus" for entry in offer.resources)]
+    ours = first_fit([task for task in tasks if task.job.needs.gpus], with_gpus, EXECUTOR, best)
+    others = first_fit([task for task in tasks if not task.job.needs.gpus], without, EXECUTOR, best)
+    return None if ours is None or others is None else {**ours, **others}
+
+
+@pytest.mark.parametrize("size", [1000, 10_000])
+def test_a_thousand_tasks(size: int) -> None:
+    """The goal: under a second over 10,000 offers, on one core."""
+    tasks, offers = gang(), cluster(size)
+
+    took, found = seconds(lambda: match_gang(tasks, offers, ABOUT))
+    naively, fitted = seconds(lambda: naive(tasks, offers))
+
+    assert isinstance(found, Match)
+    used = {item.agent.id for item in found.placements}
+    assert [] == list(violations(found.placements, [offer for offer in offers if offer.agent_id in used], ABOUT))
+    assert fitted is not None
+    told(f"{TASKS} tasks, {size} offers", took, naively, len(used), len(set(fitted.values())))
+
+
+def test_a_gang_that_does_not_fit() -> None:
+    """The search gives up, and says why for every agent: that costs about as much as a placement."""
+    tasks, offers = gang(cpus=15.95), cluster(10_000)
+
+    took, found = seconds(lambda: match_gang(tasks, offers, ABOUT))
+    naively, fitted = seconds(lambda: naive(tasks, offers))
+
+    assert isinstance(found, NoMatch)
+    assert {task.name for task in tasks} == {*found.reasons, *found.waiting}
+    assert fitted is None
+    told("no place for all, 10,000 offers", took, naively, 0, 0)
+
+
+def test_the_number_of_tasks() -> None:
+    """Ten times the tasks."""
+    offers = cluster(10_000)
+    small, large = gang(100), gang(1000)
+
+    little, first = seconds(lambda: match_gang(small, offers, ABOUT))
+    much, second = seconds(lambda: match_gang(large, offers, ABOUT))
+
+    assert isinstance(first, Match)
+    assert isinstance(second, Match)
+    print(f"\n100 tasks {1000 * little:.0f} ms, 1,000 tasks {1000 * much:.0f} ms: ratio {much / little:.1f}")
+
+
+def test_a_held_offer_more() -> None:
+    """What one more offer costs when 10,000 are held: all are looked at again."""
+    tasks, offers = gang(cpus=15.95), cluster(10_001)
+
+    took, found = seconds(lambda: match_gang(tasks, [replace(offer) for offer in offers], ABOUT))
+
+    assert isinstance(found, NoMatch)
+    print(f"\none more offer among 10,000: {1000 * took:.0f} ms")
+
+
+def told(what: str, took: float, naively: float, agents: int, naive_agents: int) -> None:
+    print(
+        f"\n{what}: {1000 * took:.0f} ms on {agents} agents; "
+        f"first fit {1000 * naively:.0f} ms on {naive_agents} agents; ratio {naively / took:.1f}"
+    )

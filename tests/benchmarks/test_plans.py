@@ -1,0 +1,170 @@
+"""Ten thousand tasks: what a status update costs, and what the status of a plan.
+
+Run with `-s` to see the numbers. Each benchmark asserts first that what it times is right.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from builders import a_spec
+from tf_scheduler.core import plans
+from tf_scheduler.core.deadlines import next_deadline
+from tf_scheduler.core.reduce import apply
+from tf_scheduler.core.scheduler import handle
+from tf_scheduler.model.effects import Acknowledge, PlanControlled, StatusStored, TaskLaunched
+from tf_scheduler.model.events import StatusUpdated
+from tf_scheduler.model.ids import AgentId, FrameworkId, TaskId
+from tf_scheduler.model.plan import PlanControl, PlanSpec, PlanStrategy, Status
+from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
+
+COUNTS = (100, 1_000, 10_000)
+ROUNDS = 5
+#: So many updates, one after the other, of tasks spread over all of them.
+UPDATES = 200
+
+
+def a_service(count: int, strategy: PlanStrategy = PlanStrategy.PARALLEL) -> ServiceSpec:
+    spec = a_spec(workers=count - 2, ps=1, chief=1)
+    return replace(spec, plans={"deploy": PlanSpec("deploy", strategy)})
+
+
+def launched(spec: ServiceSpec, state: TaskState | None) -> SchedulerState:
+    """Every task is launched, and Mesos has said `state` of all of them; None: nothing of any."""
+    records = [_record(spec, task.name, task.job.kind, task.index) for task in spec.tasks()]
+    changes = [TaskLaunched(record) for record in records]
+    said = [] if state is None else [StatusStored(_status(record, state, "before")) for record in records]
+    fresh = SchedulerState(spec, framework_id=FrameworkId("fw-1"), connected=True, suppressed=True)
+    return apply(fresh, *changes, *said)
+
+
+def _record(spec, name, kind, index) -> TaskRecord:
+    launch = TaskId(f"{name}__id")
+    config = plans.config_of(spec, name)
+    return TaskRecord(
+        name, launch, kind, index, AgentId("a"), "agent-1", f"10.0.0.1:{index}", 1, (), 1.0, config=config
+    )
+
+
+def _status(record: TaskRecord, state: TaskState, uuid: str) -> TaskStatus:
+    return TaskStatus(record.id, state, record.agent_id, uuid=uuid)
+
+
+def best(action: Callable[[], object], rounds: int = ROUNDS) -> float:
+    """Seconds; the best of a few is free of what else the machine does."""
+    found = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        action()
+        found.append(time.perf_counter() - start)
+    return min(found)
+
+
+def told(what: str, count: int, seconds: float) -> None:
+    print(f"{what:45} {count:6} tasks {seconds * 1000:9.3f} ms")
+
+
+def updates(state: SchedulerState, to: TaskState) -> list[StatusUpdated]:
+    records = list(state.tasks.values())
+    chosen = records[:: max(1, len(records) // UPDATES)][:UPDATES]
+    return [StatusUpdated(_status(record, to, f"uuid-{number}")) for number, record in enumerate(chosen)]
+
+
+def play(state: SchedulerState, events: list[StatusUpdated]) -> SchedulerState:
+    for event in events:
+        decision = handle(state, event, 2.0, lambda: "id")
+        assert any(isinstance(call, Acknowledge) for call in decision.calls)
+        state = decision.state
+        next_deadline(state)
+    return state
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize(
+    ("before", "to"), [(None, TaskState.RUNNING), (TaskState.STARTING, TaskState.RUNNING), (TaskState.RUNNING,) * 2]
+)
+def test_a_status_update(count, before, to):
+    """The whole decision, and the deadline after it, as the runner asks for both."""
+    state = launched(a_service(count), before)
+    events = updates(state, to)
+
+    after = play(state, events)
+
+    assert {to} == {after.statuses[event.status.id].state for event in events}
+    seconds = best(lambda: play(state, events), 3) / len(events)
+    told(f"update {'nothing' if before is None else before.spoken} -> {to.spoken}", count, seconds)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_a_status_update_while_the_next_step_waits(count):
+    """Serial: the last task is not launched, and every update is looked at for whether it is its turn."""
+    spec = a_service(count, PlanStrategy.SERIAL)
+    whole = launched(spec, TaskState.RUNNING)
+    tasks = {name: record for name, record in whole.tasks.items() if name != "chief-0"}
+    statuses = {record.id: whole.statuses[record.id] for record in tasks.values()}
+    state = replace(whole, tasks=tasks, statuses=statuses, tally={TaskState.RUNNING: len(tasks)})
+    events = updates(state, TaskState.RUNNING)
+
+    after = play(state, events)
+
+    assert ["chief-0"] == [task.name for gang in plans.wanted(after) for task in gang.tasks]
+    seconds = best(lambda: play(state, events), 3) / len(events)
+    told("update while a serial plan waits for offers", count, seconds)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("said", [None, TaskState.RUNNING])
+def test_the_status_of_a_plan(count, said):
+    """Every step with its status and its sentence."""
+    state = launched(a_service(count), said)
+    expected = Status.STARTING if said is None else Status.COMPLETE
+
+    plan = plans.plan_named(state, "deploy")
+
+    assert (expected, count) == (plan.status, sum(len(phase.steps) for phase in plan.phases))
+    assert {expected} == {step.status for phase in plan.phases for step in phase.steps}
+    told(f"status of a plan, {expected.value}", count, best(lambda: plans.plan_named(state, "deploy")))
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_the_status_of_a_pending_plan(count):
+    """Nothing is launched."""
+    state = SchedulerState(a_service(count), connected=True)
+
+    plan = plans.plan_named(state, "deploy")
+
+    assert (Status.PENDING, count) == (plan.status, sum(len(phase.steps) for phase in plan.phases))
+    told("status of a plan, PENDING", count, best(lambda: plans.plan_named(state, "deploy")))
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_the_end_of_a_job(count):
+    """Updates of killed tasks, one after the other."""
+    from tf_scheduler.model.events import StopRequested
+
+    stopped = handle(launched(a_service(count), TaskState.RUNNING), StopRequested("enough"), 1.5, lambda: "id").state
+    events = updates(stopped, TaskState.KILLED)
+
+    after = play(stopped, events)
+
+    assert count - len(events) == after.live_count()
+    told("update of a killed task, at the end", count, best(lambda: play(stopped, events), 3) / len(events))
+
+
+def test_a_forced_plan_is_shown_as_fast():
+    """Orders of operators cost nothing by themselves."""
+    state = launched(a_service(10_000), None)
+    forced = frozenset(("worker", f"worker-{index}") for index in range(5_000))
+    control = PlanControl(forced=forced, target=plans.target(state.spec))
+    state = apply(state, PlanControlled("deploy", control))
+
+    plan = plans.plan_named(state, "deploy")
+
+    assert 5_000 == sum(step.status is Status.COMPLETE for phase in plan.phases for step in phase.steps)
+    told("status of a plan, half of it forced", 10_000, best(lambda: plans.plan_named(state, "deploy")))

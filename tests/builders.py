@@ -1,0 +1,73 @@
+"""Values for tests: every field has a default, a test names only what it is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tf_scheduler.model.ids import AgentId, OfferId, TaskId
+from tf_scheduler.model.offer import Offer
+from tf_scheduler.model.resources import Needs, Resource, thousandths
+from tf_scheduler.model.spec import ExecutorSpec, JobKind, JobSpec, ServiceSpec, Strategy
+from tf_scheduler.model.task import TaskState, TaskStatus
+
+EXECUTOR = Needs(cpus=thousandths(0.1), mem=thousandths(64))
+
+
+def scalar(name: str, value: float, shape: str = "{}") -> Resource:
+    return Resource(name, thousandths(value), shape)
+
+
+def ports(*ranges: tuple[int, int], shape: str = "{}") -> Resource:
+    return Resource("ports", tuple(ranges), shape)
+
+
+def an_offer(
+    name: str = "offer-1",
+    agent: str = "agent-1",
+    cpus: float = 4,
+    mem: float = 8192,
+    disk: float = 10_000,
+    gpus: float = 0,
+    port_ranges: tuple[tuple[int, int], ...] = ((31000, 31009),),
+    shape: str = "{}",
+    **options: Any,
+) -> Offer:
+    values = {"cpus": cpus, "mem": mem, "disk": disk, "gpus": gpus}
+    resources = tuple(scalar(key, value, shape) for key, value in values.items() if value)
+    return Offer(
+        id=OfferId(name),
+        agent_id=AgentId(f"{agent}-id"),
+        hostname=agent,
+        address="10.0.0.1",
+        resources=(*resources, *([ports(*port_ranges, shape=shape)] if port_ranges else [])),
+        **options,
+    )
+
+
+def needs(cpus: float = 0.5, mem: float = 1024, disk: float = 0, gpus: int = 0, ports: int = 1) -> Needs:
+    return Needs(thousandths(cpus), thousandths(mem), thousandths(disk), thousandths(gpus), ports)
+
+
+def a_job(kind: JobKind = JobKind.WORKER, count: int = 1, **options: Any) -> JobSpec:
+    return JobSpec(**{"kind": kind, "count": count, "needs": needs(), "command": "python train.py", **options})
+
+
+def a_spec(workers: int = 2, ps: int = 1, chief: int = 1, **options: Any) -> ServiceSpec:
+    counts = ((JobKind.PS, ps), (JobKind.WORKER, workers), (JobKind.CHIEF, chief))
+    return ServiceSpec(
+        **{
+            "name": "digits",
+            "user": "nobody",
+            "role": "digits-role",
+            "strategy": Strategy.PARAMETER_SERVER,
+            "jobs": tuple(a_job(kind, count) for kind, count in counts if count),
+            "executor": ExecutorSpec("file:///tmp/executor.pyz", needs=EXECUTOR),
+            **options,
+        }
+    )
+
+
+def a_status(task_id: str, state: TaskState = TaskState.RUNNING, uuid: str = "uuid", **options: Any) -> TaskStatus:
+    return TaskStatus(
+        **{"id": TaskId(task_id), "state": state, "agent_id": AgentId("agent-1-id"), "uuid": uuid, **options}
+    )

@@ -1,0 +1,54 @@
+"""The adapter with http-parser's name: what pymesos asks of it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+from itertools import pairwise
+
+from http_parser.http import HttpParser
+from hypothesis import given
+from hypothesis import strategies as st
+
+ANSWER = (
+    b"HTTP/1.1 200 OK\r\nmesos-stream-id: s-1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n"
+)
+
+
+@given(st.lists(st.integers(0, len(ANSWER)), max_size=20))
+def test_any_cutting_gives_the_same_answer(places):
+    """Status, headers and body do not depend on how the bytes come."""
+    parser, body = HttpParser(), b""
+    bounds = sorted({0, len(ANSWER), *places})
+    for start, stop in pairwise(bounds):
+        piece = ANSWER[start:stop]
+        assert len(piece) == parser.execute(piece, len(piece))
+        if parser.is_partial_body():
+            body += parser.recv_body()
+    assert parser.is_headers_complete()
+    assert parser.is_message_complete()
+    assert parser.is_chunked()
+    assert (200, "s-1") == (parser.get_status_code(), parser.get_headers()["Mesos-Stream-Id"])
+    assert body == b"hello world"
+    assert parser.recv_body() == b""
+
+
+def test_garbage_is_an_error_number():
+    """As with the original: fewer bytes are taken, and there is an errno."""
+    parser = HttpParser()
+    assert parser.execute(b"no http at all\r\n", 16) != 16
+    assert parser.get_errno() != 0
+
+
+def test_httptools_is_loaded_with_the_first_parser_only():
+    """Importing pymesos needs no compiled module."""
+    program = "import sys, http_parser.http; print('httptools' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_it_satisfies_what_pymesos_requires():
+    """The version sorts after the only published one."""
+    assert importlib.metadata.version("http-parser") == "0.9.0.post1"

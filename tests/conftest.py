@@ -1,0 +1,26 @@
+"""Shared by all tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+from mesos_local import LocalCluster, default_agents
+
+# How long an example takes says nothing about it on a machine that is busy with others.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
+
+# Not the default: a developer's own local cluster may be up and use those ports.
+_FIRST_PORT = 31500
+_QUICK_MASTER = {"allocation_interval": "100ms", "agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "3"}
+
+
+@pytest.fixture(scope="session")
+def local_cluster() -> Iterator[LocalCluster]:
+    """A real master and three real agents for the whole session: leave them as they were."""
+    agents = default_agents(_FIRST_PORT)
+    with LocalCluster(agents, master_flags=_QUICK_MASTER, die_with_parent=True) as cluster:
+        yield cluster

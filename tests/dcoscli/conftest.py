@@ -1,0 +1,104 @@
+"""The real dcos command, from the package index, in an environment of its own, against `local serve` on Mesos."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mesos_local import LocalCluster
+
+VERSION = "0.6.1"
+#: The newest pip that Python 3.6 has; its own is too old for some of what the command requires.
+_PIP = "pip==21.3.1"
+#: What it requires, without the versions that only Python 3.6 can install.
+_LOOSE = (
+    *("jsonschema<3", "pager<4", "prettytable<1", "PyJWT==1.4.2", "pygments<3", "requests<3", "six<2", "toml<1"),
+    *("sseclient==0.0.19", "retrying==1.3.3", "docopt<1", "pkginfo==1.2.1", "cryptography", "virtualenv<16"),
+    "setuptools<81",
+)
+#: Pythons that can run it, the one it was made for first. From 3.10 on it imports names that are gone.
+_PYTHONS = ("python3.6", "python3.9", "python3.8", "python3.7")
+_PATIENCE = 120
+
+Dcos = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="session")
+def dcos_program() -> Path:
+    """Path of the command; DCOS_PROGRAM names one that is there. Skips, with the reason, where there can be none."""
+    given = os.environ.get("DCOS_PROGRAM")
+    if given:
+        return Path(given)
+    python = _python()
+    if python is None:
+        pytest.skip(f"dcoscli {VERSION} runs on none of the Pythons here; it needs one of {', '.join(_PYTHONS)}")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dcos-tensorflow" / "tests"
+    home = cache / f"dcoscli-{VERSION}-{python.name}"
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / f"{home.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (home / "complete").exists():
+            _install(python, home)
+    return home / "bin" / "dcos"
+
+
+def _python() -> Path | None:
+    folders = [*Path.home().glob(".pyenv/versions/3.*/bin"), *map(Path, os.get_exec_path())]
+    found = (folder / name for name in _PYTHONS for folder in folders if "shims" not in folder.parts)
+    return next((path for path in found if path.is_file()), None)
+
+
+def _install(python: Path, home: Path) -> None:
+    pip = [home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    plain = [[*pip, _PIP], [*pip, f"dcoscli=={VERSION}"]]
+    loose = [[*pip, "--no-deps", f"dcoscli=={VERSION}", f"dcos=={VERSION}"], [*pip, *_LOOSE]]
+    for command in [[python, "-m", "venv", "--clear", home], *(plain if python.name == "python3.6" else loose)]:
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            pytest.skip(f"dcoscli {VERSION} cannot be installed: {result.stderr.strip()[-300:]}")
+    (home / "complete").touch()
+
+
+@pytest.fixture(scope="module")
+def url(local_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where `local serve` answers, as long as the module's tests run."""
+    command = [sys.executable, "-m", "tf_scheduler", "local", "serve", "--dir", str(local_cluster.directory)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    log = tmp_path_factory.mktemp("serve") / "stderr"
+    with log.open("w") as errors:
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            pytest.fail(log.read_text())
+        yield line.rpartition(" ")[2].strip()
+    finally:
+        process.terminate()
+        process.communicate(timeout=_PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def dcos(dcos_program: Path, url: str, tmp_path_factory: pytest.TempPathFactory) -> Dcos:
+    """Runs `dcos ARGUMENTS`, with the file `_input` on its standard input, and variables in addition."""
+    home = tmp_path_factory.mktemp("dcos")
+
+    def run(*arguments: object, _input: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LC_ALL": "C.UTF-8", "DCOS_URL": url}
+        return subprocess.run(
+            [dcos_program, *map(str, arguments)],
+            env={**environment, "DCOS_DIR": str(home / "dcos"), "PYTHONWARNINGS": "ignore", **variables},
+            input=None if _input is None else _input.read_text(),
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE,
+            check=False,
+        )
+
+    return run

@@ -1,0 +1,282 @@
+"""What a DC/OS user types, with the command that DC/OS users have."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+import time
+from contextlib import closing
+
+import pytest
+from click.testing import CliRunner
+
+from mesos_local.status import read_status
+from tf_scheduler.cli.main import cli
+from tf_scheduler.package.sources import HOME, read
+from tf_scheduler.store.sqlite import SqliteStore
+
+pytestmark = [pytest.mark.dcoscli, pytest.mark.mesos, pytest.mark.timeout(600)]
+
+SMALL = {"cpus": 0.1, "mem": 64, "disk": 0}
+#: Longer than any of these tests: programs that wait to be killed, as parameter servers do.
+JOB = {
+    "service": {"name": "dev/mnist", "command": "echo hello from $TASK_NAME; exec sleep 1000"},
+    "parameter_server": {"count": 1, **SMALL},
+    "worker": {"count": 2, **SMALL},
+}
+PATIENCE = 120
+
+
+def until(condition):
+    """What it gives, as soon as that is true: the command can only ask, not wait."""
+    end = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < end
+    return found
+
+
+def succeeded(result):
+    assert 0 == result.returncode, result.stdout + result.stderr
+    return result.stdout
+
+
+@pytest.fixture
+def options(tmp_path):
+    def write(document):
+        path = tmp_path / "options.json"
+        path.write_text(json.dumps(document))
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def service(dcos, tmp_path_factory):
+    """The job, installed and deployed; uninstalled afterwards."""
+    path = tmp_path_factory.mktemp("options") / "options.json"
+    path.write_text(json.dumps(JOB))
+    told = succeeded(dcos("package", "install", "tensorflow", f"--options={path}", "--yes"))
+    until(
+        lambda: "(COMPLETE)" in dcos("tensorflow", "--name=dev/mnist", "plan", "status", "deploy").stdout.split("\n")[0]
+    )
+    yield told
+    dcos("package", "uninstall", "tensorflow", "--app-id=/dev/mnist", "--yes")
+    until(lambda: "dev/mnist" not in dcos("marathon", "app", "list").stdout)
+
+
+def test_repositories_can_be_added_listed_and_removed(dcos, url):
+    """The package's own is there from the start; a new one comes where it is asked to."""
+    own, other = f"{url}/universe/universe-v4.json", f"{url}/universe/universe-v5.json"
+
+    assert f"Universe: {own}\n" == succeeded(dcos("package", "repo", "list"))
+    succeeded(dcos("package", "repo", "add", "other", other, "--index=0"))
+    assert f"other: {other}\nUniverse: {own}\n" == succeeded(dcos("package", "repo", "list"))
+    succeeded(dcos("package", "repo", "remove", "other"))
+    assert f"Universe: {own}\n" == succeeded(dcos("package", "repo", "list"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("add", "x", "ftp://example.com"), "unsupported scheme"),
+        (("add", "Universe", "http://127.0.0.1:9/"), "Repository name [Universe] is already present"),
+        (("add", "x", "http://127.0.0.1:9/"), "Could not access data at URI for repository [x]"),
+        (("add", "x", "http://127.0.0.1:9/", "--index=7"), "Index (7) is out of range"),
+        (("remove", "x"), "Repository name [x] is not present"),
+    ],
+)
+def test_what_is_wrong_with_a_repository_is_said(dcos, arguments, message):
+    """In Cosmos' words."""
+    result = dcos("package", "repo", *arguments)
+
+    assert 1 == result.returncode
+    assert message in result.stderr
+
+
+def test_the_package_can_be_found(dcos):
+    """By name, tag and description; what does not match is not found."""
+    for query in ("tensor", "machine-learning", "gang", "tensor*", ""):
+        assert "tensorflow  0.1.0" in succeeded(dcos("package", "search", query))
+    assert "No packages found" in dcos("package", "search", "mnist").stderr
+
+
+def test_describe_shows_the_files_of_the_package(dcos):
+    """config.json with this machine's defaults, the template, the sub-command, the versions."""
+    config = json.loads(succeeded(dcos("package", "describe", "tensorflow", "--config")))
+    template = succeeded(dcos("package", "describe", "tensorflow", "--app"))
+    package = json.loads(succeeded(dcos("package", "describe", "tensorflow")))["package"]
+
+    assert read().config["properties"].keys() == config["properties"].keys()
+    assert (HOME / "marathon.json.mustache").read_text() == template
+    assert read().package["preInstallNotes"] == package["preInstallNotes"]
+    assert {"linux", "darwin"} == package["resource"]["cli"]["binaries"].keys()
+    assert '[\n  "0.1.0"\n]\n' == succeeded(dcos("package", "describe", "tensorflow", "--package-versions"))
+
+
+def test_describe_renders_the_app(dcos, options):
+    """With the options of a file."""
+    path = options({"service": {"name": "other"}, "worker": {"count": 7}})
+
+    app = json.loads(succeeded(dcos("package", "describe", "tensorflow", "--app", "--render", f"--options={path}")))
+
+    assert ("other", "7") == (app["id"], app["env"]["WORKER_COUNT"])
+    assert "tensorflow" == app["labels"]["DCOS_PACKAGE_NAME"]
+
+
+def test_wrong_options_are_told_and_nothing_is_installed(dcos, options):
+    """Path, what was found, what is expected, what is unknown: as the command shows it on DC/OS."""
+    path = options({"worker": {"count": "three", "cpu": 1}, "service": {"strategy": "sync"}})
+
+    result = dcos("package", "install", "tensorflow", f"--options={path}", "--yes")
+
+    assert 1 == result.returncode
+    for line in (
+        "Error: Options JSON failed validation",
+        "Found: string",
+        "Expected: integer",
+        "Path: worker.count",
+        "Unexpected properties: ['cpu']",
+        "Path: worker",
+        "Path: service.strategy",
+    ):
+        assert line in result.stderr.splitlines()
+    assert "/tensorflow" not in dcos("package", "list").stdout
+
+
+def test_a_package_that_there_is_not_is_told(dcos):
+    """Also one that is not installed."""
+    assert "Package [nothing] not found" in dcos("package", "install", "nothing", "--yes").stderr
+    assert "Version [9] of package [tensorflow] not found" in (
+        dcos("package", "describe", "tensorflow", "--package-version=9").stderr
+    )
+    assert 1 == dcos("package", "uninstall", "tensorflow", "--app-id=/none", "--yes").returncode
+
+
+def test_install_starts_the_service_and_brings_its_command(service, dcos):
+    """The notes are shown; a second installation of the same service is refused."""
+    assert "Installing Marathon app for package [tensorflow] version [0.1.0]" in service
+    assert "New command available: dcos tensorflow" in service
+    assert read().package["postInstallNotes"] in service
+    assert ["tensorflow", "0.1.0", "/dev/mnist"] == succeeded(dcos("package", "list")).splitlines()[1].split()[:3]
+
+
+def test_the_service_is_installed_once(service, dcos, options):
+    """Marathon has an app of that id."""
+    result = dcos("package", "install", "tensorflow", f"--options={options(JOB)}", "--yes", "--app")
+
+    assert (1, "Package is already installed\n") == (result.returncode, result.stderr)
+
+
+def test_marathon_shows_the_app(service, dcos):
+    """One task, healthy by its health check; its environment is that of the options."""
+    until(lambda: " 1/1 " in dcos("marathon", "app", "list").stdout.replace("1/1    1/1", " 1/1 "))
+
+    shown = json.loads(succeeded(dcos("marathon", "app", "show", "/dev/mnist")))
+
+    assert ("2", 1, 1) == (shown["env"]["WORKER_COUNT"], shown["tasksRunning"], shown["tasksHealthy"])
+    assert "/dev/mnist" in succeeded(dcos("marathon", "task", "list"))
+    assert "no deployments" in until(lambda: dcos("marathon", "deployment", "list").stderr)
+
+
+def test_tasks_are_shown_with_their_output(service, dcos):
+    """The scheduler's, which Marathon runs, and the job's own."""
+    rows = [line.split() for line in succeeded(dcos("task")).splitlines()[1:]]
+
+    assert {"dev.mnist", "ps-0", "worker-0", "worker-1"} <= {row[0] for row in rows}
+    assert "R" == next(row[3] for row in rows if row[0] == "worker-1")
+    assert "hello from worker-1\n" == until(lambda: dcos("task", "log", "worker-1").stdout)
+    assert "subscribed as framework" in succeeded(dcos("task", "log", "--lines=1000", "dev_mnist", "stderr"))
+    assert 1 == dcos("task", "log", "worker-1", "no-such-file").returncode
+    assert 1 == dcos("task", "log", "worker-1", "../../../../../../../../etc/passwd").returncode
+
+
+def test_services_are_shown(service, dcos):
+    """The framework is there under the service's name, active, with its three tasks."""
+    rows = {line.split()[0]: line.split() for line in succeeded(dcos("service")).splitlines()[1:]}
+
+    assert "True" in rows["dev/mnist"]
+    assert "3" in rows["dev/mnist"]
+    assert "marathon" in rows
+
+
+def test_the_installed_command_asks_the_scheduler(service, dcos):
+    """Through the admin router; the service's name from the command line, the settings or the environment."""
+    tree = succeeded(dcos("tensorflow", "--name=dev/mnist", "plan", "status", "deploy")).splitlines()
+
+    assert "deploy (parallel strategy) (COMPLETE)" == tree[0]
+    assert "   └─ worker-1 (COMPLETE)" == tree[-1]
+    named = dcos("tensorflow", "plan", "list", DCOS_TENSORFLOW_SERVICE_NAME="dev/mnist")
+    assert "deploy" in json.loads(succeeded(named))
+    assert "there is no service 'tensorflow'" in dcos("tensorflow", "plan", "list").stderr
+    assert "TensorFlow" in succeeded(dcos("tensorflow", "--info"))
+
+
+def test_a_cluster_can_be_set_up(dcos, url, tmp_path):
+    """As users do it once: then no variable is needed."""
+    alone = {"DCOS_DIR": str(tmp_path), "DCOS_URL": ""}
+
+    succeeded(dcos("cluster", "setup", url, "--no-check", **alone))
+
+    assert url in succeeded(dcos("cluster", "list", **alone))
+    assert "tensorflow" in succeeded(dcos("package", "search", "tensorflow", **alone))
+
+
+def test_uninstall_ends_the_tasks_and_leaves_nothing(dcos, options, local_cluster):
+    """The scheduler takes the service down; then app, framework, tasks and state are gone."""
+    path = options({**JOB, "service": {**JOB["service"], "name": "short"}})
+    succeeded(dcos("package", "install", "tensorflow", f"--options={path}", "--yes", "--app"))
+    until(lambda: "(COMPLETE)" in plan(dcos, "short"))
+
+    told = dcos("package", "uninstall", "tensorflow", "--app-id=/short", "--yes").stderr
+
+    assert [
+        "Uninstalled package [tensorflow] version [0.1.0]",
+        read().package["postUninstallNotes"],
+    ] == told.splitlines()
+    until(lambda: "/short" not in dcos("marathon", "app", "list").stdout)
+    status = read_status(local_cluster.master.address)
+    assert "short" not in [framework.name for framework in status.frameworks]
+    assert "/short" not in dcos("package", "list").stdout
+    with closing(SqliteStore(local_cluster.directory / "dcos" / "state.db", "short")) as store:
+        assert {} == store.load()
+
+
+def test_a_rendered_app_can_be_posted_to_marathon(dcos, url, local_cluster, tmp_path):
+    """As on a Mesos with Marathon and without DC/OS: the options say where everything is."""
+    options, app = tmp_path / "options.json", tmp_path / "app.json"
+    service = {"name": "posted", "user": getpass.getuser(), "command": "exec sleep 1000", "python": sys.executable}
+    document = {
+        **JOB,
+        "service": service,
+        "executor": {"python": sys.executable},
+        "mesos": {"master": local_cluster.master.address},
+        "scheduler": {
+            "state": (tmp_path / "state.db").as_uri(),
+            "containerized": False,
+            "python": sys.executable,
+        },
+    }
+    options.write_text(json.dumps(document))
+    rendered = CliRunner().invoke(
+        cli, ["package", "render", "--options", str(options), "--artefacts-url", f"{url}/universe/artefacts"]
+    )
+    app.write_text(rendered.stdout)
+
+    succeeded(dcos("marathon", "app", "add", app))
+
+    until(lambda: "(COMPLETE)" in plan(dcos, "posted"))
+    definition = json.loads(app.read_text())
+    changed = {"env": {**definition["env"], "SDK_UNINSTALL": "true"}}
+    app.write_text(json.dumps(changed))
+    succeeded(dcos("marathon", "app", "update", "posted", _input=app))
+    until(lambda: "posted" not in [found.name for found in read_status(local_cluster.master.address).frameworks])
+    until(lambda: "(COMPLETE)" in plan(dcos, "posted"))
+    succeeded(dcos("marathon", "app", "remove", "posted"))
+    until(lambda: "/posted" not in dcos("marathon", "app", "list").stdout)
+
+
+def plan(dcos, name):
+    """The first line of the deploy plan, as long as there is one."""
+    succeeded(dcos("package", "install", "tensorflow", "--cli", "--yes"))
+    return dcos("tensorflow", f"--name={name}", "plan", "status", "deploy").stdout.split("\n")[0]

@@ -1,0 +1,81 @@
+"""Runs an example as bare processes on loopback: no Mesos, only TF_CONFIG."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def free_addresses(count: int) -> list[str]:
+    """Loopback addresses whose ports nobody uses now; all are held until all are known, so that they differ."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for held in sockets:
+            held.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{held.getsockname()[1]}" for held in sockets]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One example's tasks. Every task that `start` starts is ended when the test ends."""
+
+    script: Path
+    spec: dict[str, list[str]]
+    folder: Path
+    stack: ExitStack = field(repr=False)
+
+    @property
+    def model_dir(self) -> Path:
+        """Where the tasks keep checkpoints and the model."""
+        return self.folder / "model"
+
+    def start(self, job: str, index: int, *arguments: str) -> subprocess.Popen[str]:
+        """Start one task. Its stdout is a pipe, its stderr the file `<job>-<index>.err`."""
+        task = {"cluster": self.spec, "task": {"type": job, "index": index}}
+        environment = {**os.environ, "TF_CONFIG": json.dumps(task), "TF_CPP_MIN_LOG_LEVEL": "2"}
+        with self.stderr_of(job, index).open("w") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, str(self.script), "--model-dir", str(self.model_dir), *arguments],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
+        self.stack.callback(end, process)
+        return process
+
+    def stderr_of(self, job: str, index: int) -> Path:
+        """The file that has what the task wrote on stderr."""
+        return self.folder / f"{job}-{index}.err"
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Kill the process if it still runs, and close its pipe."""
+    process.kill()
+    process.wait()
+    if process.stdout:
+        process.stdout.close()
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[Callable[[str, dict[str, int]], Cluster]]:
+    """Make a cluster for an example from the number of tasks of each job, on free loopback ports."""
+    with ExitStack() as stack:
+
+        def make(example: str, counts: dict[str, int]) -> Cluster:
+            addresses = iter(free_addresses(sum(counts.values())))
+            spec = {job: [next(addresses) for _ in range(count)] for job, count in counts.items()}
+            return Cluster(EXAMPLES / example / "train.py", spec, tmp_path, stack)
+
+        yield make

@@ -1,0 +1,92 @@
+"""The examples train as bare processes that know nothing but TF_CONFIG and their arguments."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+pytestmark = pytest.mark.tensorflow
+
+
+def test_digits_reaches_its_target(make_cluster: Callable) -> None:
+    """The chief trains, saves the model and exits 0; ps and workers go on serving, so somebody else has to end them."""
+    cluster = make_cluster("digits", {"chief": 1, "ps": 1, "worker": 2})
+    servers = [cluster.start("ps", 0), cluster.start("worker", 0), cluster.start("worker", 1)]
+    chief = cluster.start("chief", 0)
+
+    output, _ = chief.communicate()
+
+    assert chief.returncode == 0, cluster.stderr_of("chief", 0).read_text()
+    assert accuracy(output) >= 0.95
+    assert list(range(1, 31)) == epochs(output)
+    assert (cluster.model_dir / "digits.keras").is_file()
+    assert [server.poll() for server in servers] == [None, None, None]
+
+
+def test_digits_chief_resumes_after_a_kill(make_cluster: Callable) -> None:
+    """A chief killed after epoch 2 goes on after the last epoch it reported, with the ps and workers untouched."""
+    cluster = make_cluster("digits", {"chief": 1, "ps": 1, "worker": 2})
+    for job, index in (("ps", 0), ("worker", 0), ("worker", 1)):
+        cluster.start(job, index)
+    first = cluster.start("chief", 0, "--epochs", "1000")
+    read_until(first, "epoch 2:")
+    first.kill()
+    done = max([2, *epochs(first.communicate()[0])])
+
+    second = cluster.start("chief", 0, "--epochs", str(done + 3), "--target", "0")
+    output, _ = second.communicate()
+
+    assert second.returncode == 0, cluster.stderr_of("chief", 0).read_text()
+    resumed = int(re.search(r"^resumed after epoch (\d+)$", output, re.MULTILINE)[1])
+    # The chief may die between writing a checkpoint and reporting the epoch, never the other way round.
+    assert resumed in (done, done + 1)
+    assert list(range(resumed + 1, done + 4)) == epochs(output)
+
+
+def test_digits_below_target_fails(make_cluster: Callable) -> None:
+    """A model below its target makes the chief exit 1, and the last line of stderr says why."""
+    cluster = make_cluster("digits", {"chief": 1, "ps": 1, "worker": 1})
+    cluster.start("ps", 0)
+    cluster.start("worker", 0)
+    chief = cluster.start("chief", 0, "--epochs", "1", "--target", "1")
+
+    output, _ = chief.communicate()
+
+    assert chief.returncode == 1
+    reason = cluster.stderr_of("chief", 0).read_text().splitlines()[-1]
+    assert f"the test accuracy {accuracy(output):.4f} is below the target 1.0" == reason
+
+
+def test_between_graph_trains_on_both_workers(make_cluster: Callable) -> None:
+    """Both workers take part and exit 0, worker 0 tests the checkpoint, and the ps goes on serving."""
+    cluster = make_cluster("between_graph", {"ps": 1, "worker": 2})
+    ps, *workers = cluster.start("ps", 0), cluster.start("worker", 0), cluster.start("worker", 1)
+
+    outputs = [worker.communicate()[0] for worker in workers]
+
+    assert [worker.returncode for worker in workers] == [0, 0], cluster.stderr_of("worker", 0).read_text()
+    # A worker 1 that waited its 30 s for the variables would come when worker 0 has done all steps alone.
+    assert all(re.search(r"^step \d+: loss ", output, re.MULTILINE) for output in outputs)
+    assert accuracy(outputs[0]) >= 0.9
+    assert ps.poll() is None
+
+
+def accuracy(output: str) -> float:
+    """The test accuracy that a task printed, 0 to 1."""
+    return float(re.search(r"^test accuracy ([\d.]+)\b", output, re.MULTILINE)[1].rstrip("."))
+
+
+def epochs(output: str) -> list[int]:
+    """The numbers of the epochs that the chief reported."""
+    return [int(number) for number in re.findall(r"^epoch (\d+): loss ", output, re.MULTILINE)]
+
+
+def read_until(process: subprocess.Popen[str], start: str) -> None:
+    """Read the output up to a line with this start; fail when the process ends without one."""
+    for line in process.stdout:
+        if line.startswith(start):
+            return
+    pytest.fail(f"the process ended with status {process.wait()} before it printed {start!r}")

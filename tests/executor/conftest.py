@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from tf_executor.payload import Payload
+
+FAKE_AGENT = Path(__file__).with_name("fake_agent.py")
+EXECUTOR = Path(__file__).parents[2] / "executor"
+#: The agent's Python, to try others: all from 3.8 on must do.
+PYTHON = os.environ.get("TEST_EXECUTOR_PYTHON", sys.executable)
+#: Variable in the environment of every process that a test's task has, to find them again.
+MARK = "TEST_MARK"
+
+
+class Executor:
+    """A running executor whose agent is the test."""
+
+    def __init__(self, sandbox: Path, stack: ExitStack, environment: Mapping[str, str]) -> None:
+        self.sandbox = sandbox
+        self.mark = uuid.uuid4().hex
+        #: What the executor has told the scheduler beside updates, as far as `update` has read.
+        self.messages: list[dict[str, Any]] = []
+        events, self._events = os.pipe()
+        self._updates, updates = os.pipe()
+        with (sandbox / "stdout").open("wb") as out, (sandbox / "stderr").open("wb") as err:
+            self.process = subprocess.Popen(
+                [PYTHON, str(FAKE_AGENT), str(events), str(updates)],
+                cwd=sandbox,
+                stdout=out,
+                stderr=err,
+                pass_fds=[events, updates],
+                env={
+                    "PYTHONPATH": str(EXECUTOR),
+                    "PATH": os.environ["PATH"],
+                    "MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD": "5secs",
+                    **environment,
+                },
+            )
+        os.close(events)
+        os.close(updates)
+        stack.callback(self._end)
+        self._out = stack.enter_context(os.fdopen(self._events, "w", buffering=1))
+        self._in = stack.enter_context(os.fdopen(self._updates))
+
+    def _end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pid in self.processes():
+            os.kill(pid, 9)
+
+    def say(self, kind: str, **fields: Any) -> None:
+        self._out.write(json.dumps({"type": kind, kind.lower(): fields}) + "\n")
+
+    def launch(
+        self, command: str, task_id: str = "t1", info: Mapping[str, Any] = MappingProxyType({}), **fields: Any
+    ) -> None:
+        """`info`: further fields of TaskInfo; `fields`: of the payload."""
+        environment = {MARK: self.mark, **fields.pop("environment", {})}
+        payload = Payload(
+            "worker-0", "worker", 0, command, **{"tf_config": {"cluster": {}}, **fields}, environment=environment
+        )
+        self.launch_raw(payload.encode(), task_id, info)
+
+    def launch_raw(self, data: bytes, task_id: str = "t1", info: Mapping[str, Any] = MappingProxyType({})) -> None:
+        self.say("LAUNCH", task={"task_id": {"value": task_id}, "data": base64.b64encode(data).decode(), **info})
+
+    def kill(self, grace: float | None = None, task_id: str = "t1") -> None:
+        policy = {} if grace is None else {"kill_policy": {"grace_period": {"nanoseconds": int(grace * 1e9)}}}
+        self.say("KILL", task_id={"value": task_id}, **policy)
+
+    def update(self) -> dict[str, Any]:
+        """Wait for the next status update."""
+        while True:
+            item = self._next()
+            if "state" in item:
+                return item
+
+    def await_message(self) -> dict[str, Any]:
+        """Wait for the next message to the scheduler; no update may come before it."""
+        assert "state" not in self._next()
+        return self.messages[-1]
+
+    def _next(self) -> dict[str, Any]:
+        item: dict[str, Any] = json.loads(self._in.readline())
+        if "state" not in item:
+            self.messages.append(json.loads(item["message"]))
+        return item
+
+    def states(self, *expected: str) -> dict[str, Any]:
+        """Wait for these updates, in this order; return the last one."""
+        for state in expected:
+            status = self.update()
+            assert state == status["state"], status
+        return status
+
+    def end(self, *before: str) -> dict[str, Any]:
+        """Wait for these updates and then for the last one, whatever it is."""
+        self.states(*before)
+        return self.update()
+
+    def acknowledge(self, state: str) -> None:
+        self.say("ACKNOWLEDGED", task_id={"value": "t1"}, uuid=f"uuid of {state}")
+
+    def output(self, name: str = "stdout") -> str:
+        return (self.sandbox / name).read_text()
+
+    def await_file(self, name: str) -> str:
+        """Content of a named pipe that the program writes: blocks until it does."""
+        return (self.sandbox / name).read_text()
+
+    def processes(self) -> list[int]:
+        """Ids of the task's living processes, wherever they hang in the tree."""
+        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._is_ours(pid)]  # noqa: PTH208
+
+    def _is_ours(self, pid: int) -> bool:
+        try:
+            return f"{MARK}={self.mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return False
+
+
+def subscribed(sandbox: Path, stack: ExitStack, **environment: str) -> Executor:
+    """An executor that has been subscribed to by a framework that knows TASK_KILLING; `environment`: its agent's."""
+    result = Executor(sandbox, stack, environment)
+    os.mkfifo(sandbox / "ready")
+    result.say("SUBSCRIBED", framework_info={"capabilities": [{"type": "TASK_KILLING_STATE"}]})
+    return result
+
+
+@pytest.fixture
+def executor(tmp_path: Path) -> Iterator[Executor]:
+    """One executor on an agent that says nothing special."""
+    with ExitStack() as stack:
+        yield subscribed(tmp_path, stack)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Executor]]:
+    """Starts executors of one agent, each in a sandbox of its own; keywords are the agent's environment variables."""
+    with ExitStack() as stack:
+
+        def run(name: str, **environment: str) -> Executor:
+            (tmp_path / name).mkdir()
+            return subscribed(tmp_path / name, stack, **environment)
+
+        yield run

@@ -1,0 +1,50 @@
+"""An executor without a wire, for tests: runs `Runner`, speaks JSON lines on two inherited pipes.
+
+Arguments: descriptor to read agent events from, descriptor to write status updates and messages to. Two events are not
+Mesos': GONE, the driver has given up; SLOW, from now on no message gets through. A process of its own, because it
+becomes a subreaper and waits for all its children.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from tf_executor.processes import become_subreaper
+from tf_executor.runner import AgentEvent, AgentGone, Runner
+
+events, updates = open(int(sys.argv[1])), open(int(sys.argv[2]), "w", buffering=1)  # noqa: PTH123, SIM115
+is_slow = False
+
+
+def send(status: Mapping[str, Any]) -> str:
+    updates.write(json.dumps(status) + "\n")
+    return f"uuid of {status['state']}"
+
+
+def tell(data: bytes) -> bool:
+    if is_slow:
+        threading.Event().wait()
+    updates.write(json.dumps({"message": data.decode()}) + "\n")
+    return True
+
+
+def read() -> None:
+    global is_slow
+    for line in events:
+        body = json.loads(line)
+        if body["type"] == "SLOW":
+            is_slow = True
+        else:
+            runner.put(AgentGone(body["gone"]["reason"]) if body["type"] == "GONE" else AgentEvent(body))
+
+
+become_subreaper()
+runner = Runner(send, tell, os.environ, str(os.getcwd()))  # noqa: PTH109
+runner.stop_on_signals()
+threading.Thread(target=read, daemon=True).start()
+sys.exit(runner.run())

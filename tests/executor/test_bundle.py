@@ -1,0 +1,157 @@
+"""The bundle, built and run as an agent would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import tf_executor
+import tf_scheduler
+from tf_scheduler.bundle import BundleError, build_bundle
+from tf_scheduler.cli.executor import executor
+
+#: Any further Pythons to try, as folders that hold pythonX.Y; PATH is searched too.
+OLDEST, NEWEST = 8, 14
+
+
+def interpreters() -> list[Path]:
+    """Every other supported Python on this machine."""
+    folders = [*map(Path, os.get_exec_path()), *Path.home().glob(".pyenv/versions/3.*/bin")]
+    names = [f"python3.{minor}" for minor in range(OLDEST, NEWEST + 1) if minor != sys.version_info.minor]
+    found = {name: folder / name for name in names for folder in folders if (folder / name).is_file()}
+    # A shim of a version manager exists for versions that are not selected.
+    return [
+        path
+        for path in found.values()
+        if subprocess.run([path, "-V"], capture_output=True, check=False).returncode == 0
+    ]
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_bundle(tmp_path_factory.mktemp("bundle") / "tf_executor.pyz")
+
+
+def run(bundle: Path, *arguments: str, python: Path | str = sys.executable, flags: tuple[str, ...] = ()) -> str:
+    """Standard output of the bundle, run where nothing else of ours can be imported."""
+    command = [str(python), "-I", *flags, str(bundle), *arguments]
+    environment = {"PATH": os.environ["PATH"]}
+    result = subprocess.run(command, env=environment, cwd=bundle.parent, capture_output=True, text=True, check=False)
+    assert (0, "") == (result.returncode, result.stderr)
+    return result.stdout
+
+
+def test_it_runs_by_itself(bundle: Path) -> None:
+    """Without site-packages, so with nothing but its own content and the standard library."""
+    assert run(bundle, "--version", flags=("-S",)).startswith(f"tf_executor {tf_scheduler.__version__} on Python ")
+
+
+@pytest.mark.parametrize("python", interpreters(), ids=lambda path: path.name)
+def test_it_runs_on_other_pythons(bundle: Path, python: Path) -> None:
+    """The agent's Python need not be the one that built it."""
+    assert f"on Python 3.{python.name.rpartition('.')[2]}." in run(bundle, "--version", python=python, flags=("-S",))
+
+
+def test_an_agent_without_our_variables_is_told(bundle: Path) -> None:
+    """A person who runs the file by hand learns what it is for."""
+    result = subprocess.run([sys.executable, str(bundle)], env={}, capture_output=True, text=True, check=False)
+    assert 2 == result.returncode
+    assert "only a Mesos agent can start an executor" in result.stderr
+
+
+def test_nothing_inside_is_compiled_for_a_machine(bundle: Path) -> None:
+    """Sources, their byte code, licences and the digest: no library of any system."""
+    with zipfile.ZipFile(bundle) as archive:
+        names = archive.namelist()
+        assert not [name for name in names if archive.read(name).startswith(b"\x7fELF")]
+    assert {".py", ".pyc", ".txt"} >= {Path(name).suffix for name in names if not name.startswith("licenses/")}
+
+
+def test_every_source_has_its_byte_code(bundle: Path) -> None:
+    """zipimport cannot write any, so without it each start would compile everything."""
+    with zipfile.ZipFile(bundle) as archive:
+        names = archive.namelist()
+    assert sorted(f"{name}c" for name in names if name.endswith(".py")) == [
+        name for name in names if name.endswith(".pyc")
+    ]
+
+
+def test_third_party_licences_travel_along(bundle: Path) -> None:
+    """Their terms ask for it."""
+    with zipfile.ZipFile(bundle) as archive:
+        licensed = {name.split("/")[1] for name in archive.namelist() if name.startswith("licenses/")}
+    assert {"pymesos", "addict", "six"} == licensed
+
+
+def test_the_same_input_gives_the_same_bytes(bundle: Path, tmp_path: Path) -> None:
+    """In another process, too, whatever that has loaded before."""
+    program = """
+import asyncio, json, sys
+import mesos_client.executor, six.moves
+from pathlib import Path
+from tf_scheduler.bundle import build_bundle
+build_bundle(Path(sys.argv[1]))
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "7"}
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "again.pyz")], env=environment, check=True)
+    assert bundle.read_bytes() == (tmp_path / "again.pyz").read_bytes()
+
+
+def test_a_current_bundle_is_left_alone(bundle: Path) -> None:
+    """The second build writes nothing."""
+    before = bundle.stat()
+    assert bundle == build_bundle(bundle)
+    after = bundle.stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+
+
+@pytest.mark.parametrize("content", [b"", b"rubbish", None])
+def test_whatever_else_is_there_is_replaced(bundle: Path, tmp_path: Path, content: bytes | None) -> None:
+    """An empty file, another file, half a bundle."""
+    target = tmp_path / "tf_executor.pyz"
+    target.write_bytes(bundle.read_bytes()[:1000] if content is None else content)
+    build_bundle(target)
+    assert bundle.read_bytes() == target.read_bytes()
+    assert [target] == list(tmp_path.iterdir())
+
+
+def test_by_default_it_is_cached_under_the_name_of_its_content(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two versions of us do not get in each other's way."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with zipfile.ZipFile(bundle) as archive:
+        digest = archive.read("digest.txt").decode()
+    assert tmp_path / "dcos-tensorflow" / "executor" / f"tf_executor-{digest[:16]}.pyz" == build_bundle()
+
+
+def test_an_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """Nothing half-written is left either."""
+    (tmp_path / "file").touch()
+    target = tmp_path / "file" / "tf_executor.pyz"
+    with pytest.raises(BundleError, match=f"cannot write the executor's bundle {target}: File exists"):
+        build_bundle(target)
+
+
+def test_the_executor_has_our_version() -> None:
+    """One product, one version."""
+    assert tf_scheduler.__version__ == tf_executor.__version__
+
+
+def test_it_stays_small(bundle: Path) -> None:
+    """Every task of every agent fetches it."""
+    assert bundle.stat().st_size < 5_000_000
+
+
+def test_the_command_prints_where_the_bundle_is(tmp_path: Path, bundle: Path) -> None:
+    """So that a script can go on with it."""
+    target = tmp_path / "here.pyz"
+    result = CliRunner().invoke(executor, ["build", "--output", str(target)])
+    assert (0, f"{target}\n") == (result.exit_code, result.output)
+    assert bundle.read_bytes() == target.read_bytes()

@@ -1,0 +1,129 @@
+"""What the executor fetches in the task's Python, through fsspec; its memory file system stands for a bucket."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tf_executor import fetch
+from tf_executor.fetch import FetchError
+
+fsspec = pytest.importorskip("fsspec")
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An empty file system; the working directory is the task's."""
+    monkeypatch.chdir(tmp_path)
+    files = fsspec.filesystem("memory")
+    yield files
+    files.store.clear()
+
+
+def zipped(**files: str) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name.replace("__", "/"), text)
+    return buffer.getvalue()
+
+
+def tarred(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for member, content in members:
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, link
+    return info
+
+
+def test_a_file_is_put_into_the_working_directory(bucket: Any, tmp_path: Path) -> None:
+    """Under its own name; no half file is left."""
+    bucket.pipe("/jobs/train.py", b"print(1)\n")
+    assert 0 == fetch.main(["memory://jobs/train.py"])
+    assert {"train.py": b"print(1)\n"} == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+def test_archives_are_extracted(bucket: Any, tmp_path: Path) -> None:
+    """As Mesos' fetcher does it."""
+    bucket.pipe("/job.zip", zipped(src__train="zip"))
+    bucket.pipe("/job.tgz", tarred((member("data/a"), b"tgz"), (member("data/b", tarfile.SYMTYPE, "a"), b"")))
+    assert 0 == fetch.main(["memory://job.zip", "memory://job.tgz"])
+    contents = [(tmp_path / name).read_text() for name in ("src/train", "data/a", "data/b")]
+    assert ["zip", "tgz", "tgz"] == contents
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        member("../outside"),
+        member("/outside"),
+        member("link", tarfile.SYMTYPE, "../../outside"),
+        member("link", tarfile.SYMTYPE, "/etc/passwd"),
+        member("link", tarfile.LNKTYPE, "../outside"),
+        member("device", tarfile.CHRTYPE),
+    ],
+    ids=lambda info: f"{info.name}-{info.linkname}",
+)
+def test_an_archive_that_reaches_outside_is_refused(bucket: Any, tmp_path: Path, bad: tarfile.TarInfo) -> None:
+    """Before anything of it is written."""
+    bucket.pipe("/job.tar.gz", tarred((member("good"), b"x"), (bad, b"")))
+    with pytest.raises(FetchError, match=r"outside the working directory|no file and no folder"):
+        fetch.extract(fetch.fetch("memory://job.tar.gz"))
+    assert ["job.tar.gz"] == [path.name for path in tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("memory://no/such.zip", "FileNotFoundError"),
+        ("nosuchscheme://x/y", "ValueError: Protocol not known"),
+        ("memory://", "FetchError: the URL names no file"),
+    ],
+)
+def test_what_cannot_be_fetched_is_told(bucket: Any, url: str, reason: str, capsys: Any) -> None:
+    """With the URL."""
+    assert 1 == fetch.main([url])
+    error = capsys.readouterr().err
+    assert error.startswith(f"cannot fetch {url}: {reason}"), error
+
+
+def test_without_fsspec_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """In the interpreter of the task, not ours."""
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    assert 1 == fetch.main(["gs://bucket/job.zip"])
+    assert f"{sys.executable} needs `pip install fsspec gcsfs`" in capsys.readouterr().err
+
+
+def test_a_task_fetches_before_it_runs(executor: Any, tmp_path: Path) -> None:
+    """From a place that only fsspec knows, here the local one by its other name; then pre and the program see it."""
+    (tmp_path / "bucket").mkdir()
+    (tmp_path / "bucket" / "job.zip").write_bytes(zipped(src__hello="print('hello')"))
+    url = f"local://{tmp_path}/bucket/job.zip"
+    executor.launch("python src/hello", pre="test -f src/hello", fetch=[url], python=sys.executable)
+    starting = [executor.states("TASK_STARTING").get("message") for _ in range(3)]
+    assert [None, "the fetch of files runs", "the pre command runs"] == starting
+    executor.states("TASK_RUNNING", "TASK_FINISHED")
+    assert "hello\n" == executor.output()
+
+
+def test_a_fetch_that_fails_is_the_tasks_failure(executor: Any) -> None:
+    """The reason is in the message."""
+    executor.launch("true", fetch=["local:///no/such/file.zip"], python=sys.executable)
+    message = executor.states("TASK_STARTING", "TASK_STARTING", "TASK_FAILED")["message"]
+    said = "the fetch of files failed: exit code 1; stderr: cannot fetch local:///no/such/file.zip: FileNotFoundError"
+    assert message.startswith(said), message
+    assert os.listdir(executor.sandbox)  # noqa: PTH208

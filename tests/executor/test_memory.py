@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tf_executor.memory import OomKills, read
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def files(root: Path, **contents: str) -> Path:
+    """Files of another /proc and /sys; `__` in a name stands for `/`."""
+    for name, text in contents.items():
+        path = root / name.replace("__", "/").replace("_dot_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+VMSTAT = "nr_free_pages 1\noom_kill 7\n"
+
+
+def test_version_2(tmp_path: Path) -> None:
+    """The unified hierarchy."""
+    root = files(
+        tmp_path,
+        proc__self__cgroup="0::/mesos/abc\n",
+        proc__vmstat=VMSTAT,
+        sys__fs__cgroup__mesos__abc__memory_dot_events="low 0\noom 3\noom_kill 2\noom_group_kill 0\n",
+        sys__fs__cgroup__mesos__abc__memory_dot_max="1073741824\n",
+    )
+    assert OomKills(2, 7, 1 << 30) == read(root)
+
+
+def test_version_2_in_a_container_with_a_name_space_of_its_own(tmp_path: Path) -> None:
+    """The container's group is the root that it sees."""
+    root = files(
+        tmp_path,
+        proc__self__cgroup="0::/\n",
+        sys__fs__cgroup__memory_dot_events="oom_kill 1\n",
+        sys__fs__cgroup__memory_dot_max="1048576\n",
+    )
+    assert OomKills(1, None, 1 << 20) == read(root)
+
+
+def test_version_1(tmp_path: Path) -> None:
+    """A hierarchy for each controller; no limit is a number that no machine has."""
+    root = files(
+        tmp_path,
+        proc__self__cgroup="5:cpu,cpuacct:/a\n4:memory:/mesos/abc\n0::/\n",
+        sys__fs__cgroup__memory__mesos__abc__memory_dot_oom_control="oom_kill_disable 0\nunder_oom 0\noom_kill 4\n",
+        sys__fs__cgroup__memory__mesos__abc__memory_dot_limit_in_bytes="9223372036854771712\n",
+    )
+    assert OomKills(4, None, None) == read(root)
+
+
+def test_the_hosts_own_group_is_no_container(tmp_path: Path) -> None:
+    """It counts for everybody."""
+    root = files(
+        tmp_path,
+        proc__self__cgroup="4:memory:/\n",
+        proc__vmstat=VMSTAT,
+        sys__fs__cgroup__memory__memory_dot_oom_control="oom_kill 4\n",
+    )
+    assert OomKills(None, 7, None) == read(root)
+
+
+def test_a_system_that_says_nothing(tmp_path: Path) -> None:
+    """Is believed to have done nothing."""
+    assert OomKills() == read(tmp_path)
+    assert (False, "") == OomKills().since(OomKills())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (OomKills(1, 1), OomKills(1, 1), (False, "")),
+        (
+            OomKills(1, 1),
+            OomKills(2, 2, 1 << 30),
+            (
+                True,
+                "out of memory: the kernel killed 1 process of the task's container, which may use 1024 MB, meanwhile",
+            ),
+        ),
+        (
+            OomKills(1, 1),
+            OomKills(3, 3),
+            (True, "out of memory: the kernel killed 2 processes of the task's container meanwhile"),
+        ),
+        (
+            OomKills(1, 1),
+            OomKills(1, 2),
+            (False, "the kernel killed 1 process on this host for lack of memory meanwhile"),
+        ),
+    ],
+)
+def test_what_happened_meanwhile(before: OomKills, after: OomKills, expected: tuple[bool, str]) -> None:
+    """In the container it is certain, elsewhere it is a hint."""
+    assert expected == after.since(before)
+
+
+@pytest.fixture
+def small_group() -> Iterator[Path]:
+    """A control group of 64 MB, where this system lets us make one."""
+    parent = CGROUPS / "memory" if (CGROUPS / "memory").is_dir() else CGROUPS
+    group = parent / f"test-{uuid.uuid4().hex}"
+    limit = "memory.limit_in_bytes" if parent != CGROUPS else "memory.max"
+    try:
+        group.mkdir()
+        (group / limit).write_text(str(64 << 20))
+    except OSError as error:
+        if group.is_dir():
+            group.rmdir()
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        yield group
+    finally:
+        for pid in (group / "cgroup.procs").read_text().split():
+            (parent / "cgroup.procs").write_text(pid)
+        group.rmdir()
+
+
+HUNGRY = "held = bytearray(500 << 20)\nprint(len(held))\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "how"),
+    [
+        ("exec python hungry.py", "killed by signal 9 (SIGKILL)"),
+        ("python hungry.py; exit $?", "exit code 137 (from a shell: its command was killed by signal 9 (SIGKILL))"),
+        ("python hungry.py || exit 1", "exit code 1"),
+    ],
+)
+def test_a_real_lack_of_memory_is_told(executor: Any, small_group: Path, command: str, how: str) -> None:
+    """The kernel kills the program in its container; also when a parent turns that into an exit code of its own."""
+    (small_group / "cgroup.procs").write_text(str(executor.process.pid))
+    (executor.sandbox / "hungry.py").write_text(HUNGRY)
+    executor.launch(command)
+    message = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")["message"]
+    said = "out of memory: the kernel killed 1 process of the task's container, which may use 64 MB, meanwhile"
+    assert message.startswith(f"{how}; {said}"), message
+    executor.acknowledge("TASK_FAILED")
+    assert 0 == executor.process.wait()
+    assert os.path.isdir(small_group)  # noqa: PTH112

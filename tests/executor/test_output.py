@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tf_executor.output import TAIL_BYTES, Output, RotatedFile
+
+
+@contextmanager
+def rotated(path: Path, limit: int, backups: int) -> Iterator[RotatedFile]:
+    file = RotatedFile(path, limit, backups)
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_full_files_move_up(tmp_path: Path) -> None:
+    """The newest is the file itself; what is older than the last backup is gone."""
+    with rotated(tmp_path / "stdout", 10, 2) as file:
+        for number in range(1, 8):
+            file.write(b"line %d\n" % number)
+    expected = {"stdout": b"line 7\n", "stdout.1": b"line 6\n", "stdout.2": b"line 5\n"}
+    assert expected == contents(tmp_path)
+
+
+def test_a_backup_ends_with_a_whole_line(tmp_path: Path) -> None:
+    """Where a chunk holds several."""
+    with rotated(tmp_path / "stdout", 10, 1) as file:
+        file.write(b"one\ntwo\nthree\n")
+    assert {"stdout": b"three\n", "stdout.1": b"one\ntwo\n"} == contents(tmp_path)
+
+
+def test_without_backups_the_file_starts_again(tmp_path: Path) -> None:
+    """Its size is bounded all the same."""
+    with rotated(tmp_path / "stdout", 10, 0) as file:
+        for _ in range(5):
+            file.write(b"12345678\n")
+    assert {"stdout": b"12345678\n"} == contents(tmp_path)
+
+
+def test_what_was_there_before_counts(tmp_path: Path) -> None:
+    """The agent's fetcher writes to the same file."""
+    (tmp_path / "stderr").write_bytes(b"fetched\n")
+    with rotated(tmp_path / "stderr", 10, 1) as file:
+        file.write(b"program\n")
+    assert {"stderr": b"program\n", "stderr.1": b"fetched\n"} == contents(tmp_path)
+
+
+@settings(deadline=None, max_examples=50)
+@given(chunks=st.lists(st.binary(max_size=40), max_size=8), limit=st.integers(1, 30))
+def test_nothing_is_lost_and_no_file_is_too_large(
+    tmp_path_factory: pytest.TempPathFactory, chunks: list[bytes], limit: int
+) -> None:
+    """With enough backups, all together are what was written."""
+    folder = tmp_path_factory.mktemp("rotated")
+    with rotated(folder / "out", limit, 500) as file:
+        for chunk in chunks:
+            file.write(chunk)
+    found = contents(folder)
+    ordered = [found[f"out.{number}"] for number in range(len(found) - 1, 0, -1)]
+    assert b"".join(chunks) == b"".join([*ordered, found["out"]])
+    assert all(len(content) <= limit for content in found.values())
+
+
+@pytest.mark.parametrize("flag", ["-f", "-F"])
+def test_tail_goes_on_over_a_rotation(tmp_path: Path, flag: str) -> None:
+    """By name and by descriptor: the file is emptied, not replaced."""
+    path = tmp_path / "stdout"
+    with rotated(path, 100, 1) as file:
+        file.write(b"x" * 89 + b"\n")
+        command = ["tail", flag, "-n", "+1", str(path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as tail:
+            try:
+                assert tail.stdout is not None
+                assert b"x" * 89 + b"\n" == tail.stdout.readline()
+                file.write(b"after the rotation\n")
+                assert b"after the rotation\n" == tail.stdout.readline()
+                assert (tmp_path / "stdout.1").exists()
+            finally:
+                tail.kill()
+
+
+@contextmanager
+def output(folder: Path, limit: int = 1 << 20, backups: int = 1) -> Iterator[Output]:
+    """With a regular file as the executor's own stream."""
+    with (folder / "own").open("wb") as own:
+        stream = Output(folder / "stdout", own.fileno(), limit, backups)
+        try:
+            yield stream
+        finally:
+            stream.finish(10.0)
+
+
+def test_a_stream_reaches_its_file_and_its_end_is_known(tmp_path: Path) -> None:
+    """All of it, after `finish`."""
+    data = b"".join(b"line %d\n" % number for number in range(100_000))
+    with output(tmp_path) as stream:
+        run([sys.executable, "-c", "print(*['line %d' % n for n in range(100_000)], sep='\\n')"], stream.writer)
+    assert data == (tmp_path / "stdout.1").read_bytes() + (tmp_path / "stdout").read_bytes()
+    assert data[-TAIL_BYTES:] == stream.tail()
+
+
+def run(command: list[str], stdout: int) -> None:
+    subprocess.run(command, stdout=stdout, check=True)
+
+
+def test_the_agents_own_rotation_is_left_to_it(tmp_path: Path) -> None:
+    """A container logger gives us a pipe instead of a file: the program's output goes there."""
+    reader, writer = os.pipe()
+    stream = Output(tmp_path / "stdout", writer, 10, 1)
+    run(["echo", "hello"], stream.writer)
+    stream.finish(10.0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        assert b"hello\n" == file.read()
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_full_disk_does_not_stop_the_program(tmp_path: Path) -> None:
+    """/dev/full refuses every write: the program ends well, the last lines are known."""
+    (tmp_path / "stdout").symlink_to("/dev/full")
+    with output(tmp_path) as stream:
+        run([sys.executable, "-c", "print('x' * 5_000_000); print('end')"], stream.writer)
+    assert stream.tail().endswith(b"x\nend\n")
+
+
+def test_finish_does_not_wait_for_a_process_that_cannot_be_killed(tmp_path: Path) -> None:
+    """Somebody holds the pipe still."""
+    with (tmp_path / "own").open("wb") as own:
+        stream = Output(tmp_path / "stdout", own.fileno(), 10, 1)
+    held = os.dup(stream.writer)
+    stream.finish(0.01)
+    os.close(held)
+    for thread in threading.enumerate():
+        if thread.name == "stdout":
+            thread.join()
+
+
+def test_the_tasks_output_is_bounded_and_its_end_is_in_the_message(executor: Any) -> None:
+    """3 MB of lines through files of 100 kB."""
+    line = "import sys\nfor n in range(300_000): print('line', n)\nsys.exit('it broke')"
+    (executor.sandbox / "program.py").write_text(line)
+    executor.launch("python program.py", output_bytes=100_000, output_backups=2)
+    status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")
+    assert status["message"].startswith("exit code 1; stderr: it broke; stdout: ...")
+    assert status["message"].endswith("line 299998 | line 299999")
+    assert len(status["message"]) < 700
+    sizes = {path.name: path.stat().st_size for path in executor.sandbox.glob("stdout*")}
+    assert {"stdout", "stdout.1", "stdout.2"} == set(sizes)
+    assert all(size <= 100_000 for size in sizes.values())
+
+
+def test_a_secret_is_masked_in_the_message(executor: Any) -> None:
+    """Named in the payload, wherever it is printed; the file has what the program wrote."""
+    command = 'echo "token=$TOKEN"; echo "login failed for $TOKEN" >&2; exit 1'
+    executor.launch(command, environment={"TOKEN": "s3cr3t-value"}, secrets=["TOKEN"])
+    status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")
+    assert "exit code 1; stderr: login failed for ***; stdout: token=***" == status["message"]
+    assert "token=s3cr3t-value\n" == executor.output()

@@ -1,0 +1,279 @@
+"""What the executor and a real agent do together: restarts, authentication, health, limits, progress."""
+
+from __future__ import annotations
+
+import base64
+import os
+import select
+import shlex
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from mesos_local import MesosLocalError
+from task_launcher import Scheduler, processes, subscribed
+from tf_executor.reports import Ending, Progress
+from tf_scheduler.bundle import build_bundle
+
+pytestmark = pytest.mark.mesos
+
+CHANGED = "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED"
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_bundle(tmp_path_factory.mktemp("bundle") / "tf_executor.pyz")
+
+
+@pytest.fixture(scope="module")
+def scheduler(bundle: Path) -> Iterator[Scheduler]:
+    with subscribed(bundle) as scheduler:
+        yield scheduler
+
+
+@pytest.fixture
+def ready(tmp_path: Path) -> Path:
+    os.mkfifo(tmp_path / "ready")
+    return tmp_path / "ready"
+
+
+def python(program: str) -> str:
+    return f"exec python -c {shlex.quote(program)}"
+
+
+def test_readiness_reaches_the_scheduler(scheduler: Scheduler, ready: Path) -> None:
+    """The update that says so has Mesos' reason and its flag."""
+    port = scheduler.free_port()
+    program = f"""
+import socket
+with socket.create_server(("127.0.0.1", {port})) as listener:
+    connection, _ = listener.accept()
+    connection.recv(100)
+    connection.sendall(bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+    open({str(ready)!r}).read()
+"""
+    scheduler.launch("ready", python(program), readiness=f"127.0.0.1:{port}")
+    running = scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
+    healthy = scheduler.statuses("TASK_RUNNING")
+    ready.open("w").close()
+    assert [None, True] == [status.get("healthy") for status in (running, healthy)]
+    assert CHANGED == healthy["reason"]
+    scheduler.statuses("TASK_FINISHED")
+    assert 0 == scheduler.executor_exit()
+
+
+def test_progress_reaches_the_scheduler(scheduler: Scheduler) -> None:
+    """As a message; the last one comes before the last update."""
+    program = "import tf_executor\nfor n in range(1, 1001): tf_executor.report(step=n, total=1000, loss=1 / n)\n"
+    scheduler.launch("progress", python(program))
+    scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
+    last = Progress.decode(base64.b64decode(scheduler.messages[-1]["data"]))
+    assert last is not None
+    assert ("progress", 1000, 1000, 0.001) == (last.task_id, last.step, last.total, last.loss)
+    assert {"value": "progress"} == scheduler.messages[-1]["executor_id"]
+    assert 0 == scheduler.executor_exit()
+
+
+def test_the_longest_time_that_a_task_may_take(scheduler: Scheduler) -> None:
+    """Mesos' own field, Mesos' own reason."""
+    limit = {"max_completion_time": {"nanoseconds": int(0.3e9)}}
+    scheduler.launch("slow", "exec sleep 3600", info=limit, kill_grace=60.0)
+    status = scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_KILLING", "TASK_FAILED")
+    assert "REASON_MAX_COMPLETION_TIME_REACHED" == status["reason"]
+    assert 0 == scheduler.executor_exit()
+
+
+def test_the_kill_policy_of_the_task(scheduler: Scheduler, ready: Path) -> None:
+    """A KILL call without one: that of TaskInfo holds, not the payload's hour."""
+    policy = {"kill_policy": {"grace_period": {"nanoseconds": int(0.2e9)}}}
+    command = f"trap '' TERM; echo ready > {ready}; sleep 3600 & wait; wait"
+    scheduler.launch("stubborn", command, info=policy, kill_grace=3600.0)
+    scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
+    assert "ready\n" == ready.read_text()
+    scheduler.call("KILL", task_id={"value": "stubborn"}, agent_id={"value": scheduler.agent_id})
+    assert "killed by signal 9" in scheduler.statuses("TASK_KILLING", "TASK_KILLED")["message"]
+    assert 0 == scheduler.executor_exit()
+
+
+def test_hooks_limits_output_and_secrets(scheduler: Scheduler) -> None:
+    """In one task, as a user would have them; Mesos' file API shows the output and its backups."""
+    scheduler.launch(
+        "full",
+        "ulimit -n; nice; for n in $(seq 2000); do echo line $n; done; echo key=$KEY >&2; exit 3",
+        pre="echo pre",
+        post="echo post $TASK_EXIT_CODE",
+        environment={"KEY": "very-secret"},
+        secrets=("KEY",),
+        ulimits={"nofile": (123, 456)},
+        nice=2,
+        output_bytes=5000,
+        output_backups=2,
+    )
+    states = ("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_RUNNING", "TASK_FAILED")
+    status = scheduler.statuses(*states)
+    assert status["message"].startswith("exit code 3; stderr: "), status
+    assert status["message"].endswith("line 1999 | line 2000 | post 3")
+    assert "key=***; stdout: " in status["message"]
+    assert Ending(3) == Ending.decode(base64.b64decode(status["data"]))
+    assert 0 == scheduler.executor_exit()
+    listed = scheduler.files("full")
+    sizes = {name: size for name, size in listed.items() if name.startswith("stdout")}
+    assert {"stdout", "stdout.1", "stdout.2"} == set(sizes)
+    assert all(size <= 5000 for size in sizes.values())
+    sandbox = scheduler.sandbox("full")
+    assert (sandbox / "stdout").read_text().endswith("line 2000\npost 3\n")
+
+
+JOB = "def main(server, log_dir, context): print(server, context)"
+
+
+@pytest.mark.parametrize("kind", ["py", "zip", "tgz"])
+def test_a_job_of_the_original_package(scheduler: Scheduler, tmp_path: Path, kind: str) -> None:
+    """Fetched and extracted by the agent; `main` is found in the archive's folder."""
+    source = tmp_path / "src" / "job"
+    source.mkdir(parents=True)
+    (source / f"mnist_{kind}.py").write_text(JOB)
+    path = source / f"mnist_{kind}.py"
+    if kind != "py":
+        packed = shutil.make_archive(str(tmp_path / "job"), {"zip": "zip", "tgz": "gztar"}[kind], tmp_path / "src")
+        path = Path(packed).rename(tmp_path / f"job.{kind}")
+    scheduler.launch(
+        f"job-{kind}",
+        "",
+        uris=[path.as_uri()],
+        job_name=f"mnist_{kind}",
+        job_path="" if kind == "py" else "job",
+        job_context='{"rate": 0.5}',
+        strategy="multi_worker_mirrored",
+        tf_config={"cluster": {"worker": ["h:1"]}, "task": {"type": "worker", "index": 0}},
+    )
+    scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
+    assert 0 == scheduler.executor_exit()
+    assert "None {'rate': 0.5}\n" == (scheduler.sandbox(f"job-{kind}") / "stdout").read_text()
+
+
+SYSTEM_PYTHON = Path("/usr/bin/python3")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only a root agent switches users")
+@pytest.mark.skipif(not SYSTEM_PYTHON.is_file(), reason="no Python that every user may run")
+def test_an_agent_that_switches_users(scheduler: Scheduler) -> None:
+    """Then the executor itself runs as the user, which is enough for everything it does."""
+    program = "import tf_executor; tf_executor.report(step=1)"
+    for folder in (scheduler.cluster.directory, scheduler.bundle.parent, *scheduler.bundle.parent.parents):
+        if folder.owner() == "root" and folder.is_relative_to("/tmp") and folder != Path("/tmp"):
+            folder.chmod(folder.stat().st_mode | 0o011)
+    command = f"id -un; cat /proc/$PPID/environ && echo readable; python -c {shlex.quote(program)}"
+    scheduler.launch("nobody", command, user="nobody", executor_user="nobody", executor_python=str(SYSTEM_PYTHON))
+    scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
+    assert 0 == scheduler.executor_exit()
+    # Not even the executor's own environment, which holds the agent's token.
+    assert (scheduler.sandbox("nobody") / "stdout").read_text() == "nobody\n"
+    assert (scheduler.sandbox("nobody") / "executor.log").owner() == "nobody"
+
+
+def test_a_running_task_survives_two_restarts_of_its_agent(bundle: Path, ready: Path) -> None:
+    """It is found each time, can be killed afterwards, and its progress goes on."""
+    with subscribed(bundle) as scheduler:
+        command = (
+            f"echo ready > {ready}; while read n; do echo '{{\"step\": '$n'}}' > $TF_EXECUTOR_PROGRESS; done < {ready}"
+        )
+        scheduler.launch("survivor", command)
+        scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
+        assert "ready\n" == ready.read_text()
+        with ready.open("w") as steps:
+            for step in (1, 2):
+                restart(scheduler, "survivor", step)
+                steps.write(f"{step}\n")
+                steps.flush()
+                assert step == scheduler.await_progress().step
+            with pidfd(scheduler.executor_pid("survivor")) as executor:
+                scheduler.call("KILL", task_id={"value": "survivor"}, agent_id={"value": scheduler.agent_id})
+                scheduler.statuses("TASK_KILLING", "TASK_KILLED")
+                assert has_ended(executor)
+        assert [] == processes("survivor")
+
+
+def restart(scheduler: Scheduler, name: str, time: int) -> None:
+    """SIGKILL the agent and start it again; return when it has found the executor for the `time`th time."""
+    agent = scheduler.cluster.agents["agent-1"]
+    agent.kill()
+    agent.restart()
+    scheduler.await_in_log(name, "Connected(", times=time + 1)
+
+
+def test_an_agent_that_does_not_come_back(bundle: Path, ready: Path) -> None:
+    """After the recovery time-out the program gets its SIGTERM and its grace, then all is gone."""
+    with subscribed(bundle, {"recovery_timeout": "2secs"}) as scheduler:
+        saved = ready.with_name("saved")
+        command = f"trap 'echo saved > {saved}; exit 143' TERM; echo ready > {ready}; sleep 3600 & wait"
+        scheduler.launch("orphan", command, kill_grace=60.0)
+        scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
+        assert "ready\n" == ready.read_text()
+        with ExitStack() as stack:
+            descriptors = [stack.enter_context(pidfd(pid)) for pid in processes("orphan")]
+            executor = stack.enter_context(pidfd(scheduler.executor_pid("orphan")))
+            scheduler.cluster.agents["agent-1"].kill()
+            for descriptor in (*descriptors, executor):
+                assert has_ended(descriptor)
+        assert "saved\n" == saved.read_text()
+        assert [] == processes("orphan")
+        assert "lost the agent: " in (scheduler.sandbox("orphan") / "executor.log").read_text()
+
+
+def has_ended(descriptor: int) -> bool:
+    """Waits for it. An agent that was restarted need not tell the scheduler of an executor's end."""
+    return bool(select.select([descriptor], [], [], 60)[0])
+
+
+class pidfd:  # noqa: N801
+    """A descriptor that can be read when the process has ended."""
+
+    def __init__(self, pid: int) -> None:
+        self._descriptor = os.pidfd_open(pid)
+
+    def __enter__(self) -> int:
+        return self._descriptor
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+
+def test_a_frozen_agent_loses_nothing(bundle: Path, ready: Path) -> None:
+    """SIGSTOP while the program ends: its last update waits, and is acknowledged after SIGCONT."""
+    with subscribed(bundle) as scheduler:
+        scheduler.launch("frozen", f"echo ready > {ready}; read line < {ready}; exit 7")
+        scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
+        assert "ready\n" == ready.read_text()
+        agent = scheduler.cluster.agents["agent-1"]
+        os.kill(agent.pid, signal.SIGSTOP)
+        ready.write_text("go\n")
+        scheduler.await_in_log("frozen", "TASK_FAILED")
+        os.kill(agent.pid, signal.SIGCONT)
+        assert "exit code 7" == scheduler.statuses("TASK_FAILED")["message"]
+        assert 0 == scheduler.executor_exit()
+
+
+def test_an_agent_that_asks_executors_for_their_token(bundle: Path, ready: Path, tmp_path: Path) -> None:
+    """Without it every call would be refused; also after a restart. The program does not see it."""
+    (tmp_path / "jwt").write_text("a secret of the agent's")
+    key = tmp_path / "jwt"
+    flags = {"authenticate_http_executors": "true", "jwt_secret_key": str(key), "http_authenticators": "jwt"}
+    try:
+        with subscribed(bundle, flags) as scheduler:
+            scheduler.launch("token", f"env > environment; echo ready > {ready}; read line < {ready}")
+            scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
+            assert "ready\n" == ready.read_text()
+            assert "TOKEN" not in (scheduler.sandbox("token") / "environment").read_text()
+            assert "MESOS_EXECUTOR_AUTHENTICATION_TOKEN" in scheduler.executor_environment("token")
+            restart(scheduler, "token", 1)
+            with pidfd(scheduler.executor_pid("token")) as executor:
+                ready.write_text("go\n")
+                scheduler.statuses("TASK_FINISHED")
+                assert has_ended(executor)
+    except MesosLocalError as error:
+        pytest.skip(f"this Mesos cannot authenticate executors: {error}")

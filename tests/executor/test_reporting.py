@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tf_executor import reporting
+from tf_executor.reporting import INTERVAL, Reporter
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[tuple[str, int]]:
+    """Path of a named pipe, and a descriptor to read it."""
+    path = tmp_path / "progress"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+    yield str(path), reader
+    os.close(reader)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def lines(reader: int) -> list[dict[str, Any]]:
+    try:
+        return [json.loads(line) for line in os.read(reader, 1 << 20).splitlines()]
+    except BlockingIOError:
+        return []
+
+
+def test_it_sends_the_newest_values_now_and_then(pipe: tuple[str, int]) -> None:
+    """However often it is called; what was told before need not be told again."""
+    clock = Clock()
+    reporter = Reporter(pipe[0], clock)
+    reporter.report({"total": 1000})
+    for step in range(1, 500):
+        reporter.report({"step": step})
+    clock.now += INTERVAL
+    reporter.report({"step": 500, "loss": 0.5})
+    assert [{"total": 1000}, {"total": 1000, "step": 500, "loss": 0.5}] == lines(pipe[1])
+
+
+def test_what_was_not_sent_is_sent_at_the_end(pipe: tuple[str, int]) -> None:
+    """Once."""
+    reporter = Reporter(pipe[0], Clock())
+    reporter.report({"step": 1})
+    reporter.report({"step": 2})
+    reporter.flush()
+    reporter.flush()
+    assert [{"step": 1}, {"step": 2}] == lines(pipe[1])
+
+
+def test_without_a_reader_the_program_goes_on(tmp_path: Path) -> None:
+    """The executor has no pipe, or is gone."""
+    os.mkfifo(tmp_path / "progress")
+    for path in (tmp_path / "progress", tmp_path / "none"):
+        Reporter(str(path), Clock()).report({"step": 1})
+
+
+def test_a_full_pipe_costs_reports_not_time(pipe: tuple[str, int]) -> None:
+    """Nobody reads: every call returns; afterwards the newest value comes."""
+    clock = Clock()
+    reporter = Reporter(pipe[0], clock)
+    for step in range(10_000):
+        clock.now += INTERVAL
+        reporter.report({"step": step, "loss": 0.123456789})
+    assert len(lines(pipe[1])) < 10_000
+    reporter.flush()
+    assert [{"step": 9999, "loss": 0.123456789}] == lines(pipe[1])
+
+
+class Tensor:
+    """Like one of TensorFlow's or numpy's."""
+
+    def __float__(self) -> float:
+        return 0.25
+
+
+class Broken:
+    def __float__(self) -> float:
+        raise RuntimeError("the accelerator is gone")
+
+
+def test_foreign_numbers_are_understood(pipe: tuple[str, int]) -> None:
+    """And what is none becomes null."""
+    Reporter(pipe[0], Clock()).report({"loss": Tensor(), "step": Broken(), "total": "x"})
+    assert [{"loss": 0.25, "step": None, "total": None}] == lines(pipe[1])
+
+
+def test_report_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A defect of ours must not end a training of days."""
+    monkeypatch.setattr(reporting, "_reporter", object())
+    reporting.report(step=2)
+    reporting._flush()
+
+
+def test_outside_a_task_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a developer's machine."""
+    monkeypatch.delenv(reporting.PIPE, raising=False)
+    monkeypatch.setattr(reporting, "_reporter", None)
+    reporting.report(step=1)
+    assert reporting._reporter is None

@@ -1,0 +1,130 @@
+"""What the API answers to a state: keys and codes of the DC/OS SDK."""
+
+from dataclasses import replace
+
+import pytest
+
+from builders import a_spec, a_status
+from tf_scheduler.api import views
+from tf_scheduler.api.views import Snapshot
+from tf_scheduler.core import plans
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord, TaskState
+
+
+def a_record(spec, task):
+    name, kind = task.name, task.job.kind
+    record = TaskRecord(name, f"{name}__uuid", kind, task.index, "agent-1-id", "agent-1", "10.0.0.1:31000", 1, (), 0.0)
+    return replace(record, config=plans.config_of(spec, name))
+
+
+def a_state(*states, **options):
+    """A chief and one ps; the first `states` of them are launched and have these states."""
+    spec = a_spec(workers=0)
+    records = [a_record(spec, task) for task, _ in zip(spec.tasks(), states, strict=False)]
+    statuses = {r.id: a_status(r.id, s) for r, s in zip(records, states, strict=True) if s is not None}
+    fields = {"framework_id": "framework-1", "tasks": {r.name: r for r in records}, "statuses": statuses, **options}
+    return SchedulerState(spec, **fields)
+
+
+RUNNING, FAILED, FINISHED = TaskState.RUNNING, TaskState.FAILED, TaskState.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "status"),
+    [
+        (a_state(), 202, "PENDING"),
+        (a_state(None), 202, "PENDING"),
+        (a_state(None, None), 202, "STARTING"),
+        (a_state(RUNNING), 202, "IN_PROGRESS"),
+        (a_state(RUNNING, RUNNING), 200, "COMPLETE"),
+        (a_state(RUNNING, FAILED), 417, "ERROR"),
+    ],
+)
+def test_a_plans_code_tells_its_status(state, code, status):
+    """200 complete, 202 under way, 417 in error."""
+    view = views.plan(Snapshot(state), "deploy")
+
+    assert (code, status) == (view.code, view.body["status"])
+
+
+def test_a_plan_has_the_keys_that_the_dcos_command_reads():
+    """Phases and steps with ids that stay the same at every look."""
+    view = views.plan(Snapshot(a_state(RUNNING)), "deploy")
+
+    assert {"phases", "errors", "status", "strategy"} == view.body.keys()
+    assert [{"id", "name", "steps", "status", "strategy"}] * 2 == [phase.keys() for phase in view.body["phases"]]
+    steps = [step for phase in view.body["phases"] for step in phase["steps"]]
+    assert [{"id", "status", "name", "message"}] * 2 == [step.keys() for step in steps]
+    assert [("ps-0", "COMPLETE"), ("chief-0", "PENDING")] == [(step["name"], step["status"]) for step in steps]
+    assert view == views.plan(Snapshot(a_state(RUNNING)), "deploy")
+    assert 4 == len({part["id"] for part in [*steps, *view.body["phases"]]})
+
+
+def test_a_failed_step_is_among_the_errors():
+    """With what Mesos said."""
+    view = views.plan(Snapshot(a_state(RUNNING, FAILED)), "deploy")
+
+    assert 1 == len(view.body["errors"])
+    assert "failed" in view.body["errors"][0]
+
+
+def test_an_unknown_plan_is_404_in_plain_text():
+    """The SDK's sentence."""
+    assert views.View("Plan backup not found", 404) == views.plan(Snapshot(a_state()), "backup")
+
+
+@pytest.mark.parametrize(
+    ("state", "value"),
+    [
+        (a_state(framework_id=None), 318),
+        (a_state(), 204),
+        (a_state(None), 204),
+        (a_state(None, None), 202),
+        (a_state(RUNNING, RUNNING), 200),
+        (a_state(FINISHED, FINISHED, over=True), 200),
+        (a_state(RUNNING, FAILED), 500),
+    ],
+)
+def test_health_is_the_sdks_code(state, value):
+    """As body and as HTTP status; the reason only when it is asked for."""
+    assert views.View({"value": value}, value) == views.health(Snapshot(state))
+    assert 1 == len(views.health(Snapshot(state), verbose=True).body["reasons"])
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "statuses"),
+    [
+        (a_state(RUNNING, RUNNING), 202, ["PENDING", "PENDING"]),
+        (a_state(RUNNING, FINISHED), 202, ["IN_PROGRESS", "PENDING"]),
+        (a_state(FINISHED, FINISHED), 202, ["COMPLETE", "PENDING"]),
+        (a_state(FINISHED, FINISHED, over=True), 200, ["COMPLETE", "COMPLETE"]),
+        (a_state(framework_id=None, over=True), 200, ["COMPLETE", "COMPLETE"]),
+    ],
+)
+def test_the_deploy_plan_of_an_uninstallation_is_complete_when_nothing_is_left(state, code, statuses):
+    """DC/OS removes the app at 200, so not a moment earlier; health stays 200 all the while."""
+    snapshot = Snapshot(state, uninstalling=True)
+
+    view = views.plan(snapshot, "deploy")
+
+    assert (code, statuses) == (view.code, [phase["status"] for phase in view.body["phases"]])
+    assert ["deploy"] == views.plans(snapshot).body
+    assert 200 == views.health(snapshot).code
+
+
+def test_a_kill_that_is_under_way_is_told():
+    """So that an operator sees which task does not end."""
+    state = a_state(RUNNING)
+    (record,) = state.tasks.values()
+
+    view = views.plan(Snapshot(replace(state, kills={record.id: 1.0}), uninstalling=True), "deploy")
+
+    assert "STARTING" == view.body["phases"][0]["steps"][0]["status"]
+    assert record.id in view.body["phases"][0]["steps"][0]["message"]
+
+
+def test_the_framework_id_is_a_list():
+    """Cosmos compares it before and after an uninstallation."""
+    assert ["framework-1"] == views.framework_id(Snapshot(a_state())).body
+    assert [] == views.framework_id(Snapshot(a_state(framework_id=None))).body

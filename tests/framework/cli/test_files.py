@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tf_scheduler.cli.files import load_options
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_gpus_that_are_only_counted_are_not_looked_for(
+    present: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A local agent offers two; a machine that has none trains on its CPUs, unless the file asks for the check."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if present or name != "nvidia-smi" else None)
+    jobs = {"gpu_worker": {"count": 1}, "worker": {"count": 1, "gpus": 1, "gpu_check": True}}
+    (tmp_path / "options.json").write_text(
+        json.dumps({"service": {"command": "true"}, "parameter_server": {"count": 0}, **jobs})
+    )
+    spec = load_options(tmp_path / "options.json")
+    assert {"gpu_worker": present, "worker": True} == {job.group: job.gpu_check for job in spec.jobs}

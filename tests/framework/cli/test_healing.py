@@ -1,0 +1,67 @@
+"""Self-healing with real training on a real Mesos: programs are killed with SIGKILL, the job ends in success."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from jobs import PATIENCE
+
+pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow]
+
+DIGITS = Path(__file__).resolve().parents[3] / "examples" / "digits" / "options.json"
+
+
+def programs(task):
+    """Processes of one task's program, the shell that started it included."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (folder / "environ").read_bytes().split(b"\0")
+            command = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if f"TASK_NAME={task}".encode() in environment and b"train.py" in command:
+            found.append(int(folder.name))
+    return found
+
+
+def read_until(process, text, told):
+    """Read what the command tells until `text` is in it."""
+    for line in iter(process.stderr.readline, ""):
+        told.append(line)
+        if text in line:
+            return
+    raise AssertionError(f"the command ended without: {text}\n{''.join(told)}")
+
+
+def kill(run, task):
+    """SIGKILL to the program of a task of this run."""
+    mine = [pid for pid in programs(task) if str(run).encode() in Path(f"/proc/{pid}/environ").read_bytes()]
+    assert mine
+    for pid in mine:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_killed_worker_and_a_killed_ps_do_not_keep_the_job_from_success(start, tmp_path):
+    """The worker comes back alone; the ps takes the chief along, which goes on from its checkpoint."""
+    process, told = start("local", "run", DIGITS), []
+    home = tmp_path / "state"
+
+    read_until(process, "chief-0 on agent-1 is running: its TensorFlow server answers", told)
+    kill(home, "worker-1")
+    read_until(process, "worker-1 on agent-1 is running: its TensorFlow server answers", told)
+    kill(home, "ps-0")
+    out, err = process.communicate(timeout=PATIENCE)
+
+    assert 0 == process.returncode, "".join(told) + err
+    assert "digits succeeded" in out
+    (run,) = (home / "dcos-tensorflow" / "runs").iterdir()
+    tasks = {task["name"]: task for task in json.loads((run / "result.json").read_text())["tasks"]}
+    assert {1} == {task["generation"] for task in tasks.values()}, "everybody came back at the old address"
+    log = "".join(told) + err
+    assert 2 == log.count("worker-1 goes to ")
+    assert 2 == log.count("ps-0 goes to ")
+    assert 1 == log.count("worker-0 goes to ")

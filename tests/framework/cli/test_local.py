@@ -1,0 +1,187 @@
+"""The `local` commands as a user runs them: processes, output, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mesos_local import LocalCluster
+from mesos_local.leftovers import find_leftovers
+from mesos_local.members import listens
+from mesos_local.process import ProcessId
+from mesos_local.record import NAME, read_record
+
+MAIN = [sys.executable, "-c", "from tf_scheduler.cli.main import main; main()", "local"]
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+AGENT = {"hostname": "only", "resources": {"cpus": 1, "mem": 512, "ports": "[31980-31989]"}, "attributes": "rack:a"}
+EXAMPLE = Path(__file__).parents[3] / "examples" / "digits" / "options.json"
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """For --dir; whatever runs there afterwards is ended."""
+    yield tmp_path / "cluster"
+    LocalCluster.end(tmp_path / "cluster")
+
+
+@pytest.fixture
+def local(folder: Path) -> Command:
+    """Runs `local NAME ... --dir FOLDER`."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [*MAIN, *arguments, "--dir", str(folder)]
+        return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+
+    return run
+
+
+@pytest.fixture
+def agents_file(tmp_path: Path) -> str:
+    path = tmp_path / "agents.json"
+    path.write_text(json.dumps([AGENT]))
+    return str(path)
+
+
+def test_without_a_cluster(local: Command, folder: Path) -> None:
+    """`status` and `logs` exit with 3 and say how to start one; `down` has nothing to do."""
+    status, logs, down = local("status"), local("logs"), local("down")
+    assert [3, 3, 0] == [status.returncode, logs.returncode, down.returncode]
+    assert "dcos-tensorflow local up" in status.stderr
+    assert str(folder) in logs.stderr
+    assert not folder.exists()
+
+
+def test_bad_agents_file_is_reported_whole(local: Command, tmp_path: Path, folder: Path) -> None:
+    """Exit code 1, every error, and nothing was started."""
+    path = tmp_path / "agents.json"
+    path.write_text(json.dumps([AGENT | {"hostname": "a b"}, AGENT | {"resources": "cpus:x"}]))
+    result = local("up", "--agents", str(path))
+    assert 1 == result.returncode
+    assert "'a b'" in result.stderr
+    assert "'x' is not a number" in result.stderr
+    assert not folder.exists()
+
+
+def test_help_names_the_variables_of_the_download(local: Command) -> None:
+    """Which index, and what else is honoured."""
+    said = local("up", "--help").stdout
+    for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "index-url", "HTTPS_PROXY", "REQUESTS_CA_BUNDLE"):
+        assert name in said
+
+
+def test_wrong_usage_exits_with_2(local: Command) -> None:
+    """As click does."""
+    assert 2 == local("up", "--agent", "x").returncode
+
+
+@pytest.mark.mesos
+def test_up_status_logs_down(local: Command, folder: Path, agents_file: str) -> None:
+    """The whole way: a table, JSON, the log, a second `up` that is refused, and the end."""
+    up = local("up", "--agents", agents_file)
+    assert (0, "") == (up.returncode, up.stderr)
+    assert "only" in up.stdout
+    assert "31980-31989" in up.stdout
+    status: dict[str, Any] = json.loads(local("status", "--json").stdout)
+    assert [("only", {"rack": "a"})] == [(agent["hostname"], agent["attributes"]) for agent in status["agents"]]
+    assert listens(status["master"])
+    assert "Registered" in local("logs", "only").stdout
+    assert 1 == local("logs", "none").returncode
+    again = local("up")
+    assert 1 == again.returncode
+    assert f"already runs in {folder} (master {status['master']})" in again.stderr
+    assert 0 == local("down").returncode
+    assert set() == find_leftovers(folder)
+    assert not listens(status["master"])
+    assert 3 == local("status").returncode
+
+
+@pytest.mark.mesos
+def test_folder_of_an_ended_cluster_can_be_used_again(local: Command, agents_file: str) -> None:
+    """With other agents, too: it starts afresh."""
+    assert 0 == local("up", "--agents", agents_file).returncode
+    assert 0 == local("down").returncode
+    path = Path(agents_file)
+    path.write_text(json.dumps([AGENT | {"resources": "cpus:2;mem:256"}]))
+    assert 0 == local("up", "--agents", agents_file).returncode
+
+
+@pytest.mark.mesos
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_foreground_ends_with_its_cluster(folder: Path, agents_file: str, number: int, code: int) -> None:
+    """On Ctrl-C, SIGTERM and even SIGKILL nothing is left."""
+    command = [*MAIN, "up", "--foreground", "--agents", agents_file, "--dir", str(folder)]
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        while "Ctrl-C" not in process.stdout.readline():
+            assert process.poll() is None
+        processes = find_leftovers(folder)
+        process.send_signal(number)
+    assert code == process.returncode
+    assert 3 == len(processes)  # guard, master, agent
+    assert all(one.wait(30) for one in processes)
+    assert set() == find_leftovers(folder)
+
+
+@pytest.mark.mesos
+def test_down_ends_a_cluster_with_a_damaged_record(local: Command, folder: Path, agents_file: str) -> None:
+    """All other commands say that; afterwards the folder can be used again."""
+    assert 0 == local("up", "--agents", agents_file).returncode
+    processes = find_leftovers(folder)
+    (folder / NAME).write_text("{")
+    for command in (["status"], ["up"], ["run", str(EXAMPLE)]):
+        result = local(*command)
+        assert 1 == result.returncode
+        assert f"dcos-tensorflow local down --dir {folder}\n" in result.stderr
+        assert "Traceback" not in result.stderr
+    down = local("down")
+    assert 0 == down.returncode
+    assert "has ended" in down.stdout
+    assert processes
+    assert not any(process.alive() for process in processes)
+    assert "No local cluster is up" in local("down").stdout
+    assert 0 == local("up", "--agents", agents_file).returncode
+
+
+@pytest.mark.mesos
+def test_a_cluster_without_its_master_is_told_by_all(local: Command, folder: Path, agents_file: str) -> None:
+    """Which nodes are dead, which not, and what to do."""
+    assert 0 == local("up", "--agents", agents_file).returncode
+    record = read_record(folder)
+    assert record is not None
+    master = record.nodes["master"].process
+    assert master is not None
+    master.signal(signal.SIGKILL)
+    assert master.wait(30)
+    said = f"Of the local cluster in {folder} master has ended, and only still runs. End it first: "
+    for code, command in ((3, ["status"]), (1, ["up"]), (1, ["run", str(EXAMPLE)])):
+        result = local(*command)
+        assert code == result.returncode
+        assert result.stderr.startswith(f"{said}dcos-tensorflow local down --dir {folder}")
+    assert "has ended" in local("down").stdout
+    assert set() == find_leftovers(folder)
+
+
+@pytest.mark.mesos
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_up_leaves_nothing(folder: Path, agents_file: str, number: int) -> None:
+    """The signal comes while the nodes start."""
+    command = [*MAIN, "up", "--agents", agents_file, "--dir", str(folder)]
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        identity = ProcessId.of(process.pid)
+        assert identity is not None
+        while not find_leftovers(folder):
+            assert not identity.wait(0.005)
+        process.send_signal(number)
+        _, said = process.communicate()
+    assert 128 + number == process.returncode
+    assert f"{signal.Signals(number).name} received: cleaning up and leaving\n" == said.decode()
+    assert set() == find_leftovers(folder)

@@ -1,0 +1,219 @@
+"""`dcos-tensorflow options`: exit codes, and what goes where."""
+
+import json
+
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner
+
+from tf_scheduler.cli.main import cli, main
+from tf_scheduler.options.config_schema import config_schema
+from tf_scheduler.options.loader import resolve
+from tf_scheduler.options.tree import OPTIONS
+
+GOOD = {"service": {"command": "python train.py"}, "worker": {"count": 1}}
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Make an options file; its path as text."""
+
+    def make(document, name="options.json"):
+        path = tmp_path / name
+        path.write_text(document if isinstance(document, str) else json.dumps(document))
+        return str(path)
+
+    return make
+
+
+@pytest.fixture
+def run(capsys):
+    """Run the command line as a user does; (exit code, standard output, standard error)."""
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            main(["options", *arguments])
+        return ended.value.code, *capsys.readouterr()
+
+    return call
+
+
+def test_a_valid_file_is_told_so(run, write):
+    """Exit code 0."""
+    path = write(GOOD)
+
+    assert (0, f"{path} is valid\n", "") == run("validate", path)
+
+
+def test_problems_go_to_standard_output_one_per_line(run, write):
+    """Exit code 1."""
+    path = write({**GOOD, "worker": {"count": -1, "cpu": 1}})
+
+    assert run("validate", path) == (
+        1,
+        "worker.count: must be a whole number from 0 to 100000, not -1\nworker.cpu: is no option; did you mean cpus?\n",
+        "",
+    )
+
+
+def test_problems_and_notices_as_json(run, write):
+    """For programs."""
+    _, bad, _ = run("validate", "--json", write({"worker": {"count": 1}}))
+    code, good, error = run("validate", "--json", write({**GOOD, "metrics": {"statsd": "host:1"}}))
+
+    assert (0, "") == (code, error)
+    assert {"valid": True, "problems": []}.items() <= json.loads(good).items()
+    assert ["metrics.statsd"] == [notice["path"] for notice in json.loads(good)["notices"]]
+    assert ("parameter_server.command", False) == (json.loads(bad)["problems"][0]["path"], json.loads(bad)["valid"])
+
+
+def test_notices_go_to_standard_error(run, write):
+    """They are no result."""
+    _, _, error = run("validate", write({**GOOD, "metrics": {"statsd": "host:1"}}))
+
+    assert "notice: metrics.statsd: is not used yet: no metrics are sent\n" == error
+
+
+def test_standard_input_is_a_file_too():
+    """As `-`."""
+    good = CliRunner().invoke(cli, ["options", "show", "-"], input=json.dumps(GOOD))
+    bad = CliRunner().invoke(cli, ["options", "validate", "-"], input="{")
+
+    assert 1 == json.loads(good.stdout)["worker"]["count"]
+    assert bad.stdout.startswith("standard input is not JSON: line 1 column 2")
+
+
+@pytest.mark.parametrize("command", ["validate", "show"])
+def test_a_file_that_is_not_there_is_named(run, command, tmp_path):
+    """No traceback."""
+    code, out, error = run(command, str(tmp_path / "none.json"))
+
+    assert 1 == code
+    assert f"{tmp_path}/none.json: No such file or directory\n" == out + error
+
+
+def test_show_prints_every_option_with_secrets_hidden(run, write):
+    """The output can be used as an options file again, where there is no secret."""
+    _, shown, _ = run("show", write(GOOD))
+    _, hidden, _ = run("show", "--changed", write({**GOOD, "service": {"command": "x", "gcs_key": "key"}}))
+
+    assert resolve(GOOD) == resolve(without_nulls(json.loads(shown)))
+    assert {"service": {"command": "x", "gcs_key": "********"}, "worker": {"count": 1}} == json.loads(hidden)
+
+
+def without_nulls(value):
+    if isinstance(value, dict):
+        return {name: without_nulls(item) for name, item in value.items() if item is not None}
+    return value
+
+
+def test_diff_tells_what_an_update_would_do(run, write):
+    """In the order of options and tasks."""
+    new = {**GOOD, "worker": {"count": 2, "mem": 2048}, "service": {**GOOD["service"], "log_level": "DEBUG"}}
+
+    assert run("diff", write(GOOD, "old.json"), write(new, "new.json")) == (
+        0,
+        'service.log_level: "INFO" -> "DEBUG"\n'
+        "worker.count: 1 -> 2\n"
+        "worker.mem: 4096 -> 2048\n"
+        "restart ps-0: the size of the cluster, which it must know, changed\n"
+        "restart ps-1: the size of the cluster, which it must know, changed\n"
+        "restart worker-0: its resources and the size of the cluster, which it must know, changed\n"
+        "add worker-1\n",
+        "",
+    )
+
+
+def test_diff_refuses_with_exit_code_1(run, write):
+    """And tells why."""
+    new = {**GOOD, "service": {**GOOD["service"], "user": "me"}}
+
+    assert run("diff", write(GOOD, "old.json"), write(new, "new.json")) == (
+        1,
+        'service.user: "nobody" -> "me"\n'
+        'refused: service.user: cannot change from "nobody" to "me": a Mesos framework keeps its user for ever\n',
+        "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "told"), [({}, "nothing changes\n"), ({"gang": {"hold_seconds": 6}}, "no task restarts")]
+)
+def test_diff_says_that_nothing_happens(run, write, change, told):
+    """Nothing at all, or nothing to tasks."""
+    code, out, _ = run("diff", write(GOOD, "old.json"), write({**GOOD, **change}, "new.json"))
+
+    assert (0, True) == (code, told in out)
+
+
+def test_diff_as_json(run, write):
+    """All of it, also what is empty."""
+    _, out, _ = run(
+        "diff",
+        "--json",
+        write(GOOD, "old.json"),
+        write({**GOOD, "worker": {"count": 0}, "chief": {"count": 1}}, "new.json"),
+    )
+
+    found = json.loads(out)
+    assert {"changed", "refused", "restarted", "added", "removed"} == set(found)
+    assert (["chief-0"], ["worker-0"]) == (found["added"], found["removed"])
+    assert {"path": "worker.count", "old": 1, "new": 0} in found["changed"]
+
+
+def test_diff_tells_the_problems_of_both_files(run, write):
+    """With the file that each is in."""
+    old, new = write({"worker": {"count": "1"}, "service": {"command": "x"}}, "old.json"), write("[]", "new.json")
+
+    code, _, error = run("diff", old, new)
+
+    assert 1 == code
+    assert [f"{old}: worker.count: ", f"{new}: {new} must hold"] == [
+        line[: len(start)]
+        for line, start in zip(error.splitlines(), (f"{old}: worker.count: ", f"{new}: {new} must hold"), strict=True)
+    ]
+
+
+def test_the_schema_and_the_template_are_printed(run):
+    """As they are in the package."""
+    _, schema, _ = run("schema")
+    _, template, _ = run("schema", "--template")
+
+    assert config_schema() == json.loads(schema)
+    assert "{{worker.count}}" == json.loads("{" + template + "}")["WORKER_COUNT"]
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("worker.cpu", "did you mean chief.cpus or parameter_server.cpus"),
+        ("cpus", "did you mean chief.cpus"),
+        ("qqq", "`options schema` prints them all"),
+    ],
+)
+def test_an_option_that_there_is_not_is_suggested(run, path, message):
+    """By its last part, in any section."""
+    code, _, error = run("explain", path)
+
+    assert (1, True) == (code, message in error)
+
+
+def test_a_section_is_explained_option_by_option(run):
+    """In the order of the schema."""
+    _, out, _ = run("explain", "gang")
+
+    assert ["gang.hold_seconds", "gang.mode", "gang.reserve_timeout"] == [
+        line.partition(":")[0] for line in out.splitlines() if line.startswith("gang.")
+    ]
+
+
+def test_the_shell_completes_options_from_the_schema():
+    """What click's completion scripts ask for."""
+    complete = ShellComplete(cli, {}, "dcos-tensorflow", "_DCOS_TENSORFLOW_COMPLETE")
+
+    found = complete.get_completions(["options", "explain"], "gpu_worker.p")
+
+    assert [str(option) for option in OPTIONS if str(option).startswith("gpu_worker.p")] == [
+        item.value for item in found
+    ]
+    assert {"gpu_worker.python", "gpu_worker.placement_constraint"} <= {item.value for item in found}

@@ -1,0 +1,94 @@
+"""`dcos-tensorflow package`, as a user runs it."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from tf_scheduler.cli.main import cli
+from tf_scheduler.package.errors import OptionsMismatchError, PackageError
+from tf_scheduler.package.sources import FILES, HOME
+
+
+@pytest.fixture
+def run():
+    def finish(*arguments):
+        return CliRunner().invoke(cli, ["package", *map(str, arguments)])
+
+    return finish
+
+
+@pytest.fixture
+def broken(tmp_path):
+    """A copy of the sources with a bad version."""
+    for name in FILES:
+        (tmp_path / name).write_bytes((HOME / name).read_bytes())
+    package = json.loads((tmp_path / "package.json").read_text())
+    (tmp_path / "package.json").write_text(json.dumps({**package, "version": "0_1"}))
+    return tmp_path
+
+
+def test_render_prints_the_app(run, tmp_path):
+    """With the options of a file, and the id that `dcos package install --app-id` gives."""
+    options = tmp_path / "options.json"
+    options.write_text('{"service": {"name": "dev/mnist"}, "worker": {"count": 7}}')
+
+    result = run("render", "--options", options, "--app-id", "other/id", "--artifacts-url", "https://files.example.com")
+
+    app = json.loads(result.stdout)
+    assert ("/other/id", "7", "dev/mnist") == (app["id"], app["env"]["WORKER_COUNT"], app["env"]["FRAMEWORK_NAME"])
+    assert app["fetch"][0]["uri"].startswith("https://files.example.com/0.1.0/")
+
+
+def test_wrong_options_are_told_as_on_dc_os(run, tmp_path):
+    """One line each."""
+    options = tmp_path / "options.json"
+    options.write_text('{"worker": {"count": "7", "cpu": 1}}')
+
+    result = run("render", "--options", options)
+
+    assert isinstance(result.exception, OptionsMismatchError)
+    assert "worker.count: instance type (string)" in str(result.exception)
+    assert '["cpu"]' in str(result.exception)
+
+
+def test_validate_says_what_is_wrong(run, broken):
+    """Exit code 0 or 1; a line or a JSON object for each problem."""
+    good, bad, listed = (
+        run("validate"),
+        run("validate", "--sources", broken),
+        run("validate", "--sources", broken, "--json"),
+    )
+
+    assert (0, 1, 1) == (good.exit_code, bad.exit_code, listed.exit_code)
+    assert "is a valid package" in good.stdout
+    assert bad.stdout.startswith("package.json: version: ")
+    assert ["package.json: version"] == [problem["path"] for problem in json.loads(listed.stdout)]
+
+
+def test_build_writes_the_repository(run, tmp_path):
+    """And prints nothing but digests, of which there are none here."""
+    result = run("build", "--out", tmp_path / "out", "--no-artefacts")
+
+    assert (0, "") == (result.exit_code, result.stdout)
+    assert {"repo", "universe-v3.json", "universe-v4.json", "universe-v5.json"} == {
+        path.name for path in (tmp_path / "out").iterdir()
+    }
+
+
+def test_a_broken_package_is_not_built(run, tmp_path, broken):
+    """The same sentences as those of `validate`."""
+    result = run("build", "--out", tmp_path / "out", "--sources", broken)
+
+    assert isinstance(result.exception, PackageError)
+    assert not (tmp_path / "out").exists()
+
+
+def test_generate_says_what_it_wrote(run, broken):
+    """Nothing when all is current."""
+    (broken / "config.json").write_text("{}")
+
+    first, second = run("generate", "--sources", broken), run("generate", "--sources", broken)
+
+    assert f"wrote {broken / 'config.json'}\n" == first.stdout
+    assert f"{broken} is current\n" == second.stdout

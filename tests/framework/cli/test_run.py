@@ -1,0 +1,182 @@
+"""`dcos-tensorflow local run`, as a user runs it: a process of its own, on a real Mesos."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from jobs import PATIENCE, UNTIL_KILLED, WORKER_0, agents, options, wait_for
+
+#: No second chance for a program that fails.
+ONCE = {"max_failures": 0}
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
+
+@pytest.mark.mesos
+def test_a_job_ends_with_worker_0_and_everything_is_reported(run, tmp_path):
+    """Exit 0; the tasks saw one ClusterSpec; logs and result are kept, nothing else is."""
+    last = "until [ $(ls $CHECKPOINT_DIR | wc -l) = 3 ]; do sleep 0.1; done; echo model > $CHECKPOINT_DIR/model"
+    command = 'echo "$JOB_NAME $TASK_INDEX $TF_CONFIG"; touch $CHECKPOINT_DIR/$TASK_NAME; ' + WORKER_0.format(last)
+
+    code, out, err = run("local", "run", options(tmp_path, command), "--json")
+
+    assert 0 == code, err
+    result = json.loads(out)
+    assert ("succeeded", "small") == (result["state"], result["service"])
+    assert {"ps-0": "killed", "worker-0": "finished", "worker-1": "killed"} == {
+        task["name"]: task["state"] for task in result["tasks"]
+    }
+    seen = {}
+    for task in result["tasks"]:
+        job, index, config = (Path(task["logs"]) / "stdout").read_text().split(" ", 2)
+        seen[f"{job}-{index}"] = json.loads(config)
+    addresses = {task["name"]: task["address"] for task in result["tasks"]}
+    cluster = {"ps": [addresses["ps-0"]], "worker": [addresses["worker-0"], addresses["worker-1"]]}
+    assert [cluster] * 3 == [config["cluster"] for config in seen.values()]
+    assert {"type": "worker", "index": 1} == seen["worker-1"]["task"]
+    assert "model\n" == (Path(result["checkpoints"]) / "model").read_text()
+    assert {"logs", "checkpoints", "result.json"} == {path.name for path in Path(result["run"]).iterdir()}
+
+
+@pytest.mark.mesos
+def test_a_failing_task_ends_the_job_with_its_reason(run, tmp_path):
+    """Exit 1; which task, where, and its exit code."""
+    code, out, err = run("local", "run", options(tmp_path, WORKER_0.format("exit 3"), restart=ONCE))
+
+    assert 1 == code, err
+    assert "small failed after" in out
+    assert "worker-0 on agent-" in out
+    assert "exit code 3" in out
+
+
+@pytest.mark.mesos
+def test_a_gang_goes_over_several_agents(run, tmp_path):
+    """Each agent has room for one task only."""
+    one = "cpus:0.25;mem:256;disk:1000"
+
+    code, out, err = run(
+        "local",
+        "run",
+        options(tmp_path, WORKER_0.format("true")),
+        "--agents",
+        agents(tmp_path, ("a", one), ("b", one), ("c", one)),
+        "--json",
+    )
+
+    assert 0 == code, err
+    assert {"a", "b", "c"} == {task["agent"] for task in json.loads(out)["tasks"]}
+
+
+@pytest.mark.mesos
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_stops_the_job_gracefully(start, tmp_path, number):
+    """The programs get SIGTERM and time to clean up; the command says that it was stopped, exit 1."""
+    marker = tmp_path / "marker"
+    program = (
+        f"trap 'echo saved > {marker}.$TASK_NAME; exit 0' TERM; "
+        f"touch {marker}.up.$TASK_NAME; while :; do sleep 0.1; done"
+    )
+    process = start("local", "run", options(tmp_path, program))
+    lines = iter(process.stderr.readline, "")
+    running = 0
+    while running < 3:
+        running += "is running" in next(lines)
+    wait_for(*(Path(f"{marker}.up.{task}") for task in ("ps-0", "worker-0", "worker-1")))
+
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=PATIENCE)
+
+    assert 1 == process.returncode
+    assert "small stopped after" in out
+    assert f"{signal.Signals(number).name} received" in out
+    assert ["saved\n"] * 3 == [Path(f"{marker}.{task}").read_text() for task in ("ps-0", "worker-0", "worker-1")]
+
+
+@pytest.mark.mesos
+def test_a_job_that_takes_too_long_is_stopped(run, tmp_path):
+    """--timeout: exit 1 and the reason."""
+    code, out, err = run("local", "run", options(tmp_path, UNTIL_KILLED), "--timeout", "1")
+
+    assert 1 == code, err
+    assert "small stopped after" in out
+    assert "it took longer than 1 s" in out
+
+
+@pytest.mark.mesos
+def test_a_job_that_can_never_fit_says_why_before_anything_starts(run, tmp_path):
+    """Which task, what it needs, the best that any agent has."""
+    path = options(tmp_path, worker={"cpus": 64})
+
+    code, out, err = run(
+        "local", "run", path, "--agents", agents(tmp_path, ("a", "cpus:1;mem:512"), ("b", "cpus:2;mem:512"))
+    )
+
+    assert (1, "") == (code, out)
+    assert "the job can never fit these agents:" in err
+    assert "worker-0: agent b: needs cpus 64.1, has 2" in err
+    assert "best of any agent: cpus 2 (b), mem 512 (a)" in err
+    assert not (tmp_path / "state" / "dcos-tensorflow" / "runs").exists()
+
+
+def test_all_wrong_input_is_told_at_once(run, tmp_path):
+    """Both files, every problem; exit 1 and nothing started."""
+    path = options(tmp_path, service={"comand": "x", "strategy": "sync"}, worker={"cpus": "two"})
+    (tmp_path / "agents.json").write_text('[{"hostname": "a", "resource": "cpus:1"}]')
+
+    code, out, err = run("local", "run", path, "--agents", tmp_path / "agents.json")
+
+    assert (1, "") == (code, out)
+    for expected in (
+        "service.comand: is no option; did you mean command?",
+        "service.strategy: must be one of",
+        'worker.cpus: must be a number from 0.01 to 4096 (cores), not "two"',
+        "did you mean 'resources'?",
+    ):
+        assert expected in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "options.json: No such file or directory"),
+        ("{", "options.json is not JSON: line 1 column 2"),
+        ('{"service": {"command": "x", "job_url": "train.py"}}', "service.job_url: there is no file"),
+        ('{"service": {"command": "x", "python": "/no/python"}}', "service.python: there is no program /no/python"),
+    ],
+)
+def test_input_that_cannot_work_is_exit_1(run, tmp_path, content, message):
+    """A sentence, no traceback."""
+    path = tmp_path / "options.json"
+    if content is not None:
+        path.write_text(content)
+
+    code, _, err = run("local", "run", path)
+
+    assert 1 == code
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_wrong_usage_is_exit_2(run):
+    """click's convention, and ours."""
+    code, _, err = run("local", "run")
+
+    assert 2 == code
+    assert "Usage: dcos-tensorflow local run" in err
+
+
+@pytest.mark.tensorflow
+@pytest.mark.mesos
+@pytest.mark.parametrize(
+    ("example", "found"), [("digits", "test accuracy 0.9"), ("between_graph", "test accuracy 0.9")]
+)
+def test_the_examples_train_a_real_cluster(run, example, found):
+    """A real TensorFlow cluster on a real Mesos, to its stated accuracy, exit 0."""
+    code, out, err = run("local", "run", EXAMPLES / example / "options.json", "--json")
+
+    assert 0 == code, err
+    leader = "chief-0" if example == "digits" else "worker-0"
+    (logs,) = [task["logs"] for task in json.loads(out)["tasks"] if task["name"] == leader]
+    assert found in (Path(logs) / "stdout").read_text()

@@ -1,0 +1,154 @@
+"""`local run` when things go wrong around it: impatient users, frozen machines, dead nodes, full disks."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from jobs import PATIENCE, UNTIL_KILLED, WORKER_0, agents, options
+from mesos_local import AgentSpec, LocalCluster
+
+pytestmark = pytest.mark.mesos
+
+AGENT = AgentSpec("agent-1", "cpus:4;mem:2048;disk:1000;ports:[12100-12199]")
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A cluster that stays up, as `local up` leaves it."""
+    with LocalCluster([AGENT], tmp_path / "kept", die_with_parent=True) as cluster:
+        yield cluster
+
+
+def running(process, tasks=3):
+    """Wait until so many tasks run."""
+    lines = iter(process.stderr.readline, "")
+    while tasks:
+        tasks -= "is running" in next(lines)
+
+
+def finished(process):
+    out, err = process.communicate(timeout=PATIENCE)
+    return process.returncode, out, err
+
+
+def frameworks(cluster):
+    return [framework.id for framework in cluster.state().frameworks]
+
+
+def test_a_frozen_agent_does_not_keep_the_command(start, tmp_path, kept):
+    """Its tasks do not answer: after the grace the command leaves, and says for whom it waited."""
+    process = start(
+        "local", "run", options(tmp_path, UNTIL_KILLED, worker={"kill_grace": 0.1}), "--dir", kept.directory
+    )
+    running(process)
+    kept.agents["agent-1"].freeze()
+
+    process.send_signal(signal.SIGINT)
+    code, out, _ = finished(process)
+    kept.agents["agent-1"].thaw()
+
+    assert 1 == code
+    assert "small stopped after" in out
+    assert "did not answer" in out
+
+
+def test_a_second_ctrl_c_leaves_at_once_and_still_ends_the_tasks(start, tmp_path, kept):
+    """The programs ignore SIGTERM; the command is gone before their grace, the framework with it."""
+    stubborn = "trap '' TERM; while :; do sleep 0.2; done"
+    path = options(tmp_path, stubborn, worker={"kill_grace": 60}, parameter_server={"kill_grace": 60})
+    process = start("local", "run", path, "--dir", kept.directory)
+    running(process)
+
+    process.send_signal(signal.SIGINT)
+    lines = iter(process.stderr.readline, "")
+    while "stopping: SIGINT received" not in next(lines):
+        pass
+    process.send_signal(signal.SIGTERM)
+    code, out, _ = finished(process)
+
+    assert 1 == code
+    assert "SIGINT received, and then SIGTERM: left without waiting for the tasks" in out
+    assert [] == frameworks(kept)
+
+
+def test_a_node_that_dies_ends_the_run_with_its_name(start, tmp_path, home):
+    """The cluster was there for this run only. The result is told and the logs are kept."""
+    process = start("local", "run", options(tmp_path, f"echo here; {UNTIL_KILLED}"), "--agents", one(tmp_path))
+    running(process)
+    (child,) = [pid for pid in children(process.pid) if "agent" in command_line(pid)]
+
+    os.kill(child, signal.SIGKILL)
+    code, out, err = finished(process)
+
+    assert 1 == code
+    assert "small failed after" in out
+    assert "agent-1 has ended" in out
+    assert "Traceback" not in err
+    (run,) = (tmp_path / "state" / "dcos-tensorflow" / "runs").iterdir()
+    assert "agent-1 has ended" in json.loads((run / "result.json").read_text())["reason"]
+    assert "here\n" == (run / "logs" / "worker-0" / "stdout").read_text()
+
+
+def test_why_tasks_were_pending_is_part_of_the_result(run, start, tmp_path, kept):
+    """Somebody else has the agent: the time-out alone would not explain it."""
+    (tmp_path / "other").mkdir()
+    other = start(
+        "local", "run", options(tmp_path / "other", UNTIL_KILLED, worker={"cpus": 1}), "--dir", kept.directory
+    )
+    running(other)
+
+    path = options(tmp_path, WORKER_0.format("true"), worker={"cpus": 1.5})
+    code, out, _ = run("local", "run", path, "--dir", kept.directory, "--timeout", "2", "--json")
+    other.send_signal(signal.SIGINT)
+    finished(other)
+
+    assert 1 == code
+    found = json.loads(out)
+    assert "it took longer than 2 s" == found["reason"]
+    assert "needs cpus 1.6" in " ".join(reason for reasons in found["pending"].values() for reason in reasons)
+
+
+def test_a_relative_checkpoint_dir_belongs_to_the_options_file(run, tmp_path):
+    """Not to the working directory of each task, which is gone with the cluster."""
+    command = WORKER_0.format('mkdir -p "$CHECKPOINT_DIR" && echo model > "$CHECKPOINT_DIR/model"')
+
+    code, out, err = run("local", "run", options(tmp_path, command, service={"checkpoint_dir": "models/new"}))
+
+    assert 0 == code, err
+    assert "model\n" == (tmp_path / "models" / "new" / "model").read_text()
+    assert f"model and checkpoints: {tmp_path}/models/new" in out
+
+
+def test_the_last_error_lines_of_a_failed_task_are_told(run, tmp_path):
+    """So that the reason is on the screen, not in a file."""
+    command = WORKER_0.format("echo the cause is here >&2; exit 4")
+
+    code, out, _ = run("local", "run", options(tmp_path, command, restart={"max_failures": 0}))
+
+    assert 1 == code
+    assert "    | the cause is here" in out
+
+
+def test_a_job_that_cannot_be_fetched_says_so(run, tmp_path):
+    """The agent's own message names no cause; the fetcher's error output does."""
+    service = {"job_url": "http://127.0.0.1:9/train.py"}
+
+    code, out, _ = run("local", "run", options(tmp_path, "true", service=service, restart={"max_failures": 0}))
+
+    assert 1 == code
+    assert "http://127.0.0.1:9/train.py" in out
+
+
+def one(folder):
+    return agents(folder, ("agent-1", "cpus:4;mem:2048;disk:1000"))
+
+
+def children(pid):
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def command_line(pid):
+    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")

@@ -1,0 +1,174 @@
+"""`dcos-tensorflow scheduler run`, as systemd starts it: an options file, a port, a real Mesos."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from mesos_local.ports import free_ports
+from mesos_local.status import read_status
+from tf_scheduler.bundle import build_bundle
+from tf_scheduler.store.sqlite import SqliteStore
+
+PATIENCE = 120
+UNIT = Path(__file__).resolve().parents[3] / "scripts" / "systemd" / "dcos-tensorflow@.service"
+SMALL = {"cpus": 0.1, "mem": 64, "disk": 0}
+
+
+def unit(name):
+    """The value of a setting."""
+    (line,) = [line for line in UNIT.read_text().splitlines() if line.startswith(f"{name}=")]
+    return line.partition("=")[2]
+
+
+class Host:
+    """What the unit finds on its machine."""
+
+    def __init__(self, folder, master):
+        self.port, self.folder, self.master = free_ports(1)[0], folder, master
+        self.processes = []
+        document = {
+            "service": {"name": "unit", "user": "root", "command": "exec sleep 1000", "python": sys.executable},
+            "parameter_server": {"count": 0},
+            "worker": {"count": 2, **SMALL},
+            "executor": {"python": sys.executable},
+            "mesos": {"master": master},
+            "scheduler": {"state": (folder / "state.db").as_uri()},
+        }
+        (folder / "unit.json").write_text(json.dumps(document))
+
+    def start(self, **variables):
+        """ExecStart, with our Python in place of the installed program, and the instance's name filled in."""
+        command = unit("ExecStart").replace("/etc/dcos-tensorflow/%i", str(self.folder / "unit"))
+        program, *arguments = shlex.split(command)
+        assert Path(program).name == "dcos-tensorflow"
+        own = {"PORT_API": str(self.port), "EXECUTOR_URI": build_bundle().as_uri(), "HOST": "127.0.0.1"}
+        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), **own, **variables}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tf_scheduler", *arguments], env=environment, stderr=subprocess.PIPE, text=True
+        )
+        self.processes.append(process)
+        return process
+
+    def status(self, path):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().status
+        except OSError:
+            return None
+        finally:
+            connection.close()
+
+    def tasks(self):
+        return {task.name: task.task_id for task in read_status(self.master).tasks}
+
+    def health(self):
+        command = [sys.executable, "-m", "tf_scheduler", "scheduler", "health", "--port", str(self.port)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def host(tmp_path, local_cluster):
+    found = Host(tmp_path, local_cluster.master.address)
+    yield found
+    for process in found.processes:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def until(condition):
+    end = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < end
+        threading.Event().wait(0.05)
+    return found
+
+
+@pytest.mark.mesos
+def test_a_scheduler_is_stopped_started_and_taken_down(host):
+    """SIGTERM leaves the tasks, the next start takes them over, SDK_UNINSTALL ends them and forgets all."""
+    first = host.start()
+    until(lambda: host.status("/v1/plans/deploy") == 200)
+    tasks = host.tasks()
+    assert (0, {"value": 200}) == (host.health().returncode, json.loads(host.health().stdout))
+
+    first.send_signal(signal.SIGTERM)
+    assert 0 == first.wait(PATIENCE)
+    assert tasks == host.tasks()
+    assert (1, None) == (host.health().returncode, host.status("/v1/health"))
+
+    second = host.start()
+    until(lambda: host.status("/v1/plans/deploy") == 200)
+    assert tasks == host.tasks()
+    second.send_signal(signal.SIGTERM)
+    assert 0 == second.wait(PATIENCE)
+
+    third = host.start(SDK_UNINSTALL="true")
+    until(lambda: host.status("/v1/plans/deploy") == 200)
+    assert 200 == host.status("/v1/health")
+    assert {} == host.tasks()
+    third.send_signal(signal.SIGTERM)
+    assert 0 == third.wait(PATIENCE)
+    with closing(SqliteStore(host.folder / "state.db", "unit")) as store:
+        assert {} == store.load()
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"PORT_API": "http"}, "PORT_API: must be the port of the HTTP API, 1 to 65535, not 'http'"),
+        ({"PORT_API": "0"}, "PORT_API: must be"),
+    ],
+)
+def test_a_wrong_port_is_told(tmp_path, variables, message):
+    """Exit code 1, so that systemd tries again; no traceback."""
+    process = Host(tmp_path, "127.0.0.1:9").start(**variables)
+
+    _, errors = process.communicate(timeout=PATIENCE)
+
+    assert 1 == process.returncode
+    assert message in errors
+    assert "Traceback" not in errors
+
+
+def test_an_options_file_that_is_not_there_is_told(tmp_path):
+    """By its name."""
+    host = Host(tmp_path, "127.0.0.1:9")
+    (tmp_path / "unit.json").unlink()
+
+    process = host.start()
+    _, errors = process.communicate(timeout=PATIENCE)
+
+    assert (1, f"{tmp_path / 'unit.json'}: No such file or directory\n") == (process.returncode, errors)
+
+
+def test_the_unit_is_one_that_systemd_takes(tmp_path):
+    """Where its checker is installed; what it starts need not be."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    copy = tmp_path / UNIT.name
+    copy.write_text(UNIT.read_text().replace("/opt/dcos-tensorflow/bin/dcos-tensorflow", "/bin/true"))
+
+    result = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True, check=False)
+
+    assert (0, "") == (result.returncode, result.stdout + result.stderr)
+
+
+def test_the_unit_may_be_restarted_at_any_time():
+    """It always is: the scheduler ends on purpose when it lost its store, its lead or Mesos."""
+    assert "always" == unit("Restart")

@@ -1,0 +1,239 @@
+"""`dcos-tensorflow state`: show, export, import, on a file and on a real ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from builders import a_job, a_spec, a_status, an_offer
+from mesos_local import ZooKeeperEnsemble
+from tf_scheduler.cli.main import main
+from tf_scheduler.model.events import OffersReceived, StatusUpdated, Subscribed
+from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.task import TaskState
+from tf_scheduler.runner import Runner, restore
+from tf_scheduler.store.interface import Put, StoreConflict
+from tf_scheduler.store.open import lead, open_store
+
+SECRET = "hunter2"
+SPEC = a_spec(
+    name="group/tf",
+    jobs=(a_job(JobKind.WORKER, 2, command=f"train --key {SECRET}", environment={"KEY": SECRET}),),
+    principal=SECRET,
+)
+
+
+class Nobody:
+    """A driver that nothing reaches."""
+
+    def start(self):
+        """Nothing to do."""
+
+    def stop(self):
+        """Nothing to do."""
+
+    def perform(self, call):
+        """Nothing to do."""
+
+
+@pytest.fixture(scope="module")
+def zookeeper() -> Iterator[str]:
+    with ZooKeeperEnsemble() as ensemble:
+        yield ensemble.addresses
+
+
+@pytest.fixture(params=["file", "path", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
+    """Addresses of places for state, by name."""
+    if request.param == "zookeeper":
+        servers = request.getfixturevalue("zookeeper")
+        return lambda name: f"zk://me:{SECRET}@{servers}{tmp_path}/{name}?session_timeout=5"
+    prefix = "file://" if request.param == "file" else ""
+    return lambda name: f"{prefix}{tmp_path}/{name}.db"
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs `dcos-tensorflow state ...`; the exit code, and what it printed."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["state", *map(str, arguments)])
+        out, err = capsys.readouterr()
+        assert SECRET not in out + err
+        return ended.value.code or 0, out, err
+
+    return run
+
+
+def live(address: str) -> dict[str, bytes]:
+    """A scheduler launches two tasks, hears of one, and dies; what it stored."""
+    with closing(open_store(address, SPEC.name)) as store:
+        lead(store)
+        numbers = iter(range(100))
+        state = restore(SPEC, store)
+        runner = Runner(state, store, clock=lambda: 1.7e9, new_id=lambda: f"{next(numbers):032x}")
+        runner.put(lambda: Subscribed("fw-1"))
+        runner.put(lambda: OffersReceived((an_offer(),)))
+        runner.put(lambda: StatusUpdated(a_status(runner.state.tasks["worker-0"].id, TaskState.RUNNING)))
+        runner.put(runner.abort)
+        runner.run(Nobody())
+        return dict(store.load())
+
+
+def test_a_backup_moves_a_service(place, command, tmp_path):
+    """Exported from one place and imported into another, everything is the same, and a scheduler can go on with it."""
+    stored = live(place("old"))
+    backup = tmp_path / "backup.json"
+    assert (0, "") == command("export", place("old"), "--service", SPEC.name, "--output", backup)[:2]
+    assert 0o600 == stat.S_IMODE(backup.stat().st_mode)
+    code, out, _ = command("import", place("new"), backup, "--json")
+
+    assert 0 == code
+    done = json.loads(out)
+    assert ("group/tf", len(stored), 0) == (done["service"], done["values"], done["replaced"])
+    with closing(open_store(place("new"), SPEC.name)) as store:
+        assert stored == store.load()
+        state = restore(SPEC, store)
+    assert "fw-1" == state.framework_id
+    assert {"worker-0", "worker-1"} == state.tasks.keys()
+
+
+def test_what_is_stored_has_no_secret(place):
+    """Neither environment nor command nor principal of a job: nothing that came with the options."""
+    stored = live(place("here"))
+
+    assert len(stored) >= 4
+    assert not [key for key, value in stored.items() if SECRET.encode() in value or SECRET in key]
+
+
+def test_show_tells_framework_and_tasks(place, command):
+    """For people and as JSON."""
+    live(place("here"))
+    code, out, _ = command("show", place("here"), "--service", f"/{SPEC.name}", "--json")
+    found = json.loads(out)
+    tasks = {task["name"]: task for task in found["tasks"]}
+
+    assert 0 == code
+    assert ("group/tf", "fw-1", None) == (found["service"], found["framework_id"], found["result"])
+    assert {"worker-0": "TASK_RUNNING", "worker-1": None} == {name: task["state"] for name, task in tasks.items()}
+    assert {"agent-1"} == {task["hostname"] for task in tasks.values()}
+    assert 2 == found["values"]["tasks"]
+    code, text, _ = command("show", place("here"), "--service", SPEC.name)
+    assert 0 == code
+    for word in ("group/tf", "fw-1", "worker-0", "TASK_RUNNING", tasks["worker-1"]["address"], "tasks: 2"):
+        assert word in text
+
+
+def test_a_service_with_state_is_not_replaced_by_accident(place, command, tmp_path):
+    """Only when told to, and then as a whole."""
+    backup = tmp_path / "backup.json"
+    stored = live(place("old"))
+    command("export", place("old"), "--service", SPEC.name, "--output", backup)
+    with closing(open_store(place("new"), SPEC.name)) as store:
+        store.load()
+        store.apply([Put("framework", b'{"id": "other", "schema": 1}'), Put("left/over", b"{}")])
+        code, _, err = command("import", place("new"), backup)
+        assert (1, True) == (code, "has state in" in err and "2 values" in err and "--replace" in err)
+        assert 2 == len(store.load())
+        code, out, _ = command("import", place("new"), backup, "--replace")
+        assert (0, f"stored {len(stored)} values of service group/tf\n") == (code, out)
+        with pytest.raises(StoreConflict):
+            store.apply([Put("late", b"")])
+        assert stored == store.load()
+
+
+def test_another_service_may_get_the_state(place, command, tmp_path):
+    """Named at the import."""
+    backup = tmp_path / "backup.json"
+    stored = live(place("old"))
+    command("export", place("old"), "--service", SPEC.name, "--output", backup)
+
+    assert 0 == command("import", place("old"), backup, "--service", "renamed")[0]
+    with closing(open_store(place("old"), "renamed")) as store:
+        assert stored == store.load()
+
+
+def test_where_nothing_is_stored_nothing_is_made(place, command, tmp_path):
+    """Exit code 3."""
+    assert 3 == command("show", place("nowhere"))[0]
+    live(place("here"))
+    code, out, err = command("export", place("here"), "--service", "other")
+
+    assert (3, "") == (code, out)
+    assert "nothing is stored of service other" in err
+    assert not (tmp_path / "nowhere.db").exists()
+
+
+def test_a_file_is_not_overwritten_by_accident(place, command, tmp_path):
+    """An older backup may be all that is left."""
+    live(place("here"))
+    backup = tmp_path / "backup.json"
+    backup.write_text("precious")
+    code, _, err = command("export", place("here"), "--service", SPEC.name, "--output", backup)
+    assert (1, "precious") == (code, backup.read_text())
+    assert "--force" in err
+
+    assert 0 == command("export", place("here"), "--service", SPEC.name, "--output", backup, "--force")[0]
+    assert "group/tf" == json.loads(backup.read_text())["service"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is no JSON document"),
+        ('{"format": "dcos-tensorflow state", "version": 1, "service": "tf", "values": {}}', "'binary' must be"),
+        (
+            '{"format": "dcos-tensorflow state", "version": 1, "service": "tf", "binary": {},'
+            ' "values": {"framework": {"id": "fw", "schema": 99}}}',
+            "stored value 'framework' was written by a newer version",
+        ),
+    ],
+)
+def test_what_is_no_backup_is_not_imported(command, tmp_path, text, message):
+    """Nor is one that this program could not go on with; nothing is made."""
+    backup = tmp_path / "backup.json"
+    backup.write_text(text)
+    code, _, err = command("import", tmp_path / "new.db", backup)
+
+    assert 1 == code
+    assert message in err
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_a_bad_address_is_told(command, tmp_path):
+    """With what is allowed."""
+    for address in ("http://a/b", f"zk://me:{SECRET}@a/../b"):
+        code, _, err = command("show", address)
+        assert (1, True) == (code, "zk://" in err)
+
+
+@pytest.mark.zookeeper
+def test_a_scheduler_that_lives_is_not_overrun(zookeeper, command, tmp_path):
+    """The import says who it is and changes nothing; show and export work all the same."""
+    address = f"zk://{zookeeper}/live?session_timeout=5"
+    live(address)
+    backup = tmp_path / "backup.json"
+    with closing(open_store(address, SPEC.name)) as store:
+        leadership = lead(store)
+        store.load()
+        assert 0 == command("show", address, "--service", SPEC.name)[0]
+        assert 0 == command("export", address, "--service", SPEC.name, "--output", backup)[0]
+        code, _, err = command("import", address, backup, "--replace")
+        assert (3, True) == (code, "another scheduler leads this service: process" in err)
+        leadership.check()
+        store.apply([Put("goes/on", b"{}")])
+
+
+@pytest.mark.zookeeper
+def test_nothing_answers(command):
+    """Exit code 3, and why."""
+    code, _, err = command("show", "zk://127.0.0.1:1?request_timeout=1")
+
+    assert 3 == code
+    assert "127.0.0.1:1" in err

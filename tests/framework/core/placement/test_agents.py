@@ -1,0 +1,114 @@
+"""Offers of one agent together, and what of them may be used."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import EXECUTOR, a_job, a_spec, an_offer, needs, ports, scalar
+from tf_scheduler.core.matching import Match, match_gang
+from tf_scheduler.core.placement.agents import merge
+from tf_scheduler.core.placement.demand import Circumstances
+from tf_scheduler.core.placement.rooms import amounts_in
+from tf_scheduler.model.offer import Unavailability
+from tf_scheduler.model.resources import thousandths
+from tf_scheduler.model.spec import JobKind
+
+
+def shape(**fields):
+    return json.dumps(fields, sort_keys=True)
+
+
+def dynamic(**labels):
+    entry = {"type": "DYNAMIC", "role": "digits-role"}
+    entries = [{"key": key, "value": value} for key, value in labels.items()]
+    return shape(reservations=[{**entry, **({"labels": {"labels": entries}} if labels else {})}])
+
+
+def merged(*resources, service="digits"):
+    offer = an_offer()
+    (agent,) = merge([type(offer)(offer.id, offer.agent_id, offer.hostname, offer.address, resources)], service)
+    return agent
+
+
+def test_a_name_may_occur_several_times():
+    """Reserved and unreserved entries are added up, and the reserved ones come first: they are nobody else's."""
+    static = shape(reservations=[{"type": "STATIC", "role": "digits-role"}])
+
+    agent = merged(
+        scalar("cpus", 1), scalar("cpus", 2, static), ports((31000, 31001)), ports((31005, 31005), shape=static)
+    )
+
+    assert (3000, 0, 0, 0, 3) == amounts_in(agent.resources)
+    assert [static, static, "{}", "{}"] == [entry.shape for entry in agent.resources]
+
+
+def test_an_operators_reservation_for_the_role_is_used():
+    """Dynamic, but without labels of any framework."""
+    assert (1000, 0, 0, 0, 0) == amounts_in(merged(scalar("cpus", 1, dynamic())).resources)
+
+
+def test_revocable_resources_and_volumes_are_not_used():
+    """The first may be taken away and do not mix with others; the second are data."""
+    agent = merged(
+        scalar("cpus", 4, shape(revocable={})),
+        scalar("disk", 100, shape(disk={"source": {"type": "MOUNT"}})),
+        scalar("disk", 100, shape(disk={"persistence": {"id": "volume"}})),
+    )
+
+    assert agent.resources == ()
+
+
+@pytest.mark.parametrize(
+    "labels", [{"resource_id": "1", "namespace": "other"}, {"resource_id": "1"}, {"framework_id": "other"}]
+)
+def test_what_others_have_labelled_is_left_to_them(labels):
+    """Frameworks of one role know their own by labels."""
+    agent = merged(scalar("cpus", 4, dynamic(**labels)))
+
+    assert (agent.resources, agent.reserved) == ((), {})
+
+
+def test_our_own_reservations_are_apart():
+    """By their ids; a task takes only its own."""
+    agent = merged(scalar("cpus", 1), scalar("cpus", 4, dynamic(resource_id="id-1", namespace="digits")))
+
+    assert (1000, 0, 0, 0, 0) == amounts_in(agent.resources)
+    assert {"id-1": (4000, 0, 0, 0, 0)} == {key: amounts_in(entries) for key, entries in agent.reserved.items()}
+
+
+def test_offers_to_different_roles_are_not_merged():
+    """Mesos accepts no ACCEPT over several roles."""
+    offers = [an_offer("offer-1", role="a", cpus=0.4), an_offer("offer-2", role="b", cpus=0.4)]
+
+    assert [("offer-1",), ("offer-2",)] == [agent.offer_ids for agent in merge(offers)]
+
+
+def test_the_earliest_window_of_an_agent_counts():
+    """Its offers tell it."""
+    offers = [an_offer("offer-1"), an_offer("offer-2", unavailability=Unavailability(9.0))]
+
+    (agent,) = merge([*offers, an_offer("offer-3", unavailability=Unavailability(5.0))])
+
+    assert Unavailability(5.0) == agent.unavailability
+
+
+amounts = st.integers(1, 4_000).map(lambda thousand: thousand / 1000)
+
+
+@given(st.lists(amounts, min_size=1, max_size=6), st.integers(1, 9), amounts)
+def test_sums_are_as_exact_as_mesos_own(parts, tasks, cpus):
+    """Mesos keeps three digits: offers in parts hold as many tasks as their sum says, to the last thousandth."""
+    offers = [
+        an_offer(
+            f"offer-{n}", cpus=part, mem=100_000 if not n else 0, disk=0, port_ranges=((31000, 31099),) if not n else ()
+        )
+        for n, part in enumerate(parts)
+    ]
+    tasks_of = tuple(a_spec(jobs=(a_job(JobKind.WORKER, tasks, needs=needs(cpus, 10)),)).tasks())
+
+    found = match_gang(tasks_of, offers, Circumstances(EXECUTOR))
+
+    fits = sum(map(thousandths, parts)) // (thousandths(cpus) + EXECUTOR.cpus)
+    assert isinstance(found, Match) is (fits >= tasks)

@@ -1,0 +1,201 @@
+"""Where several agents will do: which one it is."""
+
+import pytest
+
+from builders import EXECUTOR, a_job, a_spec, an_offer, needs
+from tf_scheduler.core.matching import Match, match_gang
+from tf_scheduler.core.placement.demand import Circumstances, Standing
+from tf_scheduler.model.placement import Constraint, Operator, Place, PlacementSpec, PlacementStrategy
+from tf_scheduler.model.spec import JobKind
+
+SPREAD = PlacementSpec(PlacementStrategy.SPREAD)
+
+
+def agents(*sizes, **options):
+    """Offers of agents a-0, a-1 ... with so many cpus each."""
+    return [an_offer(f"o-{n}", f"a-{n}", cpus=cpus, mem=100_000, **options) for n, cpus in enumerate(sizes)]
+
+
+def racks(names, cpus=4):
+    """One agent per letter, in the rack of that name."""
+    return [
+        an_offer(f"o-{n}", f"a-{n}", cpus=cpus, mem=100_000, attributes={"rack": name}) for n, name in enumerate(names)
+    ]
+
+
+def gpu_boxes(*sizes):
+    return [an_offer(f"o-{n}", f"a-{n}", cpus=32, mem=100_000, gpus=gpus) for n, gpus in enumerate(sizes)]
+
+
+def workers(count, cpus=0.9, gpus=0, *constraints):
+    return a_job(JobKind.WORKER, count, needs=needs(cpus=cpus, gpus=gpus), constraints=constraints)
+
+
+def where(jobs, offers, placement=None, standing=()):
+    spec = a_spec(jobs=tuple(jobs))
+    about = Circumstances(EXECUTOR, placement or PlacementSpec(), standing=standing)
+    found = match_gang(tuple(spec.tasks()), offers, about)
+    assert isinstance(found, Match), found
+    return {item.task.name: item.agent.hostname for item in found.placements}
+
+
+def hosts(*arguments, **options):
+    return sorted(where(*arguments, **options).values())
+
+
+def test_the_smallest_agent_that_takes_all_is_taken():
+    """Large ones are left for those who need them."""
+    assert ["a-1"] * 3 == hosts([workers(3)], agents(16, 3, 8))
+
+
+def test_few_agents_are_better_than_many():
+    """Two large ones rather than four small ones, and the small one for the rest."""
+    assert ["a-0"] * 4 + ["a-3"] * 4 + ["a-4"] == hosts([workers(9)], agents(4, 2, 2, 4, 1))
+
+
+def test_the_agent_that_takes_the_whole_gang_wins():
+    """Not the one that only takes the workers."""
+    gang = [a_job(JobKind.PS, 1), workers(3), a_job(JobKind.CHIEF, 1)]
+
+    assert {"a-1"} == set(where(gang, agents(3, 6, 3)).values())
+
+
+def test_parameter_servers_spread_over_the_agents_that_are_used_anyway():
+    """And need no agent of their own."""
+    placed = where([a_job(JobKind.PS, 2), workers(6)], agents(5.7, 5.7, 5.7))
+
+    assert len(set(placed.values())) == 2
+    assert placed["ps-0"] != placed["ps-1"]
+
+
+def test_workers_are_near_each_other():
+    """One rack that takes them all is better than the first agents by name."""
+    assert {"a-1", "a-3"} == set(hosts([workers(8)], racks("abcb")))
+
+
+def test_the_rack_with_fewer_agents_to_use_is_better():
+    """Both racks would do."""
+    offers = [*racks("aaa", cpus=2), an_offer("o-9", "z", cpus=6, mem=100_000, attributes={"rack": "b"})]
+
+    assert ["z"] * 6 == hosts([workers(6)], offers)
+
+
+def test_racks_within_zones():
+    """The zone that takes all, and in it the rack that takes most."""
+    offers = [
+        an_offer(f"o-{n}", f"a-{n}", cpus=2, mem=100_000, zone=zone, attributes={"rack": rack})
+        for n, (zone, rack) in enumerate([("x", "1"), ("y", "2"), ("y", "3"), ("y", "3"), ("z", "4")])
+    ]
+
+    assert ["a-1"] * 1 + ["a-2"] * 2 + ["a-3"] * 2 == hosts([workers(5)], offers)
+
+
+def test_a_late_task_goes_to_its_neighbours():
+    """A worker that is placed again is near those that run."""
+    standing = (Standing("worker", "gone", Place("gone")), Standing("worker", "a-2-id", Place("a-2")))
+
+    assert ["a-2"] == hosts([workers(1)], racks("abc"), standing=standing)
+
+
+def test_neighbourhoods_can_be_others_or_none():
+    """`placement.near` names them."""
+    offers = racks("ab")
+
+    assert ["a-0", "a-0", "a-0", "a-0", "a-1"] == hosts([workers(5)], offers, PlacementSpec(near=()))
+
+
+@pytest.mark.parametrize(
+    ("boxes", "count", "expected"),
+    [
+        ((8, 1), 1, ["a-1"]),
+        ((8, 2), 2, ["a-1", "a-1"]),
+        ((8, 4, 2), 3, ["a-1"] * 3),
+        ((8, 8, 1), 9, ["a-0"] * 8 + ["a-2"]),
+    ],
+)
+def test_a_large_gpu_box_is_not_split_for_a_few(boxes, count, expected):
+    """The smallest that takes them all."""
+    assert expected == hosts([workers(count, gpus=1)], gpu_boxes(*boxes))
+
+
+def test_gpus_are_saved_also_when_every_worker_has_a_host_of_its_own():
+    """UNIQUE makes all boxes equal but for what they have to spare."""
+    unique = Constraint("hostname", Operator.UNIQUE)
+
+    assert ["a-1", "a-2"] == hosts([workers(2, 0.9, 1, unique)], gpu_boxes(8, 1, 2))
+
+
+def test_workers_with_and_without_gpus_are_one_job_on_different_agents():
+    """gpu_worker: indexes follow, and each part goes where it belongs."""
+    jobs = [
+        a_job(JobKind.WORKER, 2, section="worker"),
+        a_job(JobKind.WORKER, 2, section="gpu_worker", first_index=2, needs=needs(gpus=1)),
+    ]
+    offers = [*gpu_boxes(2), an_offer("o-9", "cpu", cpus=32)]
+
+    assert {"worker-0": "cpu", "worker-1": "cpu", "worker-2": "a-0", "worker-3": "a-0"} == where(jobs, offers)
+
+
+def test_the_gpu_model_is_chosen_by_an_attribute():
+    """A constraint like any other."""
+    boxes = [
+        an_offer(f"o-{n}", f"a-{n}", gpus=1, attributes={"gpu_model": model})
+        for n, model in enumerate(["K80", "V100-SXM2", "V100"])
+    ]
+    like = Constraint("gpu_model", Operator.LIKE, "V100.*")
+
+    assert ["a-1", "a-2"] == hosts([workers(2, 0.9, 1, like)], boxes)
+
+
+def test_spread_uses_as_many_agents_as_possible():
+    """One task each before any gets two."""
+    assert ["a-0", "a-1", "a-1", "a-2"] == hosts([workers(4)], agents(2, 8, 2), SPREAD)
+
+
+def test_group_by_takes_the_values_in_turns():
+    """Evenly over racks, whatever the agents hold."""
+    by_rack = Constraint("rack", Operator.GROUP_BY)
+
+    assert ["a-0", "a-0", "a-1", "a-1", "a-2", "a-2"] == hosts([workers(6, 0.9, 0, by_rack)], racks("abc", cpus=16))
+
+
+def test_a_value_too_small_for_an_even_share_is_left_out():
+    """Rack c has room for one: three each on the others is even, too."""
+    by_rack = Constraint("rack", Operator.GROUP_BY)
+    offers = [*racks("ab"), an_offer("o-9", "tiny", cpus=1.1, attributes={"rack": "c"})]
+
+    assert ["a-0"] * 3 + ["a-1"] * 3 == hosts([workers(6, 0.9, 0, by_rack)], offers)
+
+
+def test_group_by_a_number_finds_so_many_values_first():
+    """With two racks of three on offer, two tasks have a place; a third waits."""
+    three = Constraint("rack", Operator.GROUP_BY, "3")
+    spec = a_spec(jobs=(workers(3, 0.9, 0, three),))
+
+    found = match_gang(tuple(spec.tasks()), racks("ab"), Circumstances(EXECUTOR))
+
+    assert list(found.reasons) == ["worker-2"]
+    assert "agent a-0: rack a already has 1, and not all 3 values have any" == str(found.reasons["worker-2"][0])
+
+
+def test_a_demand_that_was_robbed_chooses_first():
+    """Workers fit anywhere and are placed first; the parameter server must be in rack a."""
+    in_a = Constraint("rack", Operator.IS, "a")
+    gang = [a_job(JobKind.PS, 1, needs=needs(cpus=0.9), constraints=(in_a,)), workers(2)]
+
+    placed = where(gang, racks("ab", cpus=2), PlacementSpec(near=()))
+
+    assert placed["ps-0"] == "a-0"
+
+
+def test_every_choice_is_explained():
+    """In words, for the log and the API."""
+    spec = a_spec(jobs=(a_job(JobKind.PS, 1), workers(2)))
+
+    found = match_gang(tuple(spec.tasks()), agents(4), Circumstances(EXECUTOR))
+
+    assert [
+        "no agent has fewer of ps (it has 0)",
+        "the agent that takes the most of the gang with the least to spare",
+        "beside 1 of its gang",
+    ] == [item.why for item in found.placements]

@@ -1,0 +1,129 @@
+"""Whatever is offered and asked for: nothing is overdrawn, no constraint is broken, and all or none is placed."""
+
+from dataclasses import replace
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from builders import EXECUTOR, a_job, an_offer, needs
+from placement_oracle import exists, violations
+from tf_scheduler.core.matching import Match, NoMatch, match_gang
+from tf_scheduler.core.placement.demand import Circumstances
+from tf_scheduler.model.ids import task_name
+from tf_scheduler.model.placement import Constraint, GpuScheduling, Operator, PlacementSpec, PlacementStrategy
+from tf_scheduler.model.spec import JobKind, TaskSpec
+
+FIELDS = ["hostname", "rack", "@zone", "@region"]
+PARAMETERS = {
+    Operator.UNIQUE: st.just(""),
+    Operator.MAX_PER: st.integers(1, 3).map(str),
+    Operator.GROUP_BY: st.sampled_from(["", "2", "3"]),
+    Operator.LIKE: st.sampled_from(["a|b", "agent-[0-3]", ".*"]),
+    Operator.UNLIKE: st.sampled_from(["a", "agent-0"]),
+}
+rules = st.sampled_from(list(Operator)).flatmap(
+    lambda operator: st.builds(
+        Constraint,
+        st.sampled_from(FIELDS),
+        st.just(operator),
+        PARAMETERS.get(operator, st.sampled_from(["a", "b", "agent-1", "eu"])),
+    )
+)
+
+
+@st.composite
+def offer_lists(draw, most=8):
+    offers = []
+    for number in range(draw(st.integers(0, most))):
+        offer = an_offer(
+            f"offer-{number}",
+            f"agent-{number}",
+            cpus=draw(st.sampled_from([0.5, 1, 1.3, 2, 4])),
+            mem=draw(st.sampled_from([1000, 2200, 8192])),
+            gpus=draw(st.sampled_from([0, 0, 1, 2, 4])),
+            port_ranges=((31000, 31000 + draw(st.integers(0, 9))),),
+            zone=draw(st.sampled_from(["", "a", "b"])),
+            region=draw(st.sampled_from(["", "", "", "eu"])),
+            attributes=draw(st.sampled_from([{}, {"rack": "a"}, {"rack": "b"}, {"rack": "c"}])),
+        )
+        offers.append(offer)
+    return offers
+
+
+@st.composite
+def gangs(draw, most=5):
+    """Tasks of up to three sections."""
+    tasks = []
+    for kind, section in ((JobKind.PS, "parameter_server"), (JobKind.WORKER, "worker"), (JobKind.CHIEF, "chief")):
+        count = draw(st.integers(0, most if kind is not JobKind.CHIEF else 1))
+        wants = needs(
+            cpus=draw(st.sampled_from([0.3, 0.5, 1])),
+            gpus=draw(st.sampled_from([0, 0, 1])) if section == "worker" else 0,
+        )
+        job = a_job(kind, count, needs=wants, section=section, constraints=tuple(draw(st.lists(rules, max_size=2))))
+        tasks += [TaskSpec(task_name(kind.value, index), index, job) for index in range(count)]
+    return tuple(tasks)
+
+
+placements = st.builds(
+    PlacementSpec,
+    st.sampled_from(list(PlacementStrategy)),
+    st.sampled_from(list(GpuScheduling)),
+    st.sampled_from(["", "eu"]),
+)
+
+
+@given(gangs(), offer_lists(), placements)
+@settings(max_examples=400, deadline=None)
+def test_a_match_breaks_nothing(tasks, offers, placement):
+    """Every task once, in the agent's offers, with exactly what it needs, and every constraint holds."""
+    circumstances = Circumstances(EXECUTOR, placement)
+
+    found = match_gang(tasks, offers, circumstances)
+
+    if isinstance(found, Match):
+        assert [task.name for task in tasks] == [item.task.name for item in found.placements]
+        assert [] == list(violations(found.placements, offers, circumstances))
+
+
+@given(gangs(), offer_lists(), placements)
+@settings(max_examples=200, deadline=None)
+def test_without_a_match_every_task_has_its_reasons(tasks, offers, placement):
+    """Those without a place say what each agent lacks; the others say whom they wait for."""
+    found = match_gang(tasks, offers, Circumstances(EXECUTOR, placement))
+
+    assume(isinstance(found, NoMatch) and tasks)
+    assert {task.name for task in tasks} == {*found.reasons, *found.waiting}
+    assert all(str(reason) for reasons in (*found.reasons.values(), *found.waiting.values()) for reason in reasons)
+
+
+@given(gangs(), offer_lists(), placements, st.randoms(use_true_random=False))
+@settings(max_examples=150, deadline=None)
+def test_the_order_of_offers_makes_no_difference(tasks, offers, placement, random):
+    """Deterministic: equal offers, equal places."""
+    circumstances = Circumstances(EXECUTOR, placement)
+    shuffled = random.sample(offers, len(offers))
+
+    first, second = (match_gang(tasks, some, circumstances) for some in (offers, shuffled))
+
+    assert type(first) is type(second)
+    if isinstance(first, Match):
+        assert [item.agent.id for item in first.placements] == [item.agent.id for item in second.placements]
+
+
+alike = gangs(most=3).map(
+    lambda tasks: tuple(TaskSpec(task.name, task.index, replace(task.job, constraints=())) for task in tasks)
+)
+
+
+@given(alike, offer_lists(most=4))
+@settings(max_examples=300, deadline=None)
+def test_a_gang_of_one_kind_is_placed_whenever_it_can_be(tasks, offers):
+    """Without constraints, and with one kind of task, the greedy search misses nothing."""
+    circumstances = Circumstances(EXECUTOR)
+    tasks = tuple(task for task in tasks if task.job.group == "worker")
+    assume(tasks)
+
+    found = match_gang(tasks, offers, circumstances)
+
+    assert exists(tasks, offers, circumstances) == isinstance(found, Match)

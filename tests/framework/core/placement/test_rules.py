@@ -1,0 +1,166 @@
+"""Each operator of the constraint language, on one agent at a time."""
+
+import pytest
+
+from builders import EXECUTOR, a_job, an_offer, needs
+from tf_scheduler.core.matching import Match, match_gang
+from tf_scheduler.core.placement.agents import merge
+from tf_scheduler.core.placement.demand import Circumstances, Standing, demands_of
+from tf_scheduler.core.placement.rules import Rules, allows
+from tf_scheduler.model.ids import task_name
+from tf_scheduler.model.offer import Unavailability
+from tf_scheduler.model.placement import Constraint, Operator, Place, PlacementSpec
+from tf_scheduler.model.reasons import GoingDown, OtherRegion
+from tf_scheduler.model.spec import JobKind, TaskSpec
+
+
+def rule(text):
+    field, operator, *value = text.split(":")
+    return Constraint(field, Operator(operator), *value)
+
+
+def rules_for(*constraints, circumstances=None, counted=(), **options):
+    job = a_job(constraints=tuple(map(rule, constraints)), **options)
+    (demand,) = demands_of([TaskSpec(task_name("worker", 0), 0, job)], EXECUTOR)
+    return Rules(demand, circumstances or Circumstances(EXECUTOR), counted)
+
+
+def rack(name):
+    return Place("host", attributes={"rack": name})
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "expected"),
+    [
+        ("rack:IS:a", "a", True),
+        ("rack:IS:a", "ab", False),
+        ("rack:CLUSTER:a", "a", True),
+        ("rack:CLUSTER:a", "b", False),
+        ("rack:IS_NOT:a", "b", True),
+        ("rack:IS_NOT:a", "a", False),
+        ("rack:LIKE:rack-[1-3]", "rack-2", True),
+        ("rack:LIKE:rack-[1-3]", "rack-22", False),
+        ("rack:UNLIKE:rack-[1-3]", "rack-2", False),
+        ("rack:UNLIKE:rack-[1-3]", "rack-22", True),
+        ("rack:UNIQUE", "a", True),
+        ("rack:MAX_PER:1", "a", True),
+        ("rack:GROUP_BY", "a", True),
+    ],
+)
+def test_what_an_operator_says_of_a_value(text, value, expected):
+    """Regular expressions match the whole value, as in the SDK."""
+    assert expected is allows(rule(text), value)
+
+
+@pytest.mark.parametrize("operator", list(Operator))
+def test_only_negations_are_content_without_the_attribute(operator):
+    """Marathon refuses agents without it, but for UNLIKE; IS_NOT is its sibling."""
+    assert (operator in (Operator.UNLIKE, Operator.IS_NOT)) is allows(Constraint("rack", operator, "1"), None)
+
+
+def test_the_fields_of_a_place():
+    """hostname, the names of the fault domain, and attributes."""
+    place = Place("host", "eu", "", {"rack": "a"})
+
+    assert ("host", "eu", None, "a", None) == tuple(
+        place.value(name) for name in ("hostname", "@region", "@zone", "rack", "row")
+    )
+
+
+@pytest.mark.parametrize(("text", "most"), [("rack:UNIQUE", 1), ("rack:MAX_PER:3", 3)])
+def test_at_most_so_many_per_value(text, most):
+    """Tasks that run already count."""
+    rules = rules_for(text, counted=[rack("a")])
+    assert most - 1 == rules.room_for(rack("a"))
+    assert most == rules.room_for(rack("b"))
+
+    for _ in range(most - 1):
+        rules.count(rack("a"))
+
+    (full,) = rules.limits(rack("a"))
+    assert f"rack a already has {most} of at most {most}" == str(full)
+
+
+@pytest.mark.parametrize(
+    ("text", "counted", "turns"),
+    [
+        ("rack:GROUP_BY", "", "abc"),
+        ("rack:GROUP_BY", "a", "abc"),
+        ("rack:GROUP_BY", "aab", "bc"),
+        ("rack:GROUP_BY", "ab", "abc"),
+        ("rack:GROUP_BY:3", "a", "bc"),
+        ("rack:GROUP_BY:3", "ab", "c"),
+        ("rack:GROUP_BY:3", "abc", "abc"),
+        ("rack:GROUP_BY:3", "aabc", "bc"),
+    ],
+)
+def test_round_robin(text, counted, turns):
+    """The SDK's rule: only values with tasks are known, and the number says how many there are to be found."""
+    rules = rules_for(text, counted=map(rack, counted))
+
+    assert turns == "".join(name for name in "abc" if rules.is_turn_of(rack(name)))
+
+
+def test_round_robin_says_whose_turn_it_is_not():
+    """With the numbers that decided."""
+    (uneven,) = rules_for("rack:GROUP_BY", counted=map(rack, "aab")).limits(rack("a"))
+    (unknown,) = rules_for("rack:GROUP_BY:3", counted=[rack("a")]).limits(rack("a"))
+
+    assert "rack a already has 2, another rack only 1 (rack:GROUP_BY)" == str(uneven)
+    assert "rack a already has 1, and not all 3 values have any" == str(unknown)
+
+
+def objections(offer, **options):
+    (agent,) = merge([offer])
+    rules = rules_for(**options)
+    found = rules.objections(agent, 0)
+    assert rules.admits(agent, 0) is (not found)
+    return found
+
+
+def test_a_service_stays_in_one_region():
+    """The master's by default, or the one that the options name."""
+    there = an_offer(region="us")
+
+    assert (OtherRegion("us", "eu"),) == objections(there, circumstances=Circumstances(EXECUTOR, region="eu"))
+    assert objections(there, circumstances=Circumstances(EXECUTOR, PlacementSpec(region="us"), "eu")) == ()
+
+
+def test_a_constraint_on_regions_is_the_users_own_business():
+    """It replaces the default."""
+    (agent,) = merge([an_offer(region="us")])
+    rules = rules_for("@region:LIKE:us|eu", circumstances=Circumstances(EXECUTOR, region="eu"))
+
+    assert rules.admits(agent, 0)
+
+
+@pytest.mark.parametrize(
+    ("window", "reason"),
+    [
+        (Unavailability(1100.0, 1200.0), (GoingDown(100.0),)),
+        (Unavailability(900.0), (GoingDown(-100.0),)),
+        (Unavailability(900.0, 950.0), ()),
+        (Unavailability(2000.0), ()),
+    ],
+)
+def test_an_agent_about_to_go_is_not_used(window, reason):
+    """From draining_seconds before its window until that is over."""
+    circumstances = Circumstances(EXECUTOR, PlacementSpec(draining_seconds=500.0), now=1000.0)
+
+    assert reason == objections(an_offer(unavailability=window), circumstances=circumstances)
+
+
+def test_tasks_are_counted_within_their_section():
+    """A worker on the host does not keep a parameter server off it; another parameter server does."""
+    unique = (rule("hostname:UNIQUE"),)
+    job = a_job(JobKind.PS, section="parameter_server", constraints=unique, needs=needs())
+    task, place = TaskSpec(task_name("ps", 0), 0, job), Place("agent-1")
+
+    def match(group):
+        standing = (Standing(group, "agent-1-id", place),)
+        return match_gang([task], [an_offer()], Circumstances(EXECUTOR, standing=standing))
+
+    assert isinstance(match("worker"), Match)
+    assert [str(reason) for reason in match("parameter_server").reasons["ps-0"][:1]] == [
+        "agent agent-1: hostname agent-1 already has 1 of at most 1"
+    ]

@@ -1,0 +1,52 @@
+"""What must start again with a lost task."""
+
+import pytest
+
+from builders import a_job, a_spec
+from tf_scheduler.core.plans.outline import outline
+from tf_scheduler.core.recovery.units import restarts
+from tf_scheduler.model.spec import JobKind, Strategy
+
+PSS, MWMS, BETWEEN = Strategy.PARAMETER_SERVER, Strategy.MULTI_WORKER_MIRRORED, Strategy.BETWEEN_GRAPH
+EVERY = {"ps-0", "ps-1", "worker-0", "worker-1", "chief-0"}
+
+
+def spec(strategy):
+    jobs = (a_job(JobKind.PS, 2), a_job(JobKind.WORKER, 2), a_job(JobKind.CHIEF), a_job(JobKind.EVALUATOR))
+    return a_spec(strategy=strategy, jobs=jobs)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "lost", "same", "moved"),
+    [
+        (PSS, "worker-1", {"worker-1"}, {"worker-1", "chief-0"}),
+        (PSS, "ps-0", {"ps-0", "chief-0"}, {"ps-0", "chief-0"}),
+        (PSS, "chief-0", {"chief-0"}, {"chief-0"}),
+        (MWMS, "worker-1", EVERY, EVERY),
+        (MWMS, "chief-0", EVERY, EVERY),
+        (BETWEEN, "worker-0", {"worker-0"}, EVERY),
+        (BETWEEN, "ps-1", {"ps-1"}, EVERY),
+        (BETWEEN, "chief-0", {"chief-0"}, EVERY),
+        *((strategy, "evaluator-0", {"evaluator-0"}, {"evaluator-0"}) for strategy in Strategy),
+    ],
+)
+def test_the_least_that_works_starts_again(strategy, lost, same, moved):
+    """As measured with TensorFlow, per strategy, at the same address and at a new one."""
+    assert same == restarts(spec(strategy), [lost], moved=False)
+    assert moved == restarts(spec(strategy), [lost], moved=True)
+
+
+def test_several_losses_are_one_recovery():
+    """The union: nothing starts twice."""
+    assert {"ps-0", "worker-1", "chief-0"} == restarts(spec(PSS), ["worker-1", "ps-0"], moved=False)
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+@pytest.mark.parametrize("lost", ["chief-0", "worker-0", "ps-0"])
+def test_at_a_new_address_those_start_again_that_must_know_every_address(strategy, lost):
+    """The table says what the plans do: a new generation of the ClusterSpec outdates exactly its knowers."""
+    kinds = (JobKind.WORKER, JobKind.CHIEF) if strategy is MWMS else (JobKind.PS, JobKind.WORKER, JobKind.CHIEF)
+    about = a_spec(strategy=strategy, jobs=tuple(a_job(kind, 1 + (kind is JobKind.WORKER)) for kind in kinds))
+    lost = lost if strategy is not MWMS else "worker-1"
+
+    assert outline(about).knowers | {lost} == restarts(about, [lost], moved=True)

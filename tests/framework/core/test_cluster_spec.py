@@ -1,0 +1,28 @@
+"""Addresses to ClusterSpec to TF_CONFIG."""
+
+from tf_scheduler.core.cluster_spec import cluster_of, tf_config
+from tf_scheduler.model.ids import AgentId, TaskId, TaskName
+from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.task import TaskRecord
+
+
+def record(job, index, address):
+    name = TaskName(f"{job.value}-{index}")
+    return TaskRecord(name, TaskId(f"{name}__x"), job, index, AgentId("a"), "host", address, 1, (), 0.0)
+
+
+def test_addresses_are_in_the_order_of_their_indexes():
+    """TensorFlow finds task i of a job at position i, whatever the order of launching."""
+    records = [record(JobKind.WORKER, index, f"h:{index}") for index in (2, 0, 1)] + [record(JobKind.PS, 0, "p:1")]
+
+    assert cluster_of(records) == {"ps": ["p:1"], "worker": ["h:0", "h:1", "h:2"]}
+
+
+def test_the_evaluator_is_in_nobodys_cluster():
+    """A parameter-server chief that sees an evaluator waits for it for ever."""
+    cluster = {"chief": ["c:1"], "evaluator": ["e:1"], "worker": ["w:1"]}
+
+    assert tf_config(cluster, JobKind.EVALUATOR, 0) == {
+        "cluster": {"chief": ["c:1"], "worker": ["w:1"]},
+        "task": {"type": "evaluator", "index": 0},
+    }

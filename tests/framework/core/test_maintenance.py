@@ -1,0 +1,144 @@
+"""Agents that are about to go: left in time, and not used any more."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders import a_job, a_spec, needs
+from simulation.mesos import an_agent
+from simulation.world import World
+from tf_scheduler.core.deadlines import next_deadline
+from tf_scheduler.core.maintenance import ASK_AGAIN, MOVE_AHEAD
+from tf_scheduler.model.effects import AcceptInverseOffers, Kill
+from tf_scheduler.model.events import InverseOfferRescinded
+from tf_scheduler.model.offer import Unavailability
+from tf_scheduler.model.spec import JobKind, Strategy
+from tf_scheduler.model.task import TaskState
+
+GRACE = 10.0
+AHEAD = MOVE_AHEAD + GRACE
+
+
+def a_world(*agents, strategy=Strategy.PARAMETER_SERVER, **options):
+    jobs = (a_job(JobKind.WORKER, 2, needs=needs(cpus=1.5), kill_grace=GRACE),)
+    world = World(a_spec(jobs=jobs, strategy=strategy, **options), *(an_agent(name, cpus=2) for name in agents))
+    world.register()
+    world.mesos.allocate(world.now)
+    world.settle()
+    for task in world.mesos.live().values():
+        world.mesos.report(task.launch.record.id, TaskState.RUNNING)
+    world.settle()
+    return world
+
+
+def hosts(world):
+    return {name: task.launch.record.hostname for name, task in world.mesos.live().items()}
+
+
+def plan_window(world, hostname, start, end=None):
+    world.decisions.clear()
+    world.mesos.maintain(hostname, Unavailability(world.now + start, end))
+    world.settle()
+
+
+def pass_time(world, seconds):
+    for _ in range(seconds):
+        world.mesos.allocate(world.now)
+        world.settle()
+        world.wait(1.0)
+
+
+def test_an_inverse_offer_is_accepted():
+    """The window is the operator's; Mesos asks again, so that a cancelled one is noticed."""
+    world = a_world("a", "b", "c")
+
+    plan_window(world, "a", 3600.0)
+
+    (answer,) = world.made(AcceptInverseOffers)
+    assert ASK_AGAIN == answer.refuse_seconds
+    assert ["agent a goes into maintenance"] == [outcome.message for outcome in world.outcomes]
+
+
+def test_work_stays_until_the_window_is_near_and_is_moved_in_time():
+    """Training goes on as long as it can; the grace period and the launch elsewhere fit before the window."""
+    world = a_world("a", "b", "c")
+    begun = world.now
+
+    plan_window(world, "a", 600.0)
+    assert begun + 600.0 - AHEAD == next_deadline(world.state)
+    pass_time(world, round(600 - AHEAD) - 2)
+    assert {"worker-0": "a", "worker-1": "b"} == hosts(world)
+    pass_time(world, 30)
+
+    assert {"worker-0": "c", "worker-1": "b"} == hosts(world)
+    assert world.now < begun + 600.0
+
+
+def test_a_window_that_is_near_moves_the_work_at_once():
+    """In the decision that hears of it."""
+    world = a_world("a", "b", "c")
+
+    plan_window(world, "a", 5.0)
+
+    assert [world.state.recoveries["worker-0"].launch] == [call.task_id for call in world.made(Kill)]
+
+
+def test_a_move_costs_the_task_nothing():
+    """It is nobody's failure."""
+    world = a_world("a", "b", "c")
+
+    plan_window(world, "a", 5.0)
+    pass_time(world, 10)
+
+    assert (0, ()) == (world.state.recoveries["worker-0"].streak, world.state.recoveries["worker-0"].failures)
+    assert world.state.result is None
+
+
+def test_what_must_start_again_with_it_does():
+    """Collective training ends as a whole; the one that can stay stays where it is."""
+    world = a_world("a", "b", "c", strategy=Strategy.MULTI_WORKER_MIRRORED)
+    before = {name: task.launch.record.id for name, task in world.mesos.live().items()}
+
+    plan_window(world, "a", 5.0)
+    pass_time(world, 15)
+
+    after = {name: task.launch.record.id for name, task in world.mesos.live().items()}
+    assert {"worker-0": "c", "worker-1": "b"} == hosts(world)
+    assert set() == {*before.values()} & {*after.values()}
+
+
+def test_the_agent_is_not_used_again():
+    """Its offers say why."""
+    world = a_world("a", "b")
+
+    plan_window(world, "a", 5.0)
+    pass_time(world, 8)
+
+    assert {"worker-1": "b"} == hosts(world)
+    assert any(
+        "agent a: goes into maintenance" in str(reason) or "agent a: is in maintenance" in str(reason)
+        for reason in world.state.pending["worker-0"]
+    )
+
+
+@pytest.mark.parametrize("how", ["rescinded", "offered without a window", "reconnected"])
+def test_a_cancelled_window_moves_nothing(how):
+    """Told by Mesos, or seen in an offer, or not told again after a new subscription."""
+    world = a_world("a", "b", "c")
+    plan_window(world, "a", 600.0)
+    (window,) = world.state.windows.values()
+
+    world.mesos.agents["a-id"].more.pop("unavailability")
+    if how == "rescinded":
+        world.step(InverseOfferRescinded(window.id))
+    elif how == "reconnected":
+        world.disconnect()
+        world.register()
+    else:
+        world.mesos.suppressed, world.mesos.agents["a-id"].filters = False, []
+        world.mesos.allocate(world.now)
+        world.settle()
+
+    assert {} == world.state.windows
+    pass_time(world, 620)
+    assert {"worker-0": "a", "worker-1": "b"} == hosts(world)

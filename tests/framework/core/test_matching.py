@@ -1,0 +1,148 @@
+"""A gang gets a place for all of its tasks, or for none and the reasons."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import EXECUTOR, a_job, a_spec, an_offer, needs
+from tf_scheduler.core.matching import Match, NoMatch, match_gang
+from tf_scheduler.core.placement.demand import Circumstances
+from tf_scheduler.core.resources import port_count, ports_of, total
+from tf_scheduler.model.placement import GpuScheduling, PlacementSpec
+from tf_scheduler.model.spec import JobKind
+
+
+def match(spec, *offers):
+    return match_gang(tuple(spec.tasks()), offers, Circumstances(EXECUTOR, spec.placement))
+
+
+def where(found):
+    return {placement.task.name: placement.agent.hostname for placement in found.placements}
+
+
+def test_a_gang_that_fits_one_agent_stays_together():
+    """Few agents are better than many."""
+    found = match(a_spec(), an_offer(agent="agent-1"), an_offer("offer-2", "agent-2"))
+
+    assert {"agent-1"} == set(where(found).values())
+
+
+def test_a_gang_spills_over_to_the_next_agent():
+    """2 cpus hold three tasks of 0.6 with their executors; the fourth goes elsewhere."""
+    found = match(a_spec(), an_offer(cpus=2), an_offer("offer-2", "agent-2", cpus=2))
+
+    assert sorted(where(found).values()) == ["agent-1", "agent-1", "agent-1", "agent-2"]
+
+
+def test_tasks_on_one_agent_get_different_ports():
+    """Two services, or two tasks, on one host never share a port."""
+    found = match(a_spec(), an_offer())
+
+    given_ports = [port for placement in found.placements for port in ports_of(placement.task_resources)]
+    assert 4 == len(set(given_ports)) == len(given_ports)
+
+
+def test_nothing_is_placed_when_one_task_has_no_place():
+    """All or none, and the reason names task, need and the best of any agent."""
+    spec = a_spec(jobs=(a_job(JobKind.PS), a_job(JobKind.WORKER, 1, needs=needs(cpus=64))))
+
+    found = match(spec, an_offer(agent="small", cpus=1), an_offer("offer-2", "large", cpus=8))
+
+    assert isinstance(found, NoMatch)
+    assert list(found.reasons) == ["worker-0"]
+    assert tuple(map(str, found.reasons["worker-0"])) == (
+        "agent large: needs cpus 64.1, has 8",
+        "agent small: needs cpus 64.1, has 1",
+        "needs cpus 64.1, mem 1088, ports 1 (with its executor) on one agent; "
+        "best of any agent: cpus 8 (large), mem 8192 (large), ports 10 (large)",
+    )
+
+
+def test_a_task_crowded_out_by_its_gang_says_so():
+    """The agent is large enough for one of them: what the others took is part of the reason."""
+    found = match(a_spec(workers=3, ps=0, chief=0), an_offer(cpus=1.3))
+
+    assert list(found.reasons) == ["worker-2"]
+    assert (
+        str(found.reasons["worker-2"][0]) == "agent agent-1: needs cpus 0.6, has 0.1 left beside the rest of the gang"
+    )
+
+
+def test_no_offer_is_a_reason_too():
+    """Silence from Mesos is told as such."""
+    found = match(a_spec(workers=1, ps=0, chief=0))
+
+    assert ["needs cpus 0.6, mem 1088, ports 1; there is no offer from any agent"] == [
+        str(reason) for reason in found.reasons["worker-0"]
+    ]
+
+
+def test_cpu_tasks_keep_off_gpu_agents():
+    """GPUs are scarce: who needs none goes elsewhere, or waits."""
+    gpu = an_offer("offer-1", "a-gpu", gpus=2)
+
+    assert {"b-cpu"} == set(where(match(a_spec(), gpu, an_offer("offer-2", "b-cpu"))).values())
+    assert str(match(a_spec(), gpu).reasons["ps-0"][0]) == (
+        "agent a-gpu: has 2 GPUs, which tasks without GPUs leave alone "
+        "(placement.gpu_scheduling_behavior is restricted)"
+    )
+
+
+def test_cpu_tasks_that_may_use_gpu_agents_leave_them_for_last():
+    """Marathon's `unrestricted`."""
+    gpu = an_offer("offer-1", "a-gpu", gpus=2)
+    spec = a_spec(placement=PlacementSpec(gpu_scheduling_behavior=GpuScheduling.UNRESTRICTED))
+
+    assert {"b-cpu"} == set(where(match(spec, gpu, an_offer("offer-2", "b-cpu"))).values())
+    assert {"a-gpu"} == set(where(match(spec, gpu)).values())
+
+
+def test_offers_of_one_agent_are_merged():
+    """Mesos may offer an agent in parts; a task may need both."""
+    spec = a_spec(workers=1, ps=0, chief=0)
+
+    found = match(spec, an_offer("offer-1", cpus=0.4), an_offer("offer-2", cpus=0.4, port_ranges=()))
+
+    assert isinstance(found, Match)
+    assert found.placements[0].agent.offer_ids == ("offer-1", "offer-2")
+
+
+offers = st.lists(
+    st.builds(
+        lambda agent, cpus, mem, gpus, count: (agent, cpus, mem, gpus, count),
+        st.integers(0, 3),
+        st.floats(0.1, 5),
+        st.integers(100, 6000),
+        st.integers(0, 2),
+        st.integers(0, 5),
+    ),
+    max_size=6,
+)
+
+
+@given(offers, st.integers(0, 4), st.integers(0, 3), st.integers(0, 2))
+def test_no_agent_ever_gives_more_than_it_offered(raw, workers, ps, gpus):
+    """Whatever is offered: all tasks have a place or none has, and no agent is overdrawn."""
+    made = [
+        an_offer(f"offer-{n}", f"agent-{agent}", cpus, mem, 0, g, ((31000 + 10 * n, 31000 + 10 * n + count),))
+        for n, (agent, cpus, mem, g, count) in enumerate(raw)
+    ]
+    jobs = (a_job(JobKind.PS, ps), a_job(JobKind.WORKER, workers, needs=needs(gpus=gpus)))
+    spec = a_spec(jobs=tuple(job for job in jobs if job.count))
+
+    found = match(spec, *made)
+
+    if isinstance(found, NoMatch):
+        assert workers + ps == 0 or found.reasons
+        return
+    assert [task.name for task in spec.tasks()] == [placement.task.name for placement in found.placements]
+    for agent in {placement.agent.id for placement in found.placements}:
+        offered = [entry for offer in made if offer.agent_id == agent for entry in offer.resources]
+        taken = [
+            entry
+            for placement in found.placements
+            if placement.agent.id == agent
+            for entry in placement.task_resources + placement.executor_resources
+        ]
+        for name in ("cpus", "mem", "gpus"):
+            assert total(taken, name) <= total(offered, name)
+        assert port_count(taken) == len(set(ports_of(taken)) & set(ports_of(offered)))

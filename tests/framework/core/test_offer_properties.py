@@ -1,0 +1,233 @@
+"""Whatever happens in whatever order: the promises that the scheduler makes about offers, tasks and reservations.
+
+The Mesos of the simulation objects by itself when an offer is answered twice or never was one, when a task takes what
+is not offered, is launched twice, or runs twice.
+"""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from builders import a_job, a_spec, needs
+from simulation.mesos import an_agent
+from simulation.world import World
+from tf_scheduler.core.plans import wanted
+from tf_scheduler.model.effects import Accept
+from tf_scheduler.model.events import OffersReceived, StopRequested
+from tf_scheduler.model.offer import Unavailability
+from tf_scheduler.model.placement import Constraint, GangMode, GangSpec, Operator
+from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.task import TaskState
+
+CONSTRAINTS = [
+    (),
+    (Constraint("hostname", Operator.UNIQUE),),
+    (Constraint("rack", Operator.MAX_PER, "2"),),
+    (Constraint("rack", Operator.LIKE, "a|b"), Constraint("hostname", Operator.UNLIKE, "agent-0")),
+    (Constraint("rack", Operator.GROUP_BY),),
+]
+agents = st.builds(
+    lambda cpus, gpus, rack: {"cpus": cpus, "gpus": gpus, "attributes": {"rack": rack}},
+    st.sampled_from([0.7, 1.3, 2.6, 4]),
+    st.sampled_from([0, 0, 0, 2]),
+    st.sampled_from("abc"),
+)
+
+
+class Offers(RuleBasedStateMachine):
+    """One service on a cluster where everything may happen."""
+
+    @initialize(
+        workers=st.integers(1, 4),
+        ps=st.integers(0, 2),
+        gpus=st.integers(0, 2),
+        rules=st.sampled_from(CONSTRAINTS),
+        mode=st.sampled_from(list(GangMode)),
+        machines=st.lists(agents, min_size=1, max_size=5),
+    )
+    def begin(self, workers, ps, gpus, rules, mode, machines):
+        jobs = (
+            a_job(JobKind.PS, ps),
+            a_job(JobKind.WORKER, workers, constraints=rules, section="worker"),
+            a_job(JobKind.WORKER, gpus, needs=needs(gpus=1), section="gpu_worker", first_index=workers),
+        )
+        spec = a_spec(jobs=tuple(job for job in jobs if job.count), gang=GangSpec(mode=mode, reserve_timeout=20.0))
+        self.joined = self.calamities = 0
+        self.world = World(spec)
+        self.world.step = self.checked(self.world.step)
+        for machine in machines:
+            self.join(machine)
+        self.world.register()
+
+    def checked(self, step):
+        """All or none, in every single decision: a gang that was wanted is launched whole or not at all."""
+
+        def checked_step(event):
+            gangs = wanted(self.world.state)
+            decision = step(event)
+            calls = [call for call in decision.calls if isinstance(call, Accept)]
+            names = {launch.record.name for call in calls for launch in call.launches}
+            if isinstance(event, OffersReceived):
+                for gang in gangs:
+                    assert names & {task.name for task in gang.tasks} in (set(), {task.name for task in gang.tasks})
+                assert names <= {task.name for gang in gangs for task in gang.tasks}
+            return decision
+
+        return checked_step
+
+    @property
+    def over(self):
+        return self.world.state.over
+
+    @rule(machine=agents)
+    def join(self, machine):
+        """An agent joins."""
+        agent = an_agent(f"agent-{self.joined}", **machine)
+        self.world.mesos.agents[agent.id] = agent
+        self.joined += 1
+
+    @rule()
+    def allocate(self):
+        """The master offers what is free."""
+        self.world.mesos.allocate(self.world.now)
+        self.world.settle()
+
+    @rule(seconds=st.sampled_from([0.5, 3.0, 6.0, 30.0]))
+    def wait(self, seconds):
+        """Time passes; the deadlines on the way are kept."""
+        self.world.wait(seconds)
+
+    @rule(seconds=st.integers(1, 15))
+    def go_on(self, seconds):
+        """Time passes, and the master offers what is free every second."""
+        for _ in range(seconds):
+            self.allocate()
+            self.world.wait(1.0)
+
+    @precondition(lambda self: self.world.mesos.offers)
+    @rule(data=st.data())
+    def rescind(self, data):
+        """One offer is taken back."""
+        self.world.mesos.rescind(data.draw(st.sampled_from(sorted(self.world.mesos.offers))))
+        self.world.settle()
+
+    @precondition(lambda self: self.world.mesos.offers)
+    @rule(data=st.data())
+    def rescind_late(self, data):
+        """One offer is taken back, and the scheduler hears of it after the next offers."""
+        self.world.mesos.rescind(data.draw(st.sampled_from(sorted(self.world.mesos.offers))))
+        self.world.mesos.events.rotate(1)
+        self.world.mesos.allocate(self.world.now)
+        self.world.settle()
+
+    @precondition(lambda self: self.world.mesos.live())
+    @rule()
+    def run(self):
+        """All tasks run."""
+        for task in self.world.mesos.live().values():
+            self.world.mesos.report(task.launch.record.id, TaskState.RUNNING)
+        self.world.settle()
+
+    @precondition(lambda self: self.world.mesos.live() and self.calamities < 2)
+    @rule(data=st.data(), state=st.sampled_from([TaskState.FAILED, TaskState.FINISHED, TaskState.LOST]))
+    def end(self, data, state):
+        """A task ends."""
+        self.calamities += 1
+        name = data.draw(st.sampled_from(sorted(self.world.mesos.live())))
+        self.world.mesos.report(self.world.mesos.live()[name].launch.record.id, state)
+        self.world.settle()
+
+    @precondition(lambda self: self.world.mesos.agents and self.calamities < 2)
+    @rule(data=st.data())
+    def lose(self, data):
+        """An agent is gone for good."""
+        self.calamities += 1
+        self.world.mesos.lose(data.draw(st.sampled_from(sorted(self.world.mesos.agents))).removesuffix("-id"))
+        self.world.settle()
+
+    @precondition(lambda self: self.world.mesos.agents and self.world.mesos.subscribed and self.calamities < 2)
+    @rule(data=st.data(), start=st.sampled_from([-10.0, 60.0, 200_000.0]))
+    def maintain(self, data, start):
+        """An operator plans a maintenance window."""
+        self.calamities += 1
+        name = data.draw(st.sampled_from(sorted(self.world.mesos.agents))).removesuffix("-id")
+        self.world.mesos.maintain(name, Unavailability(self.world.now + start))
+        self.world.settle()
+
+    @precondition(lambda self: not self.over)
+    @rule()
+    def reconnect(self):
+        """The master goes away and comes back."""
+        self.world.disconnect()
+        self.world.register()
+
+    @precondition(lambda self: not self.over)
+    @rule()
+    def restart(self):
+        """The scheduler dies and starts on what it stored."""
+        self.world.restart()
+        self.world.register()
+
+    @invariant()
+    def never_more_than_asked(self):
+        assert len(self.world.mesos.live()) <= self.world.state.spec.task_count
+
+    @invariant()
+    def every_offer_is_held_or_answered(self):
+        held = set(self.world.state.offers)
+        assert held == set(self.world.mesos.offers)
+
+    @invariant()
+    def no_offer_is_held_longer_than_promised(self):
+        limit = self.world.state.spec.gang.hold_seconds
+        assert all(self.world.now <= held.since + limit for held in self.world.state.offers.values())
+
+    @invariant()
+    def no_constraint_is_broken(self):
+        """UNIQUE, MAX_PER, LIKE and UNLIKE hold for all that runs; GROUP_BY is about the order of launching."""
+        jobs = {task.name: task.job for task in self.world.state.spec.tasks()}
+        values: dict[tuple[str, Constraint], list[str | None]] = {}
+        for name, task in self.world.mesos.live().items():
+            agent = self.world.mesos.agents[task.launch.record.agent_id]
+            for constraint in jobs[name].constraints:
+                found = agent.hostname if constraint.field == "hostname" else agent.more["attributes"]["rack"]
+                values.setdefault((jobs[name].group, constraint), []).append(found)
+        for (_, constraint), found in values.items():
+            assert not _breaks(constraint, found), (constraint, found)
+
+    def teardown(self):
+        """Every service ends when it is asked to, and leaves nothing reserved on agents that live."""
+        if not hasattr(self, "world"):
+            return
+        world = self.world
+        world.step(StopRequested("enough"))
+        world.settle()
+        for _ in range(200):
+            if self.over:
+                break
+            world.mesos.allocate(world.now)
+            world.settle()
+            world.wait(1.0)
+        assert self.over
+        assert [] == [entry for agent in world.mesos.agents.values() if agent.up for entry in reserved(agent)]
+
+
+def _breaks(constraint: Constraint, values: list[str | None]) -> bool:
+    most = {"UNIQUE": 1, "MAX_PER": 2}.get(constraint.operator.value)
+    if most is not None:
+        return any(values.count(value) > most for value in values)
+    if constraint.operator is Operator.LIKE:
+        return not set(values) <= {"a", "b"}
+    return constraint.operator is Operator.UNLIKE and "agent-0" in values
+
+
+def reserved(agent):
+    return [entry for entry in agent.free.entries() if json.loads(entry.shape).get("reservations")]
+
+
+TestOffers = Offers.TestCase
+TestOffers.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)

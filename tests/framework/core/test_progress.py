@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from builders import a_spec
+from tf_scheduler.core.reduce import apply
+from tf_scheduler.core.scheduler import handle
+from tf_scheduler.model.effects import TaskForgotten, TaskLaunched
+from tf_scheduler.model.events import Disconnected, ProgressReported
+from tf_scheduler.model.ids import AgentId, TaskId, TaskName
+from tf_scheduler.model.progress import Progress
+from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord
+
+NAME = TaskName("worker-0")
+FIRST, SECOND = TaskId("worker-0__1"), TaskId("worker-0__2")
+
+
+def record(launch: TaskId) -> TaskRecord:
+    return TaskRecord(NAME, launch, JobKind.WORKER, 0, AgentId("a-1"), "agent-1", "10.0.0.1:31000", 1, (), 0.0)
+
+
+def told(state: SchedulerState, launch: TaskId, *progress: Progress) -> SchedulerState:
+    for item in progress:
+        decision = handle(state, ProgressReported(launch, item), 0.0, lambda: "new")
+        assert () == decision.changes
+        state = decision.state
+    return state
+
+
+RUNNING = apply(SchedulerState(a_spec(workers=1, ps=0, chief=0)), TaskLaunched(record(FIRST)))
+
+
+def test_the_newest_progress_of_a_launch_is_kept() -> None:
+    """By its number: a message that comes late does not turn the clock back."""
+    state = told(RUNNING, FIRST, Progress(1, 1.0, 10), Progress(3, 3.0, 30), Progress(2, 2.0, 20))
+    assert {FIRST: Progress(3, 3.0, 30)} == state.progress
+
+
+def test_progress_of_an_earlier_launch_is_nobodys() -> None:
+    """Nor is that of a task that was never there."""
+    state = told(RUNNING, SECOND, Progress(1, 1.0, 10))
+    state = told(state, TaskId("chief-0__9"), Progress(1, 1.0, 10))
+    assert {} == state.progress
+
+
+def test_a_new_launch_starts_without_progress() -> None:
+    """So does a task that is forgotten."""
+    state = told(RUNNING, FIRST, Progress(1, 1.0, 10))
+    assert {} == apply(state, TaskLaunched(record(SECOND))).progress
+    assert {} == apply(state, TaskForgotten(NAME)).progress
+
+
+def test_a_lost_connection_leaves_what_is_known() -> None:
+    """The training goes on meanwhile."""
+    state = told(RUNNING, FIRST, Progress(1, 1.0, 10))
+    after = handle(replace(state, connected=True), Disconnected("gone"), 0.0, lambda: "new").state
+    assert state.progress == after.progress

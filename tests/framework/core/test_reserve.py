@@ -1,0 +1,252 @@
+"""`gang.mode: reserve`: what is found is kept until the gang is complete, and given back in every other case."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from builders import a_job, a_spec, needs, ports, scalar
+from simulation.mesos import Agent, an_agent
+from simulation.pool import Pool
+from simulation.world import World
+from tf_scheduler.core.reserve import GIVE_BACK_WITHIN, SETTLE
+from tf_scheduler.model.effects import Accept, ReservationDropped, ReservationMade, Teardown
+from tf_scheduler.model.events import StopRequested
+from tf_scheduler.model.placement import GangMode, GangSpec
+from tf_scheduler.model.spec import JobKind
+
+HOLD, TIMEOUT = 5.0, 60.0
+
+
+def a_world(*agents, workers=3, principal=""):
+    """Each worker takes a whole agent of two cpus."""
+    spec = a_spec(
+        jobs=(a_job(JobKind.WORKER, workers, needs=needs(cpus=1.5)),),
+        gang=GangSpec(HOLD, GangMode.RESERVE, TIMEOUT),
+        principal=principal,
+    )
+    world = World(spec, *(an_agent(name, cpus=2) for name in agents))
+    world.register()
+    return world
+
+
+def pass_time(world, seconds):
+    """The master offers every second; what was decided meanwhile is kept."""
+    for _ in range(round(seconds)):
+        world.mesos.allocate(world.now)
+        world.settle()
+        world.wait(1.0)
+
+
+def join(world, name):
+    agent = an_agent(name, cpus=2)
+    world.mesos.agents[agent.id] = agent
+
+
+def reserved(world):
+    """Host name -> labels of what is reserved there and free."""
+    found = {}
+    for agent in world.mesos.agents.values():
+        for entry in agent.free.entries():
+            for reservation in json.loads(entry.shape).get("reservations", ()):
+                labels = {item["key"]: item["value"] for item in reservation["labels"]["labels"]}
+                found[agent.hostname] = (reservation["role"], reservation.get("principal"), labels["namespace"])
+    return found
+
+
+def changes(world, kind):
+    return [change for decision in world.decisions for change in decision.changes if isinstance(change, kind)]
+
+
+def test_what_a_round_finds_is_reserved_and_stored_before():
+    """For the service's role and by its principal; nothing is launched."""
+    world = a_world("a", "b", principal="digits-principal")
+
+    pass_time(world, HOLD + 1)
+    world.disconnect()
+
+    assert dict.fromkeys("ab", ("digits-role", "digits-principal", "digits")) == reserved(world)
+    made = [change.reservation for change in changes(world, ReservationMade)]
+    assert ["worker-0", "worker-1"] == [item.task for item in made]
+    assert {f"reservations/{item.id}" for item in made} == {
+        key for key in world.stored() if key.startswith("reservations/")
+    }
+
+
+def test_the_gang_is_launched_when_the_last_part_comes():
+    """In one ACCEPT per agent, which undoes the reservation and launches: nothing stays reserved."""
+    world = a_world("a", "b")
+    pass_time(world, 20)
+
+    join(world, "c")
+    world.decisions.clear()
+    pass_time(world, HOLD + 3)
+
+    assert {"worker-0": "a", "worker-1": "b", "worker-2": "c"} == {
+        record.name: record.hostname for record in world.state.tasks.values()
+    }
+    accepts = [call for call in world.made(Accept) if call.launches]
+    assert [True, True, False] == [bool(call.unreserve) for call in accepts]
+    assert 2 == len(changes(world, ReservationDropped))
+    assert all("reservations" not in entry.shape for record in world.state.tasks.values() for entry in record.resources)
+    assert {} == reserved(world) == dict(world.state.reservations)
+
+
+def test_a_pending_task_says_that_its_place_is_reserved():
+    """And the others what they lack."""
+    world = a_world("a", "b")
+
+    pass_time(world, HOLD + 3)
+
+    said = {name: str(reasons[0]) for name, reasons in world.state.pending.items()}
+    assert said["worker-0"] == "has its place reserved on a, waits for the rest of its gang"
+    assert said["worker-2"].startswith("agent a: needs cpus 1.6, has 0.4")
+
+
+def test_at_the_deadline_everything_is_given_back():
+    """And the service keeps away for a while, so that another gets its turn."""
+    world = a_world("a", "b")
+    pass_time(world, HOLD + 1)
+    assert len(world.state.reservations) == 2
+
+    pass_time(world, TIMEOUT)
+
+    assert {} == reserved(world) == dict(world.state.reservations)
+    assert any("the gang was not complete in time" in outcome.message for outcome in world.outcomes)
+    assert world.now < world.state.gathering.back_off_until
+
+
+def test_a_restarted_scheduler_uses_what_it_had_reserved():
+    """The deadline is stored, too."""
+    world = a_world("a", "b")
+    pass_time(world, HOLD + 3)
+    before = dict(world.state.reservations)
+
+    world.restart()
+    world.register()
+    join(world, "c")
+    pass_time(world, HOLD + 3)
+
+    assert before
+    assert ["a", "b", "c"] == sorted(record.hostname for record in world.state.tasks.values())
+    assert {} == dict(world.state.reservations)
+
+
+def test_a_restart_after_the_deadline_gives_back():
+    """Reservations outlive the scheduler, but not for long."""
+    world = a_world("a", "b")
+    pass_time(world, HOLD + 3)
+
+    world.restart()
+    world.now += TIMEOUT
+    world.register()
+    world.mesos.allocate(world.now)
+    world.settle()
+
+    assert len([call for call in world.made(Accept) if call.unreserve]) == 2
+    assert {} == dict(world.state.reservations)
+
+
+def test_what_nobody_remembers_is_given_back():
+    """The state was lost: our label on it, and no record."""
+    world = a_world("a", "b")
+    pass_time(world, HOLD + 3)
+    agents = list(world.mesos.agents.values())
+    world.disconnect()
+
+    other = World(world.state.spec, *agents)
+    other.register()
+    other.mesos.allocate(other.now)
+    other.settle()
+
+    assert {} == reserved(other)
+    assert len([call for call in other.made(Accept) if call.unreserve]) == 2
+
+
+def test_the_end_of_the_service_gives_back_before_the_teardown():
+    """UNRESERVE, a moment to work on it, then TEARDOWN: a removed framework can give nothing back."""
+    world = a_world("a", "b")
+    pass_time(world, HOLD + 3)
+
+    world.decisions.clear()
+    world.step(StopRequested("enough"))
+    world.settle()
+    pass_time(world, SETTLE + 3)
+
+    kinds = [
+        "unreserve" if isinstance(call, Accept) else "teardown"
+        for call in world.calls
+        if isinstance(call, Accept | Teardown)
+    ]
+    assert ["unreserve", "unreserve", "teardown"] == kinds
+    assert {} == reserved(world)
+    assert world.state.over
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_an_agent_that_is_never_heard_of_again_holds_nothing_up(stops):
+    """After a while the operator is told what may be left."""
+    world = a_world("a", "b")
+    pass_time(world, HOLD + 1)
+    world.mesos.lose("a")
+    world.settle()
+    if stops:
+        world.step(StopRequested("enough"))
+
+    pass_time(world, (0 if stops else TIMEOUT) + GIVE_BACK_WITHIN + 5)
+
+    assert any("agent a was not heard of" in outcome.message for outcome in world.outcomes)
+    assert all(item.place.hostname != "a" for item in world.state.reservations.values())
+    assert stops is world.state.over
+
+
+def test_a_gang_that_fits_at_once_is_never_reserved():
+    """Reservations are for gangs that do not."""
+    world = a_world("a", "b", "c")
+
+    pass_time(world, 2)
+
+    assert [] == changes(world, ReservationMade)
+    assert len(world.state.tasks) == 3
+
+
+def test_a_reservation_that_does_not_hold_its_task_any_more_is_given_back():
+    """The options have grown while the scheduler was away; what is reserved anew is large enough."""
+    world = a_world("a", "b")
+    pass_time(world, HOLD + 3)
+    larger = a_job(JobKind.WORKER, 3, needs=needs(cpus=1.8))
+
+    world.restart(replace(world.state.spec, jobs=(larger,)))
+    world.register()
+    world.decisions.clear()
+    pass_time(world, HOLD + 3)
+
+    assert 2 == len([call for call in world.made(Accept) if call.unreserve])
+    reserved_now = [entry for call in world.made(Accept) for entry in call.reserve if entry.name == "cpus"]
+    assert [100, 1800, 100, 1800] == [entry.value for entry in reserved_now]
+
+
+def test_reserved_resources_come_back_at_once():
+    """Nothing else of these agents is refused: the gang may need it."""
+    world = a_world("a", "b")
+
+    pass_time(world, HOLD + 1)
+    pass_time(world, TIMEOUT)
+
+    accepts = world.made(Accept)
+    assert [True, True, False, False] == [bool(call.reserve) for call in accepts]
+    assert {0.0} == {call.refuse_seconds for call in accepts}
+
+
+def test_what_is_reserved_for_the_role_already_is_not_reserved_again():
+    """An operator's static reservation: nobody else gets it, and Mesos would refuse."""
+    static = json.dumps({"reservations": [{"type": "STATIC", "role": "digits-role"}]})
+    world = a_world("a", workers=4)
+    entries = (scalar("cpus", 3.3, static), scalar("mem", 8192, static), ports((31000, 31009), shape=static))
+    world.mesos.agents["b-id"] = Agent("b", Pool.of(entries), "b")
+
+    pass_time(world, HOLD + 1)
+
+    assert ["a"] == [change.reservation.place.hostname for change in changes(world, ReservationMade)]

@@ -1,0 +1,453 @@
+"""The core as a whole: events in, decisions out."""
+
+import json
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from builders import a_spec, a_status, an_offer
+from tf_scheduler.core.back_off import SHORTEST
+from tf_scheduler.core.deadlines import next_deadline
+from tf_scheduler.core.declines import REFUSE_LONG
+from tf_scheduler.core.ending import KILL_AGAIN
+from tf_scheduler.core.reconcile import LAUNCH_TIMEOUT
+from tf_scheduler.core.rounds import SILENCE
+from tf_scheduler.core.scheduler import handle
+from tf_scheduler.model.effects import (
+    Accept,
+    Acknowledge,
+    Decline,
+    FrameworkRegistered,
+    Kill,
+    Reconcile,
+    ResultDecided,
+    Revive,
+    ShutdownExecutor,
+    StatusStored,
+    Suppress,
+    TaskLaunched,
+    Teardown,
+)
+from tf_scheduler.model.events import (
+    AgentFailed,
+    Disconnected,
+    ExecutorFailed,
+    OfferRescinded,
+    OffersReceived,
+    Refused,
+    StatusUpdated,
+    StopRequested,
+    Subscribed,
+    Tick,
+    TornDown,
+)
+from tf_scheduler.model.state import SchedulerState, Verdict
+from tf_scheduler.model.task import TaskState
+
+FAILED, FINISHED, RUNNING = TaskState.FAILED, TaskState.FINISHED, TaskState.RUNNING
+
+
+class World:
+    """Feeds a state with events, one after the other, and remembers what each decision did."""
+
+    def __init__(self, spec=None, state=None):
+        self.state = state or SchedulerState(spec or a_spec())
+        self.now = 1000.0
+        self.ids = (f"id-{number}" for number in count())
+        self.uuids = (f"uuid-{number}" for number in count())
+
+    def send(self, event):
+        self.decision = handle(self.state, event, self.now, lambda: next(self.ids))
+        self.state = self.decision.state
+        return self.decision
+
+    def calls(self, kind):
+        return [call for call in self.decision.calls if isinstance(call, kind)]
+
+    def changes(self, kind):
+        return [change for change in self.decision.changes if isinstance(change, kind)]
+
+    def status(self, name, state, **options):
+        record = self.state.tasks[name]
+        status = a_status(record.id, state, next(self.uuids), agent_id=record.agent_id, **options)
+        return self.send(StatusUpdated(status))
+
+    def deployed(self):
+        self.send(Subscribed("fw-1"))
+        self.send(OffersReceived((an_offer(),)))
+        for name in self.state.tasks:
+            self.status(name, RUNNING)
+        return self
+
+
+def test_the_framework_id_is_stored_before_anything_else():
+    """It comes with the first subscription, and the second one brings no change."""
+    world = World()
+
+    assert (FrameworkRegistered("fw-1"),) == world.send(Subscribed("fw-1")).changes
+    assert world.send(Subscribed("fw-1")).changes == ()
+
+
+def test_a_gang_is_launched_in_one_decision_with_every_record_stored():
+    """Intent first: a record per launch is among the changes, and one ACCEPT per agent among the calls."""
+    world = World()
+    world.send(Subscribed("fw-1"))
+
+    world.send(OffersReceived((an_offer(cpus=2), an_offer("offer-2", "agent-2", cpus=2))))
+
+    launched = [launch.record for call in world.calls(Accept) for launch in call.launches]
+    assert {change.record for change in world.changes(TaskLaunched)} == set(launched)
+    assert {"ps-0", "worker-0", "worker-1", "chief-0"} == {record.name for record in launched}
+    assert len(world.calls(Accept)) == 2
+    assert [Suppress()] == world.calls(Suppress)
+
+
+def test_every_task_gets_the_same_whole_cluster_and_its_own_place_in_it():
+    """TF_CONFIG is complete at launch."""
+    world = World()
+    world.send(Subscribed("fw-1"))
+    world.send(OffersReceived((an_offer(),)))
+
+    payloads = [json.loads(launch.payload) for call in world.calls(Accept) for launch in call.launches]
+
+    addresses = {record.name: record.address for record in world.state.tasks.values()}
+    cluster = {
+        "chief": [addresses["chief-0"]],
+        "ps": [addresses["ps-0"]],
+        "worker": [addresses["worker-0"], addresses["worker-1"]],
+    }
+    assert len(set(addresses.values())) == 4
+    for payload in payloads:
+        task = {"type": payload["job"], "index": payload["index"]}
+        assert {"cluster": cluster, "task": task} == payload["tf_config"]
+
+
+def test_offers_are_held_until_the_gang_fits():
+    """The first agent is too small for four tasks; with the second the gang fits."""
+    world = World()
+    world.send(Subscribed("fw-1"))
+
+    assert world.send(OffersReceived((an_offer(cpus=2),))).calls == ()
+    world.send(OffersReceived((an_offer("offer-2", "agent-2", cpus=2),)))
+
+    assert len(world.calls(Accept)) == 2
+
+
+def test_held_offers_are_released_with_reasons():
+    """After hold_seconds nothing is hoarded, and the user reads why."""
+    world = World()
+    world.send(Subscribed("fw-1"))
+    world.send(OffersReceived((an_offer(cpus=1),)))
+    assert next_deadline(world.state) == 1005.0
+
+    world.now = 1005.0
+    decision = world.send(Tick())
+
+    (declined,) = world.calls(Decline)
+    assert declined.offer_ids == ("offer-1",)
+    assert SHORTEST <= declined.refuse_seconds <= SHORTEST + 5.0, "drawn at random from a window of hold_seconds"
+    assert world.state.offers == {}
+    assert all("pending: agent agent-1: needs cpus 0.6, has" in outcome.message for outcome in decision.outcomes)
+    assert decision.outcomes
+    assert next_deadline(world.state) is None
+
+
+def test_a_rescinded_offer_is_not_used():
+    """The gang needs both offers, and one is taken back: nothing is launched on it."""
+    world = World()
+    world.send(Subscribed("fw-1"))
+    world.send(OffersReceived((an_offer(cpus=2),)))
+    world.send(OfferRescinded("offer-1"))
+
+    world.send(OffersReceived((an_offer("offer-2", "agent-2", cpus=2),)))
+
+    assert world.calls(Accept) == []
+
+
+def test_offers_that_nobody_needs_are_declined_for_long():
+    """Others may want them."""
+    world = World().deployed()
+
+    world.send(OffersReceived((an_offer("offer-7"), an_offer("offer-8"))))
+
+    assert (Decline(("offer-7", "offer-8"), REFUSE_LONG),) == world.decision.calls
+
+
+def test_unused_offers_of_a_launch_are_declined_in_the_same_decision():
+    """Every offer is answered once."""
+    world = World()
+    world.send(Subscribed("fw-1"))
+
+    world.send(OffersReceived((an_offer(), an_offer("offer-2", "agent-2"))))
+
+    assert [call.offer_ids for call in world.calls(Accept)] == [("offer-1",)]
+    assert [Decline(("offer-2",), REFUSE_LONG)] == world.calls(Decline)
+
+
+def test_an_update_is_stored_and_acknowledged():
+    """The acknowledgement is a call, so it leaves after the change is stored."""
+    world = World().deployed()
+
+    world.status("worker-0", RUNNING, healthy=True)
+
+    status = world.state.status("worker-0")
+    assert [StatusStored(status)] == world.changes(StatusStored)
+    assert [Acknowledge(status.id, status.agent_id, status.uuid)] == world.calls(Acknowledge)
+
+
+def test_an_update_that_comes_again_is_acknowledged_again_and_stored_once():
+    """Mesos repeats updates until it hears the acknowledgement."""
+    world = World().deployed()
+    world.status("worker-0", RUNNING)
+    again = world.state.status("worker-0")
+
+    decision = world.send(StatusUpdated(again))
+
+    assert ((), (Acknowledge(again.id, again.agent_id, again.uuid),)) == (decision.changes, decision.calls)
+
+
+def test_an_answer_to_reconciliation_is_not_acknowledged():
+    """It has no uuid."""
+    world = World().deployed()
+    record = world.state.tasks["worker-0"]
+
+    decision = world.send(StatusUpdated(a_status(record.id, RUNNING, uuid="")))
+
+    assert [call for call in decision.calls if isinstance(call, Acknowledge)] == []
+
+
+def test_what_mesos_says_late_of_an_ended_task_changes_nothing():
+    """A finished task is GONE for Mesos once its last update is acknowledged."""
+    world = World().deployed()
+    world.status("worker-1", FINISHED)
+    record = world.state.tasks["worker-1"]
+
+    world.send(StatusUpdated(a_status(record.id, TaskState.GONE, uuid="")))
+
+    assert FINISHED is world.state.status("worker-1").state
+    assert world.state.result is None
+
+
+@pytest.mark.parametrize("task_id", ["worker-0__of-an-earlier-life", "stranger__1", "nonsense"])
+def test_a_running_task_that_is_not_ours_is_killed(task_id):
+    """And its update is acknowledged, or Mesos would repeat it for ever."""
+    world = World().deployed()
+
+    decision = world.send(StatusUpdated(a_status(task_id, RUNNING)))
+
+    assert (Acknowledge(task_id, "agent-1-id", "uuid"), Kill(task_id, "agent-1-id")) == decision.calls
+    assert decision.changes == ()
+
+
+@pytest.mark.parametrize(("chief", "name"), [(1, "chief-0"), (0, "worker-0")])
+def test_the_end_of_the_chief_or_else_of_worker_0_is_success(chief, name):
+    """Then everything that never exits by itself is killed."""
+    world = World(a_spec(chief=chief)).deployed()
+
+    world.status(name, FINISHED)
+
+    assert [change.result.verdict for change in world.changes(ResultDecided)] == [Verdict.SUCCEEDED]
+    others = {record.id for record in world.state.tasks.values() if record.name != name}
+    assert others == {call.task_id for call in world.calls(Kill)}
+
+
+def test_the_end_of_another_worker_is_not_the_end():
+    """Only the chief's counts."""
+    world = World().deployed()
+
+    world.status("worker-0", FINISHED)
+
+    assert world.state.result is None
+    assert tuple(world.calls(Kill)) == ()
+
+
+def test_the_first_hopeless_end_of_a_task_ends_the_job_with_its_reason():
+    """TASK_ERROR: the same again would be refused again. What follows from it does not replace the reason."""
+    world = World().deployed()
+
+    world.status("worker-1", TaskState.ERROR, message="more than was offered")
+    world.status("worker-0", FAILED, message="exit code 1")
+
+    assert Verdict.FAILED is world.state.result.verdict
+    assert world.state.result.reason.startswith("worker-1 on agent-1 failed: more than was offered")
+
+
+def test_after_the_last_end_executors_are_shut_down_and_the_framework_is_torn_down():
+    """In that order, and the service is over when Mesos took the TEARDOWN."""
+    world = World().deployed()
+    world.status("chief-0", FINISHED)
+    for name in ("ps-0", "worker-0"):
+        world.status(name, TaskState.KILLED)
+        assert world.calls(Teardown) == []
+
+    world.status("worker-1", TaskState.KILLED)
+
+    assert len(world.calls(ShutdownExecutor)) == 4
+    assert Teardown() == world.decision.calls[-1]
+    assert not world.state.over
+    world.send(TornDown())
+    assert world.state.over
+
+
+def test_a_teardown_that_was_not_taken_is_sent_again():
+    """Calls may be lost."""
+    world = World(a_spec(workers=1, ps=0, chief=0)).deployed()
+    world.status("worker-0", FINISHED)
+    assert [Teardown()] == world.calls(Teardown)
+
+    assert [call for call in world.send(Tick()).calls if isinstance(call, Teardown)] == []
+    assert world.now + KILL_AGAIN == next_deadline(world.state)
+    world.now += KILL_AGAIN
+    world.send(Tick())
+    assert [Teardown()] == world.calls(Teardown)
+
+
+def test_a_kill_is_repeated_until_the_task_has_ended():
+    """But not at every event."""
+    world = World().deployed()
+    world.send(StopRequested("enough"))
+    assert len(world.calls(Kill)) == 4
+
+    assert [call for call in world.send(Tick()).calls if isinstance(call, Kill)] == []
+    world.status("ps-0", TaskState.KILLED)
+    world.now = next_deadline(world.state)
+    world.send(Tick())
+
+    assert {"worker-0", "worker-1", "chief-0"} == {call.task_id.partition("__")[0] for call in world.calls(Kill)}
+
+
+def test_a_stop_before_the_first_subscription_is_over_at_once():
+    """There is nothing to tear down."""
+    world = World()
+
+    decision = world.send(StopRequested("Ctrl-C"))
+
+    assert world.state.over
+    assert decision.calls == ()
+    assert Verdict.STOPPED is world.state.result.verdict
+
+
+def test_a_second_stop_and_a_late_failure_change_no_result():
+    """Decided once."""
+    world = World().deployed()
+    world.status("chief-0", FINISHED)
+
+    world.send(StopRequested("Ctrl-C"))
+
+    assert world.decision.changes == ()
+    assert Verdict.SUCCEEDED is world.state.result.verdict
+
+
+def test_offers_are_void_with_the_connection():
+    """Offers of the old connection are never accepted or declined on the new one."""
+    world = World()
+    world.send(Subscribed("fw-1"))
+    world.send(OffersReceived((an_offer(cpus=2),)))
+
+    world.send(Disconnected("the master went away"))
+
+    assert world.state.offers == {}
+    assert world.decision.calls == ()
+    assert next_deadline(world.state) is None
+
+
+def test_after_a_new_subscription_mesos_is_asked_about_our_tasks_with_their_agents():
+    """Explicitly for those that may live, then for everything."""
+    world = World().deployed()
+    world.status("worker-1", FINISHED)
+    world.send(Disconnected("gone"))
+
+    world.send(Subscribed("fw-1"))
+
+    explicit, implicit = world.calls(Reconcile)
+    assert {"chief-0", "ps-0", "worker-0"} == {task.partition("__")[0] for task in explicit.tasks}
+    assert {"agent-1-id"} == set(explicit.tasks.values())
+    assert implicit.tasks == {}
+    assert [Suppress()] == world.calls(Suppress), "SUBSCRIBE un-suppresses"
+
+
+def test_a_launch_that_mesos_is_silent_about_is_asked_for():
+    """The ACCEPT may be lost; the question is repeated, not flooded."""
+    world = World(a_spec(workers=1, ps=0, chief=0))
+    world.send(Subscribed("fw-1"))
+    world.send(OffersReceived((an_offer(),)))
+    assert next_deadline(world.state) == 1000.0 + LAUNCH_TIMEOUT
+
+    world.now += LAUNCH_TIMEOUT
+    record = world.state.tasks["worker-0"]
+    assert (Reconcile({record.id: record.agent_id}),) == world.send(Tick()).calls
+    assert world.send(Tick()).calls == ()
+    assert next_deadline(world.state) == 1000.0 + 2 * LAUNCH_TIMEOUT
+
+
+def test_a_service_that_wants_offers_again_revives():
+    """Suppressed, and a task is missing: REVIVE, once."""
+    world = World(a_spec(chief=0)).deployed()
+    tasks = {name: record for name, record in world.state.tasks.items() if name != "worker-1"}
+
+    world = World(state=replace(world.state, tasks=tasks, controls={}))
+
+    assert (Revive(),) == world.send(Tick()).calls
+    assert world.send(Tick()).calls == ()
+
+
+def test_an_error_from_mesos_ends_the_service_and_keeps_the_tasks():
+    """No TEARDOWN, no subscription again: somebody must look."""
+    world = World().deployed()
+
+    decision = world.send(Refused("Framework has been removed"))
+
+    assert world.state.over
+    assert world.state.refused == "Framework has been removed"
+    assert decision.calls == ()
+
+
+def test_hints_change_nothing():
+    """A FAILURE event is unreliable: the status of the task counts."""
+    world = World().deployed()
+    before = world.state
+
+    world.send(ExecutorFailed("agent-1-id", "worker-0__x", 9))
+
+    assert before == world.state
+
+
+def test_an_unknown_event_is_a_mistake_of_ours():
+    """The set of events is closed."""
+    with pytest.raises(TypeError):
+        World().send("event")
+
+
+def test_silence_from_mesos_is_told():
+    """No agent is free, or the constraints leave none: the user is not left without a word."""
+    world = World(a_spec(workers=1, ps=0, chief=0))
+    world.send(Subscribed("fw-1"))
+    assert world.now + SILENCE == next_deadline(world.state)
+
+    world.now += SILENCE
+    decision = world.send(Tick())
+
+    assert ["needs cpus 0.6, mem 1088, ports 1; there is no offer from any agent"] == [
+        str(reason) for reason in world.state.pending["worker-0"]
+    ]
+    assert [True] == [outcome.warning for outcome in decision.outcomes]
+    assert next_deadline(world.state) is None
+
+
+def test_the_reasons_tell_of_agents_whose_offers_were_declined_before():
+    """A hopeless agent is declined at once, and still part of the answer when another one comes; until it is gone."""
+    world = World(a_spec(workers=1, ps=0, chief=0))
+    world.send(Subscribed("fw-1"))
+
+    world.send(OffersReceived((an_offer(cpus=0.1),)))
+    assert [Decline(("offer-1",), REFUSE_LONG)] == world.calls(Decline)
+    world.send(OffersReceived((an_offer("offer-2", "agent-2", cpus=0.2),)))
+
+    def told():
+        return [reason.hostname for reason in world.state.pending["worker-0"][:-1]]
+
+    assert ["agent-2", "agent-1"] == told()
+    world.send(AgentFailed("agent-1-id"))
+    world.send(OffersReceived((an_offer("offer-3", "agent-3", cpus=0.3),)))
+    assert ["agent-3", "agent-2"] == told()

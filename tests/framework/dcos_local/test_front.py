@@ -1,0 +1,347 @@
+"""The endpoints over real HTTP, with a small package; what the dcos command does not try is tried here."""
+
+import base64
+import http.client
+import json
+import sys
+import threading
+import time
+from types import SimpleNamespace
+from urllib.parse import urlsplit
+
+import pytest
+
+from dcos_local.folder import Folder
+from dcos_local.record import Record
+from dcos_local.server import choose_port, serving
+from tf_scheduler.package.repository import content_type
+
+PATIENCE = 60
+SERVE = f"echo started; exec {sys.executable} -m http.server --bind 127.0.0.1 $PORT0"
+TEMPLATE = """{
+  "id": "{{service.name}}", "cmd": "{{service.command}}", "env": {"A": "{{service.a}}"}, "backoffSeconds": 0.01,
+  "portDefinitions": [{"port": 0, "name": "api"}],
+  "labels": {"DCOS_SERVICE_NAME": "{{service.name}}", "DCOS_SERVICE_PORT_INDEX": "0"}
+}"""
+CONFIG = {
+    "properties": {
+        "service": {
+            "properties": {
+                "name": {"type": "string", "default": "small"},
+                "command": {"type": "string", "default": SERVE},
+                "a": {"type": "string", "default": "1"},
+            }
+        }
+    }
+}
+
+
+def a_package(version="1.0", release=0, **extra):
+    return {
+        "packagingVersion": "4.0",
+        "name": "small",
+        "version": version,
+        "releaseVersion": release,
+        "maintainer": "x",
+        "description": "A Small package",
+        "tags": ["tiny"],
+        "config": CONFIG,
+        "resource": {"images": {"icon-small": "https://example.com/x.png"}},
+        "marathon": {"v2AppMustacheTemplate": base64.b64encode(TEMPLATE.encode()).decode()},
+        **extra,
+    }
+
+
+@pytest.fixture
+def dcos(tmp_path):
+    """What serves; no Mesos is behind it."""
+    cluster = SimpleNamespace(directory=tmp_path, master=SimpleNamespace(address="127.0.0.1:9"))
+    folder = Folder(tmp_path)
+    folder.universe.mkdir(parents=True)
+    packages = [a_package(), a_package("1.1", 1, upgradesFrom=["1.0"])]
+    (folder.universe / "universe-v4.json").write_text(json.dumps({"packages": packages}))
+    (folder.universe / "file.txt").write_text("served")
+    with serving(cluster, choose_port(folder)) as record:
+        yield record
+
+
+def ask(dcos, method, path, body=None, **headers):
+    connection = http.client.HTTPConnection(urlsplit(dcos.url).netloc, timeout=PATIENCE)
+    names = {name.replace("_", "-"): text for name, text in headers.items()}
+    try:
+        connection.request(method, path, body, names)
+        answer = connection.getresponse()
+        return SimpleNamespace(code=answer.status, kind=answer.headers["content-type"], text=answer.read().decode())
+    finally:
+        connection.close()
+
+
+def cosmos(dcos, name, version="v1", /, **body):
+    """Status and document of `/package/NAME`, or of `/cosmos/service/NAME`."""
+    path = f"/cosmos/{name}" if name.startswith("service/") else f"/package/{name}"
+    kind = name.replace("/", ".") if name.startswith("service/") else f"package.{name.replace('/', '.')}"
+    answer = ask(
+        dcos,
+        "POST",
+        path,
+        json.dumps(body),
+        content_type=f"application/vnd.dcos.{kind}-request+json;charset=utf-8;version=v1",
+        accept=f"application/vnd.dcos.{kind}-response+json;charset=utf-8;version={version}",
+    )
+    return answer.code, json.loads(answer.text)
+
+
+def install(dcos, **service):
+    code, found = cosmos(dcos, "install", "v2", packageName="small", packageVersion="1.0", options={"service": service})
+    assert 200 == code, found
+    return found
+
+
+def until(condition):
+    end = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < end
+        threading.Event().wait(0.02)
+    return found
+
+
+def app(dcos, name):
+    return json.loads(ask(dcos, "GET", f"/service/marathon/v2/apps/{name}").text)["app"]
+
+
+def test_the_newest_version_is_preferred(dcos):
+    """Versions are listed with their release numbers, as texts."""
+    assert "1.1" == cosmos(dcos, "describe", "v3", packageName="small")[1]["package"]["version"]
+    assert {"results": {"1.0": "0", "1.1": "1"}} == cosmos(
+        dcos, "list-versions", packageName="small", includePackageVersions=True
+    )[1]
+    (found,) = cosmos(dcos, "search", query="*SMALL*pack*")[1]["packages"]
+    assert ("1.1", {"1.0": 0, "1.1": 1}) == (found["currentVersion"], found["versions"])
+
+
+def test_describe_has_an_older_form(dcos):
+    """Flat, without lists of upgrades; a package that has some cannot be shown so."""
+    code, old = cosmos(dcos, "describe", "v2", packageName="small", packageVersion="1.0")
+
+    assert (200, "3.0", "small") == (code, old["packagingVersion"], old["name"])
+    assert "ConversionFromPackageToV2DescribeResponse" == cosmos(dcos, "describe", "v2", packageName="small")[1]["type"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "kind"),
+    [
+        ({}, "not_present"),
+        ({"content_type": "application/json"}, "not_valid"),
+        ({"content_type": "application/vnd.dcos.package.list-request+json;charset=utf-8;version=v1"}, "not_present"),
+        (
+            {
+                "content_type": "application/vnd.dcos.package.list-request+json;charset=utf-8;version=v1",
+                "accept": "application/json",
+            },
+            "not_valid",
+        ),
+    ],
+)
+def test_cosmos_insists_on_media_types(dcos, headers, kind):
+    """Without them it is an error document of its own type."""
+    answer = ask(dcos, "POST", "/package/list", "{}", **headers)
+
+    assert (400, kind) == (answer.code, json.loads(answer.text)["type"])
+    assert "application/vnd.dcos.package.error+json;charset=utf-8;version=v1" == answer.kind
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "kind"),
+    [
+        ("describe", {}, "json_error"),
+        ("describe", {"packageName": "none"}, "PackageNotFound"),
+        ("list-versions", {"packageName": "none"}, "PackageNotFound"),
+        ("describe", {"packageName": "small", "packageVersion": "9"}, "VersionNotFound"),
+        ("render", {"packageName": "small", "options": {"service": {"a": 1}}}, "JsonSchemaMismatch"),
+        ("uninstall", {"packageName": "small"}, "PackageNotInstalled"),
+        ("uninstall", {"packageName": "small", "appId": "/x"}, "UninstallNonExistentAppForPackage"),
+        ("repository/add", {"name": "x", "uri": "http://127.0.0.1:9/", "index": "one"}, "json_error"),
+        ("repository/delete", {}, "RepoNameOrUriMissing"),
+        ("service/describe", {"appId": "none"}, "MarathonAppNotFound"),
+        ("service/update", {"appId": "none", "replace": False}, "MarathonAppNotFound"),
+        ("install", {"packageName": "small", "options": {"service": {"name": "UPPER"}}}, "MarathonBadResponse"),
+    ],
+)
+def test_refusals_have_cosmos_type(dcos, name, body, kind):
+    """So a client can tell them apart."""
+    version = {"describe": "v3", "install": "v2"}.get(name, "v1")
+
+    code, found = cosmos(dcos, name, version, **body)
+
+    assert (400, kind) == (code, found["type"])
+    assert found["message"]
+
+
+def test_what_is_no_json_is_said(dcos):
+    """As a json_error."""
+    kind = "application/vnd.dcos.package.list-{}+json;charset=utf-8;version=v1"
+    headers = {"content_type": kind.format("request"), "accept": kind.format("response")}
+
+    for body in ("{", "[]"):
+        assert "json_error" == json.loads(ask(dcos, "POST", "/package/list", body, **headers).text)["type"]
+
+
+def test_a_service_is_updated_with_new_options_on_top_of_its_own(dcos):
+    """Or instead of them; its id stays, and the version too, outside of Enterprise."""
+    install(dcos, name="one", a="2")
+    code, shown = cosmos(dcos, "service/describe", appId="/one")
+    assert (200, {"service": {"name": "one", "a": "2"}}) == (code, shown["userProvidedOptions"])
+    assert SERVE == shown["resolvedOptions"]["service"]["command"]
+
+    code, found = cosmos(dcos, "service/update", appId="one", replace=False, options={"service": {"a": "3"}})
+
+    assert (200, "3", "one") == (
+        code,
+        found["resolvedOptions"]["service"]["a"],
+        found["resolvedOptions"]["service"]["name"],
+    )
+    until(lambda: app(dcos, "one")["env"]["A"] == "3")
+    replaced = cosmos(dcos, "service/update", appId="one", replace=True, options={"service": {"a": "4"}})
+    assert (400, "AppIdChanged") == (replaced[0], replaced[1]["type"])
+    newer = cosmos(dcos, "service/update", appId="one", replace=False, packageVersion="1.1")
+    assert "VersionUpgradeNotSupportedInOpen" == newer[1]["type"]
+
+
+def test_an_app_that_is_no_package_is_not_described_and_not_listed(dcos):
+    """`dcos marathon app add` makes such."""
+    answer = ask(dcos, "POST", "/service/marathon/v2/apps", json.dumps({"id": "plain", "cmd": "exec sleep 1000"}))
+
+    assert (201, "/plain") == (answer.code, json.loads(answer.text)["id"])
+    assert {"packages": []} == cosmos(dcos, "list")[1]
+    assert "OptionsNotStored" == cosmos(dcos, "service/describe", appId="plain")[1]["type"]
+
+
+def test_several_services_are_uninstalled_only_when_all_is_said(dcos):
+    """An app without the label of the SDK's uninstallation is removed at once."""
+    install(dcos, name="one")
+    install(dcos, name="two")
+
+    code, found = cosmos(dcos, "uninstall", packageName="small")
+
+    assert (400, "AmbiguousAppId", ["/one", "/two"]) == (code, found["type"], found["data"]["appIds"])
+    results = cosmos(dcos, "uninstall", packageName="small", all=True)[1]["results"]
+    assert [("/one", "1.0"), ("/two", "1.0")] == [(result["appId"], result["packageVersion"]) for result in results]
+    assert {"packages": []} == cosmos(dcos, "list")[1]
+
+
+def test_the_admin_router_finds_services_by_their_longest_name(dcos):
+    """Folders may be services, too; who does not run is 503, who is not there 404."""
+    install(dcos, name="dev")
+    install(dcos, name="dev/one")
+    install(dcos, name="ended", command="exit 3")
+
+    until(lambda: ask(dcos, "GET", "/service/dev/one/").code == 200)
+    assert "stdout" in ask(dcos, "GET", "/service/dev/one/").text
+    until(lambda: ask(dcos, "GET", "/service/dev/stdout").text == "started\n")
+    assert 404 == ask(dcos, "GET", "/service/none/").code
+    until(lambda: ask(dcos, "GET", "/service/ended/").code in (502, 503))
+
+
+def test_a_tasks_output_can_be_read_from_both_ends(dcos):
+    """Lines from the end, bytes from the start; nothing outside of the sandbox."""
+    install(dcos, name="lines", command="seq 100; exec sleep 1000")
+    task = until(lambda: app(dcos, "lines")["tasks"])[0]["id"]
+    path = f"/system/v1/logs/v2/task/{task}/file"
+    until(lambda: ask(dcos, "GET", f"{path}/stdout").text.endswith("100\n"))
+
+    assert "99\n100\n" == ask(dcos, "GET", f"{path}/stdout?cursor=END&skip=-2").text
+    assert (204, "") == vars_of(ask(dcos, "GET", f"{path}/stdout?cursor=END"))
+    assert ask(dcos, "GET", f"{path}/stdout?cursor=2").text.startswith("2\n3\n")
+    assert 404 == ask(dcos, "GET", f"{path}/none").code
+    assert 404 == ask(dcos, "GET", f"{path}/..%2F..%2Fapps.json").code
+    assert 404 == ask(dcos, "GET", "/system/v1/logs/v2/task/none/file/stdout").code
+
+
+def vars_of(answer):
+    return answer.code, answer.text
+
+
+def test_a_tasks_output_can_be_followed(dcos, tmp_path):
+    """An event for each line, as soon as it is there."""
+    install(dcos, name="follow", command="echo one; until [ -e go ]; do sleep 0.01; done; echo two; exec sleep 1000")
+    shown = until(lambda: app(dcos, "follow")["tasks"])[0]
+    until(lambda: ask(dcos, "GET", f"/system/v1/logs/v2/task/{shown['id']}/file/stdout").text == "one\n")
+    connection = http.client.HTTPConnection(urlsplit(dcos.url).netloc, timeout=PATIENCE)
+    try:
+        path = f"/system/v1/logs/v2/task/{shown['id']}/file/stdout?cursor=END&skip=-10"
+        connection.request("GET", path, headers={"Accept": "text/event-stream"})
+        stream = connection.getresponse()
+        assert b"data: one\n" == stream.readline()
+        ask(dcos, "GET", "/metadata")  # others are answered meanwhile
+        (Folder(tmp_path).marathon / "tasks" / shown["id"] / "go").touch()
+        assert b"\n" == stream.readline()
+        assert b"data: two\n" == stream.readline()
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "code"),
+    [
+        ("GET", "apps/none", None, 404),
+        ("DELETE", "apps/none", None, 404),
+        ("PUT", "apps/none", "{}", 404),
+        ("POST", "apps/none/restart", None, 404),
+        ("POST", "apps", "{", 400),
+        ("POST", "apps", "[]", 400),
+        ("POST", "apps", '{"id": "x"}', 422),
+        ("PATCH", "apps", "{}", 405),
+        ("GET", "none", None, 404),
+        ("GET", "info", None, 200),
+        ("GET", "queue", None, 200),
+        ("GET", "deployments", None, 200),
+        ("GET", "tasks", None, 200),
+    ],
+)
+def test_marathons_codes(dcos, method, path, body, code):
+    """With a message where something is wrong."""
+    answer = ask(dcos, method, f"/service/marathon/v2/{path}", body)
+
+    assert code == answer.code
+    assert code == 200 or json.loads(answer.text)["message"]
+
+
+def test_marathon_restarts_and_changes_apps(dcos):
+    """PUT changes what it names, POST .../restart nothing; both start a new task."""
+    ask(dcos, "POST", "/service/marathon/v2/apps", json.dumps({"id": "plain", "cmd": "exec sleep 1000", "cpus": 0.5}))
+    first = until(lambda: app(dcos, "plain")["tasks"])[0]["id"]
+
+    answer = ask(dcos, "POST", "/service/marathon/v2/apps/plain/restart")
+
+    assert 200 == answer.code
+    second = until(lambda: [task["id"] for task in app(dcos, "plain")["tasks"] if task["id"] != first])
+    assert 200 == ask(dcos, "PUT", "/service/marathon/v2/apps/plain", '{"cpus": 0.25}').code
+    until(lambda: [task["id"] for task in app(dcos, "plain")["tasks"] if task["id"] not in (first, *second)])
+    assert (0.25, "exec sleep 1000") == (app(dcos, "plain")["cpus"], app(dcos, "plain")["cmd"])
+
+
+def test_a_mesos_that_does_not_answer_is_502(dcos):
+    """With its address."""
+    assert 502 == ask(dcos, "GET", "/mesos/master/state.json").code
+    assert "127.0.0.1:9 does not answer" in ask(dcos, "GET", "/mesos/master/state.json").text
+
+
+def test_the_repository_is_served_by_its_media_type(dcos):
+    """Cosmos tells the versions apart by it; artefacts are files."""
+    answer = ask(dcos, "GET", "/universe/universe-v4.json")
+
+    assert (200, content_type("v4")) == (answer.code, answer.kind)
+    assert 404 == ask(dcos, "GET", "/universe/universe-v9.json").code
+    assert (200, "served") == vars_of(ask(dcos, "GET", "/universe/file.txt"))
+
+
+def test_who_serves_is_recorded_while_it_serves(tmp_path):
+    """Id and port stay the same from one time to the next."""
+    cluster = SimpleNamespace(directory=tmp_path, master=SimpleNamespace(address="127.0.0.1:9"))
+    folder = Folder(tmp_path)
+    folder.universe.mkdir(parents=True)
+    with serving(cluster, choose_port(folder)) as first:
+        assert first == Record.read(folder)
+    assert None is Record.read(folder)
+    with serving(cluster, choose_port(folder)) as second:
+        assert (first.url, first.cluster_id) == (second.url, second.cluster_id)

@@ -1,0 +1,229 @@
+"""Marathon with real processes."""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from dcos_local.errors import MarathonError
+from dcos_local.marathon import Marathon
+from mesos_local.process import ProcessId
+
+PATIENCE = 60
+#: Says that it is up by connecting; then lives until it is told otherwise.
+SERVE = f"exec {sys.executable} -m http.server --bind 127.0.0.1 $PORT0"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "marathon"
+
+
+@pytest.fixture
+def marathon(folder, tmp_path):
+    with Marathon(folder, tmp_path) as found:
+        yield found
+
+
+def an_app(command, **options):
+    return {"id": "job", "cmd": command, "backoffSeconds": 0.01, "env": {"A": "b"}, **options}
+
+
+def until(condition):
+    """What it gives, as soon as that is true."""
+    end = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < end
+        threading.Event().wait(0.01)
+    return found
+
+
+def written(path):
+    return path.read_text() if path.exists() else ""
+
+
+def sandbox(marathon):
+    return marathon.snapshot("job").task.place.sandbox
+
+
+def test_a_task_runs_in_its_sandbox_with_its_environment(marathon, monkeypatch, tmp_path):
+    """And with nothing of ours but PATH and the mark by which the local cluster finds it."""
+    monkeypatch.setenv("NOT_FOR_TASKS", "1")
+    marathon.create(an_app("env > env.txt; echo out; echo err >&2; exec sleep 1000"))
+    task = until(lambda: marathon.snapshot("job").task)
+
+    until(lambda: written(task.place.sandbox / "stderr"))
+
+    found = dict(line.split("=", 1) for line in written(task.place.sandbox / "env.txt").splitlines())
+    assert ("b", str(task.place.sandbox), str(task.place.sandbox)) == (found["A"], found["MESOS_SANDBOX"], found["PWD"])
+    assert {"PATH", "DCOS_TENSORFLOW_LOCAL"} <= found.keys()
+    assert "NOT_FOR_TASKS" not in found
+    assert ("out\n", "err\n") == tuple(written(task.place.sandbox / name) for name in ("stdout", "stderr"))
+
+
+def test_a_task_that_ends_is_started_again(marathon, tmp_path):
+    """In a new sandbox, under a new id, each time a little later."""
+    marathon.create(an_app(f"echo $MESOS_TASK_ID >> {tmp_path}/ids; exit 3"))
+
+    until(lambda: len(written(tmp_path / "ids").splitlines()) >= 4)
+
+    ids = written(tmp_path / "ids").splitlines()
+    assert len(ids) == len(set(ids))
+    assert 3 == until(lambda: marathon.snapshot("job").last_exit)
+
+
+def test_what_is_fetched_is_there(marathon, tmp_path):
+    """By the same fetcher as that of the local agents; renamed, and not extracted where it shall not be."""
+    (tmp_path / "job.zip").write_bytes(b"no zip")
+    fetch = [{"uri": (tmp_path / "job.zip").as_uri(), "destPath": "sub/job.pyz", "extract": False}]
+
+    marathon.create(an_app("cat sub/job.pyz; exec sleep 1000", fetch=fetch))
+
+    until(lambda: marathon.snapshot("job").task and written(sandbox(marathon) / "stdout") == "no zip")
+
+
+def test_what_cannot_be_fetched_is_told_in_the_sandbox(marathon):
+    """And tried again, as a task that failed."""
+    marathon.create(an_app("true", fetch=[{"uri": "file:///no/file"}]))
+
+    until(lambda: marathon.snapshot("job").last_exit)
+
+    errors = [written(path) for path in (marathon._folder / "tasks").glob("*/stderr")]
+    assert any("/no/file" in text for text in errors)
+
+
+def test_health_is_seen(marathon):
+    """The deployment is over when the task is healthy."""
+    check = {"protocol": "MESOS_HTTP", "path": "/", "delaySeconds": 0, "intervalSeconds": 0.05}
+
+    _, deployment = marathon.create(an_app(SERVE, portDefinitions=[{"port": 0}], healthChecks=[check]))
+
+    assert {"/job": deployment} == marathon.deployments()
+    until(lambda: marathon.snapshot("job").healthy)
+    assert {} == marathon.deployments()
+
+
+def test_a_task_that_stays_unhealthy_is_replaced(marathon):
+    """After so many failures in a row."""
+    check = {"path": "/nothing", "delaySeconds": 0, "intervalSeconds": 0.05, "gracePeriodSeconds": 0}
+
+    marathon.create(an_app(SERVE, portDefinitions=[{"port": 0}], healthChecks=[{**check, "maxConsecutiveFailures": 2}]))
+    first = until(lambda: marathon.snapshot("job").task)
+
+    until(lambda: marathon.snapshot("job").task not in (None, first))
+
+
+def test_a_new_version_replaces_the_task(marathon, tmp_path):
+    """The old task gets SIGTERM and ends before the new one starts."""
+    marathon.create(
+        an_app(f"trap 'echo old >> {tmp_path}/log; exit' TERM; touch {tmp_path}/up; while :; do sleep 0.01; done")
+    )
+    until((tmp_path / "up").exists)
+
+    app, deployment = marathon.replace("job", an_app(f"echo new >> {tmp_path}/log; exec sleep 1000"))
+
+    assert deployment
+    assert "old\nnew\n" == until(lambda: written(tmp_path / "log").endswith("new\n") and written(tmp_path / "log"))
+    until(lambda: marathon.snapshot("job").app.version == app.version)
+
+
+def test_a_task_that_ignores_sigterm_is_killed(marathon, tmp_path):
+    """After its grace period, with all that it has started."""
+    command = f"trap '' TERM; sleep 1000 & echo $! > {tmp_path}/child; wait; while :; do sleep 1; done"
+    marathon.create(an_app(command, taskKillGracePeriodSeconds=0.05))
+    child = int(until(lambda: written(tmp_path / "child")))
+
+    marathon.delete("job")
+
+    until(lambda: not running(child))
+    with pytest.raises(MarathonError, match="App '/job' does not exist"):
+        marathon.snapshot("job")
+
+
+def running(pid):
+    process = ProcessId.of(pid)
+    return process is not None and process.alive()
+
+
+def test_apps_outlive_their_marathon(folder, tmp_path):
+    """The next one goes on with them; in between nothing runs."""
+    with Marathon(folder, tmp_path) as first:
+        first.create(an_app(f"echo run >> {tmp_path}/log; exec sleep 1000"))
+        until(lambda: written(tmp_path / "log"))
+    with Marathon(folder, tmp_path) as second:
+        until(lambda: written(tmp_path / "log") == "run\nrun\n")
+        assert ["/job"] == list(second.snapshots())
+
+
+def test_what_a_killed_marathon_has_left_running_is_ended_first(folder, tmp_path):
+    """Otherwise two schedulers of one service would run."""
+    program = """
+import sys, threading
+from pathlib import Path
+from dcos_local.marathon import Marathon
+with Marathon(Path(sys.argv[1]), Path(sys.argv[2])) as marathon:
+    marathon.create({"id": "job", "cmd": f"echo $$ >> {sys.argv[2]}/pids; exec sleep 1000"})
+    threading.Event().wait()
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    other = subprocess.Popen([sys.executable, "-c", program, str(folder), str(tmp_path)], env=environment)
+    try:
+        stray = int(until(lambda: written(tmp_path / "pids")))
+        until(
+            lambda: Path(f"/proc/{stray}/cmdline").read_bytes().startswith(b"sleep")
+        )  # while it changes, it has no name
+    finally:
+        other.send_signal(signal.SIGKILL)
+        other.wait()
+    assert running(stray)
+
+    with Marathon(folder, tmp_path):
+        assert not running(stray)
+        until(lambda: len(written(tmp_path / "pids").splitlines()) == 2)
+
+
+@pytest.mark.parametrize(
+    ("do", "status"),
+    [
+        (lambda marathon: marathon.create(an_app("true")), 409),
+        (lambda marathon: marathon.create(an_app("true", id="other", instances=-1)), 422),
+        (lambda marathon: marathon.replace("none", an_app("true")), 404),
+        (lambda marathon: marathon.delete("none"), 404),
+        (lambda marathon: marathon.restart("none"), 404),
+    ],
+)
+def test_refusals_are_marathons(marathon, do, status):
+    """Status and message; a bad app's paths too."""
+    marathon.create(an_app("exec sleep 1000"))
+
+    with pytest.raises(MarathonError) as caught:
+        do(marathon)
+
+    assert status == caught.value.status
+    assert json.loads(json.dumps(caught.value.document()))["message"]
+    assert (status == 422) is bool(caught.value.problems)
+
+
+def test_many_threads_may_use_it_at_once(marathon):
+    """Of ten that create the same app one succeeds."""
+    results = queue.SimpleQueue()
+
+    def create():
+        try:
+            results.put(marathon.create(an_app("exec sleep 1000"))[0].id)
+        except MarathonError as error:
+            results.put(error.status)
+
+    threads = [threading.Thread(target=create) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(["/job", *[409] * 9], key=str) == sorted((results.get() for _ in threads), key=str)

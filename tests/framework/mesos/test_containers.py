@@ -1,0 +1,29 @@
+"""Containers that Mesos is asked for."""
+
+from builders import EXECUTOR
+from tf_scheduler.mesos import encode
+from tf_scheduler.model.effects import Launch
+from tf_scheduler.model.ids import AgentId, FrameworkId, TaskId, TaskName
+from tf_scheduler.model.spec import ExecutorSpec, JobKind
+from tf_scheduler.model.task import TaskRecord
+
+
+def executor_info(**options):
+    record = TaskRecord(
+        TaskName("worker-0"), TaskId("w-0"), JobKind.WORKER, 0, AgentId("a"), "agent-1", "10.0.0.1:31000", 1, (), 0.0
+    )
+    executor = ExecutorSpec("http://host/tf_executor.pyz", needs=EXECUTOR)
+    launch = Launch(record, (), (), executor, (), port=31000, kill_grace=10.0, payload=b"{}", **options)
+    return encode.executor_info(launch, FrameworkId("f"))
+
+
+def test_an_image_is_run_by_the_mesos_containerizer():
+    """The executor's container is also the task's: it carries the image."""
+    expected = {"type": "MESOS", "mesos": {"image": {"type": "DOCKER", "docker": {"name": "tensorflow/tensorflow"}}}}
+
+    assert expected == executor_info(image="tensorflow/tensorflow")["container"]
+
+
+def test_without_an_image_no_container_is_asked_for():
+    """Agents without an image provider refuse a ContainerInfo with one, and need none of it."""
+    assert "container" not in executor_info()

@@ -1,0 +1,150 @@
+"""The service's connection to Mesos against a scripted master: what reaches the inbox, and what is never sent."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from builders import a_spec
+from mesos_client import Basic, NotConnected
+from tf_scheduler.mesos import decode
+from tf_scheduler.mesos.driver import MesosDriver
+from tf_scheduler.model import events
+from tf_scheduler.model.effects import Decline, Revive, Teardown
+from tf_scheduler.model.ids import FrameworkId, OfferId
+from wire.peer import FRAMEWORK_ID, PATIENCE, Peer, cut_after, error, stream, subscribed
+
+
+class Inbox:
+    """In the runner's place: takes thunks, and calls them in the test's own thread."""
+
+    def __init__(self) -> None:
+        self.thunks: queue.Queue[Callable[[], Any]] = queue.Queue()
+
+    def handle(self) -> Any:
+        """The next event."""
+        return self.thunks.get(timeout=PATIENCE)()
+
+
+@pytest.fixture
+def inbox() -> Inbox:
+    return Inbox()
+
+
+@pytest.fixture
+def driver_of(inbox: Inbox) -> Iterator[Callable[..., MesosDriver]]:
+    made: list[MesosDriver] = []
+
+    def make(peer: Peer, **options: Any) -> MesosDriver:
+        made.append(MesosDriver(a_spec(), peer.address, FrameworkId("framework-1"), inbox.thunks.put, **options))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+def test_the_framework_registers_as_what_its_core_is_made_for(driver_of):
+    """The whole FrameworkInfo, as it leaves: explicit user, MULTI_ROLE, checkpointing, a week to come back."""
+    with Peer(stream(subscribed())) as peer:
+        driver_of(peer)
+        info = peer.wait("SUBSCRIBE").body["subscribe"]["framework_info"]
+        info.pop("offer_filters")
+        assert info == {
+            "id": {"value": "framework-1"},
+            "name": "digits",
+            "user": "nobody",
+            "roles": ["digits-role"],
+            "checkpoint": True,
+            "failover_timeout": 7 * 24 * 3600.0,
+            "capabilities": [
+                {"type": name}
+                for name in ("MULTI_ROLE", "PARTITION_AWARE", "TASK_KILLING_STATE", "RESERVATION_REFINEMENT")
+            ],
+        }
+
+
+def test_p25_events_are_decoded_by_whoever_empties_the_inbox(driver_of, inbox, monkeypatch):
+    """P25: the driver's thread enqueues and does nothing else, so that no event of ours can hold Mesos' up."""
+    threads = []
+
+    def event(raw):
+        threads.append(threading.current_thread())
+        return real(raw)
+
+    real = decode.event
+    monkeypatch.setattr(decode, "event", event)
+    with Peer(stream(subscribed())) as peer:
+        driver_of(peer)
+        assert isinstance(inbox.handle(), events.Subscribed)
+    assert [threading.current_thread()] == threads
+
+
+def test_nothing_is_sent_before_subscribed_is_handled(driver_of, inbox):
+    """The driver may be subscribed already: what the runner decides on has not got so far."""
+    with Peer(stream(subscribed())) as peer:
+        driver = driver_of(peer)
+        peer.wait_stream()
+        thunk = inbox.thunks.get(timeout=PATIENCE)
+        assert driver.perform(Revive()) == NotConnected()
+        thunk()
+        assert driver.perform(Revive()).ok
+        assert len(peer.all("REVIVE")) == 1
+
+
+def test_decisions_on_an_earlier_subscription_are_not_sent_on_the_next(driver_of, inbox):
+    """Its offers are void. The driver is faster than the runner: both subscriptions are in the inbox."""
+    with Peer(cut_after(subscribed()), stream(subscribed())) as peer:
+        driver = driver_of(peer)
+        peer.wait_stream()
+        assert isinstance(inbox.handle(), events.Subscribed)
+        assert driver.perform(Decline((OfferId("o"),), 5.0)) == NotConnected()
+        assert isinstance(inbox.handle(), events.Disconnected)
+        assert driver.perform(Decline((OfferId("o"),), 5.0)) == NotConnected()
+        assert isinstance(inbox.handle(), events.Subscribed)
+        assert driver.perform(Revive()).ok
+        assert [one.type for one in peer.all("DECLINE")] == []
+
+
+def test_credentials_reach_the_master(driver_of, inbox):
+    """With the subscription and with calls."""
+    basic = Basic("me", "secret")
+    with Peer(stream(subscribed())) as peer:
+        driver = driver_of(peer, credentials=basic)
+        inbox.handle()
+        assert driver.perform(Revive()).ok
+        headers = [peer.wait(kind).headers["authorization"] for kind in ("SUBSCRIBE", "REVIVE")]
+        assert [basic.header()] * 2 == headers
+
+
+def test_an_error_event_is_the_end_and_told_as_such(driver_of, inbox):
+    """Mesos' words reach the core."""
+    with Peer(stream(subscribed(), error("Framework has been removed"))) as peer:
+        driver_of(peer)
+        seen = [inbox.handle() for _ in range(3)]
+        assert events.Refused("Framework has been removed") in seen
+
+
+def test_a_teardown_that_was_taken_is_an_event(driver_of, inbox):
+    """TornDown comes when the master has taken the call, not before; stop() alone sends none."""
+    with Peer(stream(subscribed())) as peer:
+        driver = driver_of(peer)
+        inbox.handle()
+        driver.perform(Teardown())
+        assert isinstance(inbox.handle(), events.TornDown)
+        assert [FRAMEWORK_ID] == [one.body["framework_id"] for one in peer.all("TEARDOWN")]
+
+
+def test_stop_leaves_the_framework_alone(driver_of, inbox):
+    """The tasks go on."""
+    with Peer(stream(subscribed())) as peer:
+        driver = driver_of(peer)
+        inbox.handle()
+        driver.stop()
+        peer.wait_left()
+        assert peer.all("TEARDOWN") == []

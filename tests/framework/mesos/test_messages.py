@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from tf_executor import reports
+from tf_scheduler.mesos import decode
+from tf_scheduler.model.events import ProgressReported
+from tf_scheduler.model.progress import Progress
+
+
+def message(data: bytes) -> dict[str, object]:
+    """As a master sends it."""
+    body = {"agent_id": {"value": "a-1"}, "executor_id": {"value": "e"}, "data": base64.b64encode(data).decode()}
+    return {"type": "MESSAGE", "message": body}
+
+
+def test_progress_of_an_executor_is_understood() -> None:
+    """Whatever it said, for the launch that it said it of."""
+    told = reports.Progress("worker-0__1", 7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0)
+    expected = ProgressReported("worker-0__1", Progress(7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0))
+    assert expected == decode.event(message(told.encode()))
+
+
+@pytest.mark.parametrize("data", [b"", b"rubbish", b'{"version": 99, "kind": "progress"}', b'{"kind": "chat"}'])
+def test_other_messages_are_no_event(data: bytes) -> None:
+    """Another version, another executor."""
+    assert decode.event(message(data)) is None
+
+
+def test_data_that_is_no_base64_is_no_event() -> None:
+    """Mesos passes on what it gets."""
+    assert decode.event({"type": "MESSAGE", "message": {"data": "!"}}) is None
+
+
+@pytest.mark.parametrize(
+    ("step", "total", "speed", "expected"),
+    [(120, 500, 10.0, 38.0), (500, 500, 10.0, 0.0), (600, 500, 10.0, None), (1, None, 1.0, None), (1, 9, 0.0, None)],
+)
+def test_the_time_that_is_left(step: int, total: int | None, speed: float, expected: float | None) -> None:
+    """Only where it can be said."""
+    assert expected == Progress(1, 0.0, step, total, steps_per_second=speed).seconds_left

@@ -1,0 +1,309 @@
+"""Mesos v1 JSON to the model and back."""
+
+import base64
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import a_job, a_spec, an_offer, needs
+from tf_scheduler.core.launch import accepts, plan_launches
+from tf_scheduler.core.matching import match_gang
+from tf_scheduler.core.placement.demand import Circumstances
+from tf_scheduler.mesos import decode, encode, filters
+from tf_scheduler.model import effects, events
+from tf_scheduler.model.offer import InverseOffer, Unavailability
+from tf_scheduler.model.placement import Constraint, GangMode, GangSpec, Operator, PlacementSpec
+from tf_scheduler.model.resources import Resource
+from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskState
+
+OFFER = {
+    "id": {"value": "o-1"},
+    "framework_id": {"value": "fw-1"},
+    "agent_id": {"value": "a-1"},
+    "hostname": "agent-1",
+    "url": {"scheme": "http", "address": {"hostname": "agent-1", "ip": "127.0.0.1", "port": 5051}, "path": "/slave(1)"},
+    "resources": [
+        {"name": "cpus", "type": "SCALAR", "scalar": {"value": 2.0004}, "allocation_info": {"role": "r"}},
+        {
+            "name": "ports",
+            "type": "RANGES",
+            "ranges": {"range": [{"begin": 31005, "end": 31009}, {"begin": 31000, "end": 31001}]},
+            "reservations": [{"type": "STATIC", "role": "r"}],
+        },
+    ],
+    "attributes": [
+        {"name": "rack", "type": "TEXT", "text": {"value": "a"}},
+        {"name": "weight", "type": "SCALAR", "scalar": {"value": 1.5}},
+        {"name": "slots", "type": "RANGES", "ranges": {"range": [{"begin": 1, "end": 3}]}},
+    ],
+    "allocation_info": {"role": "r"},
+}
+
+
+def test_an_offer_keeps_the_shape_of_each_entry():
+    """What is taken goes back exactly as it came, allocation and reservation included."""
+    offer = decode.offer(OFFER)
+
+    assert (offer.hostname, offer.address) == ("agent-1", "127.0.0.1")
+    assert offer.attributes == {"rack": "a", "weight": "1.5", "slots": "[1-3]"}
+    cpus, ports = offer.resources
+    assert (cpus.value, ports.value) == (2000, ((31000, 31001), (31005, 31009)))
+    assert OFFER["resources"][1]["reservations"] == encode.resource(ports)["reservations"]
+    assert encode.resource(cpus)["allocation_info"] == {"role": "r"}
+
+
+def test_an_agent_without_an_ip_is_reached_by_its_name():
+    """The URL is optional in an offer."""
+    bare = {key: value for key, value in OFFER.items() if key != "url"}
+
+    assert decode.offer(bare).address == "agent-1"
+
+
+values = st.one_of(
+    st.integers(0, 10**9),
+    st.lists(st.integers(0, 100), min_size=2, max_size=8, unique=True).map(
+        lambda ends: tuple(zip(sorted(ends)[::2], sorted(ends)[1::2], strict=False))
+    ),
+    st.frozensets(st.text(max_size=3), max_size=3),
+)
+
+
+@given(values)
+def test_resources_survive_the_round_trip(value):
+    """Scalars in thousandths, ranges and sets."""
+    before = Resource("anything", value, json.dumps({"allocation_info": {"role": "r"}}))
+
+    assert before == decode.resource(json.loads(json.dumps(encode.resource(before))))
+
+
+def test_events_that_the_scheduler_knows():
+    """The others are no event for it."""
+    update = {"task_id": {"value": "t"}, "state": "TASK_FAILED", "uuid": "dQ==", "message": "exit code 3"}
+    failure = {"agent_id": {"value": "a-1"}}
+
+    def decoded(kind, **content):
+        return decode.event({"type": kind, kind.lower(): content})
+
+    assert events.Subscribed("fw-1") == decoded("SUBSCRIBED", framework_id={"value": "fw-1"})
+    assert decoded("OFFERS", offers=[OFFER]).offers[0].id == "o-1"
+    assert events.OfferRescinded("o-1") == decoded("RESCIND", offer_id={"value": "o-1"})
+    status = decoded("UPDATE", status=update).status
+    assert (status.state, status.uuid, status.agent_id) == (TaskState.FAILED, "dQ==", None)
+    assert events.AgentFailed("a-1") == decoded("FAILURE", **failure)
+    assert events.ExecutorFailed("a-1", "e", 9) == decoded("FAILURE", **failure, executor_id={"value": "e"}, status=9)
+    assert [None, None] == [decoded("MESSAGE"), decoded("UPDATE_OPERATION_STATUS")]
+
+
+def test_the_whole_accept_call():
+    """Compared as a whole: what leaves is exactly this."""
+    spec = a_spec(workers=1, ps=0, chief=0)
+    offers = [an_offer(port_ranges=((31000, 31001),))]
+    match = match_gang(tuple(spec.tasks()), offers, Circumstances(spec.executor.needs))
+    launches = plan_launches(SchedulerState(spec), match.placements, 1000.0, lambda: "id")
+
+    (accept,) = accepts(match.placements, launches, 3600.0)
+    call = encode.call(accept, "fw-1")
+
+    (task,) = call["accept"]["operations"][0]["launch"]["task_infos"]
+    payload = json.loads(base64.b64decode(task.pop("data")))
+    assert payload["command"] == "python train.py"
+    assert {r["name"]: r["scalar"]["value"] for r in task.pop("resources")[:2]} == {"cpus": 0.5, "mem": 1024.0}
+    assert task == {
+        "name": "worker-0",
+        "task_id": {"value": "worker-0__id"},
+        "agent_id": {"value": "agent-1-id"},
+        "executor": {
+            "executor_id": {"value": "worker-0__id"},
+            "framework_id": {"value": "fw-1"},
+            "type": "CUSTOM",
+            "name": "worker-0",
+            "command": {
+                "shell": True,
+                "value": "exec python3 executor.pyz",
+                "uris": [{"value": "file:///tmp/executor.pyz", "extract": False, "executable": False}],
+            },
+            "resources": [
+                {"name": "cpus", "type": "SCALAR", "scalar": {"value": 0.1}},
+                {"name": "mem", "type": "SCALAR", "scalar": {"value": 64.0}},
+            ],
+            "shutdown_grace_period": {"nanoseconds": 15_000_000_000},
+        },
+        "kill_policy": {"grace_period": {"nanoseconds": 10_000_000_000}},
+        "discovery": {
+            "visibility": "FRAMEWORK",
+            "name": "worker-0",
+            "ports": {"ports": [{"number": 31000, "name": "tensorflow", "protocol": "tcp"}]},
+        },
+        "labels": {"labels": [{"key": "generation", "value": "1"}]},
+    }
+    assert call["accept"]["offer_ids"] == [{"value": "offer-1"}]
+    assert call["accept"]["filters"] == {"refuse_seconds": 3600.0}
+
+
+def test_every_call_has_an_encoder():
+    """All but TEARDOWN, which the driver sends itself."""
+    examples = [
+        effects.Decline(("o",), 5.0),
+        effects.Suppress(),
+        effects.Revive(),
+        effects.Kill("t", "a"),
+        effects.ShutdownExecutor("e", "a"),
+        effects.Acknowledge("t", "a", "u"),
+        effects.Reconcile({"t": "a"}),
+    ]
+
+    calls = [encode.call(example, "fw-1") for example in examples]
+
+    assert calls == [
+        {"type": "DECLINE", "decline": {"offer_ids": [{"value": "o"}], "filters": {"refuse_seconds": 5.0}}},
+        {"type": "SUPPRESS", "suppress": {}},
+        {"type": "REVIVE", "revive": {}},
+        {"type": "KILL", "kill": {"task_id": {"value": "t"}, "agent_id": {"value": "a"}}},
+        {"type": "SHUTDOWN", "shutdown": {"executor_id": {"value": "e"}, "agent_id": {"value": "a"}}},
+        {
+            "type": "ACKNOWLEDGE",
+            "acknowledge": {"agent_id": {"value": "a"}, "task_id": {"value": "t"}, "uuid": "u"},
+        },
+        {
+            "type": "RECONCILE",
+            "reconcile": {"tasks": [{"task_id": {"value": "t"}, "agent_id": {"value": "a"}}]},
+        },
+    ]
+
+
+def test_gpu_resources_is_promised_only_by_those_who_ask_for_gpus():
+    """With the capability a service is offered GPU agents and keeps others off them."""
+
+    def capabilities(spec):
+        return {entry["type"] for entry in encode.framework_info(spec, None)["capabilities"]}
+
+    from builders import a_job, needs
+
+    assert "GPU_RESOURCES" not in capabilities(a_spec())
+    assert "GPU_RESOURCES" in capabilities(a_spec(jobs=(a_job(needs=needs(gpus=1)),)))
+
+
+def test_the_framework_id_is_sent_once_it_is_known():
+    """And never made up."""
+    assert "id" not in encode.framework_info(a_spec(), None)
+    assert encode.framework_info(a_spec(), "fw-1")["id"] == {"value": "fw-1"}
+
+
+def test_crumbs_are_not_asked_for():
+    """Less than a task needs, and less than a cpu and a GB: an agent that is too small is still offered and named."""
+    jobs = (a_job(JobKind.PS, 1), a_job(JobKind.WORKER, 1, needs=needs(cpus=64, mem=100_000, disk=10, gpus=8)))
+
+    info = encode.framework_info(a_spec(role="dev/digits", jobs=jobs), None)
+
+    asked = info["offer_filters"]["dev/digits"]["min_allocatable_resources"]["quantities"]
+    assert [{"cpus": 0.6, "mem": 1024.0}, {"cpus": 1.0, "mem": 1024.0}] == [
+        {name: amount["value"] for name, amount in item["quantities"].items()} for item in asked
+    ]
+    assert "offer_filters" not in encode.framework_info(a_spec(gang=GangSpec(mode=GangMode.RESERVE)), None)
+
+
+def worker_with(*constraints):
+    return a_job(JobKind.WORKER, 1, constraints=constraints)
+
+
+def test_agents_that_no_task_may_use_are_not_asked_for():
+    """One group per job, all of its predicates together; regular expressions only ask for the attribute."""
+    region, rack = Constraint("@region", Operator.IS, "eu"), Constraint("rack", Operator.IS_NOT, "a")
+    like = Constraint("gpu", Operator.LIKE, "V.*")
+    spec = a_spec(jobs=(worker_with(region, rack), worker_with(like, Constraint("hostname", Operator.UNIQUE))))
+
+    (role,) = filters.offer_constraints(spec)["role_constraints"].values()
+
+    def predicate(selector, **what):
+        return {"selector": selector, "predicate": what}
+
+    assert [
+        [
+            predicate({"pseudoattribute_type": "REGION"}, text_equals={"value": "eu"}),
+            predicate({"attribute_name": "rack"}, text_not_equals={"value": "a"}),
+        ],
+        [predicate({"attribute_name": "gpu"}, exists={})],
+    ] == [group["attribute_constraints"] for group in role["groups"]]
+
+
+def test_nothing_is_kept_from_a_service_with_a_task_that_may_run_anywhere():
+    """Nor from one that may have reservations to give back."""
+    rule = Constraint("rack", Operator.IS, "a")
+
+    assert filters.offer_constraints(a_spec(jobs=(worker_with(rule), worker_with()))) == {}
+    reserving = a_spec(jobs=(worker_with(rule),), gang=GangSpec(mode=GangMode.RESERVE))
+    assert filters.offer_constraints(reserving) == {}
+
+
+def test_the_region_of_the_service_is_asked_for():
+    """Unless a job has a rule of its own."""
+    spec = a_spec(jobs=(worker_with(),), placement=PlacementSpec(region="eu"))
+
+    (role,) = filters.offer_constraints(spec)["role_constraints"].values()
+
+    (predicate,) = role["groups"][0]["attribute_constraints"]
+    assert {"selector": {"pseudoattribute_type": "REGION"}, "predicate": {"text_equals": {"value": "eu"}}} == predicate
+
+
+def test_reservations_are_undone_and_made_before_the_launch():
+    """Mesos does the operations of a call in their order."""
+    cpus = Resource("cpus", 1500, json.dumps({"reservations": [{"type": "DYNAMIC", "role": "r"}]}))
+
+    body = encode.call(effects.Accept(("o-1",), (), 0.0, (cpus,), (cpus,)), "fw-1")["accept"]
+
+    wire = {
+        "name": "cpus",
+        "type": "SCALAR",
+        "scalar": {"value": 1.5},
+        "reservations": [{"type": "DYNAMIC", "role": "r"}],
+    }
+    assert [
+        {"type": "UNRESERVE", "unreserve": {"resources": [wire]}},
+        {"type": "RESERVE", "reserve": {"resources": [wire]}},
+    ] == body["operations"]
+    assert {"refuse_seconds": 0.0} == body["filters"]
+
+
+def test_domains_roles_and_maintenance_windows_are_read():
+    """What offers may carry besides resources and attributes."""
+    fault_domain = {"region": {"name": "eu"}, "zone": {"name": "eu-1"}}
+    window = {"start": {"nanoseconds": 1_500_000_000}, "duration": {"nanoseconds": 60_000_000_000}}
+
+    offer = decode.offer({**OFFER, "domain": {"fault_domain": fault_domain}, "unavailability": window})
+
+    assert (offer.region, offer.zone, offer.role) == ("eu", "eu-1", "r")
+    assert Unavailability(1.5, 61.5) == offer.unavailability
+    assert Unavailability(1.5) == decode.unavailability({"start": window["start"]})
+    assert (decode.offer(OFFER).region, decode.offer(OFFER).unavailability) == ("", None)
+
+
+def test_inverse_offers_come_and_go():
+    """Mesos wants an agent back; the answer names the inverse offer."""
+    raw = {"id": {"value": "i-1"}, "agent_id": {"value": "a-1"}, "unavailability": {"start": {"nanoseconds": 0}}}
+
+    received = decode.event({"type": "INVERSE_OFFERS", "inverse_offers": {"inverse_offers": [raw]}})
+    rescinded = decode.event(
+        {"type": "RESCIND_INVERSE_OFFER", "rescind_inverse_offer": {"inverse_offer_id": {"value": "i-1"}}}
+    )
+
+    assert events.InverseOffersReceived((InverseOffer("i-1", "a-1", Unavailability(0.0)),)) == received
+    assert events.InverseOfferRescinded("i-1") == rescinded
+    answer = encode.call(effects.AcceptInverseOffers(("i-1",), 30.0), "fw-1")
+    assert answer["accept_inverse_offers"] == {
+        "inverse_offer_ids": [{"value": "i-1"}],
+        "filters": {"refuse_seconds": 30.0},
+    }
+
+
+def test_the_region_of_the_master_is_known_after_the_subscription():
+    """It is the home of tasks that name no region."""
+    master = {"domain": {"fault_domain": {"region": {"name": "eu"}, "zone": {"name": "eu-1"}}}}
+
+    event = decode.event(
+        {"type": "SUBSCRIBED", "subscribed": {"framework_id": {"value": "fw-1"}, "master_info": master}}
+    )
+
+    assert events.Subscribed("fw-1", "eu") == event

@@ -1,0 +1,88 @@
+"""docs/mesos-conformance.md says what is proved by which test: this keeps it honest."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from functools import cache
+
+import pytest
+
+from wire.process import ROOT
+
+PAGE = ROOT / "docs" / "mesos-conformance.md"
+POINTS = [*map(str, range(1, 66)), *(f"P{number}" for number in range(1, 32))]
+_ROW = re.compile(r"^\| (\w+) \| (.+) \| (.+) \|$", re.MULTILINE)
+_TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
+#: A reason in place of a test, or beside one, is a sentence.
+_REASON = re.compile(r"(?:not yet|not used): .{15,}$")
+
+
+def rows() -> dict[str, str]:
+    """Point -> its proof."""
+    found = {name: proof for name, _, proof in _ROW.findall(PAGE.read_text()) if name in POINTS}
+    assert found
+    return found
+
+
+def named_tests() -> list[tuple[str, str]]:
+    return _TEST.findall(PAGE.read_text())
+
+
+@cache
+def collected() -> frozenset[str]:
+    """Every test that pytest finds in the files of the page."""
+    files = sorted({f"tests/{path}" for path, _ in named_tests()})
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
+    done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return frozenset(line.partition("[")[0] for line in done.stdout.splitlines() if "::" in line)
+
+
+def test_every_point_is_there_once():
+    """All 65 points and all 31 defects, in order, none twice."""
+    listed = [name for name, _, _ in _ROW.findall(PAGE.read_text()) if re.fullmatch(r"P?\d+", name)]
+    assert POINTS == listed
+
+
+def test_every_point_has_tests_or_a_reason():
+    """Nothing stands for itself; a defect always has a test."""
+    bare = [name for name, proof in rows().items() if not _TEST.search(proof) and not _REASON.search(proof)]
+    untested = [name for name, proof in rows().items() if name.startswith("P") and not _TEST.search(proof)]
+    assert ([], []) == (bare, untested)
+
+
+def test_nothing_else_is_in_a_proof():
+    """So that a test that is misspelt is not taken for prose."""
+    left = {name: re.sub(r"[ ,;]", "", _REASON.sub("", _TEST.sub("", proof))) for name, proof in rows().items()}
+    assert {} == {name: rest for name, rest in left.items() if rest}
+
+
+def test_every_test_that_is_named_is_collected():
+    """It exists, its module can be imported, and pytest takes it for a test."""
+    missing = [f"tests/{path}::{name}" for path, name in named_tests() if f"tests/{path}::{name}" not in collected()]
+    assert [] == missing
+
+
+def marks(node: ast.AST) -> set[str]:
+    return {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+
+
+@pytest.mark.parametrize("path", sorted({path for path, _ in named_tests()}))
+def test_no_test_that_is_named_is_skipped(path):
+    """A test that does not run proves nothing."""
+    named = {name for file, name in named_tests() if file == path}
+    tree = ast.parse((ROOT / "tests" / path).read_text())
+    bad = {"skip", "skipif", "xfail"}
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in named]
+    skipped = [node.name for node in functions if any(marks(decorator) & bad for decorator in node.decorator_list)]
+    whole = [node for node in tree.body if isinstance(node, ast.Assign) and marks(node) & bad]
+    assert ([], []) == (skipped, whole)
+
+
+def test_each_real_defect_is_tried_on_a_real_master_or_agent():
+    """What a real Mesos has shown is proved there too."""
+    real = {"P1", "P2", "P3", "P6", "P7", "P8", "P10", "P11", "P13", "P18", "P20", "P21", "P24", "P31"}
+    assert set() == {name for name in real if "test_real_" not in rows()[name]}

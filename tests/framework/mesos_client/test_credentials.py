@@ -1,0 +1,143 @@
+"""Who we are: Basic with any characters, tokens that are fetched anew when Mesos refuses them."""
+
+from __future__ import annotations
+
+import base64
+import threading
+
+import pytest
+
+from mesos_client import Basic, Credentials, Disconnected, Failed, Rejected, Sent, Token
+from wire.peer import Peer, Script, status, stream, subscribed
+
+REVIVE = {"type": "REVIVE"}
+
+
+class Login:
+    """A login service: token-1, token-2, ... An exception in `failures` comes first."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.count, self.failures = 0, list(failures)
+
+    def __call__(self) -> str:
+        if self.failures:
+            raise self.failures.pop(0)
+        self.count += 1
+        return f"token-{self.count}"
+
+
+def only(token: str, script: Script) -> Script:
+    """Answer 401 to everybody who does not bear `token`."""
+
+    def guarded(exchange):
+        if exchange.received.headers.get("authorization") == token:
+            script(exchange)
+        else:
+            exchange.answer(401, b"who are you")
+
+    return guarded
+
+
+@pytest.mark.parametrize(
+    ("principal", "secret"), [("me", "secret"), ("Jürgen", "pässwörd ✓"), ("me", "a:b:"), ("", "")]
+)
+def test_basic_takes_any_secret(principal, secret):
+    """P21: not only ASCII: UTF-8, as RFC 7617 says; a colon only in the secret."""
+    header = Basic(principal, secret).header()
+    assert header is not None
+    assert f"{principal}:{secret}" == base64.b64decode(header.removeprefix("Basic ")).decode()
+
+
+def test_basic_refuses_a_colon_in_the_principal():
+    """Mesos would take what is before it for the principal. The secret is not quoted."""
+    with pytest.raises(ValueError, match="colon") as caught:
+        Basic("me:you", "hush")
+    assert "hush" not in str(caught.value)
+
+
+def test_a_fixed_header_is_not_renewed():
+    """A wrong password does not become right."""
+    assert not Basic("me", "secret").renew(Basic("me", "secret").header())
+    assert (Credentials().header(), Credentials().renew(None)) == (None, False)
+
+
+def test_a_token_is_fetched_once_and_again_after_a_refusal():
+    """Two threads that were refused at once make one login."""
+    login = Login()
+    token = Token(login)
+    assert (token.header(), token.header(), login.count) == ("Bearer token-1", "Bearer token-1", 1)
+    assert token.renew("Bearer token-1")
+    assert token.renew("Bearer token-1")
+    assert token.header() == "Bearer token-2"
+    assert token.renew("Bearer token-1")
+    assert token.header() == "Bearer token-2"
+
+
+def test_requests_at_once_are_one_login():
+    """Under a lock."""
+    gate, login = threading.Event(), Login()
+
+    def slow():
+        gate.wait(30)
+        return login()
+
+    token, found = Token(slow, scheme="token="), []
+    threads = [threading.Thread(target=lambda: found.append(token.header())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    gate.set()
+    for thread in threads:
+        thread.join(30)
+    assert ["token=token-1"] * 4 == found
+
+
+def test_an_expired_token_costs_neither_a_call_nor_a_report(driver_of, recorder):
+    """401 to a call: a new token, the same call again, once; the caller sees only that it was sent."""
+    with Peer(stream(subscribed()), on_call=only("Bearer token-2", status(202))) as peer:
+        login = Login()
+        driver = driver_of(peer.address, credentials=Token(login))
+        driver.start()
+        recorder.wait_event("SUBSCRIBED")
+        assert driver.send(REVIVE) == Sent()
+        assert driver.send(REVIVE) == Sent()
+        assert (len(peer.all("REVIVE")), login.count) == (3, 2)
+        assert recorder.reports.empty()
+
+
+def test_a_new_token_that_is_refused_too_is_a_rejection(driver_of, recorder):
+    """One repetition, no loop."""
+    with Peer(stream(subscribed()), on_call=status(401)) as peer:
+        driver = driver_of(peer.address, credentials=Token(Login()))
+        driver.start()
+        recorder.wait_event("SUBSCRIBED")
+        assert driver.send(REVIVE) == Rejected(401, "")
+        assert len(peer.all("REVIVE")) == 2
+
+
+def test_an_expired_token_costs_no_subscription(driver_of, recorder):
+    """401 to SUBSCRIBE: the next attempt has a new token and comes at once; nobody is told of a refusal."""
+    with Peer(only("Bearer token-2", stream(subscribed()))) as peer:
+        driver_of(peer.address, credentials=Token(Login())).start()
+        assert recorder.next() == subscribed()
+        assert len(peer.all("SUBSCRIBE")) == 2
+
+
+def test_tokens_that_are_all_refused_are_told_once_and_tried_on(driver_of, recorder):
+    """Each attempt has a token of its own: the login service may give a good one in the end."""
+    with Peer(only("Bearer token-4", stream(subscribed()))) as peer:
+        driver_of(peer.address, credentials=Token(Login())).start()
+        assert recorder.next() == Disconnected("HTTP 401: who are you")
+        assert recorder.next() == subscribed()
+        assert len(peer.all("SUBSCRIBE")) == 4
+
+
+def test_a_login_service_that_is_away_is_a_failure_like_others(driver_of, recorder):
+    """Neither the subscription nor a call ends the driver; nothing is sent without credentials."""
+    login = Login(OSError("login is away"), OSError("login is away"))
+    with Peer(stream(subscribed()), on_call=status(401)) as peer:
+        driver = driver_of(peer.address, credentials=Token(login))
+        driver.start()
+        recorder.wait_event("SUBSCRIBED")
+        assert [one.headers["authorization"] for one in peer.all("SUBSCRIBE")] == ["Bearer token-1"]
+        login.failures.append(OSError("login is away"))
+        assert driver.send(REVIVE) == Failed("no credentials: OSError: login is away")

@@ -1,0 +1,165 @@
+"""Masters in ZooKeeper without a ZooKeeper: URLs, nodes, and what a driver makes of a detector."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mesos_client import Detector, Disconnected, NotConnected, SchedulerDriver, Tls
+from mesos_client.detector import Leader, ZooKeeperUrl, first_candidate, read_leader
+from wire.candidate import master_info
+from wire.peer import Peer, stream, subscribed
+from wire.process import FRAMEWORK, ROOT
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("zk://z:2181/mesos", ZooKeeperUrl("z:2181", "/mesos")),
+        ("zk://a,b:2182,[::1]:2183/dcos/mesos/", ZooKeeperUrl("a,b:2182,[::1]:2183", "/dcos/mesos")),
+        ("zk://me:hush@a:1,b:2/mesos", ZooKeeperUrl("a:1,b:2", "/mesos", "me:hush")),
+        ("zk://me:p@ss:word@a:1/mesos", ZooKeeperUrl("a:1", "/mesos", "me:p@ss:word")),
+        (" zoo://z:2181/mesos ", ZooKeeperUrl("z:2181", "/mesos")),
+    ],
+)
+def test_zookeeper_urls_are_read_as_mesos_reads_them(text, expected):
+    """The path is what follows the first slash, credentials are what stands before the last @."""
+    assert ZooKeeperUrl.is_one(text)
+    assert expected == ZooKeeperUrl.parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["zk://", "zk:///mesos", "zk://z:2181", "zk://z:2181/", "zk://z:port/mesos", "zk://z:99999/m", "zk://a,,b/m",
+     "zk://hush@z/m", "zk://me:hush@/m", "zk://me:hush@z:0/m", "zk://a b/m"],
+)  # fmt: skip
+def test_other_zookeeper_urls_are_refused_without_quoting_the_password(text):
+    """The error says what is expected; so does the driver's constructor."""
+    for read in (ZooKeeperUrl.parse, lambda url: SchedulerDriver(FRAMEWORK, url, on_event=print, on_state=print)):
+        with pytest.raises(ValueError, match="zk://") as caught:
+            read(text)
+        assert "hush" not in str(caught.value)
+
+
+def test_credentials_are_in_no_representation():
+    """Neither str nor repr: both end up in logs."""
+    url = ZooKeeperUrl.parse("zk://me:hush@z:2181/mesos")
+    assert "hush" not in repr(url) + str(url)
+
+
+@given(st.lists(st.integers(0, 2**31 - 1), unique=True, max_size=8), st.randoms())
+def test_the_lowest_number_leads(numbers, random):
+    """Whatever else lies there, in any order: old protobuf nodes, the replicated log."""
+    children = [f"json.info_{number:010d}" for number in numbers]
+    children += ["info_0000000000", "log_replicas", "json.info_", "json.info_x"]
+    random.shuffle(children)
+    expected = f"json.info_{min(numbers):010d}" if numbers else None
+    assert expected == first_candidate(children)
+
+
+@pytest.mark.parametrize(
+    ("address", "hostname", "http", "https"),
+    [
+        ("10.0.0.1:5050", "m1.example", "http://10.0.0.1:5050", "https://m1.example:5050"),
+        ("10.0.0.1:5050", "", "http://10.0.0.1:5050", "https://10.0.0.1:5050"),
+        ("[fd00::1]:5051", "m1.example", "http://[fd00::1]:5051", "https://m1.example:5051"),
+    ],
+)
+def test_plain_http_goes_to_the_address_and_tls_to_the_name(address, hostname, http, https):
+    """P20: names may not resolve where we are, but certificates are made for them."""
+    leader = read_leader(json.dumps(master_info(address, hostname)).encode())
+    assert (http, https) == (leader.url("http"), leader.url("https"))
+
+
+def test_a_master_of_before_there_was_an_address_is_read():
+    """MasterInfo.address came in Mesos 0.24; hostname and port are required fields."""
+    assert read_leader(b'{"id": "x", "hostname": "m1", "port": 5050}') == Leader("x", "m1", "", 5050)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b'{"port": 1}', b'{"address": {"ip": "1.2.3.4"}}', b"\xff"])
+def test_a_node_without_master_info_is_an_error_with_a_sentence(data):
+    """Protobuf, for instance."""
+    with pytest.raises(ValueError, match="leader's node"):
+        read_leader(data)
+
+
+class Told(Detector):
+    """Says what the test tells it to."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+
+    def start(self, on_leader):
+        self.tell = on_leader
+
+    def stop(self):
+        self.stopped = True
+
+
+def leader_at(peer: Peer) -> Leader:
+    return read_leader(json.dumps(master_info(peer.address, "localhost")).encode())
+
+
+def test_a_driver_takes_a_detector_and_stops_it(driver_of, recorder):
+    """P20: from nobody to a leader, to another one, to nobody; the reason why can be asked for."""
+    detector = Told()
+    with Peer(stream(subscribed())) as old, Peer(stream(subscribed())) as new:
+        driver = driver_of(detector)
+        driver.start()
+        assert (driver.master, driver.send({"type": "REVIVE"})) == (None, NotConnected())
+        detector.tell(None, "no master leads")
+        assert driver.last_failure == "no master leads"
+        detector.tell(leader_at(old), "")
+        assert (recorder.next(), driver.master) == (subscribed(), f"http://{old.address}")
+        detector.tell(leader_at(new), "")
+        assert recorder.next() == Disconnected(f"http://{new.address} leads now")
+        assert (recorder.next(), driver.master) == (subscribed(), f"http://{new.address}")
+        detector.tell(None, "no master leads")
+        assert recorder.next() == Disconnected("no master leads")
+        assert driver.last_failure == "no master leads"
+        assert driver.send({"type": "REVIVE"}) == NotConnected()
+        driver.stop()
+        assert detector.stopped
+
+
+def test_over_tls_the_leaders_name_is_asked(certificates, driver_of, recorder):
+    """P20, P21: the certificate names it."""
+    detector = Told()
+    with Peer(stream(subscribed()), tls=certificates.server_context()) as peer:
+        driver = driver_of(detector, tls=Tls(certificates.ca))
+        driver.start()
+        detector.tell(leader_at(peer), "")
+        recorder.wait_event("SUBSCRIBED")
+        assert driver.master == f"https://localhost:{peer.address.rpartition(':')[2]}"
+
+
+def test_an_error_event_stops_the_detector(driver_of, recorder):
+    """A driver that has given up looks for nobody any more."""
+    detector = Told()
+    with Peer(stream(subscribed(), {"type": "ERROR", "error": {"message": "gone"}})) as peer:
+        driver = driver_of(detector)
+        driver.start()
+        detector.tell(leader_at(peer), "")
+        recorder.wait_event("ERROR")
+        assert recorder.next().reason == "gone"
+        assert detector.stopped
+
+
+@pytest.mark.parametrize(("master", "expected"), [("127.0.0.1:5050", "False"), ("zk://127.0.0.1:1/mesos", "True")])
+def test_kazoo_is_loaded_only_when_zookeeper_is_needed(master, expected):
+    """By one module here, and never by an executor (test_import.py)."""
+    program = f"""
+import sys
+from mesos_client import SchedulerDriver
+SchedulerDriver({{}}, {master!r}, on_event=print, on_state=print)
+print("kazoo" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT / "framework", check=True
+    )
+    assert expected == done.stdout.strip()

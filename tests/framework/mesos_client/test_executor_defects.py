@@ -1,0 +1,212 @@
+"""Defects of pymesos' executor driver: each scenario runs on the stock driver, which shows the defect, and on ours."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from wire.peer import (
+    AGENT_ID,
+    EXECUTOR_ID,
+    FRAMEWORK_ID,
+    TASK_ID,
+    Peer,
+    cut_after,
+    executor_subscribed,
+    launch,
+    message,
+    status,
+    stream,
+)
+from wire.process import ENVIRON, ClientProcess
+
+
+def both(hardened: object, stock: object) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(("kind", "expected"), [("hardened", hardened), ("stock", stock)])
+
+
+@both(hardened=["TASK_FINISHED"], stock=[])
+def test_p7_an_update_made_while_disconnected_is_announced(kind, expected):
+    """P7: what ends while the agent is away is in the next SUBSCRIBE, with the task that the agent does not know of."""
+    gate = threading.Event()
+
+    def gated(exchange):
+        gate.wait(30)
+        exchange.answer(503)
+
+    with (
+        Peer(stream(executor_subscribed(), launch()), gated, stream(executor_subscribed())) as peer,
+        ClientProcess(kind, "executor", peer.address) as client,
+    ):
+        client.wait(callback="launchTask")
+        peer.wait_stream()
+        peer.drop()
+        peer.wait("SUBSCRIBE", 2)
+        client.do("update", "TASK_FINISHED")
+        gate.set()
+        announced = peer.wait("SUBSCRIBE", 3).body["subscribe"]
+        assert expected == [one["status"]["state"] for one in announced["unacknowledged_updates"]]
+        assert [task["task_id"] for task in announced["unacknowledged_tasks"]] == [TASK_ID]
+
+
+@both(hardened=1, stock=0)
+def test_p7_an_update_that_the_agent_did_not_take_is_sent_again(kind, expected):
+    """P7: an update whose call fails is kept until it is acknowledged, with all that the agent demands of it."""
+    answers = iter([503])
+    with (
+        Peer(stream(executor_subscribed()), on_call=lambda call: call.answer(next(answers, 202))) as peer,
+        ClientProcess(kind, "executor", peer.address) as client,
+    ):
+        client.wait(callback="registered")
+        did = client.do("update", "TASK_RUNNING")
+        sent = peer.wait("UPDATE")
+        if kind == "stock":
+            assert "503" in did["raised"]
+        else:
+            again = peer.wait("UPDATE", 2)
+            assert sent.body == again.body
+            acknowledge(peer, sent.body["update"]["status"]["uuid"])
+            assert client.do("wait_acknowledged")["result"] is True
+        assert expected == len(peer.all("UPDATE")) - 1
+
+
+def test_an_update_carries_what_the_agent_demands():
+    """uuid, timestamp, source and ids are filled in. Source: common/validation.cpp of Mesos."""
+    with (
+        Peer(stream(executor_subscribed())) as peer,
+        ClientProcess("hardened", "executor", peer.address) as client,
+    ):
+        client.do("update", "TASK_RUNNING")
+        body = peer.wait("UPDATE").body
+        sent = body["update"]["status"]
+        assert (body["framework_id"], body["executor_id"]) == (FRAMEWORK_ID, EXECUTOR_ID)
+        assert (sent["source"], sent["executor_id"]) == ("SOURCE_EXECUTOR", EXECUTOR_ID)
+        assert {"uuid", "timestamp", "task_id", "state"} <= set(sent)
+
+
+@both(hardened=True, stock=False)
+def test_p8_the_agents_reregistration_window_is_met(kind, expected):
+    """P8.
+
+    Two attempts in a row are nearer than the agent's window, which is as long as MESOS_SUBSCRIPTION_BACKOFF_MAX.
+    """
+    window = 2.0
+    if kind == "stock":
+        with Peer(stream(executor_subscribed())) as peer, ClientProcess(kind, "executor", peer.address) as client:
+            waits = client.do("backoffs")["result"]
+    else:
+        from mesos_client.backoff import Recovery
+
+        waits = [Recovery(window).delay(lambda low, high: high) for _ in range(4)]
+    assert expected == all(wait < window for wait in waits)
+
+
+@both(hardened=1, stock=0)
+@pytest.mark.parametrize("code", [404, 401])
+def test_p9_an_agent_that_is_not_ready_is_asked_again(kind, expected, code):
+    """P9: an agent that starts answers so before its routes are there; that is not the end."""
+    scripts = [status(code)] * 3
+    with Peer(*scripts, stream(executor_subscribed())) as peer, ClientProcess(kind, "executor", peer.address) as client:
+        if kind == "hardened":
+            client.wait(callback="registered")
+        else:
+            client.wait_death()
+        assert expected == len(client.found(callback="registered"))
+
+
+@both(hardened=1, stock=3)
+def test_p10_without_checkpointing_a_lost_agent_is_the_end(kind, expected):
+    """P10: MESOS_CHECKPOINT=0 means no: the driver gives up at once."""
+    environ = {**ENVIRON, "MESOS_CHECKPOINT": "0"}
+    with (
+        Peer(cut_after(executor_subscribed())) as peer,
+        ClientProcess(kind, "executor", peer.address, environ=environ) as client,
+    ):
+        peer.wait("SUBSCRIBE", expected)
+        if kind == "hardened":
+            assert "does not checkpoint" in client.wait(state="Aborted")["reason"]
+            client.do("join")
+            assert expected == len(peer.all("SUBSCRIBE"))
+
+
+def test_p10_a_checkpointing_executor_waits_for_the_recovery_timeout():
+    """P10: with MESOS_CHECKPOINT=1 the driver goes on trying until MESOS_RECOVERY_TIMEOUT, and then says so."""
+    environ = {**ENVIRON, "MESOS_RECOVERY_TIMEOUT": "500ms"}
+    with (
+        Peer(cut_after(executor_subscribed()), status(503)) as peer,
+        ClientProcess("hardened", "executor", peer.address, environ=environ) as client,
+    ):
+        assert "MESOS_RECOVERY_TIMEOUT" in client.wait(state="Aborted")["reason"]
+        assert len(client.found(state="Disconnected")) == 1
+        assert len(peer.all("SUBSCRIBE")) >= 2
+
+
+def test_p11_kill_comes_whole():
+    """P11: the event has its kill_policy."""
+    kill = {"task_id": TASK_ID, "kill_policy": {"grace_period": {"nanoseconds": 7}}}
+    with (
+        Peer(stream(executor_subscribed(), {"type": "KILL", "kill": kill})) as peer,
+        ClientProcess("hardened", "executor", peer.address) as client,
+    ):
+        assert kill == client.wait_event("KILL")["kill"]
+
+
+@both(hardened=2, stock=1)
+def test_p23_a_task_that_is_launched_twice_does_not_end_the_driver(kind, expected):
+    """P23: a repeated LAUNCH is handed over; what it means is the executor's matter."""
+    with (
+        Peer(stream(executor_subscribed(), launch(), launch())) as peer,
+        ClientProcess(kind, "executor", peer.address) as client,
+    ):
+        if kind == "hardened":
+            client.wait(2, callback="launchTask")
+            peer.wait_stream()
+            peer.push(message())
+            client.wait(callback="frameworkMessage")
+        else:
+            client.wait_death()
+        assert expected == len(client.found(callback="launchTask"))
+
+
+@both(hardened=True, stock=False)
+def test_p24_updates_are_acknowledged_after_shutdown(kind, expected):
+    """P24: SHUTDOWN is reported and nothing else: the stream stays, so that the last update can be acknowledged."""
+    with Peer(stream(executor_subscribed())) as peer, ClientProcess(kind, "executor", peer.address) as client:
+        client.wait(callback="registered")
+        client.do("update", "TASK_KILLED")
+        identity = peer.wait("UPDATE").body["update"]["status"]["uuid"]
+        peer.push({"type": "SHUTDOWN"})
+        client.wait(callback="shutdown")
+        if kind == "stock":
+            peer.wait_left()
+        else:
+            acknowledge(peer, identity)
+            assert client.do("wait_acknowledged")["result"] is True
+        assert expected == (not peer.has_left())
+
+
+def test_the_authentication_token_goes_with_every_request():
+    """A token in the environment is a bearer token, of SUBSCRIBE and of calls; it is in no line of the log."""
+    environ = {**ENVIRON, "MESOS_EXECUTOR_AUTHENTICATION_TOKEN": "t0ken"}
+    with (
+        Peer(stream(executor_subscribed())) as peer,
+        ClientProcess("hardened", "executor", peer.address, environ=environ) as client,
+    ):
+        client.do("update", "TASK_RUNNING")
+        for kind in ("SUBSCRIBE", "UPDATE"):
+            assert peer.wait(kind).headers["authorization"] == "Bearer t0ken"
+        assert client.finish() == 0
+        assert "t0ken" not in client.errors
+
+
+def test_stop_leaves_no_thread():
+    """stop() joins both threads of the executor's driver."""
+    with Peer(stream(executor_subscribed())) as peer, ClientProcess("hardened", "executor", peer.address) as client:
+        client.wait(callback="registered")
+        assert client.finish() == 0
+        assert client.wait(left=[])
+
+
+def acknowledge(peer: Peer, identity: str) -> None:
+    peer.push({"type": "ACKNOWLEDGED", "acknowledged": {"task_id": TASK_ID, "uuid": identity, "agent_id": AGENT_ID}})

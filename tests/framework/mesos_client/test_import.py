@@ -1,0 +1,106 @@
+"""What importing leaves behind. Stock pymesos shows the defect."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from wire.process import ROOT
+
+IMPORTS = {"hardened": "import mesos_client.scheduler, mesos_client.executor", "stock": "import pymesos"}
+
+
+def python(program: str) -> str:
+    """Run `program` in a fresh interpreter; return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        cwd=ROOT / "framework",
+        timeout=60,
+        check=False,
+    )
+    return (done.stdout + done.stderr).strip()
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("hardened", "True"), ("stock", "False")])
+def test_p17_the_sigint_handler_stays(kind, expected):
+    """P17: the process keeps its own handler, and signal.signal."""
+    program = f"""
+import signal
+before = signal.getsignal(signal.SIGINT), signal.signal
+{IMPORTS[kind]}
+print(before == (signal.getsignal(signal.SIGINT), signal.signal))
+"""
+    assert expected == python(program)
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("hardened", "imported"), ("stock", "ValueError")])
+def test_p17_any_thread_may_import(kind, expected):
+    """P17: importing outside the main thread works."""
+    program = f"""
+import threading
+def work():
+    try:
+        {IMPORTS[kind]}
+        print("imported")
+    except Exception as error:
+        print(type(error).__name__)
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+"""
+    assert expected == python(program)
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("hardened", "([], 0)"), ("stock", "(['StreamHandler'], 20)")])
+def test_p27_the_loggers_stay_as_they_are(kind, expected):
+    """P27: no handler and no level is put on pymesos' logger."""
+    program = f"""
+import logging
+{IMPORTS[kind]}
+logger = logging.getLogger("pymesos")
+print(([type(handler).__name__ for handler in logger.handlers], logger.level))
+"""
+    assert expected == python(program)
+
+
+def test_an_executor_does_not_load_the_schedulers_half():
+    """The executor's bundle has neither requests nor httptools, and its import should be short."""
+    program = """
+import sys
+import mesos_client.executor
+from mesos_client import Aborted, Disconnected
+heavy = {"requests", "urllib3", "httptools", "kazoo", "mesos_client.scheduler"}
+print(sorted(heavy & set(sys.modules)))
+"""
+    assert python(program) == "[]"
+
+
+@pytest.mark.parametrize(
+    ("library", "module"),
+    [("kazoo", "zookeeper_detector.py"), ("pymesos", "_pymesos.py"), ("requests", "requests_transport.py")],
+)
+def test_each_library_has_one_room(library, module):
+    """One module imports it, so that it can be replaced there."""
+    importing = re.compile(rf"^\s*(import|from) {library}\b", re.MULTILINE)
+    sources = (ROOT / "framework" / "mesos_client").glob("*.py")
+    assert [module] == [path.name for path in sources if importing.search(path.read_text())]
+
+
+def test_p30_pymesos_that_runs_pickles_is_not_loaded():
+    """P30: pymesos.subprocess unpickles what comes from the network; nothing of ours imports it."""
+    program = f"""
+import sys
+{IMPORTS["hardened"]}
+print([name for name in sys.modules if name.startswith("pymesos.subprocess")])
+"""
+    assert python(program) == "[]"
+
+
+def test_unknown_names_are_attribute_errors():
+    """The lazy package still says which name it lacks."""
+    assert "has no attribute 'Nonsense'" in python("import mesos_client; mesos_client.Nonsense")

@@ -1,0 +1,241 @@
+"""The scheduler's driver and real masters: authentication, several masters, masters found in a real ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mesos_client import Aborted, Basic, Disconnected, NotConnected, SchedulerDriver, Token
+from mesos_local import AgentSpec, LocalCluster, ZooKeeperEnsemble, operator_api
+from wire.candidate import GROUP, Candidates, master_info
+from wire.peer import PATIENCE, Peer, status
+from wire.process import FRAMEWORK
+
+pytestmark = pytest.mark.mesos
+
+#: No colon: Mesos' own authenticator refuses one also in the secret.
+PRINCIPAL, SECRET = "Jürgen", "pässwörd ✓"
+REVIVE = {"type": "REVIVE"}
+#: No task is launched on it.
+ONE_AGENT = [AgentSpec("agent-1", "cpus:1;mem:512;ports:[31980-31989]")]
+
+
+def framework(**fields: Any) -> dict[str, Any]:
+    return {**FRAMEWORK, "name": "masters-test", "failover_timeout": 60.0, **fields}
+
+
+class Scheduler:
+    """A driver, and what it reports."""
+
+    def __init__(self, master: str, info: dict[str, Any], **options: Any) -> None:
+        self.reports: queue.Queue[Any] = queue.Queue()
+        self.driver = SchedulerDriver(info, master, on_event=self.reports.put, on_state=self.reports.put, **options)
+        self.driver.start()
+
+    def wait(self, kind: str) -> Any:
+        """The next event or state of that kind."""
+        while True:
+            report = self.reports.get(timeout=PATIENCE)
+            if isinstance(report, dict) and report["type"] == kind:
+                return report.get(kind.lower())
+            if type(report).__name__ == kind:
+                return report
+            assert not isinstance(report, Aborted), report
+
+
+@pytest.fixture
+def scheduler_of() -> Iterator[Callable[..., Scheduler]]:
+    """Make schedulers whose frameworks end with the test."""
+    made: list[Scheduler] = []
+
+    def make(master: str, info: dict[str, Any] | None = None, **options: Any) -> Scheduler:
+        made.append(Scheduler(master, info or framework(), **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.driver.teardown()
+        one.driver.stop()
+
+
+# Authentication.
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a master that lets only one principal in."""
+    path = tmp_path_factory.mktemp("guarded") / "credentials.json"
+    credentials = {"credentials": [{"principal": PRINCIPAL, "secret": SECRET}]}
+    path.write_text(json.dumps(credentials, ensure_ascii=False), encoding="utf-8")
+    flags = {
+        "authenticate_http_frameworks": True,
+        "http_framework_authenticators": "basic",
+        "credentials": str(path),
+    }
+    with LocalCluster(ONE_AGENT, master_flags=flags, die_with_parent=True) as cluster:
+        yield cluster.master.address
+
+
+def test_p21_basic_credentials_that_are_not_ascii_are_accepted(guarded, scheduler_of):
+    """P21: the real authenticator takes UTF-8; calls are authenticated like the subscription."""
+    scheduler = scheduler_of(guarded, credentials=Basic(PRINCIPAL, SECRET))
+    scheduler.wait("SUBSCRIBED")
+    assert scheduler.driver.send(REVIVE).ok
+
+
+@pytest.mark.parametrize("credentials", [None, Basic(PRINCIPAL, "wrong")], ids=["none", "wrong"])
+def test_bad_credentials_are_told_and_the_driver_lives(guarded, scheduler_of, credentials):
+    """401 by the real master: reported with its status, nothing sent, and still trying."""
+    scheduler = scheduler_of(guarded, credentials=credentials)
+    assert "401" in scheduler.wait("Disconnected").reason
+    assert scheduler.driver.send(REVIVE) == NotConnected()
+    assert not scheduler.driver.aborted
+
+
+def test_a_principal_that_is_not_ours_is_told_in_the_masters_words(guarded, scheduler_of):
+    """400: FrameworkInfo.principal must be the authenticated one."""
+    scheduler = scheduler_of(guarded, framework(principal="somebody"), credentials=Basic(PRINCIPAL, SECRET))
+    reason = scheduler.wait("Disconnected").reason
+    assert "400" in reason
+    assert "does not match" in reason
+
+
+def test_a_refused_header_is_renewed(guarded, scheduler_of):
+    """A login that gives a stale header first: the real 401 makes the driver ask for another one, unnoticed."""
+    good = Basic(PRINCIPAL, SECRET).header() or ""
+    headers = iter(["stale"])
+    scheduler = scheduler_of(guarded, credentials=Token(lambda: next(headers, good.removeprefix("Basic ")), "Basic "))
+    assert scheduler.reports.get(timeout=PATIENCE)["type"] == "SUBSCRIBED"
+
+
+# One master.
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(ONE_AGENT, die_with_parent=True) as made:
+        yield made
+
+
+def test_p31_a_stopped_driver_sends_nothing(cluster, scheduler_of):
+    """P31: after stop() the real master hears no more of us, and the caller is told so."""
+    scheduler = scheduler_of(cluster.master.address)
+    scheduler.wait("SUBSCRIBED")
+    scheduler.driver.stop()
+    assert (scheduler.driver.connected, scheduler.driver.send(REVIVE)) == (False, NotConnected())
+
+
+def test_p18_calls_that_race_with_reconnects_only_fail_in_typed_ways(cluster, scheduler_of):
+    """P18: several threads call while the stream is dropped again and again; the framework is the same at the end."""
+    scheduler = scheduler_of(cluster.master.address)
+    framework_id = scheduler.wait("SUBSCRIBED")["framework_id"]
+    over, kinds, errors = threading.Event(), set(), []
+
+    def call():
+        while not over.is_set():
+            try:
+                kinds.add(type(scheduler.driver.send(REVIVE)).__name__)
+            except Exception as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(6):
+        scheduler.driver.restart_stream()
+        assert scheduler.wait("SUBSCRIBED")["framework_id"] == framework_id
+    over.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert errors == []
+    assert kinds <= {"Sent", "NotConnected", "Rejected", "Failed"}
+    assert scheduler.driver.send(REVIVE).ok
+
+
+def test_a_call_of_an_earlier_subscription_is_not_sent(cluster, scheduler_of):
+    """Its offers are void, and the stream id of the new one would make the master take it."""
+    scheduler = scheduler_of(cluster.master.address)
+    scheduler.wait("SUBSCRIBED")
+    first = scheduler.driver.subscription
+    scheduler.driver.restart_stream()
+    scheduler.wait("SUBSCRIBED")
+    assert scheduler.driver.send(REVIVE, first) == NotConnected()
+    assert scheduler.driver.send(REVIVE, scheduler.driver.subscription).ok
+
+
+def test_p6_a_master_that_falls_silent_is_left_and_found_again(cluster, scheduler_of, monkeypatch):
+    """P6: a frozen master keeps its connections open and says nothing. The limit, 75 s, is a short one here."""
+    with monkeypatch.context() as patched:
+        patched.setattr("mesos_client.scheduler.HEARTBEATS_MISSED", 0.05)
+        scheduler = scheduler_of(cluster.master.address, call_timeout=PATIENCE)
+        framework_id = scheduler.wait("SUBSCRIBED")["framework_id"]
+        cluster.master.freeze()
+    try:
+        assert "timed out" in scheduler.wait("Disconnected").reason
+        assert scheduler.driver.send(REVIVE) == NotConnected()
+    finally:
+        cluster.master.thaw()
+    assert scheduler.wait("SUBSCRIBED")["framework_id"] == framework_id
+
+
+# Several masters.
+
+
+@pytest.fixture(scope="module")
+def another() -> Iterator[LocalCluster]:
+    with LocalCluster(ONE_AGENT, die_with_parent=True) as made:
+        yield made
+
+
+def test_a_redirect_leads_to_a_real_master(cluster, scheduler_of):
+    """307 without a scheme, as a master that does not lead answers."""
+    with Peer(status(307, Location=f"//{cluster.master.address}/api/v1/scheduler")) as follower:
+        scheduler = scheduler_of(follower.address)
+        scheduler.wait("SUBSCRIBED")
+        assert scheduler.driver.send(REVIVE).ok
+
+
+def known_to(cluster: LocalCluster, framework_id: dict[str, Any]) -> bool:
+    frameworks = operator_api.call(cluster.master.address, "GET_FRAMEWORKS").get("frameworks", ())
+    return framework_id in [one["framework_info"]["id"] for one in frameworks]
+
+
+@pytest.mark.zookeeper
+def test_p20_a_real_master_is_found_in_zookeeper_and_followed_to_the_next(cluster, another, scheduler_of):
+    """P20: two real masters, announced in a real ZooKeeper as they do it; the framework moves with its id.
+
+    The local masters lead without ZooKeeper, so that the test makes their nodes.
+    """
+    with ZooKeeperEnsemble(1) as ensemble, Candidates(ensemble.addresses) as candidates:
+        node = candidates.enter(master_info(cluster.master.address))
+        candidates.enter(master_info(another.master.address))
+        scheduler = scheduler_of(f"zk://me:secret@{ensemble.addresses}{GROUP}")
+        framework_id = scheduler.wait("SUBSCRIBED")["framework_id"]
+        assert (known_to(cluster, framework_id), known_to(another, framework_id)) == (True, False)
+        candidates.leave(node)
+        assert isinstance(scheduler.wait("Disconnected"), Disconnected)
+        assert scheduler.wait("SUBSCRIBED")["framework_id"] == framework_id
+        assert known_to(another, framework_id)
+        assert scheduler.driver.reconcileTasks([]).ok
+
+
+@pytest.mark.zookeeper
+def test_p20_a_subscription_outlives_zookeeper(cluster, scheduler_of):
+    """ZooKeeper dies: calls and events go on; it returns: nothing happens."""
+    with ZooKeeperEnsemble(1) as ensemble, Candidates(ensemble.addresses) as candidates:
+        data = json.dumps(master_info(cluster.master.address)).encode()
+        candidates.client.create(f"{GROUP}/json.info_0000000003", data, makepath=True)
+        scheduler = scheduler_of(f"zk://{ensemble.addresses}{GROUP}")
+        scheduler.wait("SUBSCRIBED")
+        (server,) = ensemble.servers
+        server.kill()
+        assert scheduler.driver.send(REVIVE).ok
+        server.start()
+        assert candidates.client.retry(candidates.client.exists, GROUP)
+        assert scheduler.driver.send(REVIVE).ok
+        assert scheduler.driver.subscription == 1

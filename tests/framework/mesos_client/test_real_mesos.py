@@ -1,0 +1,315 @@
+"""The drivers and a real master and agent. Defects that a real master shows are shown on stock pymesos too."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mesos_client import Aborted, SchedulerDriver
+from mesos_local import AgentSpec, LocalCluster, operator_api
+from wire.process import ROOT, ClientProcess
+
+pytestmark = pytest.mark.mesos
+
+#: Seconds; only a failing test waits so long.
+PATIENCE = 60.0
+#: An agent looks for a restarted master when it misses pings.
+QUICK_MASTER = {"allocation_interval": "100ms", "agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "3"}
+ONE_AGENT = [AgentSpec("agent-1", "cpus:1;mem:512;ports:[31960-31969]")]
+
+
+def framework(**fields: Any) -> dict[str, Any]:
+    """Removed with its connection, unless `failover_timeout` says otherwise."""
+    return {
+        "name": "wire-test",
+        "user": getpass.getuser(),
+        "roles": ["wire"],
+        "checkpoint": True,
+        "capabilities": [{"type": "MULTI_ROLE"}],
+        **fields,
+    }
+
+
+def both(hardened: object, stock: object) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(("kind", "expected"), [("hardened", hardened), ("stock", stock)])
+
+
+def until(reached: Callable[[], Any], what: str) -> Any:
+    """Poll: neither the master nor a file announces this."""
+    deadline = time.monotonic() + PATIENCE
+    while not (value := reached()):
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        threading.Event().wait(0.02)
+    return value
+
+
+def known_as(master: str, framework_id: str) -> str:
+    """active, inactive, removed or unknown."""
+    answer = operator_api.call(master, "GET_FRAMEWORKS")
+    for one in answer.get("completed_frameworks", ()):
+        if one["framework_info"]["id"]["value"] == framework_id:
+            return "removed"
+    for one in answer.get("frameworks", ()):
+        if one["framework_info"]["id"]["value"] == framework_id:
+            return "active" if one["active"] else "inactive"
+    return "unknown"
+
+
+class Scheduler:
+    """A hardened driver in this process."""
+
+    def __init__(self, master: str, **fields: Any) -> None:
+        self.reports: queue.Queue[Any] = queue.Queue()
+        self.driver = SchedulerDriver(framework(**fields), master, on_event=self.reports.put, on_state=self.reports.put)
+        self.driver.start()
+
+    def wait(self, kind: str) -> Any:
+        while True:
+            report = self.reports.get(timeout=PATIENCE)
+            if isinstance(report, Aborted):
+                return report
+            if isinstance(report, dict) and report["type"] == kind:
+                return report.get(kind.lower())
+
+    def state_after(self, known: str) -> str:
+        """The next other state; every update is acknowledged, and may come again after an agent's restart."""
+        while True:
+            status = self.wait("UPDATE")["status"]
+            self.driver.acknowledgeStatusUpdate(status)
+            if status["state"] != known:
+                return str(status["state"])
+
+
+@pytest.fixture
+def scheduler_of() -> Iterator[Callable[..., Scheduler]]:
+    """Make schedulers whose frameworks end with the test."""
+    made: list[Scheduler] = []
+
+    def make(master: str, **fields: Any) -> Scheduler:
+        made.append(Scheduler(master, **fields))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.driver.teardown()
+        one.driver.stop()
+
+
+@both(hardened="active", stock="removed")
+def test_p1_an_exception_in_a_callback_keeps_the_framework(local_cluster, kind, expected):
+    """P1: the real master removes the stock driver's framework, with all its tasks; ours goes on."""
+    master = local_cluster.master.address
+    options = {"framework": framework(), "raising": {"resourceOffers": "ValueError"}}
+    with ClientProcess(kind, "scheduler", master, **options) as client:
+        framework_id = client.wait(callback="registered")["arguments"][0]["value"]
+        client.wait(callback="resourceOffers")
+        if kind == "hardened":
+            assert client.do("kill")["result"].startswith("Sent")
+        else:
+            until(lambda: known_as(master, framework_id) == "removed", "the TEARDOWN")
+        assert expected == known_as(master, framework_id)
+
+
+@both(hardened="inactive", stock="removed")
+def test_p2_abort_keeps_the_framework(local_cluster, scheduler_of, kind, expected):
+    """P2: after abort() the master waits for the framework to come back."""
+    master = local_cluster.master.address
+    with ClientProcess(kind, "scheduler", master, framework=framework(failover_timeout=60.0)) as client:
+        framework_id = client.wait(callback="registered")["arguments"][0]["value"]
+        client.do("abort")
+        until(lambda: known_as(master, framework_id) != "active", "the disconnection")
+        assert expected == known_as(master, framework_id)
+    if kind == "hardened":
+        successor = scheduler_of(master, id={"value": framework_id})
+        assert successor.wait("SUBSCRIBED")["framework_id"]["value"] == framework_id
+
+
+@both(hardened=1, stock=20)
+def test_p3_a_removed_framework_is_an_error_and_no_storm(local_cluster, scheduler_of, kind, expected):
+    """P3: an id that the master has removed stops the driver, with the master's own words."""
+    master = local_cluster.master.address
+    gone = scheduler_of(master)
+    framework_id = gone.wait("SUBSCRIBED")["framework_id"]
+    assert gone.driver.teardown().ok
+    with ClientProcess(kind, "scheduler", master, framework=framework(id=framework_id)) as client:
+        client.wait(expected, callback="error")
+        if kind == "hardened":
+            assert "removed" in client.wait(state="Aborted")["reason"]
+            client.do("join")
+            assert expected == len(client.found(callback="error"))
+
+
+def test_p3_the_scheduler_that_is_replaced_stops(local_cluster, scheduler_of):
+    """P3: a second scheduler with the same id takes over; the first one does not fight for it."""
+    first = scheduler_of(local_cluster.master.address, failover_timeout=60.0)
+    framework_id = first.wait("SUBSCRIBED")["framework_id"]
+    second = scheduler_of(local_cluster.master.address, failover_timeout=60.0, id=framework_id)
+    second.wait("SUBSCRIBED")
+    assert Aborted("Framework failed over") == first.wait("nothing else")
+    assert first.driver.aborted
+    assert second.driver.send({"type": "REVIVE"}).ok
+
+
+@both(hardened=True, stock=False)
+def test_p13_gpu_resources_is_what_the_framework_says(local_cluster, kind, expected):
+    """P13: the master registers the capability, whether or not it answers to /version (this one does not)."""
+    wanted = [{"type": "GPU_RESOURCES"}, {"type": "MULTI_ROLE"}]
+    with ClientProcess(
+        kind, "scheduler", local_cluster.master.address, framework=framework(capabilities=wanted)
+    ) as client:
+        framework_id = client.wait(callback="registered")["arguments"][0]["value"]
+        (found,) = (
+            one["framework_info"]["capabilities"]
+            for one in operator_api.call(local_cluster.master.address, "GET_FRAMEWORKS")["frameworks"]
+            if one["framework_info"]["id"]["value"] == framework_id
+        )
+        assert expected == ({"type": "GPU_RESOURCES"} in found)
+
+
+def test_a_framework_info_that_the_master_refuses_is_told(local_cluster, scheduler_of):
+    """A FrameworkInfo that the master cannot accept ends the driver with the master's own words."""
+    refused = scheduler_of(local_cluster.master.address, capabilities=[])
+    reason = refused.wait("nothing else").reason
+    assert "MULTI_ROLE" in reason
+
+
+# The executor, on an agent of its own.
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(ONE_AGENT, master_flags=QUICK_MASTER, die_with_parent=True) as made:
+        yield made
+
+
+class Running:
+    """One task that runs on the real agent."""
+
+    def __init__(self, cluster: LocalCluster, scheduler: Scheduler, name: str) -> None:
+        self.scheduler, self.task_id = scheduler, {"value": name}
+        framework_id = scheduler.wait("SUBSCRIBED")["framework_id"]
+        offer = scheduler.wait("OFFERS")["offers"][0]
+        self.agent_id = offer["agent_id"]
+        task = _task(name, offer["agent_id"], framework_id)
+        assert scheduler.driver.launchTasks(offer["id"], [task]).ok
+        assert scheduler.state_after("TASK_STAGING") == "TASK_RUNNING"
+        self.sandbox = cluster.sandbox(self.agent_id["value"], framework_id["value"], name)
+
+    def seen(self, kind: str) -> list[dict[str, Any]]:
+        path = self.sandbox / "seen"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line for line in map(_json, lines) if line.get("type") == kind]
+
+    def wait_seen(self, kind: str, count: int = 1) -> dict[str, Any]:
+        until(lambda: len(self.seen(kind)) >= count, f"{count} {kind}")
+        return self.seen(kind)[count - 1]
+
+    def finish(self) -> None:
+        (self.sandbox / "finish").touch()
+
+
+def _json(line: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(line)
+    except ValueError:  # being written
+        return {}
+    return found
+
+
+def _task(name: str, agent_id: dict[str, Any], framework_id: dict[str, Any]) -> dict[str, Any]:
+    path = os.pathsep.join(str(ROOT / folder) for folder in ("tests", "framework"))
+    command = f"PYTHONPATH={path} exec {sys.executable} -m wire.executor"
+    executor = {
+        "type": "CUSTOM",
+        "executor_id": {"value": name},
+        "framework_id": framework_id,
+        "command": {"value": command},
+        "resources": _resources(0.1, 32),
+    }
+    return {
+        "name": name,
+        "task_id": {"value": name},
+        "agent_id": agent_id,
+        "executor": executor,
+        "resources": _resources(0.1, 32),
+    }
+
+
+def _resources(cpus: float, mem: float) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "type": "SCALAR",
+            "scalar": {"value": value},
+            "allocation_info": {"role": "wire"},
+        }
+        for name, value in (("cpus", cpus), ("mem", mem))
+    ]
+
+
+def test_p7_a_task_that_ends_while_the_agent_is_away_is_reported(cluster, scheduler_of):
+    """P7, P8: the executor meets the restarted agent's window, and its update arrives."""
+    running = Running(cluster, scheduler_of(cluster.master.address, failover_timeout=60.0), "p7")
+    agent = cluster.agents["agent-1"]
+    agent.kill()
+    running.wait_seen("Disconnected")
+    running.finish()
+    running.wait_seen("sent")
+    agent.start()
+    cluster.wait_registered()
+    assert running.scheduler.state_after("TASK_RUNNING") == "TASK_FINISHED"
+
+
+def test_p8_a_task_outlives_its_agents_restarts(cluster, scheduler_of):
+    """P8, P11: after two restarts the same executor is subscribed, and a KILL reaches it whole."""
+    running = Running(cluster, scheduler_of(cluster.master.address, failover_timeout=60.0), "p8")
+    agent = cluster.agents["agent-1"]
+    for restart in (1, 2):
+        agent.kill()
+        running.wait_seen("Disconnected", restart)
+        agent.start()
+        running.wait_seen("SUBSCRIBED", restart + 1)
+        cluster.wait_registered()
+    policy = {"grace_period": {"nanoseconds": 7}}
+    assert running.scheduler.driver.killTask(running.task_id, running.agent_id, policy).ok
+    assert running.wait_seen("KILL")["kill"]["kill_policy"] == policy
+    assert running.scheduler.state_after("TASK_RUNNING") == "TASK_KILLED"
+
+
+def test_p10_without_checkpointing_the_executor_leaves_with_the_agent(cluster, scheduler_of):
+    """P10: the real agent sets MESOS_CHECKPOINT=0, and the driver gives up when it is killed."""
+    running = Running(cluster, scheduler_of(cluster.master.address, checkpoint=False, failover_timeout=60.0), "p10")
+    cluster.agents["agent-1"].kill()
+    try:
+        assert "does not checkpoint" in running.wait_seen("Aborted")["reason"]
+    finally:
+        cluster.agents["agent-1"].start()
+        cluster.wait_registered()
+
+
+def test_p24_the_last_update_is_acknowledged_after_shutdown(cluster, scheduler_of):
+    """P24: after SHUTDOWN the stream stays: the agent's ACKNOWLEDGED of the last update still arrives."""
+    running = Running(cluster, scheduler_of(cluster.master.address, failover_timeout=60.0), "p24")
+    assert running.scheduler.driver.shutdownExecutor({"value": "p24"}, running.agent_id).ok
+    assert running.scheduler.state_after("TASK_RUNNING") == "TASK_KILLED"
+    assert running.wait_seen("left")["acknowledged"] is True
+
+
+def test_a_master_that_returns_is_subscribed_to_again(cluster, scheduler_of):
+    """A master killed and started again on its work dir: disconnected, subscribed again with the same id."""
+    scheduler = scheduler_of(cluster.master.address, failover_timeout=60.0)
+    framework_id = scheduler.wait("SUBSCRIBED")["framework_id"]
+    cluster.master.kill()
+    cluster.master.start()
+    cluster.wait_registered()
+    assert scheduler.wait("SUBSCRIBED")["framework_id"] == framework_id
+    assert scheduler.driver.reconcileTasks([]).ok

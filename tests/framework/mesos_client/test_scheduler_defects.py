@@ -1,0 +1,254 @@
+"""Defects of pymesos' scheduler driver: each scenario runs on the stock driver, which shows the defect, and on ours."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from wire import peer as wire
+from wire.peer import Peer, cut_after, error, hang, message, status, stream, subscribed, update
+from wire.process import FRAMEWORK, ClientProcess
+
+#: Five waits are together at least half of 0.25 + 0.5 + 1 + 1 + 1 s. Only a first request that is late on its way makes
+#: that look shorter: half of it is asked for.
+FIVE_WAITS = 0.9
+
+
+def both(hardened: object, stock: object) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(("kind", "expected"), [("hardened", hardened), ("stock", stock)])
+
+
+@both(hardened=[], stock=["TEARDOWN"])
+@pytest.mark.parametrize("exception", ["ValueError", "OSError"])
+def test_p1_an_exception_in_a_callback_does_not_end_the_framework(kind, expected, exception):
+    """P1 (and P15 for OSError): whatever a callback raises, no TEARDOWN is sent and the same stream goes on."""
+    scenario = {"raising": {"statusUpdate": exception}}
+    with Peer(stream(subscribed())) as peer, ClientProcess(kind, "scheduler", peer.address, **scenario) as client:
+        client.wait(callback="registered")
+        peer.push(update())
+        if kind == "hardened":
+            peer.push(message())
+            client.wait(callback="frameworkMessage")
+            assert client.finish() == 0
+            assert len(peer.all("SUBSCRIBE")) == 1
+        elif exception == "OSError":
+            # Taken for a socket's error: it subscribes again, and again for each redelivery.
+            peer.wait("SUBSCRIBE", 2)
+            return
+        else:
+            peer.wait("TEARDOWN")
+        assert expected == [one.type for one in peer.all("TEARDOWN")]
+
+
+@both(hardened=0, stock=1)
+def test_p1_a_rejected_call_in_a_callback_does_not_end_the_framework(kind, expected):
+    """P1: a master that answers 503 to a call made in a callback costs that call, not the framework."""
+    with (
+        Peer(stream(subscribed()), on_call=_unless("TEARDOWN", 503)) as peer,
+        ClientProcess(kind, "scheduler", peer.address, killing_on="statusUpdate") as client,
+    ):
+        client.wait(callback="registered")
+        peer.push(update())
+        peer.wait("KILL")
+        if kind == "hardened":
+            peer.push(message())
+            client.wait(callback="frameworkMessage")
+            assert client.finish() == 0
+        else:
+            peer.wait("TEARDOWN")
+        assert expected == len(peer.all("TEARDOWN"))
+
+
+@both(hardened=(0, True), stock=(1, False))
+def test_p2_abort_leaves_the_framework_and_the_callers_dict_alone(kind, expected):
+    """P2: abort() sends no TEARDOWN, and the FrameworkInfo that was given keeps its id."""
+    framework = {**FRAMEWORK, "id": wire.FRAMEWORK_ID}
+    with (
+        Peer(stream(subscribed())) as peer,
+        ClientProcess(kind, "scheduler", peer.address, framework=framework) as client,
+    ):
+        peer.wait_stream()
+        client.wait(callback="registered" if kind == "hardened" else "reregistered")
+        left = client.do("abort")["result"]
+        assert expected == (len(peer.all("TEARDOWN")), "id" in left)
+
+
+@both(hardened=1, stock=30)
+def test_p3_an_error_event_stops_the_driver(kind, expected):
+    """P3: after ERROR the driver stops by itself, says why, and does not subscribe again."""
+    with Peer(cut_after(subscribed(), error())) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
+        peer.wait("SUBSCRIBE", expected)
+        if kind == "hardened":
+            assert client.wait(state="Aborted")["reason"] == "Framework has been removed"
+            client.do("join")
+            assert client.finish() == 0
+            assert expected == len(peer.all("SUBSCRIBE"))
+            assert peer.all("TEARDOWN") == []
+
+
+@both(hardened=True, stock=False)
+@pytest.mark.parametrize("script", [status(503), cut_after(subscribed())], ids=["503", "cut after SUBSCRIBED"])
+def test_p4_a_failing_master_is_not_hammered(kind, expected, script):
+    """P4: between two subscriptions lies the back-off, also when each one was accepted and cut."""
+    with Peer(script) as peer, ClientProcess(kind, "scheduler", peer.address):
+        assert expected == (peer.wait("SUBSCRIBE", 6).at - peer.wait("SUBSCRIBE").at >= FIVE_WAITS)
+
+
+@both(hardened=["connected", "kill"], stock=["kill", "connected"])
+def test_p5_a_hanging_call_blocks_nobody_else(kind, expected):
+    """P5: while one call waits for its answer, the driver's state can be read."""
+    with Peer(stream(subscribed()), on_call=hang) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
+        client.wait(callback="registered")
+        client.do("kill_in_background")
+        peer.wait("KILL")
+        client.ask("connected")
+        client.wait(asking="connected")
+        if kind == "hardened":
+            client.wait(did="connected")
+        # The end of the connection ends the call.
+        peer.release_calls()
+        client.wait(did="kill")
+        client.wait(did="connected")
+        assert expected == [line["did"] for line in client.lines if line.get("did") in ("kill", "connected")]
+
+
+@both(hardened=10.0, stock=86400.0)
+def test_p5_a_call_does_not_wait_for_a_day(kind, expected):
+    """P5: the timeout of a call is seconds."""
+    with Peer(stream(subscribed())) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
+        assert expected == client.do("longest_call")["result"]
+
+
+def test_p5_a_call_that_hangs_fails_after_its_timeout():
+    """P5: the caller gets a typed failure, and the subscription stays."""
+    with (
+        Peer(stream(subscribed()), on_call=hang) as peer,
+        ClientProcess("hardened", "scheduler", peer.address, call_timeout=0.2) as client,
+    ):
+        client.wait(callback="registered")
+        assert client.do("kill")["result"].startswith("failed: ")
+        peer.push(message())
+        client.wait(callback="frameworkMessage")
+        assert len(peer.all("SUBSCRIBE")) == 1
+
+
+def test_p6_a_silent_stream_is_given_up():
+    """P6: without a byte for five heartbeats the driver subscribes again, and says that it was disconnected."""
+    with (
+        Peer(stream(subscribed(heartbeat=0.02)), stream(subscribed())) as peer,
+        ClientProcess("hardened", "scheduler", peer.address) as client,
+    ):
+        peer.wait("SUBSCRIBE", 2)
+        client.wait(state="Disconnected")
+        client.wait_event("SUBSCRIBED", 2)
+
+
+@both(hardened={"value": "agent-1"}, stock=None)
+def test_p12_reconcile_names_the_agent(kind, expected):
+    """P12: agent_id reaches the master, which otherwise cannot answer for an agent that is away."""
+    with Peer(stream(subscribed())) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
+        client.wait(callback="registered")
+        client.do("reconcile")
+        assert expected == peer.wait("RECONCILE").body["reconcile"]["tasks"][0].get("agent_id")
+
+
+@both(hardened=True, stock=False)
+@pytest.mark.parametrize("capabilities", [["MULTI_ROLE"], ["MULTI_ROLE", "GPU_RESOURCES"]])
+def test_p13_the_framework_info_is_sent_as_given(kind, expected, capabilities):
+    """P13: no capability is added or dropped, whatever /version says, and failover_timeout is not invented."""
+    framework = {**FRAMEWORK, "capabilities": [{"type": name} for name in capabilities]}
+    version = status(200, json.dumps({"version": "1.11.0"}).encode()) if len(capabilities) == 1 else status(404)
+    with (
+        Peer(stream(subscribed()), version=version) as peer,
+        ClientProcess(kind, "scheduler", peer.address, framework=framework),
+    ):
+        sent = peer.wait("SUBSCRIBE").body["subscribe"]["framework_info"]
+        assert expected == (sent == framework)
+        assert expected == (sent.get("capabilities") == framework["capabilities"])
+
+
+@both(hardened=None, stock="Basic " + base64.b64encode(b"me:secret").decode())
+def test_p14_credentials_stay_with_their_driver(kind, expected):
+    """P14: a driver without credentials does not send those of another one in the same process."""
+    credentials = {"principal": "me", "secret": "secret"}
+    with (
+        Peer(stream(subscribed())) as first,
+        Peer(stream(subscribed())) as other,
+        ClientProcess(kind, "scheduler", first.address, credentials=credentials) as client,
+    ):
+        client.wait(callback="registered")
+        client.do("kill")
+        client.do("second", other.address)
+        client.wait(2, callback="registered")
+        client.do("second_kill")
+        assert first.wait("KILL").headers["authorization"] == "Basic " + base64.b64encode(b"me:secret").decode()
+        assert expected == other.wait("KILL").headers.get("authorization")
+
+
+@both(hardened=True, stock=False)
+def test_p16_ipv6_masters_are_reached(kind, expected):
+    """P16: [::1]:port is an address like another."""
+    with Peer(stream(subscribed()), host="::1") as peer, ClientProcess(kind, "scheduler", peer.address) as client:
+        if kind == "hardened":
+            client.wait(callback="registered")
+        else:
+            client.wait_death()
+        assert expected == bool(peer.all("SUBSCRIBE"))
+
+
+def test_p18_calls_during_reconnects_only_fail_in_typed_ways():
+    """P18: calls that race with lost streams are answered, dropped or failed, and never raise."""
+    scripts = [cut_after(subscribed()) for _ in range(4)]
+    with (
+        Peer(*scripts, stream(subscribed())) as peer,
+        ClientProcess("hardened", "scheduler", peer.address) as client,
+    ):
+        while not peer.all("SUBSCRIBE")[4:]:
+            assert "raised" not in client.do("kill")
+        client.wait_event("SUBSCRIBED", 5)
+        assert client.do("kill")["result"].startswith("Sent")
+
+
+@both(hardened="not connected", stock="None")
+def test_p19_a_call_without_subscription_says_so(kind, expected):
+    """P19: a call that is dropped is told from one that was sent."""
+    with Peer(status(503)) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
+        peer.wait("SUBSCRIBE")
+        assert expected == client.do("kill")["result"]
+
+
+@both(hardened=0, stock=2)
+def test_p22_disconnected_is_told_once_and_only_after_a_subscription(kind, expected):
+    """P22: attempts that fail before the first subscription lose nothing."""
+    scripts = (status(503), status(503), stream(subscribed()))
+    with Peer(*scripts) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
+        client.wait(callback="registered")
+        assert expected == len(client.found(callback="disconnected"))
+        if kind == "hardened":
+            client.do("stop")
+            assert client.found(state="Disconnected") == []
+            assert client.found(callback="disconnected") == []
+
+
+@both(hardened=False, stock=True)
+def test_p31_a_stopped_driver_is_not_connected(kind, expected):
+    """P31: after abort() `connected` is false."""
+    with Peer(stream(subscribed())) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
+        client.wait(callback="registered")
+        client.do("abort")
+        assert expected == client.do("connected")["result"]
+
+
+def test_p28_stop_does_not_wait_for_the_back_off():
+    """P28: a driver that waits for its next attempt is stopped at once, and leaves no thread."""
+    with Peer(status(401)) as peer, ClientProcess("hardened", "scheduler", peer.address) as client:
+        client.wait(state="Disconnected")
+        assert client.finish() == 0
+        assert client.wait(left=[])
+
+
+def _unless(kind, code):
+    """Answer `code` to all calls but those of type `kind`."""
+    return lambda exchange: exchange.answer(202 if exchange.received.type == kind else code)

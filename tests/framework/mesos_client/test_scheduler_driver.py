@@ -1,0 +1,333 @@
+"""SchedulerDriver against a scripted master: what it sends, reports and answers."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from mesos_client import (
+    Aborted,
+    Basic,
+    Credentials,
+    Disconnected,
+    Failed,
+    NotConnected,
+    Rejected,
+    SchedulerDriver,
+    Sent,
+    Tls,
+)
+from wire.peer import FRAMEWORK_ID, Peer, cut_after, message, status, stream, subscribed, update, vanish
+from wire.process import FRAMEWORK
+
+REVIVE = {"type": "REVIVE"}
+
+
+def test_the_first_subscription_has_no_id_and_the_next_has_it_twice(driver_of, recorder):
+    """The master's rule: framework_id and framework_info.id are equal, or both absent."""
+    with Peer(cut_after(subscribed()), stream(subscribed())) as peer:
+        driver = driver_of(peer.address)
+        driver.start()
+        first, second = peer.wait("SUBSCRIBE").body, peer.wait("SUBSCRIBE", 2).body
+        assert {"type": "SUBSCRIBE", "subscribe": {"framework_info": FRAMEWORK}} == first
+        assert FRAMEWORK_ID == second["framework_id"] == second["subscribe"]["framework_info"]["id"]
+        assert driver.framework_id == FRAMEWORK_ID["value"]
+        assert "id" not in FRAMEWORK
+
+
+def test_suppressed_roles_are_in_the_subscription(driver_of):
+    """Or SUBSCRIBE would un-suppress them."""
+    with Peer(stream(subscribed())) as peer:
+        driver_of(peer.address, suppressed_roles=["r"]).start()
+        assert peer.wait("SUBSCRIBE").body["subscribe"]["suppressed_roles"] == ["r"]
+
+
+def test_calls_carry_stream_id_and_framework_id(driver_of, recorder):
+    """Calls belong to the subscription; SUBSCRIBE has no stream id."""
+    with Peer(stream(subscribed())) as peer:
+        driver = driver_of(peer.address)
+        driver.start()
+        recorder.wait_event("SUBSCRIBED")
+        assert driver.send(REVIVE) == Sent()
+        call = peer.wait("REVIVE")
+        assert (call.headers["mesos-stream-id"], call.body["framework_id"]) == ("stream-1", FRAMEWORK_ID)
+        assert "mesos-stream-id" not in peer.wait("SUBSCRIBE").headers
+
+
+def test_heartbeats_stay_inside_and_other_events_come_raw(driver_of, recorder):
+    """Also those of a type that is not known yet."""
+    unknown = {"type": "SOMETHING_NEW", "something_new": {"a": 1}}
+    with Peer(stream(subscribed(), {"type": "HEARTBEAT"}, unknown, message())) as peer:
+        driver_of(peer.address).start()
+        assert [subscribed(), unknown, message()] == [recorder.next() for _ in range(3)]
+
+
+def plain(value):
+    """Whether it is made of JSON's own types, at every depth."""
+    if type(value) is dict:
+        return all(type(key) is str and plain(item) for key, item in value.items())
+    return all(map(plain, value)) if type(value) is list else type(value) in (str, int, float, bool, type(None))
+
+
+def test_p26_events_are_plain_dicts(driver_of, recorder):
+    """P26: a missing field is missing: no class whose attributes come into being when they are read."""
+    with Peer(stream(subscribed(), update())) as peer:
+        driver_of(peer.address).start()
+        assert all(plain(recorder.next()) for _ in range(2))
+
+
+def test_p29_an_operations_status_is_acknowledged_by_its_ids(driver_of, recorder):
+    """P29: the call has what Mesos wants, not the whole status; without a uuid there is nothing to acknowledge."""
+    ids = {"agent_id": {"value": "a"}, "operation_id": {"value": "o"}, "uuid": "AAAA"}
+    with Peer(stream(subscribed())) as peer:
+        driver = driver_of(peer.address)
+        driver.start()
+        recorder.wait_event("SUBSCRIBED")
+        for status_ in ({**ids, "state": "OPERATION_FINISHED"}, {"operation_id": {"value": "o"}}):
+            assert driver.acknowledgeOperationStatusUpdate(status_).ok
+        assert [ids] == [one.body["acknowledge_operation_status"] for one in peer.all("ACKNOWLEDGE_OPERATION_STATUS")]
+
+
+def test_p29_nothing_is_acknowledged_by_itself(driver_of, recorder):
+    """P29: an update is acknowledged when its owner has stored it, and says so."""
+    with Peer(stream(subscribed(), update(), message())) as peer:
+        driver = driver_of(peer.address)
+        driver.start()
+        status_ = recorder.wait_event("UPDATE")["update"]["status"]
+        recorder.wait_event("MESSAGE")
+        assert driver.send(REVIVE).ok
+        assert peer.all("ACKNOWLEDGE") == []
+        assert driver.acknowledgeStatusUpdate(status_).ok
+        expected = {name: status_[name] for name in ("agent_id", "task_id", "uuid")}
+        assert expected == peer.wait("ACKNOWLEDGE").body["acknowledge"]
+
+
+def test_many_offers_are_declined_in_one_call(driver_of, recorder):
+    """A DECLINE takes a list: the rate of calls does not grow with the number of offers."""
+    offers = [{"value": f"o-{number}"} for number in range(1000)]
+    with Peer(stream(subscribed())) as peer:
+        driver = driver_of(peer.address)
+        driver.start()
+        recorder.wait_event("SUBSCRIBED")
+        assert driver.declineOffer(offers, {"refuse_seconds": 3600.0}).ok
+        assert [{"offer_ids": offers, "filters": {"refuse_seconds": 3600.0}}] == [
+            one.body["decline"] for one in peer.all("DECLINE")
+        ]
+
+
+def test_results_are_typed(driver_of, recorder):
+    """not connected, sent, rejected, failed; none quotes the request."""
+    answers = iter([status(202), status(400, b"no such offer"), vanish])
+    with Peer(stream(subscribed()), on_call=lambda exchange: next(answers)(exchange)) as peer:
+        driver = driver_of(peer.address)
+        assert driver.send(REVIVE) == NotConnected()
+        driver.start()
+        recorder.wait_event("SUBSCRIBED")
+        assert driver.send(REVIVE).ok
+        assert driver.send(REVIVE) == Rejected(400, "no such offer")
+        failed = driver.send({"type": "ACCEPT", "accept": {"secret": "hush"}})
+        assert isinstance(failed, Failed)
+        assert "hush" not in str(failed)
+        driver.stop()
+        assert driver.send(REVIVE) == NotConnected()
+
+
+def test_nothing_is_sent_between_loss_and_subscribed(driver_of, recorder):
+    """Calls of that time are dropped, not kept."""
+    gate = threading.Event()
+
+    def late(exchange):
+        exchange.begin("stream-2")
+        gate.wait(30)
+        exchange.send(subscribed())
+        exchange.hold()
+
+    with Peer(cut_after(subscribed()), late) as peer:
+        driver = driver_of(peer.address)
+        driver.start()
+        peer.wait("SUBSCRIBE", 2)
+        assert driver.send(REVIVE) == NotConnected()
+        gate.set()
+        recorder.wait_event("SUBSCRIBED")
+        recorder.wait_event("SUBSCRIBED")
+        assert driver.send(REVIVE).ok
+        assert peer.wait("REVIVE").headers["mesos-stream-id"] == "stream-2"
+        assert len(peer.all("REVIVE")) == 1
+
+
+def test_teardown_is_sent_on_demand_only_and_ends_the_driver(driver_of, recorder):
+    """The one call that ends the framework; afterwards the driver is stopped."""
+    with Peer(stream(subscribed())) as peer:
+        driver = driver_of(peer.address)
+        driver.start()
+        recorder.wait_event("SUBSCRIBED")
+        assert driver.teardown().ok
+        assert driver.aborted
+        assert len(peer.all("TEARDOWN")) == 1
+
+
+def test_teardown_outlives_the_stream_that_it_ends(driver_of, recorder):
+    """A real master closes the event stream before it answers: that is neither a failure nor a disconnection."""
+
+    def close_then_answer(exchange):
+        exchange.peer.drop()
+        exchange.peer.wait_left()
+        exchange.answer(202)
+
+    with Peer(stream(subscribed()), on_call=close_then_answer) as peer:
+        driver = driver_of(peer.address)
+        driver.start()
+        recorder.wait_event("SUBSCRIBED")
+        assert driver.teardown() == Sent()
+        assert recorder.reports.empty()
+        assert len(peer.all("SUBSCRIBE")) == 1
+
+
+def test_a_teardown_that_gets_no_answer_leaves_the_driver_subscribing(driver_of, recorder):
+    """The stream was lost with the call: the driver comes back, and it can be tried again."""
+
+    def lose_both(exchange):
+        exchange.peer.drop()
+        vanish(exchange)
+
+    with Peer(stream(subscribed()), on_call=lose_both) as peer:
+        driver = driver_of(peer.address)
+        driver.start()
+        recorder.wait_event("SUBSCRIBED")
+        assert isinstance(driver.teardown(), Failed)
+        recorder.wait_event("SUBSCRIBED")
+
+
+def test_a_teardown_that_is_rejected_leaves_the_driver_running(driver_of, recorder):
+    """So that it can be tried again."""
+    with Peer(stream(subscribed()), on_call=status(503)) as peer:
+        driver = driver_of(peer.address)
+        driver.start()
+        recorder.wait_event("SUBSCRIBED")
+        assert isinstance(driver.teardown(), Rejected)
+        assert not driver.aborted
+
+
+def test_a_redirect_is_followed_to_the_leader(driver_of, recorder):
+    """307 with a Location without scheme, as Mesos answers."""
+    with Peer(stream(subscribed())) as leader:
+        location = f"//{leader.address}/api/v1/scheduler"
+        with Peer(status(307, Location=location)) as peer:
+            driver = driver_of(peer.address)
+            driver.start()
+            recorder.wait_event("SUBSCRIBED")
+            assert driver.master == f"http://{leader.address}"
+            assert driver.send(REVIVE).ok
+            assert len(leader.all("REVIVE")) == 1
+
+
+def test_a_redirect_away_from_tls_is_not_followed(certificates, driver_of, recorder):
+    """Credentials that were to go over TLS are not sent without."""
+    with Peer(stream(subscribed())) as plain_peer:
+        location = f"http://{plain_peer.address}/api/v1/scheduler"
+        scripts = (status(307, Location=location), stream(subscribed()))
+        with Peer(*scripts, tls=certificates.server_context()) as peer:
+            driver_of(peer.address, tls=Tls(certificates.ca), credentials=Basic("me", "secret")).start()
+            recorder.wait_event("SUBSCRIBED")
+            assert len(peer.all("SUBSCRIBE")) == 2
+        assert plain_peer.all("SUBSCRIBE") == []
+
+
+def test_a_list_of_masters_is_tried_in_turn(driver_of, recorder):
+    """A master that is not there is passed over."""
+    with Peer(stream(subscribed())) as peer:
+        driver_of(f"127.0.0.1:1,{peer.address}").start()
+        recorder.wait_event("SUBSCRIBED")
+
+
+def test_change_master_moves_the_subscription(driver_of, recorder):
+    """What a detector calls: to nobody, and to another master."""
+    with Peer(stream(subscribed())) as old, Peer(stream(subscribed())) as new:
+        driver = driver_of(old.address)
+        driver.start()
+        recorder.wait_event("SUBSCRIBED")
+        driver.change_master(None)
+        assert isinstance(recorder.next(), Disconnected)
+        assert driver.master is None
+        driver.change_master(new.address)
+        recorder.wait_event("SUBSCRIBED")
+        assert len(new.all("SUBSCRIBE")) == 1
+
+
+def test_a_master_that_changes_while_we_ask_is_not_subscribed_to(driver_of, recorder):
+    """The detector speaks between the moment when the master was chosen and that of the connection."""
+
+    class Changing(Credentials):
+        def header(self):
+            if driver.master == f"http://{old.address}":
+                driver.change_master(new.address)
+            return super().header()
+
+    with Peer(stream(subscribed())) as old, Peer(stream(subscribed())) as new:
+        driver = driver_of(old.address, credentials=Changing())
+        driver.start()
+        recorder.wait_event("SUBSCRIBED")
+        assert (len(old.all("SUBSCRIBE")), len(new.all("SUBSCRIBE"))) == (0, 1)
+
+
+def test_a_refusal_is_reported_once_and_tried_again(driver_of, recorder):
+    """401: the process lives, its owner knows why, and goes on trying."""
+    with Peer(status(401, b"Unauthenticated"), status(401), stream(subscribed())) as peer:
+        driver_of(peer.address, credentials=Basic("me", "wrong")).start()
+        assert Disconnected("HTTP 401: Unauthenticated") == recorder.next()
+        assert recorder.next() == subscribed()
+
+
+def test_stop_may_be_called_from_a_callback_and_twice(recorder):
+    """It does not wait for its own thread."""
+    with Peer(stream(subscribed())) as peer:
+        stopped = threading.Event()
+
+        def on_event(_):
+            driver.stop()
+            stopped.set()
+
+        driver = SchedulerDriver(FRAMEWORK, peer.address, on_event=on_event, on_state=recorder.reports.put)
+        driver.start()
+        assert stopped.wait(30)
+        driver.stop()
+        assert recorder.reports.empty()
+
+
+@pytest.mark.parametrize("bad", [b"x", b"3\nabc", b"2\n[]"], ids=["no RecordIO", "no JSON", "no object"])
+def test_garbage_on_the_stream_is_a_loss_like_another(driver_of, recorder, bad):
+    """The driver says so without quoting it, and subscribes again."""
+
+    def garbage(exchange):
+        exchange.begin()
+        exchange.send(subscribed())
+        exchange.connection.sendall(b"%x\r\n%s\r\n" % (len(bad), bad))
+        exchange.hold()
+
+    with Peer(garbage, stream(subscribed())) as peer:
+        driver_of(peer.address).start()
+        recorder.wait_event("SUBSCRIBED")
+        assert isinstance(recorder.next(), Disconnected)
+        recorder.wait_event("SUBSCRIBED")
+
+
+def test_a_driver_starts_once(driver_of):
+    """A second start is an error with a sentence, not a second thread."""
+    with Peer(stream(subscribed())) as peer:
+        driver = driver_of(peer.address)
+        driver.start()
+        with pytest.raises(RuntimeError, match="starts once"):
+            driver.start()
+
+
+def test_aborted_comes_once_and_last(driver_of, recorder):
+    """After ERROR there is one Aborted, and stop() adds nothing."""
+    with Peer(stream(subscribed(), {"type": "ERROR", "error": {"message": "gone"}})) as peer:
+        driver = driver_of(peer.address)
+        driver.start()
+        assert recorder.wait_event("ERROR")
+        assert Aborted("gone") == recorder.next()
+        driver.stop()
+        assert recorder.reports.empty()
+        assert peer.all("TEARDOWN") == []

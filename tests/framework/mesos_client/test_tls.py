@@ -1,0 +1,259 @@
+"""P21: TLS with an authority of our own and a client certificate, against a real TLS server on loopback."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from mesos_client import ExecutorDriver, SchedulerDriver, Tls
+from mesos_client.agent_environment import AgentEnvironment
+from mesos_client.requests_transport import RequestsTransport
+from mesos_client.stdlib_transport import StdlibTransport
+from mesos_client.transport import Request, TransportError
+from wire.peer import EXECUTOR_ID, PATIENCE, Peer, executor_subscribed, hang, stream, subscribed
+from wire.process import ENVIRON, FRAMEWORK
+
+BOTH = pytest.mark.parametrize("transport", [RequestsTransport, StdlibTransport])
+CALL = b'{"type": "KILL", "secret": "in the body"}'
+
+
+def post(made, peer, host="127.0.0.1"):
+    port = peer.address.rpartition(":")[2]
+    try:
+        return made.post(Request(f"https://{host}:{port}/api", {}, CALL, PATIENCE)).status
+    finally:
+        made.close()
+
+
+@BOTH
+def test_a_certificate_of_our_own_authority_is_accepted(transport, certificates):
+    """By address and by name."""
+    for host in ("127.0.0.1", "localhost"):
+        with Peer(tls=certificates.server_context()) as peer:
+            assert post(transport(Tls(certificates.ca)), peer, host) == 202
+
+
+@BOTH
+@pytest.mark.parametrize("verify", [True, "stranger.pem"], ids=["the machine's authorities", "another authority"])
+def test_a_certificate_of_an_unknown_authority_is_refused(transport, certificates, verify):
+    """Nothing is sent, and the error says why."""
+    tls = Tls(verify if verify is True else certificates.path(verify))
+    with Peer(tls=certificates.server_context()) as peer:
+        with pytest.raises(TransportError, match=r"(?i)certificate.verify failed"):
+            post(transport(tls), peer)
+        assert peer.all("KILL") == []
+
+
+@BOTH
+def test_a_certificate_for_another_host_is_refused(transport, certificates, monkeypatch):
+    """Our authority vouches for localhost, not for a host that merely leads there."""
+    real = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda _host, *rest, **options: real("localhost", *rest, **options))
+    with Peer(tls=certificates.server_context()) as peer, pytest.raises(TransportError, match=r"master\.example"):
+        post(transport(Tls(certificates.ca)), peer, "master.example")
+    with Peer(tls=certificates.server_context()) as peer:
+        assert post(transport(Tls(certificates.ca, check_hostname=False)), peer, "master.example") == 202
+
+
+@BOTH
+def test_verification_can_be_turned_off(transport, certificates):
+    """For a cluster whose certificates sign themselves."""
+    with Peer(tls=certificates.server_context()) as peer:
+        assert post(transport(Tls(verify=False)), peer) == 202
+
+
+@BOTH
+def test_a_server_that_wants_a_certificate_gets_ours(transport, certificates):
+    """From two files, or from one with both."""
+    both = certificates.folder / "both.pem"
+    both.write_text("".join(certificates.folder.joinpath(f"client.{kind}").read_text() for kind in ("pem", "key")))
+    for cert in (certificates.client, str(both)):
+        with Peer(tls=certificates.server_context(ask_clients=True)) as peer:
+            assert post(transport(Tls(certificates.ca, cert)), peer) == 202
+
+
+@BOTH
+def test_a_server_that_wants_a_certificate_does_not_serve_without(transport, certificates):
+    """The failure is one of the transport."""
+    with Peer(tls=certificates.server_context(ask_clients=True)) as peer:
+        with pytest.raises(TransportError):
+            post(transport(Tls(certificates.ca)), peer)
+        assert peer.all("KILL") == []
+
+
+@BOTH
+def test_plain_http_to_a_tls_server_fails_and_the_other_way_round(transport, certificates):
+    """A wrong scheme is a failure with a reason, not a hang."""
+    with Peer(tls=certificates.server_context()) as peer:
+        made = transport()
+        with pytest.raises(TransportError):
+            made.post(Request(f"http://{peer.address}/api", {}, CALL, PATIENCE))
+        made.close()
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("tls", "named"),
+    [
+        (Tls("/no/such/ca.pem"), "/no/such/ca.pem"),
+        (Tls(True, "/no/such/client.pem"), "/no/such/client.pem"),
+        (Tls(True, (__file__, __file__)), "test_tls.py"),
+    ],
+    ids=["authority", "certificate", "no certificate"],
+)
+def test_files_that_cannot_be_used_are_named_at_once(transport, tls, named):
+    """When the transport is made, not at each attempt to connect."""
+    with pytest.raises(ValueError, match=named):
+        transport(tls)
+
+
+def test_a_key_with_a_password_is_refused_and_asks_nobody(certificates):
+    """OpenSSL would ask the terminal, and a service has none."""
+    import subprocess
+
+    locked = certificates.folder / "locked.key"
+    command = ["openssl", "pkey", "-in", certificates.client[1], "-aes256", "-passout", "pass:secret", "-out", locked]
+    subprocess.run(command, check=True, capture_output=True)
+    with pytest.raises(ValueError, match=r"locked\.key"):
+        RequestsTransport(Tls(True, (certificates.client[0], str(locked))))
+
+
+@BOTH
+def test_a_handshake_that_gets_no_answer_is_given_up(transport):
+    """A peer that accepts and then says nothing does not hold a driver that stops."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        made, failed = transport(), []
+
+        def call():
+            try:
+                url = "https://127.0.0.1:{1}/".format(*listener.getsockname())
+                made.post(Request(url, {}, CALL, 10 * PATIENCE))
+            except TransportError as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        connection, _ = listener.accept()
+        assert connection.recv(1) != b"", "the handshake has begun"
+        made.close()
+        thread.join(PATIENCE)
+        connection.close()
+        assert len(failed) == 1
+
+
+def test_p21_the_scheduler_speaks_tls(certificates, driver_of, recorder):
+    """P21: subscription and calls, with a client certificate; `tls` makes https the scheme of a bare host:port."""
+    with Peer(stream(subscribed()), tls=certificates.server_context(ask_clients=True)) as peer:
+        driver = driver_of(peer.address, tls=Tls(certificates.ca, certificates.client))
+        driver.start()
+        recorder.wait_event("SUBSCRIBED")
+        assert driver.master == f"https://{peer.address}"
+        assert driver.send({"type": "REVIVE"}).ok
+        assert len(peer.all("REVIVE")) == 1
+
+
+def test_p21_a_scheduler_stops_while_a_tls_stream_is_silent(certificates, driver_of, recorder):
+    """Another thread's shutdown must not disturb the session of the one that reads."""
+    with Peer(stream(subscribed()), tls=certificates.server_context()) as peer:
+        driver = driver_of(f"https://{peer.address}", tls=Tls(certificates.ca))
+        driver.start()
+        recorder.wait_event("SUBSCRIBED")
+        driver.stop()
+        peer.wait_left()
+        assert recorder.reports.empty()
+
+
+def test_a_bad_file_is_an_error_of_the_drivers_constructor(recorder):
+    """Where an operator's option is read, not in a thread's log."""
+    with pytest.raises(ValueError, match=r"/no/such/ca\.pem"):
+        SchedulerDriver(FRAMEWORK, "a", on_event=print, on_state=print, tls=Tls("/no/such/ca.pem"))
+
+
+def executor_of(peer: Peer, recorder, **environ: str) -> ExecutorDriver:
+    variables = {**ENVIRON, "MESOS_AGENT_ENDPOINT": peer.address, **environ}
+    return ExecutorDriver(on_event=recorder.reports.put, on_state=recorder.reports.put, environ=variables)
+
+
+def test_p21_the_executor_speaks_tls(certificates, recorder):
+    """P21: as LIBPROCESS_SSL_* in its environment say."""
+    certificate, key = certificates.client
+    with Peer(stream(executor_subscribed()), tls=certificates.server_context(ask_clients=True)) as peer:
+        driver = executor_of(
+            peer,
+            recorder,
+            LIBPROCESS_SSL_ENABLED="true",
+            LIBPROCESS_SSL_VERIFY_SERVER_CERT="1",
+            LIBPROCESS_SSL_CA_FILE=certificates.ca,
+            LIBPROCESS_SSL_CERT_FILE=certificate,
+            LIBPROCESS_SSL_KEY_FILE=key,
+        )
+        driver.start()
+        recorder.wait_event("SUBSCRIBED")
+        assert driver.send_message(b"x").ok
+        driver.stop()
+        assert len(peer.all("MESSAGE")) == 1
+
+
+def test_p21_the_executor_speaks_through_a_domain_socket(tmp_path, recorder):
+    """P21: where the agent serves one, on the path of the agent's own actor, as libmesos does."""
+    path = tmp_path / "agent.sock"
+    with Peer(stream(executor_subscribed()), host=str(path)) as peer:
+        driver = executor_of(
+            peer,
+            recorder,
+            MESOS_DOMAIN_SOCKET=str(path),
+            MESOS_SLAVE_PID="slave(1)@127.0.0.1:5051",
+            MESOS_AGENT_ENDPOINT="",
+        )
+        driver.start()
+        recorder.wait_event("SUBSCRIBED")
+        assert driver.send_message(b"x").ok
+        driver.stop()
+        assert peer.wait("SUBSCRIBE").path == peer.wait("MESSAGE").path == "/slave(1)/api/v1/executor"
+        assert peer.wait("MESSAGE").body["executor_id"] == EXECUTOR_ID
+
+
+SSL = {**ENVIRON, "MESOS_AGENT_ENDPOINT": "10.0.0.1:5051", "LIBPROCESS_SSL_ENABLED": "1"}
+
+
+@pytest.mark.parametrize(
+    ("extra", "expected"),
+    [
+        ({}, Tls(False, None, False)),
+        ({"VERIFY_CERT": "true"}, Tls(True, None, False)),
+        ({"VERIFY_SERVER_CERT": "true", "CA_DIR": "/ca"}, Tls("/ca", None, False)),
+        ({"VERIFY_SERVER_CERT": "1", "CA_FILE": "/ca.pem", "CA_DIR": "/ca"}, Tls("/ca.pem", None, False)),
+        ({"CA_FILE": "/ca.pem", "HOSTNAME_VALIDATION_SCHEME": "openssl"}, Tls(False, None, True)),
+        ({"CERT_FILE": "/dev/null", "KEY_FILE": "/dev/zero"}, Tls(False, ("/dev/null", "/dev/zero"), False)),
+        ({"CERT_FILE": "/dev/null", "KEY_FILE": "/no/such/key"}, Tls(False, None, False)),
+    ],
+)
+def test_the_agents_tls_settings_are_read_as_libprocess_reads_them(extra, expected):
+    """docs/ssl.md of Mesos: without VERIFY_SERVER_CERT nothing is verified; names only by the scheme `openssl`."""
+    read = AgentEnvironment.read({**SSL, **{f"LIBPROCESS_SSL_{name}": value for name, value in extra.items()}})
+    assert expected == read.tls
+    assert read.endpoint == "https://10.0.0.1:5051/api/v1/executor"
+
+
+def test_without_ssl_there_is_none():
+    """LIBPROCESS_SSL_ENABLED=0 is as good as absent."""
+    read = AgentEnvironment.read({**SSL, "LIBPROCESS_SSL_ENABLED": "0"})
+    assert (read.tls, read.endpoint) == (None, "http://10.0.0.1:5051/api/v1/executor")
+
+
+def test_hanging_calls_over_tls_are_interrupted(certificates, driver_of, recorder):
+    """A stream that is lost ends the call that waits on the same master."""
+    with Peer(stream(subscribed()), on_call=hang, tls=certificates.server_context()) as peer:
+        driver = driver_of(peer.address, tls=Tls(certificates.ca), call_timeout=PATIENCE)
+        driver.start()
+        recorder.wait_event("SUBSCRIBED")
+        results = []
+        thread = threading.Thread(target=lambda: results.append(driver.send({"type": "REVIVE"})))
+        thread.start()
+        peer.wait("REVIVE")
+        peer.drop()
+        thread.join(PATIENCE)
+        assert len(results) == 1
+        assert not results[0].ok

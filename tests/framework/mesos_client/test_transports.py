@@ -1,0 +1,151 @@
+"""Both transports keep the same contract."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from mesos_client.recordio import Decoder
+from mesos_client.requests_transport import RequestsTransport
+from mesos_client.stdlib_transport import StdlibTransport
+from mesos_client.transport import Request, TransportError
+from wire.peer import Peer, cut_after, hang, message, status, stream
+
+SUBSCRIBE = b'{"type": "SUBSCRIBE"}'
+CALL = b'{"type": "KILL", "secret": "in the body"}'
+
+
+@pytest.fixture(params=[RequestsTransport, StdlibTransport])
+def transport(request):
+    made = request.param()
+    yield made
+    made.close()
+
+
+def request_to(peer: Peer, body: bytes = SUBSCRIBE, timeout: float = 30.0) -> Request:
+    return Request(f"http://{peer.address}/api", {"Content-Type": "application/json"}, body, timeout)
+
+
+def test_a_stream_yields_what_comes_when_it_comes(transport):
+    """Records arrive while the answer is still going on, with status and lower-case headers."""
+    with Peer(stream(message())) as peer:
+        opened = transport.stream()
+        head = opened.open(request_to(peer))
+        assert (200, "stream-1") == (head.status, head.headers["mesos-stream-id"])
+        decoder, chunks = Decoder(), opened.chunks()
+        records: list[bytes] = []
+        while not records:
+            records += decoder.feed(next(chunks))
+        opened.close()
+        assert len(records) == 1
+
+
+@pytest.mark.parametrize("script", [hang, stream()], ids=["before the head", "in the body"])
+def test_abort_ends_a_wait(transport, script):
+    """Another thread can end a wait for the head, and one for the next chunk."""
+    with Peer(script) as peer:
+        opened, ended = transport.stream(), []
+
+        def follow():
+            try:
+                opened.open(request_to(peer))
+                list(opened.chunks())
+                ended.append("ended")
+            except TransportError:
+                ended.append("broken")
+
+        thread = threading.Thread(target=follow)
+        thread.start()
+        peer.wait("SUBSCRIBE")
+        opened.abort()
+        thread.join(30)
+        opened.close()
+        assert len(ended) == 1
+
+
+def test_abort_before_open_is_kept(transport):
+    """A stream that was aborted does not open."""
+    with Peer(stream()) as peer:
+        opened = transport.stream()
+        opened.abort()
+        with pytest.raises(TransportError):
+            opened.open(request_to(peer))
+        opened.close()
+
+
+def test_silence_beyond_the_limit_is_an_error(transport):
+    """The watchdog: no byte for so long ends the stream."""
+    with Peer(stream()) as peer:
+        opened = transport.stream()
+        opened.open(request_to(peer))
+        opened.set_silence_limit(0.05)
+        with pytest.raises(TransportError, match=r"(?i)timed out|timeout"):
+            list(opened.chunks())
+        opened.close()
+
+
+def test_a_cut_stream_is_an_error(transport):
+    """The chunked body did not end as it should."""
+    with Peer(cut_after(message())) as peer:
+        opened = transport.stream()
+        opened.open(request_to(peer))
+        with pytest.raises(TransportError):
+            list(opened.chunks())
+        opened.close()
+
+
+def test_refused_connections_are_transport_errors_that_do_not_quote_the_body(transport):
+    """Nobody listens: the cause is named."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(TransportError, match="refused") as caught:
+        transport.post(Request(f"http://127.0.0.1:{port}/", {}, CALL, 5.0))
+    assert "in the body" not in str(caught.value)
+
+
+def test_a_call_gets_its_answer(transport):
+    """Status and body of any answer; redirects are not followed."""
+    for code, body in ((202, b""), (403, b"Framework is not subscribed"), (307, b"")):
+        with Peer(stream(), on_call=status(code, body, Location="//127.0.0.1:1/")) as peer:
+            reply = transport.post(request_to(peer, CALL))
+            assert (code, body.decode()) == (reply.status, reply.text)
+
+
+def test_interrupt_ends_a_waiting_call_and_no_later_one(transport):
+    """A lost master's answer is not waited for; the next call works."""
+    scripts = iter([hang, status(202)])
+    with Peer(stream(), on_call=lambda exchange: next(scripts)(exchange)) as peer:
+        failed = []
+
+        def call():
+            try:
+                transport.post(request_to(peer, CALL))
+            except TransportError as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        peer.wait("KILL")
+        transport.interrupt()
+        thread.join(30)
+        assert len(failed) == 1
+        assert transport.post(request_to(peer, CALL)).status == 202
+
+
+def test_a_closed_transport_says_so(transport):
+    """Twice closed is closed."""
+    transport.close()
+    transport.close()
+    with pytest.raises(TransportError, match="stopped"):
+        transport.post(Request("http://127.0.0.1:1/", {}, CALL, 5.0))
+
+
+def test_proxies_of_the_environment_are_ignored(transport, monkeypatch):
+    """A master is reached directly, whatever http_proxy says."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with Peer(stream()) as peer:
+        assert transport.post(request_to(peer, CALL)).status == 202

@@ -1,0 +1,113 @@
+"""The kept updates, without a driver: order, repetition, and what is announced."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from mesos_client import updates as module
+from mesos_client.results import Failed, Rejected, Sent
+from mesos_client.updates import Updates
+
+TASK = {"task_id": {"value": "t"}}
+
+
+class Agent:
+    """Answers `send` by the next result (then always Sent) and closes the updates after `count` sends."""
+
+    def __init__(self, kept, count, *results):
+        self.kept, self.count, self.results, self.states = kept, count, list(results), []
+
+    def send(self, status):
+        self.states.append(status["state"])
+        if len(self.states) == self.count:
+            self.kept.close()
+        return self.results.pop(0) if self.results else Sent()
+
+    def serve(self):
+        """Return the states sent, in order."""
+        self.kept.deliver(self.send)
+        return self.states
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.01)
+    return Updates()
+
+
+def add(kept, *states):
+    return [kept.add({**TASK, "state": state}) for state in states]
+
+
+def test_updates_go_in_order(kept):
+    """As they were made."""
+    add(kept, "A", "B", "C")
+    kept.online()
+    assert Agent(kept, 3).serve() == ["A", "B", "C"]
+
+
+def test_a_failed_update_goes_before_later_ones(kept):
+    """The agent must not see RUNNING after FINISHED."""
+    add(kept, "A", "B")
+    kept.online()
+    assert Agent(kept, 4, Failed("x"), Rejected(503, "x")).serve() == ["A", "A", "A", "B"]
+
+
+def test_an_update_that_the_agent_cannot_read_is_dropped(kept):
+    """400 is for ever; later updates must not wait behind it."""
+    add(kept, "A", "B")
+    kept.online()
+    assert Agent(kept, 2, Rejected(400, "x")).serve() == ["A", "B"]
+
+
+def test_what_subscribe_announced_is_not_sent_again(kept):
+    """But what was made after it is."""
+    add(kept, "A")
+    announced, _ = kept.announce()
+    add(kept, "B")
+    kept.online()
+    assert [status["state"] for status in announced] == ["A"]
+    assert Agent(kept, 1).serve() == ["B"]
+
+
+def test_an_unacknowledged_update_is_sent_again(kept, monkeypatch):
+    """After a while, though the agent took it."""
+    monkeypatch.setattr(module, "RESEND_SECONDS", 0.01)
+    add(kept, "A")
+    kept.online()
+    assert Agent(kept, 3).serve() == ["A", "A", "A"]
+
+
+def test_nothing_is_sent_while_offline(kept):
+    """The sender waits, and is woken by the subscription."""
+    add(kept, "A")
+    kept.online()
+    kept.offline()
+    agent = Agent(kept, 1)
+    thread = threading.Thread(target=agent.serve)
+    thread.start()
+    assert agent.states == []
+    kept.online()
+    thread.join(30)
+    assert agent.states == ["A"]
+
+
+def test_acknowledged_updates_and_their_tasks_are_forgotten(kept):
+    """Only then."""
+    kept.launched(TASK)
+    first, second = add(kept, "A", "B")
+    kept.acknowledged("t", first)
+    statuses, tasks = kept.announce()
+    assert (["B"], []) == ([status["state"] for status in statuses], tasks)
+    assert not kept.wait_empty(0)
+    kept.acknowledged("t", second)
+    assert kept.wait_empty(0)
+
+
+@pytest.mark.parametrize("status", [{"state": "A"}, TASK])
+def test_an_incomplete_status_is_refused(kept, status):
+    """The agent would reject it later, where nobody sees."""
+    with pytest.raises(ValueError, match="needs"):
+        kept.add(status)

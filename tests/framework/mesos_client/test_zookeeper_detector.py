@@ -1,0 +1,314 @@
+"""P20: the leading master is found in a real ZooKeeper, which comes, goes and denies."""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from mesos_client import Disconnected, NotConnected, zookeeper_detector
+from mesos_client.detector import Leader, ZooKeeperUrl
+from mesos_client.zookeeper_detector import ZooKeeperDetector
+from mesos_local import ZooKeeperEnsemble
+from wire.candidate import GROUP, Candidates, master_info, only
+from wire.peer import PATIENCE, Peer, stream, subscribed
+
+pytestmark = pytest.mark.zookeeper
+
+
+@pytest.fixture(scope="module")
+def ensemble() -> Iterator[ZooKeeperEnsemble]:
+    with ZooKeeperEnsemble(1) as started:
+        yield started
+
+
+@pytest.fixture
+def candidates(ensemble: ZooKeeperEnsemble) -> Iterator[Candidates]:
+    """Nobody leads, and there is no node yet."""
+    with Candidates(ensemble.addresses, "admin:secret") as made:
+        made.clear()
+        yield made
+        made.clear()
+
+
+class Watch:
+    """A detector, and what it tells."""
+
+    def __init__(self, url: str) -> None:
+        self.told: queue.Queue[tuple[Leader | None, str]] = queue.Queue()
+        self.detector = ZooKeeperDetector(ZooKeeperUrl.parse(url))
+        self.detector.start(lambda leader, reason: self.told.put((leader, reason)))
+
+    def next(self) -> tuple[Leader | None, str]:
+        return self.told.get(timeout=PATIENCE)
+
+    def address(self) -> str:
+        """Of the next leader."""
+        leader, reason = self.next()
+        assert leader is not None, reason
+        return f"{leader.ip}:{leader.port}"
+
+    def reason(self) -> str:
+        """Why the next thing told is that there is none."""
+        leader, reason = self.next()
+        assert leader is None
+        return reason
+
+
+@pytest.fixture
+def watch(ensemble: ZooKeeperEnsemble) -> Iterator[Callable[..., Watch]]:
+    """Make detectors that are stopped with the test."""
+    made: list[Watch] = []
+
+    def make(credentials: str = "", servers: str = ensemble.addresses) -> Watch:
+        made.append(Watch(f"zk://{credentials}{servers}{GROUP}"))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.detector.stop()
+    names = {thread.name for thread in threading.enumerate()}
+    assert "mesos-master-detector" not in names
+
+
+ONE, TWO, THREE = (master_info(f"127.0.0.{number}:5050") for number in (1, 2, 3))
+
+
+def test_p20_an_absent_znode_is_waited_for(watch, candidates):
+    """P20 (a): no master has ever been there; the first one that comes is found."""
+    looking = watch()
+    assert "no such node" in looking.reason()
+    candidates.enter(ONE)
+    # Between the node and its first child there may be a look.
+    leader, reason = looking.next()
+    while leader is None:
+        assert "no master leads" in reason
+        leader, reason = looking.next()
+    assert leader.ip == "127.0.0.1"
+
+
+def test_p20_the_znodes_parent_may_be_absent_too(ensemble, candidates):
+    """P20 (a): /dcos/mesos on a ZooKeeper where there is no /dcos."""
+    looking = Watch(f"zk://{ensemble.addresses}/dcos/mesos")
+    try:
+        assert "no such node" in looking.reason()
+        candidates.client.create("/dcos/mesos/json.info_0000000007", b'{"hostname": "m", "port": 1}', makepath=True)
+        leader = None
+        while leader is None:
+            leader, _ = looking.next()
+        assert leader.hostname == "m"
+    finally:
+        looking.detector.stop()
+        candidates.client.delete("/dcos", recursive=True)
+
+
+def test_the_first_candidate_leads_until_it_leaves(watch, candidates):
+    """Candidates behind it change nothing; when it leaves the next one leads, and at last nobody."""
+    nodes = [candidates.enter(info) for info in (ONE, TWO, THREE)]
+    looking = watch()
+    assert looking.address() == "127.0.0.1:5050"
+    candidates.leave(nodes[1])
+    candidates.leave(nodes[0])
+    assert looking.address() == "127.0.0.3:5050"
+    candidates.leave(nodes[2])
+    assert "no master leads" in looking.reason()
+    candidates.enter(TWO)
+    assert looking.address() == "127.0.0.2:5050"
+
+
+def test_other_nodes_are_no_candidates(watch, candidates):
+    """The replicated log keeps its members there, and masters of long ago wrote protobuf."""
+    candidates.client.create(f"{GROUP}/log_replicas", makepath=True)
+    candidates.client.create(f"{GROUP}/info_0000000000", b"\x0a")
+    looking = watch()
+    assert "no master leads" in looking.reason()
+
+
+def test_a_node_that_cannot_be_read_is_told_and_looked_at_again(watch, candidates, monkeypatch):
+    """A detector outlives a node of nonsense."""
+    monkeypatch.setattr(zookeeper_detector, "TRY_AGAIN", 0.05)
+    node = candidates.client.create(f"{GROUP}/json.info_0000000000", b"nonsense", makepath=True)
+    looking = watch()
+    assert "MasterInfo" in looking.reason()
+    candidates.client.set(node, b'{"hostname": "m", "ip": 0, "port": 5050}')
+    leader, _ = looking.next()
+    assert leader is not None
+
+
+def test_p20_credentials_are_used(watch, candidates, ensemble):
+    """P20 (d): a ZooKeeper whose masters' node only we may read."""
+    candidates.client.create(GROUP, acl=only("me:hush"))
+    with Candidates(ensemble.addresses, "me:hush") as masters:
+        node = masters.enter(ONE, acl=only("me:hush"))
+        looking = watch("me:hush@")
+        assert looking.address() == "127.0.0.1:5050"
+        masters.client.delete(node)
+        masters.client.delete(GROUP)
+
+
+@pytest.mark.parametrize("credentials", ["", "me:wrong@"])
+def test_an_access_denied_is_told_and_tried_again(watch, candidates, ensemble, monkeypatch, credentials):
+    """With no or wrong credentials; an administrator may still grant it."""
+    monkeypatch.setattr(zookeeper_detector, "TRY_AGAIN", 0.05)
+    with Candidates(ensemble.addresses, "me:hush") as masters:
+        masters.client.create(GROUP, acl=only("me:hush"))
+        looking = watch(credentials)
+        assert "denies access" in looking.reason()
+        masters.client.set_acls(GROUP, OPEN_ACL_UNSAFE)
+        masters.enter(ONE)
+        while (told := looking.next())[0] is None:
+            pass
+        assert told[0].ip == "127.0.0.1"
+
+
+def test_p20_credentials_are_in_no_log(watch, candidates, caplog):
+    """Kazoo logs what it sends at level DEBUG, authentication included."""
+    caplog.set_level(logging.DEBUG)
+    candidates.enter(ONE)
+    looking = watch("me:hush@")
+    assert looking.address() == "127.0.0.1:5050"
+    looking.detector.stop()
+    assert "hush" not in caplog.text
+
+
+def test_p20_a_zookeeper_that_is_away_at_start_is_waited_for(monkeypatch):
+    """P20 (b): nothing is raised, the reason is told, and the leader is found when ZooKeeper comes."""
+    monkeypatch.setattr(zookeeper_detector, "PATIENCE", 0.05)
+    with ZooKeeperEnsemble(1) as own:
+        with Candidates(own.addresses) as masters:
+            masters.client.create(f"{GROUP}/json.info_0000000000", b'{"hostname": "m", "port": 5050}', makepath=True)
+        (server,) = own.servers
+        server.kill()
+        looking = Watch(f"zk://{own.addresses}{GROUP}")
+        try:
+            assert "does not answer" in looking.reason()
+            server.start()
+            leader, _ = looking.next()
+            assert leader is not None
+        finally:
+            looking.detector.stop()
+
+
+def test_p20_the_leader_stays_while_zookeeper_is_away():
+    """P20: a ZooKeeper that dies takes no subscription with it; what has changed meanwhile is seen when it is back."""
+    with ZooKeeperEnsemble(1) as own, Peer(stream(subscribed())) as old, Peer(stream(subscribed())) as new:
+        with Candidates(own.addresses) as masters:
+            masters.client.create(GROUP)
+            for number, peer in enumerate((old, new)):
+                data = json.dumps(master_info(peer.address)).encode()
+                masters.client.create(f"{GROUP}/json.info_{number:010d}", data)
+        (server,) = own.servers
+        looking = Watch(f"zk://{own.addresses}{GROUP}")
+        try:
+            assert looking.address() == old.address
+            server.kill()
+            server.start()
+            with Candidates(own.addresses) as masters:
+                masters.leave(f"{GROUP}/json.info_0000000000")
+            assert looking.address() == new.address
+            assert looking.told.empty()
+        finally:
+            looking.detector.stop()
+
+
+def test_a_driver_follows_the_leader_through_zookeeper(ensemble, candidates, driver_of, recorder):
+    """zk:// as the master: subscribed to the leader, disconnected without one, subscribed to the next."""
+    with Peer(stream(subscribed())) as one, Peer(stream(subscribed())) as two:
+        node = candidates.enter(master_info(one.address))
+        driver = driver_of(f"zk://{ensemble.addresses}{GROUP}")
+        driver.start()
+        recorder.wait_event("SUBSCRIBED")
+        assert driver.master == f"http://{one.address}"
+        candidates.leave(node)
+        assert isinstance(recorder.next(), Disconnected)
+        assert driver.send({"type": "REVIVE"}) == NotConnected()
+        candidates.enter(master_info(two.address))
+        recorder.wait_event("SUBSCRIBED")
+        assert driver.master == f"http://{two.address}"
+        assert driver.send({"type": "REVIVE"}).ok
+        assert len(two.all("REVIVE")) == 1
+
+
+def test_a_session_that_expires_is_replaced(watch, candidates, ensemble, monkeypatch):
+    """A new session has no watches: all is asked anew, and the leader that did not change is not told again."""
+    made: list[KazooClient] = []
+
+    class Client(KazooClient):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            made.append(self)
+
+    monkeypatch.setattr(zookeeper_detector, "KazooClient", Client)
+    nodes = [candidates.enter(info) for info in (ONE, TWO)]
+    looking = watch()
+    assert looking.address() == "127.0.0.1:5050"
+    _expire(made[0], ensemble.addresses)
+    candidates.leave(nodes[0])
+    assert looking.address() == "127.0.0.2:5050"
+    assert looking.told.empty()
+
+
+def _expire(client: KazooClient, servers: str) -> None:
+    """Take the client's session over, and end it."""
+    over = threading.Event()
+    old = client.client_id
+    client.add_listener(lambda state: state == "CONNECTED" and client.client_id != old and over.set())
+    thief = KazooClient(servers, client_id=old)
+    thief.start(timeout=PATIENCE)
+    thief.stop()
+    thief.close()
+    assert over.wait(PATIENCE)
+
+
+def test_stop_does_not_wait_for_a_zookeeper_that_does_not_answer(watch, candidates, ensemble):
+    """Frozen while we are connected: the farewell is given up."""
+    candidates.enter(ONE)
+    looking = watch()
+    looking.next()
+    (server,) = ensemble.servers
+    server.freeze()
+    try:
+        looking.detector.stop()
+        assert not looking.detector._thread.is_alive()
+    finally:
+        server.thaw()
+        ensemble.wait_serving()
+
+
+def test_stop_does_not_wait_for_an_answer_that_does_not_come(watch, candidates, ensemble, monkeypatch):
+    """Frozen while we ask: the question is given up."""
+    candidates.enter(ONE)
+    looking = watch()
+    looking.next()
+    asked = threading.Event()
+
+    def answer(result):
+        asked.set()
+        return result.get(timeout=10 * PATIENCE)
+
+    monkeypatch.setattr(zookeeper_detector, "_answer", answer)
+    (server,) = ensemble.servers
+    server.freeze()
+    try:
+        looking.detector._wake.set()
+        assert asked.wait(PATIENCE)
+        looking.detector.stop()
+        assert not looking.detector._thread.is_alive()
+    finally:
+        server.thaw()
+        ensemble.wait_serving()
+
+
+def test_stop_ends_a_detector_that_never_reached_zookeeper():
+    """Nobody listens there; twice stopped is stopped, and so is one that was not started."""
+    looking = Watch("zk://127.0.0.1:1/mesos")
+    looking.detector.stop()
+    looking.detector.stop()
+    ZooKeeperDetector(ZooKeeperUrl.parse("zk://127.0.0.1:1/mesos")).stop()
+    assert "mesos-master-detector" not in {thread.name for thread in threading.enumerate()}

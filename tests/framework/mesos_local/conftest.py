@@ -1,0 +1,43 @@
+"""A cluster to break, and what runs a task on it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from http_scheduler import EXECUTOR, HttpScheduler
+from mesos_local import AgentSpec, LocalCluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """One agent and short timers; tests may break it, and put it together again."""
+    flags = {"allocation_interval": "50ms", "agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "2"}
+    agents = [AgentSpec("agent-1", "cpus:2;mem:1024;gpus:0;ports:[31900-31909]", "rack:a")]
+    with LocalCluster(agents, master_flags=flags, die_with_parent=True) as started:
+        yield started
+
+
+@pytest.fixture
+def scheduler(cluster: LocalCluster) -> Iterator[Callable[..., HttpScheduler]]:
+    """Makes schedulers, and tears them down."""
+    made: list[HttpScheduler] = []
+
+    def make(**options: Any) -> HttpScheduler:
+        made.append(HttpScheduler(cluster.master.address, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def executor_command(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A CommandInfo that fetches EXECUTOR into the sandbox and runs it there."""
+    path = tmp_path_factory.mktemp("executor") / "executor.py"
+    path.write_text(EXECUTOR)
+    return {"value": f"exec {sys.executable} executor.py", "uris": [{"value": str(path)}]}

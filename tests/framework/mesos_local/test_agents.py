@@ -1,0 +1,261 @@
+"""What agents offer, and what is said about agents files that are wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mesos_local import AgentSpec, LocalCluster, MesosLocalError, default_agents, load_agents
+from mesos_local.agents import FIRST_PORT, check_agents, with_ports
+
+KEYS = st.sampled_from(["hostname", "resources", "attributes", "cpus", "ports"])
+
+
+def ports_of(spec: AgentSpec) -> tuple[int, int]:
+    begin, end = re.findall(r"\d+", spec.resource_pairs()["ports"])
+    return int(begin), int(end)
+
+
+def test_defaults_are_three_disjoint_agents_one_with_gpus() -> None:
+    """All share the machine's ports, so no two offer the same; exactly one has GPUs."""
+    specs = default_agents()
+    assert [spec.hostname for spec in specs] == ["agent-1", "agent-2", "agent-3"]
+    assert [spec.resource_pairs().get("gpus") for spec in specs] == [None, None, "2"]
+    assert ports_of(specs[0])[0] == FIRST_PORT
+    assert all(one[1] < other[0] for one, other in pairwise(ports_of(spec) for spec in specs))
+
+
+def test_two_tasks_of_one_gigabyte_fit_each_default_agent() -> None:
+    """A gang of four TensorFlow tasks fits the two agents that are offered to frameworks without GPUs."""
+    for spec in default_agents():
+        pairs = spec.resource_pairs()
+        assert int(pairs["mem"]) >= 2 * (1024 + 128)
+        assert int(pairs["cpus"]) >= 2
+
+
+def test_mapping_and_text_mean_the_same() -> None:
+    """Resources and attributes may be given either way."""
+    text = AgentSpec("a", "cpus:2;mem:4096;ports:[31000-31099]", "rack:a;zone:b")
+    mapping = AgentSpec("a", {"cpus": 2, "mem": 4096, "ports": "[31000-31099]"}, {"rack": "a", "zone": "b"})
+    assert text.resources_flag() == mapping.resources_flag()
+    assert text.attributes_flag() == mapping.attributes_flag()
+
+
+def test_missing_ports_are_filled_beside_the_given_ones() -> None:
+    """Neither the ports that an agent names nor those of its peers are given twice."""
+    specs = with_ports([AgentSpec("a", "cpus:1"), AgentSpec("b", "ports:[31050-31149]"), AgentSpec("c", "cpus:1")])
+    assert [spec.resource_pairs()["ports"] for spec in specs] == ["[31150-31249]", "[31050-31149]", "[31250-31349]"]
+
+
+def test_overlapping_ports_are_refused() -> None:
+    """Two tasks could otherwise be given the same port."""
+    specs = [AgentSpec("a", "ports:[31000-31099]"), AgentSpec("b", "ports:[31099-31200]")]
+    assert check_agents(specs) == ["ports of a and b overlap at 31099: all agents share this machine's ports"]
+
+
+@pytest.mark.parametrize(
+    ("resources", "complaint"),
+    [
+        ("cpus:two", "resource 'cpus': 'two' is not a number"),
+        ("gpus:1.5", "resource 'gpus': '1.5' is not a whole number"),
+        ("cpus", "resource 'cpus': '' is not of the form name:value"),
+        ("cpus:1;cpus:2", "resource 'cpus' is given twice"),
+        ("ports:31000", "resource 'ports': '31000' is not ranges such as [31000-31099,31200-31299]"),
+        ("ports:[31000-30000]", "is not ranges such as"),
+        ("ports:[1-70000]", "is not ranges such as"),
+        ("x:[1", "is neither a number, nor [ranges], nor a {set}"),
+    ],
+)
+def test_bad_resources_are_named(resources: str, complaint: str) -> None:
+    """The message has the resource, its value and what is allowed."""
+    errors = check_agents([AgentSpec("a", resources)])
+    assert len(errors) == 1
+    assert complaint in errors[0]
+
+
+@pytest.mark.parametrize("resources", ["cpus(role):2", "disk:10", "labels:{a,b}", "fpgas:[1-2]", "cpus:0.5"])
+def test_good_resources_are_accepted(resources: str) -> None:
+    """Scalars, ranges, sets and reserved resources, as Mesos writes them."""
+    assert check_agents([AgentSpec("a", resources)]) == []
+
+
+def test_all_errors_of_a_file_come_at_once(tmp_path: Path) -> None:
+    """One run shows everything that is wrong."""
+    path = tmp_path / "agents.json"
+    content = [
+        {"hostname": "a b", "resources": "cpus:many"},
+        {"hostname": "c", "resources": "mem:lots", "attributes": "rack"},
+        {"hostname": "c", "resources": "cpus:1"},
+    ]
+    path.write_text(json.dumps(content))
+    with pytest.raises(MesosLocalError) as caught:
+        load_agents(path)
+    for part in ("'a b'", "'many'", "'lots'", "attribute 'rack'", "'c' is used twice", str(path)):
+        assert part in str(caught.value)
+
+
+def load(tmp_path: Path, content: str | bytes) -> tuple[AgentSpec, ...]:
+    path = tmp_path / "agents.json"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return load_agents(path)
+
+
+def complaints(tmp_path: Path, content: str | bytes) -> str:
+    with pytest.raises(MesosLocalError) as caught:
+        load(tmp_path, content)
+    assert str(tmp_path / "agents.json") in str(caught.value)
+    return str(caught.value)
+
+
+def with_hostname(hostname: str) -> str:
+    return json.dumps([{"hostname": hostname, "resources": "cpus:1"}])
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{", "line 1, column 2"),
+        ("{}", "a list of at least one object"),
+        ("[]", "a list of at least one object"),
+        ("[1]", "agent 1: 1 is not an object"),
+        ('[{"hostname": "a", "resource": "cpus:1"}]', "unknown key 'resource': did you mean 'resources'?"),
+        ('[{"hostname": "a"}]', "agent 1 (a): resources is missing"),
+        ('[{"hostname": 1, "resources": 2}]', "hostname 1 is not text"),
+        ('[{"hostname": "a", "resources": 2}]', "resources 2 is neither text nor an object"),
+        ('[{"hostname": "a", "resources": {"cpus": true}}]', "resource 'cpus': True is neither text nor a number"),
+        ('[{"hostname": "a", "resources": {"x": {}}}]', "resource 'x': {} is neither text nor a number"),
+        ('[{"hostname": "a", "resources": "cpus:1", "attributes": {"r": "a;b"}}]', "attribute 'r': 'a;b' is not"),
+        ('[{"hostname": "a", "hostname": "b", "resources": ""}]', "agent 1 (b): 'hostname' is given twice"),
+        ('[{"hostname": "a", "resources": {"cpus": 1, "cpus": 2}}]', "agent 1 (a): resource 'cpus' is given twice"),
+        ("[" * 100_000, "it is nested too deeply"),
+        ("7" * 5_000, "is not a number that Mesos can count with"),
+        ("[1e400]", "1e400 is not a number that Mesos can count with"),
+        ("[NaN]", "NaN is not a number that Mesos can count with"),
+        (f'[{{"hostname": "a", "resources": "cpus:{"7" * 5_000}"}}]', "is not a number"),
+        (f'[{{"hostname": "a", "resources": "ports:[1-{"7" * 5_000}]"}}]', "is not ranges such as"),
+        ('[{"hostname": "a", "resources": "mem:9999999999999"}]', "is too large: at most 1000000000000"),
+        ("[" + "[" * 500 + "]" * 500 + "]", "is not an object"),
+    ],
+)
+def test_bad_files_are_explained(tmp_path: Path, text: str, complaint: str) -> None:
+    """The message says where and what, in lines that a person can read, whatever the file holds."""
+    said = complaints(tmp_path, text)
+    assert complaint in said
+    assert max(map(len, said.splitlines())) < 400
+
+
+@pytest.mark.parametrize(
+    ("hostname", "complaint"),
+    [
+        ("a" * 64, "is too long (64 characters): allowed are 63 between two dots, 200 in all"),
+        (".".join(["a" * 60] * 5), "is too long (304 characters)"),
+        ("a..b", "'a..b' may hold letters"),
+        ("-a", "'-a' may hold letters"),
+        ("a.", "'a.' may hold letters"),
+        ("", "'' may hold letters"),
+        ("../../etc", "may hold letters"),
+        ("a\n", "may hold letters"),
+        ("master", "'master' is taken"),
+        ("zookeeper", "'zookeeper' is taken"),
+        ("guard", "'guard' is taken"),
+    ],
+)
+def test_bad_hostnames_are_explained(tmp_path: Path, hostname: str, complaint: str) -> None:
+    """They name folders, logs and nodes."""
+    assert complaint in complaints(tmp_path, with_hostname(hostname))
+
+
+def test_longest_hostname_can_name_a_log(tmp_path: Path) -> None:
+    """What is allowed works: a file name has 255 bytes at most."""
+    hostname = ".".join(["a" * 63] * 3)
+    assert hostname == load(tmp_path, with_hostname(hostname))[0].hostname
+    (tmp_path / f"{hostname}.log").touch()
+
+
+def test_wrong_types_do_not_hide_wrong_values(tmp_path: Path) -> None:
+    """One run shows everything that is wrong: shape, values, names used twice, ports that overlap."""
+    agents = [
+        {"hostname": "a", "resources": 2, "attributes": "rack"},
+        {"hostname": "a", "resources": "cpus:many", "color": 1},
+        {"resources": "cpus:few"},
+        7,
+        {"hostname": "b", "resources": "ports:[100-200]"},
+        {"hostname": "c", "resources": "cpus:x;ports:[200-300]"},
+    ]
+    said = complaints(tmp_path, json.dumps(agents))
+    expected = [
+        "resources 2",
+        "attribute 'rack'",
+        "'many'",
+        "'color'",
+        "hostname is missing",
+        "'few'",
+        "7 is not",
+        "'x'",
+    ]
+    for part in (*expected, "hostname 'a' is used twice", "ports of b and c overlap at 200"):
+        assert part in said
+
+
+def test_byte_order_mark_is_accepted(tmp_path: Path) -> None:
+    """As in options files: some editors write one."""
+    assert "a" == load(tmp_path, b"\xef\xbb\xbf" + with_hostname("a").encode())[0].hostname
+
+
+def test_other_encodings_are_explained(tmp_path: Path) -> None:
+    """Where it is not UTF-8."""
+    assert "is not UTF-8 text: byte 0" in complaints(tmp_path, b"\xff\xfe[")
+
+
+def test_absent_file_is_explained(tmp_path: Path) -> None:
+    """No traceback for a wrong path."""
+    with pytest.raises(MesosLocalError, match="No such file"):
+        load_agents(tmp_path / "none.json")
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    """A pipe that nobody writes to, a device without an end, a folder."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path, reason in ((pipe, "is not a reg"), (Path("/dev/zero"), "is not a reg"), (tmp_path, ".*Is a directory")):
+        with pytest.raises(MesosLocalError, match=f"The agents file {path} {reason}"):
+            load_agents(path)
+
+
+def test_huge_file_is_not_read(tmp_path: Path) -> None:
+    """It was another one that was meant."""
+    path = tmp_path / "agents.json"
+    with path.open("wb") as content:
+        content.truncate(1 << 40)
+    with pytest.raises(MesosLocalError, match="too large: at most 10 MB"):
+        load_agents(path)
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS | st.text(max_size=5), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(content=JSON_VALUES | st.lists(st.dictionaries(KEYS, JSON_VALUES, max_size=3), max_size=3))
+def test_any_json_is_accepted_or_explained(tmp_path_factory: pytest.TempPathFactory, content: object) -> None:
+    """Never another error than ours."""
+    path = tmp_path_factory.getbasetemp() / "any.json"
+    path.write_text(json.dumps(content))
+    with suppress(MesosLocalError):
+        load_agents(path)
+
+
+def test_cluster_refuses_bad_agents_before_it_starts() -> None:
+    """The constructor checks; nothing has been started then."""
+    with pytest.raises(MesosLocalError, match="'many' is not a number"):
+        LocalCluster([AgentSpec("a", "cpus:many")])

@@ -1,0 +1,300 @@
+"""A real master, real agents, real containers: started, broken, ended, and nothing left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from http_scheduler import HttpScheduler
+from mesos_local import AgentSpec, DamagedRecordError, LocalCluster, MesosLocalError, NodeDiedError
+from mesos_local.helpers import launcher_dir
+from mesos_local.leftovers import find_leftovers
+from mesos_local.members import listens
+from mesos_local.process import ProcessId
+from mesos_local.record import NAME
+
+pytestmark = pytest.mark.mesos
+
+ONE_AGENT = [AgentSpec("agent-1", "cpus:1;mem:512;ports:[31950-31959]")]
+Schedulers = Callable[..., Any]
+
+
+def test_agents_are_as_specified(local_cluster: LocalCluster) -> None:
+    """Hostname, resources (GPUs too) and attributes reach the master."""
+    agents = local_cluster.state().agents
+    assert [agent.hostname for agent in agents] == ["agent-1", "agent-2", "agent-3"]
+    assert [agent.resources.get("gpus") for agent in agents] == [None, None, 2.0]
+    assert [agent.attributes["rack"] for agent in agents] == ["rack-1", "rack-2", "rack-3"]
+    assert all(agent.active for agent in agents)
+    assert [agent.agent_id for agent in agents] == [agent.agent_id for agent in local_cluster.agents.values()]
+
+
+def test_flags_reach_master_and_agent(local_cluster: LocalCluster) -> None:
+    """As --allocation_interval would."""
+    with urllib.request.urlopen(f"http://{local_cluster.master.address}/flags", timeout=10) as answer:
+        assert json.load(answer)["flags"]["allocation_interval"] == "100ms"
+
+
+def test_task_runs_from_a_fetched_file(
+    cluster: LocalCluster, scheduler: Schedulers, executor_command: dict[str, Any]
+) -> None:
+    """The agent fetches a URI, the real launcher runs the container, its output is in the sandbox."""
+    framework = scheduler()
+    agent_id = framework.launch("agent-1", executor_command)
+    framework.await_state("TASK_RUNNING")
+    sandbox = cluster.sandbox(agent_id, framework.framework_id, "t1")
+    assert "executor started" in (sandbox / "stdout").read_text()
+    assert (sandbox / "executor.py").exists()
+    state = cluster.state()
+    assert [task.state for task in state.tasks] == ["TASK_RUNNING"]
+    assert pytest.approx(state.agents[0].used["cpus"]) == 0.2
+
+
+def test_failed_fetch_fails_the_task(cluster: LocalCluster, scheduler: Schedulers) -> None:
+    """The helper's exit code reaches the agent."""
+    framework = scheduler()
+    framework.launch("agent-1", {"value": "true", "uris": [{"value": "/no/such/file"}]})
+    assert framework.next_state() == "TASK_FAILED"
+
+
+def test_killed_agent_comes_back_with_its_tasks(
+    cluster: LocalCluster, scheduler: Schedulers, executor_command: dict[str, Any]
+) -> None:
+    """SIGKILL, then a start on its work dir: same agent id, and the executor has lived on."""
+    framework = scheduler()
+    agent = cluster.agents["agent-1"]
+    agent_id = framework.launch("agent-1", executor_command)
+    framework.await_state("TASK_RUNNING")
+    agent.kill()
+    assert not listens(agent.address)
+    agent.start()
+    cluster.wait_registered()
+    assert agent_id == agent.agent_id
+    assert [task.state for task in cluster.state().tasks] == ["TASK_RUNNING"]
+
+
+def test_restarted_master_gets_its_agents_back(cluster: LocalCluster) -> None:
+    """A new process at the same address recovers the registry from its work dir."""
+    before = cluster.master.pid, cluster.master.address, cluster.agents["agent-1"].agent_id
+    cluster.master.kill()
+    cluster.master.start()
+    cluster.wait_registered()
+    after = cluster.master.pid, cluster.master.address, cluster.agents["agent-1"].agent_id
+    assert before[0] != after[0]
+    assert before[1:] == after[1:]
+
+
+def test_frozen_agent_is_unreachable_until_it_thaws(
+    cluster: LocalCluster, scheduler: Schedulers, executor_command: dict[str, Any]
+) -> None:
+    """To the scheduler a partition: TASK_UNREACHABLE, and RUNNING again."""
+    framework = scheduler()
+    framework.launch("agent-1", executor_command)
+    framework.await_state("TASK_RUNNING")
+    cluster.agents["agent-1"].freeze()
+    framework.await_state("TASK_UNREACHABLE")
+    cluster.agents["agent-1"].thaw()
+    framework.await_state("TASK_RUNNING")
+    cluster.wait_registered()
+
+
+def test_dead_node_is_reported_with_its_log(cluster: LocalCluster) -> None:
+    """A node that ends by itself is an error: its first line is a sentence, the others are the end of the log."""
+    agent = cluster.agents["agent-1"]
+    os.kill(agent.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, agent.pid, os.WEXITED | os.WNOWAIT)
+    try:
+        with pytest.raises(NodeDiedError) as caught:
+            cluster.wait_registered()
+    finally:
+        agent.kill()
+        agent.start()
+        cluster.wait_registered()
+    assert "agent-1 has ended: killed by SIGKILL." == caught.value.sentence == str(caught.value).splitlines()[0]
+    assert caught.value.details.startswith(f"The end of {agent.log_path}:\n")
+    assert "slave.cpp" in caught.value.details
+
+
+def test_bad_flag_is_reported_with_the_log_and_nothing_is_left() -> None:
+    """Mesos itself says what is wrong with the value."""
+    cluster = LocalCluster(ONE_AGENT, master_flags={"allocation_interval": "soon"})
+    with pytest.raises(MesosLocalError, match="allocation_interval"):
+        cluster.start()
+    with pytest.raises(MesosLocalError, match="has not been started"):
+        _ = cluster.directory
+
+
+@pytest.mark.parametrize("kind", ["master_flags", "agent_flags"])
+def test_unknown_flag_is_reported(kind: Literal["master_flags", "agent_flags"]) -> None:
+    """Mesos itself ignores unknown variables in its environment, and with them a misspelt flag."""
+    flags = {"zk_session_timeouts": "2secs"}
+    with (
+        pytest.raises(MesosLocalError, match=r"no flag 'zk_session_timeouts' .*did you mean 'zk_session_timeout'"),
+        LocalCluster(ONE_AGENT, **{kind: flags}),
+    ):
+        pass
+
+
+def test_nothing_is_left(executor_command: dict[str, Any]) -> None:
+    """No process (the executor's neither), no port, no folder."""
+    with LocalCluster(ONE_AGENT) as cluster:
+        framework = HttpScheduler(cluster.master.address)
+        framework.launch("agent-1", executor_command)
+        framework.await_state("TASK_RUNNING")
+        framework.drop()
+        directory, addresses = cluster.directory, [node.address for node in cluster.nodes]
+        processes = find_leftovers(directory)
+    assert len(processes) > len(addresses)
+    assert not any(process.alive() for process in processes)
+    assert not any(listens(address) for address in addresses)
+    assert not directory.exists()
+
+
+OWNER = """
+import os, signal, sys
+from pathlib import Path
+from mesos_local import AgentSpec, LocalCluster, ending
+cluster = LocalCluster([AgentSpec("agent-1", "cpus:1;mem:512;ports:[31960-31969]")], die_with_parent=True)
+cluster.start()
+print(cluster.directory, cluster.master.address, flush=True)
+end_leftovers = ending.end_leftovers
+def in_the_middle(*arguments, **options):
+    os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+    os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+    end_leftovers(*arguments, **options)
+ending.end_leftovers = in_the_middle
+if sys.stdin.readline():
+    cluster.stop()
+    print("goes on", flush=True)
+"""
+
+
+@pytest.fixture
+def owner(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process with a cluster, which it ends when told; meanwhile it gets a signal, the fixture's parameter, twice."""
+    command = [sys.executable, "-c", OWNER, getattr(request, "param", "SIGINT")]
+    pipe = subprocess.PIPE
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+            for folder in tmp_path.glob("mesos-local-*"):
+                LocalCluster.end(folder)
+
+
+def _started(owner: subprocess.Popen[str], command: dict[str, Any]) -> tuple[Path, set[ProcessId]]:
+    """Its folder, and its processes, an executor among them."""
+    assert owner.stdout is not None
+    name, master = owner.stdout.readline().split()
+    framework = HttpScheduler(master)
+    framework.launch("agent-1", command)
+    framework.await_state("TASK_RUNNING")
+    framework.drop()
+    return Path(name), find_leftovers(Path(name))
+
+
+@pytest.mark.parametrize("owner", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"], indirect=True)
+def test_nothing_is_left_when_the_end_is_interrupted(
+    owner: subprocess.Popen[str], executor_command: dict[str, Any]
+) -> None:
+    """Ctrl-C waits until the clean-up is through and then does what it always does; after SIGKILL the guard goes on."""
+    folder, processes = _started(owner, executor_command)
+    output, _ = owner.communicate("end\n")
+    assert all(process.wait(30) for process in processes)
+    assert not folder.exists()
+    assert "" == output
+    assert owner.returncode != 0
+
+
+def test_nothing_is_left_when_the_owner_is_killed(
+    owner: subprocess.Popen[str], executor_command: dict[str, Any]
+) -> None:
+    """SIGKILL of the owner ends nodes, executors and folder alike, with `die_with_parent`."""
+    folder, processes = _started(owner, executor_command)
+    assert len(processes) >= 4  # guard, master, agent, executor
+    owner.kill()
+    assert all(process.wait(30) for process in processes)
+    assert not folder.exists()
+
+
+def test_a_later_cluster_in_the_same_folder_is_spared(tmp_path: Path) -> None:
+    """Its processes have the same mark: they are told from ours by the record."""
+    folder = tmp_path / "cluster"
+    first = LocalCluster(ONE_AGENT, folder)
+    first.start()
+    assert LocalCluster.end(folder)
+    with LocalCluster(ONE_AGENT, folder) as second:
+        first.stop()
+        assert all(listens(node.address) for node in second.nodes)
+
+
+def test_any_printable_path_will_do(
+    tmp_path: Path, executor_command: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mesos calls its helpers through a shell, and does not quote their path; nothing of them is left either.
+
+    ZooKeeper reads it from a file in which backslashes are escapes and bytes are Latin-1.
+    """
+    monkeypatch.setenv("LC_ALL", "C")
+    folder = tmp_path / "s p" / "lü\N{SNAKE}'q\"$(x);&\\t"
+    with LocalCluster(ONE_AGENT, folder, zookeeper=True) as cluster:
+        helpers = launcher_dir(folder)
+        assert not helpers.is_relative_to(folder)
+        framework = HttpScheduler(cluster.master.address)
+        framework.launch("agent-1", executor_command)
+        framework.await_state("TASK_RUNNING")
+        framework.close()
+        assert (folder / "zookeeper" / "data" / "version-2").exists()
+    assert [folder] == list(folder.parent.iterdir())
+    assert not helpers.exists()
+    assert not (folder / "libexec").is_symlink()
+
+
+@pytest.mark.parametrize("content", ["{", None])
+def test_a_cluster_without_a_usable_record_is_ended(
+    tmp_path: Path, executor_command: dict[str, Any], content: str | None
+) -> None:
+    """By the mark in the environment of its processes; the folder can be used again."""
+    folder = tmp_path / "cluster"
+    cluster = LocalCluster(ONE_AGENT, folder)
+    cluster.start()
+    try:
+        processes = find_leftovers(folder)
+        assert len(processes) >= 2
+        if content is None:
+            (folder / NAME).unlink()
+        else:
+            (folder / NAME).write_text(content)
+            with pytest.raises(DamagedRecordError, match=f"local down --dir {folder}"):
+                LocalCluster.running(folder)
+            with pytest.raises(DamagedRecordError, match=f"local down --dir {folder}"):
+                LocalCluster(ONE_AGENT, folder).start()
+        assert LocalCluster.end(folder)
+        assert not any(process.alive() for process in processes)
+        assert not LocalCluster.end(folder)
+    finally:
+        cluster.stop()
+
+
+def test_a_cluster_without_its_master_is_named(tmp_path: Path) -> None:
+    """Which nodes are dead, and what to do: it cannot be used, and it is in the way of a new one."""
+    folder = tmp_path / "cluster"
+    with LocalCluster(ONE_AGENT, folder) as cluster:
+        os.kill(cluster.master.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, cluster.master.pid, os.WEXITED | os.WNOWAIT)
+        said = f"Of the local cluster in {folder} master has ended, and agent-1 still runs. End it first: "
+        for use in (lambda: LocalCluster.running(folder), LocalCluster(ONE_AGENT, folder).start):
+            with pytest.raises(NodeDiedError) as caught:
+                use()
+            assert str(caught.value).startswith(f"{said}dcos-tensorflow local down --dir {folder}")

@@ -1,0 +1,57 @@
+"""A real ZooKeeper beside the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mesos_local import AgentSpec, LocalCluster, MesosLocalError
+from mesos_local.zookeeper import ask, zookeeper_command
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    agents = [AgentSpec("agent-1", "cpus:1;mem:512;ports:[31970-31979]")]
+    with LocalCluster(agents, zookeeper=True, die_with_parent=True) as started:
+        yield started
+
+
+@pytest.mark.mesos
+@pytest.mark.zookeeper
+def test_zookeeper_answers_and_is_in_the_status(cluster: LocalCluster) -> None:
+    """One server, standalone, that answers."""
+    assert "imok" == ask(cluster.zookeeper.address, "ruok")
+    assert "Mode: standalone" in ask(cluster.zookeeper.address, "srvr")
+    assert cluster.zookeeper.address == cluster.state().zookeeper
+
+
+@pytest.mark.mesos
+@pytest.mark.zookeeper
+def test_killed_zookeeper_comes_back_with_its_data(cluster: LocalCluster) -> None:
+    """Sessions and nodes survive SIGKILL: the transaction log is on disk."""
+    kazoo = pytest.importorskip("kazoo.client")
+    client = kazoo.KazooClient(cluster.zookeeper.address, connection_retry={"max_tries": -1, "max_delay": 0.1})
+    client.start(timeout=30)
+    try:
+        client.create("/kept", b"value")
+        cluster.zookeeper.kill()
+        cluster.zookeeper.start()
+        assert b"value" == client.retry(client.get, "/kept")[0]
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_absent_package_is_named(tmp_path: Path) -> None:
+    """Which files are missing and which Debian package has them."""
+    with pytest.raises(MesosLocalError, match=r"zookeeper\.jar.*apt-get install zookeeper"):
+        zookeeper_command(tmp_path, "127.0.0.1:1", jars=tmp_path)
+
+
+def test_absent_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Likewise."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MesosLocalError, match=r"needs java.*apt-get install"):
+        zookeeper_command(tmp_path, "127.0.0.1:1")

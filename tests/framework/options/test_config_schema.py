@@ -1,0 +1,86 @@
+"""config.json: what DC/OS allows is what the scheduler allows."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft4Validator
+
+from tf_scheduler.options.config_schema import config_schema
+from tf_scheduler.options.fields import Number, Whole
+from tf_scheduler.options.loader import resolve
+from tf_scheduler.options.schema import Options
+from tf_scheduler.options.tree import OPTIONS
+from tf_scheduler.package.options_check import defaults, merge, mismatches
+
+HOME = Path(__file__).parents[3]
+COMMAND = {"service": {"command": "x"}}
+BOUNDED = [option for option in OPTIONS if isinstance(option.field, (Whole, Number))]
+
+
+def document(option, value):
+    """The shortest document with that one option."""
+    found = value
+    for name in reversed(option.path):
+        found = {name: found}
+    section = option.path[0]
+    return {**COMMAND, section: {**COMMAND.get(section, {}), **found[section]}} if len(option.path) > 1 else found
+
+
+def scheduler_takes(options):
+    """Whether the fields do; the rules over several options are not in config.json."""
+    return Options().validate(options) == {}
+
+
+def dcos_takes(options):
+    return mismatches(merge(defaults(config_schema()), options), config_schema()) == []
+
+
+def test_the_files_are_current():
+    """scripts/generate-options was run after the last change."""
+    assert config_schema() == json.loads((HOME / "package" / "config.json").read_text())
+
+
+def test_it_is_a_schema_that_the_universe_takes():
+    """Draft 4, in ASCII."""
+    Draft4Validator.check_schema(config_schema())
+
+    assert json.dumps(config_schema(), ensure_ascii=False).isascii()
+
+
+def test_its_defaults_are_the_schedulers():
+    """And they fit the schema, so that DC/OS installs without any option."""
+    found = defaults(config_schema())
+
+    assert [] == mismatches(found, config_schema())
+    assert resolve(COMMAND) == resolve({**found, "service": {**found["service"], **COMMAND["service"]}})
+
+
+@pytest.mark.parametrize("option", BOUNDED, ids=str)
+def test_bounds_are_the_same_on_both_sides(option):
+    """Numbers on the bounds and just outside of them, and text."""
+    field = option.field
+    step = 1 if isinstance(field, Whole) else 1e-6
+    for value in (field.least, field.most, field.least - step, field.most + max(step, field.most * 1e-6), "1"):
+        options = document(option, value)
+
+        assert scheduler_takes(options) == dcos_takes(options) == (value in (field.least, field.most)), value
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=str)
+def test_null_and_misspelt_names_are_refused_on_both_sides(option):
+    """A misspelt option is never ignored."""
+    misspelt = document(replace(option, path=(*option.path[:-1], f"{option.path[-1]}x")), "1")
+
+    for wrong in (document(option, None), misspelt):
+        assert not scheduler_takes(wrong)
+        assert not dcos_takes(wrong)
+
+
+def test_every_option_and_section_is_described():
+    """A sentence, with a full stop, in every place where it is shown."""
+    texts = [option.said("description") for option in OPTIONS]
+    texts += [section["description"] for section in config_schema()["properties"].values()]
+
+    assert [] == [text for text in texts if not text or not text.endswith(".")]

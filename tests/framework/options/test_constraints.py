@@ -1,0 +1,117 @@
+"""Marathon's constraint language, as the DC/OS SDK accepts it."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tf_scheduler.errors import OptionsError
+from tf_scheduler.model.placement import Constraint, Operator
+from tf_scheduler.options.constraints import ConstraintError, parse_constraints
+from tf_scheduler.options.loader import load
+
+RACK_AND_HOST = (Constraint("rack", Operator.MAX_PER, "2"), Constraint("hostname", Operator.UNIQUE))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[["rack", "MAX_PER", "2"], ["hostname", "UNIQUE"]]',
+        '[["rack", "max_per", 2], ["@hostname", "unique", "whatever"]]',
+        "rack:MAX_PER:2,hostname:UNIQUE",
+        " rack : MAX_PER : 2 , @hostname : Unique ",
+    ],
+)
+def test_the_list_and_the_colon_form_mean_the_same(text):
+    """Operators in any case, space around the parts, numbers in JSON, a value of UNIQUE that is ignored."""
+    assert RACK_AND_HOST == parse_constraints(text)
+
+
+def test_a_single_row_is_a_list_too():
+    """The SDK is lenient here, so are we."""
+    assert (Constraint("rack", Operator.IS, "a"),) == parse_constraints('["rack", "IS", "a"]')
+
+
+@pytest.mark.parametrize("text", ["", "  ", "[]"])
+def test_nothing_is_no_rule(text):
+    """beta-tensorflow's default is []."""
+    assert parse_constraints(text) == ()
+
+
+def test_a_backslash_keeps_colons_and_commas_in_a_value():
+    """And stays before anything else: regular expressions are full of them."""
+    (rule,) = parse_constraints(r"url:LIKE:http\://[a-z]{1\,3}\.com\d")
+
+    assert Constraint("url", Operator.LIKE, r"http://[a-z]{1,3}\.com\d") == rule
+
+
+@pytest.mark.parametrize("operator", list(Operator))
+def test_every_operator_is_known(operator):
+    """All eight."""
+    value = {"MAX_PER": "3", "GROUP_BY": "3"}.get(operator.value, "rack-[1-3]")
+
+    (rule,) = parse_constraints(f"rack:{operator.value}:{value}")
+
+    assert operator is rule.operator
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("rack", '["rack"]: a row has a field, an operator and perhaps a value, not 1 parts'),
+        ("a:IS:b:c", '["a", "IS", "b", "c"]: a row has a field, an operator and perhaps a value, not 4 parts'),
+        ("rack:NEAR:a", "there is no operator NEAR; there are UNIQUE, MAX_PER, CLUSTER, IS, IS_NOT, LIKE, UNLIKE"),
+        ("rack:CLUSTER", '["rack", "CLUSTER"]: CLUSTER needs a value'),
+        ("rack:MAX_PER", "MAX_PER needs a whole number from 1, not ''"),
+        ("rack:MAX_PER:0", "MAX_PER needs a whole number from 1, not '0'"),
+        ("rack:GROUP_BY:many", "GROUP_BY needs a whole number from 1, not 'many'"),
+        ("rack:LIKE:[", "LIKE needs a regular expression; '[' is none"),
+        (":UNIQUE", "the field is empty; write hostname, @region, @zone or the name of an attribute"),
+        ("@rack:UNIQUE", "there is no field @rack; there are @hostname, @region, @zone"),
+        ('[["rack", "IS", true]]', "true is neither text nor a number"),
+        ('{"rack": 1}', 'must be [["field", "OPERATOR", "value"], ...]'),
+        ('[["rack", ]', "is not JSON; write"),
+    ],
+)
+def test_a_mistake_is_named_with_what_is_allowed(text, complaint):
+    """The row, what is wrong with it, and what would be right."""
+    with pytest.raises(ConstraintError) as caught:
+        parse_constraints(text)
+
+    assert complaint in str(caught.value)
+
+
+def test_every_wrong_row_is_told_at_once():
+    """With the option that it stands in."""
+    document = {"service": {"command": "c"}, "worker": {"placement_constraint": "rack:NEAR,host:LIKE"}}
+
+    with pytest.raises(OptionsError) as caught:
+        load(json.dumps(document).encode(), "options.json")
+
+    assert ["worker.placement_constraint"] * 2 == [problem.path for problem in caught.value.problems]
+
+
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
+
+
+@given(st.one_of(texts, st.lists(st.lists(texts, max_size=4), max_size=3).map(json.dumps)))
+def test_any_text_is_parsed_or_refused(text):
+    """Never another exception, whatever is typed."""
+    try:
+        rules = parse_constraints(text)
+    except ConstraintError:
+        return
+    assert all(rule.field and isinstance(rule.operator, Operator) for rule in rules)
+
+
+names = st.from_regex(r"[a-z][a-z0-9_.-]{0,8}", fullmatch=True)
+values = st.from_regex(r"[a-z0-9:,._-]{1,8}", fullmatch=True)
+
+
+@given(st.lists(st.tuples(names, st.sampled_from(["IS", "IS_NOT", "CLUSTER"]), values), min_size=1, max_size=4))
+def test_the_forms_say_the_same(rows):
+    """Whatever the rows, text with escapes and JSON give equal constraints."""
+    escaped = [[part.replace(":", r"\:").replace(",", r"\,") for part in row] for row in rows]
+
+    assert parse_constraints(json.dumps(rows)) == parse_constraints(",".join(":".join(row) for row in escaped))

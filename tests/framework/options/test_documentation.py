@@ -1,0 +1,37 @@
+"""docs/options.md and `options explain`."""
+
+from pathlib import Path
+
+import pytest
+
+from tf_scheduler.options.documentation import explain, markdown
+from tf_scheduler.options.environment import variable
+from tf_scheduler.options.tree import OPTIONS
+
+PAGE = Path(__file__).parents[3] / "docs" / "options.md"
+
+
+def test_the_page_is_current():
+    """scripts/generate-options was run after the last change."""
+    assert markdown() == PAGE.read_text()
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=str)
+def test_the_page_has_every_option(option):
+    """With its variable, and whole: no cell ends early."""
+    (line,) = [line for line in markdown().splitlines() if f"`{variable(option)}`" in line]
+
+    assert (option.path == ("secrets",)) == (not line.startswith(f"| `{option}` | "))
+
+
+def test_an_option_is_explained_in_full():
+    """Type, unit, bounds, default, example, what an update does, and the variable."""
+    (option,) = [option for option in OPTIONS if str(option) == "worker.mem"]
+
+    assert explain(option).splitlines() == [
+        "worker.mem: integer; MB; 32 to 100000000",
+        "  Memory of each.",
+        "  default: 4096",
+        "  update: restart",
+        "  variable: WORKER_MEM",
+    ]

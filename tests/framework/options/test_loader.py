@@ -1,0 +1,244 @@
+"""options.json to spec, or every reason why not."""
+
+import json
+
+import pytest
+
+from tf_scheduler.errors import OptionsError
+from tf_scheduler.model.placement import (
+    Constraint,
+    GangMode,
+    GangSpec,
+    GpuScheduling,
+    Operator,
+    PlacementSpec,
+    PlacementStrategy,
+)
+from tf_scheduler.model.resources import Needs
+from tf_scheduler.model.spec import JobKind, Strategy, Uri
+from tf_scheduler.options.loader import load
+
+COMMAND = {"service": {"command": "python train.py"}}
+
+
+def loaded(document, **defaults):
+    return load(json.dumps(document).encode(), "options.json", defaults)
+
+
+def problems(document):
+    data = document if isinstance(document, bytes) else json.dumps(document).encode()
+    with pytest.raises(OptionsError) as caught:
+        load(data, "options.json")
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_defaults_are_those_of_the_original_package():
+    """Two parameter servers, three workers, 1 cpu and 4 GB each."""
+    spec = loaded(COMMAND)
+
+    assert (spec.name, spec.user, spec.role) == ("tensorflow", "nobody", "tensorflow-role")
+    assert [(job.kind, job.count) for job in spec.jobs] == [(JobKind.PS, 2), (JobKind.WORKER, 3)]
+    assert Needs(1000, 4_096_000, 4_096_000, 0, 1) == spec.jobs[0].needs
+    assert Strategy.BETWEEN_GRAPH is spec.strategy
+
+
+def test_a_jobs_own_settings_win_over_the_services():
+    """And its environment is added."""
+    service = {"command": "all", "environment": {"A": "1", "B": "1"}, "python": "/all"}
+    worker = {"command": "own", "environment": {"B": "2"}, "python": "/own"}
+
+    ps, work = loaded({"service": service, "worker": worker}).jobs
+
+    assert (ps.command, dict(ps.environment), ps.python) == ("all", {"A": "1", "B": "1"}, "/all")
+    assert (work.command, dict(work.environment), work.python) == ("own", {"A": "1", "B": "2"}, "/own")
+
+
+def test_defaults_of_the_place_stand_for_what_the_document_leaves_open():
+    """The document wins."""
+    spec = loaded({"service": {"command": "x", "user": "me"}}, service={"user": "root", "job_url": "file:///a.py"})
+
+    assert ("me", (Uri("file:///a.py"),)) == (spec.user, spec.uris)
+
+
+def test_folders_in_the_name_become_a_role_without_slashes():
+    """As the DC/OS SDK names roles."""
+    spec = loaded({"service": {"command": "x", "name": "/dev/team/mnist"}})
+
+    assert (spec.name, spec.role) == ("dev/team/mnist", "dev__team__mnist-role")
+
+
+def test_every_problem_is_told_at_once():
+    """Fields and rules together, each with path, value and what is allowed."""
+    found = problems(
+        {
+            "service": {"comand": "x", "name": 3, "environment": {"A": 1}, "user": None},
+            "workers": {},
+            "worker": {"count": "two", "cpus": 0, "mem": 1.5, "gpus": 0.5},
+            "chief": 3,
+        }
+    )
+
+    assert found == [
+        "chief: must be an object, not 3",
+        "service.comand: is no option; did you mean command?",
+        "service.environment.A: must be text, not 1; write it in quotes",
+        "service.name: must be text, not 3 (a number)",
+        "service.user: must not be null; leave it out for its default",
+        'worker.count: must be a whole number from 0 to 100000, not "two" (text)',
+        "worker.cpus: must be a number from 0.01 to 4096 (cores), not 0",
+        "worker.gpus: must be a whole number from 0 to 1024, not 0.5",
+        "worker.mem: must be a whole number from 32 to 100000000, not 1.5",
+        "workers: is no option; did you mean worker?",
+        "parameter_server.command: is needed, since service.command and service.job_name are empty",
+        "worker.command: is needed, since service.command and service.job_name are empty",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'{"a":\n 1,}', "options.json is not JSON: line 2 column 4"),
+        (b"", "options.json is not JSON: line 1 column 1"),
+        (b"[]", "options.json must hold a JSON object"),
+        (b"\xff", "options.json is not UTF-8 text: byte 0"),
+        (b'{"worker": {"cpus": NaN}}', "NaN is not a JSON number"),
+        (b'{"worker": {}, "worker": {}}', "worker: is given more than once"),
+        (b"[" * 100_000, "options.json is not JSON"),
+    ],
+)
+def test_what_is_no_options_document_is_refused_with_the_place(data, message):
+    """Line and column, where there are such."""
+    (found,) = problems(data)
+
+    assert message in found
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"service": {"strategy": "sync"}}, "service.strategy: must be one of parameter_server, multi_worker_mirrored"),
+        ({"service": {"name": "My Job"}}, "service.name: must be lower-case letters"),
+        ({"service": {"name": "a--b-"}}, "service.name: must be lower-case letters"),
+        ({"service": {"role": "a b"}}, "service.role: is no Mesos role"),
+        ({"service": {"role": "a/../b"}}, "service.role: is no Mesos role"),
+        ({"service": {"strategy": "parameter_server"}}, "chief.count: must be at least 1"),
+        ({"service": {"strategy": "multi_worker_mirrored"}}, "parameter_server.count: must be 0"),
+        ({"service": {"failover_timeout": True}}, "service.failover_timeout: must be a number"),
+        ({"service": {"environment": {"A=B": "x"}}}, "is no name of an environment variable"),
+        ({"service": {"command": "a\0b"}}, "must not contain a NUL character"),
+        ({"parameter_server": {"count": 0}, "worker": {"count": 0}}, "nothing to run"),
+        ({"chief": {"count": 2}}, "chief.count: must be a whole number from 0 to 1, not 2"),
+        ({"gang": {"hold_seconds": -1}}, "gang.hold_seconds: must be a number from 0 to 60"),
+    ],
+)
+def test_each_rule_has_its_sentence(change, message):
+    """One wrong thing in an otherwise good document is named."""
+    document = {**COMMAND, **change, "service": {**COMMAND["service"], **change.get("service", {})}}
+
+    assert [found for found in problems(document) if message in found] != []
+
+
+def test_the_only_string_that_is_a_number_in_python_is_not_one_here():
+    """No coercion: "2" is a mistake."""
+    assert problems({**COMMAND, "worker": {"cpus": "2"}}) == [
+        'worker.cpus: must be a number from 0.01 to 4096 (cores), not "2" (text)'
+    ]
+
+
+def test_gpu_workers_follow_the_workers_in_the_same_job():
+    """beta-tensorflow's section: the ClusterSpec has one job `worker`, its names stay unique."""
+    spec = loaded({**COMMAND, "parameter_server": {"count": 0}, "worker": {"count": 2}, "gpu_worker": {"count": 2}})
+
+    assert ["worker-0", "worker-1", "worker-2", "worker-3"] == [task.name for task in spec.tasks()]
+    assert [0, 0, 1000, 1000] == [task.job.needs.gpus for task in spec.tasks()]
+    assert ["worker", "gpu_worker"] == [job.group for job in spec.jobs]
+    assert spec.asks_for_gpus
+
+
+def test_gpu_workers_alone_are_workers():
+    """Every strategy that needs workers is content with them."""
+    spec = loaded(
+        {
+            "service": {**COMMAND["service"], "strategy": "multi_worker_mirrored"},
+            "parameter_server": {"count": 0},
+            "worker": {"count": 0},
+            "gpu_worker": {"count": 2, "gpus": 4},
+        }
+    )
+
+    assert ["worker-0", "worker-1"] == [task.name for task in spec.tasks()]
+
+
+def test_placement_and_gang_reach_the_spec():
+    """Each option with its own place in the model."""
+    spec = loaded(
+        {
+            **COMMAND,
+            "service": {**COMMAND["service"], "region": "eu"},
+            "gang": {"mode": "reserve", "hold_seconds": 2, "reserve_timeout": 30},
+            "placement": {"strategy": "spread", "gpu_scheduling_behavior": "unrestricted", "near": "@zone, row,rack"},
+            "worker": {"placement_constraint": '[["hostname", "UNIQUE"]]'},
+        }
+    )
+
+    assert GangSpec(2.0, GangMode.RESERVE, 30.0) == spec.gang
+    assert (
+        PlacementSpec(PlacementStrategy.SPREAD, GpuScheduling.UNRESTRICTED, "eu", ("@zone", "row", "rack"))
+        == spec.placement
+    )
+    assert (Constraint("hostname", Operator.UNIQUE),) == spec.jobs[1].constraints
+    assert spec.asks_for_regions
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"placement": {"strategy": "tight"}}, 'placement.strategy: must be one of binpack, spread, not "tight"'),
+        ({"gang": {"mode": "wait"}}, 'gang.mode: must be one of launch, reserve, not "wait"'),
+        ({"gang": {"mode": "reserve"}, "service": {"command": "c", "role": "*"}}, "gang.mode: reserve needs a role"),
+        ({"gpu_worker": {"gpus": 0}}, "gpu_worker.gpus: must be a whole number from 1 to 1024, not 0"),
+        ({"worker": {"placement_constraint": [["a", "UNIQUE"]]}}, "worker.placement_constraint: must be text"),
+    ],
+)
+def test_options_of_placement_are_checked(options, complaint):
+    """Option, value and what is allowed."""
+    assert [found for found in problems({**COMMAND, **options}) if found.startswith(complaint)]
+
+
+def test_a_service_account_is_the_principal():
+    """As in the original package; a principal by itself will do on plain Mesos."""
+    assert "account" == loaded({"service": {"command": "x", "service_account": "account"}}).principal
+    assert "me" == loaded({"service": {"command": "x", "principal": "me"}}).principal
+
+
+def test_zero_stands_for_never():
+    """Where a time of zero would make no sense."""
+    spec = loaded(COMMAND)
+
+    assert (None, None) == (spec.recovery.stalled_after, spec.finish.deadline)
+    assert {None} == {job.max_completion_time for job in spec.jobs}
+    assert 60.0 == loaded({**COMMAND, "health": {"stalled_after": 60}}).recovery.stalled_after
+
+
+def test_problems_in_lists_and_deep_sections_have_their_place():
+    """By the number of the entry, from 0."""
+    service = {
+        "command": "x",
+        "environment": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}, {"name": "B"}, 3],
+        "security": {"kerberos": {"kdc": None, "realms": "x"}},
+        "hdfs": 7,
+    }
+
+    found = problems({"service": service, "secrets": [{"source": "a", "env": "A", "key": "k"}, {}, 3]})
+
+    assert found == [
+        "secrets.0.key: is no option; there are env, file, jobs, source",
+        "secrets.1.source: is needed",
+        "secrets.2: must be an object, not 3 (a number)",
+        "service.environment.1: sets A again",
+        'service.environment.2: must be {"name": ..., "value": ...}, not {"name": "B"}',
+        'service.environment.3: must be {"name": ..., "value": ...}, not 3',
+        "service.hdfs: must be an object, not 7",
+        "service.security.kerberos.kdc: must not be null; leave it out for its default",
+        "service.security.kerberos.realms: is no option; did you mean realm?",
+    ]

@@ -1,0 +1,94 @@
+"""What is no mistake, but a user should know; and what may be shown of the options."""
+
+import pytest
+
+from tf_scheduler.options.loader import resolve
+from tf_scheduler.options.masking import MASK, masked
+from tf_scheduler.options.notices import notices
+from tf_scheduler.options.tree import OPTIONS
+
+
+def told(**service):
+    document = {"service": {"command": "x", **service}}
+    return [str(notice) for notice in notices(document, resolve(document))]
+
+
+def test_options_at_their_default_are_no_news():
+    """Also when they are written out."""
+    assert [] == told(mesos_api_version="V1", use_tensorboard=False)
+
+
+def test_an_option_without_effect_is_told_with_the_reason():
+    """For good, or for now."""
+    assert ["service.mesos_api_version: has no effect: the scheduler speaks version 1 only"] == told(
+        mesos_api_version="V0"
+    )
+    assert ["service.virtual_network_name: is not used yet: tasks use the network of their agent"] == told(
+        virtual_network_name="blue"
+    )
+
+
+def test_every_option_without_effect_is_told():
+    """Whichever is set to something else."""
+    silent = [option for option in OPTIONS if {"not_yet", "obsolete"} & set(option.field.metadata)]
+    options = resolve({"service": {"command": "x"}})
+    for option in silent:
+        section = options
+        for name in option.path[:-1]:
+            section = section[name]
+        section[option.path[-1]] = object()
+
+    found = {
+        notice.path for notice in notices({}, options) if "no effect" in notice.message or "not used" in notice.message
+    }
+
+    assert {str(option) for option in silent} <= found
+
+
+@pytest.mark.parametrize(
+    ("service", "message"),
+    [
+        (
+            {"environment": {"A": "1"}},
+            'service.environment: must be a list of {"name", "value"} for `dcos package install`',
+        ),
+        ({"job_url": "train.py"}, "service.job_url: train.py is found by `local run` only"),
+        ({"gcs_key": "k"}, "service.gcs_key: can be read by whoever may see the Marathon app"),
+        (
+            {"gcs_key": "k", "use_gcs_key_secret": True},
+            "service.use_gcs_key_secret: has no effect: service.gcs_key is set",
+        ),
+        ({"use_tensorboard": True}, "service.use_tensorboard: shows nothing without service.checkpoint_dir"),
+    ],
+)
+def test_surprises_are_told(service, message):
+    """One sentence each."""
+    assert [] != [line for line in told(**service) if line.startswith(message)]
+
+
+@pytest.mark.parametrize("url", ["http://host/train.py", "/shared/train.py", "file:///train.py", ""])
+def test_addresses_that_agents_reach_are_no_news(url):
+    """Absolute paths are, where all agents have them."""
+    assert [] == told(job_url=url)
+
+
+def test_secrets_are_hidden_and_the_rest_is_not():
+    """By option, by the name of a variable, and in addresses."""
+    options = resolve(
+        {
+            "service": {
+                "command": "x",
+                "gcs_key": "key",
+                "job_url": "https://me:pass@host/job.zip",
+                "environment": {"MY_PASSWORD": "p", "STEPS": "10", "PROXY": "http://me:pass@proxy"},
+            }
+        }
+    )
+
+    shown = masked(options)
+
+    assert MASK == shown["service"]["gcs_key"]
+    assert f"https://me:{MASK}@host/job.zip" == shown["service"]["job_url"]
+    assert {"MY_PASSWORD": MASK, "STEPS": "10", "PROXY": f"http://me:{MASK}@proxy"} == shown["service"]["environment"]
+    assert "" == masked(resolve({"service": {"command": "x"}}))["service"]["gcs_key"]
+    assert {**options, "service": None} == {**shown, "service": None}

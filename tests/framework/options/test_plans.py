@@ -1,0 +1,68 @@
+"""Options of `plans` -> the plans of the spec."""
+
+from __future__ import annotations
+
+from tf_scheduler.core.plans.define import launch_plans
+from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy
+from tf_scheduler.options.loader import resolve, to_spec
+
+SERIAL, PARALLEL, DEPENDENCY = PlanStrategy.SERIAL, PlanStrategy.PARALLEL, PlanStrategy.DEPENDENCY
+JOBS = {
+    "service": {"command": "x", "strategy": "parameter_server"},
+    "parameter_server": {"count": 1},
+    "worker": {"count": 2},
+    "chief": {"count": 1},
+}
+
+
+def spec(**plans):
+    return to_spec(resolve({**JOBS, "plans": plans}))
+
+
+def shape(plan):
+    return [(phase.name, phase.strategy, [step.name for step in phase.steps]) for phase in plan.phases]
+
+
+def test_by_default_everything_begins_at_once():
+    """One phase per section, all of them and their steps in parallel; as one gang."""
+    deploy, update = launch_plans(spec())
+
+    expected = [
+        ("parameter_server", PARALLEL, ["ps-0"]),
+        ("worker", PARALLEL, ["worker-0", "worker-1"]),
+        ("chief", PARALLEL, ["chief-0"]),
+    ]
+    assert expected == shape(deploy) == shape(update)
+    assert (PARALLEL, True, PARALLEL, True) == (deploy.strategy, deploy.gang, update.strategy, update.gang)
+
+
+def test_a_canary_is_one_in_each_phase():
+    """The phases follow each other."""
+    deploy, update = launch_plans(spec(update="canary"))
+
+    assert {PARALLEL} == {phase.strategy for phase in deploy.phases}
+    assert {PlanStrategy.CANARY} == {phase.strategy for phase in update.phases}
+    assert SERIAL is update.strategy
+
+
+def test_phases_and_their_order_may_be_given():
+    """An update without phases of its own has those of the deployment; `after` makes it a matter of dependencies."""
+    phases = [
+        {"plan": "deploy", "phase": "train", "job": "worker", "strategy": "serial", "tasks": "1, 0", "after": "serve"},
+        {"plan": "deploy", "phase": "serve", "job": "parameter_server"},
+        {"plan": "retune", "phase": "again", "job": "worker", "tasks": "1"},
+        {"plan": "retune", "phase": "lead", "job": "chief"},
+    ]
+
+    found = spec(deploy="serial", gang=False, phases=phases)
+
+    after = {"train": ("serve",), "serve": ()}
+    listed = (PhaseSpec("train", "worker", SERIAL, (1, 0)), PhaseSpec("serve", "parameter_server"))
+    retune = (PhaseSpec("again", "worker", PARALLEL, (1,)), PhaseSpec("lead", "chief"))
+    assert found.plans == {
+        "deploy": PlanSpec("deploy", DEPENDENCY, listed, after, gang=False),
+        "update": PlanSpec("update", DEPENDENCY, listed, after, gang=False),
+        "retune": PlanSpec("retune", SERIAL, retune, {"again": (), "lead": ()}, gang=False),
+    }
+    plans = {plan.name: plan for plan in launch_plans(found)}
+    assert [("train", SERIAL, ["worker-1", "worker-0"]), ("serve", PARALLEL, ["ps-0"])] == shape(plans["deploy"])

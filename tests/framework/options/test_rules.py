@@ -1,0 +1,210 @@
+"""Rules over several options: each has a document that breaks it, and no other."""
+
+import inspect
+
+import pytest
+
+from tf_scheduler.errors import OptionsError
+from tf_scheduler.options import job_rules, plan_rules, rules, service_rules, update
+from tf_scheduler.options.loader import resolve
+
+KERBEROS = {"enabled": True, "realm": "LOCAL", "kdc": {"hostname": "kdc"}}
+
+
+def phases(*rows):
+    """Of (plan, phase, job) each, and more as it is needed."""
+    names = ("plan", "phase", "job")
+    return {"plans": {"phases": [dict(zip(names, row, strict=False)) | dict(row[3:]) for row in rows]}}
+
+
+PARAMETER_SERVERS = {"service": {"strategy": "parameter_server"}, "chief": {"count": 1}}
+BROKEN = {
+    "plans_of_the_user_have_names_of_their_own": (
+        phases(("recovery", "a", "worker")),
+        "plans.phases.0.plan: must not be recovery",
+    ),
+    "phases_of_a_plan_have_different_names": (
+        phases(("mine", "a", "worker"), ("yours", "a", "worker"), ("mine", "a", "parameter_server")),
+        "plans.phases.2.phase: is another a of plan mine",
+    ),
+    "indexes_of_tasks_are_those_of_their_job": (
+        phases(("mine", "a", "worker", ("tasks", "0,3,x"))),
+        "plans.phases.0.tasks: must be 0 to 2, not 3, x",
+    ),
+    "no_plan_has_two_steps_for_a_task": (
+        phases(("mine", "a", "worker", ("tasks", "0,1")), ("mine", "b", "worker", ("tasks", "2,1"))),
+        "plans.phases.1.tasks: has worker 1 again, as plans.phases.0",
+    ),
+    "phases_wait_for_phases_of_their_own_plan": (
+        phases(("mine", "a", "worker", ("after", "b")), ("yours", "b", "worker")),
+        "plans.phases.0.after: names b, but plan mine has a",
+    ),
+    "phases_do_not_wait_for_themselves": (
+        phases(("mine", "a", "worker", ("after", "b")), ("mine", "b", "parameter_server", ("after", "a"))),
+        "plans.phases.0.after: makes a wait for itself",
+    ),
+    "every_job_is_launched_by_some_plan": (
+        phases(("deploy", "a", "worker")),
+        "plans.phases: parameter_server is in no plan",
+    ),
+    "an_update_has_a_phase_for_every_job_of_the_deployment": (
+        phases(("update", "a", "worker")),
+        "plans.phases: update has no phase for parameter_server, which deploy launches",
+    ),
+    "tasks_that_must_know_every_address_are_launched_together": (
+        {"plans": {"update": "canary"}},
+        "plans.update: must be parallel with service.strategy between_graph: "
+        "parameter_server, worker, gpu_worker, chief must know each other; not canary",
+    ),
+    "the_chief_waits_for_no_phase_that_waits_for_it": (
+        PARAMETER_SERVERS
+        | phases(
+            ("deploy", "a", "chief"), ("deploy", "b", "worker", ("after", "a")), ("deploy", "c", "parameter_server")
+        ),
+        "plans.phases.1.after: must not name the chief's phase",
+    ),
+    "the_service_name_is_a_marathon_id": ({"service": {"name": "My"}}, "service.name: must be lower-case"),
+    "the_service_name_fits_into_a_host_name": ({"service": {"name": "a" * 64}}, "service.name: must have at most 63"),
+    "the_role_is_one_that_mesos_accepts": ({"service": {"role": "a//b"}}, "service.role: is no Mesos role"),
+    "the_principal_is_the_service_account": (
+        {"service": {"principal": "me", "service_account": "you"}},
+        "service.principal: must be service.service_account (you) or empty, not me",
+    ),
+    "a_service_accounts_secret_needs_the_account": (
+        {"service": {"service_account_secret": "s"}},
+        "service.service_account: is needed with service.service_account_secret",
+    ),
+    "there_is_something_to_run": (
+        {"service": {"strategy": "between_graph"}, "worker": {"count": 0}, "parameter_server": {"count": 0}},
+        "nothing to run",
+    ),
+    "every_job_has_a_program": ({"service": {"command": " "}}, "worker.command: is needed"),
+    "parameter_server_strategy_has_a_chief_workers_and_parameter_servers": (
+        {"service": {"strategy": "parameter_server"}},
+        "chief.count: must be at least 1 with strategy parameter_server, not 0",
+    ),
+    "mirrored_strategy_has_workers_and_no_parameter_servers": (
+        {"service": {"strategy": "multi_worker_mirrored"}},
+        "parameter_server.count: must be 0 with strategy multi_worker_mirrored, not 2",
+    ),
+    "between_graph_has_a_worker": ({"worker": {"count": 0}}, "worker.count: must be at least 1"),
+    "a_job_name_comes_with_its_file": ({"service": {"job_name": "mnist"}}, "service.job_url: is needed"),
+    "the_job_context_is_a_json_object": (
+        {"service": {"job_context": "[1]"}},
+        "service.job_context: must be a JSON object as text, not [1]",
+    ),
+    "named_addresses_need_a_virtual_network": (
+        {"service": {"addressing": "named"}},
+        "service.addressing: named needs service.virtual_network_enabled",
+    ),
+    "network_labels_are_pairs": (
+        {"service": {"virtual_network_plugin_labels": "a:b,c"}},
+        'service.virtual_network_plugin_labels: must be k_0:v_0,k_1:v_1, not "a:b,c"',
+    ),
+    "kerberos_knows_its_centre_realm_and_keytab": (
+        {"service": {"security": {"kerberos": KERBEROS}}},
+        "service.security.kerberos.keytab_secret: is needed to use Kerberos",
+    ),
+    "reservations_have_a_role_of_their_own": (
+        {"service": {"role": "*"}, "gang": {"mode": "reserve"}},
+        "gang.mode: reserve needs a role",
+    ),
+    "each_secret_has_one_destination": (
+        {"secrets": [{"source": "a"}, {"source": "b", "env": "B", "file": "b"}]},
+        "secrets.1: must have either env or file",
+    ),
+    "secrets_are_for_jobs_that_there_are": (
+        {"secrets": [{"source": "a", "env": "A", "jobs": "worker, ps"}]},
+        "secrets.0.jobs: must be some of parameter_server, worker, gpu_worker, chief, evaluator, not ps",
+    ),
+    "secrets_do_not_overwrite_each_other": (
+        {"secrets": [{"source": "a", "env": "A", "jobs": "worker"}, {"source": "b", "env": "A"}]},
+        "secrets.1: gives worker A again, as secrets.0 does",
+    ),
+    "liveness_has_something_to_look_at": (
+        {"health": {"liveness": "http"}},
+        "health.target: is needed with health.liveness http",
+    ),
+    "the_longest_wait_is_no_shorter_than_the_first": (
+        {"restart": {"backoff": 10, "max_backoff": 5}},
+        "restart.max_backoff: must be at least restart.backoff (10 seconds)",
+    ),
+    "tls_files_are_for_encrypted_connections": (
+        {"tls": {"ca_file": "ca.pem"}},
+        "tls.ca_file: needs tls.enabled",
+    ),
+    "a_certificate_comes_with_its_key": (
+        {"tls": {"enabled": True, "key_file": "key.pem"}},
+        "tls.certificate_file: is needed: a certificate and its key belong together",
+    ),
+}
+
+
+def functions_of(module):
+    """Its public functions that take documents."""
+    return {
+        name: function
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == module.__name__ and not name.startswith("_")
+    }
+
+
+FUNCTIONS = functions_of(service_rules) | functions_of(job_rules) | functions_of(plan_rules)
+
+
+def with_command(document):
+    return {**document, "service": {"command": "x", **document.get("service", {})}}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_rule_that_is_broken_says_so(name):
+    """Path, value and what is allowed; the function finds it, and so does whoever loads the document."""
+    document, message = BROKEN[name]
+
+    with pytest.raises(OptionsError) as caught:
+        resolve(with_command(document))
+
+    told = [str(problem) for problem in caught.value.problems]
+    assert [line for line in told if line.startswith(message)] != [], told
+    lenient = {**resolve({"service": {"command": "x"}})}
+    assert [] == list(FUNCTIONS[name](lenient))
+
+
+def test_every_rule_is_checked_and_has_an_example():
+    """A rule that is written and not listed would never hold."""
+    assert set(FUNCTIONS) == {rule.__name__ for rule in rules.RULES} == set(BROKEN)
+    assert set(functions_of(update)) - {"refusals"} == {rule.__name__ for rule in update.RULES}
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (phases(("mine", "a", "worker"), ("mine", "b", "worker", ("tasks", "1"))), "plans.phases.1.tasks: has worker"),
+        (phases(("mine", "a", "worker", ("tasks", "1")), ("mine", "b", "worker")), "plans.phases.1.tasks: has worker"),
+        (phases(("mine", "a", "chief", ("tasks", "0"))), "plans.phases.0.tasks: must be nothing: chief.count is 0"),
+        (phases(("mine", "a", "worker", ("strategy", "serial"))), "plans.phases.0.strategy: must be parallel"),
+        (
+            phases(("deploy", "a", "worker", ("after", "b")), ("deploy", "b", "parameter_server")),
+            "plans.phases.0.after: must be empty with service.strategy between_graph",
+        ),
+        (
+            PARAMETER_SERVERS
+            | {
+                "plans": {
+                    "deploy": "serial",
+                    **phases(("deploy", "c", "chief"), ("deploy", "w", "worker"), ("deploy", "p", "parameter_server"))[
+                        "plans"
+                    ],
+                }
+            },
+            "plans.phases.0: must be the last phase of deploy",
+        ),
+    ],
+)
+def test_rules_over_plans_find_their_other_cases(document, message):
+    """Each of them has more than one."""
+    with pytest.raises(OptionsError) as caught:
+        resolve(with_command(document))
+
+    told = [str(problem) for problem in caught.value.problems]
+    assert [line for line in told if line.startswith(message)] != [], told

@@ -1,0 +1,36 @@
+"""name=soft:hard,..."""
+
+import pytest
+
+from tf_scheduler.options.ulimits import UNLIMITED, parse_ulimits
+
+
+@pytest.mark.parametrize(
+    ("text", "limits"),
+    [
+        ("", {}),
+        ("nofile=1024", {"nofile": (1024, 1024)}),
+        (" core=0:unlimited, nproc=1:2 ", {"core": (0, UNLIMITED), "nproc": (1, 2)}),
+        ("memlock=-1", {"memlock": (UNLIMITED, UNLIMITED)}),
+    ],
+)
+def test_limits_are_read(text, limits):
+    """One number stands for both."""
+    assert limits == parse_ulimits(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nofile", "must be name=soft:hard"),
+        ("nofile=many", "must be name=soft:hard"),
+        ("files=1", "there is no limit files; there are as, core"),
+        ("nofile=2:1", "the soft limit is above the hard one"),
+        ("nofile=-1:1", "the soft limit is above the hard one"),
+        ("nofile=1,", "must be name=soft:hard"),
+    ],
+)
+def test_what_is_no_limit_is_refused(text, message):
+    """With what is allowed."""
+    with pytest.raises(ValueError, match=message):
+        parse_ulimits(text)

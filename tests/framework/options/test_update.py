@@ -1,0 +1,171 @@
+"""What an update would do: what is refused, which tasks restart, and that the documentation of each option is true."""
+
+import copy
+
+import pytest
+
+from tf_scheduler.options.diff import difference
+from tf_scheduler.options.fields import Environment, Flag, Text
+from tf_scheduler.options.lists import Records, Wholes
+from tf_scheduler.options.loader import resolve
+from tf_scheduler.options.masking import MASK
+from tf_scheduler.options.sections.base import Change
+from tf_scheduler.options.tree import OPTIONS
+
+#: Every job has tasks, so that every option concerns one.
+ALL_JOBS = {
+    "service": {"command": "", "job_name": "mnist", "job_url": "http://host/mnist.zip"},
+    "chief": {"count": 1},
+    "parameter_server": {"count": 1},
+    "worker": {"count": 2},
+    "gpu_worker": {"count": 1},
+    "evaluator": {"count": 1},
+}
+#: Values where "changed" is none.
+CHANGED = {
+    "service.name": "changed",
+    "service.job_context": '{"rate": 1}',
+    "secrets": ({"source": "a", "env": "A", "file": "", "jobs": ""},),
+    "service.security.kerberos.kdc.port": 88,
+    "plans.phases": (
+        {"plan": "retune", "phase": "a", "job": "worker", "strategy": "serial", "tasks": "", "after": ""},
+    ),
+}
+USED = [
+    option for option in OPTIONS if "not_yet" not in option.field.metadata and "obsolete" not in option.field.metadata
+]
+
+
+def options(strategy="between_graph", **sections):
+    """Resolved: `ALL_JOBS`, and these."""
+    document = copy.deepcopy(ALL_JOBS)
+    for name, section in {**sections, "service": {"strategy": strategy, **sections.get("service", {})}}.items():
+        document.setdefault(name, {}).update(section)
+    if strategy == "multi_worker_mirrored":
+        document["parameter_server"]["count"] = 0
+    return resolve(document)
+
+
+def changed(option, before):
+    """The same options with another value for that one."""
+    after = copy.deepcopy(before)
+    section = after
+    for name in option.path[:-1]:
+        section = section[name]
+    section[option.path[-1]] = (
+        CHANGED[str(option)] if str(option) in CHANGED else another(option.field, option.value(before))
+    )
+    return after
+
+
+def another(field, value):
+    if isinstance(field, Flag):
+        return not value
+    if isinstance(field, Text):
+        special = {"PlacementConstraint": "rack:MAX_PER:1", "Ulimits": "core=0"}.get(type(field).__name__, "changed")
+        return next((choice for choice in field.choices if choice != value), special)
+    if isinstance(field, Environment):
+        return {"CHANGED": "1"}
+    if isinstance(field, (Wholes, Records)):
+        return (*value, 1)
+    return value + 1 if value < field.most else value - 1
+
+
+def restarted(old, new):
+    return {restart.task: restart.reason for restart in difference(old, new).restarted}
+
+
+@pytest.mark.parametrize("option", [option for option in USED if option.change is not Change.SCALE], ids=str)
+def test_what_is_said_of_an_options_change_is_true(option):
+    """Refused, with a restart, or without one."""
+    found = difference(options(), changed(option, options()))
+
+    assert [str(option)] == [item.path for item in found.changed]
+    assert (option.change is Change.FIXED) == (str(option) in [problem.path for problem in found.refused])
+    assert (option.change is Change.RESTART) == bool(found.restarted)
+
+
+@pytest.mark.parametrize("option", [option for option in USED if option.change is Change.SCALE], ids=str)
+def test_a_count_adds_and_removes_tasks(option):
+    """And is not refused."""
+    found = difference(options(), changed(option, options()))
+
+    assert ((), True) == (found.refused, len(found.added) + len(found.removed) == 1)
+
+
+@pytest.mark.parametrize("option", [option for option in OPTIONS if option.change is Change.FIXED], ids=str)
+def test_a_refusal_names_the_option_both_values_and_the_reason(option):
+    """Also of options that are not used yet."""
+    old = options(service={"service_account": "a"} if str(option) == "service.principal" else {})
+    (problem,) = difference(old, changed(option, old)).refused
+
+    assert str(option) == problem.path
+    assert problem.message.startswith("cannot change from ")
+
+
+def test_nothing_changes_between_equal_options():
+    """Not even when they are written differently."""
+    found = difference(options(), options(worker={"count": 2.0}, service={"environment": []}))
+
+    assert ((), (), (), (), ()) == (found.changed, found.refused, found.restarted, found.added, found.removed)
+
+
+def test_only_the_tasks_of_a_changed_job_restart():
+    """With what of them has changed."""
+    new = options(worker={"command": "python other.py", "environment": {"A": "1"}, "mem": 64})
+
+    assert {"worker-0", "worker-1"} == set(restarted(options(), new))
+    assert "its command, its environment and its resources changed" == restarted(options(), new)["worker-0"]
+
+
+def test_workers_with_gpus_take_the_places_that_other_workers_leave():
+    """A task goes by its index in the job: what was a worker is now one with a GPU."""
+    found = difference(options(), options(worker={"count": 1}, gpu_worker={"count": 2}))
+
+    assert ((), ()) == (found.added, found.removed)
+    assert {"worker-1": "its resources changed"} == {item.task: item.reason for item in found.restarted}
+
+
+def test_a_ps_takes_the_chief_with_it():
+    """With the strategy parameter_server; between-graph workers wait for it."""
+    change = {"parameter_server": {"mem": 64}}
+    old, new = options("parameter_server"), options("parameter_server", **change)
+
+    assert {"ps-0": "its resources changed", "chief-0": "ps-0 restarts"} == restarted(old, new)
+    assert {"ps-0"} == set(restarted(options(), options(**change)))
+
+
+def test_mirrored_tasks_restart_together():
+    """The evaluator is none of them."""
+    old, new = options("multi_worker_mirrored"), options("multi_worker_mirrored", chief={"command": "x"})
+
+    assert {"chief-0", "worker-0", "worker-1", "worker-2"} == set(restarted(old, new))
+    assert "chief-0 restarts" == restarted(old, new)["worker-0"]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "tasks"),
+    [
+        ("parameter_server", {"chief-0"}),
+        ("multi_worker_mirrored", {"chief-0", "worker-0", "worker-1", "worker-2"}),
+        ("between_graph", {"chief-0", "worker-0", "worker-1", "worker-2", "ps-0"}),
+    ],
+)
+def test_a_worker_more_restarts_those_that_must_know_it(strategy, tasks):
+    """The new one is added; it is no restart."""
+    found = difference(options(strategy), options(strategy, gpu_worker={"count": 2}))
+
+    assert ("worker-3",) == found.added
+    assert tasks == {restart.task for restart in found.restarted}
+    assert {"the size of the cluster, which it must know, changed"} == {restart.reason for restart in found.restarted}
+
+
+def test_secrets_are_hidden_in_the_difference():
+    """Both the old and the new one."""
+    old = options(service={"gcs_key": "old-key", "environment": {"API_TOKEN": "t-1", "A": "http://u:pw@host/"}})
+    new = options(service={"gcs_key": "new-key", "environment": {"API_TOKEN": "t-2", "A": "http://u:pw2@host/"}})
+
+    shown = str(difference(old, new).changed)
+
+    assert [] == [secret for secret in ("old-key", "new-key", "t-1", "t-2", "pw") if secret in shown]
+    assert MASK in shown

@@ -1,0 +1,107 @@
+"""The files that the package points to."""
+
+import os
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from tf_scheduler.package import artefacts, universe
+from tf_scheduler.package.sources import HOME
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    found = tmp_path_factory.mktemp("universe")
+    universe.build_files(found, HOME)
+    return found / universe.ARTEFACTS
+
+
+def run(program, *arguments, **environment):
+    """Alone: no site-packages, nothing of ours in the environment."""
+    command = [sys.executable, "-I", "-S", program, *arguments]
+    return subprocess.run(
+        command, env={"PATH": os.environ["PATH"], **environment}, capture_output=True, text=True, check=False
+    )
+
+
+def test_digests_are_those_of_the_files(folder):
+    """As `sha256sum --check` reads them."""
+    result = subprocess.run(
+        ["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, capture_output=True, check=False
+    )
+
+    assert (0, b"") == (result.returncode, result.stderr)
+    listed = {line.split()[1] for line in (folder / "SHA256SUMS").read_text().splitlines()}
+    assert {path.name for path in folder.iterdir()} - {"SHA256SUMS"} == listed
+
+
+def test_the_scheduler_runs_by_itself(folder):
+    """It has all that it imports; without a port it says what is missing."""
+    result = run(folder / artefacts.SCHEDULER, "run", SERVICE_COMMAND="true")
+
+    assert (1, "") == (result.returncode, result.stdout)
+    assert "PORT_API: must be the port of the HTTP API, 1 to 65535, not ''" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_scheduler_tells_every_wrong_option(folder):
+    """By name; Marathon keeps it in the sandbox's stderr."""
+    result = run(folder / artefacts.SCHEDULER, "run", WORKER_COUNT="many", WORKER_CPUS="-1")
+
+    assert 1 == result.returncode
+    assert "worker.count: " in result.stderr
+    assert "worker.cpus: " in result.stderr
+
+
+def test_the_scheduler_has_no_compiled_module(folder):
+    """It runs on every system; the licences of others travel along."""
+    with zipfile.ZipFile(folder / artefacts.SCHEDULER) as archive:
+        names = archive.namelist()
+        assert not [name for name in names if archive.read(name).startswith((b"\x7fELF", b"MZ"))]
+    licensed = {name.split("/")[1] for name in names if name.startswith("licenses/")}
+    assert {
+        "click",
+        "kazoo",
+        "marshmallow",
+        "pymesos",
+        "requests",
+        "starlette",
+        "uvicorn",
+        "urllib3",
+        "h11",
+    } <= licensed
+
+
+def test_building_again_changes_nothing(folder):
+    """The same sources, the same bytes; what is current is not written."""
+    before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()}
+    del before["SHA256SUMS"]
+
+    artefacts.build_artefacts(folder, HOME)
+
+    assert before == {name: ((folder / name).stat().st_mtime_ns, (folder / name).read_bytes()) for name in before}
+
+
+def test_the_scheduler_is_the_same_from_another_place(folder, tmp_path):
+    """Built anew, in another folder."""
+    again = artefacts.build_scheduler(tmp_path / "other.pyz")
+
+    assert again.read_bytes() == (folder / artefacts.SCHEDULER).read_bytes()
+
+
+def test_the_examples_can_be_unpacked(folder, tmp_path):
+    """By the tool that the Mesos fetcher uses."""
+    subprocess.run([sys.executable, "-m", "zipfile", "-e", folder / artefacts.EXAMPLES, tmp_path], check=True)
+
+    assert (folder / artefacts.EXAMPLES).read_bytes().startswith(b"PK")
+    assert (tmp_path / "examples" / "digits" / "train.py").is_file()
+
+
+def test_they_stay_small(folder):
+    """Every agent fetches them."""
+    sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
+
+    assert sizes[artefacts.SCHEDULER] < 10_000_000
+    assert sizes[artefacts.COMMAND] < 100_000

@@ -1,0 +1,227 @@
+"""The committed package and repository: current, and what the Universe and Marathon take."""
+
+import base64
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import tf_scheduler
+from options_strategies import documents
+from tf_scheduler.options.environment import load_environment
+from tf_scheduler.options.loader import resolve
+from tf_scheduler.package import repository, universe
+from tf_scheduler.package.artefacts import COMMAND, command_bytes, sha256
+from tf_scheduler.package.errors import OptionsMismatchError, PackageError
+from tf_scheduler.package.options_check import merge
+from tf_scheduler.package.render import render_app
+from tf_scheduler.package.sources import HOME, read
+from tf_scheduler.package.validate import validate
+
+ROOT = HOME.parent
+SOURCES = universe.filled(read())
+(PACKAGE,) = universe.packages(SOURCES)
+#: What Marathon 1.7 does not know yet.
+NEW_IN_MARATHON = ("check", "role", "resourceLimits")
+
+#: The options that the documentation of the original package shows, and what its users deploy.
+ORIGINAL = {
+    "none": {},
+    "counts only": {"service": {"job_url": "https://example.com/job.zip", "job_name": "mnist"}, "worker": {"count": 5}},
+    "gpu": {"service": {"name": "gan"}, "worker": {"count": 0}, "gpu_worker": {"count": 2, "gpus": 2}},
+    "tensorboard": {"service": {"use_tensorboard": True, "shared_filesystem": "hdfs://default/mnist"}},
+    "hdfs": {"service": {"hdfs": {"config_uri": "http://api.hdfs.marathon.l4lb.thisdcos.directory/v1/endpoints"}}},
+    "job context": {"service": {"job_context": '{"learning_rate": 0.5, "text": "a\\"b"}'}},
+    "placement": {"worker": {"placement_constraint": '[["hostname", "UNIQUE"]]'}},
+    "virtual network": {
+        "service": {"virtual_network_enabled": True, "virtual_network_plugin_labels": "k_0:v_0,k_1:v_1"}
+    },
+    "folder": {"service": {"name": "/dev/team/mnist"}},
+    "strict": {
+        "service": {
+            "name": "/dev/tensorflow/mnist",
+            "service_account": "dev_tensorflow",
+            "service_account_secret": "dev/tensorflow/serviceCredential",
+        }
+    },
+    "secrets": {"secrets": [{"source": "dev/key", "env": "KEY", "jobs": "worker,chief"}, {"source": "a", "file": "b"}]},
+    "kerberos": {
+        "service": {
+            "security": {
+                "kerberos": {
+                    "enabled": True,
+                    "kdc": {"hostname": "kdc.example.com", "port": 88},
+                    "realm": "EXAMPLE.COM",
+                    "keytab_secret": "__dcos_base64__keytab",
+                }
+            }
+        }
+    },
+    "no image": {"scheduler": {"containerized": False, "python": "/opt/python/bin/python3"}},
+    "own image": {"scheduler": {"image": "registry.example.com/python:3.13"}},
+}  # fmt: skip
+EXAMPLES = {path.parent.name: json.loads(path.read_text()) for path in (ROOT / "examples").glob("*/options*.json")}
+
+
+def test_the_repository_is_current():
+    """After a change run scripts/generate-options."""
+    for name, content in universe.files(SOURCES).items():
+        assert content == (ROOT / "universe" / name).read_bytes(), name
+
+
+def test_nothing_else_is_in_the_repository():
+    """Such as files of a package that is no more."""
+    found = {
+        path.relative_to(ROOT / "universe").as_posix() for path in (ROOT / "universe").rglob("*") if path.is_file()
+    }
+
+    assert set(universe.files(SOURCES)) == found
+
+
+def test_the_sources_break_no_rule():
+    """Of the Universe's, and ours."""
+    assert [] == validate(read())
+
+
+@pytest.mark.parametrize("version", repository.VERSIONS)
+def test_repository_documents_fit_the_universes_schemas(fits, version):
+    """v3 for DC/OS up to 1.9, v4 up to 1.11, v5 from 1.12."""
+    document = json.loads(universe.files(SOURCES)[f"universe-{version}.json"])
+
+    assert [] == fits(document, f"universe/{version}-repo-schema.json")
+    assert "3.0" if version == "v3" else "4.0" == document["packages"][0]["packagingVersion"]
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("package", "package-schema"), ("config", "config-schema"), ("resource", "v3-resource-schema")],
+)
+def test_the_files_fit_the_universes_schemas(fits, file, name):
+    """As its validator checks them."""
+    assert [] == fits(getattr(SOURCES, file), f"universe/{name}.json")
+
+
+def test_the_repository_holds_what_cosmos_needs():
+    """The template comes back as it is; the sub-command's digest is that of the file."""
+    template = base64.b64decode(PACKAGE["marathon"]["v2AppMustacheTemplate"]).decode()
+    binaries = PACKAGE["resource"]["cli"]["binaries"]
+
+    assert (HOME / "marathon.json.mustache").read_text() == template
+    for platform in binaries.values():
+        assert [{"algo": "sha256", "value": sha256(command_bytes())}] == platform["x86-64"]["contentHash"]
+
+
+def test_versions_agree():
+    """Package, program and sub-command are released together; the template tells the scheduler."""
+    assert tf_scheduler.__version__ == PACKAGE["version"] == render_app(PACKAGE)["env"]["PACKAGE_VERSION"]
+    assert PACKAGE["name"] == render_app(PACKAGE)["env"]["PACKAGE_NAME"]
+
+
+def test_upgrades_name_versions_that_there_are():
+    """A version that was never released can be upgraded from only by mistake."""
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+
+    for version in (*PACKAGE["upgradesFrom"], *PACKAGE["downgradesTo"]):
+        assert version == "*" or f"## {version}" in changelog
+
+
+@pytest.mark.parametrize("options", {**ORIGINAL, **EXAMPLES}.values(), ids={**ORIGINAL, **EXAMPLES})
+def test_marathon_takes_the_app(fits, options):
+    """By both of its schemas."""
+    app = render_app(PACKAGE, options, "https://example.com/universe.json")
+
+    assert [] == fits(app, "marathon/app-from-raml.schema.json")
+    old = {name: value for name, value in app.items() if name not in NEW_IN_MARATHON}
+    assert [] == fits(old, "marathon/AppDefinition-1.7.schema.json")
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+@given(options=documents())
+def test_whatever_is_valid_reaches_the_scheduler(fits, options):
+    """Property: the app of valid options is one that Marathon takes, and its environment gives the same options."""
+    app = render_app(PACKAGE, options)
+
+    assert [] == fits(app, "marathon/app-from-raml.schema.json")
+    assert resolve(options) == load_environment(app["env"])
+
+
+def test_secrets_and_images_are_there_only_when_asked_for():
+    """A cluster without a secret store must take the default app; a machine without images one without them."""
+    plain, strict, bare = (render_app(PACKAGE, ORIGINAL[name]) for name in ("none", "strict", "no image"))
+
+    assert {"docker": {"image": "python:3.12-slim-bookworm"}, "type": "MESOS"} == plain["container"]
+    assert {"container", "secrets"} == {"container", "secrets"} - bare.keys()
+    assert "secrets" not in plain
+    assert {"serviceCredential": {"source": "dev/tensorflow/serviceCredential"}} == strict["secrets"]
+    assert {"secret": "serviceCredential"} == strict["env"]["DCOS_SERVICE_ACCOUNT_CREDENTIAL"]
+    assert (
+        "registry.example.com/python:3.13" == render_app(PACKAGE, ORIGINAL["own image"])["container"]["docker"]["image"]
+    )
+
+
+def test_labels_are_what_dc_os_looks_for():
+    """Uninstallation by plan, the admin router, `dcos service log`; folders stay in the name."""
+    labels = render_app(PACKAGE, ORIGINAL["folder"])["labels"]
+
+    assert {
+        "DCOS_COMMONS_API_VERSION": "v1",
+        "DCOS_COMMONS_UNINSTALL": "true",
+        "DCOS_PACKAGE_FRAMEWORK_NAME": "/dev/team/mnist",
+        "DCOS_SERVICE_NAME": "/dev/team/mnist",
+        "DCOS_SERVICE_PORT_INDEX": "0",
+        "DCOS_SERVICE_SCHEME": "http",
+        "MARATHON_SINGLE_INSTANCE_APP": "true",
+    } == {name: text for name, text in labels.items() if not name.startswith("DCOS_PACKAGE_") or "FRAMEWORK" in name}
+
+
+def test_a_misspelt_option_is_refused():
+    """By name, before anything is installed."""
+    with pytest.raises(OptionsMismatchError, match=r'service: .*"nam"'):
+        render_app(PACKAGE, {"service": {"nam": "x"}})
+
+
+def test_the_artefacts_address_is_a_parameter():
+    """Below it, a folder for each version."""
+    sources = universe.filled(read(), "https://files.example.com/tf/")
+
+    version = sources.package["version"]
+    assert (
+        f"https://files.example.com/tf/{version}/{COMMAND}"
+        == (sources.resource["cli"]["binaries"]["linux"]["x86-64"]["url"])
+    )
+
+
+def test_a_package_with_a_mistake_is_not_built(tmp_path):
+    """The problem is told, nothing is written."""
+    sources = read()
+    broken = replace(sources, package=merge(sources.package, {"version": "0.1_0"}))
+
+    with pytest.raises(PackageError, match=r"package.json: version: "):
+        universe.build(broken, tmp_path)
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_an_unknown_digest_is_an_error():
+    """The digests of the other artefacts depend on what is installed where they are built."""
+    sources = read()
+    binaries = sources.resource["cli"]["binaries"]["linux"]["x86-64"]
+    other = {**binaries, "contentHash": [{"algo": "sha256", "value": "{{sha256:other}}"}]}
+    resource = merge(sources.resource, {"cli": {"binaries": {"linux": {"x86-64": other}}}})
+
+    with pytest.raises(PackageError, match=r"\{\{sha256:other\}\} is unknown"):
+        universe.filled(replace(sources, resource=resource))
+
+
+def test_generation_changes_nothing_the_second_time(tmp_path):
+    """And what is outdated is written anew."""
+    for name in ("config.json", "marathon.json.mustache"):
+        (tmp_path / name).write_bytes((HOME / name).read_bytes())
+
+    assert [] == universe.generate(tmp_path)
+    Path(tmp_path / "config.json").write_text("{}")
+    assert ["config.json"] == universe.generate(tmp_path)
+    assert (HOME / "config.json").read_bytes() == (tmp_path / "config.json").read_bytes()

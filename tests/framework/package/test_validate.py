@@ -1,0 +1,213 @@
+"""Each rule of a package, broken once; and our shapes against the Universe's schemas."""
+
+import copy
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tf_scheduler.package import universe
+from tf_scheduler.package.app_rules import app_problems
+from tf_scheduler.package.options_check import mismatches
+from tf_scheduler.package.shapes import ENTRY, PACKAGE, RESOURCE
+from tf_scheduler.package.sources import FILES, HOME, read
+from tf_scheduler.package.validate import validate
+
+SOURCES = universe.filled(read())
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in FILES:
+        (tmp_path / name).write_bytes((HOME / name).read_bytes())
+    return tmp_path
+
+
+def problems(folder):
+    return [str(problem) for problem in validate(read(folder))]
+
+
+def edit(folder, name, change):
+    document = json.loads((folder / name).read_text())
+    change(document)
+    (folder / name).write_text(json.dumps(document))
+
+
+def replace(folder, name, old, new):
+    text = (folder / name).read_text()
+    assert old in text
+    (folder / name).write_text(text.replace(old, new))
+
+
+def test_the_package_itself_has_no_problem(folder):
+    """What the other tests break is whole."""
+    assert [] == problems(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("package.json", lambda d: d.update(version="0.1_0"), "package.json: version: "),
+        ("package.json", lambda d: d.update(releaseVersion=0), 'not allowed by the schema: ["releaseVersion"]'),
+        ("package.json", lambda d: d.pop("maintainer"), '(["maintainer"])'),
+        ("package.json", lambda d: d.update(tags=["machine learning"]), "package.json: tags.0: "),
+        ("package.json", lambda d: d.update(licenses=[{"name": "x", "url": "ftp://x"}]), "licenses.0.url: "),
+        ("resource.json", lambda d: d["images"].update(icon="x"), 'images: object instance has properties'),
+        ("resource.json", lambda d: d["cli"]["binaries"].clear(), "resource.json: cli.binaries: "),
+        ("config.json", lambda d: d["properties"].update(x={"type": "text"}), "config.json: properties.x.type: "),
+        ("config.json", lambda d: d.pop("additionalProperties"), "config.json: top level: does not say additional"),
+        (
+            "config.json",
+            lambda d: d["properties"]["worker"]["properties"]["count"].pop("description"),
+            "config.json: worker.count: has no description",
+        ),
+        (
+            "config.json",
+            lambda d: d["properties"]["worker"]["properties"]["count"].update(default="two"),
+            "config.json: worker.count: instance type (string)",
+        ),
+        (
+            "config.json",
+            lambda d: d["properties"]["worker"]["properties"].update(new={"default": 1, "description": "x"}),
+            "config.json: worker.new: is not used in marathon.json.mustache",
+        ),
+    ],
+)  # fmt: skip
+def test_a_broken_rule_is_told_with_file_and_path(folder, file, change, message):
+    """Whoever edits the package finds the place."""
+    edit(folder, file, change)
+
+    assert any(message in problem for problem in problems(folder))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"{{service.user}}",\n  "cmd"', '"{{service.usr}}",\n  "cmd"', "{{service.usr}} is neither an option nor"),
+        ("{{resource.assets.uris.scheduler}}", "{{resource.assets.uris.shed}}", "{{resource.assets.uris.shed}} is nei"),
+        ("{{/scheduler.containerized}}", "", "{{#scheduler.containerized}} is not closed"),
+        ('"instances": 1,', '"instances": 2,', "/instances: a single instance app may have one instance only"),
+        ('"instances": 1,', '"instances": 1', "does not render with the defaults"),
+        ('"WORKER_COUNT"', '"WORKERS"', "its options are not those of the schema"),
+        ("{{! options: end }}", "", "has no lines {{! options: "),
+        ('"portIndex": 0', '"portIndex": 1', "/healthChecks/0/portIndex: there are 1 ports only"),
+    ],
+)
+def test_a_template_that_cannot_work_is_told(folder, old, new, message):
+    """Also what Cosmos would let pass, and what Marathon alone would refuse."""
+    replace(folder, "marathon.json.mustache", old, new)
+
+    assert any(message in problem for problem in problems(folder))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_is_missing_is_one_problem(folder, name):
+    """Not one for each rule that needs it."""
+    (folder / name).unlink()
+
+    assert [f"{name}: cannot be read: No such file or directory"] == [
+        problem for problem in problems(folder) if problem.startswith(name)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"a": 1, "a": 2}', "package.json: 'a' is given more than once"),
+        (b'{"description": "caf\xc3\xa9"}', "package.json: line 1: only ASCII"),
+        (b'{"description": "caf\\u00e9"}', "package.json: only ASCII"),
+        (b"[1]", "package.json: must be a JSON object"),
+        (b'{"a": 1,}', "package.json: line 1 column 9: "),
+    ],
+)
+def test_a_file_is_strict_ascii_json(folder, content, message):
+    """The Universe's validator opens it as ASCII, and has no \\u either."""
+    (folder / "package.json").write_bytes(content)
+
+    assert any(problem.startswith(message) for problem in problems(folder))
+
+
+def test_a_command_json_is_an_error(folder):
+    """From packaging version 4.0 on."""
+    (folder / "command.json").write_text("{}")
+
+    assert ["command.json: is not allowed from packaging version 4.0 on; use `cli` in resource.json"] == problems(
+        folder
+    )
+
+
+@pytest.mark.parametrize(
+    ("app", "path"),
+    [
+        ({}, "/"),
+        ({"id": "/UPPER", "cmd": "x"}, "/id"),
+        ({"id": "a"}, "/"),
+        ({"id": "a", "cmd": "x", "args": ["y"]}, "/"),
+        ({"id": "a", "cmd": "x", "env": {"A": {"secret": "s"}}}, "/env/A"),
+        (
+            {"id": "a", "cmd": "x", "healthChecks": [{"protocol": "MESOS_TCP"}] * 2, "portDefinitions": [{}]},
+            "/healthChecks",
+        ),
+        (
+            {"id": "a", "cmd": "x", "labels": {"MARATHON_SINGLE_INSTANCE_APP": "true"}, "upgradeStrategy": {}},
+            "/upgradeStrategy",
+        ),
+    ],
+)
+def test_marathons_rules_beyond_its_schema(app, path):
+    """Each broken once."""
+    assert [path] == [problem.path for problem in app_problems(app)]
+
+
+def places(document, path=()):
+    """The path of everything in a JSON document."""
+    yield path
+    items = (
+        document.items() if isinstance(document, dict) else enumerate(document if isinstance(document, list) else ())
+    )
+    for key, value in items:
+        yield from places(value, (*path, key))
+
+
+@st.composite
+def mutants(draw, document):
+    """The document with one thing in it replaced, removed or added."""
+    found = copy.deepcopy(document)
+    path = draw(st.sampled_from([place for place in places(document) if place]))
+    below = found
+    for key in path[:-1]:
+        below = below[key]
+    kind = draw(st.sampled_from(["replace", "remove", "add"]))
+    value = draw(
+        st.sampled_from([None, True, -1, 7, "", "a b", "text", "https://x", "1.10", [], ["x"], {}, {"x": "y"}])
+    )
+    if kind == "remove":
+        del below[path[-1]]
+    elif kind == "add" and isinstance(below, dict):
+        below["unknown"] = value
+    else:
+        below[path[-1]] = value
+    return found
+
+
+@given(mutants(SOURCES.package))
+def test_our_shape_of_package_json_is_the_universes(fits, document):
+    """Property: both take it, or both refuse it. We stay with packaging version 4.0, one of several that it knows."""
+    theirs = fits(document, "universe/package-schema.json")
+
+    assert bool(theirs) == bool(mismatches(document, PACKAGE))
+
+
+@given(mutants(SOURCES.resource))
+def test_our_shape_of_resource_json_is_the_universes(fits, document):
+    """Property: both take it, or both refuse it."""
+    assert bool(fits(document, "universe/v3-resource-schema.json")) == bool(mismatches(document, RESOURCE))
+
+
+@given(mutants({**universe.packages(SOURCES)[0], "config": {"type": "object"}}))
+def test_our_shape_of_a_repositorys_package_is_the_universes(fits, document):
+    """Property: both take it, or both refuse it."""
+    theirs = fits({"packages": [document]}, "universe/v4-repo-schema.json")
+
+    assert bool(theirs) == bool(mismatches(document, ENTRY))

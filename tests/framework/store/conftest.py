@@ -1,0 +1,62 @@
+"""Stores of every kind, opened and closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from mesos_local import ZooKeeperEnsemble
+from tf_scheduler.store.interface import StateStore
+from tf_scheduler.store.memory import MemoryDisk, MemoryStore
+from tf_scheduler.store.sqlite import SqliteStore
+from tf_scheduler.store.zookeeper import ZooKeeperPlace, ZooKeeperStore
+
+OpenStore = Callable[..., StateStore]
+
+_chroots = count(1)
+
+
+def _opener(kind: str, folder: Path, request: pytest.FixtureRequest) -> OpenStore:
+    if kind == "zookeeper":
+        place: ZooKeeperPlace = request.getfixturevalue("zookeeper")
+        return lambda service="tensorflow": ZooKeeperStore(place, service)
+    if kind == "memory":
+        disk = MemoryDisk()
+        return lambda service="tensorflow": MemoryStore(service, disk)
+    return lambda service="tensorflow": SqliteStore(folder / "state.db", service)
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server() -> Iterator[ZooKeeperEnsemble]:
+    """One real server for all tests that leave it as it is."""
+    with ZooKeeperEnsemble() as ensemble:
+        yield ensemble
+
+
+@pytest.fixture
+def zookeeper(zookeeper_server: ZooKeeperEnsemble) -> ZooKeeperPlace:
+    """A chroot of the test's own on that server."""
+    return ZooKeeperPlace((zookeeper_server.addresses,), chroot=f"/test-{next(_chroots)}", session_timeout=5.0)
+
+
+@pytest.fixture(params=["memory", "sqlite", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
+    """Opens a store of the service (default `tensorflow`); all stores of one test share what is stored."""
+    opener = _opener(request.param, tmp_path, request)
+    with ExitStack() as stores:
+        yield lambda *service: stores.enter_context(closing(opener(*service)))
+
+
+@pytest.fixture
+def open_sqlite(tmp_path: Path) -> Iterator[Callable[..., SqliteStore]]:
+    """Opens a SQLite store of the service `tensorflow` in `state.db` of the test's folder, or in the given file."""
+    with ExitStack() as stores:
+
+        def open_at(path: Path = tmp_path / "state.db", **options: float) -> SqliteStore:
+            return stores.enter_context(closing(SqliteStore(path, "tensorflow", **options)))
+
+        yield open_at

@@ -1,0 +1,74 @@
+"""The backup document: everything comes back, and what is no backup is told."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tf_scheduler.store.backup import Backup, BackupError, decode, encode
+
+NOW = datetime(2026, 11, 21, 3, 4, 5, tzinfo=timezone.utc)
+GOOD = {
+    "format": "dcos-tensorflow state",
+    "version": 1,
+    "service": "tf",
+    "values": {"framework": {"id": "fw", "schema": 1}},
+    "binary": {"raw": "AAEC"},
+}
+
+keys = st.text("abc-_", min_size=1, max_size=6)
+contents = st.binary(max_size=30) | st.dictionaries(st.text(max_size=4), st.integers() | st.text(), max_size=3).map(
+    lambda content: json.dumps(content, sort_keys=True).encode()
+)
+
+
+@given(st.dictionaries(keys, contents, max_size=6))
+def test_every_value_comes_back_byte_for_byte(values):
+    """Whatever the bytes are."""
+    backup = Backup("group/tf", values)
+
+    assert backup == decode(encode(backup, NOW, "1.0"))
+
+
+def test_records_can_be_read_by_people():
+    """As JSON in JSON; anything else is in base64."""
+    document = json.loads(
+        encode(Backup("tf", {"framework": b'{"id": "fw", "schema": 1}', "raw": b"\0\1\2"}), NOW, "1.0")
+    )
+
+    assert GOOD == {name: document[name] for name in GOOD}
+    assert "2026-11-21T03:04:05Z" == document["exported"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "other"}, 'it has no "format"'),
+        ({"version": 2}, "its version is 2; this program knows version 1"),
+        ({"service": None}, "'service' must be the name"),
+        ({"service": "a//b"}, "service: key 'a//b'"),
+        ({"values": []}, "'values' must be an object"),
+        ({"values": {"a/../b": {}}}, "values: key 'a/../b'"),
+        ({"binary": None}, "'binary' must be an object"),
+        ({"binary": {"x": "?"}}, "'x' is no base64"),
+        ({"binary": {"x": 3}}, "'x' is no base64"),
+        ({"binary": {"framework": ""}}, "'framework' is in values and in binary"),
+    ],
+)
+def test_what_is_wrong_is_told(change, message):
+    """And where."""
+    with pytest.raises(BackupError, match=message):
+        decode(json.dumps({**GOOD, **change}))
+
+
+@given(st.text())
+def test_reading_is_total(text):
+    """Any text is a backup or a BackupError; so is any beginning of one."""
+    whole = json.dumps(GOOD)
+    for found in (text, f'{{"format": "dcos-tensorflow state", {text}', whole[: len(text)]):
+        with pytest.raises(BackupError):
+            decode(found)

@@ -1,0 +1,243 @@
+"""What every state store promises (tf_scheduler.store.interface), checked for each kind."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tf_scheduler.store.interface import Delete, InvalidKeyError, Put, StoreConflict, StoreError
+
+
+def test_a_new_service_is_empty(open_store):
+    """Loading what was never stored gives no keys."""
+    assert open_store().load() == {}
+
+
+def test_what_is_applied_is_loaded_by_the_next_store(open_store):
+    """A store opened later sees exactly what was applied, byte for byte."""
+    values = {"framework": b"", "tasks/worker-0": bytes(range(256)), "result": b"x" * 1_000_000}
+    store = open_store()
+    store.load()
+    store.apply([Put(key, value) for key, value in values.items()])
+    store.close()
+
+    assert values == open_store().load()
+
+
+def test_the_writer_sees_its_own_writes(open_store):
+    """A writer applies again and again without loading, and its own load sees all of it."""
+    store = open_store()
+    store.load()
+    for number in range(3):
+        store.apply([Put(f"n/{number}", b"%d" % number)])
+
+    assert store.load() == {"n/0": b"0", "n/1": b"1", "n/2": b"2"}
+
+
+def test_writes_act_in_their_order(open_store):
+    """Within one transaction the last write to a key counts; deleting what is not there does nothing."""
+    store = open_store()
+    store.load()
+    store.apply([Put("a", b"1"), Put("a", b"2"), Put("b", b"1"), Delete("b"), Delete("c"), Put("c", b"3")])
+
+    assert store.load() == {"a": b"2", "c": b"3"}
+
+
+def test_delete_removes_one_key(open_store):
+    """Keys that share a first part are independent: deleting or setting one leaves the others."""
+    store = open_store()
+    store.load()
+    store.apply([Put("tasks", b"1"), Put("tasks/worker-0", b"2"), Put("tasks/worker-0/log", b"3")])
+    store.apply([Delete("tasks/worker-0")])
+
+    assert store.load() == {"tasks": b"1", "tasks/worker-0/log": b"3"}
+
+
+def test_thousands_of_keys_fit_one_transaction(open_store):
+    """A decision about thousands of tasks is one transaction."""
+    values = {f"tasks/worker-{index}": b"%d" % index for index in range(5_000)}
+    store = open_store()
+    store.load()
+    store.apply([Put(key, value) for key, value in values.items()])
+
+    assert values == open_store().load()
+
+
+def test_a_snapshot_is_frozen(open_store):
+    """What was loaded does not change by later writes, nor can its reader change it."""
+    store = open_store()
+    store.load()
+    store.apply([Put("a", b"1")])
+    snapshot = store.load()
+    store.apply([Put("a", b"2")])
+
+    assert snapshot == {"a": b"1"}
+    with pytest.raises(TypeError):
+        snapshot["a"] = b"3"
+
+
+def test_nothing_is_written_before_it_is_loaded(open_store):
+    """A writer that has not seen the state cannot change it."""
+    for change in (lambda store: store.apply([Put("a", b"1")]), lambda store: store.erase()):
+        with pytest.raises(StoreConflict):
+            change(open_store())
+
+    assert open_store().load() == {}
+
+
+def test_the_second_writer_conflicts_until_it_loads(open_store):
+    """After another's write every write fails and stores nothing; a fresh load takes over, and then the other fails."""
+    first, second = open_store(), open_store()
+    first.load()
+    second.load()
+    first.apply([Put("writer", b"first")])
+    for _ in range(2):
+        with pytest.raises(StoreConflict):
+            second.apply([Put("other", b"2"), Delete("writer")])
+    with pytest.raises(StoreConflict):
+        second.erase()
+    assert second.load() == {"writer": b"first"}
+    second.apply([Put("writer", b"second")])
+
+    with pytest.raises(StoreConflict):
+        first.apply([Put("writer", b"first again")])
+    assert open_store().load() == {"writer": b"second"}
+
+
+def test_equal_bytes_are_a_change_too(open_store):
+    """Two writers that store the same bytes still find each other out."""
+    first, second = open_store(), open_store()
+    first.load()
+    second.load()
+    first.apply([Put("a", b"1")])
+
+    with pytest.raises(StoreConflict):
+        second.apply([Put("a", b"1")])
+
+
+def test_no_writes_only_find_a_conflict(open_store):
+    """An empty transaction disturbs no other writer, but its caller learns that another one has written."""
+    first, second = open_store(), open_store()
+    first.load()
+    second.load()
+    first.apply([])
+    second.apply([Put("a", b"1")])
+
+    with pytest.raises(StoreConflict):
+        first.apply([])
+
+
+def test_reading_disturbs_no_writer(open_store):
+    """Others may load at any time."""
+    writer, reader = open_store(), open_store()
+    writer.load()
+    for number in range(3):
+        writer.apply([Put("a", b"%d" % number)])
+        assert {"a": b"%d" % number} == reader.load()
+
+
+def test_services_are_apart(open_store):
+    """Services that share a place neither see nor disturb each other, whatever their names have in common."""
+    stores = {name: open_store(name) for name in ("a", "a/b", "A")}
+    for store in stores.values():
+        store.load()
+    for name, store in stores.items():
+        store.apply([Put("name", name.encode())])
+    stores["a"].erase()
+
+    assert [store.load() for store in stores.values()] == [{}, {"name": b"a/b"}, {"name": b"A"}]
+
+
+def test_a_leading_slash_names_the_same_service(open_store):
+    """`/group/tf`, as DC/OS writes it, and `group/tf` are one service."""
+    store = open_store("/group/tf")
+    store.load()
+    store.apply([Put("a", b"1")])
+
+    assert open_store("group/tf").load() == {"a": b"1"}
+
+
+@pytest.mark.parametrize("service", ["", "/", "//a", "a/", "..", "a\0b"])
+def test_bad_service_names_are_refused(open_store, service):
+    """A service is named by the rules for keys."""
+    with pytest.raises(InvalidKeyError):
+        open_store(service)
+
+
+def test_erase_forgets_everything_and_the_store_goes_on(open_store):
+    """After erasing nothing is left, and the same store may begin anew."""
+    store = open_store()
+    store.load()
+    store.apply([Put("a", b"1"), Put("b/c", b"2")])
+    store.erase()
+    assert open_store().load() == {}
+    store.apply([Put("d", b"3")])
+
+    assert open_store().load() == {"d": b"3"}
+
+
+def test_a_stale_writer_is_found_out_after_a_reinstall(open_store):
+    """Erased and written anew just as often, the service still knows that the old writer is not its own."""
+    stale, other = open_store(), open_store()
+    stale.load()
+    stale.apply([Put("a", b"old")])
+    other.load()
+    other.erase()
+    other.apply([Put("a", b"new")])
+
+    with pytest.raises(StoreConflict):
+        stale.apply([Put("a", b"stale")])
+    assert other.load() == {"a": b"new"}
+
+
+def test_any_thread_may_use_the_store(open_store):
+    """A store opened by one thread works, and is closed, in another."""
+    store = open_store()
+    seen = []
+
+    def work() -> None:
+        store.load()
+        store.apply([Put("a", b"1")])
+        seen.append(store.load())
+        store.close()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+    assert seen == [{"a": b"1"}]
+
+
+def test_writers_at_once_lose_no_update(open_store):
+    """Three writers that count in one key, loading again after each conflict, reach the full count."""
+
+    def count(store) -> None:
+        done = 0
+        while done < 15:
+            number = int(store.load().get("count", b"0"))
+            try:
+                store.apply([Put("count", b"%d" % (number + 1))])
+                done += 1
+            except StoreConflict:
+                continue
+
+    threads = [threading.Thread(target=count, args=(open_store(),)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert open_store().load() == {"count": b"45"}
+
+
+def test_a_closed_store_refuses_everything(open_store):
+    """Closing twice is fine; anything else on a closed store is a StoreError."""
+    store = open_store()
+    store.load()
+    store.close()
+    store.close()
+
+    for call in (store.load, store.erase, lambda: store.apply([]), lambda: store.apply([Put("a", b"1")])):
+        with pytest.raises(StoreError, match="closed"):
+            call()

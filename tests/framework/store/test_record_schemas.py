@@ -1,0 +1,50 @@
+"""Stored values of older and newer versions of this program."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tf_scheduler.model.effects import FrameworkRegistered
+from tf_scheduler.store import records
+from tf_scheduler.store.interface import StoreCorrupt, StoreVersionError
+
+
+def value(**fields):
+    return {"framework": json.dumps(fields).encode()}
+
+
+def test_a_newer_value_is_refused():
+    """By its name, so that nobody guesses; it is what a downgrade meets."""
+    with pytest.raises(StoreVersionError, match="'framework' was written by a newer version"):
+        records.changes(value(schema=records.SCHEMA + 1, id="fw"))
+
+
+@pytest.mark.parametrize("schema", [0, -1, "1", None, []])
+def test_what_is_no_schema_is_told(schema):
+    """Damage, not a version."""
+    with pytest.raises(StoreCorrupt, match="'framework' cannot be read") as caught:
+        records.changes(value(schema=schema, id="fw"))
+    assert not isinstance(caught.value, StoreVersionError)
+
+
+def test_an_older_value_is_brought_up_step_by_step(monkeypatch):
+    """Each from the schema that it has: what a later version of this program may look like."""
+
+    def to_two(kind, fields):
+        return {"number": fields["id"]} if kind == "framework" else fields
+
+    def to_three(kind, fields):
+        return {"id": f"{kind}-{fields['number']}"}
+
+    monkeypatch.setattr(records, "SCHEMA", 3)
+    monkeypatch.setattr(records, "UPGRADES", (to_two, to_three))
+
+    for stored in (value(schema=1, id="7"), value(schema=2, number="7"), value(schema=3, id="framework-7")):
+        assert (FrameworkRegistered("framework-7"),) == records.changes(stored)
+
+
+def test_there_is_a_step_for_each_older_schema():
+    """Raising SCHEMA without a step would lose everybody's state."""
+    assert records.SCHEMA == len(records.UPGRADES) + 1

@@ -1,0 +1,394 @@
+"""What is particular to the SQLite store: its file, its locks, its errors. Crashes are in test_sqlite_crash.py."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+import tf_scheduler
+from tf_scheduler.store import sqlite_file
+from tf_scheduler.store.interface import (
+    Put,
+    StoreConflict,
+    StoreCorrupt,
+    StoreError,
+    StoreUnavailable,
+    StoreVersionError,
+)
+from tf_scheduler.store.sqlite import SqliteStore
+
+BIG = [Put(f"big/{number}", bytes(50_000)) for number in range(20)]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(tf_scheduler.__file__).parents[1])}
+
+
+def sql(file: Path, *statements: str) -> list:
+    """Execute the statements as another program would; return the last one's rows."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        return [connection.execute(statement).fetchall() for statement in statements][-1]
+
+
+def stored(store: SqliteStore, *writes: Put) -> SqliteStore:
+    """Return the store with the writes applied."""
+    store.load()
+    store.apply(writes)
+    return store
+
+
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """Let the kernel refuse, in this process, to write any file beyond `size` bytes: an I/O error."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.fixture
+def unprivileged(tmp_path: Path) -> Iterator[None]:
+    """Makes root obey file permissions, by being nobody for the test; the test's folders stay reachable."""
+    if os.geteuid() != 0:
+        yield
+        return
+    parents = [parent for parent in (tmp_path, *tmp_path.parents) if not parent.stat().st_mode & stat.S_IXOTH]
+    modes = {parent: stat.S_IMODE(parent.stat().st_mode) for parent in parents}
+    for parent, mode in modes.items():
+        parent.chmod(mode | stat.S_IXOTH | stat.S_IROTH)
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        for parent, mode in modes.items():
+            parent.chmod(mode)
+
+
+def test_folders_and_file_are_private(tmp_path, open_sqlite):
+    """A missing folder is made, and only the owner can read the file, its log and its index."""
+    file = tmp_path / "deep" / "er" / "state.db"
+    stored(open_sqlite(file), Put("a", b"1"))
+
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in file.parent.iterdir()} == {
+        "state.db": 0o600,
+        "state.db-wal": 0o600,
+        "state.db-shm": 0o600,
+    }
+
+
+def test_a_readable_file_is_made_private(tmp_path, open_sqlite):
+    """A state file that others could read is closed to them when it is opened; so are the files beside it."""
+    stored(open_sqlite(), Put("a", b"1"))
+    for file in tmp_path.iterdir():
+        file.chmod(0o644)
+    open_sqlite()
+
+    assert {0o600} == {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+
+
+def test_closing_leaves_one_file(tmp_path, open_sqlite):
+    """After the last close the state is one file, easy to copy, and no descriptor is left."""
+    before = set(Path("/proc/self/fd").iterdir())
+    store = stored(open_sqlite(), Put("a", b"1"))
+    store.close()
+
+    assert [file.name for file in tmp_path.iterdir()] == ["state.db"]
+    assert before >= set(Path("/proc/self/fd").iterdir())
+
+
+def test_first_starts_take_turns_on_a_private_file(tmp_path, open_sqlite, monkeypatch):
+    """When SQLite first sees the file, nobody else can read it, and no other process can be at the same point."""
+    seen = []
+    connect = sqlite3.connect
+
+    def watched(path, **options):
+        folder = os.open(tmp_path, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            seen.append(("locked", stat.S_IMODE(path.stat().st_mode)))
+        finally:
+            os.close(folder)
+        return connect(path, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", watched)
+    open_sqlite()
+
+    assert seen == [("locked", 0o600)]
+
+
+def test_every_commit_is_synced(open_sqlite, monkeypatch):
+    """The store works in WAL mode with FULL synchronisation: SQLite then syncs the log at each commit."""
+    made = []
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **options: made.append(connect(*args, **options)) or made[-1])
+    open_sqlite()
+
+    assert made[0].execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert made[0].execute("PRAGMA synchronous").fetchone() == (2,)
+
+
+def test_a_locked_file_is_unavailable_and_works_later(tmp_path, open_sqlite):
+    """While another process holds the write lock an apply fails after its timeout; the same apply succeeds later."""
+    store = stored(open_sqlite(busy_timeout=0.01), Put("a", b"1"))
+    with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match=r"state\.db cannot be used for now: database is locked"):
+            store.apply([Put("a", b"2")])
+        assert store.load() == {"a": b"1"}
+    store.apply([Put("a", b"2")])
+
+    assert store.load() == {"a": b"2"}
+
+
+def test_a_full_database_stores_nothing(open_sqlite, monkeypatch):
+    """When the file may not grow the whole transaction fails, the store goes on, and smaller writes still succeed."""
+    connect = sqlite3.connect
+
+    def limited(*args, **options):
+        connection = connect(*args, **options)
+        connection.execute("PRAGMA max_page_count = 40")
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", limited)
+    store = stored(open_sqlite(), Put("a", b"1"))
+    with pytest.raises(StoreUnavailable, match="full"):
+        store.apply([Put("a", b"2"), *BIG])
+    assert store.load() == {"a": b"1"}
+    store.apply([Put("a", b"3")])
+
+    assert store.load() == {"a": b"3"}
+
+
+def test_an_input_output_error_stores_nothing(open_sqlite):
+    """When the kernel refuses to write the log, the transaction is not there, neither now nor after opening anew."""
+    store = stored(open_sqlite(), Put("a", b"1"))
+    with file_size_limit(100_000), pytest.raises(StoreUnavailable, match="cannot be used for now"):
+        store.apply([Put("a", b"2"), *BIG])
+    assert store.load() == {"a": b"1"}
+    store.apply([Put("a", b"3")])
+
+    assert open_sqlite().load() == {"a": b"3"}
+
+
+FULL_DISK = """
+import subprocess, sys
+from pathlib import Path
+from tf_scheduler.store.interface import Put, StoreUnavailable
+from tf_scheduler.store.sqlite import SqliteStore
+
+folder = Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], check=True)
+store = SqliteStore(folder / "state.db", "tensorflow")
+store.load()
+store.apply([Put("a", b"1")])
+stored = 0
+try:
+    while True:
+        store.apply([Put("a", b"%d" % (stored + 1)), Put("fill", bytes(10_000))])
+        stored += 1
+except StoreUnavailable as error:
+    assert "disk" in str(error) or "full" in str(error), error
+before = store.load()
+store.close()
+after = SqliteStore(folder / "state.db", "tensorflow").load()
+print(stored > 0, before["a"] == after["a"] == b"%d" % stored)
+"""
+
+
+def test_a_full_disk_stores_nothing(tmp_path):
+    """On a real full disk the apply that does not fit fails as a whole; the ones before are there after reopening."""
+    private = ["unshare", "--mount", "--propagation", "private"]
+    if subprocess.run([*private, "mount", "-t", "tmpfs", "tmpfs", str(tmp_path)], capture_output=True).returncode:
+        pytest.skip("mounting a small tmpfs in a mount namespace of its own needs root")
+    done = subprocess.run(
+        [*private, sys.executable, "-c", FULL_DISK, str(tmp_path)], env=ENVIRONMENT, capture_output=True, text=True
+    )
+
+    assert (done.stdout, done.stderr) == ("True True\n", "")
+
+
+def test_a_read_only_folder(tmp_path, unprivileged):
+    """Where no file can be made, opening says so and names the file."""
+    with pytest.raises(StoreError, match=r"cannot create the state file .*state\.db: .*Permission denied"):
+        SqliteStore(tmp_path / "state.db", "tensorflow")
+
+
+def test_someone_elses_file(tmp_path, request, open_sqlite):
+    """A state file that we may not read is an error that names it."""
+    stored(open_sqlite(), Put("a", b"1")).close()
+    (tmp_path / "state.db").chmod(0)
+    request.getfixturevalue("unprivileged")
+    with pytest.raises(StoreError, match=r"state\.db"):
+        SqliteStore(tmp_path / "state.db", "tensorflow")
+
+
+@pytest.mark.parametrize("path", ["", "file/state.db", "nul\0"])
+def test_paths_that_cannot_be_files(tmp_path, path):
+    """A folder, a file used as a folder and an impossible name are errors, and nothing is changed."""
+    (tmp_path / "file").write_text("mine")
+    mode = tmp_path.stat().st_mode
+    with pytest.raises(StoreError, match="state file"):
+        SqliteStore(tmp_path / path, "tensorflow")
+
+    assert (mode, ["file"]) == (tmp_path.stat().st_mode, [file.name for file in tmp_path.iterdir()])
+
+
+@pytest.mark.parametrize("content", [b"{}", b"no database " * 1000, b"SQLite format 3\0" + b"\xff" * 5000])
+def test_a_file_that_is_no_database_is_left_alone(tmp_path, content):
+    """Some other file is refused in a sentence that names it and says what to do; its bytes and mode stay."""
+    file = tmp_path / "state.db"
+    file.write_bytes(content)
+    file.chmod(0o644)
+    with pytest.raises(StoreCorrupt, match=r"state\.db is no usable state file: .* Move it aside"):
+        SqliteStore(file, "tensorflow")
+
+    assert (content, 0o644) == (file.read_bytes(), stat.S_IMODE(file.stat().st_mode))
+
+
+def test_another_programs_database_is_left_alone(tmp_path):
+    """A database that is not ours is refused and not changed, not even to WAL mode."""
+    file = tmp_path / "state.db"
+    sql(file, "CREATE TABLE schema_version (number)", "CREATE TABLE songs (title)")
+    content = file.read_bytes()
+    with pytest.raises(StoreCorrupt, match="another program"):
+        SqliteStore(file, "tensorflow")
+
+    assert content == file.read_bytes()
+
+
+def test_damage_is_found_at_opening(tmp_path, open_sqlite):
+    """Whichever page of the file is overwritten, the open fails, also for a service that has nothing in that page."""
+    values = {f"key/{number}": b"%d" % number * 300 for number in range(60)}
+    stored(open_sqlite(), *(Put(key, value) for key, value in values.items())).close()
+    file = tmp_path / "state.db"
+    content = file.read_bytes()
+    for start in range(0, len(content), 4096):
+        file.write_bytes(content[:start] + b"\xa5" * 4096 + content[start + 4096 :])
+        with pytest.raises(StoreCorrupt, match=r"state\.db is no usable state file"):
+            SqliteStore(file, "another").close()
+
+
+def test_a_truncated_file_is_corrupt(tmp_path, open_sqlite):
+    """A file that lost its end is not taken for a smaller state."""
+    stored(open_sqlite(), *BIG).close()
+    os.truncate(tmp_path / "state.db", 8192)
+    with pytest.raises(StoreCorrupt, match="Move it aside"):
+        open_sqlite().load()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_removed_file_stores_nothing(tmp_path, open_sqlite, replaced):
+    """Once its file is gone, or another lies in its place, a store says so and does not write into the void."""
+    store = stored(open_sqlite(), Put("a", b"1"))
+    for file in tmp_path.iterdir():
+        file.unlink()
+    if replaced:
+        open_sqlite().load()
+    for call in (store.load, store.erase, lambda: store.apply([Put("a", b"2")])):
+        with pytest.raises(StoreError, match=r"state\.db was removed or replaced"):
+            call()
+
+    assert open_sqlite().load() == {}
+
+
+def test_a_newer_schema_is_refused_and_kept(tmp_path, open_sqlite):
+    """What a newer version wrote is not touched."""
+    stored(open_sqlite(), Put("a", b"1")).close()
+    newer = len(sqlite_file.MIGRATIONS) + 1
+    sql(tmp_path / "state.db", f"UPDATE schema_version SET version = {newer}")
+    content = (tmp_path / "state.db").read_bytes()
+    with pytest.raises(StoreVersionError, match=rf"state\.db .*newer version.*schema {newer}"):
+        open_sqlite()
+
+    assert content == (tmp_path / "state.db").read_bytes()
+
+
+def test_an_older_schema_is_migrated_once(tmp_path, open_sqlite, monkeypatch):
+    """A new migration runs on an older file, keeps its state, and does not run again."""
+    stored(open_sqlite(), Put("a", b"1")).close()
+    step = ("CREATE TABLE added (runs)", "INSERT INTO added VALUES (1)")
+    monkeypatch.setattr(sqlite_file, "MIGRATIONS", (*sqlite_file.MIGRATIONS, step))
+    for _ in range(2):
+        assert open_sqlite().load() == {"a": b"1"}
+
+    rows = sql(tmp_path / "state.db", "SELECT runs, version FROM added, schema_version")
+    assert [(1, len(sqlite_file.MIGRATIONS))] == rows
+
+
+def test_a_failing_migration_changes_nothing(tmp_path, open_sqlite, monkeypatch):
+    """A migration that fails half-way leaves the file at its old version, usable by the old program."""
+    stored(open_sqlite(), Put("a", b"1")).close()
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_file, "MIGRATIONS", (*sqlite_file.MIGRATIONS, ("CREATE TABLE half (a)", "NONSENSE")))
+        with pytest.raises(StoreError, match="NONSENSE"):
+            open_sqlite()
+
+    assert open_sqlite().load() == {"a": b"1"}
+    assert sql(tmp_path / "state.db", "SELECT name FROM sqlite_master WHERE name = 'half'") == []
+
+
+def test_a_value_must_be_bytes(open_sqlite):
+    """A value of another type is refused with its whole transaction, not stored as something else."""
+    store = stored(open_sqlite(), Put("a", b"1"))
+    for value in ("text", 1, None, object()):
+        with pytest.raises(StoreError):
+            store.apply([Put("a", b"2"), Put("b", value)])
+
+    assert store.load() == {"a": b"1"}
+
+
+OPEN_AND_COUNT = """
+import sys
+from pathlib import Path
+from tf_scheduler.store.interface import Put, StoreConflict
+from tf_scheduler.store.sqlite import SqliteStore
+
+store = SqliteStore(Path(sys.argv[1]), "tensorflow", busy_timeout=60)
+done = 0
+while done < 5:
+    try:
+        store.apply([Put("count", b"%d" % (int(store.load().get("count", b"0")) + 1))])
+        done += 1
+    except StoreConflict:
+        pass
+store.close()
+"""
+
+
+def test_processes_that_start_at_once(tmp_path, open_sqlite):
+    """Several processes may make, open, write and close one new file at the same time: none fails, no count is lost."""
+    file = tmp_path / "state.db"
+    command = [sys.executable, "-c", OPEN_AND_COUNT, str(file)]
+    started = []
+    try:
+        started += [subprocess.Popen(command, env=ENVIRONMENT) for _ in range(4)]
+        assert [process.wait() for process in started] == [0] * 4
+    finally:
+        for process in started:
+            with suppress(ProcessLookupError):
+                process.kill()
+            process.wait()
+
+    assert open_sqlite(file).load() == {"count": b"20"}
+
+
+def test_the_conflict_names_file_and_service(open_sqlite):
+    """The operator learns which file and service, and what to look for."""
+    first, second = open_sqlite(), open_sqlite()
+    first.load()
+    second.load()
+    first.apply([Put("a", b"1")])
+    with pytest.raises(StoreConflict, match=r"service tensorflow in .*state\.db: is a second scheduler running"):
+        second.apply([Put("a", b"2")])

@@ -1,0 +1,154 @@
+"""Names and bytes of the nodes."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tf_scheduler.store.interface import (
+    Delete,
+    InvalidKeyError,
+    Put,
+    StoreCorrupt,
+    StoreVersionError,
+    check_key,
+    service_key,
+)
+from tf_scheduler.store.zookeeper import layout
+from tf_scheduler.store.zookeeper.layout import Head
+
+
+def keys():
+    def legal(text: str) -> bool:
+        try:
+            return bool(check_key(text))
+        except InvalidKeyError:
+            return False
+
+    return (st.text("ab_%/-é", min_size=1, max_size=8) | st.text(min_size=1, max_size=8)).filter(legal)
+
+
+ZERO = layout.encode_head(Head("i")).replace(b'"schema": 1', b'"schema": 0')
+writes = st.lists(st.builds(Put, keys(), st.binary(max_size=50)) | st.builds(Delete, keys()), max_size=8)
+
+
+@pytest.mark.parametrize(
+    ("service", "name"),
+    [
+        ("tensorflow", "dcos-service-tensorflow"),
+        ("/group/tf", "dcos-service-group__tf"),
+        ("a_b", "dcos-service-a%5Fb"),
+        ("a%5Fb", "dcos-service-a%255Fb"),
+    ],
+)
+def test_a_service_has_the_name_that_the_sdk_gives_it(service, name):
+    """The janitor and people find it; only names that Marathon does not allow are escaped."""
+    assert name == layout.service_folder(service_key(service))
+
+
+@given(keys(), keys())
+def test_services_have_different_names(one, other):
+    """No two services share a node, and the name is one segment of a path."""
+    assert (one == other) == (layout.service_folder(one) == layout.service_folder(other))
+    assert "/" not in layout.service_folder(one)
+
+
+@given(writes)
+def test_writes_come_back(found):
+    """Decoding is the inverse of encoding."""
+    assert found == layout.decode_writes(layout.encode_writes(found), "here")
+
+
+@given(writes, st.data())
+def test_a_cut_entry_is_never_read_as_a_whole_one(found, data):
+    """Any beginning of an entry is StoreCorrupt that names the node."""
+    whole = layout.encode_writes(found)
+    length = data.draw(st.integers(0, len(whole) - 1))
+    with pytest.raises(StoreCorrupt, match="/here"):
+        layout.decode_writes(whole[:length], "/here")
+
+
+@given(st.binary(max_size=60))
+def test_reading_is_total(data):
+    """Any bytes are writes or StoreCorrupt, as an entry and as a head."""
+    for read in (layout.decode_writes, layout.decode_head):
+        for found in (data, b"\x01" + data):
+            try:
+                read(found, "here")
+            except StoreCorrupt:
+                continue
+
+
+@given(st.binary(max_size=60))
+def test_well_packed_nonsense_is_found_out(data):
+    """What is compressed but not ours is StoreCorrupt, or happens to be writes."""
+    try:
+        found = layout.decode_writes(b"\x01" + zlib.compress(data), "here")
+    except StoreCorrupt:
+        return
+    assert data == zlib.decompress(layout.encode_writes(found)[1:])
+
+
+def test_a_head_comes_back():
+    """With all its fields, and the schema that it was stored in."""
+    head = Head("abc", 12, 9, "t0", 3, "change", "host 12")
+
+    assert (head, layout.SCHEMA) == layout.decode_head(layout.encode_head(head), "here")
+    assert (
+        ["part-0000000009-t0-0000", "part-0000000009-t0-0001", "part-0000000009-t0-0002"],
+        ["entry-0000000010", "entry-0000000011", "entry-0000000012"],
+    ) == head.names()
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"[]", b"null", b'{"schema": 1, "x": 1}', b'{"schema": "1"}', b"\xff", ZERO]
+)
+def test_a_damaged_head_is_told(data):
+    """StoreCorrupt that names the node and the way out."""
+    with pytest.raises(StoreCorrupt, match=r"/place.*state import"):
+        layout.decode_head(data, "/place")
+
+
+def test_a_newer_schema_is_refused():
+    """In the head and in what it names."""
+    with pytest.raises(StoreVersionError, match="newer version"):
+        layout.decode_head(b'{"schema": 2}', "here")
+    with pytest.raises(StoreVersionError, match="newer version"):
+        layout.decode_writes(b"\x02", "here")
+
+
+@given(
+    st.integers(0, 30).flatmap(lambda last: st.tuples(st.just(last), st.integers(0, last))),
+    st.integers(0, 3),
+)
+def test_what_is_current_is_never_dead(numbers, parts):
+    """Nothing that a head names may be swept, and nothing that a later one could name."""
+    last, snapshot = numbers
+    head = Head("i", last, snapshot, "token", parts if snapshot else 0)
+    named = [name for names in head.names() for name in names]
+    later = [layout.entry_name(last + 1), layout.part_name(last + 1, "other", 0)]
+
+    assert not [name for name in (*named, *later, "what-ever", "part-x-y-0") if layout.is_dead(name, head)]
+
+
+@given(st.integers(1, 30), st.integers(1, 30))
+def test_what_a_snapshot_replaces_is_dead(snapshot, number):
+    """Entries up to it, older snapshots, and those that others prepared in vain."""
+    head = replace(Head("i"), last=snapshot, snapshot=snapshot, token="t", parts=1)
+    names = [layout.entry_name(number), layout.part_name(number, "other", 0)]
+
+    assert [number <= snapshot] * 2 == [layout.is_dead(name, head) for name in names]
+
+
+def test_pieces_fit_a_node():
+    """And together are the whole."""
+    data = bytes(range(256)) * 8192
+    pieces = layout.split(data)
+
+    assert data == b"".join(pieces)
+    assert all(0 < len(piece) <= layout.NODE_LIMIT for piece in pieces)
+    assert [] == list(layout.split(b""))

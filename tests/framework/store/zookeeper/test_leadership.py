@@ -1,0 +1,282 @@
+"""One live scheduler per service: who leads, who takes over, and who has to stop."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import tf_scheduler
+from tf_scheduler.store.interface import LeadershipLost, Put, StoreConflict, StoreUnavailable
+from tf_scheduler.store.zookeeper import ZooKeeperPlace, ZooKeeperStore
+from zookeeper_proxy import ZooKeeperProxy
+
+pytestmark = pytest.mark.zookeeper
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(tf_scheduler.__file__).parents[1])}
+ROOT = "dcos-service-tensorflow"
+#: Seconds that a test waits for what has to come.
+LONG = 60.0
+
+
+class Standby:
+    """A store whose `lead` waits in a thread."""
+
+    def __init__(self, store: ZooKeeperStore) -> None:
+        self.holder: queue.Queue[str] = queue.Queue()
+        self.leads = threading.Event()
+        self._store = store
+        self._thread = threading.Thread(target=self._wait)
+        self._thread.start()
+
+    def _wait(self) -> None:
+        self._store.lead(waiting=self.holder.put, timeout=LONG)
+        self.leads.set()
+
+    def join(self) -> None:
+        self._thread.join(LONG)
+        assert self.leads.is_set()
+
+
+@pytest.fixture
+def leader() -> Iterator[Callable[[ZooKeeperPlace], subprocess.Popen[str]]]:
+    """Starts leader.py; it has led when this returns."""
+    with ExitStack() as stack:
+
+        def start(place: ZooKeeperPlace) -> subprocess.Popen[str]:
+            url = f"{place}?session_timeout={place.session_timeout}"
+            command = [sys.executable, str(Path(__file__).with_name("leader.py")), url]
+            process = stack.enter_context(subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True))
+            stack.callback(process.kill)
+            assert "leads\n" == process.stdout.readline()
+            return process
+
+        yield start
+
+
+def test_a_standby_takes_over_when_the_leader_ends(open_at, zookeeper):
+    """At once, and it was told who leads; the first has then no right to write any more."""
+    first, second = open_at(zookeeper), open_at(zookeeper)
+    leadership = first.lead()
+    first.load()
+    first.apply([Put("first", b"1")])
+    standby = Standby(second)
+    assert f"process {os.getpid()} on" in standby.holder.get(timeout=LONG)
+    assert not standby.leads.is_set()
+    leadership.check()
+    first.close()
+    standby.join()
+
+    assert {"first": b"1"} == second.load()
+    with pytest.raises(LeadershipLost, match="given up"):
+        leadership.check()
+
+
+def test_a_standby_waits_no_longer_than_it_is_told(open_at, zookeeper):
+    """Then it says who leads."""
+    open_at(zookeeper).lead()
+    with pytest.raises(StoreUnavailable, match=f"another scheduler leads this service: process {os.getpid()}"):
+        open_at(zookeeper).lead(timeout=0.5)
+
+
+def test_services_have_leaders_of_their_own(open_at, zookeeper):
+    """Leading one says nothing of another."""
+    for service in ("a", "a/b", "b"):
+        open_at(zookeeper, service).lead(timeout=LONG).check()
+
+
+def test_the_leader_reads_and_writes_as_ever(open_at, zookeeper):
+    """And who does not lead may look."""
+    store = open_at(zookeeper)
+    store.lead()
+    store.load()
+    for number in range(3):
+        store.apply([Put("n", b"%d" % number)])
+        assert {"n": b"%d" % number} == open_at(zookeeper).load()
+    store.apply([])
+    store.erase()
+
+    assert {} == store.load()
+
+
+def test_a_write_needs_a_load_under_the_leadership(open_at, zookeeper):
+    """What was loaded before may be old: the last leader wrote meanwhile."""
+    store = open_at(zookeeper)
+    store.load()
+    store.lead()
+
+    with pytest.raises(StoreConflict, match="must be loaded"):
+        store.apply([Put("a", b"1")])
+
+
+def test_the_leader_is_killed(zookeeper, open_at, leader):
+    """The standby takes over when the session has ended, with everything that was stored."""
+    process = leader(replace(zookeeper, session_timeout=2.0))
+    standby = Standby(open_at(zookeeper))
+    standby.holder.get(timeout=LONG)
+    process.kill()
+    standby.join()
+
+
+def test_the_leader_freezes_and_wakes_up(zookeeper, open_at, leader):
+    """It acts no more from before the other leads: not even once, and it can store nothing."""
+    process = leader(replace(zookeeper, session_timeout=2.0))
+    standby = Standby(open_at(zookeeper))
+    standby.holder.get(timeout=LONG)
+    assert float(process.stdout.readline()) > 0
+    process.send_signal(signal.SIGSTOP)
+    standby.join()
+    taken_over = time.clock_gettime(time.CLOCK_BOOTTIME)
+    process.send_signal(signal.SIGCONT)
+    *acts, lost, stored = process.communicate(timeout=LONG)[0].splitlines()
+
+    assert all(float(act) < taken_over for act in acts)
+    assert lost.startswith("lost this scheduler leads no more")
+    assert "stored nothing" == stored
+
+
+def test_zookeeper_freezes(three_places, ensemble, open_at, operator):
+    """The leader stops before its session could end: when ZooKeeper is back, the session still has its nodes."""
+    store, lost = open_at(replace(three_places, session_timeout=8.0)), queue.Queue()
+    leadership = store.lead()
+    leadership.on_lost(lost.put)
+    store.load()
+    for server in ensemble.servers:
+        server.freeze()
+    assert lost.get(timeout=LONG)
+    with pytest.raises(LeadershipLost):
+        leadership.check()
+    for server in ensemble.servers:
+        server.thaw()
+    ensemble.wait_serving()
+    lock = operator(three_places).exists(f"{three_places.chroot}/{ROOT}/lock")
+    store.load()
+
+    assert store._session.number == lock.ephemeralOwner
+    assert lost.empty()
+    with pytest.raises(LeadershipLost):
+        leadership.check()
+
+
+@pytest.mark.parametrize("which", ["leader", "ours"])
+def test_the_leader_survives_one_server(three_places, ensemble, open_at, which):
+    """The ZooKeeper leader killed, or the server frozen that we talk to: the scheduler leads on without a break."""
+    store, lost = open_at(replace(three_places, session_timeout=6.0)), queue.Queue()
+    leadership = store.lead()
+    leadership.on_lost(lost.put)
+    store.load()
+    before = store._session._sockets._current.getpeername()
+    if which == "leader":
+        ensemble.leader().kill()
+    else:
+        host, port = before
+        (server,) = (server for server in ensemble.servers if server.address == f"{host}:{port}")
+        server.freeze()
+    until = leadership._until
+    while leadership._until < until + store._session.timeout and lost.empty():
+        leadership.check()
+        store.apply([Put("n", b"1")])
+        time.sleep(0.05)
+
+    assert lost.empty()
+    if which == "ours":
+        assert before != store._session._sockets._current.getpeername()
+
+
+@pytest.mark.parametrize("lost", [["request"], ["answer"], ["answer", "answer"], ["request", "answer", "request"]])
+def test_the_answers_get_lost_while_it_becomes_leader(zookeeper, open_at, lost):
+    """It leads all the same, and does not wait for itself."""
+    with ZooKeeperProxy(zookeeper.servers[0]) as proxy:
+        store = open_at(zookeeper, servers=(proxy.address,))
+        proxy.lose(*lost)
+        store.lead(timeout=LONG, waiting=pytest.fail).check()
+        store.close()
+
+
+def test_an_operator_removes_the_lock(zookeeper, open_at, operator):
+    """The leader ends, and can store nothing."""
+    store, lost = open_at(zookeeper), queue.Queue()
+    leadership = store.lead()
+    leadership.on_lost(lost.put)
+    store.load()
+    client = operator(zookeeper)
+    client.delete(leadership.node)
+    with pytest.raises(LeadershipLost):
+        store.apply([Put("a", b"1")])
+
+    assert "was removed" in lost.get(timeout=LONG)
+    with pytest.raises(LeadershipLost, match="was removed"):
+        leadership.check()
+    assert {} == open_at(zookeeper).load()
+
+
+def test_the_session_ends(zookeeper, open_at, operator):
+    """The leader hears of it at once. A write in the new session is refused, though nobody else has written."""
+    store, lost = open_at(zookeeper), queue.Queue()
+    leadership = store.lead()
+    leadership.on_lost(lost.put)
+    store.load()
+    store.apply([Put("a", b"1")])
+    operator(zookeeper, client_id=store._session._client.client_id).stop()
+    assert lost.get(timeout=LONG)
+
+    again = queue.Queue()
+    leadership.on_lost(again.put)
+    assert "session" in again.get(timeout=LONG)
+    for write in (lambda: store.apply([Put("a", b"2")]), lambda: store.apply([]), store.erase):
+        with pytest.raises(LeadershipLost):
+            write()
+    with pytest.raises(LeadershipLost):
+        leadership.check()
+    assert lost.empty()
+    assert {"a": b"1"} == open_at(zookeeper).load()
+
+
+def test_the_timeout_is_the_one_that_the_server_grants(zookeeper, open_at):
+    """The server allows 10 s at most: a leader that counted on the minute that it asked for would act too long."""
+    store = open_at(zookeeper, session_timeout=60.0)
+    asked = time.clock_gettime(time.CLOCK_BOOTTIME)
+    leadership = store.lead()
+
+    assert 10.0 == store._session.timeout
+    assert 0 < leadership._until - asked < 10.0
+
+
+def test_standbys_take_turns(zookeeper, open_at):
+    """Each leads once, never two at a time."""
+    leading, most, served = [], [], []
+    guard = threading.Lock()
+
+    def serve(number: int) -> None:
+        store = open_at(zookeeper)
+        leadership = store.lead(timeout=LONG)
+        with guard:
+            leading.append(number)
+            most.append(len(leading))
+        store.load()
+        store.apply([Put(f"n/{number}", b"")])
+        leadership.check()
+        with guard:
+            leading.remove(number)
+            served.append(number)
+        store.close()
+
+    threads = [threading.Thread(target=serve, args=(number,)) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [1] * 5 == most
+    assert {f"n/{number}": b"" for number in served} == open_at(zookeeper).load()
+    assert set(range(5)) == set(served)

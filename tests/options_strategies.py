@@ -1,0 +1,146 @@
+"""Random valid options documents, made from the schema: an option that is added is drawn at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tf_scheduler.options.fields import Environment, Flag, Number, PlacementConstraint, Text, Whole
+from tf_scheduler.options.lists import Records, Wholes
+from tf_scheduler.options.tree import OPTIONS
+from tf_scheduler.options.ulimits import Ulimits
+
+Document = dict[str, Any]
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
+#: For what travels in a list.
+ENTRY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\x1e\x1f"), max_size=12)
+FILLED = ENTRY.filter(str.strip)
+VARIABLE = st.text(st.characters(categories=["Lu", "Nd"], include_characters="_"), min_size=1, max_size=8)
+NAME = st.from_regex(r"/?[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?(/[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?){0,2}", fullmatch=True)
+CONSTRAINT = st.sampled_from(
+    ["", "[]", '[["hostname", "UNIQUE"]]', "rack:MAX_PER:2,hostname:UNIQUE", '["@zone", "GROUP_BY", 3]']
+)
+
+#: Jobs that a strategy needs at least.
+NEEDED = {
+    "parameter_server": {"chief": 1, "parameter_server": 1, "worker": 1},
+    "multi_worker_mirrored": {"worker": 1},
+    "between_graph": {"worker": 1},
+}
+
+
+def value_of(field: Any) -> st.SearchStrategy[Any]:
+    """Values that the field takes."""
+    return next(strategy(field) for kind, strategy in _VALUES.items() if isinstance(field, kind))
+
+
+def _numbers(field: Any) -> st.SearchStrategy[Any]:
+    return st.floats(field.least, field.most) | st.sampled_from([field.least, field.most])
+
+
+def _wholes(field: Any) -> st.SearchStrategy[int]:
+    return st.integers(field.least, min(field.most, field.least + 50)) | st.sampled_from([field.least, field.most])
+
+
+def _texts(field: Any) -> st.SearchStrategy[str]:
+    if field.choices:
+        return st.sampled_from(field.choices)
+    # An option without a default has no empty value of its own.
+    return FILLED if field.filled or field.load_default is None else TEXT
+
+
+def _records(field: Any) -> st.SearchStrategy[Any]:
+    if "phase" in field.schema.fields:
+        needed = {"plan": FILLED, "phase": FILLED, "job": value_of(field.schema.fields["job"])}
+        return st.lists(st.fixed_dictionaries(needed, optional={"strategy": st.just("parallel")}), max_size=3)
+    jobs = st.sampled_from(["", "worker", "chief,worker"])
+    return st.lists(st.fixed_dictionaries({"source": FILLED}, optional={"jobs": jobs}), max_size=3)
+
+
+_VALUES = {
+    PlacementConstraint: lambda _: CONSTRAINT,
+    Ulimits: lambda _: st.sampled_from(["", "nofile=65536", "core=0:unlimited, nproc=1:2"]),
+    Text: _texts,
+    Flag: lambda _: st.booleans(),
+    Whole: _wholes,
+    Number: _numbers,
+    Environment: lambda _: st.dictionaries(VARIABLE, ENTRY, max_size=3).map(
+        lambda found: [{"name": name, "value": text} for name, text in found.items()]
+    ),
+    Wholes: lambda field: st.lists(value_of(field.item), max_size=3),
+    Records: _records,
+}
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> Document:
+    """Some of the options, with values that the rules over several options accept."""
+    document: Document = {}
+    for option in draw(st.lists(st.sampled_from(OPTIONS), unique=True, max_size=25)):
+        _put(document, option.path, draw(value_of(option.field)))
+    service = document.setdefault("service", {})
+    service["name"] = draw(NAME)
+    service |= draw(st.fixed_dictionaries({"command": FILLED}) | st.just({"command": "", "job_name": "mnist"}))
+    _fit_jobs(document, draw(st.sampled_from(sorted(NEEDED))))
+    _fit_service(service, draw)
+    _fit_rest(document)
+    return document
+
+
+def _put(document: Document, path: tuple[str, ...], value: Any) -> None:
+    for name in path[:-1]:
+        document = document.setdefault(name, {})
+    document[path[-1]] = value
+
+
+def _fit_jobs(document: Document, strategy: str) -> None:
+    document["service"]["strategy"] = strategy
+    for section, least in NEEDED[strategy].items():
+        job = document.setdefault(section, {})
+        job["count"] = max(least, job.get("count", least))
+    if strategy == "multi_worker_mirrored":
+        document.setdefault("parameter_server", {})["count"] = 0
+
+
+def _fit_service(service: Document, draw: st.DrawFn) -> None:
+    service["role"] = draw(st.sampled_from(["", "*", "training", "dev/team"]))
+    if "job_context" in service:
+        service["job_context"] = draw(st.sampled_from(["", "{}", '{"rate": 0.5, "name": "\\u00e4\\""}']))
+    if service.get("job_name"):
+        service["job_url"] = service.get("job_url") or "http://host/job.zip"
+    if service.get("service_account_secret") or service.get("service_account"):
+        service["service_account"] = service.get("service_account") or "account"
+        service["principal"] = draw(st.sampled_from(["", service["service_account"]]))
+    if service.get("addressing") == "named":
+        service["virtual_network_enabled"] = True
+    if "virtual_network_plugin_labels" in service:
+        service["virtual_network_plugin_labels"] = draw(st.sampled_from(["", "a:b", "a:b,c:d"]))
+    kerberos = service.get("security", {}).get("kerberos", {})
+    if kerberos.get("enabled"):
+        kerberos |= {
+            "realm": "LOCAL",
+            "primary": "tf",
+            "keytab_secret": "keytab",
+            "kdc": {"hostname": "kdc", "port": 88},
+        }
+
+
+def _fit_rest(document: Document) -> None:
+    if document["service"]["role"] == "*":
+        document.setdefault("gang", {})["mode"] = "launch"
+    restart = document.get("restart", {})
+    if restart:
+        restart["backoff"] = min(restart.get("backoff", 1.0), restart.setdefault("max_backoff", 300.0))
+    if document.get("health"):
+        document["health"] |= {"target": "true", "jobs": "worker, chief"}
+    if document.get("tls"):
+        document["tls"] |= {"enabled": True, "certificate_file": "cert.pem", "key_file": "key.pem"}
+    plans = document.get("plans", {})
+    if document["service"]["strategy"] != "parameter_server":
+        plans |= {name: "parallel" for name in ("deploy", "update") if name in plans}
+    for place, record in enumerate(plans.get("phases", [])):
+        record["plan"] = f"{place} {record['plan']}"
+    for place, record in enumerate(document.get("secrets", [])):
+        record["env" if place % 2 else "file"] = f"SECRET_{place}"

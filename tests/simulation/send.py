@@ -1,0 +1,138 @@
+"""What happens, as steps of a script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from builders import ports
+from simulation.mesos import Agent
+from simulation.pool import Pool
+from simulation.world import Step, World
+from tf_scheduler.model.events import Event, PlanCommand, StopRequested
+from tf_scheduler.model.plan import Verb
+from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.model.task import TaskState
+
+
+def _step(words: str, do: Callable[[World], object]) -> Step:
+    def then_settle(world: World) -> None:
+        do(world)
+        world.settle()
+
+    return Step(f"send {words}", then_settle, fresh=True)
+
+
+def register() -> Step:
+    """Subscribe, for the first time or again."""
+    return _step("register", lambda world: world.register())
+
+
+def offers() -> Step:
+    """A round of the allocator; if a REVIVE waits for its token, after that."""
+
+    def allocate(world: World) -> None:
+        while world.state.revive_at is not None:
+            world.wait()
+        world.mesos.allocate(world.now)
+
+    return _step("offers", allocate)
+
+
+def rescind() -> Step:
+    """All offers that the scheduler holds are taken back."""
+    return _step("rescind", lambda world: [world.mesos.rescind(key) for key in list(world.mesos.offers)])
+
+
+def agent(joined: Agent) -> Step:
+    """An agent joins the cluster, and its resources are offered."""
+
+    def join(world: World) -> None:
+        world.mesos.agents[joined.id] = joined
+        world.mesos.allocate(world.now)
+
+    return _step(f"agent {joined.hostname}", join)
+
+
+def ports_taken(hostname: str, *taken: tuple[int, int]) -> Step:
+    """Somebody else uses these ports of an agent from now on, as far as they are free."""
+
+    def take(world: World) -> None:
+        agent = next(agent for agent in world.mesos.agents.values() if agent.hostname == hostname)
+        agent.free -= Pool.of((ports(*taken),))
+
+    return _step(f"ports_taken {hostname}", take)
+
+
+def agent_lost(hostname: str) -> Step:
+    """An agent is gone for good."""
+    return _step(f"agent_lost {hostname}", lambda world: world.mesos.lose(hostname))
+
+
+def status(name: str, state: TaskState, **details: Any) -> Step:
+    """The current launch of a task reports a state."""
+    words = f"status {name} {state.spoken}"
+    return _step(words, lambda world: world.mesos.report(world.id_of(name), state, **details))
+
+
+def running(*names: str) -> Step:
+    """These tasks run; without names: all that are launched and do not run yet."""
+
+    def run(world: World) -> None:
+        for name, task in world.mesos.live().items():
+            if task.state is not TaskState.RUNNING and (not names or name in names):
+                world.mesos.report(task.launch.record.id, TaskState.RUNNING)
+
+    return _step(f"running {' '.join(names) or 'all'}", run)
+
+
+def killed(*names: str) -> Step:
+    """Kills take effect (with `kills_at_once=False`)."""
+
+    def kill(world: World) -> None:
+        for name in names:
+            world.mesos.report(world.mesos.live()[name].launch.record.id, TaskState.KILLED)
+
+    return _step(f"killed {' '.join(names)}", kill)
+
+
+def updates_again() -> Step:
+    """Unacknowledged updates come again."""
+    return _step("updates_again", lambda world: world.mesos.resend())
+
+
+def disconnect() -> Step:
+    """The connection breaks."""
+    return _step("disconnect", lambda world: world.disconnect())
+
+
+def restart(spec: ServiceSpec | None = None) -> Step:
+    """The scheduler ends and starts again, perhaps with other options, and registers."""
+
+    def again(world: World) -> None:
+        world.restart(spec)
+        world.register()
+
+    return _step("restart", again)
+
+
+def wait(seconds: float | None = None) -> Step:
+    """Time passes: so many seconds, or until the next deadline."""
+    return _step(f"wait {seconds or 'for the next deadline'}", lambda world: world.wait(seconds))
+
+
+def stop(reason: str = "enough") -> Step:
+    """Somebody wants the end."""
+    return event(StopRequested(reason))
+
+
+def command(verb: Verb, plan: str, phase: str = "", step: str = "", **parameters: str) -> Step:
+    """An operator wants something of a plan."""
+    wish = PlanCommand(verb, plan, phase, step, parameters)
+    words = " ".join(part for part in (verb.value, plan, phase, step) if part)
+    return _step(words, lambda world: world.step(wish))
+
+
+def event(happened: Event) -> Step:
+    """Any event."""
+    return _step(type(happened).__name__, lambda world: world.step(happened))

@@ -1,0 +1,144 @@
+"""Several services on the same agents: an allocator as fair as the master's, and a clock for all of them.
+
+Every second the master offers each agent's free resources to the role that has the least (Mesos documentation,
+allocator: dominant resource fairness). A gang that needs most of the agents gets half of them, and so does its rival.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from builders import ports, scalar
+from simulation.mesos import Agent
+from simulation.pool import Pool
+from simulation.world import World
+from tf_scheduler.model.events import OffersReceived
+from tf_scheduler.model.offer import Offer
+from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.model.task import TaskState
+
+
+@dataclass
+class Machine:
+    """What the services share."""
+
+    hostname: str
+    free: Pool
+
+    @classmethod
+    def of(cls, hostname: str, cpus: float, gpus: float = 0) -> Machine:
+        values = {"cpus": cpus, "mem": 100_000, "disk": 100_000, "gpus": gpus}
+        entries = [scalar(name, value) for name, value in values.items() if value]
+        return cls(hostname, Pool.of((*entries, ports((31000, 31099)))))
+
+
+class View(Agent):
+    """One machine as one role sees it: what others have reserved is not there."""
+
+    def __init__(self, machine: Machine, role: str) -> None:
+        self._machine, self._role = machine, role
+        self.hostname, self.address = machine.hostname, machine.hostname
+        self.more: dict[str, Any] = {}
+        self.up = True
+        self.filters: list[tuple[Pool, float]] = []
+
+    @property
+    def free(self) -> Pool:
+        return self._parted()[0]
+
+    @free.setter
+    def free(self, pool: Pool) -> None:
+        self._machine.free = pool + self._parted()[1]
+
+    def _parted(self) -> tuple[Pool, Pool]:
+        entries = self._machine.free.entries()
+        mine = [entry for entry in entries if _role_of(entry.shape) in (self._role, None)]
+        return Pool.of(mine), Pool.of(entry for entry in entries if entry not in mine)
+
+
+def _role_of(shape: str) -> str | None:
+    stack = json.loads(shape).get("reservations")
+    return stack[-1]["role"] if stack else None
+
+
+@dataclass
+class Service:
+    """One scheduler, and how long its job takes."""
+
+    world: World
+    seconds: float
+    ends_at: float | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.world.state.over
+
+    def share(self) -> int:
+        """Of cpus, offered to it or used by it, in thousandths."""
+        offered = [pool for _, pool in self.world.mesos.offers.values()]
+        used = [task.pool for task in self.world.mesos.live().values()]
+        return sum(amount for pool in (*offered, *used) for (name, _), amount in pool.scalars.items() if name == "cpus")
+
+    def work(self, now: float) -> None:
+        """A job whose tasks all run is done after a while."""
+        live = self.world.mesos.live()
+        if self.ends_at is None and len(live) == self.world.state.spec.task_count:
+            for task in live.values():
+                self.world.mesos.report(task.launch.record.id, TaskState.RUNNING)
+            self.ends_at = now + self.seconds
+        if self.ends_at is not None and now >= self.ends_at and "worker-0" in live:
+            self.world.mesos.report(live["worker-0"].launch.record.id, TaskState.FINISHED)
+
+
+@dataclass
+class Cluster:
+    """Machines, services and the clock."""
+
+    machines: Sequence[Machine]
+    chance: random.Random
+    services: list[Service] = field(default_factory=list)
+    now: float = 1000.0
+
+    def join(self, spec: ServiceSpec, seconds: float) -> Service:
+        """A service subscribes now. Its ids, and with them its chance, are its own."""
+        views = [View(machine, spec.role) for machine in self.machines]
+        world = World(spec, *views)
+        world.now, seed = self.now, self.chance.getrandbits(32)
+        world._ids = (f"{seed}-{number}" for number in range(1_000_000))
+        world.register()
+        self.services.append(Service(world, seconds))
+        return self.services[-1]
+
+    def second(self) -> None:
+        """Offers, and everything that follows from them."""
+        self.now += 1.0
+        fresh: dict[int, list[Offer]] = {}
+        for number in self.chance.sample(range(len(self.machines)), len(self.machines)):
+            for position in self._fairly():
+                mesos = self.services[position].world.mesos
+                offer = mesos.offer_of(list(mesos.agents.values())[number], self.now)
+                fresh.setdefault(position, []).extend([offer] if offer else [])
+        for position, service in enumerate(self.services):
+            if fresh.get(position):
+                service.world.mesos.events.append(OffersReceived(tuple(fresh[position])))
+            service.world.settle()
+            service.world.wait(self.now - service.world.now)
+            service.work(self.now)
+            service.world.settle()
+
+    def run(self, seconds: int) -> float | None:
+        """Until every job is done; how long that took. None: so many seconds were not enough."""
+        begun = self.now
+        for _ in range(seconds):
+            self.second()
+            if all(service.over for service in self.services):
+                return self.now - begun
+        return None
+
+    def _fairly(self) -> list[int]:
+        order = self.chance.sample(range(len(self.services)), len(self.services))
+        return sorted((n for n in order if not self.services[n].over), key=lambda n: self.services[n].share())

@@ -1,0 +1,107 @@
+"""Many services that need the same agents: none waits for ever, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from builders import a_job, a_spec, needs
+from simulation.shared import Cluster, Machine
+from tf_scheduler.core import back_off, rounds
+from tf_scheduler.model.placement import GangMode, GangSpec, PlacementSpec
+from tf_scheduler.model.spec import JobKind, Strategy
+
+JOB_SECONDS = 20.0
+
+
+def a_service(name, workers, mode=GangMode.LAUNCH):
+    """Each worker takes a machine: 3 of 4 cpus."""
+    job = a_job(JobKind.WORKER, workers, needs=needs(cpus=2.9))
+    return a_spec(
+        name=name,
+        role=f"{name}-role",
+        jobs=(job,),
+        strategy=Strategy.MULTI_WORKER_MIRRORED,
+        gang=GangSpec(mode=mode, reserve_timeout=15.0),
+        placement=PlacementSpec(near=()),
+    )
+
+
+def a_cluster(seed, machines):
+    return Cluster([Machine.of(f"machine-{number}", cpus=4) for number in range(machines)], random.Random(seed))
+
+
+def leftovers(cluster):
+    entries = [entry for machine in cluster.machines for entry in machine.free.entries()]
+    return [entry for entry in entries if json.loads(entry.shape).get("reservations")]
+
+
+@pytest.mark.parametrize("mode", list(GangMode))
+@pytest.mark.parametrize("seed", range(6))
+def test_services_that_need_the_same_agents_all_get_their_turn(mode, seed):
+    """Two to six jobs, each of which needs more than half of the machines: one after the other runs, all are done."""
+    cluster = a_cluster(seed, machines=8)
+    services = 2 + seed % 5
+    for number in range(services):
+        cluster.join(a_service(f"job-{number}", 5 + seed % 4, mode), JOB_SECONDS)
+
+    seconds = cluster.run(3600)
+
+    assert seconds is not None
+    assert seconds <= services * 240.0
+    assert [] == leftovers(cluster)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_launching_and_reserving_services_share_agents(seed):
+    """What one has reserved is not offered to the other; still both get their turn."""
+    cluster = a_cluster(seed, machines=6)
+    for number, mode in enumerate([GangMode.LAUNCH, GangMode.RESERVE, GangMode.LAUNCH, GangMode.RESERVE]):
+        cluster.join(a_service(f"job-{number}", 4, mode), JOB_SECONDS)
+
+    assert cluster.run(3600) is not None
+    assert [] == leftovers(cluster)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_small_jobs_run_while_a_large_one_waits(seed):
+    """The large one cannot run beside them, and keeps nothing from them; it runs when they are done."""
+    cluster = a_cluster(seed, machines=4)
+    large = cluster.join(a_service("large", 4), JOB_SECONDS)
+    small = [cluster.join(a_service(f"small-{number}", 1), JOB_SECONDS) for number in range(6)]
+
+    while not all(service.over for service in small):
+        cluster.second()
+        assert cluster.now < 1600.0
+
+    assert cluster.run(600) is not None
+    assert large.over
+
+
+def test_a_single_service_is_not_kept_waiting_by_its_own_back_off():
+    """Machines that join late are used within one back-off and one round."""
+    cluster = a_cluster(1, machines=4)
+    late = cluster.machines[3].free
+    cluster.machines[3].free = type(late)()
+    service = cluster.join(a_service("alone", 4), JOB_SECONDS)
+    for _ in range(300):
+        cluster.second()
+
+    cluster.machines[3].free = late
+    joined = cluster.now
+    while not service.world.mesos.live():
+        cluster.second()
+
+    assert cluster.now - joined <= back_off.SHORTEST + back_off.LONGEST_WINDOW + 2.0
+
+
+def test_without_chance_two_services_meet_for_ever(monkeypatch):
+    """What the random back-off is for: with equal waits each holds half of the machines, time and again."""
+    monkeypatch.setattr(rounds, "chance", lambda unique: 0.5)
+    cluster = a_cluster(1, machines=8)
+    for number in range(2):
+        cluster.join(a_service(f"job-{number}", 5), JOB_SECONDS)
+
+    assert cluster.run(3600) is None

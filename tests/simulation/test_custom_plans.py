@@ -1,0 +1,322 @@
+"""Plans of the user: started by an operator, with parameters; and what operators may do to any plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from builders import a_spec
+from simulation import expect, send
+from simulation.mesos import an_agent
+from simulation.world import World, play
+from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy, Reply, Status, Verb
+from tf_scheduler.model.spec import Strategy
+from tf_scheduler.model.state import Verdict
+from tf_scheduler.model.task import TaskState
+
+COMPLETE, PENDING, STARTING, PREPARED = Status.COMPLETE, Status.PENDING, Status.STARTING, Status.PREPARED
+IN_PROGRESS, WAITING, ERROR = Status.IN_PROGRESS, Status.WAITING, Status.ERROR
+WORKERS = PhaseSpec("again", "worker", PlanStrategy.SERIAL)
+RETUNE = PlanSpec("retune", PlanStrategy.SERIAL, (WORKERS,))
+
+
+def a_world(*plans, kills_at_once=True, **options):
+    options = {"chief": 0, "strategy": Strategy.PARAMETER_SERVER, **options}
+    spec = replace(a_spec(**options), plans={plan.name: plan for plan in plans})
+    return World(spec, an_agent(cpus=8, mem=32_000), kills_at_once=kills_at_once)
+
+
+def deployed(*plans, **options):
+    return play(
+        a_world(*plans, **options), send.register(), send.offers(), send.running(), expect.plan("deploy", COMPLETE)
+    )
+
+
+def test_a_plan_of_the_user_waits_to_be_started_and_hands_its_parameters_to_its_tasks():
+    """One after the other is launched again with them; the next start has others."""
+    play(
+        deployed(RETUNE),
+        expect.plan("retune", WAITING),
+        send.command(Verb.START, "retune", RATE="0.1"),
+        expect.answered(Reply.OK, "Received cmd: start retune with parameters: {RATE=0.1}"),
+        expect.killed("worker-0"),
+        expect.steps("retune", worker_0=PREPARED, worker_1=PENDING),
+        send.offers(),
+        expect.environment("worker-0", RATE="0.1"),
+        send.running(),
+        expect.killed("worker-1"),
+        send.restart(),
+        send.offers(),
+        expect.environment("worker-1", RATE="0.1"),
+        send.running(),
+        expect.plan("retune", COMPLETE),
+        send.command(Verb.START, "retune", RATE="0.2"),
+        expect.killed("worker-0"),
+        send.offers(),
+        expect.environment("worker-0", RATE="0.2"),
+    )
+
+
+def test_a_start_does_not_disturb_a_plan_in_progress():
+    """As in the SDK: only the parameters of what is launched from now on are others."""
+    play(
+        deployed(RETUNE),
+        send.command(Verb.START, "retune", RATE="0.1"),
+        send.offers(),
+        send.command(Verb.START, "retune", RATE="0.2"),
+        expect.answered(Reply.OK),
+        expect.killed(),
+        send.running(),
+        send.offers(),
+        expect.environment("worker-0", RATE="0.1"),
+        expect.environment("worker-1", RATE="0.2"),
+    )
+
+
+def test_a_stopped_plan_begins_anew_when_it_is_started():
+    """Nothing is ended by the stop; the next start takes every task again."""
+    play(
+        deployed(RETUNE),
+        send.command(Verb.START, "retune"),
+        send.offers(),
+        send.running("worker-0"),
+        expect.killed("worker-1"),
+        send.command(Verb.STOP, "retune"),
+        expect.answered(Reply.OK, "Received cmd: stop"),
+        send.offers(),
+        expect.launched(),
+        expect.plan("retune", WAITING),
+        send.command(Verb.START, "retune"),
+        expect.killed("worker-0"),
+    )
+
+
+def test_two_plans_that_want_a_task_take_turns():
+    """The one that has begun goes on; the other says who works on the task."""
+    other = PlanSpec("other", PlanStrategy.SERIAL, (PhaseSpec("first", "worker", indexes=(0,)),))
+    world = play(
+        deployed(RETUNE, other),
+        send.command(Verb.START, "other"),
+        expect.killed("worker-0"),
+        send.command(Verb.START, "retune"),
+        expect.killed(),
+        expect.steps("retune", worker_0=PREPARED, worker_1=PENDING),
+        send.offers(),
+        expect.launched("worker-0"),
+        expect.plan("other", STARTING),
+        send.running(),
+        expect.plan("other", COMPLETE),
+        expect.killed("worker-0"),
+        send.offers(),
+        send.running(),
+        expect.killed("worker-1"),
+    )
+
+    assert "other" != world.state.tasks["worker-0"].plan
+
+
+def test_the_deployment_comes_before_plans_of_the_user():
+    """A task that deploy still launches is not taken away from it."""
+    play(
+        a_world(RETUNE),
+        send.register(),
+        send.offers(),
+        send.command(Verb.START, "retune"),
+        expect.killed(),
+        expect.plan("deploy", STARTING),
+        send.running("worker-0"),
+        expect.killed("worker-0"),
+    )
+
+
+def test_tasks_of_no_deployment_are_launched_by_a_plan_of_the_user_only():
+    """Their failure is the plan's, not the job's; a restart tries again."""
+    deploy = PlanSpec("deploy", phases=(PhaseSpec("ps", "ps"), PhaseSpec("worker", "worker")))
+    train = PlanSpec("train", phases=(PhaseSpec("chief", "chief"),))
+    play(
+        a_world(deploy, train, chief=1),
+        send.register(),
+        send.offers(),
+        expect.launched("ps-0", "worker-0", "worker-1"),
+        send.running(),
+        expect.plan("deploy", COMPLETE),
+        expect.suppressed(),
+        send.command(Verb.START, "train", EPOCHS="10"),
+        send.offers(),
+        expect.launched("chief-0"),
+        expect.environment("chief-0", EPOCHS="10"),
+        expect.cluster("chief-0", ps=1, worker=2, chief=1),
+        send.status("chief-0", TaskState.FAILED, message="exit code 3"),
+        expect.result(None),
+        expect.plan("train", ERROR),
+        send.command(Verb.RESTART, "train", "chief", "chief-0"),
+        send.offers(),
+        expect.launched("chief-0"),
+        send.running(),
+        send.status("chief-0", TaskState.FINISHED),
+        expect.result(Verdict.SUCCEEDED),
+    )
+
+
+def test_a_restarted_step_of_the_deployment_is_launched_again():
+    """And the deployment is in progress until it runs."""
+    play(
+        deployed(),
+        send.command(Verb.RESTART, "deploy", "worker", "worker-1"),
+        expect.answered(Reply.OK, "Phase: worker, Step: worker-1"),
+        expect.killed("worker-1"),
+        expect.steps("deploy", ps_0=COMPLETE, worker_0=COMPLETE, worker_1=PREPARED),
+        expect.no_plan("update"),
+        send.offers(),
+        expect.launched("worker-1"),
+        expect.plan("deploy", IN_PROGRESS),
+        send.running(),
+        expect.plan("deploy", COMPLETE),
+        expect.plan("update", COMPLETE),
+    )
+
+
+def test_one_restarted_worker_of_a_mirrored_cluster_restarts_them_all():
+    """They must know each other's addresses."""
+    names = ("worker-0", "worker-1", "worker-2")
+    play(
+        deployed(workers=3, ps=0, strategy=Strategy.MULTI_WORKER_MIRRORED),
+        send.command(Verb.RESTART, "deploy", "worker", "worker-1"),
+        expect.killed(*names),
+        send.offers(),
+        expect.launched(*names),
+        send.running(),
+        expect.plan("deploy", COMPLETE),
+    )
+
+
+def test_a_plan_that_takes_one_of_a_mirrored_cluster_takes_the_others_with_it():
+    """Two plans, one gang: neither waits for ever for the other."""
+    first = PlanSpec("first", phases=(PhaseSpec("first", "worker", indexes=(0,)),))
+    names = ("worker-0", "worker-1", "worker-2")
+    play(
+        deployed(first, workers=3, ps=0, strategy=Strategy.MULTI_WORKER_MIRRORED),
+        send.command(Verb.START, "first", SEED="7"),
+        expect.killed(*names),
+        send.offers(),
+        expect.launched(*names),
+        expect.environment("worker-0", SEED="7"),
+        send.running(),
+        expect.plan("first", COMPLETE),
+        expect.plan("update", COMPLETE),
+        expect.killed(),
+    )
+
+
+def test_a_restarted_plan_takes_its_strategys_order():
+    """Not everything at once."""
+    deploy = PlanSpec("deploy", PlanStrategy.SERIAL)
+    world = a_world(deploy, ps=1, workers=1)
+    play(
+        world,
+        send.register(),
+        send.offers(),
+        expect.launched("ps-0"),
+        send.running(),
+        send.offers(),
+        expect.launched("worker-0"),
+        send.running(),
+        expect.plan("deploy", COMPLETE),
+        send.command(Verb.RESTART, "deploy"),
+        expect.killed("ps-0"),
+        send.offers(),
+        send.running(),
+        expect.killed("worker-0"),
+    )
+
+
+def test_a_step_may_be_interrupted_before_its_turn():
+    """The others go on without it, and the gang without it."""
+    play(
+        a_world(),
+        send.register(),
+        send.command(Verb.INTERRUPT, "deploy", "worker", "worker-1"),
+        send.offers(),
+        expect.launched("ps-0", "worker-0"),
+        expect.steps("deploy", ps_0=STARTING, worker_0=STARTING, worker_1=WAITING),
+        expect.suppressed(),
+        send.command(Verb.CONTINUE, "deploy", "worker", "worker-1"),
+        expect.revives(1),
+        send.offers(),
+        expect.launched("worker-1"),
+    )
+
+
+def test_a_chief_waits_for_the_workers_that_an_operator_holds():
+    """It must know every address; the rest of the gang goes on."""
+    play(
+        a_world(chief=1),
+        send.register(),
+        send.command(Verb.INTERRUPT, "deploy", "worker"),
+        send.offers(),
+        expect.launched("ps-0"),
+        send.command(Verb.CONTINUE, "deploy", "worker"),
+        send.offers(),
+        expect.launched("worker-0", "worker-1", "chief-0"),
+    )
+
+
+def test_a_deployment_that_was_forced_launches_nothing_later():
+    """Complete is complete, until the options change."""
+    play(
+        a_world(),
+        send.register(),
+        send.command(Verb.FORCE_COMPLETE, "deploy"),
+        expect.plan("deploy", COMPLETE),
+        expect.plan("update", COMPLETE),
+        expect.suppressed(),
+        send.restart(),
+        expect.plan("update", COMPLETE),
+        expect.suppressed(),
+        send.command(Verb.RESTART, "deploy", "worker"),
+        send.offers(),
+        expect.launched("worker-0", "worker-1"),
+        expect.steps("deploy", ps_0=COMPLETE, worker_0=STARTING, worker_1=STARTING),
+    )
+
+
+def test_a_plan_without_gang_launches_what_fits():
+    """Each task on its own."""
+    spec = replace(a_spec(workers=4, ps=0, chief=0), plans={"deploy": PlanSpec("deploy", gang=False)})
+    play(
+        World(spec, an_agent(cpus=1.3)),
+        send.register(),
+        send.offers(),
+        expect.launched("worker-0", "worker-1"),
+        send.agent(an_agent("agent-2", cpus=1.3)),
+        expect.launched("worker-2", "worker-3"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "reply", "words"),
+    [
+        (send.command(Verb.INTERRUPT, "backup"), Reply.NOT_FOUND, "Plan backup not found"),
+        (send.command(Verb.INTERRUPT, "deploy", "evaluator"), Reply.NOT_FOUND, "Phase evaluator not found"),
+        (send.command(Verb.RESTART, "deploy", "worker", "ps-0"), Reply.NOT_FOUND, "Step ps-0 not found"),
+        (send.command(Verb.RESTART, "deploy", "", "ps-0"), Reply.BAD_REQUEST, "Missing phase"),
+        (
+            send.command(Verb.START, "retune", **{"1X": "y"}),
+            Reply.BAD_REQUEST,
+            "Couldn't parse parameters: 1X is not a valid environment variable name",
+        ),
+        (send.command(Verb.STOP, "retune", X="y"), Reply.BAD_REQUEST, "Parameters are for start only"),
+        (send.command(Verb.FORCE_COMPLETE, "deploy"), Reply.ALREADY, "already been reported or completed"),
+        (send.command(Verb.CONTINUE, "deploy"), Reply.ALREADY, "already been reported or completed"),
+        (send.command(Verb.INTERRUPT, "deploy", "ps"), Reply.ALREADY, "already been reported or completed"),
+    ],
+)
+def test_what_cannot_be_done_is_answered_with_the_sdks_words(command, reply, words):
+    """And nothing is changed or called."""
+    world = play(deployed(RETUNE))
+    before = world.state
+
+    play(world, command, expect.answered(reply, words), expect.quiet())
+
+    assert before == world.state

@@ -1,0 +1,125 @@
+"""Decommission: what the options no longer have is ended, in order, and forgotten."""
+
+from __future__ import annotations
+
+from builders import a_spec
+from simulation import expect, send
+from simulation.mesos import an_agent
+from simulation.world import World, play
+from tf_scheduler.model.plan import Reply, Status, Verb
+from tf_scheduler.model.spec import Strategy
+from tf_scheduler.model.task import TaskState
+
+COMPLETE, PENDING, STARTING = Status.COMPLETE, Status.PENDING, Status.STARTING
+IN_PROGRESS, WAITING = Status.IN_PROGRESS, Status.WAITING
+
+
+def deployed(spec, *, kills_at_once=True):
+    world = World(spec, an_agent(cpus=8, mem=32_000), kills_at_once=kills_at_once)
+    return play(world, send.register(), send.offers(), send.running(), expect.plan("deploy", COMPLETE))
+
+
+def workers(count):
+    """No task of it must know the others' addresses."""
+    return a_spec(workers=count, ps=1, chief=0, strategy=Strategy.PARAMETER_SERVER)
+
+
+def test_the_highest_index_goes_first():
+    """One after the other; each is forgotten when it has ended, in the store, too."""
+    world = play(
+        deployed(workers(4), kills_at_once=False),
+        expect.plan("decommission", COMPLETE),
+        send.restart(workers(2)),
+        expect.killed("worker-3"),
+        expect.phases("decommission", ("worker-3", STARTING), ("worker-2", PENDING)),
+        expect.steps(
+            "decommission",
+            kill_worker_3=STARTING,
+            erase_worker_3=PENDING,
+            kill_worker_2=PENDING,
+            erase_worker_2=PENDING,
+        ),
+        send.killed("worker-3"),
+        expect.told("worker-3 is decommissioned"),
+        expect.killed("worker-2"),
+        send.killed("worker-2"),
+        expect.plan("decommission", COMPLETE),
+        expect.alive("ps-0", "worker-0", "worker-1"),
+        expect.result(None),
+    )
+
+    assert {"ps-0", "worker-0", "worker-1"} == set(world.state.tasks)
+    assert [] == [key for key in world.stored() if "worker-2" in key or "worker-3" in key]
+
+
+def test_jobs_that_are_no_more_go_before_surplus_tasks():
+    """As in the SDK."""
+    play(
+        deployed(workers(3), kills_at_once=False),
+        send.restart(a_spec(workers=2, ps=0, chief=0)),
+        expect.phases("decommission", ("ps-0", STARTING), ("worker-2", PENDING)),
+    )
+
+
+def test_the_others_learn_of_it_in_the_same_update():
+    """The chief must know the size of the cluster: it starts anew while the surplus worker ends."""
+    play(
+        deployed(a_spec(workers=3)),
+        send.restart(a_spec(workers=2)),
+        expect.killed("worker-2", "chief-0"),
+        send.offers(),
+        expect.launched("chief-0"),
+        expect.cluster("chief-0", ps=1, worker=2, chief=1),
+        send.running(),
+        expect.plan("update", COMPLETE),
+        expect.plan("decommission", COMPLETE),
+    )
+
+
+def test_scaling_up_again_takes_the_task_back():
+    """One that was told to end already is launched again, one that waits for its turn goes on."""
+    play(
+        deployed(workers(4), kills_at_once=False),
+        send.restart(workers(2)),
+        expect.killed("worker-3"),
+        send.restart(workers(4)),
+        expect.plan("decommission", COMPLETE),
+        send.killed("worker-3"),
+        send.offers(),
+        expect.launched("worker-3"),
+        send.running(),
+        expect.alive("ps-0", "worker-0", "worker-1", "worker-2", "worker-3"),
+        expect.plan("update", COMPLETE),
+    )
+
+
+def test_a_surplus_task_that_fails_by_itself_fails_nobody_else():
+    """It is not wanted any more."""
+    play(
+        deployed(workers(4), kills_at_once=False),
+        send.restart(workers(2)),
+        send.status("worker-2", TaskState.FAILED),
+        expect.result(None),
+        send.status("worker-3", TaskState.FINISHED),
+        expect.result(None),
+        expect.plan("decommission", COMPLETE),
+    )
+
+
+def test_an_interrupted_decommission_waits():
+    """Over a restart, too."""
+    play(
+        deployed(workers(3), kills_at_once=False),
+        send.command(Verb.INTERRUPT, "decommission"),
+        expect.answered(Reply.ALREADY),
+        send.restart(workers(1)),
+        send.command(Verb.INTERRUPT, "decommission"),
+        expect.answered(Reply.OK),
+        send.killed("worker-2"),
+        expect.killed(),
+        expect.plan("decommission", WAITING),
+        send.restart(),
+        expect.killed(),
+        send.command(Verb.CONTINUE, "decommission"),
+        expect.killed("worker-1"),
+    )

@@ -1,0 +1,104 @@
+"""Deploy: from the first subscription to a running cluster and to its end."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders import a_spec
+from simulation import expect, send
+from simulation.mesos import RuleBroken, an_agent
+from simulation.world import World, play
+from tf_scheduler.model.effects import Accept, Decline, Kill
+from tf_scheduler.model.state import Verdict
+from tf_scheduler.model.task import TaskState
+
+ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
+
+
+def test_a_job_runs_to_its_end():
+    """The whole life: the gang is launched at once, offers are suppressed, the chief's end is the end."""
+    play(
+        World(a_spec(), an_agent("agent-1", cpus=2), an_agent("agent-2", cpus=2)),
+        send.register(),
+        expect.quiet(),
+        send.offers(),
+        expect.launched(*ALL),
+        expect.suppressed(),
+        send.running(),
+        expect.alive(*ALL),
+        send.status("chief-0", TaskState.FINISHED),
+        expect.killed("ps-0", "worker-0", "worker-1"),
+        expect.result(Verdict.SUCCEEDED),
+        expect.torn_down(),
+    )
+
+
+def test_a_gang_waits_for_an_agent_that_joins_late():
+    """Held for a while, released with reasons, launched as a whole when there is room."""
+    play(
+        World(a_spec(), an_agent("agent-1", cpus=2)),
+        send.register(),
+        send.offers(),
+        expect.launched(),
+        expect.holds(1),
+        send.wait(),
+        expect.told("is pending"),
+        expect.declined(1),
+        send.wait(6),
+        send.agent(an_agent("agent-2", cpus=2)),
+        expect.launched(*ALL),
+    )
+
+
+def test_a_scheduler_that_dies_takes_its_tasks_over():
+    """Nothing is launched twice, and the end comes as if nothing had been."""
+    play(
+        World(a_spec(), an_agent()),
+        send.register(),
+        send.offers(),
+        send.running("ps-0", "worker-0"),
+        send.restart(),
+        expect.reconciled(*ALL),
+        expect.launched(),
+        send.running(),
+        expect.alive(*ALL),
+        send.status("chief-0", TaskState.FINISHED),
+        expect.torn_down(),
+    )
+
+
+def test_a_lost_connection_voids_the_offers():
+    """They are neither accepted nor declined on the next connection."""
+    play(
+        World(a_spec(), an_agent(cpus=2)),
+        send.register(),
+        send.offers(),
+        expect.holds(1),
+        send.disconnect(),
+        expect.quiet(),
+        send.register(),
+        expect.holds(0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (Decline(("offer-99",), 1.0), "never made"),
+        (Accept(("offer-99",), (), 1.0), "never made"),
+    ],
+)
+def test_the_simulated_mesos_objects_to_broken_rules(call, words):
+    """Else the scenarios would prove nothing."""
+    world = play(World(a_spec(), an_agent(cpus=1)), send.register())
+
+    with pytest.raises(RuleBroken, match=words):
+        world.mesos.perform(call, world.now)
+
+
+def test_the_simulated_mesos_takes_no_call_without_a_subscription():
+    """Mesos answers 403."""
+    world = World(a_spec(), an_agent())
+
+    with pytest.raises(RuleBroken, match="not subscribed"):
+        world.mesos.perform(Kill("worker-0__1", "agent-1-id"), world.now)

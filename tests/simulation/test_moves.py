@@ -1,0 +1,236 @@
+"""The table of how steps move is exact: every row happens, and nothing else does.
+
+That nothing else does is checked in every world at every event; here is a history for every row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from builders import a_spec
+from simulation import expect, send
+from simulation.mesos import an_agent
+from simulation.world import World, play
+from tf_scheduler.core.plans.tables import MOVES
+from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy, Verb
+from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.task import TaskState
+
+RUNNING, FAILED, FINISHED = TaskState.RUNNING, TaskState.FAILED, TaskState.FINISHED
+KILLED_HARD = {"signal": 9, "message": "killed by signal 9 (SIGKILL)"}
+RETUNE = PlanSpec("retune", PlanStrategy.SERIAL, (PhaseSpec("again", "worker", PlanStrategy.SERIAL),))
+
+
+def a_world(*plans, **options):
+    spec = replace(a_spec(**{"workers": 2, "ps": 1, "chief": 0, **options}), plans={plan.name: plan for plan in plans})
+    world = World(spec, an_agent(cpus=8, mem=32_000), kills_at_once=False)
+    return play(world, send.register(), send.offers())
+
+
+def deployed(*plans, **options):
+    return play(a_world(*plans, **options), send.running())
+
+
+def lost(name):
+    return send.status(name, FAILED, **KILLED_HARD)
+
+
+def on_worker(verb, plan="deploy", phase="worker"):
+    return send.command(verb, plan, phase, "worker-0")
+
+
+def better(spec):
+    """Other options for the ps: the chief starts again with it."""
+    jobs = tuple(replace(job, command="better") if job.kind is JobKind.PS else job for job in spec.jobs)
+    return replace(spec, jobs=jobs)
+
+
+def ill_then_well_then_lost():
+    """Of a deployment that is not complete."""
+    return play(
+        a_world(),
+        send.status("worker-0", RUNNING, healthy=False),
+        send.status("worker-0", RUNNING, healthy=True),
+        send.status("worker-0", RUNNING, healthy=False),
+        lost("worker-0"),
+        send.offers(),
+        expect.launched("worker-0"),
+        lost("worker-0"),
+        send.wait(400),
+        send.offers(),
+        send.status("worker-0", RUNNING),
+        lost("worker-0"),
+        on_worker(Verb.FORCE_COMPLETE),
+    )
+
+
+def lost_and_stopped(while_running):
+    world = play(a_world(), lost("worker-0"), send.offers(), send.status("worker-0", RUNNING, healthy=while_running))
+    return play(world, lost("worker-0"), on_worker(Verb.STOP), send.stop())
+
+
+def lost_and_ended(*between):
+    """The job is decided while a task waits for its next launch."""
+    world = play(a_world(), lost("worker-0"), send.offers(), lost("worker-0"))
+    return play(world, *between, send.stop())
+
+
+def lost_once_and_ended(*between):
+    return play(a_world(), lost("worker-0"), *between, send.stop())
+
+
+def stopped(*first):
+    return play(a_world(), *first, on_worker(Verb.STOP))
+
+
+def restarted(*first):
+    return play(a_world(), *first, on_worker(Verb.RESTART))
+
+
+def taken_by_another_plan():
+    return play(deployed(RETUNE), send.command(Verb.START, "retune"), on_worker(Verb.FORCE_COMPLETE, "retune", "again"))
+
+
+def two_plans_want_a_task():
+    other = PlanSpec("other", PlanStrategy.SERIAL, (PhaseSpec("first", "worker", indexes=(0,)),))
+    return play(
+        deployed(RETUNE, other),
+        send.command(Verb.START, "other"),
+        send.command(Verb.START, "retune"),
+        send.killed("worker-0"),
+        send.offers(),
+    )
+
+
+def stopped_while_it_is_told_to_end():
+    return play(
+        deployed(RETUNE),
+        send.command(Verb.START, "retune"),
+        on_worker(Verb.INTERRUPT, "retune", "again"),
+        on_worker(Verb.CONTINUE, "retune", "again"),
+        send.killed("worker-0"),
+        send.offers(),
+    )
+
+
+def interrupted_and_forced():
+    return play(
+        World(a_spec(chief=0), an_agent()),
+        send.register(),
+        on_worker(Verb.INTERRUPT),
+        on_worker(Verb.FORCE_COMPLETE),
+    )
+
+
+def a_farewell_that_was_interrupted():
+    world = deployed(workers=3)
+    return play(
+        world,
+        send.restart(replace(world.state.spec, jobs=a_spec(workers=1, chief=0).jobs)),
+        send.killed("worker-2"),
+        send.wait(1),
+        send.stop(),
+        send.command(Verb.INTERRUPT, "uninstall", "kill-tasks", "kill-ps-0"),
+    )
+
+
+def an_interrupted_kill_goes_on():
+    world = deployed(workers=3)
+    return play(
+        world,
+        send.restart(replace(world.state.spec, jobs=a_spec(workers=1, chief=0).jobs)),
+        send.command(Verb.INTERRUPT, "decommission", "worker-1", "kill-worker-1"),
+        send.killed("worker-2"),
+        send.command(Verb.CONTINUE, "decommission", "worker-1", "kill-worker-1"),
+        send.killed("worker-1"),
+    )
+
+
+def a_plan_of_the_user_fails():
+    deploy = PlanSpec("deploy", phases=(PhaseSpec("ps", "ps"), PhaseSpec("worker", "worker")))
+    train = PlanSpec("train", phases=(PhaseSpec("chief", "chief"),))
+    world = play(deployed(deploy, train, chief=1), send.command(Verb.START, "train"), send.offers())
+    chief = ("train", "chief", "chief-0")
+    return play(
+        world,
+        send.status("chief-0", FAILED),
+        send.command(Verb.RESTART, *chief),
+        send.offers(),
+        send.status("chief-0", RUNNING, healthy=False),
+        send.status("chief-0", FAILED),
+        send.command(Verb.STOP, *chief),
+        send.command(Verb.START, *chief),
+        send.offers(),
+        send.status("chief-0", FAILED),
+        send.command(Verb.FORCE_COMPLETE, *chief),
+    )
+
+
+def an_outdated_chief_whose_peer_comes_home(*before):
+    """The ps comes back before it is the chief's turn: the chief need not start again."""
+    serial = PlanSpec("update", PlanStrategy.SERIAL)
+    world = deployed(serial, workers=1, chief=1)
+    return play(
+        world,
+        send.restart(better(world.state.spec)),
+        *before,
+        send.killed("ps-0"),
+        send.offers(),
+        send.running(),
+    )
+
+
+def a_finished_task_is_taken_again():
+    """By a plan of the user, before the deployment is complete."""
+    first = PlanSpec("first", phases=(PhaseSpec("ps", "ps"),))
+    done = send.status("ps-0", FINISHED)
+    return play(a_world(first), done, send.command(Verb.START, "first"), send.offers(), expect.launched("ps-0"))
+
+
+def an_outdated_chief_was_lost_before():
+    """It has to wait for its next launch all the same."""
+    world = deployed(PlanSpec("update", PlanStrategy.SERIAL), workers=1, chief=1)
+    twice = (lost("chief-0"), send.offers(), send.running(), lost("chief-0"))
+    return play(
+        world, *twice, send.restart(better(world.state.spec)), send.killed("ps-0"), send.offers(), send.running()
+    )
+
+
+def histories():
+    unwell = send.status("worker-0", RUNNING, healthy=False)
+    well = send.status("worker-0", RUNNING)
+    yield ill_then_well_then_lost()
+    yield lost_and_stopped(False)
+    yield lost_and_stopped(None)
+    yield lost_and_ended()
+    yield lost_once_and_ended()
+    yield lost_once_and_ended(send.offers(), well, lost("worker-0"))
+    yield play(a_world(), well, lost("worker-0"))
+    yield play(a_world(), well, send.status("worker-0", TaskState.ERROR))
+    yield play(a_world(), send.status("worker-0", TaskState.ERROR))
+    yield two_plans_want_a_task()
+    yield a_finished_task_is_taken_again()
+    yield an_outdated_chief_was_lost_before()
+    yield lost_once_and_ended(on_worker(Verb.INTERRUPT))
+    for first in ((), (unwell,), (well,)):
+        yield stopped(*first)
+        yield restarted(*first)
+    yield taken_by_another_plan()
+    yield stopped_while_it_is_told_to_end()
+    yield interrupted_and_forced()
+    yield a_farewell_that_was_interrupted()
+    yield an_interrupted_kill_goes_on()
+    yield a_plan_of_the_user_fails()
+    yield an_outdated_chief_whose_peer_comes_home()
+    yield an_outdated_chief_whose_peer_comes_home(send.status("chief-0", RUNNING, healthy=False))
+    yield an_outdated_chief_whose_peer_comes_home(lost("chief-0"))
+    yield an_outdated_chief_whose_peer_comes_home(
+        send.status("chief-0", RUNNING, healthy=False), send.command(Verb.INTERRUPT, "update", "chief", "chief-0")
+    )
+
+
+def test_every_row_of_the_table_happens():
+    """And no other: a row that cannot happen would be a promise to nobody."""
+    seen = set().union(*(world.moves for world in histories()))
+
+    assert {(old, new) for old, row in MOVES.items() for new in row} == seen

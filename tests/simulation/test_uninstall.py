@@ -1,0 +1,97 @@
+"""Uninstall: everything is ended, everything is given back, and Mesos forgets the framework."""
+
+from __future__ import annotations
+
+from builders import a_spec
+from simulation import expect, send
+from simulation.mesos import an_agent
+from simulation.world import World, play
+from tf_scheduler.model.plan import Reply, Status, Verb
+from tf_scheduler.model.state import Verdict
+
+COMPLETE, PENDING, STARTING = Status.COMPLETE, Status.PENDING, Status.STARTING
+IN_PROGRESS, WAITING = Status.IN_PROGRESS, Status.WAITING
+
+
+def deployed(*, kills_at_once=False):
+    world = World(a_spec(workers=1, chief=0), an_agent(), kills_at_once=kills_at_once)
+    return play(world, send.register(), send.offers(), send.running(), expect.plan("deploy", COMPLETE))
+
+
+def test_tasks_first_then_the_framework():
+    """The plan shows how far it is; there is none before the end is decided."""
+    play(
+        deployed(),
+        expect.no_plan("uninstall"),
+        send.stop(),
+        expect.killed("ps-0", "worker-0"),
+        expect.phases("uninstall", ("kill-tasks", STARTING), ("deregister-service", PENDING)),
+        send.killed("ps-0"),
+        expect.phases("uninstall", ("kill-tasks", IN_PROGRESS), ("deregister-service", PENDING)),
+        expect.plan("uninstall", IN_PROGRESS),
+        send.killed("worker-0"),
+        expect.torn_down(),
+        expect.plan("uninstall", COMPLETE),
+        expect.result(Verdict.STOPPED),
+    )
+
+
+def test_it_goes_on_after_a_restart():
+    """The decision is stored; kills are sent again."""
+    play(
+        deployed(),
+        send.stop(),
+        send.killed("ps-0"),
+        send.restart(),
+        expect.reconciled("worker-0"),
+        expect.killed("worker-0"),
+        expect.steps("uninstall", kill_ps_0=COMPLETE, kill_worker_0=STARTING, deregister_service=PENDING),
+        send.killed("worker-0"),
+        expect.torn_down(),
+    )
+
+
+def test_a_task_that_nothing_is_heard_of_is_given_up_by_an_operator():
+    """The SDK's way out when an agent is gone for good: its step is forced, and the rest is done."""
+    play(
+        deployed(),
+        send.stop(),
+        send.killed("ps-0"),
+        send.wait(60),
+        expect.killed(*["worker-0"] * 6),
+        send.command(Verb.FORCE_COMPLETE, "uninstall", "kill-tasks", "kill-worker-0"),
+        expect.answered(Reply.OK),
+        expect.torn_down(),
+        expect.plan("uninstall", COMPLETE),
+    )
+
+
+def test_an_interrupted_uninstall_touches_nothing():
+    """Neither kills nor TEARDOWN, until it is continued."""
+    play(
+        deployed(),
+        send.stop(),
+        send.command(Verb.INTERRUPT, "uninstall"),
+        send.killed("ps-0"),
+        send.wait(60),
+        expect.killed(),
+        send.killed("worker-0"),
+        expect.plan("uninstall", WAITING),
+        send.command(Verb.CONTINUE, "uninstall"),
+        expect.torn_down(),
+    )
+
+
+def test_an_update_ends_with_the_job():
+    """What was told to end is not launched again, and no other plan begins anything."""
+    world = deployed()
+    better = a_spec(workers=1, chief=0, user="somebody")
+    play(
+        world,
+        send.restart(better),
+        expect.killed("ps-0", "worker-0"),
+        send.stop(),
+        send.killed("ps-0", "worker-0"),
+        expect.launched(),
+        expect.torn_down(),
+    )

@@ -1,0 +1,407 @@
+"""Update: other options, and only what they concern is launched again, in the order that the plan says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from builders import a_spec
+from simulation import expect, send
+from simulation.mesos import an_agent
+from simulation.world import World, play
+from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy, Reply, Status, Verb
+from tf_scheduler.model.spec import JobKind, Strategy
+from tf_scheduler.model.state import Verdict
+from tf_scheduler.model.task import TaskState
+
+PENDING, PREPARED, STARTING, COMPLETE = Status.PENDING, Status.PREPARED, Status.STARTING, Status.COMPLETE
+WAITING, IN_PROGRESS = Status.WAITING, Status.IN_PROGRESS
+
+
+def changed(spec, kind=JobKind.WORKER, **options):
+    """The spec with other options for one job."""
+    options = options or {"command": "python better.py"}
+    return replace(spec, jobs=tuple(replace(job, **options) if job.kind is kind else job for job in spec.jobs))
+
+
+def with_plan(spec, strategy, **options):
+    return replace(spec, plans={"update": PlanSpec("update", strategy, **options)})
+
+
+def deployed(spec, *, kills_at_once=True, cpus=8):
+    world = World(spec, an_agent(cpus=cpus, mem=32_000), kills_at_once=kills_at_once)
+    return play(world, send.register(), send.offers(), send.running(), expect.plan("deploy", COMPLETE))
+
+
+def test_an_unchanged_spec_changes_nothing():
+    """A restart of the scheduler is no update."""
+    play(
+        deployed(a_spec()),
+        send.restart(a_spec()),
+        expect.killed(),
+        expect.plan("update", COMPLETE),
+        expect.plan("deploy", COMPLETE),
+        expect.suppressed(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("strategy", "kind", "restarted"),
+    [
+        (Strategy.PARAMETER_SERVER, JobKind.WORKER, {"worker-0", "worker-1"}),
+        (Strategy.PARAMETER_SERVER, JobKind.PS, {"ps-0", "chief-0"}),
+        (Strategy.PARAMETER_SERVER, JobKind.CHIEF, {"chief-0"}),
+        (Strategy.BETWEEN_GRAPH, JobKind.WORKER, {"worker-0", "worker-1"}),
+        (Strategy.BETWEEN_GRAPH, JobKind.PS, {"ps-0"}),
+    ],
+)
+def test_what_restarts_with_a_change_follows_from_the_table_of_recovery(strategy, kind, restarted):
+    """The tasks that the change concerns, and those that cannot go on without them; at their old addresses."""
+    spec = a_spec(strategy=strategy)
+    play(
+        deployed(spec),
+        send.restart(changed(spec, kind)),
+        expect.killed(*restarted),
+        expect.plan("update", IN_PROGRESS),
+        send.offers(),
+        expect.launched(*restarted),
+        expect.result(None),
+        send.running(),
+        expect.plan("update", COMPLETE),
+        expect.plan("deploy", COMPLETE),
+        expect.cluster("chief-0", ps=1, worker=2, chief=1),
+        expect.alive("ps-0", "worker-0", "worker-1", "chief-0"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("strategy", "kind", "first", "then"),
+    [
+        (Strategy.PARAMETER_SERVER, JobKind.WORKER, {"worker-0", "worker-1"}, {"chief-0"}),
+        (Strategy.PARAMETER_SERVER, JobKind.PS, {"ps-0", "chief-0"}, set()),
+        (Strategy.BETWEEN_GRAPH, JobKind.PS, {"ps-0"}, {"ps-0", "worker-0", "worker-1", "chief-0"}),
+    ],
+)
+def test_at_new_addresses_those_that_must_know_them_start_again_too(strategy, kind, first, then):
+    """Once, and together; then everybody has the same ClusterSpec."""
+    spec = a_spec(strategy=strategy)
+    play(
+        deployed(spec),
+        send.restart(changed(spec, kind)),
+        expect.killed(*first),
+        send.ports_taken("agent-1", (31000, 31020)),
+        send.offers(),
+        expect.launched(*first),
+        expect.killed(*then),
+        send.offers(),
+        expect.launched(*then),
+        send.running(),
+        expect.killed(),
+        expect.plan("update", COMPLETE),
+        expect.cluster("chief-0", ps=1, worker=2, chief=1),
+    )
+
+
+def test_a_mirrored_cluster_restarts_as_a_whole():
+    """One changed worker section is all workers."""
+    spec = a_spec(workers=3, ps=0, chief=0, strategy=Strategy.MULTI_WORKER_MIRRORED)
+    names = ("worker-0", "worker-1", "worker-2")
+    play(
+        deployed(spec),
+        send.restart(changed(spec)),
+        expect.killed(*names),
+        send.offers(),
+        expect.launched(*names),
+        send.running(),
+        expect.plan("update", COMPLETE),
+        expect.cluster("worker-2", worker=3),
+    )
+
+
+def test_the_gang_is_launched_when_the_last_of_it_has_ended():
+    """Not in parts: offers come meanwhile, and nobody uses them."""
+    spec = a_spec(chief=0, ps=0)
+    play(
+        deployed(spec, kills_at_once=False),
+        send.restart(changed(spec)),
+        expect.killed("worker-0", "worker-1"),
+        expect.steps("update", worker_0=PREPARED, worker_1=PREPARED),
+        send.killed("worker-1"),
+        expect.suppressed(),
+        send.killed("worker-0"),
+        expect.revives(1),
+        send.offers(),
+        expect.launched("worker-0", "worker-1"),
+        expect.result(None),
+    )
+
+
+def test_a_kill_that_is_lost_is_sent_again():
+    """Until the task has ended, but not at every event."""
+    spec = a_spec(workers=1, chief=0, ps=0)
+    play(
+        deployed(spec, kills_at_once=False),
+        send.restart(changed(spec)),
+        expect.killed("worker-0"),
+        send.wait(5),
+        expect.killed(),
+        send.wait(6),
+        expect.killed("worker-0"),
+        send.killed("worker-0"),
+        send.wait(60),
+        expect.killed(),
+    )
+
+
+def test_tasks_that_come_back_at_their_old_address_concern_nobody_else():
+    """The ClusterSpec is the same: the chief goes on."""
+    spec = a_spec(workers=1)
+    world = deployed(spec)
+    play(
+        world,
+        send.restart(with_plan(changed(spec), PlanStrategy.SERIAL)),
+        expect.killed("worker-0"),
+        expect.steps("update", ps_0=COMPLETE, worker_0=PREPARED, chief_0=COMPLETE),
+        send.offers(),
+        expect.launched("worker-0"),
+        send.running(),
+        expect.killed(),
+        expect.plan("update", COMPLETE),
+    )
+
+    assert {1} == {record.generation for record in world.state.tasks.values()}
+
+
+def test_a_serial_update_takes_one_task_after_the_other():
+    """The next only when the one before it runs; the chief last, since it must know the new addresses."""
+    spec = a_spec()
+    play(
+        deployed(spec),
+        send.restart(with_plan(changed(spec), PlanStrategy.SERIAL)),
+        expect.killed("worker-0"),
+        expect.steps("update", ps_0=COMPLETE, worker_0=PREPARED, worker_1=PENDING, chief_0=COMPLETE),
+        send.ports_taken("agent-1", (31000, 31010)),
+        send.offers(),
+        expect.launched("worker-0"),
+        expect.killed(),
+        send.running(),
+        expect.killed("worker-1"),
+        send.offers(),
+        send.running(),
+        expect.killed("chief-0"),
+        send.offers(),
+        send.running(),
+        expect.plan("update", COMPLETE),
+        expect.cluster("chief-0", ps=1, worker=2, chief=1),
+    )
+
+
+def test_a_canary_waits_for_an_operator_twice():
+    """As in the SDK: the first `continue` lets one go, the second the rest; over restarts of the scheduler."""
+    spec = a_spec(workers=4, chief=0, ps=0, strategy=Strategy.PARAMETER_SERVER)
+    new = with_plan(changed(spec), PlanStrategy.CANARY)
+    play(
+        deployed(spec),
+        send.restart(new),
+        expect.killed(),
+        expect.plan("update", WAITING),
+        expect.steps("update", worker_0=WAITING, worker_1=WAITING, worker_2=PENDING, worker_3=PENDING),
+        send.command(Verb.CONTINUE, "update"),
+        expect.answered(Reply.OK),
+        expect.killed(),
+        send.command(Verb.CONTINUE, "update", "worker"),
+        expect.answered(Reply.OK),
+        expect.killed("worker-0"),
+        send.offers(),
+        send.running(),
+        expect.killed(),
+        expect.steps("update", worker_0=COMPLETE, worker_1=WAITING, worker_2=PENDING, worker_3=PENDING),
+        send.restart(),
+        expect.killed(),
+        expect.plan("update", WAITING),
+        send.command(Verb.CONTINUE, "update", "worker"),
+        expect.killed("worker-1"),
+        send.offers(),
+        send.running(),
+        expect.killed("worker-2"),
+        send.offers(),
+        send.running(),
+        send.offers(),
+        send.running(),
+        expect.plan("update", COMPLETE),
+        send.command(Verb.CONTINUE, "update", "worker"),
+        expect.answered(Reply.ALREADY),
+    )
+
+
+def test_the_next_update_has_canaries_of_its_own():
+    """What was let go for other options counts no more."""
+    spec = a_spec(workers=2, chief=0, ps=0)
+    first = with_plan(changed(spec), PlanStrategy.PARALLEL_CANARY)
+    play(
+        deployed(spec),
+        send.restart(first),
+        send.command(Verb.CONTINUE, "update", "worker"),
+        send.command(Verb.CONTINUE, "update", "worker"),
+        send.offers(),
+        send.running(),
+        expect.plan("update", COMPLETE),
+        send.restart(with_plan(changed(spec, command="python best.py"), PlanStrategy.PARALLEL_CANARY)),
+        expect.killed(),
+        expect.plan("update", WAITING),
+    )
+
+
+def test_the_old_options_are_a_way_back():
+    """Half way through, the options are set back: only what was updated is launched again."""
+    spec = with_plan(a_spec(chief=0), PlanStrategy.SERIAL)
+    play(
+        deployed(spec),
+        send.restart(changed(spec)),
+        expect.killed("worker-0"),
+        send.offers(),
+        send.running("worker-0"),
+        expect.killed("worker-1"),
+        send.restart(spec),
+        expect.killed("worker-0"),
+        send.offers(),
+        send.running(),
+        send.offers(),
+        send.running(),
+        expect.plan("update", COMPLETE),
+        expect.alive("ps-0", "worker-0", "worker-1"),
+    )
+
+
+def test_an_interrupted_update_stays_so_over_a_restart():
+    """What is under way goes on, nothing new begins; everything an operator did is stored."""
+    spec = with_plan(a_spec(chief=0, ps=0), PlanStrategy.SERIAL)
+    play(
+        deployed(spec),
+        send.restart(changed(spec)),
+        send.offers(),
+        expect.launched("worker-0"),
+        send.command(Verb.INTERRUPT, "update"),
+        expect.answered(Reply.OK),
+        send.running(),
+        expect.killed(),
+        expect.plan("update", WAITING),
+        send.restart(),
+        expect.killed(),
+        send.command(Verb.INTERRUPT, "update"),
+        expect.answered(Reply.ALREADY),
+        send.command(Verb.CONTINUE, "update"),
+        expect.killed("worker-1"),
+    )
+
+
+def test_a_forced_step_is_left_as_it_is():
+    """The task goes on with the old options; the plan is complete without it."""
+    spec = with_plan(a_spec(chief=0, ps=0), PlanStrategy.SERIAL)
+    play(
+        deployed(spec, kills_at_once=False),
+        send.restart(changed(spec)),
+        expect.killed("worker-0"),
+        send.command(Verb.FORCE_COMPLETE, "update", "worker", "worker-1"),
+        expect.answered(Reply.OK, "Phase: worker, Step: worker-1"),
+        send.killed("worker-0"),
+        send.offers(),
+        expect.launched("worker-0"),
+        send.running(),
+        expect.killed(),
+        expect.plan("update", COMPLETE),
+        send.restart(),
+        expect.killed(),
+        expect.plan("update", COMPLETE),
+    )
+
+
+def test_more_workers_are_launched_beside_those_that_run():
+    """The chief starts anew, since it must know them; the workers do not."""
+    play(
+        deployed(a_spec(workers=2)),
+        send.restart(a_spec(workers=3)),
+        expect.killed("chief-0"),
+        send.offers(),
+        expect.launched("worker-2", "chief-0"),
+        expect.cluster("chief-0", ps=1, worker=3, chief=1),
+        send.running(),
+        expect.plan("update", COMPLETE),
+    )
+
+
+def test_a_finished_task_is_not_launched_again():
+    """It has done its work, with whatever options."""
+    spec = a_spec(chief=0, ps=0, strategy=Strategy.PARAMETER_SERVER)
+    play(
+        deployed(spec),
+        send.status("worker-1", TaskState.FINISHED),
+        send.restart(changed(spec)),
+        expect.killed("worker-0"),
+        send.offers(),
+        expect.launched("worker-0"),
+        send.running(),
+        expect.plan("update", COMPLETE),
+        send.status("worker-0", TaskState.FINISHED),
+        expect.result(Verdict.SUCCEEDED),
+    )
+
+
+def test_peers_that_fail_while_they_wait_for_their_turn_do_not_fail_the_job():
+    """A chief ends with an error when its ps is gone: it was to be launched again anyway."""
+    spec = with_plan(a_spec(), PlanStrategy.SERIAL)
+    play(
+        deployed(spec),
+        send.restart(changed(spec, JobKind.PS)),
+        expect.killed("ps-0"),
+        send.status("chief-0", TaskState.FAILED, message="exit code 1"),
+        expect.result(None),
+        send.offers(),
+        expect.launched("ps-0", "chief-0"),
+        send.running(),
+        expect.plan("update", COMPLETE),
+    )
+
+
+def test_options_that_change_before_the_deployment_is_complete_are_the_deploy_plans():
+    """There is no update plan yet; what was launched with the old options is launched again."""
+    spec = a_spec(chief=0)
+    play(
+        World(spec, an_agent(cpus=8)),
+        send.register(),
+        send.offers(),
+        send.running("ps-0"),
+        send.restart(changed(spec)),
+        expect.no_plan("update"),
+        expect.killed("worker-0", "worker-1"),
+        send.offers(),
+        expect.launched("worker-0", "worker-1"),
+        send.running(),
+        expect.plan("deploy", COMPLETE),
+        expect.plan("update", COMPLETE),
+    )
+
+
+def test_phases_may_depend_on_each_other():
+    """A plan of the options: the workers after the ps, the chief after both."""
+    spec = a_spec()
+    phases = tuple(PhaseSpec(kind, kind) for kind in ("chief", "worker", "ps"))
+    after = {"worker": ("ps",), "chief": ("ps", "worker")}
+    plan = PlanSpec("update", PlanStrategy.DEPENDENCY, phases, after)
+    new = replace(spec, user="somebody", plans={"update": plan})
+    play(
+        deployed(spec),
+        send.restart(new),
+        expect.killed("ps-0"),
+        expect.phases("update", ("chief", PENDING), ("worker", PENDING), ("ps", IN_PROGRESS)),
+        send.offers(),
+        send.running(),
+        expect.killed("worker-0", "worker-1"),
+        send.offers(),
+        send.running(),
+        expect.killed("chief-0"),
+        send.offers(),
+        send.running(),
+        expect.plan("update", COMPLETE),
+    )

@@ -1,0 +1,158 @@
+"""The scheduler's core, a store and a Mesos, joined as the runner joins them, with a clock that is turned by hand.
+
+    world = World(a_spec(), an_agent())
+    play(world, send.register(), send.offers(), expect.launched("ps-0", ...), ...)
+
+A script is a row of steps; `send` makes them from what happens, `expect` from what must have followed. What is
+expected is looked for in what the last `send` caused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import TypeVar
+
+from simulation.mesos import Agent, FakeMesos
+from tf_scheduler.core.deadlines import next_deadline
+from tf_scheduler.core.plans import plans
+from tf_scheduler.core.plans.tables import check
+from tf_scheduler.core.scheduler import handle
+from tf_scheduler.model.effects import Call, Decision, Outcome
+from tf_scheduler.model.events import Disconnected, Event, Tick
+from tf_scheduler.model.ids import TaskId, TaskName
+from tf_scheduler.model.plan import Status
+from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.runner import restore, transaction
+from tf_scheduler.store.memory import MemoryDisk, MemoryStore
+
+Kind = TypeVar("Kind")
+
+
+class World:
+    """Everything of one service."""
+
+    def __init__(self, spec: ServiceSpec, *agents: Agent, kills_at_once: bool = True) -> None:
+        self.mesos = FakeMesos(*agents, kills_at_once=kills_at_once)
+        self.disk = MemoryDisk()
+        self.now = 1000.0
+        self._ids = (f"id-{number}" for number in count(1))
+        #: What the last `send` caused, event by event.
+        self.decisions: list[Decision] = []
+        #: From which status to which the steps of plans have gone.
+        self.moves: set[tuple[Status, Status]] = set()
+        self._start(spec)
+
+    @property
+    def calls(self) -> list[Call]:
+        return [call for decision in self.decisions for call in decision.calls]
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        return [outcome for decision in self.decisions for outcome in decision.outcomes]
+
+    def made(self, kind: type[Kind]) -> list[Kind]:
+        """Calls of one kind."""
+        return [call for call in self.calls if isinstance(call, kind)]
+
+    def id_of(self, name: str) -> TaskId:
+        return self.state.tasks[TaskName(name)].id
+
+    def step(self, event: Event) -> Decision:
+        """One event, as the runner handles it: store, swap, call."""
+        before = self.state
+        decision = handle(before, event, self.now, lambda: next(self._ids))
+        self.moves |= moves(before, decision.state)
+        self.store.apply(transaction(before, decision))
+        self.state = decision.state
+        self.decisions.append(decision)
+        for call in decision.calls:
+            self.mesos.perform(call, self.now)
+        self.mesos.live()
+        return decision
+
+    def settle(self) -> None:
+        """Let the scheduler hear all that Mesos has to say, and what follows from it."""
+        for _ in range(100_000):
+            if not self.mesos.events:
+                return
+            self.step(self.mesos.events.popleft())
+        raise AssertionError("this does not come to rest")
+
+    def register(self) -> None:
+        self.mesos.subscribe(self.state.framework_id)
+        self.settle()
+
+    def disconnect(self) -> None:
+        self.mesos.disconnect()
+        self.step(Disconnected("the master went away"))
+
+    def restart(self, spec: ServiceSpec | None = None) -> None:
+        """The scheduler dies and comes back on what is stored, perhaps with other options."""
+        self.mesos.disconnect()
+        self._start(spec or self.state.spec)
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Until the next deadline of the state, or so many seconds with all deadlines on the way."""
+        end = None if seconds is None else self.now + seconds
+        while True:
+            deadline = next_deadline(self.state)
+            if deadline is None or (end is not None and deadline > end):
+                break
+            self.now = max(self.now, deadline)
+            self.step(Tick())
+            self.settle()
+            if end is None:
+                return
+        self.now = end or self.now
+
+    def _start(self, spec: ServiceSpec) -> None:
+        self.store = MemoryStore(spec.name, self.disk)
+        self.state: SchedulerState = restore(spec, self.store)
+        self.step(Tick())
+
+    def stored(self) -> Mapping[str, bytes]:
+        """Keys and bytes as they are on the disk."""
+        return MemoryStore(self.state.spec.name, self.disk).load()
+
+
+def moves(before: SchedulerState, after: SchedulerState) -> set[tuple[Status, Status]]:
+    """How the steps of all plans have moved; raise IllegalTransitionError for a way that the table does not have."""
+    known = _statuses(before)
+    found = {(known[node], status) for node, status in _statuses(after).items() if node in known}
+    for move in found:
+        check(*move)
+    return {(old, new) for old, new in found if old is not new}
+
+
+def _statuses(state: SchedulerState) -> dict[tuple[str, str, str], Status]:
+    return {
+        (plan.name, phase.name, step.name): step.status
+        for plan in plans(state)
+        for phase in plan.phases
+        for step in phase.steps
+    }
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line of a script."""
+
+    words: str
+    do: Callable[[World], None]
+    #: Whether what happened before it is no longer looked at.
+    fresh: bool = False
+
+
+def play(world: World, *steps: Step) -> World:
+    """Take the steps in order; a failure names the step."""
+    for number, step in enumerate(steps, 1):
+        if step.fresh:
+            world.decisions.clear()
+        try:
+            step.do(world)
+        except AssertionError as error:
+            raise AssertionError(f"step {number}, {step.words}: {error}") from error
+    return world

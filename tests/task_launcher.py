@@ -1,0 +1,230 @@
+"""A scheduler that is a test: it launches bundles of the executor on a real Mesos, one task after the other."""
+
+from __future__ import annotations
+
+import base64
+import getpass
+import json
+import os
+import queue
+import shlex
+import socket
+import sys
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from mesos_client import SchedulerDriver
+from mesos_local import AgentSpec, LocalCluster
+from tf_executor.payload import Payload
+from tf_executor.reports import Progress
+
+MARK = "TEST_MARK"
+#: Seconds to wait for an event that must come; far more than it takes.
+PATIENCE = 60.0
+CPUS = 2.0
+
+
+class Scheduler:
+    """Launches one task after the other and acknowledges every update."""
+
+    def __init__(self, cluster: LocalCluster, bundle: Path) -> None:
+        self.cluster, self.bundle = cluster, bundle
+        self.events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self.offers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        framework = {
+            "user": getpass.getuser(),
+            "name": "executor-test",
+            "roles": ["*"],
+            "checkpoint": True,
+            "failover_timeout": 60.0,
+            "capabilities": [{"type": "MULTI_ROLE"}, {"type": "TASK_KILLING_STATE"}],
+        }
+        self.driver = SchedulerDriver(
+            framework, cluster.master.address, on_event=self._sort, on_state=lambda state: None
+        )
+        self.seen: set[str] = set()
+        #: What executors have told, as far as events were awaited.
+        self.messages: list[dict[str, Any]] = []
+        self.driver.start()
+        self.id = self.await_event("SUBSCRIBED")["framework_id"]
+
+    def _sort(self, event: dict[str, Any]) -> None:
+        """Offers apart: one that is passed over while waiting for something else would be held for ever."""
+        for offer in event.get("offers", {}).get("offers", ()):
+            self.offers.put(offer)
+        self.events.put(event)
+
+    def await_event(self, kind: str) -> dict[str, Any]:
+        while True:
+            event = self.events.get(timeout=PATIENCE)
+            if event["type"] == "MESSAGE":
+                self.messages.append(event["message"])
+            if event["type"] == kind:
+                body: dict[str, Any] = event[kind.lower()]
+                return body
+
+    def call(self, kind: str, **body: Any) -> None:
+        result = self.driver.send({"type": kind, "framework_id": self.id, **({kind.lower(): body} if body else {})})
+        assert result.ok, str(result)
+
+    def launch(self, name: str, command: str, info: Mapping[str, Any] = MappingProxyType({}), **fields: Any) -> None:
+        """`info`: further fields of TaskInfo; `fields`: of the payload, and executor_user, executor_python, uris."""
+        self.uris = [{"value": uri} for uri in fields.pop("uris", ())]
+        self.executor_python = fields.pop("executor_python", sys.executable)
+        self.executor_user = fields.pop("executor_user", "")
+        environment = {MARK: name, **fields.pop("environment", {})}
+        fields = {"tf_config": {"cluster": {}}, **fields, "environment": environment}
+        payload = Payload("worker-0", "worker", 0, command, **fields)
+        self.call("REVIVE")
+        offer = self._whole_agent()
+        self.agent_id = offer["agent_id"]["value"]
+        task = {**self._task(name, offer["agent_id"], payload), **info}
+        launch = {"type": "LAUNCH", "launch": {"task_infos": [task]}}
+        self.call("ACCEPT", offer_ids=[offer["id"]], operations=[launch], filters={"refuse_seconds": 0.1})
+
+    def _whole_agent(self) -> dict[str, Any]:
+        """What ended tasks leave comes back piece by piece: give pieces back until the agent is offered whole."""
+        while True:
+            offer = self.offers.get(timeout=PATIENCE)
+            if scalars(offer).get("cpus") == CPUS:
+                return offer
+            self.call("DECLINE", offer_ids=[offer["id"]], filters={"refuse_seconds": 0.1})
+
+    def _task(self, name: str, agent_id: Any, payload: Payload) -> dict[str, Any]:
+        command = {
+            **({"user": self.executor_user} if self.executor_user else {}),
+            "value": f"exec {shlex.quote(self.executor_python)} {self.bundle.name}",
+            "uris": [{"value": self.bundle.as_uri(), "extract": False}, *self.uris],
+        }
+        executor = {
+            "type": "CUSTOM",
+            "executor_id": {"value": name},
+            "framework_id": self.id,
+            "command": command,
+            "resources": resources(0.1, 32),
+            "shutdown_grace_period": {"nanoseconds": int(5e9)},
+        }
+        return {
+            "name": "worker-0",
+            "task_id": {"value": name},
+            "agent_id": agent_id,
+            "executor": executor,
+            "resources": resources(0.5, 64),
+            "data": base64.b64encode(payload.encode()).decode(),
+        }
+
+    def statuses(self, *expected: str) -> dict[str, Any]:
+        """Wait for these updates in this order; return the last."""
+        for state in expected:
+            status = self._new_status()
+            assert state == status["state"], status
+        return status
+
+    def _new_status(self) -> dict[str, Any]:
+        """Acknowledge what comes; an update may come twice, as its acknowledgement may be lost with an agent."""
+        while True:
+            status: dict[str, Any] = self.await_event("UPDATE")["status"]
+            self.driver.acknowledgeStatusUpdate(status)
+            if status["uuid"] not in self.seen:
+                self.seen.add(status["uuid"])
+                return status
+
+    def executor_exit(self) -> int:
+        """Wait until the agent reports that the executor has ended; its wait status."""
+        while True:
+            failure = self.await_event("FAILURE")
+            if "executor_id" in failure:
+                return int(failure.get("status", -1))
+
+    def await_progress(self) -> Progress:
+        """Wait for the next message of an executor."""
+        self.await_event("MESSAGE")
+        progress = Progress.decode(base64.b64decode(self.messages[-1]["data"]))
+        assert progress is not None
+        return progress
+
+    def await_in_log(self, name: str, text: str, times: int = 1) -> None:
+        """Wait until the executor's log has `text` so many times."""
+        log = self.sandbox(name) / "executor.log"
+        end = time.monotonic() + PATIENCE
+        while log.read_text().count(text) < times:
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.02)
+
+    def files(self, name: str) -> dict[str, int]:
+        """Name -> size of the files in the task's sandbox, as the agent's API lists them."""
+        address = self.cluster.agents["agent-1"].address
+        path = urllib.parse.quote(str(self.sandbox(name).resolve()))
+        with urllib.request.urlopen(f"http://{address}/files/browse?path={path}", timeout=PATIENCE) as answer:
+            return {Path(item["path"]).name: item["size"] for item in json.load(answer)}
+
+    def executor_pid(self, name: str) -> int:
+        """The process that carries the task."""
+        mine = [pid for pid in all_processes() if f"MESOS_EXECUTOR_ID={name}" in environment(pid)]
+        (found,) = [pid for pid in mine if arguments(pid)[1:] == [self.bundle.name]]
+        return found
+
+    def executor_environment(self, name: str) -> str:
+        return "\n".join(environment(self.executor_pid(name)))
+
+    @staticmethod
+    def free_port() -> int:
+        with socket.create_server(("127.0.0.1", 0)) as held:
+            return int(held.getsockname()[1])
+
+    def sandbox(self, name: str) -> Path:
+        return self.cluster.sandbox(self.agent_id, self.id["value"], name)
+
+
+def resources(cpus: float, mem: float) -> list[dict[str, Any]]:
+    return [{"name": n, "type": "SCALAR", "scalar": {"value": v}} for n, v in (("cpus", cpus), ("mem", mem))]
+
+
+def scalars(offer: dict[str, Any]) -> dict[str, float]:
+    return {item["name"]: item["scalar"]["value"] for item in offer["resources"] if item["type"] == "SCALAR"}
+
+
+def processes(name: str) -> list[int]:
+    """Living processes whose environment carries the task's mark."""
+    return [pid for pid in all_processes() if f"{MARK}={name}" in environment(pid)]
+
+
+def all_processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+
+
+def environment(pid: int) -> list[str]:
+    """`NAME=value` of each variable that a process started with; empty when it is gone."""
+    return _strings(f"/proc/{pid}/environ")
+
+
+def arguments(pid: int) -> list[str]:
+    """Its command line; empty when it is gone."""
+    return _strings(f"/proc/{pid}/cmdline")
+
+
+def _strings(path: str) -> list[str]:
+    try:
+        return Path(path).read_bytes().decode(errors="replace").rstrip("\0").split("\0")
+    except OSError:
+        return []
+
+
+@contextmanager
+def subscribed(bundle: Path, agent_flags: Mapping[str, object] = MappingProxyType({})) -> Iterator[Scheduler]:
+    """With one agent, whose tasks are launched one after the other."""
+    agent = AgentSpec("agent-1", f"cpus:{CPUS};mem:1024", "")
+    quick = {"allocation_interval": "100ms"}
+    with LocalCluster([agent], master_flags=quick, agent_flags=agent_flags, die_with_parent=True) as cluster:
+        scheduler = Scheduler(cluster, bundle)
+        try:
+            yield scheduler
+        finally:
+            scheduler.driver.teardown()
+            scheduler.driver.stop()

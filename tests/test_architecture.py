@@ -1,0 +1,206 @@
+"""The import table of docs/architecture.md, checked; and that packaging, rooms and dependencies are complete."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HOME = Path(__file__).resolve().parent.parent
+ROOTS = (HOME / "framework", HOME / "executor")
+FILES = [(root, path) for root in ROOTS for path in sorted(root.rglob("*.py"))]
+
+#: What a pure module must not import: clock, chance, ids, I/O, log, threads.
+IMPURE = {
+    "os",
+    "time",
+    "random",
+    "uuid",
+    "logging",
+    "threading",
+    "socket",
+    "subprocess",
+    "pathlib",
+    "queue",
+    "datetime",
+}
+PURE = {
+    "tf_scheduler.model",
+    "tf_scheduler.core",
+    "tf_executor.payload",
+    "tf_executor.reports",
+    "tf_executor.commands",
+    "tf_executor.environment",
+    "tf_executor.events",
+    "tf_executor.lifecycle",
+    "tf_executor.messages",
+    "tf_executor.stages",
+    "tf_executor.tail",
+    "tf_executor.task_state",
+    "mesos_client.recordio",
+    "mesos_client.backoff",
+}
+
+#: Room -> rooms of ours that it may import (itself always). A room is a package, or a module beside packages.
+ALLOWED = {
+    "tf_scheduler": set(),
+    "tf_scheduler.model": set(),
+    "tf_scheduler.errors": set(),
+    "tf_scheduler.interfaces": {"tf_scheduler.model"},
+    "tf_scheduler.options": {"tf_scheduler.model", "tf_scheduler.errors", "tf_scheduler.core"},
+    "tf_scheduler.core": {"tf_scheduler.model", "tf_executor.payload"},
+    "tf_scheduler.mesos": {"tf_scheduler.model", "tf_scheduler.interfaces", "tf_executor.reports", "mesos_client"},
+    "tf_scheduler.store": {"tf_scheduler.model", "tf_scheduler.errors"},
+    "tf_scheduler.runner": {
+        "tf_scheduler.model",
+        "tf_scheduler.core",
+        "tf_scheduler.interfaces",
+        "tf_scheduler.store",
+    },
+    "tf_scheduler.pyz": {"tf_scheduler.errors"},
+    "tf_scheduler.bundle": {"tf_scheduler.errors", "tf_scheduler.pyz", "tf_executor", "mesos_client"},
+    "tf_scheduler.package": {"tf_scheduler.errors", "tf_scheduler.options", "tf_scheduler.bundle", "tf_scheduler.pyz"},
+    "tf_scheduler.api": {"tf_scheduler.model", "tf_scheduler.core", "tf_scheduler.errors"},
+    "dcos_command": set(),
+    "dcos_local": {"tf_scheduler.package", "tf_scheduler.errors", "tf_scheduler.api", "mesos_local"},
+    "mesos_client": set(),
+    "mesos_local": set(),
+    "tf_executor.payload": set(),
+    "tf_executor.reports": set(),
+}
+#: The composition roots construct everything.
+ROOT_ROOMS = {"tf_scheduler.cli", "tf_scheduler.__main__"}
+
+#: Heavy dependency -> the only rooms that import it.
+IMPORTERS = {
+    "click": {"tf_scheduler.cli"},
+    "elftools": {"mesos_local"},
+    "http_parser": set(),
+    "jsonschema": {"tf_scheduler.package"},
+    "kazoo": {"tf_scheduler.store", "mesos_client"},
+    "marshmallow": {"tf_scheduler.options"},
+    "pymesos": {"mesos_client"},
+    "pypi_simple": {"mesos_local"},
+    "requests": {"mesos_client", "mesos_local"},
+    "rich": {"tf_scheduler.cli", "mesos_local"},
+    "starlette": {"tf_scheduler.api", "dcos_local"},
+    # The part of the executor that runs in the user's Python.
+    "fsspec": {"tf_executor"},
+    "tensorflow": {"tf_executor"},
+    "uvicorn": {"tf_scheduler.api"},
+}
+
+
+def module_of(root: Path, path: Path) -> str:
+    return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+
+
+def room_of(module: str) -> str:
+    """The first two parts: `tf_scheduler.core`; the package itself where it is not divided into rooms."""
+    parts = module.split(".")
+    undivided = parts[0] in ("dcos_command", "dcos_local", "mesos_client", "mesos_local") or (
+        parts[0] == "tf_executor" and parts[1:] not in (["payload"], ["reports"])
+    )
+    return parts[0] if undivided else ".".join(parts[:2])
+
+
+def imports(path: Path, module: str) -> Iterator[str]:
+    """Every absolute module name that the file imports, at any depth of it."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package.rsplit(".", node.level - 1)[0] if node.level else ""
+            source = ".".join(part for part in (base, node.module) if part)
+            yield from (f"{source}.{alias.name}" for alias in node.names)
+
+
+def is_allowed(room: str, allowed: set[str]) -> bool:
+    """A table entry allows a room, the package of a room, or one module of an undivided package."""
+    return any(room == entry or room.startswith(f"{entry}.") or entry.startswith(f"{room}.") for entry in allowed)
+
+
+def is_pure(module: str) -> bool:
+    return any(module == pure or module.startswith(f"{pure}.") for pure in PURE)
+
+
+def ours(name: str) -> bool:
+    return name.split(".")[0] in {
+        "tf_scheduler",
+        "tf_executor",
+        "dcos_command",
+        "dcos_local",
+        "mesos_client",
+        "mesos_local",
+    }
+
+
+@pytest.mark.parametrize(("root", "path"), FILES, ids=lambda value: value.name if value in ROOTS else value.stem)
+def test_imports_follow_the_table(root, path):
+    """Each room imports only the rooms that the table allows, pure modules nothing impure."""
+    module = module_of(root, path)
+    room, found = room_of(module), set(imports(path, module))
+
+    if room not in ROOT_ROOMS and room != "tf_executor":
+        used = {room_of(name) for name in found if ours(name)} - {room}
+        allowed = ALLOWED[room]
+        assert set() == {name for name in used if not is_allowed(name, allowed)}
+    if room == "tf_executor":
+        assert set() == {name for name in found if name.startswith(("tf_scheduler", "mesos_local"))}
+    if is_pure(module):
+        assert set() == {name.split(".")[0] for name in found} & IMPURE
+    top = {name.split(".")[0] for name in found}
+    assert set() == {name for name in top & IMPORTERS.keys() if room not in IMPORTERS[name]}
+
+
+def test_every_package_is_installed():
+    """`packages` in setup.cfg is written by hand, because find: takes one root only."""
+    config = configparser.ConfigParser()
+    config.read(HOME / "setup.cfg")
+    listed = set(config["options"]["packages"].split())
+
+    assert {module_of(root, path) for root, path in FILES if path.name == "__init__.py"} == listed
+
+
+def test_every_dependency_has_its_reason():
+    """docs/dependencies.md has a row for each of install_requires."""
+    config = configparser.ConfigParser()
+    config.read(HOME / "setup.cfg")
+    required = {re.split(r"[=<>!~\[; ]", line)[0] for line in config["options"]["install_requires"].split("\n") if line}
+    told = set(re.findall(r"^\| `([\w.-]+)`", (HOME / "docs" / "dependencies.md").read_text(), re.MULTILINE))
+
+    assert set() == required - told
+
+
+@pytest.mark.parametrize(("root", "path"), FILES, ids=lambda value: value.name if value in ROOTS else value.stem)
+def test_modules_and_functions_stay_small(root, path):
+    """About 220 lines a module; functions of at most 40 lines."""
+    text = path.read_text()
+    tree = ast.parse(text)
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    sizes = {
+        node.name: node.end_lineno - node.lineno + 1 - _docstring_lines(node)
+        for node in ast.walk(tree)
+        if isinstance(node, kinds)
+    }
+
+    assert len(text.splitlines()) <= 240
+    assert {} == {name: size for name, size in sizes.items() if size > 40}
+
+
+def _docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    first = node.body[0]
+    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    return first.end_lineno - first.lineno + 1 if documented else 0
+
+
+def test_every_room_says_what_it_is():
+    """Each package's docstring, and each module's, is the first thing a newcomer reads."""
+    silent = [module_of(root, path) for root, path in FILES if not ast.get_docstring(ast.parse(path.read_text()))]
+
+    assert [] == silent
