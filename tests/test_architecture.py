@@ -61,6 +61,7 @@ ALLOWED = {
         "tf_scheduler.interfaces",
         "tf_scheduler.store",
     },
+    "tf_scheduler.convert": {"tf_scheduler.model", "tf_scheduler.errors", "tf_scheduler.options"},
     "tf_scheduler.pyz": {"tf_scheduler.errors"},
     "tf_scheduler.bundle": {"tf_scheduler.errors", "tf_scheduler.pyz", "tf_executor", "mesos_client"},
     "tf_scheduler.package": {"tf_scheduler.errors", "tf_scheduler.options", "tf_scheduler.bundle", "tf_scheduler.pyz"},
@@ -78,6 +79,7 @@ ROOT_ROOMS = {"tf_scheduler.cli", "tf_scheduler.__main__"}
 #: Heavy dependency -> the only rooms that import it.
 IMPORTERS = {
     "click": {"tf_scheduler.cli"},
+    "defusedxml": {"tf_scheduler.convert"},
     "elftools": {"mesos_local"},
     "http_parser": set(),
     "jsonschema": {"tf_scheduler.package"},
@@ -92,6 +94,7 @@ IMPORTERS = {
     "fsspec": {"tf_executor"},
     "tensorflow": {"tf_executor"},
     "uvicorn": {"tf_scheduler.api"},
+    "yaml": {"tf_scheduler.convert"},
 }
 
 

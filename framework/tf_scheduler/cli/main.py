@@ -15,6 +15,7 @@ from tf_scheduler import __version__
 from tf_scheduler.errors import NotRunningError, SchedulerError
 from tf_scheduler.store.interface import StoreError
 
+from .convert import convert
 from .executor import executor
 from .install import install, uninstall
 from .local import local
@@ -39,6 +40,7 @@ for command in (run, serve, install, uninstall):
 cli.add_command(local)
 cli.add_command(executor)
 cli.add_command(options)
+cli.add_command(convert)
 cli.add_command(package)
 cli.add_command(state)
 cli.add_command(scheduler)

@@ -120,7 +120,7 @@ def _suggestion(path: str) -> str:
 
 
 def _load(file: Path) -> Loaded:
-    document = parse(_read(file), "standard input" if str(file) == "-" else str(file))
+    document = parse(read(file), "standard input" if str(file) == "-" else str(file))
     return Loaded(document, resolve(document))
 
 
@@ -138,7 +138,8 @@ def _load_both(old: Path, new: Path) -> tuple[Loaded, Loaded]:
     return loaded[0], loaded[1]
 
 
-def _read(file: Path) -> bytes:
+def read(file: Path) -> bytes:
+    """A file, or standard input for `-`. Raise OptionsError that names it."""
     try:
         return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:

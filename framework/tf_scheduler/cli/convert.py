@@ -1,0 +1,55 @@
+"""`dcos-tensorflow convert`: job files of other systems -> options.json."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from tf_scheduler.convert.conversion import Converted
+from tf_scheduler.convert.conversion import convert as converted
+from tf_scheduler.errors import JobError
+from tf_scheduler.model.spec import Strategy
+
+from .options import file_type, json_option, read
+
+
+@click.command()
+@click.argument("file", type=file_type)
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the options file there.")
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--command", "program", default="", help="What containers run that do not say it: 'python train.py'.")
+@click.option(
+    "--strategy", type=click.Choice([one.value for one in Strategy]), help="service.strategy; default: a guess."
+)
+@json_option
+def convert(file: Path, output: Path | None, force: bool, program: str, strategy: str | None, as_json: bool) -> None:
+    """Make an options file of FILE: a TFJob of Kubeflow, a tony.xml of TonY, or options of beta-tensorflow.
+
+    What cannot be taken along is told on standard error, by its name; nothing is left out in silence. docs/migrate has
+    the tables. FILE may be - for standard input.
+    """
+    found = converted(read(file), "standard input" if str(file) == "-" else str(file), program, strategy or "")
+    text = json.dumps(found.options, indent=2) + "\n"
+    if output is not None:
+        _write(output, text, force)
+    if as_json:
+        click.echo(json.dumps(_told(found), indent=2))
+        return
+    for warning in found.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    click.echo(text if output is None else f"wrote {output}", nl=output is not None)
+
+
+def _write(path: Path, text: str, force: bool) -> None:
+    try:
+        with path.open("w" if force else "x") as stream:
+            stream.write(text)
+    except FileExistsError as error:
+        raise JobError(f"{path} is there already; replace it with --force") from error
+
+
+def _told(found: Converted) -> dict[str, object]:
+    return {"kind": found.kind.value, "options": found.options, "warnings": [asdict(one) for one in found.warnings]}

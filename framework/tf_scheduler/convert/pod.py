@@ -1,0 +1,149 @@
+"""A replica of a TFJob: its count, its container, and what its pod asks of the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from . import container
+from .mapping import Deed, Put, Row, Say, Spot, nothing, to, walk
+
+#: Of a TFJob's pod: the container that its operator watches (training-operator, TFJobDefaultContainerName).
+MAIN = "tensorflow"
+_POD = "template.spec"
+_BOX = f"{_POD}.containers[]"
+_VOLUMES = "mount the share on the agents and name its folder in service.checkpoint_dir, or read s3, gs or hdfs"
+
+
+def has_gpus(replica: Mapping[str, Any]) -> bool:
+    """Whether its tasks ask for GPUs: they go to the section gpu_worker."""
+    return container.has_gpus(main_container(replica))
+
+
+def main_container(replica: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The container that trains; empty when there is none."""
+    containers = _containers(replica)
+    named = [box for box in containers if box.get("name") == MAIN]
+    return (named or [*containers, {}])[0]
+
+
+def convert(replica: Mapping[str, Any], spot: Spot) -> Iterator[Deed]:
+    """All of one entry of `tfReplicaSpecs`."""
+    main, every = main_container(replica), _containers(replica)
+    for box in every:
+        if box is not main:
+            yield Say(
+                f"{spot.path}.{_POD}.containers", f"container {box.get('name')} was left out: one program per task"
+            )
+    yield from walk(ROWS, _only(replica, main), spot)
+    yield from () if "replicas" in replica else (Put((spot.section, "count"), 1),)
+    if "command" not in main and "args" not in main:
+        yield from container.command(main, spot)
+    if not container.has_memory(main):
+        yield Say(spot.path, f"asks for no memory: {spot.section}.mem stays at its default")
+
+
+def _containers(replica: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    found = ((replica.get("template") or {}).get("spec") or {}).get("containers") or []
+    return [box for box in found if isinstance(box, Mapping)]
+
+
+def _only(replica: Mapping[str, Any], main: Mapping[str, Any]) -> Mapping[str, Any]:
+    template = dict(replica.get("template") or {})
+    template["spec"] = {**(template.get("spec") or {}), "containers": [main]}
+    return {**replica, "template": template}
+
+
+def _inside(name: str) -> str:
+    return f"{_BOX}.{name}"
+
+
+_ENVIRONMENT_OF_KUBERNETES = "there is no such thing on Mesos, and nothing here needs it"
+
+ROWS = (
+    Row("replicas", ("{job}.count",), "1 where it is missing", to("{job}", "count", as_=int)),
+    Row(
+        "restartPolicy",
+        ("restart.max_failures",),
+        "Never: 0; OnFailure, Always, ExitCode: 3. One value for all jobs; what is lost with its agent never counts",
+        container.take_restart,
+    ),
+    Row("template.metadata", (), _ENVIRONMENT_OF_KUBERNETES),
+    Row(_inside("name"), (), f"`{MAIN}`, or the first, trains; others are told and left out", nothing),
+    Row(_inside("image"), ("{job}.image",), "run by the Mesos containerizer", to("{job}", "image", as_=str)),
+    Row(
+        _inside("command"),
+        ("{job}.command",),
+        "with args, as one line for the shell; $(NAME) becomes a variable",
+        container.take_command,
+    ),
+    Row(
+        _inside("args"),
+        ("{job}.command",),
+        "without command: after what `--command` names",
+        container.take_args,
+    ),
+    Row(_inside("workingDir"), ("{job}.command",), "`cd` before the command", nothing),
+    Row(
+        _inside("env"),
+        ("{job}.environment", "secrets"),
+        "values; secretKeyRef becomes a secret; other sources are told and left out",
+        container.take_variables,
+    ),
+    Row(_inside("envFrom"), (), "name the variables one by one in environment, or as secrets"),
+    Row(_inside("ports"), (), "ports come from offers, so that two jobs can share a machine", container.take_ports),
+    Row(
+        _inside("resources"),
+        ("{job}.cpus", "{job}.mem", "{job}.disk", "{job}.gpus"),
+        "cpu as requested; memory, ephemeral-storage and GPUs as limited. GPUs make workers gpu_worker",
+        container.take_resources,
+    ),
+    Row(_inside("volumeMounts"), (), _VOLUMES),
+    Row(_inside("livenessProbe"), (), "say it with health.liveness, health.target and health.interval"),
+    Row(_inside("readinessProbe"), (), "a task is ready when its TensorFlow server answers"),
+    Row(_inside("lifecycle"), (), "use pre_command and post_command"),
+    Row(_inside("imagePullPolicy"), (), "agents ask the registry what they lack"),
+    Row(_inside("securityContext"), (), "tasks run as service.user"),
+    Row(f"{_POD}.volumes", (), _VOLUMES),
+    Row(f"{_POD}.initContainers", (), "use pre_command"),
+    Row(
+        f"{_POD}.terminationGracePeriodSeconds",
+        ("{job}.kill_grace",),
+        "seconds between SIGTERM and SIGKILL",
+        to("{job}", "kill_grace", as_=float),
+    ),
+    Row(
+        f"{_POD}.activeDeadlineSeconds",
+        ("{job}.max_completion_time",),
+        "per task",
+        to("{job}", "max_completion_time", as_=float),
+    ),
+    Row(
+        f"{_POD}.nodeSelector",
+        ("{job}.placement_constraint",),
+        "labels become attributes of agents; those for host, zone and region have fields of their own",
+        container.take_nodes,
+    ),
+    Row(
+        f"{_POD}.nodeName",
+        ("{job}.placement_constraint",),
+        "",
+        lambda value, spot: [Put((spot.section, "placement_constraint"), [["hostname", "IS", str(value)]])],
+    ),
+    Row(f"{_POD}.affinity", (), "say it with placement_constraint (UNIQUE, MAX_PER, GROUP_BY) and placement.near"),
+    Row(f"{_POD}.tolerations", (), "agents have no taints; keep others off with a Mesos role and quota"),
+    Row(f"{_POD}.restartPolicy", (), "the operator overrides it as well; see restartPolicy of the replica"),
+    Row(f"{_POD}.hostNetwork", (), "tasks use the network of their agent anyway", nothing),
+    Row(f"{_POD}.imagePullSecrets", (), "log the agents in to the registry (Mesos flag --docker_config)"),
+    Row(f"{_POD}.serviceAccountName", (), "service.service_account is the account of the whole service"),
+    Row(f"{_POD}.serviceAccount", (), "service.service_account is the account of the whole service"),
+    Row(f"{_POD}.schedulerName", (), _ENVIRONMENT_OF_KUBERNETES),
+    Row(f"{_POD}.priorityClassName", (), "Mesos has no priorities; use roles with quota"),
+    Row(f"{_POD}.securityContext", (), "tasks run as service.user"),
+)
+
+
+def at(spot: Spot, path: str, section: str) -> Spot:
+    """The same file, at another place."""
+    return replace(spot, path=path, section=section)

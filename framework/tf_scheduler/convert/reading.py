@@ -1,0 +1,99 @@
+"""Bytes -> what kind of file it is, and its content as plain data. Files of strangers: nothing in them is run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import yaml
+from defusedxml import ElementTree
+from defusedxml.common import DefusedXmlException
+
+from tf_scheduler.errors import OptionsError, Problem
+from tf_scheduler.options.parse import parse
+
+from .beta import looks_like
+from .mapping import Say
+
+#: Bytes. Job files have a few thousand.
+MOST_BYTES = 1_000_000
+_KINDS = "a TFJob of Kubeflow (YAML), a tony.xml of TonY, or an options.json of beta-tensorflow"
+
+
+class Kind(str, Enum):
+    TFJOB = "tfjob"
+    OPERATOR = "tensorflow-operator"
+    TONY = "tony"
+    BETA = "beta-tensorflow"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job of a foreign file."""
+
+    kind: Kind
+    content: dict[str, Any]
+    #: What else the file holds.
+    said: tuple[Say, ...] = field(default=())
+
+
+def read(data: bytes, source: str) -> Job:
+    """Raise OptionsError, naming `source`, unless it is one of the files that can be converted."""
+    if len(data) > MOST_BYTES:
+        raise _refused(f"{source} has {len(data)} bytes; a job file has at most {MOST_BYTES}")
+    start = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    if start == b"<":
+        return Job(Kind.TONY, _properties(data, source))
+    if start == b"{":
+        document = parse(data, source)
+        return _of_yaml([document], source) if "kind" in document else _options(document, source)
+    return _of_yaml(_documents(data, source), source)
+
+
+def _options(document: dict[str, Any], source: str) -> Job:
+    if not looks_like(document):
+        raise _refused(f"{source} is not {_KINDS}")
+    return Job(Kind.BETA, document)
+
+
+def _properties(data: bytes, source: str) -> dict[str, Any]:
+    """Of a Hadoop configuration: name -> value; the last of two with one name counts, as in Hadoop."""
+    try:
+        root = ElementTree.fromstring(data, forbid_dtd=True)
+    except DefusedXmlException as error:
+        raise _refused(f"{source} is XML with a DOCTYPE or entities, which is refused: they can read files") from error
+    except (ElementTree.ParseError, ValueError) as error:
+        raise _refused(f"{source} is not XML: {error}") from error
+    if root.tag != "configuration":
+        raise _refused(f"{source} is not {_KINDS}: its outermost element is <{root.tag}>, not <configuration>")
+    found = ((entry.findtext("name") or "", entry.findtext("value") or "") for entry in root.iter("property"))
+    return {name.strip(): value.strip() for name, value in found if name.strip()}
+
+
+def _documents(data: bytes, source: str) -> list[Any]:
+    try:
+        return [document for document in yaml.safe_load_all(data) if document is not None]
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        told = " ".join(str(error).split())
+        raise _refused(f"{source} is not YAML that we accept: {told}") from error
+
+
+def _of_yaml(documents: list[Any], source: str) -> Job:
+    kinds = {"TFJob": Kind.TFJOB, "TfJob": Kind.TFJOB, "tensorflow": Kind.OPERATOR}
+    jobs = [one for one in documents if isinstance(one, dict) and one.get("kind") in kinds]
+    if len(jobs) != 1:
+        count = "holds none of them" if not jobs else f"holds {len(jobs)} jobs: convert them one at a time"
+        raise _refused(f"{source} must be {_KINDS}; it {count}")
+    others = tuple(Say(_named(one), "was left out: it is no job") for one in documents if one is not jobs[0])
+    return Job(kinds[jobs[0]["kind"]], jobs[0], others)
+
+
+def _named(document: Any) -> str:
+    if not isinstance(document, dict):
+        return "another document"
+    return f"{document.get('kind', 'document')} {(document.get('metadata') or {}).get('name', '')}".strip()
+
+
+def _refused(message: str) -> OptionsError:
+    return OptionsError([Problem("", message)])

@@ -1,0 +1,209 @@
+"""What becomes of each property of a tony.xml. Names: TonY, TonyConfigurationKeys and tony-default.xml."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .amounts import hadoop_megabytes, seconds_of_milliseconds, service_name, truth
+from .mapping import Deed, Put, Row, Say, Spot, nothing, to
+
+SECTIONS = {"chief": "chief", "worker": "worker", "ps": "parameter_server", "evaluator": "evaluator"}
+INSTANCES = re.compile(r"tony\.([a-z]+)\.instances")
+_OF_HADOOP = "it is about YARN and Hadoop"
+_OF_PORTAL = "past runs are in `dcos-tensorflow history`"
+_PLANS = "say the order with a plan of your own (docs/plans.md)"
+_FILES = "pack the files in the archive of service.job_url"
+
+
+def _take_framework(value: Any, spot: Spot) -> Iterator[Deed]:
+    if value not in ("tensorflow", "standalone"):
+        yield Say(spot.path, f"{value}: the variables that it needs are not made from this file; see docs/tasks.md")
+
+
+def _take_mode(value: Any, spot: Spot) -> Iterator[Deed]:
+    if value != "GANG":
+        yield Say(spot.path, f"{value}: all tasks are launched together here, which ends what FCFS was made for")
+
+
+def _take_untracked(value: Any, spot: Spot) -> Iterator[Deed]:
+    others = [name for name in _words(value) if name not in ("ps", "tensorboard", "evaluator")]
+    if others:
+        yield Say(spot.path, f"{', '.join(others)}: whose end counts is said with finish.success here")
+
+
+def _take_fail_on_worker(value: Any, spot: Spot) -> Iterator[Deed]:
+    if truth(value):
+        yield Say(spot.path, "is so here: a task that fails more often than restart.max_failures ends the job")
+    else:
+        yield Say(spot.path, "is true here: a task that fails more often than restart.max_failures ends the job")
+
+
+def _take_variables(value: Any, _spot: Spot) -> Iterator[Deed]:
+    for pair in _words(value):
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise ValueError(f"{name} has no value")
+        yield Put(("service", "environment"), {name: text})
+
+
+def _take_resources(value: Any, spot: Spot) -> Iterator[Deed]:
+    first, *others = _words(value)
+    place, _, alias = first.partition("::")
+    yield Put(("service", "job_url"), place.removesuffix("#archive"))
+    left = [*others, *([f"the name {alias.removesuffix('#archive')}"] if alias.removesuffix("#archive") else [])]
+    if left:
+        yield Say(spot.path, f"one file is fetched here; was left out: {', '.join(left)}; {_FILES}")
+
+
+def _take_board(value: Any, _spot: Spot) -> Iterator[Deed]:
+    yield Put(("service", "use_tensorboard"), True)
+    yield Put(("service", "checkpoint_dir"), str(value))
+
+
+def _take_image(value: Any, spot: Spot) -> Iterator[Deed]:
+    if not truth(spot.siblings.get("tony.docker.enabled")):
+        yield Say(spot.path, "was left out: tony.docker.enabled is not true")
+        return
+    for name in ("tf_image", "gpu_tf_image"):
+        yield Put(("service", name), str(value))
+
+
+def _take_label(value: Any, spot: Spot) -> Iterator[Deed]:
+    sections = [spot.section] if spot.section else [SECTIONS[role] for role in roles(spot.siblings)]
+    for section in sections:
+        yield Put((section, "placement_constraint"), [["node-label", "IS", str(value)]])
+    yield Say(spot.path, "give agents the attribute node-label: it stands for YARN's label")
+
+
+def roles(properties: Mapping[str, str]) -> list[str]:
+    """The jobs that the file has, and we too."""
+    found = (INSTANCES.fullmatch(name) for name in properties)
+    return [match[1] for match in found if match and match[1] in SECTIONS]
+
+
+def _words(value: str) -> list[str]:
+    return [word.strip() for word in value.split(",") if word.strip()]
+
+
+def _gpus(value: Any, spot: Spot) -> Iterator[Deed]:
+    if int(value):
+        yield Put((spot.section, "gpus"), int(value))
+
+
+def _board(option: str, read: Any) -> Any:
+    return to("tensorboard", option, as_=read)
+
+
+_JOB = (
+    ("instances", ("{job}.count",), "", to("{job}", "count", as_=int)),
+    ("memory", ("{job}.mem",), "2g and 2048m; 2048 MB where it is missing", to("{job}", "mem", as_=hadoop_megabytes)),
+    ("vcores", ("{job}.cpus",), "1 where it is missing", to("{job}", "cpus", as_=float)),
+    ("gpus", ("{job}.gpus",), "GPUs make workers gpu_worker", _gpus),
+    ("command", ("{job}.command",), "", to("{job}", "command", as_=str)),
+    (
+        "timeout",
+        ("{job}.max_completion_time",),
+        "milliseconds there, seconds here",
+        to("{job}", "max_completion_time", as_=seconds_of_milliseconds),
+    ),
+    ("node-label", ("{job}.placement_constraint",), "an attribute of agents of that name", _take_label),
+    ("depends-on", (), _PLANS, None),
+    ("max-instances", (), "change the count in an update", None),
+    ("resources", (), _FILES, None),
+)
+JOB_ROWS = tuple(Row(name, options, note, take) for name, options, note, take in _JOB)
+
+ROWS = (
+    Row("tony.application.name", ("service.name",), "lower case, dashes", to("service", "name", as_=service_name)),
+    Row("tony.application.framework", (), "tensorflow", _take_framework),
+    Row(
+        "tony.application.timeout",
+        ("finish.deadline",),
+        "milliseconds there, seconds here",
+        to("finish", "deadline", as_=seconds_of_milliseconds),
+    ),
+    Row("tony.application.distributed-mode", (), "GANG is what happens here", _take_mode),
+    Row("tony.application.untracked.jobtypes", (), "ps never counts here", _take_untracked),
+    Row("tony.application.sidecar.jobtypes", (), "tensorboard never counts here", _take_untracked),
+    Row(
+        "tony.application.stop-on-failure-jobtypes",
+        (),
+        "each task may fail restart.max_failures times; then the job has failed",
+    ),
+    Row("tony.application.fail-on-worker-failure-enabled", (), "true is what happens here", _take_fail_on_worker),
+    Row(
+        "tony.application.tensorboard-log-dir",
+        ("service.use_tensorboard", "service.checkpoint_dir"),
+        "TensorBoard reads the folder that all tasks share",
+        _take_board,
+    ),
+    Row("tony.application.node-label", ("worker.placement_constraint",), "of every job", _take_label),
+    Row("tony.application.enable-preprocess", (), "use chief.pre_command"),
+    Row("tony.application.prepare-stage", (), _PLANS),
+    Row("tony.application.training-stage", (), _PLANS),
+    Row("tony.application.security.enabled", (), _OF_HADOOP, nothing),
+    Row("tony.application.hdfs-conf-path", (), "serve the folder over HTTP and name it in service.hdfs.config_uri"),
+    Row(
+        "tony.am.retry-count",
+        ("restart.max_failures",),
+        "tasks are restarted, not all of the job",
+        to("restart", "max_failures", as_=int, say="counts for each task here, within restart.window"),
+    ),
+    Row("tony.containers.command", ("service.command",), "", to("service", "command", as_=str)),
+    Row("tony.containers.envs", ("service.environment",), "NAME=value, with commas between", _take_variables),
+    Row("tony.execution.envs", ("service.environment",), "the same", _take_variables),
+    Row("tony.containers.resources", ("service.job_url",), "the first; one archive is fetched", _take_resources),
+    Row("tony.container.allocation.timeout", (), "a job waits until it fits, and says what is missing"),
+    Row("tony.docker.enabled", (), "read with the image", nothing),
+    Row("tony.docker.containers.image", ("service.tf_image", "service.gpu_tf_image"), "", _take_image),
+    Row("tony.docker.containers.mount", (), "put shared data in service.checkpoint_dir"),
+    Row("tony.python-exec-path", ("service.python",), "", to("service", "python", as_=str)),
+    Row(
+        "tony.yarn.queue",
+        ("service.role",),
+        "queues are Mesos roles; quota is set there. default: the service's own",
+        lambda value, _: [Put(("service", "role"), str(value))] if value != "default" else (),
+    ),
+    Row("tony.tensorboard.vcores", ("tensorboard.cpus",), "", _board("cpus", float)),
+    Row("tony.tensorboard.memory", ("tensorboard.mem",), "", _board("mem", hadoop_megabytes)),
+    Row(
+        "tony.tensorboard.instances",
+        ("service.use_tensorboard",),
+        "",
+        to("service", "use_tensorboard", as_=lambda value: int(value) > 0),
+    ),
+)
+#: Begin of a name -> why nothing that begins so is taken along.
+PREFIXES = {
+    "tony.docker.": "name an image for one job as worker.image, chief.image ...",
+    "tony.am.": "the scheduler is started by Marathon with the resources of its app",
+    "tony.task.": "executors here have no heartbeats of their own: Mesos watches them",
+    "tony.history.": _OF_PORTAL,
+    "tony.portal.": _OF_PORTAL,
+    "tony.https.": _OF_PORTAL,
+    "tony.http.": _OF_PORTAL,
+    "tony.keytab.": _OF_PORTAL,
+    "tony.secret.": _OF_PORTAL,
+    "tony.horovod.": "there is no Horovod driver to test",
+    "tony.other.": _OF_HADOOP,
+    "tony.application.": _OF_HADOOP,
+    "tony.gpu-exec-path": "GPUs are those of the offer",
+    "tony.version-info.": "it is about TonY itself",
+    "yarn.": _OF_HADOOP,
+    "hadoop.": _OF_HADOOP,
+    "dfs.": _OF_HADOOP,
+}
+#: Arguments of TonY's command line, which are not in its file: for the page only.
+ARGUMENTS = (
+    Row("--executes, --task_params", ("service.command",), "`convert --command 'python train.py --steps 1000'`"),
+    Row("--src_dir", ("service.job_url",), "pack the folder as a zip or tgz and say where it is"),
+    Row(
+        "--python_venv, --python_binary_path",
+        ("service.python",),
+        "a path on the agents, or runtime:NAME",
+    ),
+    Row("--container_env, --shell_env", ("service.environment",), ""),
+    Row("--hdfs_classpath", (), _OF_HADOOP),
+)

@@ -1,0 +1,61 @@
+"""Amounts and command lines of other systems."""
+
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tf_scheduler.convert.amounts import command_line, cores, hadoop_megabytes, megabytes, quantity, service_name
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "value"),
+    [
+        (quantity, "500m", 0.5),
+        (quantity, "1e3", 1000),
+        (quantity, 2, 2),
+        (megabytes, "4Gi", 4096),
+        (megabytes, "1000M", 954),
+        (cores, "1m", 0.01),
+        (hadoop_megabytes, "2g", 2048),
+        (hadoop_megabytes, "2048m", 2048),
+        (hadoop_megabytes, "512", 512),
+        (service_name, "Team_A/My Job!", "team-a-my-job"),
+        (service_name, "!!", "tensorflow"),
+    ],
+)
+def test_an_amount_is_read(read, text, value):
+    """As the system that it comes from reads it."""
+    assert value == pytest.approx(read(text)) if not isinstance(value, str) else value == read(text)
+
+
+@pytest.mark.parametrize("text", ["", "1 Gi", "x", "1Zi", "-1", "1.2.3"])
+def test_what_is_no_amount_is_refused(text):
+    """The walk tells it with its place."""
+    with pytest.raises(ValueError):
+        quantity(text)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(
+        st.text(st.characters(min_codepoint=32, max_codepoint=126)).filter(lambda word: "$(" not in word), max_size=4
+    )
+)
+def test_a_shell_gives_the_program_the_same_words(words):
+    """Whatever quotes and blanks they have."""
+    line = command_line(["printf", "%s\\0", *words, "end"])
+
+    out = subprocess.run(["sh", "-c", line], capture_output=True, check=True).stdout
+
+    assert [*words, "end"] == out.decode().split("\0")[:-1]
+
+
+def test_references_of_kubernetes_become_variables_of_the_shell():
+    """`$(A)` is replaced, `$$(A)` is not."""
+    line = command_line(["echo", "$(A)/x y", "$$(A)"])
+
+    out = subprocess.run(["sh", "-c", line], capture_output=True, check=True, env={"A": "a b"}).stdout
+
+    assert "a b/x y $(A)\n" == out.decode()

@@ -1,0 +1,164 @@
+"""TFJobs, old and new, become options; nothing of them vanishes in silence."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tf_scheduler.convert.conversion import convert
+from tf_scheduler.errors import OptionsError
+from tf_scheduler.options.loader import load
+
+FILE = Path(__file__).parent / "files" / "tfjob.yaml"
+
+
+@pytest.fixture(scope="module")
+def converted():
+    return convert(FILE.read_bytes(), "tfjob.yaml")
+
+
+def told(converted):
+    return {warning.path: warning.message for warning in converted.warnings}
+
+
+def test_jobs_resources_and_commands_are_taken_along(converted):
+    """The values by hand, from the file beside this test."""
+    options = converted.options
+
+    assert "mnist-train" == options["service"]["name"]
+    chief = options["chief"]
+    assert (1, 0.5, 2048, 10240, 45.0) == tuple(chief[name] for name in ("count", "cpus", "mem", "disk", "kill_grace"))
+    assert "cd '/srv/my job' && python train.py --dir=\"${MODEL_DIR}\"'/run 1' --steps 100" == chief["command"]
+    assert {"MODEL_DIR": "/models"} == chief["environment"]
+    assert [{"source": "hub/token", "env": "TOKEN", "jobs": "chief"}] == options["secrets"]
+    assert "sh -c 'python ps.py && echo done'" == options["parameter_server"]["command"]
+    assert (0, 3, 2) == (options["worker"]["count"], options["gpu_worker"]["count"], options["gpu_worker"]["gpus"])
+    assert [["@zone", "IS", "eu-1"], ["accelerator", "IS", "v100"]] == json.loads(
+        options["gpu_worker"]["placement_constraint"]
+    )
+
+
+def test_policies_are_taken_along(converted):
+    """Success, clean-up, deadline, queue; the most forgiving restart policy of the jobs."""
+    options = converted.options
+
+    assert {"success": "all_workers", "clean_up": "running", "deadline": 7200.0} == options["finish"]
+    assert 5 == options["restart"]["max_failures"]
+    assert "research" == options["service"]["role"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "ConfigMap extra",
+        "metadata.namespace",
+        "metadata.labels",
+        "spec.runPolicy.ttlSecondsAfterFinished",
+        "spec.runPolicy.schedulingPolicy.minAvailable",
+        "spec.tfReplicaSpecs.Chief.template.spec.containers",
+        "spec.tfReplicaSpecs.Chief.template.spec.containers[0].env[2]",
+        "spec.tfReplicaSpecs.PS.template.spec.containers[0].ports[1]",
+        "spec.tfReplicaSpecs.PS.template.spec.containers[0].resources.limits.example.com/fpga",
+        "spec.tfReplicaSpecs.PS.template.spec.containers[0].surprise",
+        "spec.tfReplicaSpecs.Worker.template.spec.volumes",
+        "service.strategy",
+    ],
+)
+def test_what_cannot_be_taken_along_is_told_by_its_place(converted, path):
+    """One sentence each."""
+    assert told(converted)[path]
+
+
+def test_the_result_is_a_valid_options_file(converted):
+    """Through the same loader as a user's."""
+    spec = load(json.dumps(converted.options).encode(), "it", {"executor": {"url": "x"}})
+
+    assert 6 == spec.task_count
+
+
+LEAVES = st.sampled_from(["none", 0, 1.5, "text", "$(A) $$(B) ' \" ;", True, None, ["a", 1], {"a": {"b": 1}}, [], {}])
+SPOTS = (
+    ("metadata",),
+    ("spec",),
+    ("spec", "runPolicy"),
+    ("spec", "tfReplicaSpecs"),
+    ("spec", "tfReplicaSpecs", "PS"),
+    ("spec", "tfReplicaSpecs", "PS", "template"),
+    ("spec", "tfReplicaSpecs", "PS", "template", "spec"),
+    ("spec", "tfReplicaSpecs", "PS", "template", "spec", "containers", 0),
+    ("spec", "tfReplicaSpecs", "PS", "template", "spec", "containers", 0, "resources"),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(SPOTS), st.data(), LEAVES)
+def test_a_strange_file_gives_valid_options_or_the_reasons(spot, data, leaf):
+    """Any entry replaced by anything, or a new one: never another error, never an invalid result."""
+    document = next(yaml.safe_load_all(FILE.read_text()))
+    node = document
+    for name in spot:
+        node = node[name]
+    node[data.draw(st.sampled_from([*node, "unheardOf"]))] = copy.deepcopy(leaf)
+
+    try:
+        found = convert(yaml.safe_dump(document).encode(), "it")
+    except OptionsError:
+        return
+    load(json.dumps(found.options).encode(), "it", {"executor": {"url": "x"}})
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12))
+@settings(max_examples=30, deadline=None)
+def test_an_entry_that_nobody_knows_is_always_told(name):
+    """Wherever its name comes from."""
+    document = next(yaml.safe_load_all(FILE.read_text()))
+    document["spec"][f"x-{name}"] = 1
+
+    assert f"spec.x-{name}" in told(convert(yaml.safe_dump(document).encode(), "it"))
+
+
+OLD = """
+apiVersion: kubeflow.org/v1alpha1
+kind: TfJob
+metadata: {name: old}
+spec:
+  tfImage: example/tf:1.3
+  replicaSpecs:
+    - {replicas: 1, tfReplicaType: MASTER, template: {spec: {containers: [{name: tensorflow, args: [--steps=3]}]}}}
+    - {replicas: 2, tfReplicaType: PS}
+"""
+
+
+def test_the_first_version_has_a_list_of_replicas():
+    """v1alpha1, and images whose program the file does not say."""
+    found = convert(OLD.encode(), "old.yaml", "python train.py")
+
+    assert (1, 2, 0) == tuple(found.options[name]["count"] for name in ("chief", "parameter_server", "worker"))
+    assert "python train.py --steps=3" == found.options["chief"]["command"]
+    assert "example/tf:1.3" == found.options["service"]["tf_image"]
+
+
+def test_a_program_that_no_one_knows_is_asked_for():
+    """The image's own entry point is in the image."""
+    with pytest.raises(OptionsError, match=r"old.yaml does not say what its image runs.*--command"):
+        convert(OLD.encode(), "old.yaml")
+
+
+OPERATOR = """
+kind: tensorflow
+metadata: {name: o}
+spec: {worker_nodes: 3, ps_nodes: 2, image: i, port: 2222, gpu_worker: true, additional_args: [--x=1]}
+"""
+
+
+def test_the_older_operator_is_read_too():
+    """kind: tensorflow, and its flags."""
+    found = convert(OPERATOR.encode(), "o.yaml", "python a.py")
+
+    assert (3, 2) == (found.options["gpu_worker"]["count"], found.options["parameter_server"]["count"])
+    assert found.options["service"]["command"].startswith("python a.py --x=1 --job-name={job_name}")
+    assert "spec.port" in told(found)

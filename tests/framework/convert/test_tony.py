@@ -1,0 +1,85 @@
+"""tony.xml becomes options; nothing of it vanishes in silence."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tf_scheduler.convert.conversion import convert
+from tf_scheduler.errors import OptionsError
+from tf_scheduler.options.loader import load
+
+FILE = Path(__file__).parent / "files" / "tony.xml"
+
+
+def test_a_job_is_taken_along():
+    """Amounts, counts, variables; TonY's own defaults where the file is silent; milliseconds as seconds."""
+    found = convert(FILE.read_bytes(), "tony.xml")
+    options = found.options
+
+    assert {"name": "mnist-job", "command": "python mnist.py", "environment": {"LANG": "C", "STEPS": "100"}} == {
+        name: options["service"][name] for name in ("name", "command", "environment")
+    }
+    assert {"count": 1, "mem": 2048, "cpus": 1.0} == options["chief"]
+    assert {"count": 2, "mem": 512, "cpus": 1.0} == options["parameter_server"]
+    assert {"count": 4, "mem": 3072, "cpus": 2.0, "gpus": 1} == options["gpu_worker"]
+    assert 90.0 == options["finish"]["deadline"]
+    assert 7 == load(json.dumps(options).encode(), "it", {"executor": {"url": "x"}}).task_count
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("tony.application.distributed-mode", "FCFS"),
+        ("tony.worker.depends-on", "plan"),
+        ("tony.driver.instances", "no job like driver"),
+        ("tony.docker.containers.image", "tony.docker.enabled is not true"),
+        ("tony.history.location", "dcos-tensorflow history"),
+        ("tony.am.retry-count", "'two' is not what was expected"),
+        ("tony.wonder", "is not known here"),
+    ],
+)
+def test_what_cannot_be_taken_along_is_told_by_its_name(name, reason):
+    """With a reason."""
+    told = {warning.path: warning.message for warning in convert(FILE.read_bytes(), "tony.xml").warnings}
+
+    assert reason in told[name]
+
+
+BOMB = """<?xml version="1.0"?>
+<!DOCTYPE configuration [<!ENTITY x SYSTEM "file:///etc/passwd">]>
+<configuration><property><name>tony.application.name</name><value>&x;</value></property></configuration>"""
+
+
+def test_entities_are_refused():
+    """They can read files, and grow without end."""
+    with pytest.raises(OptionsError, match="DOCTYPE or entities"):
+        convert(BOMB.encode(), "tony.xml")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"<configuration>", "is not XML"),
+        (b"<project/>", "its outermost element is <project>"),
+        (b"a: [", "is not YAML"),
+        (b"!!python/object/apply:os.system ['true']", "is not YAML that we accept"),
+        (b"kind: Pod", "holds none of them"),
+        (b"kind: TFJob\n---\nkind: TFJob", "holds 2 jobs"),
+        (b'{"a": 1}', "is not a TFJob of Kubeflow"),
+        (b" " * 1_000_001, "at most 1000000"),
+    ],
+)
+def test_other_files_are_refused_with_the_reason(data, message):
+    """Which file, and what was expected."""
+    with pytest.raises(OptionsError, match=message):
+        convert(data, "it")
+
+
+def test_a_file_that_grows_without_end_is_refused():
+    """YAML's aliases: a few bytes that stand for billions of entries."""
+    levels = "\n".join(f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9))
+    text = f"kind: TFJob\nspec:\n  a0: &a0 [1, 1]\n{levels}"
+
+    with pytest.raises(OptionsError, match="more than 20000 entries"):
+        convert(text.encode(), "it")
