@@ -11,7 +11,7 @@ import http.client
 import threading
 from collections.abc import Callable
 
-from .app import App
+from .app import App, Json
 from .errors import MarathonError
 from .marathon import Marathon
 from .supervisor import Snapshot
@@ -36,8 +36,7 @@ class Uninstaller:
             self._marathon.delete(app.id)
             return
         if app.definition["env"].get(_VARIABLE) != "true":
-            environment = {**app.definition["env"], _VARIABLE: "true"}
-            self._marathon.replace(app.id, {**app.definition, "env": environment})
+            self._marathon.replace(app.id, uninstalling(app))
             self._watch(app.id)
 
     def resume(self) -> None:
@@ -65,6 +64,11 @@ class Uninstaller:
             if app_id not in self._marathon.deployments() and plan_is_complete(shown):
                 self._marathon.delete(app_id)
                 return
+
+
+def uninstalling(app: App) -> dict[str, Json]:
+    """The app whose scheduler takes its service down."""
+    return {**app.definition, "env": {**app.definition["env"], _VARIABLE: "true"}}
 
 
 def plan_is_complete(shown: Snapshot, ask: Callable[[int, str], int | None] | None = None) -> bool:

@@ -33,11 +33,22 @@ def call(address: str, kind: str) -> dict[str, Any]:
     return result
 
 
-def _post(connection: http.client.HTTPConnection, kind: str) -> http.client.HTTPResponse:
+def teardown(address: str, framework_id: str) -> None:
+    """End a framework and its tasks. Raises MasterUnavailableError, also when the master knows no such framework."""
+    connection = http.client.HTTPConnection(address, timeout=_TIMEOUT)
+    try:
+        _post(connection, "TEARDOWN", teardown={"framework_id": {"value": framework_id}}).read()
+    except (OSError, http.client.HTTPException) as error:
+        raise MasterUnavailableError(f"The master at {address} does not answer: {error!r}") from error
+    finally:
+        connection.close()
+
+
+def _post(connection: http.client.HTTPConnection, kind: str, **content: Any) -> http.client.HTTPResponse:
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
-    connection.request("POST", "/api/v1", json.dumps({"type": kind}), headers)
+    connection.request("POST", "/api/v1", json.dumps({"type": kind, **content}), headers)
     response = connection.getresponse()
-    if response.status != http.client.OK:
+    if response.status not in (http.client.OK, http.client.ACCEPTED):
         raise MasterUnavailableError(f"The master at {connection.host} answers {response.status}: {response.read()!r}")
     return response
 

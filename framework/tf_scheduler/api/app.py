@@ -12,6 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from . import views
+from .overview import overview, to_json
 from .views import Snapshot, View
 
 #: Called for every request: the state as it is then.
@@ -35,12 +36,16 @@ def create_app(look: Look) -> Starlette:
     async def framework_id(_request: Request) -> Response:
         return _response(views.framework_id(look()))
 
+    async def overall(_request: Request) -> Response:
+        return _response(View(to_json(overview(look().state))))
+
     return Starlette(
         routes=[
             Route("/v1/plans", plans),
             Route("/v1/plans/{name}", plan),
             Route("/v1/health", health),
             Route("/v1/state/frameworkId", framework_id),
+            Route("/v1/tf/overview", overall),
         ]
     )
 

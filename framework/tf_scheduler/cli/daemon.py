@@ -76,7 +76,7 @@ class Daemon:
     @contextmanager
     def _signals(self, runner: Runner) -> Iterator[None]:
         def leave(number: int, _frame: FrameType | None) -> None:
-            log.info("%s received; the tasks go on", signal.Signals(number).name)
+            log.info("%s received%s", signal.Signals(number).name, "" if runner.state.over else "; the tasks go on")
             self._leave.set()
             runner.abort()
 

@@ -17,13 +17,14 @@ import click
 from tf_scheduler.bundle import build_bundle
 from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.options.environment import as_lists
 from tf_scheduler.options.loader import resolve, to_spec
 from tf_scheduler.options.notices import without_effect
 from tf_scheduler.options.parse import parse
 from tf_scheduler.options.sections.jobs import JOBS
 
 #: Seconds that Mesos keeps the tasks of a local run whose command is gone: nobody will come back for them.
-_FAILOVER = 10.0
+FAILOVER = 10.0
 
 Options = Mapping[str, Any]
 
@@ -48,9 +49,9 @@ def load_options(path: Path) -> ServiceSpec:
 
 
 def load_document(path: Path) -> dict[str, Any]:
-    """An options file as it is, but for paths, which are made absolute. Raise OptionsError as `load_options` does."""
-    load_options(path)
-    return dict(_localised(parse(read_bytes(path), str(path)), path.parent.resolve()))
+    """A valid options file as Cosmos takes it: environments as lists, paths absolute; else as it is."""
+    document = as_lists(parse(read_bytes(path), str(path)))
+    return dict(_localised(document, path.parent.resolve()))
 
 
 def read_bytes(path: Path) -> bytes:
@@ -65,15 +66,15 @@ def read_bytes(path: Path) -> bytes:
 
 def _local_defaults() -> Mapping[str, Mapping[str, Any]]:
     return {
-        "service": {"user": getpass.getuser(), "python": sys.executable, "failover_timeout": _FAILOVER},
+        "service": {"user": getpass.getuser(), "python": sys.executable, "failover_timeout": FAILOVER},
         "executor": {"url": build_bundle().as_uri(), "python": sys.executable},
-        **_unchecked_gpus(),
+        **{section: {"gpu_check": False} for section in unchecked_gpus()},
     }
 
 
-def _unchecked_gpus() -> Mapping[str, Mapping[str, Any]]:
-    """Local agents only count GPUs: where this machine has none, no task could find the ones that it was given."""
-    return {} if shutil.which("nvidia-smi") else {section: {"gpu_check": False} for section in JOBS}
+def unchecked_gpus() -> tuple[str, ...]:
+    """Sections of jobs that cannot look for their GPUs: local agents only count them, this machine may have none."""
+    return () if shutil.which("nvidia-smi") else tuple(JOBS)
 
 
 def _missing_files(options: Options, folder: Path) -> Iterator[Problem]:

@@ -44,6 +44,11 @@ class RunFolder:
         return self.path / "logs"
 
     @property
+    def scheduler(self) -> Path:
+        """Where the scheduler's Marathon app runs."""
+        return self.path / "scheduler"
+
+    @property
     def store(self) -> Path:
         return self.path / "state.db"
 
@@ -66,8 +71,9 @@ class RunFolder:
             _keep(path, target / path.name)
         return target
 
-    def forget_store(self) -> None:
-        """Remove the state database (with SQLite's side files): after the end nobody will take over."""
+    def forget_scheduler(self) -> None:
+        """Remove its state (with SQLite's side files) and its sandboxes: after the end nobody will take over."""
+        shutil.rmtree(self.scheduler, ignore_errors=True)
         for path in self.path.glob(f"{self.store.name}*"):
             path.unlink()
 

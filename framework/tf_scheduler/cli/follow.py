@@ -9,105 +9,99 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import click
 from rich.console import Console
 from rich.live import Live
 
 from mesos_local import LocalCluster, MesosLocalError
-from tf_scheduler.model.ids import TaskName, executor_of
-from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord
+from tf_scheduler.api.overview import Overview, TaskRow
 
-from .folders import RunFolder
 from .interrupts import Interrupts
-from .service import Service
+from .run_app import RunApp
 from .tail import last_lines
-from .view import leader, screen
+from .view import screen
 
-#: Seconds between two drawings of the screen.
+#: Seconds between two looks.
 REDRAW = 0.25
 LOG_LINES = 8
 #: Seconds beyond the longest kill_grace that the graceful end may take: an agent or master may not answer any more.
 PATIENCE = 15.0
 
-Draw = Callable[[SchedulerState, float], None]
+Draw = Callable[[Overview | None, float], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """How a service went."""
+    """How a service went. `seen`: None when its scheduler never answered."""
 
-    state: SchedulerState
+    seen: Overview | None
     #: What ended it, if it did not end by itself.
     trouble: str = ""
+    #: Why it was asked to end, if it was.
+    asked: str = ""
     #: The last reasons of tasks that were never placed.
-    pending: Mapping[TaskName, tuple[str, ...]] = field(default_factory=dict)
+    pending: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Watch:
-    """Looks at a running service again and again, and decides when it has to stop."""
+    """Looks at a running service again and again, and decides when it has to stop.
 
-    def __init__(self, service: Service, spec: ServiceSpec, timeout: float | None, signals: Interrupts) -> None:
-        self._service, self._timeout, self._signals = service, timeout, signals
-        self._patience = max((job.kill_grace for job in spec.jobs), default=0.0) + PATIENCE
+    `grace`: the longest time that its tasks may take to end; `timeout`: the longest that it may run. Seconds.
+    """
+
+    def __init__(self, app: RunApp, grace: float, timeout: float | None, signals: Interrupts) -> None:
+        self._app, self._timeout, self._signals = app, timeout, signals
+        self._patience = grace + PATIENCE
         self._stopping_since: float | None = None
-        self.pending: Mapping[TaskName, tuple[str, ...]] = {}
+        self.asked = ""
+        self.pending: Mapping[str, tuple[str, ...]] = {}
 
-    def look(self, seconds: float) -> str:
+    def look(self, seen: Overview | None, seconds: float) -> str:
         """What is wrong, so that nothing is left but to leave; empty: go on."""
-        state = self._service.state
-        reasons = {name: tuple(map(str, why)) for name, why in state.pending.items() if name not in state.tasks}
-        self.pending = {} if not state.unplaced() else reasons or self.pending
+        if seen is not None:
+            self.pending = {} if not seen.unplaced else seen.pending or self.pending
+        decided = seen is not None and bool(seen.verdict)
         reason = self._signals.reason or self._overdue(seconds)
-        if reason and self._stopping_since is None and state.result is None:
-            self._service.runner.request_stop(reason)
-        if (reason or state.result is not None) and self._stopping_since is None:
+        if reason and self._stopping_since is None and not decided:
+            click.echo(f"stopping: {reason}", err=True)
+            self._app.stop()
+            self.asked = reason
+        if (reason or decided) and self._stopping_since is None:
             self._stopping_since = seconds
-        return self._too_slow(seconds)
+        return self._app.trouble or self._too_slow(seen, seconds)
 
     def _overdue(self, seconds: float) -> str:
         late = self._timeout is not None and seconds > self._timeout
         return f"it took longer than {self._timeout:g} s" if late else ""
 
-    def _too_slow(self, seconds: float) -> str:
+    def _too_slow(self, seen: Overview | None, seconds: float) -> str:
         if self._signals.insisted:
             return f"{self._signals.reason}, and then {self._signals.names[1]}: left without waiting for the tasks"
         if self._stopping_since is None or seconds < self._stopping_since + self._patience:
             return ""
-        live = ", ".join(record.name for record in self._service.state.live())
+        live = ", ".join(task.name for task in seen.tasks if task.live) if seen else ""
         return f"{live or 'Mesos'} did not answer {self._patience:g} s after the end was asked for"
 
 
-def follow(
-    spec: ServiceSpec,
-    cluster: LocalCluster,
-    folder: RunFolder,
-    *,
-    own: bool,
-    timeout: float | None,
-    signals: Interrupts,
-    quiet: bool,
-) -> Watched:
-    """Run the service on the cluster to its end. Raise what ended the scheduler, if that was not the job.
+def follow(app: RunApp, watch: Watch, cluster: LocalCluster, *, own: bool, quiet: bool) -> Watched:
+    """Watch the service to its end.
 
     `own`: the cluster is there for this run only, so the death of any node ends it.
     """
-    ended = threading.Event()
-    started, trouble = time.monotonic(), ""
-    with (
-        Service(spec, cluster.master.address, folder.store, on_end=ended.set) as service,
-        _screen(cluster, quiet) as draw,
-    ):
-        watch = Watch(service, spec, timeout, signals)
-        while not ended.wait(REDRAW) and not trouble:
-            seconds = time.monotonic() - started
-            draw(service.state, seconds)
-            trouble = watch.look(seconds) or (_dead_node(cluster) if own else "")
-        if trouble:
-            service.leave()
-    if service.error is not None:
-        raise service.error
-    return Watched(service.state, trouble, watch.pending)
+    waiting = threading.Event()  # nobody sets it: signals are only noted
+    started = time.monotonic()
+    with _screen(cluster, quiet) as draw:
+        while True:
+            seen, seconds = app.look(), time.monotonic() - started
+            if seen is not None and seen.over:
+                trouble = ""
+                break
+            draw(seen, seconds)
+            if trouble := watch.look(seen, seconds) or (_dead_node(cluster) if own else ""):
+                app.leave()
+                break
+            waiting.wait(REDRAW)
+    return Watched(seen, trouble, watch.asked, watch.pending)
 
 
 def _dead_node(cluster: LocalCluster) -> str:
@@ -119,10 +113,10 @@ def _dead_node(cluster: LocalCluster) -> str:
     return ""
 
 
-def sandbox_of(cluster: LocalCluster, state: SchedulerState, record: TaskRecord) -> Path | None:
+def sandbox_of(cluster: LocalCluster, seen: Overview, task: TaskRow) -> Path | None:
     """The working directory of a task; None when the agent has not made it."""
     try:
-        return cluster.sandbox(record.agent_id, state.framework_id or "", executor_of(record.id))
+        return cluster.sandbox(task.agent_id, seen.framework_id or "", task.executor_id)
     except MesosLocalError:
         return None
 
@@ -132,17 +126,20 @@ def _screen(cluster: LocalCluster, quiet: bool) -> Iterator[Draw]:
     """Draws on a terminal; elsewhere the log tells what happens."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
-        yield lambda _state, _seconds: None
+        yield lambda _seen, _seconds: None
         return
     with Live(console=console, auto_refresh=False, transient=True) as live:
-        yield lambda state, seconds: live.update(
-            screen(state, _leader_log(cluster, state), seconds, console.height), refresh=True
-        )
+
+        def draw(seen: Overview | None, seconds: float) -> None:
+            if seen is not None:
+                live.update(screen(seen, _leader_log(cluster, seen), seconds, console.height), refresh=True)
+
+        yield draw
 
 
-def _leader_log(cluster: LocalCluster, state: SchedulerState) -> list[str]:
-    record = leader(state)
-    sandbox = None if record is None else sandbox_of(cluster, state, record)
+def _leader_log(cluster: LocalCluster, seen: Overview) -> list[str]:
+    task = seen.task(seen.leader)
+    sandbox = None if task is None else sandbox_of(cluster, seen, task)
     if sandbox is None:
         return []
     return last_lines(sandbox / "stdout", LOG_LINES) or last_lines(sandbox / "stderr", LOG_LINES)

@@ -16,7 +16,7 @@ from dcos_local.folder import Folder
 from dcos_local.record import Record
 from tf_scheduler.errors import JobError, NotRunningError
 
-from .files import load_document
+from .files import load_document, load_options
 from .local import directory_option, find_cluster
 from .serve import ensure_served
 
@@ -39,7 +39,7 @@ def install(options: Path | None, app_id: str | None, directory: Path) -> None:
     that names a file is relative to the options file. Without a folder for checkpoints the service gets one of its own.
     """
     cluster = find_cluster(directory)
-    given = _CHECK if options is None else _with_checkpoints(load_document(options), Folder(cluster.directory))
+    given = _CHECK if options is None else _options(options, Folder(cluster.directory))
     record = ensure_served(cluster)
     body = {"packageName": NAME, "options": given, **({"appId": app_id} if app_id else {})}
     answer = _ask(record, "package.install", "v2", "/package/install", body)
@@ -67,6 +67,11 @@ def uninstall(app_id: str, everything: bool, no_wait: bool, directory: Path) -> 
         if not no_wait:
             _wait_for_end(record, result["appId"])
         click.echo(f"{result['appId']} {'is being uninstalled' if no_wait else 'is uninstalled'}")
+
+
+def _options(path: Path, folder: Folder) -> dict[str, Any]:
+    load_options(path)  # for its checks
+    return _with_checkpoints(load_document(path), folder)
 
 
 def _with_checkpoints(document: dict[str, Any], folder: Folder) -> dict[str, Any]:

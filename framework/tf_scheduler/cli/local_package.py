@@ -10,31 +10,79 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
+
 from mesos_local import LocalCluster
 from tf_scheduler.package import universe
-from tf_scheduler.package.artefacts import build_artefacts
+from tf_scheduler.package.artefacts import build_artefacts, content_key
+from tf_scheduler.package.render import render_app
 from tf_scheduler.package.sources import HOME, Sources, read
+from tf_scheduler.pyz import cache_folder
+
+from .files import FAILOVER, unchecked_gpus
+from .folders import RunFolder
 
 
 def build_local(cluster: LocalCluster, folder: Path, url: str) -> None:
     """Build repository and artefacts below `folder`, which is served at `url`."""
     sources = read(HOME)
     build_artefacts(folder / universe.ARTEFACTS / str(sources.package["version"]), HOME)
-    local = with_defaults(sources, _defaults(cluster))
-    universe.build(local, folder, f"{url}/{universe.ARTEFACTS}")
+    state = (cluster.directory / "dcos" / "state.db").as_uri()
+    defaults = {**_defaults(), "scheduler.state": state, "mesos.master": cluster.master.address}
+    universe.build(with_defaults(sources, defaults), folder, f"{url}/{universe.ARTEFACTS}")
 
 
-def _defaults(cluster: LocalCluster) -> Mapping[str, Any]:
-    """Option -> default: our user and our Python, no image, the local Mesos, state in the cluster's folder."""
+def render_run(document: Mapping[str, Any], cluster: LocalCluster, folder: RunFolder) -> dict[str, Any]:
+    """The Marathon app of one run: rendered as DC/OS does it, from options that passed every check.
+
+    Master, state and the scheduler's interpreter are the run's own, whatever the options say of a cluster. The app runs
+    as who we are, for its folder is ours; tasks run as `service.user`. What it fetches is in the user's cache.
+    """
+    sources = with_defaults(read(HOME), {**_defaults(), "service.failover_timeout": FAILOVER, **_checkpoints(folder)})
+    home = cache_folder("package") / content_key(HOME)
+    build_artefacts(home / str(sources.package["version"]), HOME)
+    (entry,) = universe.packages(universe.filled(sources, home.as_uri()))
+    app = render_app(entry, _forced(document, _own(cluster, folder)), home.as_uri())
+    return {**app, "user": getpass.getuser()}
+
+
+def _defaults() -> dict[str, Any]:
+    """Option -> default: our user and our Python, no image."""
     return {
         "service.user": getpass.getuser(),
         "service.python": sys.executable,
         "executor.python": sys.executable,
         "scheduler.containerized": False,
         "scheduler.python": sys.executable,
-        "scheduler.state": (cluster.directory / "dcos" / "state.db").as_uri(),
-        "mesos.master": cluster.master.address,
+        **{f"{section}.gpu_check": False for section in unchecked_gpus()},
     }
+
+
+def _checkpoints(folder: RunFolder) -> dict[str, Any]:
+    return {"service.checkpoint_dir": str(folder.checkpoints)}
+
+
+def _own(cluster: LocalCluster, folder: RunFolder) -> dict[str, Any]:
+    return {
+        "mesos.master": cluster.master.address,
+        "scheduler.state": folder.store.as_uri(),
+        "scheduler.containerized": False,
+        "scheduler.python": sys.executable,
+        "service.service_account_secret": "",
+        "tls.enabled": False,
+    }
+
+
+def _forced(document: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with `own` options; what it says else of them is told on standard error."""
+    found: dict[str, Any] = deepcopy(dict(document))
+    for path, value in own.items():
+        section, name = path.split(".")
+        given = found.setdefault(section, {})
+        if given.get(name, value) != value:
+            click.echo(f"notice: {path} is not used: a local run has its own", err=True)
+        given[name] = value
+    return found
 
 
 def with_defaults(sources: Sources, defaults: Mapping[str, Any]) -> Sources:

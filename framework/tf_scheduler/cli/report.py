@@ -7,32 +7,35 @@ from pathlib import Path
 from typing import Any
 
 from mesos_local import LocalCluster
-from tf_scheduler.model.state import SchedulerState, Verdict
-from tf_scheduler.model.task import TaskRecord
+from tf_scheduler.api.overview import Overview, TaskRow
+from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.model.state import Verdict
+from tf_scheduler.model.task import TaskState
 
 from .folders import RunFolder
 from .follow import Watched, sandbox_of
 from .tail import last_lines
-from .view import leader
 
 #: Of the error output of a task that failed.
 _ERROR_LINES = 5
+#: Ends that need no explanation.
+_WELL = (TaskState.FINISHED.spoken, TaskState.KILLED.spoken)
 
 Report = dict[str, Any]
 
 
-def report(watched: Watched, cluster: LocalCluster, folder: RunFolder, seconds: float) -> Report:
+def report(watched: Watched, spec: ServiceSpec, cluster: LocalCluster, folder: RunFolder, seconds: float) -> Report:
     """Everything worth keeping of a run; keeps the logs of its tasks in its folder."""
-    state = watched.state
+    seen = watched.seen
     return {
-        "service": state.spec.name,
+        "service": spec.name,
         **_outcome(watched),
         "seconds": round(seconds, 1),
-        "framework_id": state.framework_id,
+        "framework_id": seen.framework_id if seen else None,
         "run": str(folder.path),
-        "checkpoints": state.spec.checkpoint_dir,
+        "checkpoints": seen.checkpoint_dir if seen else spec.checkpoint_dir or str(folder.checkpoints),
         "pending": {name: list(reasons) for name, reasons in watched.pending.items()},
-        "tasks": [_task(state, record, cluster, folder) for record in state.tasks.values()],
+        "tasks": [_task(seen, task, cluster, folder) for task in seen.tasks] if seen else [],
     }
 
 
@@ -54,42 +57,41 @@ def _lines(found: Report) -> Iterator[str]:
 
 
 def _outcome(watched: Watched) -> dict[str, str]:
-    result, trouble = watched.state.result, watched.trouble
-    if result is not None and (result.verdict is Verdict.SUCCEEDED or not trouble):
-        reason = f"{result.reason} ({trouble})" if trouble else result.reason
-        return {"state": result.verdict.value, "reason": reason}
-    if watched.state.refused:
-        return {"state": "refused", "reason": watched.state.refused}
-    return {"state": Verdict.STOPPED.value if result else Verdict.FAILED.value, "reason": trouble}
+    seen, trouble = watched.seen, watched.trouble
+    if seen is not None and seen.verdict and (seen.verdict == Verdict.SUCCEEDED.value or not trouble):
+        reason = watched.asked if watched.asked and seen.verdict == Verdict.STOPPED.value else seen.reason
+        return {"state": seen.verdict, "reason": f"{reason} ({trouble})" if trouble else reason}
+    if seen is not None and seen.refused:
+        return {"state": "refused", "reason": seen.refused}
+    stopped = watched.asked or (seen is not None and seen.verdict)
+    return {"state": Verdict.STOPPED.value if stopped else Verdict.FAILED.value, "reason": trouble}
 
 
-def _task(state: SchedulerState, record: TaskRecord, cluster: LocalCluster, folder: RunFolder) -> Report:
-    status = state.status(record.name)
-    sandbox = sandbox_of(cluster, state, record)
+def _task(seen: Overview, task: TaskRow, cluster: LocalCluster, folder: RunFolder) -> Report:
+    sandbox = sandbox_of(cluster, seen, task)
     return {
-        "name": record.name,
-        "task_id": record.id,
-        "state": status.state.spoken if status else "not heard of",
-        "message": status.message if status else "",
-        "agent": record.hostname,
-        "address": record.address,
-        "generation": record.generation,
-        "last_lines": [] if sandbox is None else _last_words(state, record, sandbox),
-        "logs": None if sandbox is None else _kept(record, sandbox, folder),
+        "name": task.name,
+        "task_id": task.id,
+        "state": task.state,
+        "message": task.message,
+        "agent": task.hostname,
+        "address": task.address,
+        "generation": task.generation,
+        "last_lines": [] if sandbox is None else _last_words(seen, task, sandbox),
+        "logs": None if sandbox is None else _kept(task, sandbox, folder),
     }
 
 
-def _last_words(state: SchedulerState, record: TaskRecord, sandbox: Path) -> list[str]:
+def _last_words(seen: Overview, task: TaskRow, sandbox: Path) -> list[str]:
     """Of a task that failed, the end of its error output; of the leader its last line: mostly the result."""
-    status = state.status(record.name)
-    if status is not None and status.state.ended and status.state.value not in ("TASK_FINISHED", "TASK_KILLED"):
+    if not task.live and task.state not in _WELL:
         return last_lines(sandbox / "stderr", _ERROR_LINES)
-    return last_lines(sandbox / "stdout", 1) if record is leader(state) else []
+    return last_lines(sandbox / "stdout", 1) if task.name == seen.leader else []
 
 
-def _kept(record: TaskRecord, sandbox: Path, folder: RunFolder) -> str | None:
+def _kept(task: TaskRow, sandbox: Path, folder: RunFolder) -> str | None:
     try:
-        kept: Path | None = folder.keep_logs(record.name, sandbox)
+        kept: Path | None = folder.keep_logs(task.name, sandbox)
     except OSError as error:
         return f"not kept: {error.strerror}"
     return str(kept) if kept else None

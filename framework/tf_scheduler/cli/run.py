@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,16 +18,18 @@ from tf_scheduler.errors import JobError
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.runner import unique
 
-from .files import load_options
+from .files import load_document, load_options
 from .fit import check_fit
 from .folders import RunFolder
-from .follow import follow
+from .follow import Watch, Watched, follow
 from .inputs import all_problems
-from .interrupts import interrupts
+from .interrupts import Interrupts, interrupts
 from .local import directory_option, terminated_like_interrupted
-from .logs import log_to
+from .local_package import render_run
 from .ports import port_block
 from .report import Report, exit_code, report, summary
+from .run_app import run_app
+from .scheduler_log import SchedulerLog
 
 #: How long executors outlive an agent that is gone, in a cluster that lives for one run only.
 _RECOVERY = {"recovery_timeout": "10secs"}
@@ -45,15 +48,15 @@ _RECOVERY = {"recovery_timeout": "10secs"}
 def run(options: Path, agents: Path | None, directory: Path, timeout: float | None, as_json: bool) -> None:
     """Run the job of OPTIONS (a JSON file) on a real Mesos on this machine, and follow it to its end.
 
-    Uses the local cluster that is up, or starts one for the time of the run. Ctrl-C stops the job gracefully; a
-    second one leaves without waiting for it.
+    Uses the local cluster that is up, or starts one for the time of the run. The package's Marathon app is rendered and
+    started as `local install` does it. Ctrl-C stops the job gracefully; a second one leaves without waiting for it.
     """
     with ExitStack() as stack:
         running = LocalCluster.running(directory)
         first_port = 0 if running else stack.enter_context(port_block())
         spec, specs = all_problems(lambda: load_options(options), lambda: _agents(agents, running, first_port))
         check_fit(spec, specs)
-        found = _run(spec, running, specs, timeout, as_json)
+        found = _run(_Job(spec, load_document(options), timeout, as_json), running, specs)
     sys.exit(exit_code(found))
 
 
@@ -65,31 +68,47 @@ def _agents(path: Path | None, running: LocalCluster | None, first_port: int) ->
     return running.specs
 
 
-def _run(
-    spec: ServiceSpec, running: LocalCluster | None, specs: Sequence[AgentSpec], timeout: float | None, quiet: bool
-) -> Report:
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What is run, and how. `document`: its options as DC/OS would get them; `timeout` in seconds."""
+
+    spec: ServiceSpec
+    document: Mapping[str, Any]
+    timeout: float | None
+    quiet: bool
+
+
+def _run(job: _Job, running: LocalCluster | None, specs: Sequence[AgentSpec]) -> Report:
     """The report, printed and kept. A cluster of our own lives as long as this call; one that was up stays up."""
-    folder = RunFolder.create(spec.name, unique())
-    spec = replace(spec, checkpoint_dir=spec.checkpoint_dir or str(folder.checkpoints))
+    folder = RunFolder.create(job.spec.name, unique())
     with ExitStack() as stack:
-        stack.enter_context(log_to(folder.scheduler_log, console=not quiet and not sys.stderr.isatty()))
         stack.enter_context(terminated_like_interrupted())
         cluster = running or stack.enter_context(_own_cluster(specs))
+        app = render_run(job.document, cluster, folder)
         # From here on signals only ask: what was achieved is told, and what was started is ended, in any case.
         signals = stack.enter_context(interrupts())
         started = time.monotonic()
-        own = running is None
-        watched = follow(spec, cluster, folder, own=own, timeout=timeout, signals=signals, quiet=quiet)
-        found = report(watched, cluster, folder, time.monotonic() - started)
-        _tell(found, folder, quiet)
+        watched = _followed(job, app, cluster, folder, running is None, signals)
+        found = report(watched, job.spec, cluster, folder, time.monotonic() - started)
+        _tell(found, folder, job.quiet)
     return found
+
+
+def _followed(
+    job: _Job, app: Mapping[str, Any], cluster: LocalCluster, folder: RunFolder, own: bool, signals: Interrupts
+) -> Watched:
+    log = SchedulerLog(folder.scheduler_log, console=not job.quiet and not sys.stderr.isatty())
+    grace = max((each.kill_grace for each in job.spec.jobs), default=0.0)
+    with run_app(app, folder.scheduler, cluster.master.address, log) as running:
+        watch = Watch(running, grace, job.timeout, signals)
+        return follow(running, watch, cluster, own=own, quiet=job.quiet)
 
 
 def _tell(found: Report, folder: RunFolder, as_json: bool) -> None:
     text = json.dumps(found, indent=2)
     click.echo(text if as_json else summary(found))
     try:
-        folder.forget_store()
+        folder.forget_scheduler()
         folder.result.write_text(text + "\n")
     except OSError as error:
         click.echo(f"the result could not be kept in {folder.path}: {error.strerror}", err=True)

@@ -61,6 +61,17 @@ def load_environment(
     return resolve(to_document(environment), defaults)
 
 
+def as_lists(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A valid document as Cosmos takes it: environments that are objects become lists."""
+    found = {name: dict(part) if isinstance(part, Mapping) else part for name, part in document.items()}
+    for option in (option for option in OPTIONS if isinstance(option.field, Environment)):
+        section, name = option.path
+        given = found.get(section, {}).get(name)
+        if isinstance(given, Mapping):
+            found[section][name] = [{"name": key, "value": text} for key, text in given.items()]
+    return found
+
+
 def _text(field: fields.Field[Any], value: Any) -> str:
     """A value as Cosmos renders it by the option's tag."""
     if value is None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tf_scheduler.bundle import build_bundle
-from tf_scheduler.pyz import build, licences, pack, sources, write
+from tf_scheduler.pyz import build, digest, licences, pack, sources, write
 
 SCHEDULER, EXECUTOR = "tensorflow-scheduler.pyz", "tensorflow-executor.pyz"
 COMMAND, EXAMPLES = "dcos-tensorflow", "tensorflow-examples.zip"
@@ -66,6 +66,13 @@ def build_artefacts(folder: Path, sources_folder: Path) -> list[Artefact]:
     return [Artefact(path, sha256(path.read_bytes())) for path in paths]
 
 
+def content_key(sources_folder: Path) -> str:
+    """A short name of what the artefacts are built from: other sources, another name. Raise BundleError."""
+    small = [command_bytes(), *(path.read_bytes() for path in sorted(sources_folder.parent.glob("examples/*/*.*")))]
+    parts = [digest(_scheduler_sources()), build_bundle().name, *map(sha256, small)]
+    return sha256(" ".join(parts).encode())[:16]
+
+
 def sha256(content: bytes) -> str:
     """As `sha256sum` prints it."""
     return hashlib.sha256(content).hexdigest()
@@ -76,10 +83,13 @@ def build_scheduler(target: Path) -> Path:
 
     It runs on the Python that built it, and newer ones: which distributions are needed depends on the version.
     """
+    return build(_scheduler_sources(), target, _WHAT)
+
+
+def _scheduler_sources() -> dict[str, bytes]:
     minimum = sys.version_info[:2]
     main = _MAIN.format(minimum=tuple(minimum), text=".".join(map(str, minimum)))
-    files = {"__main__.py": main.encode(), **dict(_scheduler_files())}
-    return build(files, target, _WHAT)
+    return {"__main__.py": main.encode(), **dict(_scheduler_files())}
 
 
 def _scheduler_files() -> Iterator[tuple[str, bytes]]:

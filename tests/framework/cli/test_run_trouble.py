@@ -3,12 +3,15 @@
 import json
 import os
 import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from jobs import PATIENCE, UNTIL_KILLED, WORKER_0, agents, options
 from mesos_local import AgentSpec, LocalCluster
+from mesos_local.process import ProcessId
 
 pytestmark = pytest.mark.mesos
 
@@ -140,6 +143,81 @@ def test_a_job_that_cannot_be_fetched_says_so(run, tmp_path):
 
     assert 1 == code
     assert "http://127.0.0.1:9/train.py" in out
+
+
+def test_a_scheduler_that_is_killed_is_started_again_and_goes_on(start, tmp_path, home):
+    """It is the package's Marathon app: with that environment and no more, and as Marathon treats one that dies."""
+    home["LEAK"] = "1"
+    process = start("local", "run", options(tmp_path, UNTIL_KILLED), "--agents", one(tmp_path), "--json")
+    first = scheduler_of(tmp_path)
+    variables = environment(first)
+    running_tasks = until(lambda: len(logged(tmp_path, "is running")) == 3)
+
+    os.kill(first, signal.SIGKILL)
+    second = until(lambda: {scheduler_of(tmp_path)} - {first})
+    until(lambda: len(logged(tmp_path, "subscribed as framework")) == 2)
+    process.send_signal(signal.SIGINT)
+    code, out, err = finished(process)
+
+    assert running_tasks
+    assert second
+    assert ("/small", "127.0.0.1") == (variables["MARATHON_APP_ID"], variables["HOST"])
+    assert variables["PORT_API"] == variables["PORT0"]
+    assert "LEAK" not in variables
+    assert 1 == code, err
+    found = json.loads(out)
+    assert ("stopped", "SIGINT received") == (found["state"], found["reason"])
+    assert [("killed", 1)] * 3 == [(task["state"], task["generation"]) for task in found["tasks"]]
+    assert 3 == len(logged(tmp_path, "goes to"))
+
+
+def test_no_scheduler_is_left_when_the_command_is_killed(start, tmp_path, kept):
+    """Nobody would ever come back for it; Mesos ends the tasks."""
+    process = start("local", "run", options(tmp_path, UNTIL_KILLED), "--dir", kept.directory)
+    running(process)
+    scheduler = ProcessId.of(scheduler_of(tmp_path))
+
+    process.kill()
+
+    scheduler.wait(PATIENCE)
+    assert not scheduler.alive()
+
+
+def scheduler_of(folder):
+    """The process id of the scheduler that runs below `folder`, as soon as it does."""
+
+    def find():
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                if "tensorflow-scheduler.pyz" in command_line(entry.name) and (entry / "cwd").readlink().is_relative_to(
+                    folder
+                ):
+                    return int(entry.name)
+            except OSError:
+                continue
+        return None
+
+    return until(find)
+
+
+def environment(pid):
+    entries = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+
+def logged(folder, text):
+    """Lines of the log of the only run below `folder`."""
+    logs = (folder / "state" / "dcos-tensorflow" / "runs").glob("*/logs/scheduler.log")
+    return [line for log in logs for line in log.read_text().splitlines() if text in line]
+
+
+def until(condition):
+    """What it gives, as soon as that is true."""
+    end = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < end
+        threading.Event().wait(0.05)
+    return found
 
 
 def one(folder):

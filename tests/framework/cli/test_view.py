@@ -8,7 +8,9 @@ import pytest
 from rich.console import Console
 
 from builders import a_spec
-from tf_scheduler.cli.view import screen, spoken
+from tf_scheduler.api.overview import overview
+from tf_scheduler.cli.view import screen
+from tf_scheduler.core.progress import spoken
 from tf_scheduler.core.reduce import apply
 from tf_scheduler.model.effects import TaskLaunched
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName
@@ -44,6 +46,6 @@ def test_progress_stands_beside_its_task() -> None:
     state = apply(SchedulerState(a_spec()), TaskLaunched(chief))
     state = replace(state, progress={chief.id: Progress(1, 0.0, step=120, total=500)})
     paper = io.StringIO()
-    Console(width=200, file=paper).print(screen(state, [], 1.0, 40))
+    Console(width=200, file=paper).print(screen(overview(state), [], 1.0, 40))
     rows = [row for row in paper.getvalue().splitlines() if "chief-0" in row]
     assert ["step 120 of 500" in row for row in rows] == [True]

@@ -1,0 +1,97 @@
+"""The scheduler of one local run: its Marathon app, kept running as Marathon does it, and what it says of itself."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dcos_local.marathon import Marathon
+from dcos_local.task import HOST
+from dcos_local.uninstall import uninstalling
+from mesos_local import MesosLocalError
+from mesos_local.guard import start_guard
+from mesos_local.operator_api import teardown
+from tf_scheduler.api.overview import Overview, from_json
+
+from .scheduler_log import SchedulerLog
+
+_PATH = "/v1/tf/overview"
+_TIMEOUT = 5.0  # seconds for one answer
+
+
+class RunApp:
+    """The app runs from its construction on, below `folder`. Look at it again and again: then its log is told, too."""
+
+    def __init__(self, marathon: Marathon, definition: Mapping[str, Any], master: str, log: SchedulerLog) -> None:
+        self._marathon, self._master, self._log = marathon, master, log
+        self._app, _ = marathon.create(definition)
+        self.seen: Overview | None = None
+
+    def look(self) -> Overview | None:
+        """What it says now, or said last; None before its first answer."""
+        self._log.read(self._sandbox())
+        self.seen = self._ask() or self.seen
+        return self.seen
+
+    @property
+    def trouble(self) -> str:
+        """Why its scheduler ended with an error, which would be the same the next time; empty when it did not.
+
+        One that a signal ended is started again, as on DC/OS.
+        """
+        code = self._marathon.snapshot(self._app.id).last_exit
+        return f"the scheduler ended with exit code {code}: {self._log.last_line}" if code and code > 0 else ""
+
+    def stop(self) -> None:
+        """Take the service down as DC/OS does: its scheduler, started anew, ends the tasks. Returns at once."""
+        self._app, _ = self._marathon.replace(self._app.id, uninstalling(self._app))
+
+    def leave(self) -> None:
+        """End the scheduler, and have Mesos end the tasks; nobody waits for them."""
+        self._marathon.delete(self._app.id)
+        if self.seen is not None and self.seen.framework_id and not self.seen.over:
+            try:
+                teardown(self._master, self.seen.framework_id)
+            except MesosLocalError:
+                return  # then there is nobody who runs tasks
+
+    def _sandbox(self) -> Path | None:
+        task = self._marathon.snapshot(self._app.id).task
+        return None if task is None else task.place.sandbox
+
+    def _ask(self) -> Overview | None:
+        """None when it does not answer: it starts, or has ended."""
+        task = self._marathon.snapshot(self._app.id).task
+        if task is None:
+            return None
+        connection = http.client.HTTPConnection(HOST, task.place.ports[0], timeout=_TIMEOUT)
+        try:
+            connection.request("GET", _PATH)
+            answer = connection.getresponse()
+            return from_json(json.loads(answer.read())) if answer.status == http.client.OK else None
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()
+
+
+@contextmanager
+def run_app(definition: Mapping[str, Any], folder: Path, master: str, log: SchedulerLog) -> Iterator[RunApp]:
+    """Inside the app runs; afterwards nothing of it does, however we end: what is ours has `folder` for its mark."""
+    (folder / "logs").mkdir(parents=True)
+    guard = start_guard(folder, temporary=False)
+    try:
+        with Marathon(folder, folder) as marathon:
+            app = RunApp(marathon, definition, master, log)
+            try:
+                yield app
+            except BaseException:
+                app.leave()
+                raise
+        log.read(None)
+    finally:
+        guard.end(0)
