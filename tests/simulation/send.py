@@ -9,8 +9,10 @@ from builders import ports
 from simulation.mesos import Agent
 from simulation.pool import Pool
 from simulation.world import Step, World
-from tf_scheduler.model.events import Event, PlanCommand, StopRequested
+from tf_scheduler.model.events import Event, PlanCommand, PodCommand, StopRequested
+from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Verb
+from tf_scheduler.model.recovery import PodVerb
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.task import TaskState
 
@@ -131,6 +133,11 @@ def command(verb: Verb, plan: str, phase: str = "", step: str = "", **parameters
     wish = PlanCommand(verb, plan, phase, step, parameters)
     words = " ".join(part for part in (verb.value, plan, phase, step) if part)
     return _step(words, lambda world: world.step(wish))
+
+
+def pod(verb: PodVerb, task: str) -> Step:
+    """An operator wants something of one task."""
+    return _step(f"{verb.value} {task}", lambda world: world.step(PodCommand(verb, TaskName(task))))
 
 
 def event(happened: Event) -> Step:

@@ -13,7 +13,7 @@ from tf_scheduler.model.reservation import Reservation
 from tf_scheduler.model.spec import TaskSpec
 from tf_scheduler.model.state import SchedulerState
 
-from . import reserve
+from . import avoid, reserve
 from .home import Homecoming, bring_home
 from .matching import Match, NoMatch, Placement, match_agents
 from .placement.agents import Agent, merge
@@ -70,6 +70,26 @@ def attempt(state: SchedulerState, gangs: Sequence[Gang], offers: Iterable[Offer
             placements += [*came.placements, *match.placements, *pinned.values()]
             standing += tuple(_place_of(item) for item in (*came.placements, *match.placements))
     return Attempt(tuple(placements), reasons, tuple(part), count)
+
+def _placed(
+    state: SchedulerState,
+    gang: Gang,
+    tasks: Sequence[TaskSpec],
+    agents: Mapping[AgentId, Agent],
+    about: Circumstances,
+    passed: Sequence[Agent],
+) -> tuple[Homecoming, Match | NoMatch]:
+    """Without the agents that are to be avoided; after a round without success with the least bad of them."""
+    first: tuple[Homecoming, Match | NoMatch] | None = None
+    for avoided in avoid.attempts(state, gang.tasks, about.now):
+        came = bring_home(state, tasks, agents, about.now, avoided)
+        match = _match(came.others, came.agents, replace(about, avoided=avoided), passed)
+        if came.waiting or isinstance(match, Match):
+            return came, match
+        first = first or (came, match)
+    assert first is not None
+    return first
+
 
 
 def circumstances(state: SchedulerState, standing: tuple[Standing, ...], now: float) -> Circumstances:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tf_scheduler.model.ids import AgentId, TaskName
@@ -31,15 +31,19 @@ class Homecoming:
 
 
 def bring_home(
-    state: SchedulerState, tasks: Iterable[TaskSpec], agents: Mapping[AgentId, Agent], now: float
+    state: SchedulerState,
+    tasks: Iterable[TaskSpec],
+    agents: Mapping[AgentId, Agent],
+    now: float,
+    avoided: Collection[AgentId] = (),
 ) -> Homecoming:
-    """Give each task that is launched again its old address, if that is on offer."""
+    """Give each task that is launched again its old address, if that is on offer, and its agent not avoided."""
     left = dict(agents)
     placements: list[Placement] = []
     others: list[TaskSpec] = []
     waiting: dict[TaskName, tuple[Reason, ...]] = {}
     for task in tasks:
-        record, until = state.tasks.get(task.name), _waits_until(state, task.name)
+        record, until = state.tasks.get(task.name), _waits_until(state, task.name, avoided)
         home = None if record is None else _open(state, left.get(record.agent_id), now)
         found = None if record is None or until is None else _at_home(state, task, record, home)
         if found is not None:
@@ -52,16 +56,18 @@ def bring_home(
     return Homecoming(tuple(placements), tuple(others), waiting, left)
 
 
-def _waits_until(state: SchedulerState, name: TaskName) -> float | None:
+def _waits_until(state: SchedulerState, name: TaskName, avoided: Collection[AgentId]) -> float | None:
     """How long a task waits for its old address; None: it has none.
 
-    One that was lost waits for a while. One that a plan launches again takes it if it is on offer: when the
-    ClusterSpec stays as it is, nobody else has to start again.
+    One that was lost waits for a while, one that is to go elsewhere does not. One that a plan launches again takes it
+    if it is on offer: when the ClusterSpec stays as it is, nobody else has to start again.
     """
     record, item = state.tasks.get(name), state.recoveries.get(name)
-    if record is None:
+    if record is None or record.agent_id in avoided:
         return None
-    return item.home_until if item is not None and item.launch == record.id else 0.0
+    if item is None or item.launch != record.id:
+        return 0.0
+    return None if item.leaves else item.home_until
 
 
 def _open(state: SchedulerState, agent: Agent | None, now: float) -> Agent | None:

@@ -10,15 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from tf_scheduler.model.effects import AcceptInverseOffers, Decision, Outcome, RecoveryDecided
-from tf_scheduler.model.failure import Cause
 from tf_scheduler.model.ids import OfferId
 from tf_scheduler.model.offer import InverseOffer, Offer
-from tf_scheduler.model.recovery import Recovery
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord, TaskState
+from tf_scheduler.model.task import TaskRecord
 
-from .recovery.heal import HOME_WAIT, is_replaced
-from .recovery.units import restarts
+from .recovery.anew import anew, is_replaced, mates
 from .reduce import decide
 
 #: Mesos asks again after so many seconds, which tells a window that still stands from one that was cancelled.
@@ -65,13 +62,11 @@ def leave(state: SchedulerState, now: float) -> Decision:
     if not due:
         return decide(state)
     names = {record.name for record in due}
-    others = [
-        record
-        for record in map(state.tasks.get, sorted(restarts(state.spec, sorted(names), moved=True) - names))
-        if record is not None and not _is_finished(state, record) and not is_replaced(state, record)
+    moves = [
+        replace(anew(state, record, f"agent {record.hostname} goes into maintenance", now), home_until=now)
+        for record in due
     ]
-    moves = [_recovery(state, record, f"agent {record.hostname} goes into maintenance", now, now) for record in due]
-    moves += [_recovery(state, item, f"starts again with {due[0].name}", now, now + HOME_WAIT) for item in others]
+    moves += [anew(state, item, f"starts again with {due[0].name}", now) for item in mates(state, names, moved=True)]
     told = (Outcome(f"{item.task} is launched again: {item.why}", item.task, warning=True) for item in moves)
     return decide(state, *map(RecoveryDecided, moves), outcomes=tuple(told))
 
@@ -89,24 +84,3 @@ def _leaving(state: SchedulerState) -> Iterator[TaskRecord]:
 def _leaves_at(state: SchedulerState, record: TaskRecord) -> float:
     grace = max(job.kill_grace for job in state.spec.jobs)
     return state.windows[record.agent_id].unavailability.start - MOVE_AHEAD - grace
-
-
-def _is_finished(state: SchedulerState, record: TaskRecord) -> bool:
-    status = state.status(record.name)
-    return status is not None and status.state is TaskState.FINISHED
-
-
-def _recovery(state: SchedulerState, record: TaskRecord, why: str, now: float, home_until: float) -> Recovery:
-    """At no cost to the task: its failures are as before."""
-    before = state.recoveries.get(record.name)
-    return Recovery(
-        task=record.name,
-        launch=record.id,
-        cause=Cause.INFRASTRUCTURE,
-        why=why,
-        since=now,
-        ready_at=now,
-        home_until=home_until,
-        failures=before.failures if before else (),
-        streak=before.streak if before else 0,
-    )

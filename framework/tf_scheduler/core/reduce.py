@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tf_scheduler.model.effects import (
+    AgentSuspected,
     Call,
     Change,
     Decision,
@@ -19,9 +20,12 @@ from tf_scheduler.model.effects import (
     ReservationDropped,
     ReservationMade,
     ResultDecided,
+    SecretsGiven,
     StatusStored,
     TaskForgotten,
     TaskLaunched,
+    TaskPaused,
+    TaskResumed,
 )
 from tf_scheduler.model.ids import TaskId
 from tf_scheduler.model.state import SchedulerState
@@ -62,6 +66,8 @@ class _Draft:
         self.tell(self.own("statuses").pop(launch, None), -1)
         if launch in self._state.progress or "progress" in self.fields:
             self.own("progress").pop(launch, None)
+        if launch in self._state.given or "given" in self.fields:
+            self.own("given").pop(launch, None)
         if launch in self._state.retired or "retired" in self.fields:
             self.own("retired").pop(launch, None)
 
@@ -111,8 +117,26 @@ def _recovered(draft: _Draft, change: RecoveryDecided) -> None:
     draft.own("recoveries")[change.recovery.task] = change.recovery
 
 
+def _suspected(draft: _Draft, change: AgentSuspected) -> None:
+    draft.own("suspects")[change.suspect.agent_id] = change.suspect
+
+
+def _paused(draft: _Draft, change: TaskPaused) -> None:
+    draft.own("paused")[change.name] = change.since
+
+
+def _resumed(draft: _Draft, change: TaskResumed) -> None:
+    draft.own("paused").pop(change.name, None)
+
+
+def _given(draft: _Draft, change: SecretsGiven) -> None:
+    draft.own("given")[change.task_id] = change.nonce
+
+
 def _forgotten(draft: _Draft, change: TaskForgotten) -> None:
     record = draft.own("tasks").pop(change.name, None)
+    if change.name in draft.get("paused"):
+        draft.own("paused").pop(change.name)
     if record is not None:
         draft.forget(record.id)
 
@@ -137,6 +161,10 @@ _REDUCERS: Mapping[type, Callable[[_Draft, Any], None]] = {
     ResultDecided: _result,
     LaunchRetired: _retired,
     RecoveryDecided: _recovered,
+    AgentSuspected: _suspected,
+    TaskPaused: _paused,
+    TaskResumed: _resumed,
+    SecretsGiven: _given,
     TaskForgotten: _forgotten,
     PlanControlled: _controlled,
     ReservationMade: _reserved,

@@ -21,6 +21,7 @@ from tf_scheduler.model.events import (
     OfferRescinded,
     OffersReceived,
     PlanCommand,
+    PodCommand,
     ProgressReported,
     Refused,
     StatusUpdated,
@@ -31,8 +32,21 @@ from tf_scheduler.model.events import (
 )
 from tf_scheduler.model.state import SchedulerState
 
-from . import demand, ending, maintenance, offers, plans, progress, reconcile, rounds, status
-from .recovery import heal
+from . import (
+    demand,
+    ending,
+    handover,
+    keeping,
+    maintenance,
+    offers,
+    overdue,
+    plans,
+    progress,
+    reconcile,
+    rounds,
+    status,
+)
+from .recovery import heal, orders
 from .reduce import decide, then
 
 NewId = Callable[[], str]
@@ -73,6 +87,8 @@ def _handle(state: SchedulerState, event: Event, now: float, new_id: NewId) -> D
         case TornDown():
             return decide(replace(state, over=True))
         case Disconnected() | Refused() if state.teardown_at is not None:
+        case PodCommand():
+            return orders.order(state, event, now)
             # Mesos took our TEARDOWN, and says so by ending the subscription.
             return decide(replace(state, connected=False, over=True))
         case Disconnected():

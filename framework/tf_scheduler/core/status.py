@@ -8,10 +8,12 @@ from dataclasses import replace
 from tf_scheduler.model.effects import (
     Acknowledge,
     Call,
+    Change,
     Decision,
     Kill,
     LaunchRetired,
     Outcome,
+    RecoveryDecided,
     ResultDecided,
     StatusStored,
 )
@@ -21,6 +23,7 @@ from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
 from . import plans
+from .recovery.anew import is_replaced, settled
 from .recovery import heal
 from .reduce import decide, then
 
@@ -82,11 +85,13 @@ def _judge(
     if state.result is not None or not status.state.ended:
         return decide(state, outcomes=(told,))
     if status.state is not TaskState.FINISHED:
-        if plans.is_needed(state, record):
+        if plans.is_needed(state, record) and not is_replaced(state, record):
             return heal.ended(state, record, status, ran, now, unique)
-        plan = plans.replaces(state, record)
-        return decide(state, *([LaunchRetired(record.id, plan)] if plan else []), outcomes=(told,))
-    if decides_success(state, record):
+        plan, settling = plans.replaces(state, record), settled(state, record, now)
+        changes: list[Change] = [LaunchRetired(record.id, plan)] if plan else []
+        changes += [RecoveryDecided(settling)] if settling else []
+        return decide(state, *changes, outcomes=(told,))
+    if success.decides(state, record):
         return decide(state, ResultDecided(Result(Verdict.SUCCEEDED, sentence, now)), outcomes=(told,))
     return decide(state, outcomes=(told,))
 

@@ -3,98 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from .ids import AgentId, ExecutorId, FrameworkId, OfferId, TaskId, TaskName
-from .plan import Answer, PlanControl
-from .recovery import Recovery
-from .reservation import Reservation
-from .resources import Resource
-from .spec import ExecutorSpec, Uri
-from .state import Result, SchedulerState
-from .task import TaskRecord, TaskStatus
-
-# --- changes: stored in one transaction before any call leaves
-
-
-@dataclass(frozen=True, slots=True)
-class FrameworkRegistered:
-    framework_id: FrameworkId
-
-
-@dataclass(frozen=True, slots=True)
-class TaskLaunched:
-    """Intent: stored before ACCEPT is sent. Replaces the record of an earlier launch of the same name."""
-
-    record: TaskRecord
-
-
-@dataclass(frozen=True, slots=True)
-class StatusStored:
-    status: TaskStatus
-
-
-@dataclass(frozen=True, slots=True)
-class ResultDecided:
-    result: Result
-
-
-@dataclass(frozen=True, slots=True)
-class ReservationMade:
-    """Intent: stored before RESERVE is sent."""
-
-    reservation: Reservation
-
-
-@dataclass(frozen=True, slots=True)
-class ReservationDropped:
-    """Used for a launch, given back, or lost."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchRetired:
-    """A plan has told a launch to end: to launch its task again, or because it is not wanted any more."""
-
-    task_id: TaskId
-    plan: str
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveryDecided:
-    """A launch is to be replaced: it is lost, or starts again with a lost one."""
-
-    recovery: Recovery
-
-
-@dataclass(frozen=True, slots=True)
-class TaskForgotten:
-    """A decommissioned task has ended: its record and status are erased."""
-
-    name: TaskName
-
-
-@dataclass(frozen=True, slots=True)
-class PlanControlled:
-    """An operator did something to a plan, or it is complete."""
-
-    plan: str
-    control: PlanControl
-
-
-Change = (
-    FrameworkRegistered
-    | TaskLaunched
-    | StatusStored
-    | ResultDecided
-    | ReservationMade
-    | ReservationDropped
-    | LaunchRetired
-    | RecoveryDecided
-    | TaskForgotten
-    | PlanControlled
+from .changes import (
+    AgentSuspected,
+    Change,
+    FrameworkRegistered,
+    LaunchRetired,
+    PlanControlled,
+    RecoveryDecided,
+    ReservationDropped,
+    ReservationMade,
+    ResultDecided,
+    SecretsGiven,
+    StatusStored,
+    TaskForgotten,
+    TaskLaunched,
+    TaskPaused,
+    TaskResumed,
 )
+from .ids import AgentId, ExecutorId, OfferId, TaskId, TaskName
+from .plan import Answer
+from .resources import Resource
+from .secrets import Source
+from .spec import ExecutorSpec, Uri
+from .state import SchedulerState
+from .task import TaskRecord
+
+__all__ = [
+    "Accept",
+    "AcceptInverseOffers",
+    "Acknowledge",
+    "AgentSuspected",
+    "Call",
+    "Change",
+    "Decision",
+    "Decline",
+    "FrameworkRegistered",
+    "Kill",
+    "Launch",
+    "LaunchRetired",
+    "Outcome",
+    "PlanControlled",
+    "Reconcile",
+    "RecoveryDecided",
+    "ReservationDropped",
+    "ReservationMade",
+    "ResultDecided",
+    "Revive",
+    "SecretsGiven",
+    "ShutdownExecutor",
+    "StatusStored",
+    "Suppress",
+    "TaskForgotten",
+    "TaskLaunched",
+    "TaskPaused",
+    "TaskResumed",
+    "Teardown",
+]
 
 # --- calls
 
@@ -117,6 +83,8 @@ class Launch:
     image: str = ""
     #: Seconds that the task may run; None: for ever.
     max_completion_time: float | None = None
+    #: Variable -> a secret that the agent puts there; only its name is sent.
+    references: Mapping[str, Source] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .ids import AgentId, ExecutorId, FrameworkId, OfferId, TaskId
+from .ids import AgentId, ExecutorId, FrameworkId, OfferId, TaskId, TaskName
 from .offer import InverseOffer, Offer
 from .plan import Verb
 from .progress import Progress
+from .recovery import PodVerb
 from .task import TaskStatus
 
 
@@ -109,6 +110,26 @@ class PlanCommand:
 
 
 @dataclass(frozen=True, slots=True)
+class PodCommand:
+    """An operator wants something of one task, such as `worker-0`; the decision carries the answer."""
+
+    verb: PodVerb
+    task: TaskName
+
+
+@dataclass(frozen=True, slots=True)
+class SecretsAsked:
+    """Somebody wants the secrets of a launch; the decision carries the answer."""
+
+    task_id: TaskId
+    token: str = field(repr=False)
+    #: Made by who asks, to be known again.
+    nonce: str = field(repr=False)
+    #: Where the question came from.
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
 class TornDown:
     """Mesos took our TEARDOWN."""
 
@@ -132,6 +153,8 @@ Event = (
     | ProgressReported
     | StopRequested
     | PlanCommand
+    | PodCommand
+    | SecretsAsked
     | TornDown
     | Tick
 )

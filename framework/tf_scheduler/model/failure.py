@@ -25,6 +25,8 @@ class Cause(str, Enum):
     COLLATERAL = "collateral"
     #: The launch never reached an agent: nothing has run.
     NOT_STARTED = "not started"
+    #: An operator wants it.
+    ORDERED = "ordered"
 
     @property
     def retried(self) -> bool:

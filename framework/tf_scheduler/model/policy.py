@@ -59,6 +59,9 @@ class RecoveryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class FinishPolicy:
+    #: An agent with so many lost or unstartable launches within `avoid_for` is avoided for as long; 0: never.
+    avoid_after: int = 3
+    avoid_for: float = 900.0
     """When the job is done, and what becomes of the rest."""
 
     success: SuccessPolicy = SuccessPolicy.CHIEF

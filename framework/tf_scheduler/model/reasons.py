@@ -103,7 +103,29 @@ class GoingDown:
         return "is in maintenance" if self.seconds <= 0 else f"goes into maintenance in {self.seconds:.0f} s"
 
 
-AgentReason = TooSmall | Excluded | Full | Uneven | OtherRegion | KeptForGpus | GoingDown
+@dataclass(frozen=True, slots=True)
+class Unreliable:
+    """Tasks were lost there, or could not start, again and again."""
+
+    failures: int
+    #: Seconds from now.
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.failures} launches have failed there; avoided for {self.seconds:.0f} s (recovery.avoid_after)"
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """An operator wants a task of the gang to go elsewhere."""
+
+    task: TaskName
+
+    def __str__(self) -> str:
+        return f"an operator wants {self.task} to leave it"
+
+
+AgentReason = TooSmall | Excluded | Full | Uneven | OtherRegion | KeptForGpus | GoingDown | Unreliable | Left
 
 
 # --- what is said of one pending task
@@ -207,4 +229,6 @@ def kind_of(reason: AgentReason) -> str:
         return f"are not allowed by {reason.constraint}"
     if isinstance(reason, OtherRegion):
         return "are in another region"
+    if isinstance(reason, Unreliable | Left):
+        return "are avoided"
     return "are kept for GPUs" if isinstance(reason, KeptForGpus) else "go into maintenance"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from .failure import Cause
-from .ids import TaskId, TaskName
+from .ids import AgentId, TaskId, TaskName
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +29,29 @@ class Recovery:
     failures: tuple[float, ...] = ()
     #: Ends in a row, whatever their cause, each soon after its launch: what the back-off grows with.
     streak: int = 0
+    #: Whether it is to go elsewhere: not to its old address, nor to the agent, as long as another one will do.
+    leaves: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """What is held against an agent. All times in seconds since the epoch."""
+
+    agent_id: AgentId
+    hostname: str
+    #: When launches were lost there, or could not start; those of one moment count once.
+    failures: tuple[float, ...] = ()
+    #: Not used before, if another agent will do.
+    avoided_until: float = 0.0
+
+
+class PodVerb(str, Enum):
+    """What an operator may want of one task (dcos-commons, PodResource; a pod has one task here)."""
+
+    #: Launch it again, at its old place if that can be had.
+    RESTART = "restart"
+    #: Launch it again at another place.
+    REPLACE = "replace"
+    #: End its program, and do not launch it before it is resumed.
+    PAUSE = "pause"
+    RESUME = "resume"

@@ -12,7 +12,7 @@ from .offer import HeldOffer, InverseOffer, Offer
 from .plan import PlanControl
 from .progress import Progress
 from .reasons import Reason
-from .recovery import Recovery
+from .recovery import Recovery, Suspect
 from .reservation import Reservation
 from .spec import ServiceSpec
 from .task import TaskRecord, TaskState, TaskStatus
@@ -55,6 +55,12 @@ class SchedulerState:
     controls: Mapping[str, PlanControl] = field(default_factory=dict)
     #: Task -> the launch of it that is to be replaced, or was; see core/recovery.
     recoveries: Mapping[TaskName, Recovery] = field(default_factory=dict)
+    #: What is held against agents, by their ids.
+    suspects: Mapping[AgentId, Suspect] = field(default_factory=dict)
+    #: Tasks that an operator has paused -> since when; seconds since the epoch.
+    paused: Mapping[TaskName, float] = field(default_factory=dict)
+    #: Launches that have got their secrets -> digest of the nonce that asked for them.
+    given: Mapping[TaskId, str] = field(default_factory=dict)
     # -- kept beside them by the reducer
     #: How many launches are in each state, by what Mesos said last.
     tally: Mapping[TaskState, int] = field(default_factory=dict)
@@ -81,6 +87,8 @@ class SchedulerState:
     revive_at: float | None = None
     #: Reservations that were found to be past their deadline.
     expired: frozenset[str] = frozenset()
+    #: Ids of reservations for which UNRESERVE was sent on this connection.
+    returned: frozenset[str] = frozenset()
     #: When UNRESERVE was last sent; seconds since the epoch.
     given_back_at: float = 0.0
     #: The last decisions on offers, newest last.
@@ -99,6 +107,8 @@ class SchedulerState:
     kill_at: float = 0.0
     #: When Mesos was last asked about a launch that it has said nothing of; seconds since the epoch.
     inquiries: Mapping[TaskId, float] = field(default_factory=dict)
+    #: Somebody wants the end: nothing is kept after the job.
+    leaving: bool = False
     #: When TEARDOWN was last sent on this connection; seconds since the epoch.
     teardown_at: float | None = None
     #: Nothing is left to do: torn down, or refused for good.

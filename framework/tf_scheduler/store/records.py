@@ -5,6 +5,9 @@ tasks/<task name>          TaskRecord: the fact that we launched it
 statuses/<task id>         TaskStatus: what Mesos said last
 retired/<task id>          the plan that told this launch to end
 recoveries/<task name>     Recovery: the launch that is to be replaced, or was
+agents/<agent id>          Suspect: what is held against an agent
+given/<task id>            which nonce has used the token of this launch
+paused/<task name>         since when an operator has it paused
 plans/<plan>               PlanControl: what operators did to it
 result                     how the service ended
 reservations/<id>          Reservation: what a task of an incomplete gang keeps of an agent
@@ -18,6 +21,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tf_scheduler.model.effects import (
+    AgentSuspected,
     Change,
     FrameworkRegistered,
     LaunchRetired,
@@ -26,15 +30,18 @@ from tf_scheduler.model.effects import (
     ReservationDropped,
     ReservationMade,
     ResultDecided,
+    SecretsGiven,
     StatusStored,
     TaskForgotten,
     TaskLaunched,
+    TaskPaused,
+    TaskResumed,
 )
 from tf_scheduler.model.failure import Cause
 from tf_scheduler.model.ids import FrameworkId, TaskId, TaskName
 from tf_scheduler.model.placement import Place
 from tf_scheduler.model.plan import Node, PlanControl
-from tf_scheduler.model.recovery import Recovery
+from tf_scheduler.model.recovery import Recovery, Suspect
 from tf_scheduler.model.reservation import Reservation
 from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.spec import JobKind
@@ -50,8 +57,9 @@ SCHEMA = 1
 UPGRADES: tuple[Callable[[str, dict[str, Any]], dict[str, Any]], ...] = ()
 
 FRAMEWORK, TASKS, STATUSES, RESULT = "framework", "tasks", "statuses", "result"
-RESERVATIONS = "reservations"
+RESERVATIONS, GIVEN = "reservations", "given"
 RETIRED, PLANS, RECOVERIES = "retired", "plans", "recoveries"
+AGENTS, PAUSED = "agents", "paused"
 
 
 def writes(change: Change, before: SchedulerState) -> tuple[Write, ...]:
@@ -62,7 +70,16 @@ def writes(change: Change, before: SchedulerState) -> tuple[Write, ...]:
         case TaskLaunched():
             return (_put(f"{TASKS}/{change.record.name}", asdict(change.record)), *_forget(change.record.name, before))
         case TaskForgotten():
-            return (Delete(f"{TASKS}/{change.name}"), *_forget(change.name, before))
+            paused = (Delete(f"{PAUSED}/{change.name}"),) if change.name in before.paused else ()
+            return (Delete(f"{TASKS}/{change.name}"), *_forget(change.name, before), *paused)
+        case AgentSuspected():
+            return (_put(f"{AGENTS}/{change.suspect.agent_id}", asdict(change.suspect)),)
+        case SecretsGiven():
+            return (_put(f"{GIVEN}/{change.task_id}", asdict(change)),)
+        case TaskPaused():
+            return (_put(f"{PAUSED}/{change.name}", asdict(change)),)
+        case TaskResumed():
+            return (Delete(f"{PAUSED}/{change.name}"),)
         case LaunchRetired():
             return (_put(f"{RETIRED}/{change.task_id}", {"id": change.task_id, "plan": change.plan}),)
         case RecoveryDecided():
@@ -95,7 +112,8 @@ def _forget(name: TaskName, before: SchedulerState) -> tuple[Write, ...]:
     record = before.tasks.get(name)
     if record is None:
         return ()
-    return (Delete(f"{STATUSES}/{record.id}"), Delete(f"{RETIRED}/{record.id}"))
+    given = (Delete(f"{GIVEN}/{record.id}"),) if record.id in before.given else ()
+    return (Delete(f"{STATUSES}/{record.id}"), Delete(f"{RETIRED}/{record.id}"), *given)
 
 
 def _put(key: str, value: Mapping[str, Any]) -> Put:
@@ -179,6 +197,9 @@ _DECODERS: Mapping[str, Callable[[dict[str, Any]], Change]] = {
     RETIRED: _retired,
     PLANS: _control,
     RECOVERIES: _recovery,
+    AGENTS: lambda fields: AgentSuspected(Suspect(**{**fields, "failures": tuple(fields["failures"])})),
+    GIVEN: lambda fields: SecretsGiven(TaskId(fields["task_id"]), fields["nonce"]),
+    PAUSED: lambda fields: TaskPaused(TaskName(fields["name"]), fields["since"]),
     RESULT: _result,
     RESERVATIONS: lambda fields: ReservationMade(Reservation(**{**fields, "place": Place(**fields["place"])})),
 }

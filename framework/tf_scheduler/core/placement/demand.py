@@ -37,6 +37,8 @@ class Circumstances:
     now: float = 0.0
     standing: tuple[Standing, ...] = ()
 
+    #: Agents that are not used, and why.
+    avoided: Mapping[AgentId, AgentReason] = field(default_factory=dict)
 
 @dataclass(frozen=True, slots=True)
 class Demand:

@@ -65,17 +65,20 @@ class Rules:
 
     def admits(self, agent: Agent, gpus: int) -> bool:
         """Whether the agent is one for this demand, however much is left of it. `gpus`: all that it offers."""
-        if self._kept_for_gpus(gpus) or self._elsewhere(agent.place) or self._down_in(agent) is not None:
+        if agent.id in self._circumstances.avoided or self._down_in(agent) is not None:
+            return False
+        if self._kept_for_gpus(gpus) or self._elsewhere(agent.place):
             return False
         return all(self._allows(rule, agent.place) for rule in self._constraints)
 
     def objections(self, agent: Agent, gpus: int) -> tuple[AgentReason, ...]:
         """Every reason that `admits` has for a no."""
-        down = self._down_in(agent)
+        down, avoided = self._down_in(agent), self._circumstances.avoided.get(agent.id)
         return (
             *([KeptForGpus(gpus)] if self._kept_for_gpus(gpus) else ()),
             *([OtherRegion(agent.place.region, self._home)] if self._elsewhere(agent.place) else ()),
             *([GoingDown(down)] if down is not None else ()),
+            *([avoided] if avoided is not None else ()),
             *(
                 Excluded(rule, agent.place.value(rule.field))
                 for rule in self._constraints

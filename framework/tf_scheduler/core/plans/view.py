@@ -124,6 +124,8 @@ def _why_not(now: Standing, step: StepDef, status: Status, by_name: Mapping[str,
         return "waits for the end of all tasks" if step.work is Work.DEREGISTER else ""
     if step.work is not Work.LAUNCH:
         return _so_far(now, step)
+    if name in state.paused:
+        return f"{where(state, name)}; paused by an operator"
     other = owner(state, by_name, name)
     if other not in (None, now.plan.name):
         return f"plan {other} works on it"

@@ -22,7 +22,7 @@ _LIMITS = frozenset(
     }
 )
 _NO_CONTAINER = frozenset({"REASON_CONTAINER_LAUNCH_FAILED", "REASON_EXECUTOR_REGISTRATION_TIMEOUT"})
-_DRAINED = frozenset({"REASON_AGENT_DRAINING", "REASON_SLAVE_DRAINING", "REASON_CONTAINER_PREEMPTED"})
+DRAINED = frozenset({"REASON_AGENT_DRAINING", "REASON_SLAVE_DRAINING", "REASON_CONTAINER_PREEMPTED"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ ROWS: tuple[Row, ...] = (
         lambda end, _: end.state == "TASK_ERROR" or end.reason in _INVALID,
     ),
     Row("TASK_DROPPED: the launch reached no agent", Cause.NOT_STARTED, lambda end, _: end.state == "TASK_DROPPED"),
-    Row("the agent is drained, or it was preempted", Cause.INFRASTRUCTURE, lambda end, _: end.reason in _DRAINED),
+    Row("the agent is drained, or it was preempted", Cause.INFRASTRUCTURE, lambda end, _: end.reason in DRAINED),
     Row("over its memory, disk or time", Cause.USER_ERROR, lambda end, _: end.reason in _LIMITS),
     Row(
         "its files could not be fetched, or its executor could not be started",

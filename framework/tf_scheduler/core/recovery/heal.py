@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from tf_scheduler.core import success
 from tf_scheduler.core.back_off import chance
 from tf_scheduler.core.reduce import decide
-from tf_scheduler.model.effects import Decision, Outcome, RecoveryDecided, ResultDecided
+from tf_scheduler.model.effects import AgentSuspected, Change, Decision, Outcome, RecoveryDecided, ResultDecided
 from tf_scheduler.model.failure import Cause, Ended
 from tf_scheduler.model.reasons import AwaitsHome
-from tf_scheduler.model.recovery import Recovery
+from tf_scheduler.model.recovery import Recovery, Suspect
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
+from .anew import HOME_WAIT, anew, mates
 from .causes import cause_of
-from .units import restarts
+from .suspects import blames_agent, held_against
 from .waiting import delay, gives_up, recent
 
-#: Seconds that a lost task waits for its old address, if its agent may still be there.
-HOME_WAIT = 5.0
 #: A launch that lasted so many seconds ends a row of failures: the back-off begins anew.
 STEADY = 60.0
 #: Survivors of a lost peer exit with an error up to so many seconds later (measured with collective training).
@@ -41,8 +41,6 @@ def ended(
 
     `ran`: whether its program had run.
     """
-    if is_replaced(state, record):
-        return decide(state, outcomes=(Outcome(f"{record.name} has ended, to be launched again", record.name),))
     cause = _cause(state, record, status, ran, now)
     found = _recovery(state, record, status, cause, now, unique)
     policy, said = state.spec.restart, status.message or status.reason
@@ -52,14 +50,10 @@ def ended(
         limit = f"restart.max_failures is {policy.max_failures} in {policy.window:g} s"
         return _failed(state, f"{said} (failure {len(found.failures)}: {limit})", record, now)
     others = tuple(_others(state, record, found))
-    changes = map(RecoveryDecided, (found, *others))
-    return decide(state, *changes, outcomes=(_told(found, others),))
-
-
-def is_replaced(state: SchedulerState, record: TaskRecord) -> bool:
-    """Whether this very launch is to be replaced already."""
-    known = state.recoveries.get(record.name)
-    return known is not None and known.launch == record.id
+    changes: list[Change] = [*map(RecoveryDecided, (found, *others))]
+    suspect = held_against(state, record, now) if blames_agent(status, cause, ran) else None
+    changes += [AgentSuspected(suspect)] if suspect else []
+    return decide(state, *changes, outcomes=(_told(found, others), *_told_of(suspect, now)))
 
 
 def ripen(state: SchedulerState, now: float) -> SchedulerState:
@@ -67,7 +61,9 @@ def ripen(state: SchedulerState, now: float) -> SchedulerState:
     if not state.recoveries:
         return state
     ripe = frozenset(
-        item.launch for item in state.recoveries.values() if item.ready_at <= now and _in_force(state, item)
+        item.launch
+        for item in state.recoveries.values()
+        if item.ready_at <= now and item.task not in state.paused and _in_force(state, item)
     )
     return state if ripe == state.ripe else replace(state, ripe=ripe)
 
@@ -75,7 +71,7 @@ def ripen(state: SchedulerState, now: float) -> SchedulerState:
 def deadlines(state: SchedulerState) -> Iterator[float]:
     """When a back-off ends, when a task stops to wait for its old address, when an unreachable one counts as lost."""
     for item in state.recoveries.values():
-        if _in_force(state, item):
+        if item.task not in state.paused and _in_force(state, item):
             yield from (item.ready_at,) if item.launch not in state.ripe else ()
             yield from (item.home_until,) if _awaits_home(state, item) else ()
     yield from (_lost_at(state, status) for status in _unreachable(state))
@@ -149,21 +145,9 @@ def _recovery(
 
 def _others(state: SchedulerState, record: TaskRecord, found: Recovery) -> Iterator[Recovery]:
     """The rest of the unit: started again with the lost task, at no cost to themselves."""
-    for name in sorted(restarts(state.spec, [record.name], moved=False) - {record.name}):
-        other, status = state.tasks.get(name), state.status(name)
-        finished = status is not None and status.state is TaskState.FINISHED
-        if other is None or finished or is_replaced(state, other):
-            continue
-        before = state.recoveries.get(name)
-        yield replace(
-            found,
-            task=name,
-            launch=other.id,
-            why=f"starts again with {record.name}",
-            home_until=found.ready_at + HOME_WAIT,
-            failures=before.failures if before else (),
-            streak=before.streak if before else 0,
-        )
+    for other in mates(state, [record.name], moved=False):
+        item = anew(state, other, f"starts again with {record.name}", found.since, found.cause)
+        yield replace(item, ready_at=found.ready_at, home_until=found.ready_at + HOME_WAIT)
 
 
 def _told(found: Recovery, others: tuple[Recovery, ...]) -> Outcome:
@@ -173,8 +157,18 @@ def _told(found: Recovery, others: tuple[Recovery, ...]) -> Outcome:
     return Outcome(f"{found.why} ({found.cause.value}): launched again {when}{together}", found.task, warning=True)
 
 
+def _told_of(suspect: Suspect | None, now: float) -> tuple[Outcome, ...]:
+    if suspect is None or suspect.avoided_until <= now:
+        return ()
+    count, wait = len(suspect.failures), suspect.avoided_until - now
+    return (Outcome(f"{suspect.hostname} is avoided for {wait:g} s: {count} launches have failed there", warning=True),)
+
+
 def _failed(state: SchedulerState, why: str, record: TaskRecord, now: float) -> Decision:
     sentence = f"{record.name} on {record.hostname} failed: {why}"
+    if success.survives(state, record):
+        told = Outcome(f"{sentence}; the job goes on without it", record.name, warning=True)
+        return decide(state, outcomes=(told,))
     return decide(
         state, ResultDecided(Result(Verdict.FAILED, sentence, now)), outcomes=(Outcome(sentence, record.name, True),)
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tf_scheduler.model.failure import Cause
 
-from . import causes, heal, units
+from . import anew, causes, heal, units
 
 _INTRODUCTION = f"""# Recovery
 
@@ -17,7 +17,7 @@ What happens when a task ends that has not finished, or is lost. This page is ma
    end, at once.
 3. The task waits for its **back-off**: none after the first loss, then `restart.backoff` seconds, doubled each time up
    to `restart.max_backoff`, with jitter. A launch that lasted {heal.STEADY:g} s begins the row anew.
-4. For {heal.HOME_WAIT:g} s it seeks its **old address**, the same agent and port: then nobody else has to start again.
+4. For {anew.HOME_WAIT:g} s it seeks its **old address**, the same agent and port: then nobody else has to start again.
    If its agent is gone, or that time is over, it goes wherever it fits. The ClusterSpec gets a new generation, and the
    tasks that must know every address start again with it (fourth column of the second table).
 

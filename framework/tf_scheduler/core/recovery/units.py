@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from tf_scheduler.core.memo import remembered
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy, TaskSpec
 
@@ -53,18 +54,28 @@ _TABLE: Mapping[tuple[Strategy, JobKind], Row] = {(row.strategy, row.job): row f
 
 def restarts(spec: ServiceSpec, lost: Iterable[TaskName], *, moved: bool) -> frozenset[TaskName]:
     """Every task that must start again, the lost ones among them. An evaluator concerns nobody but itself."""
-    tasks = {task.name: task for task in spec.tasks()}
-    found: set[TaskName] = set()
-    for name in lost:
-        task = tasks[name]
-        row = _TABLE.get((spec.strategy, task.job.kind))
-        unit = Unit.ALONE if row is None else row.moved if moved else row.same
-        found |= {name, *(other.name for other in tasks.values() if _belongs(other, unit))}
-    return frozenset(found)
+    names, jobs = frozenset(lost), _jobs(spec)
+    units = {_unit(spec.strategy, kind, moved) for kind, tasks in jobs.items() if not names.isdisjoint(tasks)}
+    found = (tasks for kind, tasks in jobs.items() if any(_belongs(kind, unit) for unit in units))
+    return names.union(*found)
 
 
-def _belongs(task: TaskSpec, unit: Unit) -> bool:
-    kind = task.job.kind
+@remembered
+def _jobs(spec: ServiceSpec) -> Mapping[JobKind, frozenset[TaskName]]:
+    names: dict[JobKind, set[TaskName]] = {}
+    for task in spec.tasks():
+        names.setdefault(task.job.kind, set()).add(task.name)
+    return {kind: frozenset(tasks) for kind, tasks in names.items()}
+
+
+def _unit(strategy: Strategy, kind: JobKind, moved: bool) -> Unit:
+    row = _TABLE.get((strategy, kind)) or _TABLE.get((None, kind))
+    if row is None:
+        return Unit.ALONE
+    return row.moved if moved else row.same
+
+
+def _belongs(kind: JobKind, unit: Unit) -> bool:
     if unit is Unit.WITH_CHIEF:
         return kind is JobKind.CHIEF
     return unit is Unit.ALL and kind is not JobKind.EVALUATOR

@@ -1,0 +1,98 @@
+"""What operators want of single tasks: restart, replace, pause, resume. The same machinery as after a loss.
+
+What is ordered is stored, as a loss is: it survives the scheduler. Nothing of it counts as a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from tf_scheduler.core.reduce import decide
+from tf_scheduler.model.effects import Change, Decision, Outcome, RecoveryDecided, TaskPaused, TaskResumed
+from tf_scheduler.model.events import PodCommand
+from tf_scheduler.model.failure import Cause
+from tf_scheduler.model.plan import Answer, Reply
+from tf_scheduler.model.recovery import PodVerb, Recovery
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord
+
+from .anew import anew, is_finished, is_replaced, mates
+
+
+def order(state: SchedulerState, wish: PodCommand, now: float) -> Decision:
+    """Do what the operator wants, or say why not."""
+    refused = _refused(state, wish)
+    if refused is not None:
+        return replace(decide(state), answer=refused)
+    record = state.tasks[wish.task]
+    changes = _VERBS[wish.verb](state, record, now)
+    others = [item.recovery.task for item in changes if isinstance(item, RecoveryDecided)]
+    together = f", together with {', '.join(others[1:])}" if others[1:] else ""
+    told = Outcome(f"an operator wants {wish.verb.value} of {wish.task}{together}", wish.task)
+    answer = Answer(Reply.OK, f"Received cmd: {wish.verb.value} {wish.task}{together}")
+    return replace(decide(state, *changes, outcomes=(told,)), answer=answer)
+
+
+def _refused(state: SchedulerState, wish: PodCommand) -> Answer | None:
+    """Why the command makes no sense; None: it does."""
+    record = state.tasks.get(wish.task)
+    if record is None:
+        known = any(task.name == wish.task for task in state.spec.tasks())
+        if known:
+            return Answer(Reply.BAD_REQUEST, f"Task {wish.task} was never launched: see the deploy plan")
+        return Answer(Reply.NOT_FOUND, f"Task {wish.task} not found")
+    if state.result is not None:
+        return Answer(Reply.BAD_REQUEST, f"The job has ended: it {state.result.verdict.value}")
+    paused = wish.task in state.paused
+    if paused is (wish.verb is PodVerb.PAUSE) and wish.verb in (PodVerb.PAUSE, PodVerb.RESUME):
+        return Answer(Reply.ALREADY, f"Task {wish.task} is {'' if paused else 'not '}paused")
+    if is_finished(state, record):
+        return Answer(Reply.BAD_REQUEST, f"Task {wish.task} has finished: it is never launched again")
+    if paused and wish.verb is not PodVerb.RESUME:
+        return Answer(Reply.BAD_REQUEST, f"Task {wish.task} is paused: resume it first")
+    return None
+
+
+# --- the verbs: the changes that they make, that of the task itself first
+
+
+def _restart(state: SchedulerState, record: TaskRecord, now: float) -> list[Change]:
+    return _launch_again(state, record, _ordered(state, record, "restarted by an operator", now))
+
+
+def _replace(state: SchedulerState, record: TaskRecord, now: float) -> list[Change]:
+    found = _ordered(state, record, "replaced by an operator", now)
+    return _launch_again(state, record, replace(found, home_until=now, leaves=True))
+
+
+def _pause(state: SchedulerState, record: TaskRecord, now: float) -> list[Change]:
+    changes = _launch_again(state, record, _ordered(state, record, "paused by an operator", now))
+    return [*changes, TaskPaused(record.name, now)]
+
+
+def _resume(state: SchedulerState, record: TaskRecord, now: float) -> list[Change]:
+    found = _ordered(state, record, "resumed by an operator", now)
+    return [RecoveryDecided(found), TaskResumed(record.name)]
+
+
+_VERBS: Mapping[PodVerb, Callable[[SchedulerState, TaskRecord, float], list[Change]]] = {
+    PodVerb.RESTART: _restart,
+    PodVerb.REPLACE: _replace,
+    PodVerb.PAUSE: _pause,
+    PodVerb.RESUME: _resume,
+}
+
+
+def _ordered(state: SchedulerState, record: TaskRecord, why: str, now: float) -> Recovery:
+    """A task that is to be launched again already waits no longer."""
+    found = anew(state, record, why, now, Cause.ORDERED)
+    return replace(found, streak=0) if is_replaced(state, record) else found
+
+
+def _launch_again(state: SchedulerState, record: TaskRecord, found: Recovery) -> list[Change]:
+    """With whoever must start again with it, unless it waits for its launch already."""
+    others = mates(state, [record.name], moved=found.leaves) if not is_replaced(state, record) else ()
+    why = f"starts again with {record.name}"
+    recoveries = (anew(state, item, why, found.since, found.cause) for item in others)
+    return [RecoveryDecided(found), *map(RecoveryDecided, recoveries)]

@@ -1,0 +1,127 @@
+"""What a decision changes: stored in one transaction before any call leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .ids import FrameworkId, TaskId, TaskName
+from .plan import PlanControl
+from .recovery import Recovery, Suspect
+from .reservation import Reservation
+from .state import Result
+from .task import TaskRecord, TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkRegistered:
+    framework_id: FrameworkId
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLaunched:
+    """Intent: stored before ACCEPT is sent. Replaces the record of an earlier launch of the same name."""
+
+    record: TaskRecord
+
+
+@dataclass(frozen=True, slots=True)
+class StatusStored:
+    status: TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ResultDecided:
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationMade:
+    """Intent: stored before RESERVE is sent."""
+
+    reservation: Reservation
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationDropped:
+    """Used for a launch, given back, or lost."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRetired:
+    """A plan has told a launch to end: to launch its task again, or because it is not wanted any more."""
+
+    task_id: TaskId
+    plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryDecided:
+    """A launch is to be replaced: it is lost, or starts again with a lost one."""
+
+    recovery: Recovery
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSuspected:
+    """One more launch has failed there."""
+
+    suspect: Suspect
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPaused:
+    """An operator has paused a task: it is not launched before it is resumed."""
+
+    name: TaskName
+    #: Seconds since the epoch.
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResumed:
+    name: TaskName
+
+
+@dataclass(frozen=True, slots=True)
+class SecretsGiven:
+    """The token of a launch is used: who has the same nonce may ask again, nobody else."""
+
+    task_id: TaskId
+    #: Digest of it.
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskForgotten:
+    """A decommissioned task has ended: its record and status are erased."""
+
+    name: TaskName
+
+
+@dataclass(frozen=True, slots=True)
+class PlanControlled:
+    """An operator did something to a plan, or it is complete."""
+
+    plan: str
+    control: PlanControl
+
+
+#: A closed set: `core.reduce` and `store.records` know each of them.
+Change = (
+    FrameworkRegistered
+    | TaskLaunched
+    | StatusStored
+    | ResultDecided
+    | ReservationMade
+    | ReservationDropped
+    | LaunchRetired
+    | RecoveryDecided
+    | AgentSuspected
+    | TaskPaused
+    | TaskResumed
+    | SecretsGiven
+    | TaskForgotten
+    | PlanControlled
+)

@@ -1,0 +1,191 @@
+"""What operators do to single tasks: restart, replace, pause, resume; the machinery is that of recovery."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders import a_job, a_spec
+from simulation import expect, send
+from simulation.mesos import an_agent
+from simulation.world import World, play
+from tf_scheduler.core.plans import plan_named
+from tf_scheduler.model.failure import Cause
+from tf_scheduler.model.plan import Reply, Status
+from tf_scheduler.model.recovery import PodVerb
+from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy
+from tf_scheduler.model.task import TaskState
+
+ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
+RESTART, REPLACE, PAUSE, RESUME = PodVerb
+
+
+def deployed(spec: ServiceSpec | None = None, kills_at_once: bool = True) -> World:
+    world = World(spec or a_spec(), an_agent("agent-1"), an_agent("agent-2"), kills_at_once=kills_at_once)
+    return play(world, send.register(), send.offers(), send.running())
+
+
+def test_a_restarted_task_comes_back_at_its_old_place():
+    """Alone, with nobody's address changed, and it is no failure."""
+    world = deployed()
+    before = world.state.tasks["worker-1"]
+
+    play(
+        world,
+        send.pod(RESTART, "worker-1"),
+        expect.answered(Reply.OK, "Received cmd: restart worker-1"),
+        expect.killed("worker-1"),
+        send.offers(),
+        expect.launched("worker-1"),
+        send.running(),
+        expect.alive(*ALL),
+    )
+
+    after = world.state.tasks["worker-1"]
+    assert (before.address, 1) == (after.address, after.generation)
+    assert before.id != after.id
+    assert () == world.state.recoveries["worker-1"].failures
+
+
+def test_a_restarted_ps_takes_the_chief_along():
+    """As a lost one does; the answer says it."""
+    world = deployed()
+
+    play(
+        world,
+        send.pod(RESTART, "ps-0"),
+        expect.answered(Reply.OK, "together with chief-0"),
+        expect.killed("ps-0", "chief-0"),
+        send.offers(),
+        expect.launched("ps-0", "chief-0"),
+    )
+
+
+def test_a_task_that_ends_slowly_still_gets_its_old_place():
+    """It writes its checkpoint for longer than a lost task would wait for its address."""
+    world = deployed(kills_at_once=False)
+    before = world.state.tasks["worker-1"].address
+
+    play(world, send.pod(RESTART, "worker-1"), send.wait(9.0), send.killed("worker-1"), send.offers())
+    play(world, expect.launched("worker-1"))
+
+    assert before == world.state.tasks["worker-1"].address
+
+
+def test_a_replaced_task_goes_to_another_agent():
+    """The chief is started with it, for it must know the new address."""
+    world = deployed()
+    before = world.state.tasks["worker-1"]
+
+    play(world, send.pod(REPLACE, "worker-1"), send.offers(), send.running(), send.offers(), send.running())
+
+    after = world.state.tasks["worker-1"]
+    assert before.hostname != after.hostname
+    assert 2 == after.generation == world.state.tasks["chief-0"].generation
+    assert set(ALL) == set(world.mesos.live())
+
+
+def test_a_replaced_task_stays_if_there_is_no_other_agent():
+    """Rather than not be launched at all: after a round of offers without success."""
+    world = World(a_spec(), an_agent("agent-1"))
+    play(world, send.register(), send.offers(), send.running())
+    before = world.state.tasks["worker-1"]
+
+    play(
+        world,
+        send.pod(REPLACE, "worker-1"),
+        send.offers(),
+        expect.launched(),
+        send.wait(60.0),
+        send.offers(),
+        send.wait(60.0),
+    )
+    play(world, send.offers(), send.running())
+
+    after = world.state.tasks["worker-1"]
+    assert before.id != after.id
+    assert set(ALL) == set(world.mesos.live())
+
+
+def test_a_paused_task_is_not_launched_before_it_is_resumed():
+    """Not by offers, not after a day, not by the next scheduler; then at its old place."""
+    world = deployed()
+    before = world.state.tasks["worker-1"].address
+    others = [name for name in ALL if name != "worker-1"]
+
+    play(world, send.pod(PAUSE, "worker-1"), expect.killed("worker-1"), send.offers(), expect.launched())
+    play(world, send.wait(86_400.0), send.restart(), send.offers(), expect.launched(), expect.alive(*others))
+    assert {"worker-1": 1000.0} == world.state.paused
+    (phase,) = plan_named(world.state, "recovery").phases
+    assert [(Status.PREPARED, "killed on agent-1; paused by an operator")] == [
+        (step.status, step.message) for step in phase.steps
+    ]
+    play(world, send.pod(RESUME, "worker-1"), send.offers(), expect.launched("worker-1"), send.running())
+
+    assert before == world.state.tasks["worker-1"].address
+    assert ({}, Cause.ORDERED) == (world.state.paused, world.state.recoveries["worker-1"].cause)
+    play(world, send.restart(), expect.alive(*ALL))
+
+
+def test_nobody_waits_busily_for_a_paused_task():
+    """No deadline of it is ever due."""
+    world = deployed()
+    play(world, send.pod(PAUSE, "worker-1"), send.wait(100.0), expect.quiet())
+
+    assert len(world.decisions) <= 1
+
+
+def test_a_task_that_keeps_failing_can_be_paused_and_resumed_at_once():
+    """Its back-off is void."""
+    world = deployed()
+    error = send.status("worker-1", TaskState.FAILED, exit_code=3, message="exit code 3")
+    play(world, error, send.offers(), send.running(), error, send.pod(PAUSE, "worker-1"), send.wait(900.0))
+    play(world, send.offers(), expect.launched(), send.pod(RESUME, "worker-1"), send.offers())
+    play(world, expect.launched("worker-1"))
+
+    assert 2 == len(world.state.recoveries["worker-1"].failures)
+
+
+def test_collective_training_waits_for_a_paused_task():
+    """It ends as a whole, and starts again as a whole."""
+    jobs = (a_job(JobKind.WORKER, 3),)
+    world = deployed(a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=jobs))
+    names = ("worker-0", "worker-1", "worker-2")
+
+    play(world, send.pod(PAUSE, "worker-1"), expect.killed(*names), send.offers(), expect.launched())
+    play(world, send.pod(RESUME, "worker-1"), send.offers(), expect.launched(*names), send.running())
+    play(world, expect.alive(*names))
+
+
+@pytest.mark.parametrize(
+    ("verb", "task", "reply", "words"),
+    [
+        (RESTART, "worker-9", Reply.NOT_FOUND, "Task worker-9 not found"),
+        (RESTART, "worker-0", Reply.BAD_REQUEST, "Task worker-0 has finished: it is never launched again"),
+        (PAUSE, "worker-0", Reply.BAD_REQUEST, "Task worker-0 has finished"),
+        (RESUME, "worker-1", Reply.ALREADY, "Task worker-1 is not paused"),
+        (PAUSE, "ps-0", Reply.ALREADY, "Task ps-0 is paused"),
+        (REPLACE, "ps-0", Reply.BAD_REQUEST, "Task ps-0 is paused: resume it first"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_its_reason(verb, task, reply, words):
+    """And nothing happens."""
+    world = deployed()
+    play(world, send.status("worker-0", TaskState.FINISHED), send.pod(PAUSE, "ps-0"))
+
+    play(world, send.pod(verb, task), expect.answered(reply, words), expect.quiet())
+
+
+def test_what_was_never_launched_and_what_has_ended_is_refused():
+    """Before the deployment and after the job."""
+    world = World(a_spec(), an_agent())
+    play(world, send.register(), send.pod(RESTART, "worker-0"), expect.answered(Reply.BAD_REQUEST, "never launched"))
+    play(world, send.offers(), send.running(), send.stop(), send.pod(RESTART, "worker-0"))
+    play(world, expect.answered(Reply.BAD_REQUEST, "The job has ended: it stopped"))
+
+
+def test_a_decommissioned_task_is_paused_no_more():
+    """When it comes back with other options, it is launched."""
+    world = deployed()
+    play(world, send.pod(PAUSE, "worker-1"), send.restart(a_spec(workers=1)), send.running())
+    assert {} == world.state.paused
+    assert [] == [key for key in world.stored() if key.startswith("paused/")]
