@@ -1,63 +1,138 @@
-"""Routes: HTTP in, a view of the snapshot out."""
+"""HTTP in, an answer out: routes from the table, requests parsed by it, answers kept until the state changes."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
 
-from . import views
-from .overview import overview, to_json
-from .views import Snapshot, View
+from .backend import Backend
+from .endpoint import Access, Act, BadRequest, Call, Endpoint
+from .guard import Guard
+from .openapi import document
+from .policy import Policy
+from .respond import JSON, rendered, respond, to_json, wants_json
+from .table import endpoints
+from .views.base import Answer, Problem, Snapshot
 
-#: Called for every request: the state as it is then.
-Look = Callable[[], Snapshot]
+#: Seconds that a client may take to send its request.
+_SLOW = 30.0
+#: Answers that are kept of one state.
+_KEPT = 512
 
-_NO_BODY = (204, 304)
 
+def create_app(
+    stand: Backend | Callable[[], Snapshot],
+    policy: Policy | None = None,
+    more: Sequence[Endpoint] = (),
+    routes: Sequence[BaseRoute] = (),
+) -> ASGIApp:
+    """The API. `stand`: what it stands on, or only the state to show.
 
-def create_app(look: Look) -> Starlette:
-    """The API over whatever `look` gives."""
-
-    async def plans(_request: Request) -> Response:
-        return _response(views.plans(look()))
-
-    async def plan(request: Request) -> Response:
-        return _response(views.plan(look(), request.path_params["name"]))
-
-    async def health(request: Request) -> Response:
-        return _response(views.health(look(), verbose=request.query_params.get("verbose") == "true"))
-
-    async def framework_id(_request: Request) -> Response:
-        return _response(views.framework_id(look()))
-
-    async def overall(_request: Request) -> Response:
-        return _response(View(to_json(overview(look().state))))
-
-    return Starlette(
-        routes=[
-            Route("/v1/plans", plans),
-            Route("/v1/plans/{name}", plan),
-            Route("/v1/health", health),
-            Route("/v1/state/frameworkId", framework_id),
-            Route("/v1/tf/overview", overall),
-        ]
+    `more`: further rows of the table (metrics ...). `routes`: pages and what else is no part of the
+    API, behind the same guard.
+    """
+    backend = stand if isinstance(stand, Backend) else Backend(stand)
+    table = (*endpoints(backend), *more)
+    kept = _Kept(backend.look)
+    spec = document(table)
+    about = Endpoint("GET", "/v1/openapi.json", "This API, as a document.", {200: dict[str, Any]}, act=_always(spec))
+    app = Starlette(
+        routes=[*(_route(row, kept) for row in (*table, about)), *routes],
+        exception_handlers={HTTPException: _refused},
     )
+    free = {(row.method, row.path) for row in table if row.access is Access.OPEN}
+    return Guard(app, policy or Policy(), lambda method, path: (method, path) in free)
 
 
-def _response(view: View) -> Response:
-    """The SDK's habits: JSON with an indent of 2, errors as plain text. HTTP allows some codes no body."""
-    if view.code in _NO_BODY:
-        return Response(status_code=view.code)
-    if isinstance(view.body, str):
-        return PlainTextResponse(view.body, view.code)
-    return Response(_json(view.body), view.code, media_type="application/json")
+def _always(body: Any) -> Act:
+    content = to_json(body)
+
+    async def give(_call: Call) -> Response:
+        return Response(content, media_type=JSON)
+
+    return give
 
 
-def _json(body: Any) -> str:
-    return json.dumps(body, indent=2)
+class _Kept:
+    """Answers of pure views: many clients that ask for the same cost little more than one."""
+
+    def __init__(self, look: Callable[[], Snapshot]) -> None:
+        self._look = look
+        self._snapshot: Snapshot | None = None
+        self._answers: dict[Any, tuple[int, bytes, str | None]] = {}
+
+    def snapshot(self) -> Snapshot:
+        """The present one; answers of others are forgotten."""
+        now, known = self._look(), self._snapshot
+        if known is None or now.state is not known.state or now.uninstalling != known.uninstalling:
+            self._snapshot, self._answers = now, {}
+            return now
+        return known
+
+    def answer(self, row: Endpoint, given: Mapping[str, Any], *, as_json: bool) -> Response:
+        snapshot = self.snapshot()
+        key = (row.method, row.path, tuple(given.items()), as_json)
+        found = self._answers.get(key)
+        if found is None:
+            assert row.look is not None, "asked for rows that look only"
+            answer = row.look(snapshot, given)
+            found = (answer.code, *rendered(answer, as_json=as_json))
+            if len(self._answers) < _KEPT:
+                self._answers[key] = found
+        code, content, kind = found
+        return Response(content, code, media_type=kind)
+
+
+def _route(row: Endpoint, kept: _Kept) -> Route:
+    async def serve(request: Request) -> Response:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        as_json = row.ours or wants_json(headers)
+        try:
+            given = _given(row, request)
+            if row.look is not None:
+                return kept.answer(row, given, as_json=as_json)
+            assert row.act is not None, f"{row.path} does nothing"
+            body = None if row.takes is None else await _body(row, request)
+            user = request.scope.get("api.user", "")
+            answer = await row.act(Call(kept.snapshot(), given, body, headers, user))
+        except BadRequest as error:
+            answer = error.problem
+        return answer if isinstance(answer, Response) else respond(answer, as_json=as_json)
+
+    return Route(row.path, serve, methods=[row.method], name=f"{row.method} {row.path}")
+
+
+def _given(row: Endpoint, request: Request) -> dict[str, Any]:
+    query = {item.name: item.parse(request.query_params.get(item.name)) for item in row.query}
+    return {**request.path_params, **query}
+
+
+async def _body(row: Endpoint, request: Request) -> Any:
+    try:
+        content = await asyncio.wait_for(request.body(), _SLOW)
+    except asyncio.TimeoutError as error:
+        raise BadRequest(Problem(408, f"the body did not come within {_SLOW:g} s")) from error
+    except ClientDisconnect as error:
+        raise BadRequest(Problem(400, "the body is cut off")) from error
+    if row.optional and not content:
+        return None
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(Problem(400, f"Couldn't parse parameters: the body is no JSON: {error}")) from error
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """Paths and methods that there are not, and what was raised on the way."""
+    assert isinstance(error, HTTPException)
+    problem: Answer = Problem(error.status_code, error.detail)
+    return respond(problem, as_json=wants_json(dict(request.headers)), headers=error.headers)

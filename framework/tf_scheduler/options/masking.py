@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
+
+from tf_scheduler.model.masking import MASK, masked_variables, without_password
 
 from .fields import Environment
 from .tree import OPTIONS, Option
 
-MASK = "********"
-
-#: Names of variables that people give to secrets.
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
-#: The password in scheme://user:password@host.
-_PASSWORD = re.compile(r"(?<=://)([^/@:\s]*):[^/@\s]+@")
+__all__ = ["MASK", "masked", "masked_value"]
 
 
 def masked(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -33,9 +29,5 @@ def masked_value(option: Option, value: Any) -> Any:
     if option.said("secret"):
         return MASK if value else value
     if isinstance(option.field, Environment):
-        return {name: MASK if _SECRET_NAME.search(name) else _without_password(text) for name, text in value.items()}
-    return _without_password(value)
-
-
-def _without_password(value: Any) -> Any:
-    return _PASSWORD.sub(rf"\1:{MASK}@", value) if isinstance(value, str) else value
+        return masked_variables(value)
+    return without_password(value) if isinstance(value, str) else value

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from builders import a_spec, a_status
-from tf_scheduler.api import views
-from tf_scheduler.api.views import Snapshot
-from tf_scheduler.core import plans
+from tf_scheduler.api.views import Problem, Snapshot, View, health, plans
+from tf_scheduler.api.views import state as state_views
+from tf_scheduler.core.plans import config_of
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskState
 
@@ -15,7 +15,7 @@ from tf_scheduler.model.task import TaskRecord, TaskState
 def a_record(spec, task):
     name, kind = task.name, task.job.kind
     record = TaskRecord(name, f"{name}__uuid", kind, task.index, "agent-1-id", "agent-1", "10.0.0.1:31000", 1, (), 0.0)
-    return replace(record, config=plans.config_of(spec, name))
+    return replace(record, config=config_of(spec, name))
 
 
 def a_state(*states, **options):
@@ -43,27 +43,27 @@ RUNNING, FAILED, FINISHED = TaskState.RUNNING, TaskState.FAILED, TaskState.FINIS
 )
 def test_a_plans_code_tells_its_status(state, code, status):
     """200 complete, 202 under way, 417 in error."""
-    view = views.plan(Snapshot(state), "deploy")
+    view = plans.plan(Snapshot(state), {"plan": "deploy"})
 
     assert (code, status) == (view.code, view.body["status"])
 
 
 def test_a_plan_has_the_keys_that_the_dcos_command_reads():
     """Phases and steps with ids that stay the same at every look."""
-    view = views.plan(Snapshot(a_state(RUNNING)), "deploy")
+    view = plans.plan(Snapshot(a_state(RUNNING)), {"plan": "deploy"})
 
     assert {"phases", "errors", "status", "strategy"} == view.body.keys()
     assert [{"id", "name", "steps", "status", "strategy"}] * 2 == [phase.keys() for phase in view.body["phases"]]
     steps = [step for phase in view.body["phases"] for step in phase["steps"]]
     assert [{"id", "status", "name", "message"}] * 2 == [step.keys() for step in steps]
     assert [("ps-0", "COMPLETE"), ("chief-0", "PENDING")] == [(step["name"], step["status"]) for step in steps]
-    assert view == views.plan(Snapshot(a_state(RUNNING)), "deploy")
+    assert view == plans.plan(Snapshot(a_state(RUNNING)), {"plan": "deploy"})
     assert 4 == len({part["id"] for part in [*steps, *view.body["phases"]]})
 
 
 def test_a_failed_step_is_among_the_errors():
     """With what Mesos said."""
-    view = views.plan(Snapshot(a_state(RUNNING, FAILED)), "deploy")
+    view = plans.plan(Snapshot(a_state(RUNNING, FAILED)), {"plan": "deploy"})
 
     assert 1 == len(view.body["errors"])
     assert "failed" in view.body["errors"][0]
@@ -71,7 +71,7 @@ def test_a_failed_step_is_among_the_errors():
 
 def test_an_unknown_plan_is_404_in_plain_text():
     """The SDK's sentence."""
-    assert views.View("Plan backup not found", 404) == views.plan(Snapshot(a_state()), "backup")
+    assert Problem(404, "Plan backup not found") == plans.plan(Snapshot(a_state()), {"plan": "backup"})
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_an_unknown_plan_is_404_in_plain_text():
 )
 def test_health_is_the_sdks_code(state, value):
     """As body and as HTTP status; the reason only when it is asked for."""
-    assert views.View({"value": value}, value) == views.health(Snapshot(state))
-    assert 1 == len(views.health(Snapshot(state), verbose=True).body["reasons"])
+    assert View({"value": value}, value) == health.health(Snapshot(state), {})
+    assert 1 == len(health.health(Snapshot(state), {"verbose": True}).body["reasons"])
 
 
 @pytest.mark.parametrize(
@@ -106,11 +106,11 @@ def test_the_deploy_plan_of_an_uninstallation_is_complete_when_nothing_is_left(s
     """DC/OS removes the app at 200, so not a moment earlier; health stays 200 all the while."""
     snapshot = Snapshot(state, uninstalling=True)
 
-    view = views.plan(snapshot, "deploy")
+    view = plans.plan(snapshot, {"plan": "deploy"})
 
     assert (code, statuses) == (view.code, [phase["status"] for phase in view.body["phases"]])
-    assert ["deploy"] == views.plans(snapshot).body
-    assert 200 == views.health(snapshot).code
+    assert ["deploy"] == plans.names(snapshot, {}).body
+    assert 200 == health.health(snapshot, {}).code
 
 
 def test_a_kill_that_is_under_way_is_told():
@@ -118,7 +118,7 @@ def test_a_kill_that_is_under_way_is_told():
     state = a_state(RUNNING)
     (record,) = state.tasks.values()
 
-    view = views.plan(Snapshot(replace(state, kills={record.id: 1.0}), uninstalling=True), "deploy")
+    view = plans.plan(Snapshot(replace(state, kills={record.id: 1.0}), uninstalling=True), {"plan": "deploy"})
 
     assert "STARTING" == view.body["phases"][0]["steps"][0]["status"]
     assert record.id in view.body["phases"][0]["steps"][0]["message"]
@@ -126,5 +126,5 @@ def test_a_kill_that_is_under_way_is_told():
 
 def test_the_framework_id_is_a_list():
     """Cosmos compares it before and after an uninstallation."""
-    assert ["framework-1"] == views.framework_id(Snapshot(a_state())).body
-    assert [] == views.framework_id(Snapshot(a_state(framework_id=None))).body
+    assert ["framework-1"] == state_views.framework_id(Snapshot(a_state()), {}).body
+    assert [] == state_views.framework_id(Snapshot(a_state(framework_id=None)), {}).body

@@ -1,0 +1,90 @@
+"""What the API stands on: everything that it gets from the scheduler around it. It can do without all but the state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tf_scheduler.model.effects import Decision
+from tf_scheduler.model.events import Event
+from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.journal import Entry
+from tf_scheduler.model.plan import Answer
+from tf_scheduler.model.progress import Progress
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord
+
+from .asking import Desk, Put
+from .curves import Curves
+from .views.base import Snapshot
+
+
+class Journal(Protocol):
+    """What happened, numbered. Safe for all threads."""
+
+    @property
+    def first(self) -> int:
+        """Number of the oldest entry that is kept; one more than `last` when there is none."""
+
+    @property
+    def last(self) -> int:
+        """Number of the newest; 0 before the first."""
+
+    def after(self, number: int) -> Sequence[Entry]:
+        """The entries with greater numbers, oldest first."""
+
+    def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call it whenever there are new ones, from any thread; it must not block. What is returned ends that."""
+
+
+class FileError(Exception):
+    """A file cannot be read; `code` is the status for the client."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a file."""
+
+    offset: int
+    data: bytes
+    #: Of the whole file, as it was then.
+    size: int
+
+
+class Files(Protocol):
+    """Files of tasks, read from their agents. May block, for seconds."""
+
+    def read(self, state: SchedulerState, record: TaskRecord, name: str, offset: int | None, length: int) -> Piece:
+        """`offset` None: the last `length` bytes. Raise FileError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """`look`: the state as it is at the call. `put`: into the loop's inbox; None: there is no loop (any more)."""
+
+    look: Callable[[], Snapshot]
+    put: Put | None = None
+    desk: Desk = field(default_factory=Desk)
+    journal: Journal | None = None
+    curves: Curves = field(default_factory=Curves)
+    files: Files | None = None
+
+    async def ask(self, event: Event) -> Answer | None:
+        """What the loop answers; None: nothing, or there is no loop. Raise NoAnswer."""
+        if self.put is None or self.look().state.over:
+            return None
+        return await self.desk.ask(self.put, event)
+
+    def observe(self, event: Event, decision: Decision) -> None:
+        """The API's part in the loop: an Observer."""
+        self.desk(event, decision)
+        self.curves(event, decision)
+
+    def curve(self) -> Mapping[TaskName, Sequence[Progress]]:
+        """Of each task; see `curves`."""
+        return self.curves.shown()

@@ -1,0 +1,112 @@
+"""In front of every route: who asks, may they, how much do they send, and what a browser may do with the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from starlette._utils import get_route_path
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .policy import Policy, Visitor
+from .respond import respond, wants_json
+from .views.base import Problem
+
+log = logging.getLogger("tf_scheduler.audit")
+
+#: Bytes of a body at most.
+BODY_LIMIT = 64 * 1024
+#: Seconds that a client may take to read a part of an answer.
+STALLED = 30.0
+_SECURITY = {
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"SAMEORIGIN",
+    b"referrer-policy": b"no-referrer",
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'self'",
+    b"cache-control": b"no-store",
+}
+_CHALLENGE = {"www-authenticate": 'Basic realm="tensorflow", charset="UTF-8"'}
+_READING = ("GET", "HEAD", "OPTIONS")
+
+
+class Guard:
+    """An ASGI app around another. `is_open`: whether everybody may have this path."""
+
+    def __init__(self, app: ASGIApp, policy: Policy, is_open: Callable[[str, str], bool]) -> None:
+        self._app, self._policy, self._is_open = app, policy, is_open
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        visitor = self._policy.visitor(headers, scope.get("state", {}).get("peer"))
+        answer = _Answer(send)
+        problem = self._problem(scope, headers, visitor)
+        try:
+            if problem is None:
+                scope["api.user"] = visitor.name
+                await self._app(scope, _limited(receive), answer)
+            else:
+                extra = _CHALLENGE if problem.code == 401 else {}
+                response = respond(problem, as_json=wants_json(headers) or problem.code == 401, headers=extra)
+                await response(scope, receive, answer)
+        finally:
+            if scope["method"] not in _READING:
+                _audit(scope, visitor, answer.code)
+
+    def _problem(self, scope: Scope, headers: dict[str, str], visitor: Visitor) -> Problem | None:
+        declared = headers.get("content-length", "0")
+        if declared.isdecimal() and int(declared) > BODY_LIMIT:
+            return Problem(413, f"the body may have {BODY_LIMIT} bytes at most")
+        if self._is_open(scope["method"], get_route_path(scope)):
+            return None
+        return self._policy.refusal(scope["method"], headers, visitor)
+
+
+class _Answer:
+    """Sends, with headers of ours, and notes the status."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.code = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.code = message["status"]
+            given: list[Any] = list(message.get("headers", ()))
+            names = {name.lower() for name, _ in given}
+            more = [(name, value) for name, value in _SECURITY.items() if name not in names]
+            message = {**message, "headers": [*given, *more]}
+        # A client that does not read is not waited for: its connection is given up.
+        await asyncio.wait_for(self._send(message), STALLED)
+
+
+def _limited(receive: Receive) -> Receive:
+    """A body that does not tell its length is counted."""
+    seen = 0
+
+    async def counted() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > BODY_LIMIT:
+            raise HTTPException(413, f"the body may have {BODY_LIMIT} bytes at most")
+        return message
+
+    return counted
+
+
+def _audit(scope: Scope, visitor: Visitor, code: int) -> None:
+    client = scope.get("client")
+    query = scope.get("query_string", b"").decode("latin-1")
+    what = f"{scope['method']} {scope['path']}{f'?{query}' if query else ''}"
+    place = client[0] if client else "somewhere"
+    log.info("audit: %s by %s from %s: %s", _one_line(what), visitor.name, place, code or "cut off")
+
+
+def _one_line(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text[:500])

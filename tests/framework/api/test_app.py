@@ -1,0 +1,325 @@
+"""What the API answers, without a network: paths, shapes, codes."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from asgi_client import ask, ask_async
+from builders import a_spec, a_status
+from tf_scheduler.api.app import create_app
+from tf_scheduler.api.backend import Backend
+from tf_scheduler.api.views import Snapshot
+from tf_scheduler.core import plans
+from tf_scheduler.core.scheduler import handle
+from tf_scheduler.model.evaluation import Evaluation
+from tf_scheduler.model.events import ProgressReported, StopRequested
+from tf_scheduler.model.ids import TaskId
+from tf_scheduler.model.plan import Status
+from tf_scheduler.model.progress import Progress
+from tf_scheduler.model.reasons import Refusal, TooSmall
+from tf_scheduler.model.resources import Shortage
+from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.task import TaskRecord, TaskState
+
+
+def a_record(spec, task, **options):
+    name, port = task.name, 31000 + task.index
+    record = TaskRecord(name, f"{name}__1", task.job.kind, task.index, "S1", "agent-1", f"10.0.0.1:{port}", 2, (), 5.0)
+    return replace(record, config=plans.config_of(spec, name), group=task.job.group, **options)
+
+
+@pytest.fixture
+def state():
+    """A chief and a ps that run; worker-0 lacks CPUs."""
+    spec = a_spec(workers=1)
+    records = {task.name: a_record(spec, task) for task in spec.tasks() if task.name != "worker-0"}
+    why = (Refusal("agent-1", (TooSmall((Shortage("cpus", 4000, 2000),)),)),)
+    return SchedulerState(
+        spec,
+        framework_id="framework-1",
+        tasks=records,
+        statuses={record.id: a_status(record.id) for record in records.values()},
+        pending={"worker-0": why},
+        evaluations=(Evaluation(7.0, 3, 2, refused={"worker-0": why}),),
+    )
+
+
+@pytest.fixture
+def app(state):
+    return create_app(lambda: Snapshot(state))
+
+
+class Loop:
+    """A scheduler's loop as short as can be: what is put is handled at once."""
+
+    def __init__(self, state):
+        self.state, self.events = state, []
+        self.backend = Backend(lambda: Snapshot(self.state), self.put)
+        self.app = create_app(self.backend)
+
+    def put(self, thunk):
+        event = thunk()
+        self.events.append(event)
+        decision = handle(self.state, event, 9.0, lambda: "id")
+        self.state = decision.state
+        self.backend.observe(event, decision)
+
+
+@pytest.fixture
+def loop(state):
+    return Loop(state)
+
+
+def test_tasks_with_what_mesos_said_and_what_they_wait_for(app):
+    """One of them alone has the same keys."""
+    tasks = {task["name"]: task for task in ask(app, "/v1/tasks").body["tasks"]}
+
+    assert ["ps-0", "worker-0", "chief-0"] == list(tasks)
+    assert ("RUNNING", "10.0.0.1:31000") == (tasks["ps-0"]["status"], tasks["ps-0"]["address"])
+    assert ("PENDING", None) == (tasks["worker-0"]["status"], tasks["worker-0"]["address"])
+    assert "agent-1" in tasks["worker-0"]["pending"][0]
+    assert tasks["ps-0"] == ask(app, "/v1/tasks/ps-0").body
+
+
+def test_errors_of_ours_have_one_shape(app):
+    """With the names that there are."""
+    reply = ask(app, "/v1/tasks/worker-7")
+
+    assert 404 == reply.code
+    assert {"status": 404, "code": "not_found"}.items() <= reply.body["error"].items()
+    assert "ps-0, worker-0, chief-0" in reply.body["error"]["message"]
+
+
+@pytest.mark.parametrize("accept", ["*/*", "text/html"])
+def test_errors_of_the_sdks_endpoints_are_text_unless_json_is_asked_for(app, accept):
+    """Its tools print them."""
+    assert "Pod worker-7 not found" == ask(app, "/v1/pod/worker-7/status", headers={"Accept": accept}).text
+    asked = ask(app, "/v1/pod/worker-7/status", headers={"Accept": "application/json"})
+    assert "Pod worker-7 not found" == asked.body["error"]["message"]
+
+
+def test_why_a_task_is_pending(app):
+    """The reasons of the last look at offers."""
+    body = ask(app, "/v1/pending").body
+
+    assert (7.0, 3, 2) == (body["evaluated_at"], body["offers"], body["agents"])
+    assert ["worker-0"] == [task["name"] for task in body["tasks"]]
+    assert "agent agent-1" in body["tasks"][0]["reasons"][0]
+
+
+def test_the_cluster_that_tensorflow_sees(app):
+    """Each task's TF_CONFIG names the task."""
+    body = ask(app, "/v1/tf/cluster").body
+
+    assert (2, {"chief": ["10.0.0.1:31000"], "ps": ["10.0.0.1:31000"]}) == (body["generation"], body["cluster"])
+    assert {"type": "chief", "index": 0} == body["tasks"][0]["tf_config"]["task"]
+
+
+def test_progress_with_the_curve(loop):
+    """A loss that is no number is null: JSON has no such number."""
+    told = [Progress(n, float(n), step=10 * n, total=100, loss=loss) for n, loss in ((1, 0.5), (2, float("nan")))]
+    for progress in told:
+        loop.put(lambda progress=progress: ProgressReported(TaskId("chief-0__1"), progress))
+
+    body = ask(loop.app, "/v1/tf/progress?points=5").body
+    chief = body["tasks"][2]
+
+    assert ("chief-0", "chief-0", 20, 100, None) == (
+        body["leader"],
+        *(chief[key] for key in ("name", "step", "total", "loss")),
+    )
+    assert [(10, 0.5), (20, None)] == [(point["step"], point["loss"]) for point in chief["points"]]
+    assert {"tasks": 1, "reporting": 1, "step": 20}.items() <= body["jobs"]["chief"].items()
+    assert {"tasks": 1, "reporting": 0, "step": None}.items() <= body["jobs"]["ps"].items()
+
+
+def test_the_result_is_null_until_it_is_decided(loop):
+    """And then stays; health stays 200, too."""
+    assert {"over": False, "verdict": None, "reason": None, "decided_at": None} == ask(loop.app, "/v1/tf/result").body
+
+    loop.put(lambda: StopRequested("somebody wants it"))
+
+    assert ("stopped", 9.0) == tuple(ask(loop.app, "/v1/tf/result").body[key] for key in ("verdict", "decided_at"))
+    assert 200 == ask(loop.app, "/v1/health").code
+
+
+def test_a_command_reaches_the_loop_and_its_answer_the_client(loop):
+    """Interrupt, again (nothing to do), continue."""
+    replies = [ask(loop.app, f"/v1/plans/deploy/{verb}", "POST") for verb in ("interrupt", "interrupt", "continue")]
+
+    assert [200, 208, 200] == [reply.code for reply in replies]
+    assert {"message": "Received cmd: interrupt"} == replies[0].body
+    assert "Command has already been reported or completed" == replies[1].text
+
+
+def test_phases_and_steps_may_be_given_by_id(loop):
+    """As the SDK takes them."""
+    plan = ask(loop.app, "/v1/plan").body
+    phase = plan["phases"][1]
+
+    reply = ask(loop.app, f"/v1/plan/forceComplete?phase={phase['id']}&step={phase['steps'][0]['id']}", "POST")
+
+    message = "Received cmd: forceComplete for Plan: deploy, Phase: worker, Step: worker-0"
+    assert (200, {"message": message}) == (reply.code, reply.body)
+    assert Status.COMPLETE == ask(loop.app, "/v1/plan").body["status"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code", "text"),
+    [
+        ("/v1/plans/none/stop", b"", 404, "Plan none not found"),
+        ("/v1/plans/deploy/restart?phase=none", b"", 404, "Phase none not found"),
+        ("/v1/plans/deploy/restart?step=worker-0", b"", 400, "Missing phase"),
+        ("/v1/plans/deploy/start", b"", 400, "Couldn't parse parameters: the body is no JSON"),
+        ("/v1/plans/deploy/start", b"[]", 400, "must be a JSON object"),
+        ("/v1/plans/deploy/start", b'{"A": 1}', 400, "the value of A must be a text"),
+        ("/v1/plans/deploy/start", b'{"A-B": "1"}', 400, "A-B is not a valid environment variable name"),
+    ],
+)
+def test_commands_that_make_no_sense_are_refused_with_a_sentence(loop, path, body, code, text):
+    """The SDK's codes and words."""
+    reply = ask(loop.app, path, "POST", body=body)
+
+    assert code == reply.code
+    assert text in reply.text
+
+
+def test_parameters_reach_the_plan(loop):
+    """As environment of the tasks that it launches."""
+    reply = ask(loop.app, "/v1/plans/deploy/start", "POST", body=b'{"EPOCHS": "3"}')
+
+    assert {"message": "Received cmd: start deploy with parameters: {EPOCHS=3}"} == reply.body
+    assert {"EPOCHS": "3"} == loop.state.controls["deploy"].parameters
+
+
+def test_nothing_is_commanded_after_the_end(state):
+    """409: the loop has ended."""
+    result = Result(Verdict.SUCCEEDED, "all done", 8.0)
+    loop = Loop(replace(state, over=True, result=result))
+
+    assert 409 == ask(loop.app, "/v1/plans/deploy/stop", "POST").code
+    assert [] == loop.events
+
+
+def test_a_loop_that_does_not_answer_is_503(state, monkeypatch):
+    """The client does not wait for ever."""
+    monkeypatch.setattr("tf_scheduler.api.asking.PATIENCE", 0.01)
+    app = create_app(Backend(lambda: Snapshot(state), lambda thunk: None))
+
+    assert 503 == ask(app, "/v1/plans/deploy/stop", "POST").code
+
+
+def test_an_answer_is_kept_until_the_state_changes(state, monkeypatch):
+    """Many clients that ask for the same cost little more than one."""
+    asked, present = [], [state]
+    real = plans.plans
+    monkeypatch.setattr(plans, "plans", lambda state: asked.append(state) or real(state))
+    app = create_app(lambda: Snapshot(present[0]))
+
+    for _ in range(3):
+        ask(app, "/v1/plans")
+    present[0] = replace(state, framework_id="framework-2")
+    ask(app, "/v1/plans")
+
+    assert [state, present[0]] == asked
+
+
+@pytest.mark.parametrize(
+    ("query", "words"), [("points=-1", "0 to 512"), ("points=x", "0 to 512"), ("points=1_0", "0 to")]
+)
+def test_a_bad_parameter_is_named(app, query, words):
+    """With what is allowed."""
+    reply = ask(app, f"/v1/tf/progress?{query}")
+
+    assert (400, "bad_request") == (reply.code, reply.body["error"]["code"])
+    assert "points must be a whole number from 0 to 512" in reply.body["error"]["message"]
+
+
+def test_offers_and_their_reasons(app):
+    """The SDK's keys."""
+    body = ask(app, "/v2/debug/offers").body
+
+    assert (0, 1, {"TooSmall": 1}, {"agent-1": 1}) == tuple(body[key] for key in list(body)[:4])
+    assert ("worker-0", "fail", 7000) == tuple(
+        body["offers"][0][k] for k in ("pod-instance-name", "outcome", "timestamp")
+    )
+    assert body == ask(app, "/v1/debug/offers").body
+
+
+@pytest.mark.parametrize(
+    ("query", "answer"),
+    [
+        ("plan=none", {"invalid-input": "Supplied plan not found in list of all available plans!"}),
+        ("plan=deploy&phase=none", {"invalid-input": "Supplied phase not found in the plan!"}),
+    ],
+)
+def test_a_wrong_filter_of_debug_plans_is_200(app, query, answer):
+    """As in the SDK."""
+    reply = ask(app, f"/v1/debug/plans?{query}")
+
+    assert (200, answer) == (reply.code, reply.body)
+
+
+def test_pods_are_tasks(app):
+    """TaskInfo and TaskStatus as protobuf writes them."""
+    assert ["chief-0", "ps-0"] == ask(app, "/v1/pod").body
+    assert ["chief", "ps"] == [pod["name"] for pod in ask(app, "/v1/pod/status").body["pods"]]
+    (launch,) = ask(app, "/v1/pod/ps-0/info").body
+    assert ("S1", "python train.py") == (launch["info"]["slaveId"]["value"], launch["info"]["command"]["value"])
+    assert ("TASK_RUNNING", "ps-0__1") == (launch["status"]["state"], launch["status"]["taskId"]["value"])
+
+
+def test_what_looks_like_a_secret_is_masked(state):
+    """In pods and in configurations."""
+    jobs = tuple(replace(job, environment={"API_TOKEN": "s3cret", "EPOCHS": "3"}) for job in state.spec.jobs)
+    app = create_app(lambda: Snapshot(replace(state, spec=replace(state.spec, jobs=jobs))))
+
+    for path in ("/v1/pod/ps-0/info", "/v1/configurations/target", "/v1/tasks", "/v1/tf/overview"):
+        assert "s3cret" not in ask(app, path).text
+    assert "EPOCHS" in ask(app, "/v1/configurations/target").text
+
+
+def test_the_configuration_by_its_id(app):
+    """400 for what is no id, 404 for another one."""
+    (known,) = ask(app, "/v1/configurations/targetId").body
+
+    assert ask(app, "/v1/configurations/target").body == ask(app, f"/v1/configurations/{known}").body
+    assert 400 == ask(app, "/v1/configurations/latest").code
+    assert 404 == ask(app, f"/v1/configurations/{'0' * 32}").code
+
+
+def test_addresses_of_a_job(app):
+    """With the names that DC/OS gives to them."""
+    body = ask(app, "/v1/endpoints/chief").body
+
+    assert {"address": ["10.0.0.1:31000"], "dns": ["chief-0.digits.autoip.dcos.thisdcos.directory:31000"]} == body
+    assert 404 == ask(app, "/v1/endpoints/worker").code
+
+
+def test_properties_are_sorted(app):
+    """The SDK's name for the status of a task."""
+    assert ["chief-0:task-status", "ps-0:task-status"] == ask(app, "/v1/state/properties").body
+    assert TaskState.RUNNING == ask(app, "/v1/state/properties/ps-0:task-status").body["state"]
+
+
+@pytest.mark.parametrize(("method", "path", "code"), [("GET", "/v1/none", 404), ("DELETE", "/v1/plans", 405)])
+def test_paths_and_methods_that_there_are_not(app, method, path, code):
+    """In the one shape when the client wants JSON."""
+    reply = ask(app, path, method, headers={"Accept": "application/json"})
+
+    assert (code, code) == (reply.code, reply.body["error"]["status"])
+
+
+def test_commands_do_not_wait_for_each_other(loop):
+    """Two clients at once get their own answers."""
+
+    async def both():
+        return await asyncio.gather(
+            *(
+                ask_async(loop.app, "POST", f"/v1/plans/{plan}/interrupt", {}, [b""], None)
+                for plan in ("deploy", "none")
+            )
+        )
+
+    assert [200, 404] == [reply.code for reply in asyncio.run(both())]
