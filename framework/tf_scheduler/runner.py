@@ -33,6 +33,13 @@ log = logging.getLogger(__name__)
 #: Decoded in the loop's thread: a malformed message raises here, not inside the driver.
 Thunk = Callable[[], Event | None]
 
+#: Told of each point where the process may die: ("before" | "after", "store" | a call's kind | "outcomes").
+Checkpoint = Callable[[str, str], None]
+
+
+def _pass(_moment: str, _what: str) -> None:
+    """Go on."""
+
 
 def unique() -> str:
     """A new id, unique for ever."""
@@ -48,7 +55,7 @@ class Runner:
     """Owns the state. `state` may be read from any thread: it is an immutable value, swapped whole.
 
     When the `leadership` (None: nobody else could have it) is lost, nothing is sent any more, and `run` raises
-    LeadershipLost.
+    LeadershipLost. `checkpoint` is for tests: what it raises ends the loop at that very point.
     """
 
     def __init__(
@@ -60,12 +67,14 @@ class Runner:
         new_id: Callable[[], str] = unique,
         observers: Iterable[Observer] = (),
         leadership: Leadership | None = None,
+        checkpoint: Checkpoint = _pass,
     ) -> None:
         self.state = state
         self._store = store
         self._leadership = leadership
         self._clock, self._new_id = clock, new_id
         self._observers = tuple(observers)
+        self._checkpoint = checkpoint
         self._aborted = self._teardown = False
         self._inbox: queue.SimpleQueue[Thunk] = queue.SimpleQueue()
         if leadership is not None:
@@ -93,11 +102,11 @@ class Runner:
         self._check_leadership()
         driver.start()
         try:
-            self._step(driver, Tick())
+            self.step(driver, Tick())
             while not self.state.over and not self._aborted:
                 event = self._next_event()
                 if event is not None:
-                    self._step(driver, event)
+                    self.step(driver, event)
         finally:
             if self._teardown:
                 driver.perform(Teardown())
@@ -113,20 +122,27 @@ class Runner:
         except queue.Empty:
             return Tick()
 
-    def _step(self, driver: Driver, event: Event) -> None:
+    def step(self, driver: Driver, event: Event) -> Decision:
+        """Handle one event; in the loop's thread only."""
         before = self.state
         decision = handle(before, event, self._clock(), self._new_id)
         stored = transaction(before, decision)
         if stored:
+            self._checkpoint("before", "store")
             self._store.apply(stored)
+            self._checkpoint("after", "store")
         self.state = decision.state
         for call in decision.calls:
             self._check_leadership()
+            self._checkpoint("before", type(call).__name__)
             driver.perform(call)
+            self._checkpoint("after", type(call).__name__)
         for outcome in decision.outcomes:
             _tell(outcome)
         for observer in self._observers:
             observer(event, decision)
+        self._checkpoint("after", "outcomes")
+        return decision
 
     def _check_leadership(self) -> None:
         if self._leadership is not None:

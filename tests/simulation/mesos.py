@@ -114,6 +114,7 @@ class FakeMesos:
         #: Rescinded while the scheduler may still use them, which is a race and no fault.
         self.rescinded: set[OfferId] = set()
         self.framework: FrameworkId | None = None
+        self.registrations = 0
         self.subscribed = self.suppressed = self.removed = False
         self._numbers = count(1)
 
@@ -124,14 +125,20 @@ class FakeMesos:
         if self.removed:
             self.events.append(Refused("Framework has been removed"))
             return
+        if framework is None and not self.tasks:
+            # Whoever died before it had stored its id is a new framework; the old one has nothing to lose.
+            self.registrations += 1
+            self.framework = framework = FrameworkId(f"framework-{self.registrations}")
         if framework != self.framework:
             raise RuleBroken(f"subscribes as {framework}, but is {self.framework}")
-        self.framework = self.framework or FrameworkId("framework-1")
         self.disconnect()
         self.subscribed, self.suppressed = True, False
         self.events.append(Subscribed(self.framework))
         for task in self.tasks.values():
             self._send(task)
+        for agent in self.agents.values():
+            if "unavailability" in agent.more:
+                self._ask_for(agent, agent.more["unavailability"])
 
     def disconnect(self) -> None:
         """The stream is closed; what was on its way is lost with it."""
@@ -164,10 +171,7 @@ class FakeMesos:
         agent.more["unavailability"] = window
         for offer_id in [key for key, (offer, _) in self.offers.items() if offer.agent_id == agent.id]:
             self.rescind(offer_id)
-        offer_id = OfferId(f"inverse-{next(self._numbers)}")
-        self.inverse[offer_id] = agent.id
-        self.events.append(InverseOffersReceived((InverseOffer(offer_id, agent.id, window),)))
-        return offer_id
+        return self._ask_for(agent, window)
 
     def report(self, task_id: TaskId, state: TaskState, **details: Any) -> None:
         """The executor, or the agent for it, reports a new state."""
@@ -337,6 +341,12 @@ class FakeMesos:
         self.suppressed = False
         for agent in self.agents.values():
             agent.filters = []
+
+    def _ask_for(self, agent: Agent, window: Unavailability) -> OfferId:
+        offer_id = OfferId(f"inverse-{next(self._numbers)}")
+        self.inverse[offer_id] = agent.id
+        self.events.append(InverseOffersReceived((InverseOffer(offer_id, agent.id, window),)))
+        return offer_id
 
     def _shut_down(self, call: ShutdownExecutor) -> None:
         task = self.tasks.get(TaskId(call.executor_id))

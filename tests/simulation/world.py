@@ -18,14 +18,13 @@ from simulation.mesos import Agent, FakeMesos
 from tf_scheduler.core.deadlines import next_deadline
 from tf_scheduler.core.plans import plans
 from tf_scheduler.core.plans.tables import check
-from tf_scheduler.core.scheduler import handle
 from tf_scheduler.model.effects import Call, Decision, Outcome
 from tf_scheduler.model.events import Disconnected, Event, Tick
 from tf_scheduler.model.ids import TaskId, TaskName
 from tf_scheduler.model.plan import Status
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.runner import restore, transaction
+from tf_scheduler.runner import Checkpoint, Runner, restore
 from tf_scheduler.store.memory import MemoryDisk, MemoryStore
 
 Kind = TypeVar("Kind")
@@ -34,13 +33,22 @@ Kind = TypeVar("Kind")
 class World:
     """Everything of one service."""
 
-    def __init__(self, spec: ServiceSpec, *agents: Agent, kills_at_once: bool = True) -> None:
+    def __init__(
+        self,
+        spec: ServiceSpec,
+        *agents: Agent,
+        kills_at_once: bool = True,
+        checkpoint: Checkpoint = lambda _moment, _what: None,
+    ) -> None:
+        self.checkpoint = checkpoint
         self.mesos = FakeMesos(*agents, kills_at_once=kills_at_once)
         self.disk = MemoryDisk()
         self.now = 1000.0
         self._ids = (f"id-{number}" for number in count(1))
         #: What the last `send` caused, event by event.
         self.decisions: list[Decision] = []
+        #: It costs most of the time that a step takes.
+        self.watches_moves = True
         #: From which status to which the steps of plans have gone.
         self.moves: set[tuple[Status, Status]] = set()
         self._start(spec)
@@ -63,15 +71,16 @@ class World:
     def step(self, event: Event) -> Decision:
         """One event, as the runner handles it: store, swap, call."""
         before = self.state
-        decision = handle(before, event, self.now, lambda: next(self._ids))
-        self.moves |= moves(before, decision.state)
-        self.store.apply(transaction(before, decision))
-        self.state = decision.state
+        decision = self.runner.step(self, event)
+        if self.watches_moves:
+            self.moves |= moves(before, decision.state)
         self.decisions.append(decision)
-        for call in decision.calls:
-            self.mesos.perform(call, self.now)
         self.mesos.live()
         return decision
+
+    def perform(self, call: Call) -> None:
+        """As the runner's driver: Mesos takes each call at once."""
+        self.mesos.perform(call, self.now)
 
     def settle(self) -> None:
         """Let the scheduler hear all that Mesos has to say, and what follows from it."""
@@ -110,8 +119,22 @@ class World:
 
     def _start(self, spec: ServiceSpec) -> None:
         self.store = MemoryStore(spec.name, self.disk)
-        self.state: SchedulerState = restore(spec, self.store)
+        self.runner = Runner(
+            restore(spec, self.store),
+            self.store,
+            clock=lambda: self.now,
+            new_id=lambda: next(self._ids),
+            checkpoint=self.checkpoint,
+        )
         self.step(Tick())
+
+    @property
+    def state(self) -> SchedulerState:
+        return self.runner.state
+
+    @state.setter
+    def state(self, state: SchedulerState) -> None:
+        self.runner.state = state
 
     def stored(self) -> Mapping[str, bytes]:
         """Keys and bytes as they are on the disk."""

@@ -30,6 +30,8 @@ def _deadlines(state: SchedulerState) -> Iterator[float]:
         yield state.revive_at
     for item in state.reservations.values():
         yield lost_at(state, item) if item.id in state.expired else min(item.deadline, lost_at(state, item))
+        if item.id in state.returned:
+            yield settling_until(state)
     if (silent := silent_until(state)) is not None:
         yield silent
     if state.result is None:
@@ -39,5 +41,5 @@ def _deadlines(state: SchedulerState) -> Iterator[float]:
         yield state.kill_at
     if state.teardown_at is not None:
         yield state.teardown_at + KILL_AGAIN
-    elif state.result is not None and state.given_back_at and not state.live_count():
+    elif state.result is not None and state.given_back_at and not state.live_count() and not state.reservations:
         yield settling_until(state)

@@ -4,6 +4,9 @@
     its own, or a free place, UNRESERVE and LAUNCH in one ACCEPT per agent -> nothing stays reserved while tasks run.
     At the deadline all is given back, and the service keeps away for a while, as after any round without success.
 
+UNRESERVE may be lost, as any call, and so may the scheduler before it has sent it. So a reservation is forgotten only
+when its agent offers without it, or when it was not offered again for a moment after UNRESERVE.
+
 What carries our label and is not in the state was left by an earlier life: it is given back as soon as it is offered.
 """
 
@@ -36,7 +39,11 @@ SETTLE = 2.0
 
 def live(state: SchedulerState, now: float) -> Mapping[TaskName, Reservation]:
     """Reservations that still serve, by task."""
-    return {item.task: item for item in state.reservations.values() if now < item.deadline and state.result is None}
+    return {
+        item.task: item
+        for item in state.reservations.values()
+        if now < item.deadline and state.result is None and item.id not in state.returned
+    }
 
 
 def give_back(
@@ -62,10 +69,32 @@ def give_back(
     return tuple(calls)
 
 
-def dropped(state: SchedulerState, calls: Iterable[Accept]) -> tuple[Change, ...]:
-    """What the state forgets with those calls."""
-    ids = {nature_of(entry.shape).resource_id for call in calls for entry in call.unreserve}
-    return tuple(ReservationDropped(key) for key in state.reservations if key in ids)
+def named(calls: Iterable[Accept]) -> frozenset[str]:
+    """Ids of what those calls give back."""
+    return frozenset(nature_of(entry.shape).resource_id for call in calls for entry in call.unreserve)
+
+
+def gone(state: SchedulerState, offers: Sequence[Offer], now: float) -> tuple[Change, ...]:
+    """Drop what does not serve any more and whose agent offers without it: only we could use it."""
+    agents = {offer.agent_id for offer in offers}
+    shown = {
+        nature_of(entry.shape).resource_id
+        for offer in (*offers, *(held.offer for held in state.offers.values()))
+        for entry in offer.resources
+    }
+    serving = {item.id for item in live(state, now).values()}
+    return tuple(
+        ReservationDropped(item.id)
+        for item in state.reservations.values()
+        if item.agent_id in agents and item.id not in serving and item.id not in shown
+    )
+
+
+def settled(state: SchedulerState, now: float) -> tuple[Change, ...]:
+    """Drop what was given back and has not been offered since."""
+    if now < state.given_back_at + SETTLE:
+        return ()
+    return tuple(ReservationDropped(key) for key in state.reservations if key in state.returned)
 
 
 def lost(state: SchedulerState, now: float) -> tuple[Reservation, ...]:
@@ -80,10 +109,8 @@ def lost_at(state: SchedulerState, item: Reservation) -> float:
 
 
 def settling_until(state: SchedulerState) -> float:
-    """From when on the framework may be torn down: nothing that we reserved is left."""
-    if state.reservations:
-        return math.inf
-    return state.given_back_at + SETTLE if state.given_back_at else 0.0
+    """From when on it is clear that what was given back is not reserved any more."""
+    return state.given_back_at + SETTLE
 
 
 def use(task: TaskSpec, agent: Agent, reservation: Reservation, executor: Needs) -> Placement | None:

@@ -86,13 +86,13 @@ def _expire(state: SchedulerState, now: float, new_id: NewId) -> Decision:
 def give_back(state: SchedulerState, offers: Sequence[Offer], gangs: Sequence[Gang], now: float) -> Decision:
     """UNRESERVE what is ours on these offers and does not serve (any more)."""
     tasks = {task.name: task for gang in gangs for task in gang.tasks}
-    calls = reserve.give_back(state, offers, tasks, now)
+    calls, gone = reserve.give_back(state, offers, tasks, now), reserve.gone(state, offers, now)
     if not calls:
-        return decide(state)
+        return decide(state, *gone)
     used = {offer_id for call in calls for offer_id in call.offer_ids}
     kept = {key: held for key, held in state.offers.items() if key not in used}
-    after = replace(holding(state, kept), given_back_at=now)
-    return decide(after, *reserve.dropped(state, calls), calls=calls)
+    after = replace(holding(state, kept), given_back_at=now, returned=state.returned | reserve.named(calls))
+    return decide(after, *gone, calls=calls)
 
 
 def holding(state: SchedulerState, offers: Mapping[OfferId, HeldOffer], now: float | None = None) -> SchedulerState:
@@ -115,7 +115,8 @@ def _drop_lost(state: SchedulerState, now: float) -> Decision:
         )
         for item in gone
     )
-    return decide(state, *(ReservationDropped(item.id) for item in gone), outcomes=tuple(told))
+    changes = (*reserve.settled(state, now), *(ReservationDropped(item.id) for item in gone))
+    return decide(state, *changes, outcomes=tuple(told))
 
 
 def _told(pending: Mapping[TaskName, tuple[Reason, ...]]) -> tuple[Outcome, ...]:

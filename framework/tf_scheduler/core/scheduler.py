@@ -30,6 +30,7 @@ from tf_scheduler.model.events import (
     Tick,
     TornDown,
 )
+from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.state import SchedulerState
 
 from . import (
@@ -117,8 +118,11 @@ def _ticked(state: SchedulerState, now: float, new_id: NewId) -> Decision:
 def _subscribed(state: SchedulerState, event: Subscribed, now: float) -> Decision:
     """A new subscription knows neither our offers nor that we suppressed: SUBSCRIBE itself un-suppresses."""
     fresh = replace(_without_connection(state), connected=True, region=event.region)
-    fresh = replace(fresh, asked_for=demand.names_wanted(fresh), unoffered_since=now)
-    registered = () if state.framework_id == event.framework_id else (FrameworkRegistered(event.framework_id),)
+    known = state.framework_id == event.framework_id
+    # What an earlier life declined may be filtered still, if Mesos did not see it die: then only REVIVE helps.
+    asked_for = frozenset[TaskName]() if known else demand.names_wanted(fresh)
+    fresh = replace(fresh, asked_for=asked_for, unoffered_since=now)
+    registered = () if known else (FrameworkRegistered(event.framework_id),)
     told = Outcome(f"subscribed as framework {event.framework_id}")
     return then(decide(fresh, *registered, outcomes=(told,)), reconcile.after_subscribe)
 
@@ -133,6 +137,7 @@ def _without_connection(state: SchedulerState) -> SchedulerState:
         unoffered_since=None,
         passed={},
         windows={},
+        returned=frozenset(),
         pending={},
         kills={},
         kill_at=0.0,

@@ -111,7 +111,7 @@ def test_at_the_deadline_everything_is_given_back():
     pass_time(world, HOLD + 1)
     assert len(world.state.reservations) == 2
 
-    pass_time(world, TIMEOUT)
+    pass_time(world, TIMEOUT + SETTLE)
 
     assert {} == reserved(world) == dict(world.state.reservations)
     assert any("the gang was not complete in time" in outcome.message for outcome in world.outcomes)
@@ -144,9 +144,24 @@ def test_a_restart_after_the_deadline_gives_back():
     world.register()
     world.mesos.allocate(world.now)
     world.settle()
-
     assert len([call for call in world.made(Accept) if call.unreserve]) == 2
+    world.wait(SETTLE)
+
     assert {} == dict(world.state.reservations)
+
+
+def test_what_was_given_back_is_not_forgotten_before_it_is_clear_that_it_is_gone():
+    """UNRESERVE may be lost with the scheduler: the next one finds the reservation in its state, and gives it back."""
+    world = a_world("a", "b")
+    pass_time(world, HOLD + 3)
+
+    world.step(StopRequested("enough"))
+
+    assert 2 == len([call for call in world.made(Accept) if call.unreserve])
+    assert 2 == len(world.state.reservations)
+    world.mesos.allocate(world.now)
+    world.settle()
+    assert {} == dict(world.state.reservations), "their agents offer without them"
 
 
 def test_what_nobody_remembers_is_given_back():

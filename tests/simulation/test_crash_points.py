@@ -1,0 +1,178 @@
+"""The scheduler dies at every point where it stores, calls or has told, starts again, and the end is the same.
+
+Every point, not a choice of them: a story is told once undisturbed, which counts the points, and then once for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import a_job, a_spec, needs
+from simulation.crashes import Chapter, Story, launches, points, reserved, tell
+from simulation.mesos import Agent, an_agent
+from simulation.world import World
+from tf_scheduler.core.plans import plan_named
+from tf_scheduler.model import effects
+from tf_scheduler.model.events import PlanCommand, StopRequested
+from tf_scheduler.model.offer import Unavailability
+from tf_scheduler.model.placement import GangMode, GangSpec
+from tf_scheduler.model.plan import Reply, Status, Verb
+from tf_scheduler.model.spec import JobKind, Strategy
+from tf_scheduler.model.task import TaskState
+
+KILLED_HARD = {"signal": 9, "message": "killed by signal 9 (SIGKILL)"}
+
+
+def agents(count: int, cpus: float = 2) -> Callable[[], list[Agent]]:
+    return lambda: [an_agent(f"agent-{number}", cpus=cpus) for number in range(1, count + 1)]
+
+
+# --- goals
+
+
+def all_run(world: World) -> bool:
+    """Every task runs, and no plan has work left."""
+    live = world.mesos.live().values()
+    return (
+        len(live) == world.state.spec.task_count
+        and all(task.state is TaskState.RUNNING for task in live)
+        and all(plan_named(world.state, name).status is Status.COMPLETE for name in ("deploy", "recovery"))
+    )
+
+
+def removed(world: World) -> bool:
+    return world.mesos.removed and world.state.over and not world.mesos.live()
+
+
+def reserved_for_one(world: World) -> bool:
+    return len(world.state.reservations) == 1
+
+
+def nothing_reserved(world: World) -> bool:
+    return not world.state.reservations and not reserved(world.mesos)
+
+
+# --- chapters
+
+
+def reports(name: str, state: TaskState, goal: Callable[[World], bool] = all_run, **details: object) -> Chapter:
+    def report(world: World) -> None:
+        world.mesos.report(world.mesos.live()[name].launch.record.id, state, **details)
+
+    return Chapter(f"{name} {state.spoken}", report, goal)
+
+
+def wish(verb: Verb, plan: str, phase: str = "", step: str = "", goal: Callable[[World], bool] = all_run) -> Chapter:
+    """Whoever got no answer asks again; then it may be done already."""
+
+    def ask(world: World) -> None:
+        answer = world.step(PlanCommand(verb, plan, phase, step)).answer
+        assert answer is not None
+        assert answer.reply in (Reply.OK, Reply.ALREADY), answer
+
+    return Chapter(f"{verb.value} {plan}", ask, goal)
+
+
+def nothing(_world: World) -> None:
+    """Time passes."""
+
+
+def start_again(world: World) -> None:
+    world.restart()
+    world.register()
+
+
+def agent_joins(world: World) -> None:
+    agent = an_agent("agent-2", cpus=2)
+    world.mesos.agents[agent.id] = agent
+
+
+def window(world: World) -> None:
+    world.mesos.maintain("agent-2", Unavailability(world.now + 100, None))
+
+
+def moved(world: World) -> bool:
+    return all_run(world) and all(record.hostname != "agent-2" for record in world.state.live())
+
+
+DEPLOY = Chapter("deploy", nothing, all_run)
+FINISH = reports("chief-0", TaskState.FINISHED, removed)
+STOP = Chapter("stop", lambda world: world.step(StopRequested("enough")), removed)
+RESERVE = Chapter("reserve", nothing, reserved_for_one)
+TWO_WORKERS = a_spec(
+    jobs=(a_job(JobKind.WORKER, 2, needs=needs(cpus=1.5)),), gang=GangSpec(5.0, GangMode.RESERVE, 60.0)
+)
+MIRRORED = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 3),))
+
+#: On two agents a gang is launched with two ACCEPTs. If only one was sent, the other's tasks get new addresses, which
+#: this chief does not know.
+CHIEF = frozenset({"chief-0"})
+
+STORIES = {
+    "a job from start to end": Story(a_spec(), agents(2), (DEPLOY, FINISH), again=CHIEF),
+    "a worker is lost": Story(a_spec(), agents(2, 3), (DEPLOY, reports("worker-0", TaskState.FAILED, **KILLED_HARD))),
+    "a ps is lost": Story(a_spec(), agents(2, 3), (DEPLOY, reports("ps-0", TaskState.FAILED, **KILLED_HARD))),
+    "a mirrored worker is lost": Story(
+        MIRRORED, agents(1, 8), (DEPLOY, reports("worker-1", TaskState.FAILED, **KILLED_HARD))
+    ),
+    "an agent is lost": Story(
+        a_spec(),
+        agents(3),
+        (DEPLOY, Chapter("lost", lambda world: world.mesos.lose("agent-2"), all_run)),
+        again=CHIEF,
+    ),
+    "an agent goes into maintenance": Story(
+        a_spec(), agents(3), (DEPLOY, Chapter("window", window, moved)), again=CHIEF
+    ),
+    "started again and uninstalled": Story(
+        a_spec(), agents(2, 3), (DEPLOY, Chapter("start again", start_again, all_run), STOP), kills_at_once=False
+    ),
+    "reserved, then complete": Story(TWO_WORKERS, agents(1), (RESERVE, Chapter("join", agent_joins, all_run), STOP)),
+    "reserved, then stopped": Story(TWO_WORKERS, agents(1), (RESERVE, STOP)),
+    "reserved for too long": Story(TWO_WORKERS, agents(1), (RESERVE, Chapter("late", nothing, nothing_reserved))),
+    "restarted by an operator": Story(
+        a_spec(workers=1), agents(2, 3), (DEPLOY, wish(Verb.RESTART, "deploy", "worker"))
+    ),
+}
+
+every_story = pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+
+
+@every_story
+def test_a_death_at_any_point_changes_nothing_in_the_end(story):
+    """Same tasks running, none launched twice, every update acknowledged, every offer answered, nothing reserved."""
+    undisturbed, fuse = tell(story)
+    expected = launches(undisturbed)
+    for point, place in enumerate(fuse.passed, 1):
+        world, burnt = tell(story, point)
+        assert [place] == burnt.burnt
+        found = launches(world)
+        assert expected == found or set(found - expected) <= story.again, f"died at point {point}: {place}"
+        assert set(undisturbed.mesos.live()) == set(world.mesos.live())
+
+
+@given(st.sampled_from(sorted(STORIES)), st.integers(1, 50), st.lists(st.integers(1, 20), min_size=1, max_size=3))
+@settings(max_examples=40)
+def test_who_dies_again_and_again_gets_there_all_the_same(name, first, others):
+    """Each life passes some more points, of the start too, and then ends."""
+    story = STORIES[name]
+    world, _ = tell(story, first, *others)
+
+    assert set(launches(world)) == set(launches(tell(story)[0]))
+
+
+def test_the_stories_pass_every_kind_of_point():
+    """Whatever is stored, called or told: a new kind of call needs a story."""
+    passed = {place for story in STORIES.values() for place in tell(story)[1].passed}
+    calls = {kind.__name__ for kind in effects.Call.__args__}
+
+    assert {("after", "outcomes")} | {(m, w) for m in ("before", "after") for w in ({"store"} | calls)} == passed
+
+
+def test_a_story_has_many_points():
+    """Else nothing was tried."""
+    assert 50 < points(STORIES["a job from start to end"])
