@@ -71,6 +71,7 @@ def attempt(state: SchedulerState, gangs: Sequence[Gang], offers: Iterable[Offer
             standing += tuple(_place_of(item) for item in (*came.placements, *match.placements))
     return Attempt(tuple(placements), reasons, tuple(part), count)
 
+
 def _placed(
     state: SchedulerState,
     gang: Gang,
@@ -89,7 +90,6 @@ def _placed(
         first = first or (came, match)
     assert first is not None
     return first
-
 
 
 def circumstances(state: SchedulerState, standing: tuple[Standing, ...], now: float) -> Circumstances:

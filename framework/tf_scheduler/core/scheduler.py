@@ -36,11 +36,8 @@ from tf_scheduler.model.state import SchedulerState
 from . import (
     demand,
     ending,
-    handover,
-    keeping,
     maintenance,
     offers,
-    overdue,
     plans,
     progress,
     reconcile,
@@ -83,13 +80,13 @@ def _handle(state: SchedulerState, event: Event, now: float, new_id: NewId) -> D
             return _ticked(state, now, new_id)
         case PlanCommand():
             return plans.command(state, event)
+        case PodCommand():
+            return orders.order(state, event, now)
         case StopRequested():
             return ending.stop(state, event.reason, now)
         case TornDown():
             return decide(replace(state, over=True))
         case Disconnected() | Refused() if state.teardown_at is not None:
-        case PodCommand():
-            return orders.order(state, event, now)
             # Mesos took our TEARDOWN, and says so by ending the subscription.
             return decide(replace(state, connected=False, over=True))
         case Disconnected():

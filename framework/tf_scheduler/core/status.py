@@ -23,8 +23,8 @@ from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
 from . import plans
-from .recovery.anew import is_replaced, settled
 from .recovery import heal
+from .recovery.anew import is_replaced, settled
 from .reduce import decide, then
 
 _BEFORE_THE_PROGRAM = frozenset({TaskState.STAGING, TaskState.STARTING})

@@ -40,6 +40,7 @@ class Circumstances:
     #: Agents that are not used, and why.
     avoided: Mapping[AgentId, AgentReason] = field(default_factory=dict)
 
+
 @dataclass(frozen=True, slots=True)
 class Demand:
     """Tasks of one section, each with its executor."""

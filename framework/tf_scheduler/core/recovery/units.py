@@ -14,7 +14,7 @@ from enum import Enum
 
 from tf_scheduler.core.memo import remembered
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy, TaskSpec
+from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy
 
 
 class Unit(Enum):
