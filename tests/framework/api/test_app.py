@@ -13,11 +13,12 @@ from tf_scheduler.api.views import Snapshot
 from tf_scheduler.core import plans
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.model.evaluation import Evaluation
-from tf_scheduler.model.events import ProgressReported, StopRequested
+from tf_scheduler.model.events import PodCommand, ProgressReported, StopRequested
 from tf_scheduler.model.ids import TaskId
 from tf_scheduler.model.plan import Status
 from tf_scheduler.model.progress import Progress
 from tf_scheduler.model.reasons import Refusal, TooSmall
+from tf_scheduler.model.recovery import PodVerb
 from tf_scheduler.model.resources import Shortage
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskRecord, TaskState
@@ -268,6 +269,27 @@ def test_pods_are_tasks(app):
     (launch,) = ask(app, "/v1/pod/ps-0/info").body
     assert ("S1", "python train.py") == (launch["info"]["slaveId"]["value"], launch["info"]["command"]["value"])
     assert ("TASK_RUNNING", "ps-0__1") == (launch["status"]["state"], launch["status"]["taskId"]["value"])
+
+
+def test_a_pod_is_commanded(loop):
+    """The SDK's answer; what is not there is not found in its words."""
+    reply = ask(loop.app, "/v1/pod/ps-0/pause", "POST")
+
+    assert (200, {"pod": "ps-0", "tasks": ["ps-0"]}) == (reply.code, reply.body)
+    assert [PodCommand(PodVerb.PAUSE, "ps-0")] == loop.events
+    assert "PAUSING" == ask(loop.app, "/v1/pod/ps-0/status").body["tasks"][0]["status"]
+    assert 208 == ask(loop.app, "/v1/pod/ps-0/pause", "POST", body=b'["ps-0"]').code
+    assert (404, "Pod ps-7 not found") == (
+        (missing := ask(loop.app, "/v1/pod/ps-7/restart", "POST")).code,
+        missing.text,
+    )
+
+
+@pytest.mark.parametrize("body", [b"{", b"{}", b'["other"]', b"1"])
+def test_a_pod_has_one_task(loop, body):
+    """A list that names others is refused, and nothing is done."""
+    assert 400 == ask(loop.app, "/v1/pod/ps-0/pause", "POST", body=body).code
+    assert [] == loop.events
 
 
 def test_what_looks_like_a_secret_is_masked(state):

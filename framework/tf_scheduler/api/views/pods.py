@@ -66,8 +66,15 @@ def _records(state: SchedulerState) -> list[TaskRecord]:
 def _pod(state: SchedulerState, record: TaskRecord) -> PodBody:
     return {
         "name": record.name,
-        "tasks": [{"id": record.id, "name": record.name, "status": word_for(state.status(record.name))}],
+        "tasks": [{"id": record.id, "name": record.name, "status": _word(state, record)}],
     }
+
+
+def _word(state: SchedulerState, record: TaskRecord) -> str:
+    """An operator's pause shows as the SDK's override does."""
+    if record.name in state.paused:
+        return "PAUSING" if state.is_live(record) else "PAUSED"
+    return word_for(state.status(record.name))
 
 
 def word_for(status: TaskStatus | None) -> str:
