@@ -29,6 +29,8 @@ class Cluster:
     verify: str = "true"
     #: Name of the service where none is given.
     service: str = ""
+    #: File of the certificate, with its key, that says who we are; empty: none.
+    certificate: str = ""
 
     def tls(self) -> ssl.SSLContext | None:
         """None for http. Raise CommandError when the certificates cannot be read."""
@@ -39,9 +41,17 @@ class Cluster:
             context = ssl.create_default_context(cafile=self.verify if self.verify.lower() not in _SWITCH else None)
         except OSError as error:
             raise CommandError(f"core.ssl_verify: cannot read {self.verify}: {error}") from error
+        if self.certificate:
+            self._identify(context)
         if not checked:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
+
+    def _identify(self, context: ssl.SSLContext) -> None:
+        try:
+            context.load_cert_chain(self.certificate)
+        except OSError as error:
+            raise CommandError(f"the certificate {self.certificate} cannot be read: {error}") from error
 
 
 def find(environment: Mapping[str, str]) -> Cluster:
@@ -52,10 +62,10 @@ def find(environment: Mapping[str, str]) -> Cluster:
         raise CommandError("no cluster is set up; run: dcos cluster setup <url>")
     token = environment.get("DCOS_ACS_TOKEN") or settings.get("core.dcos_acs_token", "")
     service = environment.get("DCOS_TENSORFLOW_SERVICE_NAME") or settings.get("tensorflow.service_name", "")
-    return Cluster(url.rstrip("/"), token, _verify(environment, settings), service)
+    return Cluster(url.rstrip("/"), token, verification(environment, settings), service)
 
 
-def _verify(environment: Mapping[str, str], settings: Mapping[str, str]) -> str:
+def verification(environment: Mapping[str, str], settings: Mapping[str, str]) -> str:
     if environment.get("DCOS_TLS_INSECURE") in ("1", "true"):
         return "false"
     given = environment.get("DCOS_TLS_CA_PATH") or environment.get("DCOS_SSL_VERIFY")

@@ -1,7 +1,35 @@
-"""What a person can do something about; the text is the whole message."""
+"""What a person can do something about; the text is the whole message.
+
+CommandError          exit code 1
++-- UsageError        exit code 2
++-- UnreachableError       exit code 3
++-- RefusedError           what was asked was answered, with an HTTP status that is an error: exit code 1
+"""
 
 from __future__ import annotations
 
 
 class CommandError(Exception):
-    """Exit code 1."""
+    """`code` is what the process ends with."""
+
+    code = 1
+
+
+class UsageError(CommandError):
+    """The command line is understood, and makes no sense."""
+
+    code = 2
+
+
+class UnreachableError(CommandError):
+    """Nothing answers, or there is nobody to ask."""
+
+    code = 3
+
+
+class RefusedError(CommandError):
+    """`status`: of HTTP. The text is what the scheduler, or the cluster, says."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status

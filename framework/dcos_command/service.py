@@ -1,60 +1,146 @@
-"""The scheduler's API, through the cluster's admin router: `<cluster>/service/<name>/v1/...`."""
+"""The scheduler's API: asked directly, or through a cluster's admin router at `<cluster>/service/<name>/v1/...`."""
 
 from __future__ import annotations
 
 import json
 import re
-import urllib.error
-import urllib.request
-from dataclasses import dataclass
-from typing import Any
-from urllib.parse import quote
+from dataclasses import dataclass, replace
+from typing import Any, Iterator, Mapping, Optional
+from urllib.parse import quote, urlencode
 
+from . import sse, wire
 from .cluster import Cluster
-from .errors import CommandError
+from .errors import CommandError, RefusedError, UnreachableError
 
-_TIMEOUT = 30.0  # seconds for one answer
-#: What the API may answer to a question about a plan: complete, under way, in error.
-PLAN_CODES = (200, 202, 417)
-#: A 404 of the scheduler's own, such as `Plan backup not found`; any other is the admin router's.
+#: The DC/OS SDK's "it has been done before".
+ALREADY = 208
+#: What an API may answer that is no error.
+FINE = (200, 201, 202, 204, ALREADY)
+#: A 404 of a scheduler that answers texts, such as `Plan backup not found`; any other is the admin router's.
 _OURS = re.compile(r"\w+ \S+ not found")
+_COSMOS = "application/vnd.dcos.{}-{};charset=utf-8;version=v1"
+
+Query = Mapping[str, Optional[str]]
+
+
+def path(*parts: str) -> str:
+    """`path("plans", name)`: each part quoted, slashes too."""
+    return "v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
 @dataclass(frozen=True)
 class Service:
-    """One installed service of a cluster."""
+    """One installed service. `direct`: the cluster's URL is the scheduler's own."""
 
     cluster: Cluster
     name: str
+    direct: bool = False
+    #: How the person calls us: for hints.
+    program: str = "dcos tensorflow"
+    #: Seconds for one answer.
+    timeout: float = 30.0
 
-    def get(self, path: str, codes: tuple[int, ...] = (200,)) -> Any:
-        """The JSON at `v1/PATH`. Raise CommandError for any other code than `codes`."""
-        url = f"{self.cluster.url}/service/{quote(self.name.strip('/'))}/v1/{path}"
+    @property
+    def url(self) -> str:
+        """Of the API, without `/v1`."""
+        base = self.cluster.url.rstrip("/")
+        return base if self.direct else f"{base}/service/{quote(self.name.strip('/'))}"
+
+    def within(self, seconds: float) -> Service:
+        """The same, for somebody who does not wait any longer."""
+        return replace(self, timeout=seconds)
+
+    def get(self, path: str, codes: tuple[int, ...] = (), **query: str | None) -> Any:
+        """The JSON at PATH. `codes`: statuses that are fine, too. Raise CommandError."""
+        return self._json(f"{self.url}/{path}", "GET", codes, query)
+
+    def post(self, path: str, body: Any = None, **query: str | None) -> Any:
+        """The JSON that is answered to a command; `body` None: it has none."""
+        return self._json(f"{self.url}/{path}", "POST", (), query, body)
+
+    def put(self, path: str) -> Any:
+        """The same for PUT without a body."""
+        return self._json(f"{self.url}/{path}", "PUT", (), {})
+
+    def cosmos(self, name: str, path: str, body: Any) -> Any:
+        """What DC/OS' package service answers. Raise CommandError when there is none: the scheduler is asked itself."""
+        if self.direct:
+            raise CommandError(f"{self.url} is no DC/OS: it has no packages")
+        media = {"Content-Type": _COSMOS.format(name, "request+json"), "Accept": _COSMOS.format(name, "response+json")}
+        return self._json(f"{self.cluster.url}/{path}", "POST", (), {}, body, media)
+
+    def events(self, path: str, last: str = "", **query: str | None) -> Iterator[sse.Event]:
+        """A stream of server-sent events, from the one after `last` on; ends when it is interrupted."""
+        headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last else {})}
+        url = f"{self.url}/{path}"
+        asked = wire.request("GET", _with(url, query), self._headers(headers))
+        with wire.lines(asked, self.cluster) as (status, lines):
+            if status != 200:
+                raise self._refusal(status, b"".join(lines).decode(errors="replace"))
+            yield from sse.events(lines)
+
+    def _json(
+        self,
+        url: str,
+        method: str,
+        codes: tuple[int, ...],
+        query: Query,
+        body: Any = None,
+        media: Mapping[str, str] | None = None,
+    ) -> Any:
         headers = {"Accept": "application/json"}
-        if self.cluster.token:
-            headers["Authorization"] = f"token={self.cluster.token}"
-        code, body = self._fetch(urllib.request.Request(url, headers=headers))  # noqa: S310 - http(s): see cluster.find
-        if code not in codes:
-            raise CommandError(self._refusal(code, body))
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        content = None if method == "GET" else b"" if body is None else json.dumps(body).encode()
+        asked = wire.request(method, _with(url, query), self._headers({**headers, **(media or {})}), content)
+        status, text = wire.answer(asked, self.cluster, self.timeout)
+        if status not in FINE and status not in codes:
+            raise self._refusal(status, text)
+        if status == ALREADY:
+            return {"message": message_of(text) or text.strip()}
         try:
-            return json.loads(body)
+            return json.loads(text) if text else {}
         except ValueError as error:
-            raise CommandError(f"{url} answers no JSON: {body[:200]!r}") from error
+            raise CommandError(f"{url} answers no JSON: {text[:200]!r}") from error
 
-    def _fetch(self, request: urllib.request.Request) -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT, context=self.cluster.tls()) as answer:  # noqa: S310
-                return int(answer.status), answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode(errors="replace")
-        except OSError as error:
-            reason = getattr(error, "reason", error)
-            raise CommandError(f"{request.full_url} does not answer: {reason}") from error
+    def _headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        token = self.cluster.token
+        if not token:
+            return dict(headers)
+        return {**headers, "Authorization": f"Bearer {token}" if self.direct else f"token={token}"}
 
-    def _refusal(self, code: int, body: str) -> str:
-        if code == 401:
+    def _refusal(self, status: int, text: str) -> CommandError:
+        if status == 401:
+            return RefusedError(self._unknown_person(), status)
+        told = message_of(text)
+        if status in (502, 503, 504) or (status == 404 and told is None and not _OURS.match(text)):
+            return UnreachableError(self._nobody(status))
+        return RefusedError(told or text.strip() or f"the service answers HTTP {status}", status)
+
+    def _unknown_person(self) -> str:
+        if not self.direct:
             return "the cluster wants to know who you are; run: dcos auth login"
-        if code in (502, 503) or (code == 404 and not _OURS.match(body)):
-            return f"there is no service {self.name!r} at {self.cluster.url}, or it does not answer (HTTP {code})"
-        return body.strip() or f"the service answers HTTP {code}"
+        given = "does not take the token that was given" if self.cluster.token else "wants a token"
+        return f"{self.url} {given}; give one with --token or DCOS_TENSORFLOW_TOKEN"
+
+    def _nobody(self, status: int) -> str:
+        if self.direct:
+            return f"no scheduler answers at {self.url} (HTTP {status})"
+        hint = "" if self.program != "dcos tensorflow" else "; the names are in: dcos service"
+        return f"there is no service {self.name!r} at {self.cluster.url}, or it does not answer (HTTP {status}){hint}"
+
+
+def message_of(text: str) -> str | None:
+    """What an error of the API, or of Cosmos, says; None when it is neither."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    told = found.get("error", found) if isinstance(found, dict) else None
+    message = told.get("message") if isinstance(told, dict) else None
+    return message if isinstance(message, str) else None
+
+
+def _with(url: str, query: Query) -> str:
+    given = urlencode({name: value for name, value in query.items() if value is not None})
+    return f"{url}?{given}" if given else url

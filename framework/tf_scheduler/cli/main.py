@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import click
 
+from dcos_command.errors import CommandError
 from mesos_local import MesosLocalError
 from tf_scheduler import __version__
 from tf_scheduler.errors import NotRunningError, SchedulerError
@@ -19,6 +20,7 @@ from .convert import convert
 from .executor import executor
 from .install import install, uninstall
 from .local import local
+from .operate.build import add_to
 from .options import options
 from .package import package
 from .run import run
@@ -44,6 +46,7 @@ cli.add_command(convert)
 cli.add_command(package)
 cli.add_command(state)
 cli.add_command(scheduler)
+add_to(cli)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -52,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         cli.main(args=arguments, prog_name="dcos-tensorflow")
     except NotRunningError as error:
         _fail(error, UNREACHABLE)
+    except CommandError as error:
+        _fail(error, error.code)
     except (SchedulerError, MesosLocalError, StoreError) as error:
         _fail(error, FAILED)
     except OSError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from mesos_local.guard import start_guard
 from mesos_local.operator_api import teardown
 from tf_scheduler.api.overview import Overview, from_json
 
+from .operate.here import noted
 from .scheduler_log import SchedulerLog
 
 _PATH = "/v1/tf/overview"
@@ -24,10 +25,19 @@ _TIMEOUT = 5.0  # seconds for one answer
 
 
 class RunApp:
-    """The app runs from its construction on, below `folder`. Look at it again and again: then its log is told, too."""
+    """The app runs from its construction on, below `folder`. Look at it again and again: then its log is told, too.
 
-    def __init__(self, marathon: Marathon, definition: Mapping[str, Any], master: str, log: SchedulerLog) -> None:
-        self._marathon, self._master, self._log = marathon, master, log
+    `note` is told where its API is."""
+
+    def __init__(
+        self,
+        marathon: Marathon,
+        definition: Mapping[str, Any],
+        master: str,
+        log: SchedulerLog,
+        note: Callable[[str], None] = lambda _url: None,
+    ) -> None:
+        self._marathon, self._master, self._log, self._note = marathon, master, log, note
         self._app, _ = marathon.create(definition)
         self.seen: Overview | None = None
 
@@ -72,6 +82,7 @@ class RunApp:
         try:
             connection.request("GET", _PATH)
             answer = connection.getresponse()
+            self._note(f"http://{HOST}:{task.place.ports[0]}")
             return from_json(json.loads(answer.read())) if answer.status == http.client.OK else None
         except (OSError, http.client.HTTPException):
             return None
@@ -85,8 +96,8 @@ def run_app(definition: Mapping[str, Any], folder: Path, master: str, log: Sched
     (folder / "logs").mkdir(parents=True)
     guard = start_guard(folder, temporary=False)
     try:
-        with Marathon(folder, folder) as marathon:
-            app = RunApp(marathon, definition, master, log)
+        with noted(definition["labels"]["DCOS_SERVICE_NAME"]) as note, Marathon(folder, folder) as marathon:
+            app = RunApp(marathon, definition, master, log, note)
             try:
                 yield app
             except BaseException:

@@ -17,6 +17,7 @@ from mesos_local.leftovers import MARK
 from tf_scheduler.errors import JobError, NotRunningError
 
 from .local import directory_option, find_cluster, terminated_like_interrupted
+from .operate.here import noted
 
 _READY = "the local DC/OS serves at "
 
@@ -50,7 +51,8 @@ def serve(directory: Path, port: int, where: bool) -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
     chosen = choose_port(folder, port)
     build_local(cluster, folder.universe, f"{url_of(chosen)}/universe")
-    with terminated_like_interrupted(), serving(cluster, chosen) as record:
+    with terminated_like_interrupted(), serving(cluster, chosen) as record, noted() as note:
+        note(record.url)
         click.echo(f"{_READY}{record.url}")
         click.echo(f"export DCOS_URL={record.url}", err=True)
         _wait_for_end(directory)

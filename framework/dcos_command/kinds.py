@@ -1,0 +1,78 @@
+"""What arguments name, and where the names are: for completion, and for the hint when a name is wrong."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any, Mapping
+
+from .command import Argument, Command, Given
+from .errors import CommandError
+from .plans import IN_ERROR
+from .service import Service, path
+
+#: Kind -> where its names are listed.
+_LISTS: Mapping[str, str] = {
+    "plan": path("plans"),
+    "pod": path("pod"),
+    "endpoint": path("endpoints"),
+    "config": path("configurations"),
+    "property": path("state", "properties"),
+}
+#: Kind -> the command that lists its names.
+_COMMANDS: Mapping[str, str] = {
+    "plan": "plan list",
+    "phase": "plan status {plan}",
+    "step": "plan status {plan}",
+    "pod": "pod list",
+    "task": "tasks",
+    "endpoint": "endpoints",
+    "config": "config list",
+    "property": "state properties",
+}
+_SHOWN = 12  # names in a hint
+
+
+def names(service: Service, kind: str, given: Given) -> list[str]:
+    """Every name of this kind. Raise CommandError, as the request for them does."""
+    if kind in _LISTS:
+        return [str(name) for name in service.get(_LISTS[kind])]
+    if kind == "task":
+        return [task["name"] for task in service.get(path("tasks"))["tasks"]]
+    if kind in ("phase", "step") and given.get("plan"):
+        phases = service.get(path("plans", given["plan"]), IN_ERROR)["phases"]
+        if kind == "phase":
+            return [phase["name"] for phase in phases]
+        return [step["name"] for phase in phases if phase["name"] == given.get("phase") for step in phase["steps"]]
+    return []
+
+
+def hint(service: Service, command: Command, given: Given) -> str:
+    """Which of the names is wrong, what there is instead, and the command that tells; empty: nothing is known."""
+    for argument in command.arguments:
+        found = _unknown(service, argument, given)
+        if found is not None:
+            return found
+    return ""
+
+
+def _unknown(service: Service, argument: Argument, given: Given) -> str | None:
+    value = given.get(argument.name)
+    if not value or argument.kind not in _COMMANDS:
+        return None
+    try:
+        known = names(service, argument.kind, given)
+    except CommandError:
+        return None
+    if value in known:
+        return None
+    return f"\n{_instead(str(value), known)}See: {service.program} {_COMMANDS[argument.kind].format(**given)}"
+
+
+def _instead(value: str, known: list[str]) -> str:
+    close: Any = get_close_matches(value, known, n=1)
+    if close:
+        return f"Did you mean {close[0]}? "
+    if not known:
+        return "There are none. "
+    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+    return f"There are: {', '.join(known[:_SHOWN])}{more}. "

@@ -1,0 +1,72 @@
+"""What a command shows, before it is drawn: lines, tables and texts of words that have a meaning, not a colour.
+
+Plain text and colours are drawn from the same parts; see render.py, and the richer one of `dcos-tensorflow`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Iterable, Sequence, Union
+
+#: Meaning of a word of the scheduler's; any other has none.
+_MEANING = {
+    **dict.fromkeys(("COMPLETE", "RUNNING", "FINISHED", "succeeded", "launched", "pass"), "good"),
+    **dict.fromkeys(("PREPARED", "STARTING", "STARTED", "STAGING", "IN_PROGRESS", "KILLING"), "busy"),
+    **dict.fromkeys(("PENDING", "WAITING", "DELAYED", "PAUSED", "PAUSING", "stopped", "UNREACHABLE"), "wait"),
+    **dict.fromkeys(("ERROR", "FAILED", "LOST", "GONE", "DROPPED", "KILLED", "failed", "fail"), "bad"),
+}
+
+
+@dataclass(frozen=True)
+class Word:
+    """Text with a meaning: "good", "busy", "wait", "bad", "dim", "strong", or none."""
+
+    text: str
+    meaning: str = ""
+
+
+Cell = Union[str, Word]
+
+
+def status(text: str) -> Word:
+    """A status, of whatever it is."""
+    return Word(text, _MEANING.get(text, ""))
+
+
+def dim(text: str) -> Word:
+    """Something that is there to be found, not to be read."""
+    return Word(text, "dim")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of several words, next to each other. `whole` False: a terminal that is too narrow cuts it off."""
+
+    words: tuple[Cell, ...]
+    whole: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns fit the terminal: cells are broken into several lines, never cut."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    #: Shown instead of a table without rows.
+    empty: str = ""
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Of somebody else, such as a task's output: written as it is, with nothing after it."""
+
+    text: str
+
+
+Part = Union[str, Line, Table, Raw]
+Parts = Iterable[Part]
+
+
+def text_of(cell: Cell) -> str:
+    """Without its meaning."""
+    return cell.text if isinstance(cell, Word) else cell

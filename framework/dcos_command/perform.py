@@ -1,0 +1,56 @@
+"""One command, from what was typed to what is seen, whoever draws it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any, Iterator
+
+from .command import Command, Given
+from .errors import RefusedError
+from .kinds import hint
+from .parts import Parts
+from .screen import Screen, confirm
+from .service import Service
+
+_EVERY = 1.0  # seconds between two looks
+#: Statuses with which a wrong name is answered.
+_WRONG_NAME = (400, 404)
+
+
+def perform(command: Command, service: Service, given: Given, screen: Screen, *, as_json: bool) -> None:
+    """Ask, and show what is answered. What cannot be undone is confirmed first, unless `yes` is given.
+
+    Raise CommandError; where a name is wrong, it tells those that there are.
+    """
+    if command.confirm and not given.get("yes"):
+        confirm(command.confirm.format(**given), sys.stdin, sys.stderr)
+    try:
+        _perform(command, service, given, screen, as_json)
+    except RefusedError as error:
+        known = hint(service, command, given) if error.status in _WRONG_NAME else ""
+        raise RefusedError(f"{error}{known}", error.status) from error
+
+
+def _perform(command: Command, service: Service, given: Given, screen: Screen, as_json: bool) -> None:
+    if given.get("follow") and command.follow is not None and command.show_item is not None:
+        for item in command.follow(service, given):
+            screen.show((json.dumps(item),) if as_json else command.show_item(item, given))
+    elif command.watched_until is not None and screen.live and not as_json:
+        screen.play(_frames(command, service, given))
+    else:
+        found = command.fetch(service, given)
+        screen.show((json.dumps(found, indent=2),) if as_json else command.show(found, given))
+
+
+def _frames(command: Command, service: Service, given: Given) -> Iterator[Parts]:
+    """What is to be seen now, again and again, until the end."""
+    assert command.watched_until is not None, "the caller has looked"
+    while True:
+        last = command.watched_until(service)
+        shown: list[Any] = [*command.show(command.fetch(service, given), given), *(last or ())]
+        yield shown
+        if last is not None:
+            return
+        time.sleep(_EVERY)

@@ -1,0 +1,89 @@
+"""`pod ...`: the tasks of the service, as the DC/OS SDK speaks of them, and what operators do to them."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, Mapping, Sequence
+
+from .command import Argument, Command, Fetch, Given, Option
+from .parts import Line, Parts, Table, status
+from .plans import show_names
+from .service import Service, path
+from .settings import as_json
+
+
+def names(service: Service, _given: Given) -> Any:
+    """The names of the pods, as the API gives them."""
+    return service.get(path("pod"))
+
+
+def _status(service: Service, given: Given) -> Any:
+    return service.get(path("pod", given["pod"], "status") if given.get("pod") else path("pod", "status"))
+
+
+def show_status(found: Mapping[str, Any], given: Given) -> Parts:
+    """A row per task."""
+    if given.get("pod"):
+        rows = list(_rows(found))
+    else:
+        rows = [row for kind in found["pods"] for instance in kind["instances"] for row in _rows(instance)]
+    yield Table(("pod", "task", "status", "id"), rows, empty="There are no pods yet.")
+
+
+def _rows(pod: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+    for task in pod["tasks"]:
+        yield pod["name"], task["name"], status(task["status"]), task["id"]
+
+
+def _info(service: Service, given: Given) -> Any:
+    return service.get(path("pod", given["pod"], "info"))
+
+
+def _command(verb: str) -> Fetch:
+    def send(service: Service, given: Given) -> Any:
+        return service.post(path("pod", given["pod"], verb), list(given.get("task") or ()) or None)
+
+    return send
+
+
+def _show(done: str) -> Any:
+    def show(found: Mapping[str, Any], _given: Given) -> Parts:
+        yield Line((f"{found['pod']} {done}: ", ", ".join(found["tasks"]) or "no task"))
+
+    return show
+
+
+POD = Argument("pod", "pod", help="Name of the pod, such as worker-0.")
+_TASKS = Option("task", "Only this task of the pod.", "texts", short="t", metavar="TASK", default=())
+
+
+def _control(verb: str, help_text: str, done: str, **more: Any) -> Command:
+    return Command(f"pod {verb}", help_text, _command(verb), _show(done), (POD,), **more)
+
+
+COMMANDS = (
+    Command("pod list", "The names of the pods.", names, show_names, sdk_json=True),
+    Command(
+        "pod status",
+        "The tasks of a pod, or of all, with their states.",
+        _status,
+        show_status,
+        (Argument("pod", "pod", required=False, help="Name of the pod."),),
+    ),
+    Command("pod info", "Mesos' documents of its tasks.", _info, as_json, (POD,)),
+    _control("restart", "Launch it again, at its place.", "is launched again"),
+    _control("replace", "Give up its place, and launch it elsewhere.", "is replaced", confirm="Give up {pod}'s place?"),
+    _control(
+        "pause",
+        "End the program, and keep the place, for somebody to look around.",
+        "is paused",
+        options=(_TASKS,),
+        aliases=("debug pod pause",),
+    ),
+    _control(
+        "resume",
+        "Launch the program again after a pause.",
+        "is resumed",
+        options=(_TASKS,),
+        aliases=("debug pod resume",),
+    ),
+)

@@ -1,0 +1,130 @@
+"""The commands of `dcos_command`, as click has them: with help, completion of names, and the options that all have."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from dcos_command.command import Argument, Command, Option
+from dcos_command.errors import CommandError
+from dcos_command.kinds import names
+from dcos_command.perform import perform
+from dcos_command.screen import Screen
+from dcos_command.table import COMMANDS, GROUP_ALIASES, GROUPS
+
+from .target import Wanted, find
+
+_INTERRUPTED = 130
+_COMPLETION = 2.0  # seconds that somebody waits for a name
+_TYPES: Mapping[str, Mapping[str, Any]] = {
+    "flag": {"is_flag": True},
+    "text": {},
+    "texts": {"multiple": True},
+    "number": {"type": click.IntRange(min=1)},
+}
+
+
+def common() -> list[click.Option]:
+    """The options that all these commands have; also before the command."""
+    return [
+        click.Option(["--name"], help="Name of the service."),
+        click.Option(["--url"], help="Where its scheduler is, or DC/OS with /service/NAME."),
+        click.Option(["--token"], help="What it wants to see, if it does."),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print the answer of the scheduler."),
+    ]
+
+
+def add_to(root: click.Group) -> None:
+    """Put every command where its words say, beside what is there already."""
+    for option in common():
+        option.expose_value, option.callback = False, _keep
+        root.params.append(option)
+    for command in COMMANDS:
+        for number, words in enumerate(command.spellings):
+            _group(root, words[:-1]).add_command(_build(command, words[-1], hidden=number > 0))
+    for alias, name in GROUP_ALIASES.items():
+        original = root.commands[name]
+        assert isinstance(original, click.Group), "only groups have such aliases"
+        root.add_command(click.Group(alias, original.commands, help=original.help, hidden=True))
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """What stands before the command; the group itself has no use for it."""
+    context.ensure_object(dict)[parameter.name] = value
+
+
+def _group(root: click.Group, words: tuple[str, ...]) -> click.Group:
+    if not words:
+        return root
+    above = _group(root, words[:-1])
+    found = above.commands.get(words[-1])
+    if found is None:
+        found = click.Group(words[-1], help=GROUPS[" ".join(words)], hidden=len(words) > 1)
+        above.add_command(found)
+    assert isinstance(found, click.Group), f"{words} is a group"
+    return found
+
+
+def _build(command: Command, name: str, *, hidden: bool) -> click.Command:
+    parameters: list[click.Parameter] = [_argument(argument) for argument in command.arguments]
+    parameters += [_option(option) for option in command.options]
+    if command.confirm:
+        parameters.append(click.Option(["-y", "--yes"], is_flag=True, help="Do not ask."))
+    spelled = [" ".join(words) for words in command.spellings[1:]]
+    told = command.help + (f"\n\nAlso: {', '.join(spelled)}." if spelled and not hidden else "")
+    return click.Command(name, params=[*parameters, *common()], help=told, callback=_callback(command), hidden=hidden)
+
+
+def _argument(argument: Argument) -> click.Argument:
+    complete = _completion(argument.kind) if argument.kind else None
+    return click.Argument([argument.name], required=argument.required, shell_complete=complete)
+
+
+def _option(option: Option) -> click.Option:
+    flags = [f"--{option.name}", *([f"-{option.short}"] if option.short else []), option.key]
+    metavar = option.metavar or None
+    shown = {"show_default": True, "default": option.default} if option.type == "number" else {}
+    return click.Option(flags, help=option.help, metavar=metavar, **_TYPES[option.type], **shown)
+
+
+def _callback(command: Command) -> Callable[..., None]:
+    def run(**given: Any) -> None:
+        before = click.get_current_context().ensure_object(dict)
+        service = find(_wanted(before, given), os.environ)
+        try:
+            perform(command, service, given, _screen(), as_json=given["as_json"] or before.get("as_json", False))
+        except KeyboardInterrupt:
+            sys.exit(_INTERRUPTED)
+
+    return run
+
+
+def _wanted(before: Mapping[str, Any], given: Mapping[str, Any]) -> Wanted:
+    """After the command counts more than before it."""
+    said = {name: given.get(name) or before.get(name) or "" for name in ("name", "url", "token")}
+    return Wanted(**said)
+
+
+def _screen() -> Screen:
+    if not sys.stdout.isatty():
+        return Screen(sys.stdout)
+    from .colours import ColourScreen  # only what is drawn needs it
+
+    return ColourScreen()
+
+
+def _completion(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        try:
+            service = find(_wanted(context.ensure_object(dict), context.params), os.environ)
+            known = names(service.within(_COMPLETION), kind, context.params)
+        except (CommandError, OSError):
+            return []
+        return [CompletionItem(name) for name in known if name.startswith(incomplete)]
+
+    return complete

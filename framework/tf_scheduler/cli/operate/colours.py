@@ -1,0 +1,63 @@
+"""Parts on a terminal: tables that fit it, and colours, unless NO_COLOR says not to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from dcos_command.parts import Cell, Line, Part, Parts, Raw, Table, Word
+from dcos_command.screen import Screen
+
+_STYLES = {"good": "green", "busy": "cyan", "wait": "yellow", "bad": "red", "dim": "dim", "strong": "bold"}
+
+
+class ColourScreen(Screen):
+    """Standard output, which is a terminal."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        super().__init__(sys.stdout)
+        self._console = console or Console(highlight=False)
+        self.live = True
+
+    def show(self, parts: Parts) -> None:
+        for part in parts:
+            if isinstance(part, Raw):
+                self._console.file.write(part.text)
+                self._console.file.flush()
+            else:
+                self._console.print(Group(drawn(part)))  # alone a Text would lose how it is to be broken
+
+    def play(self, frames: Iterable[Parts]) -> None:
+        with Live(console=self._console, auto_refresh=False) as live:
+            for frame in frames:
+                live.update(Group(*(drawn(part) for part in frame)), refresh=True)
+
+
+def drawn(part: Part) -> RenderableType:
+    """What rich draws for it."""
+    if isinstance(part, Table):
+        return _table(part) if part.rows else Text(part.empty)
+    if isinstance(part, Line):
+        text = Text.assemble(*(_text(word) for word in part.words))
+        text.no_wrap, text.overflow = not part.whole, "fold" if part.whole else "ellipsis"
+        return text
+    return Text(part.text if isinstance(part, Raw) else part)
+
+
+def _table(table: Table) -> RichTable:
+    drawn_table = RichTable(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in table.columns:
+        drawn_table.add_column(column, overflow="fold")
+    for row in table.rows:
+        drawn_table.add_row(*(_text(cell) for cell in row))
+    return drawn_table
+
+
+def _text(cell: Cell) -> Text:
+    return Text(cell.text, _STYLES.get(cell.meaning, "")) if isinstance(cell, Word) else Text(cell)

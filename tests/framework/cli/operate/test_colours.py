@@ -1,0 +1,91 @@
+"""Parts on a terminal."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from dcos_command.parts import Line, Raw, Table, Word, status
+from tf_scheduler.cli.operate.colours import ColourScreen
+
+
+def screen(width=40, **options):
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=True, color_system="standard", highlight=False, **options)
+    return ColourScreen(console), out
+
+
+def plain(out):
+    """Without the codes for bold and the like."""
+    return re.sub(r"\x1b\[[\d;]*m", "", out.getvalue())
+
+
+TABLE = Table(("task", "status", "why"), [("worker-0", status("RUNNING"), "[red]needs[/red] " + "4 cpus " * 8)])
+
+
+def test_states_have_colours(monkeypatch):
+    """Green is good."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    shown, out = screen()
+
+    shown.show([TABLE])
+
+    assert "\x1b[32mRUNNING\x1b[0m" in out.getvalue()
+
+
+def test_no_color_means_no_colour(monkeypatch):
+    """https://no-color.org"""
+    monkeypatch.setenv("NO_COLOR", "1")
+    shown, out = screen()
+
+    shown.show([TABLE, Line((Word("x", "bad"),))])
+
+    assert "\x1b[3" not in out.getvalue()
+
+
+@pytest.mark.parametrize("width", [30, 40, 80])
+def test_tables_fit_and_lose_nothing(width, monkeypatch):
+    """What people wrote is no markup."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    shown, out = screen(width)
+
+    shown.show([TABLE])
+
+    text = plain(out)
+    assert all(len(line) <= width for line in text.splitlines())
+    assert 8 == "".join(text.split()).count("cpus")
+    assert "[red]" in "".join(text.split())
+
+
+def test_a_tree_keeps_its_shape(monkeypatch):
+    """Its lines are cut, sentences are not."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    shown, out = screen(20)
+
+    shown.show([Line(("└─ worker-0 ", "because " * 4), whole=False), Line(("because " * 4,))])
+
+    first, *others = plain(out).splitlines()
+    assert first.endswith("…")
+    assert 4 == " ".join(others).count("because")
+
+
+def test_raw_text_is_written_as_it_is():
+    """It is no markup either, and has its own ends of lines."""
+    shown, out = screen(10)
+
+    shown.show([Raw("[bold]x[/bold] " * 3), Raw("y\n")])
+
+    assert "[bold]x[/bold] " * 3 + "y\n" == out.getvalue()
+
+
+def test_what_is_played_is_drawn_over_itself():
+    """The last one stays."""
+    shown, out = screen()
+
+    shown.play([["step 1"], ["step 2"]])
+
+    text = out.getvalue()
+    assert "step 1" in text
+    assert text.rindex("step 2") > text.rindex("step 1")
+    assert "\x1b[1A" in text or "\x1b[2K" in text

@@ -1,0 +1,231 @@
+"""Every command, typed as a person types it, against the real API over a simulated service."""
+
+import json
+import urllib.request
+
+from simulation import send
+from simulation.world import play
+from tf_scheduler.core.plans import plan_named
+from tf_scheduler.model.events import ProgressReported
+from tf_scheduler.model.journal import Entry
+from tf_scheduler.model.plan import Status
+from tf_scheduler.model.progress import Progress
+from tf_scheduler.model.task import TaskState
+
+#: Command -> what it asks.
+READ = {
+    "plan list": "v1/plans",
+    "plans show deploy": "v1/plans/deploy",
+    "pod list": "v1/pod",
+    "pod status": "v1/pod/status",
+    "pods status worker-0": "v1/pod/worker-0/status",
+    "pod info ps-0": "v1/pod/ps-0/info",
+    "endpoints": "v1/endpoints",
+    "endpoint worker": "v1/endpoints/worker",
+    "tasks": "v1/tasks",
+    "why": "v1/pending",
+    "cluster": "v1/tf/cluster",
+    "progress": "v1/tf/progress?points=60",
+    "result": "v1/tf/result",
+    "events": "v1/events?limit=50",
+    "health": "v1/health?verbose=true",
+    "config list": "v1/configurations",
+    "debug config target_id": "v1/configurations/targetId",
+    "config target": "v1/configurations/target",
+    "debug state framework_id": "v1/state/frameworkId",
+    "state properties": "v1/state/properties",
+    "state property ps-0:task-status": "v1/state/properties/ps-0:task-status",
+    "debug offers": "v2/debug/offers",
+    "debug reservations": "v1/debug/reservations",
+}
+ALL = ["ps-0", "worker-0", "worker-1", "chief-0"]
+
+
+def status_of(api, plan="deploy"):
+    return plan_named(api.world.state, plan).status
+
+
+def test_a_plan_is_a_tree_that_says_why_it_waits(ask, api):
+    """As the SDK's commands draw it; reasons are added."""
+    api.register()
+    play(api.world, send.offers())
+
+    lines = ask("plan", "status", "deploy").lines
+
+    assert "deploy (parallel strategy) (STARTING)" == lines[0]
+    assert "├─ ps (parallel strategy) (STARTING)" == lines[1]
+    assert lines[2].startswith("│  └─ ps-0 (STARTING)")
+    assert lines[-1].startswith("   └─ chief-0 (STARTING)")
+
+
+def test_all_plans_are_an_overview(ask, api):
+    """A row each."""
+    api.deploy()
+
+    heading, first, *_ = ask("plan", "show").lines
+
+    assert ["plan", "status", "steps", "strategy", "errors"] == heading.split()
+    assert ["deploy", "COMPLETE", "4", "of", "4", "parallel"] == first.split()
+
+
+def test_json_is_the_answer_of_the_api(ask, api):
+    """Not changed by us. Without --json the same commands show something, too."""
+    api.deploy()
+
+    for words, path in READ.items():
+        with urllib.request.urlopen(f"{api.url}/{path}") as answer:
+            expected = json.load(answer)
+        assert expected == ask(*words.split(), "--json").json, words
+        assert ask(*words.split()).lines, words
+
+
+def test_tasks_are_a_table(ask, api):
+    """Name, state, where."""
+    api.deploy()
+
+    heading, *rows = ask("tasks").lines
+
+    assert ["task", "status", "agent", "address"] == heading.split()[:4]
+    assert ALL == [row.split()[0] for row in rows]
+    assert {"RUNNING"} == {row.split()[1] for row in rows}
+    assert api.world.state.tasks["ps-0"].address in rows[0]
+
+
+def test_why_tells_the_reasons(ask, api):
+    """Of all that waits, or of one task; of one that does not wait that it does not."""
+    api.register()
+
+    assert any(line.startswith("worker-0 is PENDING in plan deploy") for line in ask("why").lines)
+    assert ask("why", "chief-0").lines[0].startswith("chief-0 is PENDING")
+    play(api.world, send.offers(), send.running())
+    assert "ps-0 waits for nothing: it is RUNNING on agent-" in ask("why", "ps-0").out
+    assert ["Nothing is pending."] == ask("why").lines
+
+
+def test_a_task_s_tf_config_can_be_had(ask, api):
+    """As its program sees it."""
+    api.deploy()
+
+    config = json.loads(ask("cluster", "worker-1").out)
+
+    assert {"type": "worker", "index": 1} == config["task"]
+    assert "generation 1, parameter_server" == ask("cluster").lines[0]
+
+
+def test_plans_obey(ask, api):
+    """Pause, resume, restart, force-complete, with the SDK's other words."""
+    api.register()
+
+    assert ["Received cmd: interrupt"] == ask("plan", "pause", "deploy").lines
+    assert Status.WAITING is status_of(api)
+    assert "already" in ask("plan", "interrupt", "deploy").out
+    assert ["Received cmd: continue"] == ask("plan", "continue", "deploy").lines
+    assert 0 == ask("plan", "force", "deploy", "ps", "ps-0").code
+    assert Status.COMPLETE is plan_named(api.world.state, "deploy").phases[0].status
+    assert 0 == ask("plan", "force-restart", "deploy", "ps").code
+    assert Status.PENDING is plan_named(api.world.state, "deploy").phases[0].status
+    assert 0 == ask("plan", "stop", "deploy").code
+    assert 0 == ask("plan", "start", "deploy", "-p", "EPOCHS=10", "-p", "NOTE=a=b c").code
+    assert {"EPOCHS": "10", "NOTE": "a=b c"} == dict(api.world.state.controls["deploy"].parameters)
+
+
+def test_pods_obey(ask, api):
+    """Restart, replace, pause, resume."""
+    api.deploy()
+
+    assert ["worker-0 is launched again: worker-0"] == ask("pod", "restart", "worker-0").lines
+    play(api.world, send.offers(), send.running())
+    assert ["worker-1 is replaced: worker-1"] == ask("pod", "replace", "worker-1", "--yes").lines
+    play(api.world, send.offers(), send.running())
+    assert ["worker-0 is paused: worker-0"] == ask("debug", "pod", "pause", "worker-0", "-t", "worker-0").lines
+    assert ["worker-0 is resumed: worker-0"] == ask("pod", "resume", "worker-0").lines
+
+
+def test_what_is_wrong_comes_with_what_there_is(ask, api):
+    """The name that was meant, all names, or the command that tells them."""
+    api.deploy()
+
+    near, far = ask("plan", "status", "deplyo"), ask("pod", "info", "backup")
+    phase, step = ask("plan", "pause", "deploy", "wroker"), ask("plan", "restart", "deploy", "ps", "x")
+
+    assert [1] * 4 == [near.code, far.code, phase.code, step.code]
+    assert "Did you mean deploy? See: " in near.err
+    assert "plan list" in near.err
+    assert "There are: " in far.err
+    assert "worker-1" in far.err
+    assert "Did you mean worker?" in phase.err
+    assert "There are: ps-0." in step.err
+    assert "plan status deploy" in step.err
+    assert "worker-9" in ask("logs", "worker-9").err
+
+
+def test_what_cannot_be_undone_is_asked_for_first(ask, api):
+    """Without somebody to ask, nothing is done: exit code 2."""
+    api.deploy()
+    before = api.world.id_of("worker-0")
+
+    refused = ask("pod", "replace", "worker-0")
+
+    assert 2 == refused.code
+    assert "--yes" in refused.err
+    assert before == api.world.id_of("worker-0")
+
+
+def test_a_parameter_that_is_no_variable_is_wrong_usage(ask):
+    """Before anybody is asked: exit code 2."""
+    assert 2 == ask("plan", "start", "deploy", "-p", "1=2").code
+    assert 2 == ask("plan", "start").code
+    assert 2 == ask("plan", "frobnicate").code
+
+
+def test_progress_is_a_row_per_job(ask, api):
+    """Elsewhere than on a terminal it is told once."""
+    api.deploy()
+    record = api.world.state.tasks["chief-0"]
+    said = Progress(1, 1000.0, 50, 100, 0.25, 3840, 12.5, 400.0)
+    play(api.world, send.event(ProgressReported(record.id, said)))
+
+    line = next(line for line in ask("progress").lines if line.startswith("chief"))
+
+    assert ["50/100", "12.5", "400.0", "4", "s", "0.25"] == line.split()[2:8]
+
+
+def test_logs_are_what_the_task_wrote(ask, api):
+    """Output, error output, another file; only the end of what is long."""
+    api.deploy()
+    api.sandboxes.files["worker-0"] = {"stdout": b"step 1\nstep 2", "stderr": b"oops\n", "executor.log": b"x" * 100_000}
+
+    assert "step 1\nstep 2\n" == ask("logs", "worker-0").out
+    assert "oops\n" == ask("logs", "worker-0", "--stderr").out
+    assert 65_537 == len(ask("logs", "worker-0", "--file=executor.log").out)
+    assert "step 1\nstep 2" == ask("logs", "worker-0", "--json").json["data"]
+
+
+def test_logs_are_followed_to_the_end_of_the_task(ask, api):
+    """Then it is said how it ended."""
+    api.deploy()
+    api.sandboxes.files["worker-0"] = {"stdout": b"step 1\nstep 2\n"}
+    play(api.world, send.status("worker-0", TaskState.FINISHED))
+
+    shown = ask("logs", "-f", "worker-0")
+
+    assert ["step 1", "step 2", "--- worker-0 has ended: TASK_FINISHED ---"] == shown.lines
+
+
+def test_events_are_told_oldest_first(ask, api):
+    """Only the newest, or those of a task."""
+    api.pages.add(
+        *(Entry(number, 1000.0 + number, "X", f"thing {number}", f"worker-{number % 2}") for number in range(1, 6))
+    )
+
+    assert ["thing 4", "thing 5"] == [line.split("  ")[-1].strip() for line in ask("events", "-n", "2").lines[1:]]
+    assert 2 == len(ask("events", "--task", "worker-0").lines[1:])
+
+
+def test_the_end_is_one_sentence(ask, api):
+    """Undecided before."""
+    api.deploy()
+
+    assert ["not decided yet"] == ask("result").lines
+    play(api.world, send.stop("enough"))
+    assert ["stopped: enough"] == ask("result").lines

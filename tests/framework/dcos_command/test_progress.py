@@ -1,0 +1,103 @@
+"""How training is drawn."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dcos_command.parts import Line, Table, text_of
+from dcos_command.progress import bar, curve, duration, show_progress
+
+
+def a_task(name, **said):
+    silent = dict.fromkeys(("step", "total", "loss", "steps_per_second", "examples_per_second", "seconds_left"))
+    return {"name": name, "job": name.partition("-")[0], "points": [], **silent, **said}
+
+
+def a_job(**said):
+    return {"tasks": 1, "reporting": 1, "step": None, "total": None, "steps_per_second": None,
+            "examples_per_second": None, **said}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fraction", "drawn"),
+    [(0, "────"), (0.5, "━━──"), (0.625, "━━╸─"), (1, "━━━━"), (2, "━━━━"), (-1, "────"), (None, "╌╌╌╌")],
+)
+def test_a_bar_is_filled_as_far_as_the_work_is_done(fraction, drawn):
+    """In halves of a character."""
+    assert drawn == bar(fraction, 4)
+
+
+@given(st.floats(0, 1), st.integers(1, 80))
+def test_a_bar_is_always_as_wide_as_it_is_asked_to_be(fraction, width):
+    """So that nothing beside it moves."""
+    assert width == len(bar(fraction, width))
+
+
+@pytest.mark.parametrize(
+    ("values", "drawn"),
+    [
+        ([], ""),
+        ([3.0], "▁"),
+        ([8, 7, 6, 5, 4, 3, 2, 1], "█▇▆▅▄▃▂▁"),
+        ([None, 1.0, math.nan, 2.0, math.inf], "▁█"),
+        ([9.0] * 30, "▁" * 20),
+    ],
+)
+def test_a_curve_goes_from_its_lowest_to_its_highest_value(values, drawn):
+    """What is no number is left out; only the newest are drawn."""
+    assert drawn == curve(values)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(None, "-"), (math.inf, "-"), (0.4, "0 s"), (59, "59 s"), (61, "1:01"), (3723, "1:02:03")]
+)
+def test_a_duration_is_read_at_a_glance(seconds, told):
+    """Seconds, minutes, hours."""
+    assert told == duration(seconds)
+
+
+def test_the_leader_speaks_for_its_job():
+    """Its loss and the time that is left, beside the speed of the job."""
+    found = {
+        "leader": "worker-1",
+        "jobs": {
+            "worker": a_job(step=50, total=100, steps_per_second=2.0, examples_per_second=64.0),
+            "ps": a_job(reporting=0),
+        },
+        "tasks": [
+            a_task("worker-0", step=50, loss=9.0),
+            a_task("worker-1", step=60, loss=0.25, seconds_left=20.0, points=[{"loss": 2.0}, {"loss": 1.0}]),
+            a_task("ps-0"),
+        ],
+    }
+
+    table, silent = show_progress(found, {})
+
+    assert isinstance(table, Table)
+    assert isinstance(silent, Line)
+    assert [["worker", "━" * 12 + "─" * 12, "50/100", "2.0", "64.0", "20 s", "0.25", "█▁"]] == [
+        [text_of(cell) for cell in row] for row in table.rows
+    ]
+    assert "ps" in text_of(silent.words[0])
+
+
+def test_without_a_leader_the_slowest_speaks():
+    """The others wait for it."""
+    found = {"leader": None, "jobs": {"worker": a_job(step=5)}, "tasks": [
+        a_task("worker-0", step=9, loss=1.0), a_task("worker-1", step=5, loss=7.0), a_task("worker-2")]}  # fmt: skip
+
+    (table,) = show_progress(found, {})
+
+    assert ["worker", "╌" * 24, "5", "-", "-", "-", "7", ""] == [text_of(cell) for cell in table.rows[0]]
+
+
+def test_a_job_that_says_nothing_is_no_row():
+    """Not one of them has said anything."""
+    (table,) = show_progress(
+        {"leader": None, "jobs": {"worker": a_job(reporting=0)}, "tasks": [a_task("worker-0")]}, {}
+    )
+
+    assert "No task has said anything" in table.empty
+    assert [] == table.rows

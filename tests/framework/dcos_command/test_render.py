@@ -1,0 +1,61 @@
+"""Parts as plain text."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dcos_command.parts import Line, Raw, Table, status
+from dcos_command.render import lines
+
+CELL = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=40)
+ROWS = st.lists(st.tuples(CELL, CELL, CELL), min_size=1, max_size=5)
+
+
+def test_columns_are_as_wide_as_what_they_hold():
+    """Two spaces between them, nothing after the last."""
+    table = Table(("task", "status"), [("worker-0", status("RUNNING")), ("ps-0", "-")])
+
+    assert ["task      status", "worker-0  RUNNING", "ps-0      -"] == list(lines(table))
+
+
+def test_wide_characters_take_two_columns():
+    """As terminals draw them."""
+    assert ["a     b", "日本  x"] == list(lines(Table(("a", "b"), [("日本", "x")])))
+
+
+def test_a_cell_that_is_too_wide_is_broken_into_lines():
+    """Nothing is lost."""
+    table = Table(("task", "why"), [("worker-0", "needs 4 cpus, best agent has 2")])
+
+    assert ["task      why", "worker-0  needs 4 cpus,", "          best agent has 2"] == list(lines(table, 27))
+
+
+def test_several_lines_in_a_cell_stay_several():
+    """Each reason on its own."""
+    assert ["pod  why", "a    one", "     two"] == list(lines(Table(("pod", "why"), [("a", "one\ntwo")])))
+
+
+def test_a_table_without_rows_is_a_sentence():
+    """Not a heading above nothing."""
+    assert ["There are no tasks."] == list(lines(Table(("task",), [], empty="There are no tasks.")))
+
+
+def test_only_lines_that_may_be_cut_are_cut():
+    """A tree keeps its shape; a sentence is whole."""
+    assert ["└─ worke…"] == list(lines(Line(("└─ ", "worker-0"), whole=False), 9))
+    assert ["worker-0"] == list(lines(Line(("worker-0",)), 4))
+    assert ["└─ worker-0"] == list(lines(Line(("└─ ", "worker-0"), whole=False)))
+
+
+def test_raw_text_keeps_its_lines():
+    """Of somebody's program."""
+    assert ["a", "b"] == list(lines(Raw("a\nb\n")))
+
+
+@given(ROWS, st.integers(22, 140))
+def test_no_line_is_longer_than_the_terminal_and_nothing_is_lost(rows, width):
+    """Three columns of six characters, at the least."""
+    drawn = list(lines(Table(("a", "b", "c"), rows), width))
+
+    assert all(len(line) <= width for line in drawn)
+    letters = "".join(sorted("".join(cell for row in [("a", "b", "c"), *rows] for cell in row)))
+    assert letters == "".join(sorted("".join(drawn).replace(" ", "")))

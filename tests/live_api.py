@@ -1,0 +1,107 @@
+"""The real API on a port, over a service of the simulation: for tests of those that ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute, Mount
+
+from simulation import send
+from simulation.mesos import an_agent
+from simulation.world import World, play
+from tf_scheduler.api.app import create_app
+from tf_scheduler.api.backend import Backend, FileError, Piece
+from tf_scheduler.api.policy import Policy
+from tf_scheduler.api.server import ApiServer
+from tf_scheduler.api.views.base import Snapshot
+from tf_scheduler.model.events import Event
+from tf_scheduler.model.journal import Entry
+from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord
+
+
+class Pages:
+    """Entries that were given, and those that come: a journal."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def first(self) -> int:
+        return self.entries[0].number if self.entries else self.last + 1
+
+    @property
+    def last(self) -> int:
+        return self.entries[-1].number if self.entries else 0
+
+    def after(self, number: int) -> Sequence[Entry]:
+        return [entry for entry in self.entries if entry.number > number]
+
+    def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)
+
+    def add(self, *entries: Entry) -> None:
+        self.entries += entries
+        for listener in tuple(self._listeners):
+            listener()
+
+
+class Sandboxes:
+    """Files of tasks: task -> file -> content."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, dict[str, bytes]] = {}
+
+    def read(self, _state: SchedulerState, record: TaskRecord, name: str, offset: int | None, length: int) -> Piece:
+        content = self.files.get(record.name, {}).get(name)
+        if content is None:
+            raise FileError(404, f"{record.name} has no file {name}")
+        first = max(0, len(content) - length) if offset is None else offset
+        return Piece(first, content[first : first + length], len(content))
+
+
+class LiveApi:
+    """A context manager. `world`: the service, with its scheduler and a Mesos; commands are decided on in it.
+
+    It is served at `url`, and below it as DC/OS' admin router does it, with the routes of `after` beside it.
+    """
+
+    def __init__(self, spec: ServiceSpec, policy: Policy | None = None, after: Sequence[BaseRoute] = ()) -> None:
+        self.world = World(spec, *(an_agent(f"agent-{number}") for number in range(3)))
+        self.pages, self.sandboxes = Pages(), Sandboxes()
+        self.backend = Backend(lambda: Snapshot(self.world.state), self._put, journal=self.pages, files=self.sandboxes)
+        self._app = create_app(self.backend, policy)
+        routes = [Mount(f"/service/{spec.name}", self._app), *after, Mount("/", self._app)]
+        self._server = ApiServer(Starlette(routes=routes), "127.0.0.1", 0)
+
+    @property
+    def url(self) -> str:
+        """Of the scheduler; of DC/OS as well."""
+        return f"http://127.0.0.1:{self._server.port}"
+
+    def register(self) -> None:
+        play(self.world, send.register())
+
+    def deploy(self) -> None:
+        """Until every task runs."""
+        play(self.world, send.register(), send.offers(), send.running())
+
+    def _put(self, thunk: Callable[[], Event | None]) -> None:
+        event = thunk()
+        if event is not None:
+            self.backend.observe(event, self.world.step(event))
+            self.world.settle()
+
+    def __enter__(self) -> LiveApi:
+        self._server.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.__exit__(kind, error, trace)
