@@ -40,7 +40,7 @@ def _ask(state: SchedulerState, names: frozenset[TaskName], now: float) -> Decis
         return decide(replace(state, asked_for=names, revive_at=None))
     bucket = take(state.bucket, now)
     if bucket is None:
-        return decide(replace(state, revive_at=token_at(state.bucket)))
+        return decide(replace(state, revive_at=token_at(state.bucket, now)))
     fresh = replace(state.gathering, failures=0, back_off_until=0.0)
     asked = replace(state, bucket=bucket, asked_for=names, suppressed=False, revive_at=None, unoffered_since=now)
     after = replace(asked, gathering=fresh)

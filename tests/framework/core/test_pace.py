@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tf_scheduler.core.back_off import LONGEST_WINDOW, SHORTEST, back_off, chance
-from tf_scheduler.core.bucket import BETWEEN_TOKENS, CAPACITY, SECONDS_PER_TOKEN, take, token_at
+from tf_scheduler.core.bucket import AT_ONCE, BETWEEN_TOKENS, CAPACITY, SECONDS_PER_TOKEN, take, token_at
 from tf_scheduler.model.evaluation import FULL_BUCKET, Bucket
 
 
@@ -13,20 +13,42 @@ def test_the_first_token_is_there_at_once():
     assert Bucket(CAPACITY - 1, 1000.0, 1000.0) == take(FULL_BUCKET, 1000.0)
 
 
-def test_no_two_tokens_within_five_seconds():
-    """However full the bucket is."""
-    bucket = take(FULL_BUCKET, 1000.0)
+def taken(count):
+    bucket = FULL_BUCKET
+    for _ in range(count):
+        bucket = take(bucket, 1000.0)
+    return bucket
 
+
+def test_the_first_of_a_full_bucket_need_not_wait_for_each_other():
+    """What is lost right after something else is sought a place at once."""
+    bucket = taken(int(AT_ONCE))
+
+    assert CAPACITY - AT_ONCE == bucket.tokens
+
+
+def test_no_two_further_tokens_within_five_seconds():
+    """However many are left."""
+    bucket = taken(int(AT_ONCE))
+
+    assert take(bucket, 1000.0) is None
     assert take(bucket, 1000.0 + BETWEEN_TOKENS - 0.1) is None
-    assert 1000.0 + BETWEEN_TOKENS == token_at(bucket)
+    assert 1000.0 + BETWEEN_TOKENS == token_at(bucket, 1000.0)
     assert take(bucket, 1000.0 + BETWEEN_TOKENS) is not None
+
+
+def test_a_bucket_that_was_left_alone_is_full_again():
+    """Not fuller than that."""
+    later = take(taken(int(AT_ONCE)), 1000.0 + 2 * AT_ONCE * SECONDS_PER_TOKEN)
+
+    assert CAPACITY - 1 == later.tokens
 
 
 def test_an_empty_bucket_fills_slowly():
     """One token in 256 seconds."""
     empty = Bucket(0.0, 1000.0, 900.0)
 
-    assert 1000.0 + SECONDS_PER_TOKEN == token_at(empty)
+    assert 1000.0 + SECONDS_PER_TOKEN == token_at(empty, 1000.0)
     assert take(empty, 999.0 + SECONDS_PER_TOKEN) is None
     assert Bucket(0.0, 1000.0 + SECONDS_PER_TOKEN, 1000.0 + SECONDS_PER_TOKEN) == take(
         empty, 1000.0 + SECONDS_PER_TOKEN
@@ -36,15 +58,17 @@ def test_an_empty_bucket_fills_slowly():
 @given(st.lists(st.floats(0.0, 500.0), max_size=400))
 def test_never_more_than_the_bucket_holds_and_gets(pauses):
     """Whenever it is asked: at most a bucketful, and one per 256 s."""
-    now, bucket, taken = 1000.0, FULL_BUCKET, 0
+    now, bucket, count = 1000.0, FULL_BUCKET, 0
     for pause in pauses:
         now += pause
         after = take(bucket, now)
-        assert (after is None) is (now < token_at(bucket))
-        bucket, taken = after or bucket, taken + (after is not None)
+        assert (after is None) is (now < token_at(bucket, now))
+        bucket, count = after or bucket, count + (after is not None)
         assert 0.0 <= bucket.tokens <= CAPACITY
+        due = token_at(bucket, now)
+        assert take(bucket, max(now, due)) is not None, "nobody is woken in vain"
 
-    assert taken <= CAPACITY + (now - 1000.0) / SECONDS_PER_TOKEN
+    assert count <= CAPACITY + (now - 1000.0) / SECONDS_PER_TOKEN
 
 
 @given(st.integers(1, 10_000), st.floats(0.0, 60.0), st.floats(0.0, 1.0, exclude_max=True))
