@@ -109,6 +109,8 @@ class FakeMesos:
         self.tasks: dict[TaskId, Task] = {}
         self.offers: dict[OfferId, tuple[Offer, Pool]] = {}
         self.inverse: dict[OfferId, AgentId] = {}
+        #: Agents that have not come back after a failover of the master: it says nothing of their tasks.
+        self.missing: set[AgentId] = set()
         #: Launches that were asked to end.
         self.doomed: set[TaskId] = set()
         #: Rescinded while the scheduler may still use them, which is a race and no fault.
@@ -333,6 +335,8 @@ class FakeMesos:
     def _reconcile(self, call: Reconcile) -> None:
         asked = call.tasks or {key: task.launch.record.agent_id for key, task in self.tasks.items() if task.live}
         for task_id, agent_id in sorted(asked.items()):
+            if agent_id in self.missing:
+                continue
             task = self.tasks.get(task_id)
             state = task.state if task and task.live else TaskState.GONE
             self.events.append(StatusUpdated(TaskStatus(task_id, state, agent_id, reason="REASON_RECONCILIATION")))

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from tf_scheduler.model.state import SchedulerState
 
-from . import maintenance
+from . import keeping, maintenance, overdue, reconcile
 from .plans.act import KILL_AGAIN
-from .reconcile import silent_until
 from .recovery import heal
 from .reserve import lost_at, settling_until
 from .rounds import SILENCE
@@ -32,14 +31,16 @@ def _deadlines(state: SchedulerState) -> Iterator[float]:
         yield lost_at(state, item) if item.id in state.expired else min(item.deadline, lost_at(state, item))
         if item.id in state.returned:
             yield settling_until(state)
-    if (silent := silent_until(state)) is not None:
-        yield silent
+    yield from reconcile.deadlines(state)
     if state.result is None:
         yield from heal.deadlines(state)
         yield from maintenance.deadlines(state)
+        yield from overdue.deadlines(state)
+    else:
+        yield from keeping.deadlines(state)
     if state.kill_at:
         yield state.kill_at
     if state.teardown_at is not None:
         yield state.teardown_at + KILL_AGAIN
     elif state.result is not None and state.given_back_at and not state.live_count() and not state.reservations:
-        yield settling_until(state)
+        yield from () if keeping.stays(state) else (settling_until(state),)

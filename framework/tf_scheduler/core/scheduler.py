@@ -31,6 +31,7 @@ from tf_scheduler.model.events import (
     TornDown,
 )
 from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.inquiry import Inquiry
 from tf_scheduler.model.state import SchedulerState
 
 from . import (
@@ -109,7 +110,7 @@ def _ticked(state: SchedulerState, now: float, new_id: NewId) -> Decision:
     if state.offers and state.recoveries:
         decision = then(decision, lambda after: offers.received(after, (), now, new_id))
     decision = then(decision, lambda after: rounds.release(after, now, new_id))
-    return then(decision, lambda after: reconcile.silent_launches(after, now))
+    return then(decision, lambda after: reconcile.due(after, now))
 
 
 def _subscribed(state: SchedulerState, event: Subscribed, now: float) -> Decision:
@@ -118,10 +119,11 @@ def _subscribed(state: SchedulerState, event: Subscribed, now: float) -> Decisio
     known = state.framework_id == event.framework_id
     # What an earlier life declined may be filtered still, if Mesos did not see it die: then only REVIVE helps.
     asked_for = frozenset[TaskName]() if known else demand.names_wanted(fresh)
-    fresh = replace(fresh, asked_for=asked_for, unoffered_since=now)
+    fresh = replace(fresh, asked_for=asked_for, unoffered_since=now, inquiry=Inquiry(began_at=now))
     registered = () if known else (FrameworkRegistered(event.framework_id),)
     told = Outcome(f"subscribed as framework {event.framework_id}")
-    return then(decide(fresh, *registered, outcomes=(told,)), reconcile.after_subscribe)
+    subscribed = decide(fresh, *registered, outcomes=(told,))
+    return then(subscribed, lambda after: reconcile.ask(after, now)) if known else subscribed
 
 
 def _without_connection(state: SchedulerState) -> SchedulerState:

@@ -18,12 +18,11 @@ from tf_scheduler.model.effects import (
     StatusStored,
 )
 from tf_scheduler.model.ids import name_of
-from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
-from . import plans
-from .recovery import heal
+from . import plans, reconcile, success
+from .recovery import heal, joining
 from .recovery.anew import is_replaced, settled
 from .reduce import decide, then
 
@@ -34,9 +33,10 @@ def updated(state: SchedulerState, status: TaskStatus, now: float, unique: Calla
     """First rule that fits, wins:
 
     a launch that is not ours (any more), or that we have given up, is killed; an update that we stored is only
-    acknowledged again; what Mesos answers about a launch that has ended changes nothing; everything else is stored
-    and judged.
+    acknowledged again; what Mesos answers about a launch that has ended, or as we know it, changes nothing;
+    everything else is stored and judged.
     """
+    state = reconcile.heard(state, status.id)
     record = state.tasks.get(name_of(status.id))
     if record is None or record.id != status.id:
         return _stray(state, status)
@@ -45,18 +45,21 @@ def updated(state: SchedulerState, status: TaskStatus, now: float, unique: Calla
         return _stray(state, status)
     if stored is not None and (stored.state.ended or (status.uuid and stored.uuid == status.uuid)):
         return decide(state, calls=_acknowledge(status))
+    if stored is not None and stored.state is status.state and not status.uuid:
+        return decide(state)
     if status.state is TaskState.UNREACHABLE:
         # Since when, by our clock; asked again, the master tells it anew.
         since = stored.timestamp if stored is not None and stored.state is TaskState.UNREACHABLE else now
         status = replace(status, timestamp=since)
+    status = joining.dated(status, stored, now)
     known = decide(state, StatusStored(status), calls=_acknowledge(status))
     ran = stored is not None and stored.state not in _BEFORE_THE_PROGRAM
     return then(known, lambda after: _judge(after, record, status, ran, now, unique))
 
 
 def given_up(state: SchedulerState, now: float, unique: Callable[[], str]) -> Decision:
-    """Tasks whose agent has not answered for too long count as lost."""
-    decision = decide(state)
+    """Tasks whose agent has not answered for too long count as lost; those that have not joined in time, too."""
+    decision = joining.late(state, now, unique)
     for status in heal.give_up_unreachable(state, now):
         decision = then(decision, lambda after, status=status: updated(after, status, now, unique))  # type: ignore[misc]
     return decision
@@ -94,16 +97,6 @@ def _judge(
     if success.decides(state, record):
         return decide(state, ResultDecided(Result(Verdict.SUCCEEDED, sentence, now)), outcomes=(told,))
     return decide(state, outcomes=(told,))
-
-
-def decides_success(state: SchedulerState, record: TaskRecord) -> bool:
-    """The chief's end is the job's end; without a chief, worker 0 is the chief (TensorFlow's convention)."""
-    if not plans.is_known(state, record):
-        return False
-    has_chief = any(job.kind is JobKind.CHIEF and job.count for job in state.spec.jobs)
-    if has_chief:
-        return record.job is JobKind.CHIEF
-    return record.job is JobKind.WORKER and record.index == 0
 
 
 def describe(record: TaskRecord, status: TaskStatus) -> str:

@@ -8,6 +8,7 @@ from enum import Enum
 
 from .evaluation import FULL_BUCKET, Bucket, Evaluation, Gathering
 from .ids import AgentId, FrameworkId, OfferId, TaskId, TaskName
+from .inquiry import Inquiry
 from .offer import HeldOffer, InverseOffer, Offer
 from .plan import PlanControl
 from .progress import Progress
@@ -105,6 +106,8 @@ class SchedulerState:
     kills: Mapping[TaskId, float] = field(default_factory=dict)
     #: Nobody is to be asked to end before; seconds since the epoch.
     kill_at: float = 0.0
+    #: What Mesos was asked on this connection, and has not answered.
+    inquiry: Inquiry = field(default_factory=Inquiry)
     #: When Mesos was last asked about a launch that it has said nothing of; seconds since the epoch.
     inquiries: Mapping[TaskId, float] = field(default_factory=dict)
     #: Somebody wants the end: nothing is kept after the job.

@@ -1,0 +1,104 @@
+"""What Mesos is asked about our launches, and when again (Mesos documentation, reconciliation)."""
+
+from __future__ import annotations
+
+from builders import a_spec
+from simulation import expect, send
+from simulation.mesos import an_agent
+from simulation.world import World, play
+from tf_scheduler.core.deadlines import next_deadline
+from tf_scheduler.core.reconcile import ALL_AGAIN, FIRST_WAIT, LONGEST_WAIT
+from tf_scheduler.model.effects import Reconcile
+from tf_scheduler.model.ids import name_of
+from tf_scheduler.model.task import TaskState
+
+ALL = {"ps-0", "worker-0", "worker-1", "chief-0"}
+
+
+def deployed() -> World:
+    """Two tasks on each of two agents."""
+    world = World(a_spec(), an_agent("agent-1", cpus=1.3), an_agent("agent-2", cpus=1.3))
+    return play(world, send.register(), send.offers(), send.running(), expect.alive(*ALL))
+
+
+def on(world: World, agent: str) -> set[str]:
+    return {record.name for record in world.state.tasks.values() if record.hostname == agent}
+
+
+def questions(world: World) -> list[set[str]]:
+    """The names that each RECONCILE asked for."""
+    return [{name_of(task) for task in call.tasks} for call in world.made(Reconcile)]
+
+
+def test_what_is_not_answered_is_asked_for_again_later_and_later():
+    """An agent that has not come back after the master's failover: the master says nothing of its tasks."""
+    world = deployed()
+    world.mesos.missing = {"agent-2-id"}
+    play(world, send.restart())
+    assert [ALL, set()] == questions(world)
+
+    waits = []
+    for _ in range(6):
+        before = world.now
+        play(world, send.wait())
+        assert [on(world, "agent-2")] == questions(world)
+        waits.append(world.now - before)
+
+    assert [FIRST_WAIT, 10, 20, 40, LONGEST_WAIT, LONGEST_WAIT] == waits
+
+
+def test_what_is_answered_is_not_asked_for_again():
+    """An update counts as an answer, whatever it says."""
+    world = deployed()
+    world.mesos.missing = {"agent-2-id"}
+    play(world, send.restart())
+    first, second = sorted(on(world, "agent-2"))
+
+    play(world, send.status(first, TaskState.RUNNING), send.wait())
+    assert [{second}] == questions(world)
+    world.mesos.missing = set()
+    play(world, send.wait())
+    assert [{second}] == questions(world)
+
+    assert world.state.inquiry.began_at + ALL_AGAIN == next_deadline(world.state)
+
+
+def test_a_new_connection_begins_anew():
+    """One run at a time: what the master before was asked for is void."""
+    world = deployed()
+    world.mesos.missing = {"agent-2-id"}
+    play(world, send.restart(), send.wait(60.0), send.disconnect(), send.register())
+
+    assert [ALL, set()] == questions(world)
+    assert world.now + FIRST_WAIT == next_deadline(world.state)
+
+
+def test_every_quarter_of_an_hour_mesos_is_asked_for_everything():
+    """Both ways: what we know may be gone, and what we do not know may run."""
+    world = deployed()
+
+    play(world, send.wait(ALL_AGAIN))
+    assert [ALL, set()] == questions(world)
+
+    play(world, send.wait(ALL_AGAIN))
+    assert [ALL, set()] == questions(world)
+
+
+def test_an_answer_that_tells_nothing_new_is_not_stored():
+    """Ten thousand tasks would be ten thousand transactions, every quarter of an hour."""
+    world = deployed()
+
+    play(world, send.wait(ALL_AGAIN))
+
+    assert len(ALL) * 2 < len(world.decisions)
+    assert [] == [decision.changes for decision in world.decisions if decision.changes]
+
+
+def test_a_task_that_got_lost_unnoticed_is_found_out():
+    """Its last update never came."""
+    world = deployed()
+    lost = world.mesos.tasks.pop(world.id_of("worker-1"))
+    world.mesos.agents[lost.launch.record.agent_id].free += lost.pool
+
+    play(world, send.wait(ALL_AGAIN), expect.told("worker-1 is gone"))
+    play(world, send.offers(), expect.launched("worker-1"))

@@ -1,0 +1,206 @@
+"""The end of a job: whose success it is, what is ended with it, what goes on for a while, and for how long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from builders import a_job, a_spec
+from simulation import expect, send
+from simulation.mesos import an_agent
+from simulation.world import World, play
+from tf_scheduler.core.deadlines import next_deadline
+from tf_scheduler.model.policy import CleanUp, FinishPolicy, RestartPolicy, SuccessPolicy, Then
+from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy
+from tf_scheduler.model.state import Verdict
+from tf_scheduler.model.task import TaskState
+
+FINISHED, FAILED = TaskState.FINISHED, TaskState.FAILED
+ERROR = {"exit_code": 3, "message": "exit code 3"}
+WORKERS = ("worker-0", "worker-1", "worker-2")
+TRAINERS = ("ps-0", "worker-0", "worker-1")
+
+
+def deployed(spec: ServiceSpec) -> World:
+    return play(World(spec, an_agent()), send.register(), send.offers(), send.running())
+
+
+def workers(success: SuccessPolicy = SuccessPolicy.DEFAULT, **options: Any) -> ServiceSpec:
+    """Three, each for itself."""
+    jobs = (a_job(JobKind.WORKER, 3),)
+    finish = FinishPolicy(success=success)
+    return a_spec(**{"strategy": Strategy.INDEPENDENT, "jobs": jobs, "finish": finish, **options})
+
+
+def between(*more: JobKind, **finish: Any) -> ServiceSpec:
+    """A parameter server, two workers of which the first leads, and side-cars."""
+    jobs = (a_job(JobKind.PS, 1), a_job(JobKind.WORKER, 2), *(a_job(kind) for kind in more))
+    return a_spec(strategy=Strategy.BETWEEN_GRAPH, jobs=jobs, finish=FinishPolicy(**finish))
+
+
+@pytest.mark.parametrize(
+    ("success", "ends"),
+    [
+        (SuccessPolicy.CHIEF, ["worker-0"]),
+        (SuccessPolicy.WORKER_0, ["worker-1", "worker-0"]),
+        (SuccessPolicy.ANY_WORKER, ["worker-2"]),
+        (SuccessPolicy.ALL_WORKERS, ["worker-0", "worker-2", "worker-1"]),
+        (SuccessPolicy.DEFAULT, ["worker-0", "worker-2", "worker-1"]),
+    ],
+)
+def test_the_job_has_succeeded_with_those_whose_success_it_is(success, ends):
+    """The last of these ends is the job's, and none before it."""
+    world = deployed(workers(success))
+
+    for name in ends:
+        assert world.state.result is None
+        play(world, send.status(name, FINISHED))
+
+    assert Verdict.SUCCEEDED is world.state.result.verdict
+
+
+def test_without_a_policy_the_chief_decides_where_tasks_work_together():
+    """As ever."""
+    play(deployed(between()), send.status("worker-0", FINISHED), expect.result(Verdict.SUCCEEDED))
+
+
+def test_a_chief_counts_as_one_of_all_workers():
+    """It trains as they do, where there are no servers to be told what to do."""
+    jobs = (a_job(JobKind.WORKER, 1), a_job(JobKind.CHIEF, 1))
+    world = deployed(a_spec(strategy=Strategy.PYTORCH_DDP, jobs=jobs))
+
+    play(world, send.status("worker-0", FINISHED))
+    assert world.state.result is None
+    play(world, send.status("chief-0", FINISHED), expect.result(Verdict.SUCCEEDED))
+
+
+def test_where_any_worker_is_enough_the_job_fails_with_the_last_of_them():
+    """Two give up, the third may still do it; and when it does not, the job has failed."""
+    once = RestartPolicy(max_failures=0)
+    world = deployed(workers(SuccessPolicy.ANY_WORKER, restart=once))
+
+    for name in WORKERS[:2]:
+        play(world, send.status(name, FAILED, **ERROR), send.offers(), expect.launched())
+        assert world.state.result is None
+    play(world, send.status("worker-2", FAILED, **ERROR), expect.result(Verdict.FAILED))
+
+
+@pytest.mark.parametrize("kind", [JobKind.EVALUATOR, JobKind.TENSORBOARD])
+def test_side_cars_do_not_fail_the_job(kind):
+    """They are launched again, and given up in the end."""
+    spec = between(kind)
+    world = deployed(a_spec(strategy=spec.strategy, jobs=spec.jobs, restart=RestartPolicy(max_failures=0)))
+
+    play(world, send.status(f"{kind.value}-0", FAILED, **ERROR), expect.told("; the job goes on without it"))
+    play(world, send.offers(), expect.launched(), expect.alive(*TRAINERS))
+
+    assert world.state.result is None
+
+
+@pytest.mark.parametrize("clean_up", [CleanUp.RUNNING, CleanUp.ALL])
+def test_what_still_runs_is_ended_with_the_job(clean_up):
+    """And Mesos forgets the framework."""
+    world = deployed(between(clean_up=clean_up))
+
+    play(world, send.status("worker-0", FINISHED), expect.killed("ps-0", "worker-1"), expect.torn_down())
+
+
+def test_what_is_left_to_run_is_ended_after_its_time():
+    """With clean_up none: to be looked at, but not for ever."""
+    world = deployed(between(clean_up=CleanUp.NONE, keep_seconds=100.0))
+
+    play(world, send.status("worker-0", FINISHED), expect.killed(), expect.told("is left to run, for at most 100 s"))
+    play(world, send.wait(99.0), expect.alive("ps-0", "worker-1"))
+    play(world, send.wait(1.0), expect.killed("ps-0", "worker-1"), expect.torn_down())
+
+
+def test_what_is_left_to_run_may_run_until_somebody_ends_the_service():
+    """However long that takes."""
+    world = deployed(between(clean_up=CleanUp.NONE, keep_seconds=None))
+
+    play(world, send.status("worker-0", FINISHED), expect.killed())
+    play(world, send.wait(10_000.0), expect.killed(), expect.alive("ps-0", "worker-1"))
+    play(world, send.stop(), expect.killed("ps-0", "worker-1"), expect.torn_down())
+
+    assert Verdict.SUCCEEDED is world.state.result.verdict, "to end what was kept does not change how the job ended"
+
+
+def test_tensorboard_is_kept_for_its_time_across_a_restart_of_the_scheduler():
+    """The time counts from the end of the job, which is stored."""
+    world = deployed(between(JobKind.TENSORBOARD, then=Then.KEEP_TENSORBOARD, keep_seconds=100.0))
+
+    play(world, send.status("worker-0", FINISHED), expect.killed("ps-0", "worker-1"), expect.alive("tensorboard-0"))
+    play(world, send.wait(60.0), send.restart(), expect.killed(), expect.alive("tensorboard-0"))
+    play(world, send.wait(39.0), expect.alive("tensorboard-0"))
+    play(world, send.wait(1.0), expect.killed("tensorboard-0"), expect.torn_down())
+
+
+def test_tensorboard_is_kept_after_a_failure_too():
+    """That is when its curves are wanted most."""
+    world = deployed(between(JobKind.TENSORBOARD, then=Then.KEEP_TENSORBOARD))
+
+    play(world, send.status("worker-0", TaskState.ERROR, message="no"), expect.result(Verdict.FAILED))
+    play(world, expect.alive("tensorboard-0"))
+
+
+def test_nothing_is_kept_of_a_job_that_was_stopped():
+    """Whoever wants the end wants all of it."""
+    world = deployed(between(JobKind.TENSORBOARD, then=Then.KEEP_TENSORBOARD, clean_up=CleanUp.NONE))
+
+    play(world, send.stop(), expect.killed(*TRAINERS, "tensorboard-0"), expect.torn_down())
+
+
+def test_the_evaluator_has_time_for_the_last_checkpoint():
+    """Then it is ended; the others are at once."""
+    world = deployed(between(JobKind.EVALUATOR, evaluator_seconds=30.0))
+
+    play(world, send.status("worker-0", FINISHED), expect.killed("ps-0", "worker-1"), expect.alive("evaluator-0"))
+    play(world, send.wait(30.0), expect.killed("evaluator-0"), expect.torn_down())
+
+
+def test_an_evaluator_that_ends_by_itself_is_not_waited_for():
+    """The service leaves at once."""
+    world = deployed(between(JobKind.EVALUATOR, evaluator_seconds=30.0))
+
+    play(world, send.status("worker-0", FINISHED), send.status("evaluator-0", FINISHED), expect.torn_down())
+
+
+def test_the_evaluator_of_a_failed_job_is_ended_with_it():
+    """There is no last checkpoint that is worth it."""
+    world = deployed(between(JobKind.EVALUATOR))
+
+    play(world, send.status("worker-0", TaskState.ERROR), expect.killed(*TRAINERS[::2], "evaluator-0"))
+
+
+def test_an_idle_service_stays_until_it_is_ended():
+    """Without tasks, and without asking for offers."""
+    world = deployed(between(then=Then.IDLE))
+
+    play(world, send.status("worker-0", FINISHED), expect.killed("ps-0", "worker-1"), expect.suppressed())
+    play(world, send.wait(), expect.quiet())
+    assert (False, None) == (world.state.over, next_deadline(world.state))
+    play(world, send.restart(), send.wait(10_000.0))
+    assert not world.state.over
+    play(world, send.stop(), expect.torn_down())
+
+
+def test_a_job_that_takes_too_long_fails():
+    """The deadline counts from the first launch; neither a later one nor a new scheduler moves it."""
+    world = deployed(workers(finish=FinishPolicy(deadline=100.0)))
+
+    play(world, send.wait(60.0), *(send.status(name, FAILED, signal=9) for name in WORKERS), send.wait(5.0))
+    play(world, send.offers(), expect.launched(*WORKERS), send.running(), send.restart(), send.wait(34.0))
+    assert world.state.result is None
+    play(world, send.wait(1.0), expect.result(Verdict.FAILED), expect.killed(*WORKERS), expect.torn_down())
+
+    assert "it took longer than finish.deadline allows: 100 s after its first launch" == world.state.result.reason
+
+
+def test_a_job_that_was_never_launched_is_not_late():
+    """It waits for its resources, as the reasons say; the time of the job has not begun."""
+    world = World(workers(finish=FinishPolicy(deadline=100.0)), an_agent(cpus=0.1))
+
+    play(world, send.register(), send.offers(), send.wait(1000.0))
+
+    assert world.state.result is None
