@@ -113,7 +113,7 @@ class Service:
         if status == 401:
             return RefusedError(self._unknown_person(), status)
         told = message_of(text)
-        if status in (502, 503, 504) or (status == 404 and told is None and not _OURS.match(text)):
+        if told is None and (status in (502, 503, 504) or (status == 404 and not _OURS.match(text))):
             return UnreachableError(self._nobody(status))
         return RefusedError(told or text.strip() or f"the service answers HTTP {status}", status)
 

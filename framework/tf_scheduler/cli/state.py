@@ -26,6 +26,8 @@ from tf_scheduler.store.interface import Delete, Put, StateStore, StoreConflict,
 from tf_scheduler.store.open import lead, open_store, state_file
 from tf_scheduler.store.records import FRAMEWORK, RESULT, STATUSES, TASKS, changes
 
+from .operate.build import fill
+
 _NO_STANDBY = 2.0  # seconds to find out that nobody leads
 _STDIO = Path("-")
 
@@ -198,3 +200,6 @@ def _print(found: Mapping[str, Any]) -> None:
         table.add_row(*(str(task[name] or "-") for name in ("name", "state", "hostname", "address", "generation")))
     console.print(table)
     console.print(", ".join(f"{kind}: {count}" for kind, count in sorted(found["values"].items())), highlight=False)
+
+
+fill(state)

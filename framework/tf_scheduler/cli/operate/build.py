@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import click
@@ -39,18 +39,32 @@ def common() -> list[click.Option]:
     ]
 
 
-def add_to(root: click.Group) -> None:
-    """Put every command where its words say, beside what is there already."""
+def add_to(root: click.Group, without: Collection[str] = ()) -> None:
+    """Put every command where its words say; without those groups, which `fill` fills when they are loaded."""
     for option in common():
         option.expose_value, option.callback = False, _keep
         root.params.append(option)
-    for command in COMMANDS:
-        for number, words in enumerate(command.spellings):
-            _group(root, words[:-1]).add_command(_build(command, words[-1], hidden=number > 0))
+    for words, command, hidden in _spelled():
+        if words[0] not in without:
+            _group(root, words[:-1]).add_command(_build(command, words[-1], hidden=hidden))
     for alias, name in GROUP_ALIASES.items():
         original = root.commands[name]
         assert isinstance(original, click.Group), "only groups have such aliases"
         root.add_command(click.Group(alias, original.commands, help=original.help, hidden=True))
+
+
+def fill(group: click.Group) -> None:
+    """Put the commands of this group beside what it has."""
+    for words, command, hidden in _spelled():
+        if words[0] == group.name:
+            group.add_command(_build(command, words[-1], hidden=hidden))
+
+
+def _spelled() -> Iterator[tuple[tuple[str, ...], Command, bool]]:
+    """Each way to say each command, and whether it is one that is not shown."""
+    for command in COMMANDS:
+        for number, words in enumerate(command.spellings):
+            yield words, command, number > 0
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
