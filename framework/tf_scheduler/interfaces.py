@@ -1,11 +1,14 @@
-"""What the loop needs from the world."""
+"""What the loop, and those that look at it, need from the world."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from .model.effects import Call, Decision
 from .model.events import Event
+from .model.state import SchedulerState
+from .model.task import TaskRecord
 
 
 class Driver(Protocol):
@@ -25,3 +28,28 @@ class Observer(Protocol):
     """Sees every decision after it is stored and its calls are made. Must not block."""
 
     def __call__(self, event: Event, decision: Decision) -> None: ...
+
+
+class FileError(Exception):
+    """A file cannot be read; `code` is the HTTP status that says why."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a file."""
+
+    offset: int
+    data: bytes
+    #: Of the whole file, as it was then.
+    size: int
+
+
+class Files(Protocol):
+    """Files of tasks, read from their agents. Safe for all threads; may block, for seconds."""
+
+    def read(self, state: SchedulerState, record: TaskRecord, name: str, offset: int | None, length: int) -> Piece:
+        """`offset` None: the last `length` bytes. Raise FileError."""

@@ -6,18 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from tf_scheduler.interfaces import FileError, Files, Piece
 from tf_scheduler.model.effects import Decision
 from tf_scheduler.model.events import Event
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.journal import Entry
 from tf_scheduler.model.plan import Answer
 from tf_scheduler.model.progress import Progress
-from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord
 
 from .asking import Desk, Put
 from .curves import Curves
 from .views.base import Snapshot
+
+__all__ = ["Backend", "FileError", "Files", "Journal", "Piece"]
 
 
 class Journal(Protocol):
@@ -36,31 +37,6 @@ class Journal(Protocol):
 
     def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call it whenever there are new ones, from any thread; it must not block. What is returned ends that."""
-
-
-class FileError(Exception):
-    """A file cannot be read; `code` is the status for the client."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of a file."""
-
-    offset: int
-    data: bytes
-    #: Of the whole file, as it was then.
-    size: int
-
-
-class Files(Protocol):
-    """Files of tasks, read from their agents. May block, for seconds."""
-
-    def read(self, state: SchedulerState, record: TaskRecord, name: str, offset: int | None, length: int) -> Piece:
-        """`offset` None: the last `length` bytes. Raise FileError."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import ssl
 import threading
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
 import uvicorn
@@ -12,12 +15,25 @@ from starlette.types import ASGIApp
 
 from tf_scheduler.errors import SchedulerError
 
+from .protocol import Connection
+
 _BACKLOG = 128
+#: Connections at one time; more are answered 503. Each may be a stream.
+_CONNECTIONS = 1000
 _LEAVE_AFTER = 2  # seconds; requests that are still open then are cut
 
 
 class ApiError(SchedulerError):
     """The API cannot be served; the text names the address."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTls:
+    """PEM files: what the server shows, and what it checks certificates of clients with (empty: it asks for none)."""
+
+    certificate: str
+    key: str
+    client_ca: str = ""
 
 
 def address_for(host: str) -> str:
@@ -37,12 +53,10 @@ class ApiServer:
     Raise ApiError when the port cannot be had. `port` 0: any free one, told by `port`.
     """
 
-    def __init__(self, app: ASGIApp, host: str, port: int) -> None:
+    def __init__(self, app: ASGIApp, host: str, port: int, tls: ServerTls | None = None) -> None:
+        config = _config(app, tls)
         self._socket = _listen(host, port)
         self.port: int = self._socket.getsockname()[1]
-        # h11 also where httptools is installed: it is pure Python, as in the scheduler's bundle, and one is enough.
-        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none", http="h11")
-        config.timeout_graceful_shutdown = _LEAVE_AFTER
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._serve, name="api", daemon=True)
 
@@ -59,6 +73,33 @@ class ApiServer:
 
     def _serve(self) -> None:
         self._server.run(sockets=[self._socket])
+
+
+def _config(app: ASGIApp, tls: ServerTls | None) -> uvicorn.Config:
+    # h11 also where httptools is installed: it is pure Python, as in the scheduler's bundle, and one is enough.
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none", http=Connection)
+    # Who asks is who is connected: a header would be believed of everybody on this host.
+    config.proxy_headers = False
+    config.timeout_graceful_shutdown = _LEAVE_AFTER
+    config.limit_concurrency = _CONNECTIONS
+    if tls is not None:
+        _encrypt(config, tls)
+    return config
+
+
+def _encrypt(config: uvicorn.Config, tls: ServerTls) -> None:
+    """Raise ApiError that names the file which cannot be used."""
+    config.ssl_certfile, config.ssl_keyfile = tls.certificate, tls.key
+    if tls.client_ca:
+        config.ssl_ca_certs = tls.client_ca
+        # Who has none may show a token; and a health check needs nothing.
+        config.ssl_cert_reqs = ssl.CERT_OPTIONAL
+    try:
+        config.load()
+    except OSError as error:  # ssl.SSLError is one
+        missing = [file for file in (tls.certificate, tls.key, tls.client_ca) if file and not Path(file).is_file()]
+        files = ", ".join(missing) or f"{tls.certificate} and {tls.key}"
+        raise ApiError(f"the API cannot be encrypted with {files}: {error.strerror or error}") from error
 
 
 def _listen(host: str, port: int) -> socket.socket:

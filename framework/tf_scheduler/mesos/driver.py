@@ -47,6 +47,11 @@ class MesosDriver:
             offer_constraints=filters.offer_constraints(spec),
         )
 
+    @property
+    def master(self) -> str | None:
+        """Base URL of the master that is asked now; None when there is none."""
+        return self._driver.master
+
     def start(self) -> None:
         """Connect in the background; what happens arrives in the inbox."""
         self._driver.start()

@@ -1,0 +1,54 @@
+"""One connection of the API's server: who is at its other end, and how long it may take to say what it wants."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+#: Seconds from the connection, or from an answer, to the end of the next request's head.
+PATIENCE = 20.0
+
+
+class Connection(H11Protocol):
+    """uvicorn's, with the common name of a client certificate in the scope, and an end for those who dawdle.
+
+    uvicorn itself waits for ever for the head of a request: a client that sends a byte a minute keeps its connection.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.app_state = {**self.app_state, "peer": _common_name(transport)}
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        self._expect_head()
+        super().on_response_complete()
+
+    def _expect_head(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self.loop.call_later(PATIENCE, self._overdue)
+
+    def _overdue(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.abort()
+
+
+def _common_name(transport: asyncio.Transport) -> str | None:
+    """Of a certificate that the handshake has verified; None: there is none."""
+    connection: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+    certificate: Any = None if connection is None else connection.getpeercert()
+    if not certificate:
+        return None
+    names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    return names[0] if names else ""
