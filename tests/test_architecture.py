@@ -31,6 +31,9 @@ IMPURE = {
 PURE = {
     "tf_scheduler.model",
     "tf_scheduler.core",
+    "tf_scheduler.history.comparing",
+    "tf_scheduler.history.lines",
+    "tf_scheduler.history.model",
     "tf_executor.payload",
     "tf_executor.reports",
     "tf_executor.commands",
@@ -62,6 +65,8 @@ ALLOWED = {
         "tf_scheduler.store",
     },
     "tf_scheduler.convert": {"tf_scheduler.model", "tf_scheduler.errors", "tf_scheduler.options"},
+    "tf_scheduler.history": {"tf_scheduler.model", "tf_scheduler.errors"},
+    "tf_scheduler.report": {"tf_scheduler.history"},
     "tf_scheduler.pyz": {"tf_scheduler.errors"},
     "tf_scheduler.bundle": {"tf_scheduler.errors", "tf_scheduler.pyz", "tf_executor", "mesos_client"},
     "tf_scheduler.package": {"tf_scheduler.errors", "tf_scheduler.options", "tf_scheduler.bundle", "tf_scheduler.pyz"},

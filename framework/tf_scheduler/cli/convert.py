@@ -10,10 +10,9 @@ import click
 
 from tf_scheduler.convert.conversion import Converted
 from tf_scheduler.convert.conversion import convert as converted
-from tf_scheduler.errors import JobError
 from tf_scheduler.model.spec import Strategy
 
-from .options import file_type, json_option, read
+from .options import file_type, json_option, read, write
 
 
 @click.command()
@@ -34,21 +33,13 @@ def convert(file: Path, output: Path | None, force: bool, program: str, strategy
     found = converted(read(file), "standard input" if str(file) == "-" else str(file), program, strategy or "")
     text = json.dumps(found.options, indent=2) + "\n"
     if output is not None:
-        _write(output, text, force)
+        write(output, text, force)
     if as_json:
         click.echo(json.dumps(_told(found), indent=2))
         return
     for warning in found.warnings:
         click.echo(f"warning: {warning}", err=True)
     click.echo(text if output is None else f"wrote {output}", nl=output is not None)
-
-
-def _write(path: Path, text: str, force: bool) -> None:
-    try:
-        with path.open("w" if force else "x") as stream:
-            stream.write(text)
-    except FileExistsError as error:
-        raise JobError(f"{path} is there already; replace it with --force") from error
 
 
 def _told(found: Converted) -> dict[str, object]:

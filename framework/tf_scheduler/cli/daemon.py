@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 
 from mesos_client import Tls
@@ -20,6 +21,8 @@ from tf_scheduler.api.server import ApiServer
 from tf_scheduler.api.views import Snapshot
 from tf_scheduler.core.uninstall import REASON
 from tf_scheduler.errors import JobError
+from tf_scheduler.history.recorder import Recorder
+from tf_scheduler.interfaces import Observer
 from tf_scheduler.mesos.driver import MesosDriver
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.runner import Runner, restore
@@ -41,6 +44,8 @@ class Daemon:
     uninstalling: bool = False
     #: Of the connection to Mesos; None: not encrypted.
     tls: Tls | None = None
+    #: Where the history of the run is recorded; None: nowhere.
+    recording: Path | None = None
     _leave: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
@@ -50,10 +55,14 @@ class Daemon:
         """
         with closing(open_store(self.state, self.spec.name)) as store:
             leadership = lead(store, lambda holder: log.info("waiting: another scheduler leads: %s", holder))
-            runner = Runner(restore(self.spec, store), store, leadership=leadership)
+            runner = Runner(restore(self.spec, store), store, observers=self._recorders, leadership=leadership)
             with self._signals(runner), self._api(runner):
                 self._work(runner, store)
                 self._leave.wait()
+
+    @property
+    def _recorders(self) -> tuple[Observer, ...]:
+        return () if self.recording is None else (Recorder(self.recording),)
 
     def _work(self, runner: Runner, store: StateStore) -> None:
         if self.uninstalling:

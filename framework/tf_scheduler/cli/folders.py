@@ -49,6 +49,11 @@ class RunFolder:
         return self.path / "scheduler"
 
     @property
+    def recording(self) -> Path:
+        """What its scheduler records (tf_scheduler.history), until it is kept."""
+        return self.scheduler / "recording.jsonl"
+
+    @property
     def store(self) -> Path:
         return self.path / "state.db"
 

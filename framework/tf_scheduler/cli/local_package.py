@@ -43,7 +43,7 @@ def render_run(document: Mapping[str, Any], cluster: LocalCluster, folder: RunFo
     build_artefacts(home / str(sources.package["version"]), HOME)
     (entry,) = universe.packages(universe.filled(sources, home.as_uri()))
     app = render_app(entry, _forced(document, _own(cluster, folder)), home.as_uri())
-    return {**app, "user": getpass.getuser()}
+    return {**app, "user": getpass.getuser(), "env": {**app["env"], "RECORDING_FILE": str(folder.recording)}}
 
 
 def _defaults() -> dict[str, Any]:

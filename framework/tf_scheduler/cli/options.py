@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-from tf_scheduler.errors import OptionsError, Problem
+from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.options.config_schema import config_schema
 from tf_scheduler.options.diff import Difference, difference
 from tf_scheduler.options.documentation import explain as explained
@@ -69,7 +69,7 @@ def show(file: Path, changed: bool) -> None:
     """Print every option with the value that FILE gives it, as JSON; secrets are hidden."""
     loaded = _load(file)
     shown = masked(loaded.options)
-    click.echo(json.dumps(_without_defaults(shown, loaded.options) if changed else shown, indent=2))
+    click.echo(json.dumps(without_defaults(shown, loaded.options) if changed else shown, indent=2))
     _tell(notices(loaded.document, loaded.options))
 
 
@@ -146,6 +146,15 @@ def read(file: Path) -> bytes:
         raise OptionsError([Problem("", f"{file}: {error.strerror}")]) from error
 
 
+def write(path: Path, text: str, force: bool) -> None:
+    """Write a new file. Raise JobError when it is there already, unless `force`."""
+    try:
+        with path.open("w" if force else "x") as stream:
+            stream.write(text)
+    except FileExistsError as error:
+        raise JobError(f"{path} is there already; replace it with --force") from error
+
+
 def _listed(problems: Iterable[Problem]) -> list[dict[str, str]]:
     return [asdict(problem) for problem in problems]
 
@@ -155,7 +164,8 @@ def _tell(found: Iterable[Problem]) -> None:
         click.echo(f"notice: {notice}", err=True)
 
 
-def _without_defaults(shown: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def without_defaults(shown: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Of `shown` the options that are not at their default in `options`."""
     kept: dict[str, Any] = {}
     for option in OPTIONS:
         if option.value(options) != option.default:

@@ -27,6 +27,7 @@ from .interrupts import Interrupts, interrupts
 from .local import directory_option, terminated_like_interrupted
 from .local_package import render_run
 from .ports import port_block
+from .remember import remember
 from .report import Report, exit_code, report, summary
 from .run_app import run_app
 from .scheduler_log import SchedulerLog
@@ -45,7 +46,10 @@ _RECOVERY = {"recovery_timeout": "10secs"}
 @directory_option
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Stop the job after so many seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-def run(options: Path, agents: Path | None, directory: Path, timeout: float | None, as_json: bool) -> None:
+@click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Draw the run as an HTML page.")
+def run(
+    options: Path, agents: Path | None, directory: Path, timeout: float | None, as_json: bool, page: Path | None
+) -> None:
     """Run the job of OPTIONS (a JSON file) on a real Mesos on this machine, and follow it to its end.
 
     Uses the local cluster that is up, or starts one for the time of the run. The package's Marathon app is rendered and
@@ -56,7 +60,7 @@ def run(options: Path, agents: Path | None, directory: Path, timeout: float | No
         first_port = 0 if running else stack.enter_context(port_block())
         spec, specs = all_problems(lambda: load_options(options), lambda: _agents(agents, running, first_port))
         check_fit(spec, specs)
-        found = _run(_Job(spec, load_document(options), timeout, as_json), running, specs)
+        found = _run(_Job(spec, load_document(options), timeout, as_json, page), running, specs)
     sys.exit(exit_code(found))
 
 
@@ -70,12 +74,13 @@ def _agents(path: Path | None, running: LocalCluster | None, first_port: int) ->
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What is run, and how. `document`: its options as DC/OS would get them; `timeout` in seconds."""
+    """What is run, and how. `document`: its options as DC/OS gets them; `timeout`: seconds; `page`: the picture."""
 
     spec: ServiceSpec
     document: Mapping[str, Any]
     timeout: float | None
     quiet: bool
+    page: Path | None
 
 
 def _run(job: _Job, running: LocalCluster | None, specs: Sequence[AgentSpec]) -> Report:
@@ -87,9 +92,10 @@ def _run(job: _Job, running: LocalCluster | None, specs: Sequence[AgentSpec]) ->
         app = render_run(job.document, cluster, folder)
         # From here on signals only ask: what was achieved is told, and what was started is ended, in any case.
         signals = stack.enter_context(interrupts())
-        started = time.monotonic()
+        submitted, started = time.time(), time.monotonic()
         watched = _followed(job, app, cluster, folder, running is None, signals)
         found = report(watched, job.spec, cluster, folder, time.monotonic() - started)
+        remember(job.document, found, folder, cluster.specs, submitted, job.page)
         _tell(found, folder, job.quiet)
     return found
 

@@ -38,6 +38,8 @@ _SANITY = "python examples/sanity/check.py"
 _HEALTHY = range(200, 400)
 _HEALTH_TIMEOUT = 10.0  # seconds
 _TRUE = ("1", "true", "yes")
+#: In the scheduler's sandbox: its decisions, as far as people may want them later (tf_scheduler.history).
+RECORDING = "recording.jsonl"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -78,6 +80,7 @@ def run(file: Path | None) -> None:
         _port(environment),
         environment.get("SDK_UNINSTALL", "").lower() in _TRUE,
         _tls(options["tls"]),
+        recording=_recording(environment),
     ).run()
 
 
@@ -107,6 +110,13 @@ def package_defaults(document: Mapping[str, Any], environment: Mapping[str, str]
     if not named & _PROGRAM and environment.get("EXAMPLES_URI"):
         found["service"] = {"job_url": environment["EXAMPLES_URI"], "command": _SANITY}
     return found
+
+
+def _recording(environment: Mapping[str, str]) -> Path | None:
+    """RECORDING_FILE, else a file in the sandbox: there it is found when the service is gone."""
+    sandbox = environment.get("MESOS_SANDBOX")
+    place = environment.get("RECORDING_FILE") or (sandbox and f"{sandbox}/{RECORDING}")
+    return Path(place) if place else None
 
 
 def _tls(options: Mapping[str, Any]) -> Tls | None:

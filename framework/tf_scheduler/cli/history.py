@@ -1,0 +1,156 @@
+"""`dcos-tensorflow history`: past runs with their parameters and results; compared, drawn, repeated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tf_scheduler.errors import JobError, OptionsError
+from tf_scheduler.history.comparing import (
+    Different,
+    environment_between,
+    hidden,
+    options_between,
+    results,
+    results_between,
+)
+from tf_scheduler.history.model import Run, to_json
+from tf_scheduler.options.loader import resolve
+from tf_scheduler.options.masking import MASK
+from tf_scheduler.report.markup import moment, number, seconds
+
+from .options import json_option, write
+from .remember import draw, environment_of, shelf
+
+#: Runs that the list shows by default.
+_SHOWN = 20
+_MISSING = "–"
+
+
+@click.group(invoke_without_command=True)
+@click.option("-n", "most", type=click.IntRange(1), default=_SHOWN, show_default=True, help="How many runs.")
+@json_option
+@click.pass_context
+def history(context: click.Context, most: int, as_json: bool) -> None:
+    """Past local runs, newest first. RUN is an id, the begin of one, or `last`."""
+    if context.invoked_subcommand is not None:
+        return
+    runs = shelf().all()[:most]
+    if as_json:
+        click.echo(json.dumps([_summary(run) for run in runs], indent=2))
+        return
+    if not runs:
+        click.echo("no run is remembered yet: `dcos-tensorflow local run` makes one")
+        return
+    rows = [
+        (run.id, run.state, seconds(run.seconds), number(run.last.step), number(run.last.loss), str(run.restarts))
+        for run in runs
+    ]
+    _table(("run", "state", "time", "steps", "loss", "restarts"), rows)
+
+
+@history.command()
+@click.argument("run")
+@click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Draw it as an HTML page.")
+@json_option
+def show(run: str, page: Path | None, as_json: bool) -> None:
+    """Everything that is known of RUN."""
+    found = shelf().find(run)
+    if page is not None:
+        draw(found, page)
+    if as_json:
+        click.echo(json.dumps(to_json(found), indent=2))
+        return
+    click.echo("\n".join(_lines(found)))
+
+
+@history.command()
+@click.argument("old")
+@click.argument("new")
+@json_option
+def compare(old: str, new: str, as_json: bool) -> None:
+    """What is different between the runs OLD and NEW: options, environment, results."""
+    before, after = shelf().find(old), shelf().find(new)
+    parts = {
+        "options": options_between(before, after),
+        "environment": environment_between(before.environment, after.environment),
+        "results": results_between(before, after),
+    }
+    if as_json:
+        told = {name: [asdict(item) for item in found] for name, found in parts.items()}
+        click.echo(json.dumps({"old": before.id, "new": after.id, **told}, indent=2))
+        return
+    for name, found in parts.items():
+        click.echo(f"{name}:{'' if found else ' the same'}")
+        if found:
+            _table(("", before.id, after.id), [(item.name, _shown(item.old), _shown(item.new)) for item in found])
+
+
+@history.command()
+@click.argument("run")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Default: standard output.")
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@json_option
+def reproduce(run: str, output: Path | None, force: bool, as_json: bool) -> None:
+    """Write the options file of RUN, and tell what is not now as it was then: versions, files, secrets."""
+    found = shelf().find(run)
+    text = json.dumps(found.options, indent=2) + "\n"
+    missing, changed = hidden(found, MASK), _changed(found)
+    if output is not None:
+        write(output, text, force)
+    if as_json:
+        told = {"options": found.options, "secrets": missing, "changed": [asdict(item) for item in changed]}
+        click.echo(json.dumps(told, indent=2))
+        return
+    for item in changed:
+        click.echo(f"warning: {item.name} was {_shown(item.old)}, is {_shown(item.new)}", err=True)
+    for path in missing:
+        click.echo(f"warning: {path} was not kept, as it is secret: fill it in", err=True)
+    click.echo(text if output is None else f"wrote {output}", nl=output is not None)
+
+
+def _changed(run: Run) -> list[Different]:
+    try:
+        return environment_between(run.environment, environment_of(resolve(run.options)))
+    except OptionsError as error:
+        raise JobError(f"the options of {run.id} are not valid any more:\n{error}") from error
+
+
+def _summary(run: Run) -> dict[str, Any]:
+    return {"id": run.id, "service": run.service, "submitted": run.submitted, "reason": run.reason, **results(run)}
+
+
+def _lines(run: Run) -> Iterator[str]:
+    yield f"{run.id}: {run.service} {run.state}: {run.reason}"
+    yield f"submitted {moment(run.submitted)}; logs and checkpoints: {run.folder}"
+    yield from (f"  {name}: {_shown(value)}" for name, value in results(run).items())
+    yield "tasks:"
+    for launch in run.launches:
+        why = launch.replaced or launch.message
+        went = f"{launch.state}: {why}" if why else launch.state
+        yield f"  {launch.task}, generation {launch.generation}, on {launch.agent}: {went}"
+    yield "environment:"
+    yield from (f"  {name}: {value}" for name, value in run.environment.items())
+    yield "options:"
+    yield from (f"  {line}" for line in json.dumps(run.options, indent=2).splitlines())
+
+
+def _shown(value: Any) -> str:
+    return _MISSING if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    """As wide as the terminal; where there is none, as wide as it needs."""
+    table = Table(*head, box=None, header_style="bold", pad_edge=False)
+    for row in rows:
+        table.add_row(*(Text(cell, overflow="fold") for cell in row))
+    console = Console()
+    console.print(table, width=None if console.is_terminal else 200, soft_wrap=not console.is_terminal)

@@ -1,0 +1,92 @@
+"""`dcos-tensorflow history` and `local run --report`, on a real Mesos."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from jobs import options
+from runs import a_run
+from tf_scheduler.history.shelf import Shelf
+
+#: Worker 0 fails once, then tells its progress and a secret; the others wait for their end.
+PROGRAM = """\
+case "$TASK_NAME" in worker-0) ;; *) exec sleep 1000;; esac
+[ -e $CHECKPOINT_DIR/again ] || { touch $CHECKPOINT_DIR/again; exit 3; }
+for step in 1 2 3; do
+  echo "{\\"step\\": $step, \\"loss\\": 0.$step, \\"examples\\": $step}" > $TF_EXECUTOR_PROGRESS; sleep 0.7
+done
+"""
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """The history of this test."""
+    return Shelf(tmp_path / "state" / "dcos-tensorflow" / "history.db")
+
+
+@pytest.mark.mesos
+def test_a_run_is_remembered_drawn_compared_and_repeated(run, tmp_path, kept):
+    """Its restart, its progress, its options without the secret; the page; another run beside it; the file again."""
+    secret = {"environment": {"API_TOKEN": "hush-hush"}}
+    path = options(tmp_path, PROGRAM, secret, restart={"backoff": 0})
+
+    code, out, err = run("local", "run", path, "--report", tmp_path / "page.html", "--json")
+
+    assert 0 == code, err
+    (found,) = kept.all()
+    assert json.loads(out)["run"].endswith(found.id)
+    first, second = (launch for launch in found.launches if launch.task == "worker-0")
+    assert ("failed", 3, "finished", 0) == (first.state, first.exit_code, second.state, second.exit_code)
+    assert first.launched < first.running <= first.ended <= second.launched < second.running <= second.ended
+    assert first.replaced
+    assert (1, 3) == (found.restarts, found.last.step)
+    assert found.first_step > second.launched - found.submitted
+    assert {"python", "mesos", "dcos-tensorflow"} <= set(found.environment)
+    page = (tmp_path / "page.html").read_text()
+    assert "2 launches" in page
+    assert "Loss" in page
+
+    kept.keep(replace(found, id="another", submitted=found.submitted + 1, options={"service": {"name": "x"}}))
+    listed = json.loads(run("history", "--json")[1])
+    assert ["another", found.id] == [item["id"] for item in listed]
+    shown = run("history", "show", found.id, "--json")
+    assert found.id == json.loads(shown[1])["id"]
+    compared = json.loads(run("history", "compare", found.id, "another", "--json")[1])
+    assert ["small", "x"] == next(
+        [item["old"], item["new"]] for item in compared["options"] if item["name"] == "service.name"
+    )
+    code, out, err = run("history", "reproduce", found.id, "-o", tmp_path / "again.json")
+    assert 0 == code, err
+    assert "warning: service.environment.API_TOKEN was not kept, as it is secret: fill it in" in err
+    assert 0 == run("options", "validate", tmp_path / "again.json")[0]
+    told = "".join((page, json.dumps(listed), shown[1], json.dumps(compared), (tmp_path / "again.json").read_text()))
+    assert "hush-hush" not in told
+    assert b"hush-hush" not in (tmp_path / "state" / "dcos-tensorflow" / "history.db").read_bytes()
+
+
+def test_a_run_can_be_looked_at_without_mesos(run, tmp_path, kept):
+    """Tables for people; a page of an old run; what is not as it was then."""
+    assert "no run is remembered yet" in run("history")[1]
+    kept.keep(a_run())
+    kept.keep(a_run(id="other", submitted=1.0, environment={"python": "3.10"}, state="failed"))
+
+    assert "mnist-1" in run("history")[1]
+    assert "worker-1, generation 1, on agent-1: failed: agent-2 was lost" in run("history", "show", "mnist")[1]
+    assert "3.10" in run("history", "compare", "last", "other")[1]
+    code, out, err = run("history", "show", "last", "--report", tmp_path / "page.html")
+    assert (0, "") == (code, err)
+    assert "<h1>mnist</h1>" in (tmp_path / "page.html").read_text()
+    code, out, err = run("history", "reproduce", "other")
+    assert "warning: python was 3.10, is 3." in err
+    assert "python train.py" == json.loads(out)["service"]["command"]
+
+
+def test_a_run_that_nobody_knows_is_told(run, kept):
+    """With what there is; exit 1."""
+    kept.keep(a_run())
+
+    code, _, err = run("history", "show", "nothing")
+
+    assert 1 == code
+    assert "there is no run that begins with nothing; the newest: mnist-1" in err

@@ -1,0 +1,126 @@
+"""What a scheduler decides becomes lines, and lines become launches and curves."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import a_spec
+from tf_scheduler.history.lines import encode, lines
+from tf_scheduler.history.recorder import Recorder
+from tf_scheduler.history.recording import MOST_POINTS, Recording, fold, read, thin
+from tf_scheduler.model.effects import Decision, Outcome, RecoveryDecided, StatusStored, TaskLaunched
+from tf_scheduler.model.events import ProgressReported, Tick
+from tf_scheduler.model.failure import Cause
+from tf_scheduler.model.progress import Progress
+from tf_scheduler.model.recovery import Recovery
+from tf_scheduler.model.resources import Resource
+from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
+
+RESOURCES = (Resource("cpus", 1500), Resource("mem", 512_000))
+RECORD = TaskRecord("worker-0", "id-1", JobKind.WORKER, 0, "a", "host", "host:31000", 2, RESOURCES, 100.0)
+STATE = SchedulerState(a_spec(), tasks={"worker-0": RECORD})
+
+
+def a_status(state, **others):
+    return StatusStored(TaskStatus("id-1", state, **others))
+
+
+def a_report(step, **others):
+    return ProgressReported("id-1", Progress(step, 0.0, step=step, **others))
+
+
+def recorder(tmp_path, times, **others):
+    clock = iter(times)
+    return Recorder(tmp_path / "recording.jsonl", lambda: next(clock), **others)
+
+
+def test_a_launch_is_followed_to_its_end(tmp_path):
+    """When it was launched, ran and ended; what it took; why it was replaced."""
+    record = recorder(tmp_path, (100.0, 101.0, 109.0))
+    lost = Recovery("worker-0", "id-1", Cause.INFRASTRUCTURE, "agent a was lost", 109.0, 109.0, 110.0)
+
+    record(Tick(), Decision(STATE, (TaskLaunched(RECORD),)))
+    record(Tick(), Decision(STATE, (a_status(TaskState.RUNNING),)))
+    failed = (a_status(TaskState.FAILED, message="exit code 3", exit_code=3), RecoveryDecided(lost))
+    record(Tick(), Decision(STATE, failed, outcomes=(Outcome("worker-0 failed", warning=True), Outcome("fine"))))
+
+    found = read(tmp_path / "recording.jsonl")
+    (launch,) = found.launches
+    assert (100.0, 101.0, 109.0) == (launch.launched, launch.running, launch.ended)
+    assert ("failed", 3, "exit code 3", "agent a was lost") == (
+        launch.state,
+        launch.exit_code,
+        launch.message,
+        launch.replaced,
+    )
+    assert (1.5, 512.0, 0.0, 2, "host") == (launch.cpus, launch.mem, launch.gpus, launch.generation, launch.agent)
+    assert ["worker-0 failed"] == [item.message for item in found.told]
+
+
+def test_progress_becomes_a_curve_of_fewer_points(tmp_path):
+    """At most two a second; a loss that is no number is left out of it."""
+    record = recorder(tmp_path, (1.0, 1.1, 1.6, 2.5))
+
+    record(a_report(1, loss=4.0, steps_per_second=2.0), Decision(STATE))
+    record(a_report(2), Decision(STATE))
+    record(a_report(3, loss=float("nan"), examples_per_second=64.0, steps_per_second=2.0), Decision(STATE))
+    record(ProgressReported("another", Progress(1, 0.0, step=1)), Decision(STATE))
+
+    found = read(tmp_path / "recording.jsonl")
+    points = found.curves["worker-0"]
+    assert [(1.0, 1, 4.0, 2.0), (1.6, 3, None, 64.0)] == [
+        (point.time, point.step, point.loss, point.speed) for point in points
+    ]
+    assert "examples" == found.unit
+
+
+def test_a_recording_is_bounded(tmp_path):
+    """Progress stops at half of the room, so that the end of the run still has its place."""
+    path = tmp_path / "recording.jsonl"
+    record = recorder(tmp_path, range(1, 100), most_bytes=2000)
+    for step in range(50):
+        record(a_report(step), Decision(STATE))
+    half = path.stat().st_size
+    for _ in range(40):
+        record(Tick(), Decision(STATE, (a_status(TaskState.RUNNING),)))
+
+    assert 800 < half <= 1000
+    assert 1800 < path.stat().st_size <= 2000
+
+
+def test_a_recording_that_cannot_be_written_stops_nobody(tmp_path, caplog):
+    """It is told once."""
+    record = Recorder(tmp_path / "missing" / "recording.jsonl", lambda: 1.0)
+
+    for _ in range(3):
+        record(Tick(), Decision(STATE, (TaskLaunched(RECORD),)))
+
+    assert 1 == caplog.text.count("is not recorded")
+
+
+def test_a_line_that_was_cut_off_is_left_out(tmp_path):
+    """The scheduler may be killed in the middle of it; a missing file has recorded nothing."""
+    path = tmp_path / "recording.jsonl"
+    (line,) = lines(Tick(), Decision(STATE, (TaskLaunched(RECORD),)), 1.0)
+    path.write_text(encode(line) + encode(line)[:20])
+
+    assert 1 == len(read(path).launches)
+    assert Recording() == read(tmp_path / "none")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(), min_size=1, max_size=3000), st.integers(2, MOST_POINTS))
+def test_thinning_keeps_both_ends_and_the_order(items, most):
+    """Evenly, and never more than asked for."""
+    indexed = list(enumerate(items))
+    found = thin(indexed, most)
+
+    assert len(found) == min(most, len(items))
+    assert (indexed[0], indexed[-1]) == (found[0], found[-1])
+    assert sorted(set(found)) == found
+
+
+def test_a_status_without_its_launch_is_no_launch():
+    """Of a recording that begins later."""
+    assert () == fold([{"t": 1, "status": "x", "state": "running"}]).launches

@@ -1,0 +1,135 @@
+"""The page of a run: all of it, escaped, and nothing from elsewhere."""
+
+import re
+from html.parser import HTMLParser
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runs import T0, a_launch, a_run
+from tf_scheduler.history.model import Point, Told
+from tf_scheduler.report.axis import clock, ticks, times
+from tf_scheduler.report.page import page
+
+VOID = {"meta"}
+EVIL = "</style><script>alert(1)</script><img src=x onerror=alert(1)>\"' &amp;"
+
+
+class Reader(HTMLParser):
+    """Every tag closed in its order; the names, attributes and text that were seen."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.names, self.attributes, self.text = [], [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.names.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_the_page_shows_what_the_run_was():
+    """Result, tasks with their restarts and generations, places, curves, environment, options."""
+    seen = Reader(page(a_run()))
+    text = " ".join(seen.text)
+
+    assert [] == seen.open
+    for expected in (
+        "mnist",
+        "succeeded",
+        "worker-0 finished",
+        "agent-1",
+        "2 launches",
+        "agent-2 was lost",
+        "Loss",
+        "Examples a second",
+        "2.20.0",
+        '"command": "python train.py"',
+        "worker-1 failed",
+        "137",
+    ):
+        assert expected in text
+    # One bar for each launch, and one path in each picture.
+    bars = [value for name, value in seen.attributes if name == "class" and str(value).startswith("bar ")]
+    assert ["bar bad", "bar going", "bar good"] == sorted(bars)
+    assert 2 == seen.names.count("path")
+
+
+def test_nothing_is_fetched_and_nothing_runs():
+    """No script, no address to load from; the page itself forbids both."""
+    text = page(a_run())
+    seen = Reader(text)
+
+    assert not {"script", "link", "img", "iframe", "object", "a"} & set(seen.names)
+    assert not [name for name, _ in seen.attributes if name in ("src", "href", "action") or name.startswith("on")]
+    assert "url(" not in text
+    assert "default-src 'none'" in text
+
+
+EVERYWHERE = a_run(
+    id=EVIL,
+    service=EVIL,
+    state=EVIL,
+    reason=EVIL,
+    folder=EVIL,
+    options={EVIL: EVIL},
+    environment={EVIL: EVIL},
+    agents={EVIL: EVIL},
+    launches=(a_launch(EVIL, state=EVIL, agent=EVIL, address=EVIL, message=EVIL, replaced=EVIL),),
+    curves={EVIL: (Point(T0, 1, 1.0, 1.0),)},
+    unit=EVIL,
+    told=(Told(T0, EVIL),),
+)
+
+
+def test_what_users_write_stays_text():
+    """Wherever it is shown."""
+    seen = Reader(page(EVERYWHERE))
+
+    assert not {"script", "img"} & set(seen.names)
+    assert not [name for name, _ in seen.attributes if name.startswith("on")]
+    assert sum(text.count("alert(1)") for text in seen.text) > 10
+
+
+NUMBERS = st.none() | st.floats(allow_nan=True) | st.integers(-5, 5).map(float)
+POINTS = st.lists(st.builds(Point, st.floats(T0, T0 + 1e6), st.none() | st.integers(0), NUMBERS, NUMBERS), max_size=8)
+
+
+@settings(max_examples=40, deadline=None)
+@given(POINTS, st.floats(0, 1e6), st.floats(-10, 1e6), st.none() | st.floats(-10, 1e6))
+def test_whatever_was_recorded_can_be_drawn(points, seconds, launched, ended):
+    """Infinite losses, clocks that differ, runs of no time."""
+    run = a_run(
+        seconds=seconds,
+        curves={"worker-0": tuple(points)},
+        launches=(a_launch(launched=launched, running=None, ended=ended),),
+    )
+
+    text = page(run)
+
+    assert [] == Reader(text).open
+    assert not re.search(r"[\d:]-?(nan|inf)|(nan|inf)%", text)
+
+
+def test_a_run_of_nothing_has_a_page():
+    """Refused before anything was launched."""
+    text = page(a_run(state="refused", launches=(), curves={}, told=(), agents={}, options={}, environment={}))
+
+    assert "No task was launched." in text
+    assert "No task told its progress" in text
+
+
+def test_axes_have_round_numbers():
+    """People read them."""
+    assert [0.0, 20.0, 40.0, 60.0, 80.0] == ticks(0, 97)
+    assert [0.0, 30.0, 60.0, 90.0] == times(97)
+    assert ["45 s", "2:05", "1:02:05"] == [clock(value) for value in (45, 125, 3725)]
