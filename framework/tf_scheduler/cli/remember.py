@@ -12,6 +12,7 @@ import click
 
 from mesos_local import AgentSpec
 from mesos_local.pinned import VERSION as MESOS
+from tf_scheduler import __version__
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.environment import environment
 from tf_scheduler.history.model import Run
@@ -78,7 +79,7 @@ def draw(run: Run, page: Path) -> None:
 
 def environment_of(options: Mapping[str, Any]) -> dict[str, str]:
     """What else the result of a local run with these resolved options depends on, now."""
-    return environment(MESOS, _pythons(options), _files(options))
+    return environment(__version__, MESOS, _pythons(options), _files(options))
 
 
 def _pythons(options: Mapping[str, Any]) -> Iterator[str]:

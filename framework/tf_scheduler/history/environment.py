@@ -10,8 +10,6 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from tf_scheduler import __version__
-
 #: Distributions that decide how a training goes.
 _PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "tf_keras", "numpy", "protobuf", "horovod", "torch")
 _ASK = (
@@ -27,13 +25,13 @@ _ASK = (
 _TIMEOUT = 20.0  # seconds that the interpreter may take
 
 
-def environment(mesos: str, pythons: Iterable[str], files: Iterable[Path]) -> dict[str, str]:
+def environment(ours: str, mesos: str, pythons: Iterable[str], files: Iterable[Path]) -> dict[str, str]:
     """Name -> version, size or digest.
 
-    `mesos`: its version; `pythons`: the interpreters of the tasks; `files`: what the tasks fetch from this machine.
+    `ours`, `mesos`: their versions; `pythons`: the interpreters of the tasks; `files`: what the tasks fetch from this machine.
     """
     found = {
-        "dcos-tensorflow": __version__,
+        "dcos-tensorflow": ours,
         "mesos": mesos,
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processors": str(os.cpu_count() or 0),
