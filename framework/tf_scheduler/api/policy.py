@@ -103,7 +103,12 @@ def _is_foreign(headers: Mapping[str, str]) -> bool:
     if origin is None:
         return False
     ours = (headers.get("host", ""), headers.get("x-forwarded-host", ""))
-    return not origin or urlsplit(origin).netloc not in ours
+    try:
+        place = urlsplit(origin).netloc
+    except ValueError:
+        return True
+    # Empty for `null`: a page of a file, of a sandbox.
+    return not place or place not in ours
 
 
 def _name(host: str) -> str:

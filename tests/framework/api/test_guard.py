@@ -1,0 +1,159 @@
+"""Who may do what, how much they may send, and what is told of it."""
+
+import base64
+import logging
+
+import pytest
+
+from asgi_client import ask
+from builders import a_spec
+from tf_scheduler.api.app import create_app
+from tf_scheduler.api.guard import BODY_LIMIT
+from tf_scheduler.api.policy import Policy
+from tf_scheduler.api.views import Snapshot
+from tf_scheduler.model.state import SchedulerState
+
+READ, WRITE = "GET", "POST"
+PATH = "/v1/plans/deploy"
+COMMAND = f"{PATH}/stop"
+DONE = 409  # no loop takes the command, but it was let in
+
+
+def an_app(**options):
+    return create_app(lambda: Snapshot(SchedulerState(a_spec(), framework_id="f")), Policy(**options))
+
+
+def bearer(token):
+    return {"Authorization": f"Bearer {token}"}
+
+
+def basic(name, token):
+    return {"Authorization": "Basic " + base64.b64encode(f"{name}:{token}".encode()).decode()}
+
+
+@pytest.mark.parametrize(
+    ("headers", "reading", "writing"),
+    [
+        ({}, 401, 401),
+        (bearer("r"), 202, 403),
+        (bearer("w"), 202, DONE),
+        (basic("alice", "r"), 202, 403),
+        (basic("alice", "w"), 202, DONE),
+        (bearer("wrong"), 401, 401),
+        (bearer(""), 401, 401),
+        (basic("w", ""), 401, 401),
+        ({"Authorization": "Basic !"}, 401, 401),
+        ({"Authorization": "Bearer"}, 401, 401),
+        ({"Authorization": "token=w"}, 401, 401),
+    ],
+)
+def test_tokens_read_and_write_separately(headers, reading, writing):
+    """As bearer, and as the password of any user."""
+    app = an_app(read_token="r", write_token="w")
+
+    assert (reading, writing) == (ask(app, PATH, headers=headers).code, ask(app, COMMAND, WRITE, headers=headers).code)
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [({}, DONE), ({"read_token": "r"}, 403), ({"write_token": "w"}, 401), ({"certificates": True}, 401)],
+)
+def test_whatever_is_set_closes_the_rest(options, code):
+    """An empty token is no token: it lets nobody in."""
+    assert code == ask(an_app(**options), COMMAND, WRITE, headers=bearer("r")).code
+
+
+@pytest.mark.parametrize(
+    ("writers", "peer", "code"),
+    [((), "alice", DONE), (("alice",), "alice", DONE), (("alice",), "bob", 403), ((), None, 401)],
+)
+def test_a_client_certificate_writes_when_it_is_among_the_writers(writers, peer, code):
+    """All of them, when none is named."""
+    app = an_app(certificates=True, writers=frozenset(writers))
+
+    assert code == ask(app, COMMAND, WRITE, peer=peer).code
+
+
+def test_a_browser_is_asked_for_a_password():
+    """So that the page and its event streams work."""
+    reply = ask(an_app(read_token="r"), PATH)
+
+    assert reply.headers["www-authenticate"].startswith("Basic ")
+    assert {"status": 401, "code": "unauthorized"}.items() <= reply.body["error"].items()
+
+
+def test_health_is_for_everybody():
+    """Marathon asks it, and has no token. Nothing else is."""
+    app = an_app(read_token="r")
+
+    assert 204 == ask(app, "/v1/health").code
+    assert 401 == ask(app, "/v1/openapi.json").code
+    assert 401 == ask(app, "/v1/none").code
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "http://other"}, DONE),
+        ({"Sec-Fetch-Site": "none"}, DONE),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://localhost"}, DONE),
+        ({"Origin": "https://cluster", "X-Forwarded-Host": "cluster"}, DONE),
+        ({}, DONE),
+    ],
+)
+def test_a_page_of_another_site_cannot_write(headers, code):
+    """It may not read either: no header of ours allows it to see the answer."""
+    app = an_app()
+
+    assert code == ask(app, COMMAND, WRITE, headers=headers).code
+    reading = ask(app, PATH, headers=headers)
+    assert 202 == reading.code
+    assert "access-control-allow-origin" not in reading.headers
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [("localhost:80", 202), ("127.0.0.1", 202), ("[::1]:8080", 202), ("evil.example", 403), ("", 403), ("[", 403)],
+)
+def test_on_loopback_only_its_names_are_answered(host, code):
+    """A page whose name points to loopback would be of the same origin."""
+    assert code == ask(an_app(loopback=True), PATH, headers={"Host": host}).code
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"body": b"x" * (BODY_LIMIT + 1)},
+        {"parts": [b"x" * BODY_LIMIT, b"x"]},
+        {"headers": {"Content-Length": "9" * 12}},
+    ],
+)
+def test_a_body_that_is_too_large_is_not_read(given):
+    """Whether it tells its length or not."""
+    assert 413 == ask(an_app(), f"{PATH}/start", WRITE, **given).code
+
+
+def test_every_answer_has_headers_for_browsers():
+    """Also errors."""
+    for path in (PATH, "/v1/none", "/v1/health"):
+        headers = ask(an_app(), path).headers
+        assert ("nosniff", "no-store") == (headers["x-content-type-options"], headers["cache-control"])
+        assert "default-src 'none'" in headers["content-security-policy"]
+
+
+def test_every_write_is_logged_whatever_came_of_it(caplog):
+    """Who, what, from where, with which result; never a token, and nothing that a client could forge a line with."""
+    app = an_app(read_token="r", write_token="w")
+    with caplog.at_level(logging.INFO, "tf_scheduler.audit"):
+        ask(app, f"{COMMAND}?phase=a%0Ab", WRITE, headers=basic("alice\nmallory", "w"))
+        ask(app, COMMAND, WRITE, headers=bearer("w-not"))
+        ask(app, PATH, READ, headers=bearer("w"))
+
+    assert [
+        f"audit: POST {COMMAND}?phase=a%0Ab by alicemallory from 10.1.2.3: 409",
+        f"audit: POST {COMMAND} by a bearer from 10.1.2.3: 401",
+    ] == [record.getMessage() for record in caplog.records if record.name == "tf_scheduler.audit"]

@@ -1,0 +1,69 @@
+"""The OpenAPI document is true: every endpoint answers as it says, whatever it is asked."""
+
+import schemathesis
+from hypothesis import settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from asgi_client import ask
+from builders import a_spec, a_status
+from tf_scheduler.api.app import create_app
+from tf_scheduler.api.backend import Backend
+from tf_scheduler.api.views import Snapshot
+from tf_scheduler.core.scheduler import handle
+from tf_scheduler.journal import Journal
+from tf_scheduler.model.events import ProgressReported
+from tf_scheduler.model.ids import TaskId
+from tf_scheduler.model.progress import Progress
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord
+
+
+class Service:
+    """A scheduler that answers at once, with a task that runs and one that waits."""
+
+    def __init__(self) -> None:
+        spec = a_spec(workers=1, ps=0)
+        task = next(task for task in spec.tasks() if task.name == "chief-0")
+        record = TaskRecord(
+            task.name, TaskId("chief-0__1"), task.job.kind, 0, "S1", "agent-1", "10.0.0.1:31000", 1, (), 0.0
+        )
+        status = a_status(record.id)
+        self.state = SchedulerState(spec, framework_id="f", tasks={task.name: record}, statuses={record.id: status})
+        self.journal = Journal(clock=lambda: 1.0)
+        self.backend = Backend(lambda: Snapshot(self.state), self.put, journal=self.journal)
+        self.put(lambda: ProgressReported(record.id, Progress(1, 1.0, step=1, total=9, loss=0.1)))
+
+    def put(self, thunk) -> None:
+        event = thunk()
+        decision = handle(self.state, event, 2.0, lambda: "id")
+        self.state = decision.state
+        self.backend.observe(event, decision)
+        self.journal(event, decision)
+
+
+APP = create_app(Service().backend)
+DOCUMENT = ask(APP, "/v1/openapi.json").body
+SCHEMA = schemathesis.openapi.from_asgi("/v1/openapi.json", APP)
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+
+def test_there_is_a_document_for_every_endpoint():
+    """At a relative address, so that it holds below /service/NAME/, too."""
+    assert [{"url": ".."}] == DOCUMENT["servers"]
+    assert {"/v1/plans/{plan}", "/v1/tasks/{name}/logs", "/v1/events"} <= DOCUMENT["paths"].keys()
+    names = [operation["operationId"] for path in DOCUMENT["paths"].values() for operation in path.values()]
+    assert len(names) == len(set(names))
+
+
+@SCHEMA.parametrize()
+@settings(max_examples=8, derandomize=True)
+def test_every_endpoint_answers_as_the_document_says(case):
+    """Status, media type and body, with good and bad input. Streams do not end: test_streams has them."""
+    case.query.pop("follow", None)
+
+    case.call_and_validate(base_url="http://localhost", checks=CHECKS)
