@@ -41,6 +41,10 @@ class Checks:
         """Report Unhealthy, once, when `look` has failed often enough."""
         self._start("liveness", lambda: self._watch(liveness, look))
 
+    def watch_silence(self, limit: float, silent_for: Callable[[], float]) -> None:
+        """Report Unhealthy, once, when the program has been silent for `limit` seconds."""
+        self._start("silence", lambda: self._watch_silence(limit, silent_for))
+
     def _start(self, name: str, run: Callable[[], None]) -> None:
         threading.Thread(target=run, name=name, daemon=True).start()
 
@@ -67,6 +71,12 @@ class Checks:
             if failures >= liveness.failures:
                 self._on_event(Unhealthy(f"not alive: {problem} ({failures} times in a row)"))
                 return
+
+    def _watch_silence(self, limit: float, silent_for: Callable[[], float]) -> None:
+        while (silent := silent_for()) < limit:
+            if self._stopped.wait(limit - silent):
+                return
+        self._on_event(Unhealthy(f"stalled: no progress and no output for {silent:.0f} s"))
 
 
 def http_problem(url: str, timeout: float) -> str:

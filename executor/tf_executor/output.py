@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 import threading
+import time
 from pathlib import Path
 
 #: Of a pipe: a program that writes in bursts need not wait for us. Linux lets everybody have that much.
@@ -90,6 +91,8 @@ class Output:
         self._reader, self.writer = os.pipe()
         _enlarge(self.writer)
         self._tail = b""
+        #: When the last of it came (time.monotonic); at first, when it was made.
+        self.last = time.monotonic()
         self._lost = 0
         self._thread = threading.Thread(target=self._carry, name=path.name, daemon=True)
         self._thread.start()
@@ -110,6 +113,7 @@ class Output:
             chunk = os.read(self._reader, CHUNK_BYTES)
             if not chunk:
                 break
+            self.last = time.monotonic()
             self._tail = chunk[-TAIL_BYTES:] if len(chunk) >= TAIL_BYTES else (self._tail + chunk)[-TAIL_BYTES:]
             self._keep(chunk)
         os.close(self._reader)

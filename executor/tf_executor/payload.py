@@ -116,6 +116,8 @@ class Payload:
     #: Bytes of each of stdout and stderr before the file is rotated, and how many old ones are kept.
     output_bytes: int = 32 << 20
     output_backups: int = 3
+    #: Seconds without progress and output after which the program counts as failed; 0: never.
+    stalled_after: float = 0.0
 
     version: int = VERSION
 
@@ -174,7 +176,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "gpus": (int,),
     "gpu_devices": _LIST,
     "gpu_check": (bool,),
-    "readiness": (str,),
+    "stalled_after": _NUMBER,
     "event_folders": _LIST,
     "output_bytes": (int,),
     "output_backups": (int,),

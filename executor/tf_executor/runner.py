@@ -67,6 +67,7 @@ class Runner:
         self._task_id = ""
         self._task: Task | None = None
         self._grace = 0.0
+        self._awaits_server = False
         self._last_update = ""
         self._exit_code: int | None = None
 
@@ -149,6 +150,7 @@ class Runner:
         except PayloadError as error:
             self._step(events.Refused(str(error)))
             return
+        self._awaits_server = bool(payload.readiness)
         self._grace = payload.kill_grace if task.kill_grace is None else task.kill_grace
         self._task = Task(payload, task.id, self._environ, self._sandbox, self.put, self._send_message)
         stages = commands.stages(payload)
@@ -208,7 +210,9 @@ class Runner:
 
     def _report(self, report: events.Report) -> None:
         words = self._task.settle() if report.is_final and self._task is not None else ""
-        if report.state == "TASK_FAILED":
+        # Who is ended before it has joined the others is most likely ended because of that.
+        late = self._awaits_server and self._state.healthy is None
+        if report.state == "TASK_FAILED" or (report.state == "TASK_KILLED" and late):
             report = replace(report, message=report.message + words)
         log.info("%s %s", report.state, report.message)
         uuid = self._send_update(wire.status(self._task_id, report))

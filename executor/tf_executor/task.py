@@ -196,6 +196,8 @@ class Task:
     def _problem(self, liveness: Liveness, started: float) -> str:
         """Empty: the program is alive."""
         if liveness.kind == "command":
+        if self._payload.stalled_after:
+            self._checks.watch_silence(self._payload.stalled_after, lambda: self._silence(started))
             return self._command_problem(liveness)
         if liveness.kind == "http":
             return http_problem(liveness.target.replace("{port}", str(self._payload.port)), liveness.timeout)
@@ -215,3 +217,7 @@ class Task:
         if ending is None:
             return f"the liveness command took longer than {liveness.timeout:g} s"
         return "" if ending.exit_code == 0 else f"the liveness command failed: {describe(ending)}"
+    def _silence(self, started: float) -> float:
+        quiet = time.monotonic() - max(started, self._out.last, self._err.last)
+        return quiet if self._progress is None else min(quiet, self._progress.silent_for(started))
+

@@ -10,7 +10,9 @@ from builders import a_job, a_spec
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import Step, World, play
-from tf_scheduler.model.policy import RecoveryPolicy, RestartPolicy
+from tf_scheduler.model.events import ProgressReported
+from tf_scheduler.model.policy import RecoveryPolicy, RestartPolicy, RestartWhen
+from tf_scheduler.model.progress import Progress
 from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import TaskState
@@ -228,3 +230,147 @@ def test_nothing_is_recovered_once_the_job_is_decided():
         expect.launched(),
         expect.result(Verdict.SUCCEEDED),
     )
+
+
+def joined(*names: str) -> tuple[Step, ...]:
+    """Their TensorFlow servers answer."""
+    return tuple(send.status(name, TaskState.RUNNING, healthy=True) for name in names)
+
+
+def test_a_task_that_does_not_join_the_others_is_ended_and_launched_again():
+    """After start_timeout; the outcome names it. Nobody else is touched, and nothing counts against the program."""
+    world = play(deployed(), *joined("ps-0", "worker-0", "chief-0"))
+    before = address(world, "worker-1")
+
+    play(world, send.wait(599.0), expect.killed())
+    play(world, send.wait(1.0), expect.killed("worker-1"), expect.told("worker-1 on agent-1 has not joined the others"))
+    play(world, expect.told("does not answer 600 s after its start, 3 others do"))
+    play(world, send.offers(), expect.launched("worker-1"), send.running(), *joined("worker-1"))
+    play(world, send.wait(7200.0), expect.alive(*ALL))
+
+    assert before == address(world, "worker-1")
+    assert ((), 1) == (world.state.recoveries["worker-1"].failures, world.state.recoveries["worker-1"].unjoined)
+
+
+def test_a_task_that_never_joins_ends_the_job():
+    """Three launches in a row, however long start_timeout is; the result says which task and why."""
+    spec = a_spec(recovery=RecoveryPolicy(start_timeout=5000.0))
+    world = play(deployed(spec), *joined("ps-0", "worker-0", "chief-0"))
+    again = (send.wait(5000.0), send.wait(2.0), send.offers(), send.running())
+
+    play(world, *again, *again, expect.result(None), send.wait(5000.0), expect.result(Verdict.FAILED))
+
+    assert "worker-1 on agent-1 has not joined the others" in world.state.result.reason
+    assert "that was launch 3 in a row" in world.state.result.reason
+
+
+def test_programs_without_servers_are_not_waited_for():
+    """Nobody's server answers: there are none. One that makes progress does not wait for others either."""
+    world = play(deployed(), send.wait(86_400.0), expect.killed())
+    assert world.state.recoveries == {}
+
+    reported = ProgressReported(world.id_of("worker-1"), Progress(1, 0.0, step=3))
+    play(world, send.event(reported), *joined("ps-0", "worker-0", "chief-0"), send.wait(86_400.0), expect.alive(*ALL))
+    assert world.state.recoveries == {}
+
+
+def test_a_scheduler_that_starts_anew_hears_of_progress_before_it_judges():
+    """Nobody is late in its first minute; what was late before, is so then."""
+    world = play(deployed(), *joined("ps-0", "worker-0", "chief-0"), send.wait(590.0))
+    play(world, send.restart(), send.wait(59.0), expect.killed(), send.wait(2.0), expect.killed("worker-1"))
+
+
+def test_who_is_late_can_be_let_be():
+    """start_timeout 0."""
+    world = deployed(a_spec(recovery=RecoveryPolicy(start_timeout=None)))
+    play(world, *joined("ps-0", "worker-0", "chief-0"), send.wait(86_400.0), expect.alive(*ALL))
+
+
+def test_an_agent_on_which_launches_keep_failing_is_avoided():
+    """Also by tasks that would come home, and by the next scheduler; until its time is over."""
+    world = deployed()
+    host = world.state.tasks["worker-1"].hostname
+    dies = (send.status("worker-1", FAILED, **KILLED_HARD), send.wait(30.0), send.offers(), send.running())
+    play(world, *dies, *dies)
+    assert on(world, "worker-1", host)
+
+    play(world, send.status("worker-1", FAILED, **KILLED_HARD), expect.told(f"{host} is avoided for 900 s: 3 launches"))
+    play(world, send.restart(), send.wait(30.0), send.offers(), send.running(), send.offers(), send.running())
+    assert not on(world, "worker-1", host)
+    assert set(ALL) == set(world.mesos.live())
+    (suspect,) = world.state.suspects.values()
+    assert (host, 3) == (suspect.hostname, len(suspect.failures))
+
+
+def test_a_bad_agent_is_used_rather_than_none():
+    """After a round of offers without success; the reasons say why not before."""
+    world = deployed(None, an_agent("agent-1"))
+    dies = (send.status("worker-1", FAILED, **KILLED_HARD), send.wait(30.0), send.offers(), send.running())
+    play(world, *dies, *dies, send.status("worker-1", FAILED, **KILLED_HARD), send.wait(30.0), send.offers())
+    play(world, expect.launched(), send.wait(5.0), expect.told("3 launches have failed there; avoided for"))
+    play(world, send.wait(100.0), send.offers(), expect.launched("worker-1"))
+
+
+def test_the_fault_of_a_program_is_not_held_against_its_agent():
+    """Its exit code, its segmentation fault; nor what fails together with another."""
+    world = deployed(a_spec(restart=RestartPolicy(max_failures=100)))
+    play(world, send.status("worker-0", FAILED, exit_code=3), send.offers(), send.running())
+    play(world, send.status("worker-0", FAILED, signal=11), send.offers(), send.wait(60.0), send.offers())
+    assert {} == world.state.suspects
+
+    play(world, send.status("worker-1", FAILED, signal=9), send.status("ps-0", FAILED, signal=9))
+    assert [1] == [len(suspect.failures) for suspect in world.state.suspects.values()]
+
+
+def with_worker(**options: Any) -> ServiceSpec:
+    jobs = (a_job(JobKind.PS), a_job(JobKind.WORKER, 2, **options), a_job(JobKind.CHIEF))
+    return a_spec(jobs=jobs, restart=RestartPolicy(max_failures=0))
+
+
+ERROR = send.status("worker-1", FAILED, exit_code=3, message="exit code 3")
+
+
+def test_a_jobs_own_policy_wins():
+    """Its tasks are forgiven more than those of other jobs."""
+    world = deployed(with_worker(restart=RestartPolicy(max_failures=1)))
+    play(world, ERROR, send.offers(), expect.launched("worker-1"), expect.result(None))
+    play(world, send.wait(60.0), send.status("ps-0", FAILED, exit_code=3), expect.result(Verdict.FAILED))
+
+
+@pytest.mark.parametrize(
+    ("when", "end", "verdict", "words"),
+    [
+        (RestartWhen.ALWAYS, {"exit_code": 3}, None, ""),
+        (RestartWhen.NEVER, KILLED_HARD, Verdict.FAILED, "its restart_policy is never"),
+        (RestartWhen.EXIT_CODE, {"exit_code": 3}, Verdict.FAILED, "its restart_policy is exit_code"),
+        (RestartWhen.EXIT_CODE, {"exit_code": 137}, None, ""),
+        (RestartWhen.EXIT_CODE, {"exit_code": 42}, None, ""),
+        (RestartWhen.ON_FAILURE, {"exit_code": 3}, Verdict.FAILED, "restart.max_failures is 0"),
+    ],
+)
+def test_when_a_task_is_launched_again_is_its_jobs_choice(when, end, verdict, words):
+    """As restartPolicy of Kubeflow's jobs."""
+    world = deployed(with_worker(restart=RestartPolicy(max_failures=0, when=when)))
+    play(world, send.status("worker-1", FAILED, **end), expect.result(verdict))
+    assert words in (world.state.result.reason if world.state.result else "")
+
+
+def test_each_job_has_its_own_patience_with_agents_that_do_not_answer():
+    """The ps is given up sooner than others, if its section says so."""
+    world = deployed(with_worker(unreachable_timeout=20.0))
+    play(world, send.status("worker-1", TaskState.UNREACHABLE), send.status("ps-0", TaskState.UNREACHABLE))
+    play(world, send.wait(21.0))
+    assert (LOST, TaskState.UNREACHABLE) == tuple(world.state.status(name).state for name in ("worker-1", "ps-0"))
+
+
+def test_collateral_is_told_as_such():
+    """The first end is blamed."""
+    world = deployed(a_spec(strategy=Strategy.BETWEEN_GRAPH, restart=RestartPolicy(max_failures=0)))
+    play(world, send.status("ps-0", FAILED, **KILLED_HARD), send.wait(5.0), ERROR)
+    play(world, expect.told("worker-1 is failed: exit code 3 (collateral of the end of ps-0)"), expect.result(None))
+
+
+def test_a_gone_task_is_replaced_at_once():
+    """It does not wait for an address that is gone with its agent."""
+    world = deployed()
+    play(world, send.status("worker-1", TaskState.GONE_BY_OPERATOR), send.offers(), expect.launched("worker-1"))

@@ -58,6 +58,7 @@ def _program(program: Program | None) -> dict[str, Any]:
         return {}
     return {"job_name": program.name, "job_path": program.path, "job_context": program.context}
 
+        stalled_after=job.stalled_after or 0.0,
 
 def _event_folders(spec: ServiceSpec, job: JobSpec) -> tuple[str, ...]:
     """Where a task that trains may write TensorBoard's files; a parameter server writes none."""

@@ -60,6 +60,10 @@ class _Draft:
             del tally[status.state]
         if status.state is TaskState.RUNNING and status.healthy is False:
             self.fields["unready"] = self.get("unready") + difference
+        if status.state is TaskState.RUNNING and status.healthy is None:
+            self.own("joining").pop(status.id, None)
+            if difference > 0:
+                self.own("joining")[status.id] = status.timestamp
 
     def forget(self, launch: TaskId) -> None:
         """Everything that was known of one launch."""

@@ -115,7 +115,7 @@ def _ticked(state: SchedulerState, now: float, new_id: NewId) -> Decision:
 
 def _subscribed(state: SchedulerState, event: Subscribed, now: float) -> Decision:
     """A new subscription knows neither our offers nor that we suppressed: SUBSCRIBE itself un-suppresses."""
-    fresh = replace(_without_connection(state), connected=True, region=event.region)
+    fresh = replace(_without_connection(state), connected=True, connected_at=now, region=event.region)
     known = state.framework_id == event.framework_id
     # What an earlier life declined may be filtered still, if Mesos did not see it die: then only REVIVE helps.
     asked_for = frozenset[TaskName]() if known else demand.names_wanted(fresh)

@@ -25,6 +25,8 @@ class Cause(str, Enum):
     COLLATERAL = "collateral"
     #: The launch never reached an agent: nothing has run.
     NOT_STARTED = "not started"
+    #: Its server did not answer in time: the others would wait for it for ever.
+    NOT_JOINED = "not joined"
     #: An operator wants it.
     ORDERED = "ordered"
 

@@ -35,6 +35,19 @@ class Then(str, Enum):
 class RestartPolicy:
     """How often a task that failed by itself is started again."""
 
+class RestartWhen(str, Enum):
+    """After which ends a task is launched again; one that has finished never is (Kubeflow's restartPolicy)."""
+
+    #: Errors count as failures.
+    ON_FAILURE = "on_failure"
+    #: Nothing counts.
+    ALWAYS = "always"
+    #: After none that its program had a part in.
+    NEVER = "never"
+    #: Exit codes from 1 to 127 are final; from 128 on, and signals, are not.
+    EXIT_CODE = "exit_code"
+
+
     #: Failures of one task within `window` that are forgiven.
     max_failures: int = 3
     window: float = 3600.0
@@ -47,21 +60,20 @@ class RestartPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPolicy:
+    when: RestartWhen = RestartWhen.ON_FAILURE
     """When a task counts as lost."""
 
     #: After its agent stopped to answer.
     unreachable_timeout: float = 300.0
-    #: After its launch, without having joined the others.
-    start_timeout: float = 600.0
-    #: Without progress and output; None: never.
-    stalled_after: float | None = None
+    #: After the start of its program, without having joined the others; None: never.
+    start_timeout: float | None = 600.0
+    #: An agent with so many lost or unstartable launches within `avoid_for` is avoided for as long; 0: never.
+    avoid_after: int = 3
+    avoid_for: float = 900.0
 
 
 @dataclass(frozen=True, slots=True)
 class FinishPolicy:
-    #: An agent with so many lost or unstartable launches within `avoid_for` is avoided for as long; 0: never.
-    avoid_after: int = 3
-    avoid_for: float = 900.0
     """When the job is done, and what becomes of the rest."""
 
     success: SuccessPolicy = SuccessPolicy.CHIEF

@@ -29,6 +29,8 @@ class Recovery:
     failures: tuple[float, ...] = ()
     #: Ends in a row, whatever their cause, each soon after its launch: what the back-off grows with.
     streak: int = 0
+    #: Launches in a row that have not joined the others in time.
+    unjoined: int = 0
     #: Whether it is to go elsewhere: not to its old address, nor to the agent, as long as another one will do.
     leaves: bool = False
 

@@ -9,7 +9,7 @@ from enum import Enum
 from .ids import TaskName, task_name
 from .placement import REGION, Constraint, GangSpec, PlacementSpec
 from .plan import PlanSpec
-from .policy import FinishPolicy, RecoveryPolicy, RestartPolicy, SecretSpec
+from .policy import FinishPolicy, RecoveryPolicy, RestartPolicy
 from .program import Hooks, Limits, Liveness, Output, Program
 from .resources import Needs
 
@@ -111,6 +111,12 @@ class ServiceSpec:
     user: str
     #: Mesos role that the resources are allocated to.
     role: str
+    #: Seconds without progress and output after which a program counts as failed; None: never.
+    stalled_after: float | None = None
+    #: Of its tasks; None: the service's.
+    restart: RestartPolicy | None = None
+    #: Seconds, as `RecoveryPolicy.unreachable_timeout`; None: that one.
+    unreachable_timeout: float | None = None
     strategy: Strategy
     jobs: tuple[JobSpec, ...]
     executor: ExecutorSpec
@@ -160,3 +166,8 @@ class ServiceSpec:
         """Whether agents of other regions than the master's may be used; only then are they to be offered."""
         rules = (rule for job in self.jobs for rule in job.constraints)
         return bool(self.placement.region) or any(rule.field == REGION for rule in rules)
+    def job_of(self, kind: JobKind, index: int) -> JobSpec | None:
+        """The part of the service that a task belongs to; None: the options no longer have it."""
+        found = (job for job in self.jobs if job.kind is kind and 0 <= index - job.first_index < job.count)
+        return next(found, None)
+

@@ -67,10 +67,14 @@ class SchedulerState:
     tally: Mapping[TaskState, int] = field(default_factory=dict)
     #: How many of those that run have a health check that says no.
     unready: int = 0
+    #: Launches that run and have not joined the others -> since when they run, by our clock.
+    joining: Mapping[TaskId, float] = field(default_factory=dict)
     #: No launch without a status was made, or asked for, before; seconds since the epoch.
     silent_since: float = 0.0
     # -- volatile
     connected: bool = False
+    #: Since when; seconds since the epoch.
+    connected_at: float = 0.0
     suppressed: bool = False
     offers: Mapping[OfferId, HeldOffer] = field(default_factory=dict)
     gathering: Gathering = field(default_factory=Gathering)

@@ -11,7 +11,7 @@ from tf_scheduler.model.policy import (
     FinishPolicy,
     RecoveryPolicy,
     RestartPolicy,
-    SecretSpec,
+    RestartWhen,
     SuccessPolicy,
     Then,
 )
@@ -54,7 +54,7 @@ def to_spec(options: Document) -> ServiceSpec:
         gang=_gang(options["gang"]),
         placement=_placement(options["placement"], service["region"]),
         restart=_restart(options["restart"]),
-        recovery=_recovery(options["recovery"], options["health"]),
+        recovery=_recovery(options["recovery"]),
         finish=_finish(options["finish"]),
         secrets=tuple(_secret(record) for record in options["secrets"]),
         plans=to_plans(options["plans"]),
@@ -92,6 +92,9 @@ def _job(options: Document, section: str) -> JobSpec:
 
 
 def _image(service: Document, job: Document) -> str:
+        stalled_after=_stalled_after(options, section),
+        restart=_own_restart(options["restart"], job),
+        unreachable_timeout=None if job["unreachable_timeout"] < 0 else job["unreachable_timeout"],
     """Empty for the original package's own images: our executor does not run in them."""
     image: str = job["image"] or (service["gpu_tf_image"] if job["gpus"] else service["tf_image"])
     return "" if image in (ORIGINAL_IMAGE, ORIGINAL_GPU_IMAGE) else image
@@ -108,6 +111,14 @@ def _liveness(health: Document, section: str) -> Liveness | None:
         return None
     names = ("target", "interval", "timeout", "grace", "failures")
     return Liveness(LivenessKind(health["liveness"]), **{name: health[name] for name in names})
+def _stalled_after(options: Document, section: str) -> float | None:
+    """Parameter servers are silent, and so are workers that a chief tells what to do."""
+    health, led = options["health"], options["service"]["strategy"] == Strategy.PARAMETER_SERVER.value
+    silent = JOBS[section] is JobKind.PS or (led and JOBS[section] is JobKind.WORKER)
+    watched = words(health["jobs"]) or tuple(JOBS)
+    return health["stalled_after"] or None if section in watched and not silent else None
+
+
 
 
 def _agents_fetch(url: str) -> bool:
@@ -144,6 +155,18 @@ def _placement(placement: Document, region: str) -> PlacementSpec:
         near=words(placement["near"]),
         draining_seconds=placement["draining_seconds"],
     )
+def _own_restart(restart: Document, job: Document) -> RestartPolicy | None:
+    """None: it is the service's."""
+    service = _restart(restart)
+    own = replace(
+        service,
+        max_failures=service.max_failures if job["max_failures"] < 0 else job["max_failures"],
+        uncounted_exit_codes=frozenset(job["uncounted_exit_codes"]) or service.uncounted_exit_codes,
+        when=RestartWhen(job["restart_policy"]),
+    )
+    return None if own == service else own
+
+
 
 
 def _restart(restart: Document) -> RestartPolicy:
@@ -156,8 +179,13 @@ def _restart(restart: Document) -> RestartPolicy:
     )
 
 
-def _recovery(recovery: Document, health: Document) -> RecoveryPolicy:
-    return RecoveryPolicy(recovery["unreachable_timeout"], recovery["start_timeout"], health["stalled_after"] or None)
+def _recovery(recovery: Document) -> RecoveryPolicy:
+    return RecoveryPolicy(
+        unreachable_timeout=recovery["unreachable_timeout"],
+        start_timeout=recovery["start_timeout"] or None,
+        avoid_after=recovery["avoid_after"],
+        avoid_for=recovery["avoid_for"],
+    )
 
 
 def _finish(finish: Document) -> FinishPolicy:

@@ -14,6 +14,7 @@ from tf_scheduler.model.placement import (
     PlacementSpec,
     PlacementStrategy,
 )
+from tf_scheduler.model.policy import RestartWhen
 from tf_scheduler.model.resources import Needs
 from tf_scheduler.model.spec import JobKind, Strategy, Uri
 from tf_scheduler.options.loader import load
@@ -215,9 +216,34 @@ def test_zero_stands_for_never():
     """Where a time of zero would make no sense."""
     spec = loaded(COMMAND)
 
-    assert (None, None) == (spec.recovery.stalled_after, spec.finish.deadline)
-    assert {None} == {job.max_completion_time for job in spec.jobs}
-    assert 60.0 == loaded({**COMMAND, "health": {"stalled_after": 60}}).recovery.stalled_after
+    assert (600.0, None) == (spec.recovery.start_timeout, spec.finish.deadline)
+    assert {None} == {job.max_completion_time for job in spec.jobs} | {job.stalled_after for job in spec.jobs}
+    assert None is loaded({**COMMAND, "recovery": {"start_timeout": 0}}).recovery.start_timeout
+
+
+def test_only_tasks_that_have_something_to_say_can_stall():
+    """Parameter servers are silent, and so are workers that a chief leads."""
+    sections = {"evaluator": {"count": 1}, "health": {"stalled_after": 60, "jobs": ""}, **COMMAND}
+    service = {**COMMAND["service"], "strategy": "parameter_server"}
+    led = loaded({**sections, "service": service, "chief": {"count": 1}})
+    assert {"ps": None, "worker": None, "chief": 60.0, "evaluator": 60.0} == {
+        job.kind.value: job.stalled_after for job in led.jobs
+    }
+    between = loaded({**sections, "service": {**service, "strategy": "between_graph"}})
+    assert {"ps": None, "worker": 60.0, "evaluator": 60.0} == {
+        job.kind.value: job.stalled_after for job in between.jobs
+    }
+
+
+def test_a_job_may_have_a_restart_policy_of_its_own():
+    """What it leaves out, the service's says."""
+    own = {"restart_policy": "exit_code", "uncounted_exit_codes": [7], "unreachable_timeout": 5}
+    document = {**COMMAND, "restart": {"max_failures": 9}, "worker": own}
+    jobs = {job.kind.value: job for job in loaded(document).jobs}
+
+    found = jobs["worker"].restart
+    assert (9, frozenset({7}), RestartWhen.EXIT_CODE) == (found.max_failures, found.uncounted_exit_codes, found.when)
+    assert (5.0, None, None) == (jobs["worker"].unreachable_timeout, jobs["ps"].unreachable_timeout, jobs["ps"].restart)
 
 
 def test_problems_in_lists_and_deep_sections_have_their_place():

@@ -14,13 +14,16 @@ from tf_scheduler.core.back_off import chance
 from tf_scheduler.core.reduce import decide
 from tf_scheduler.model.effects import AgentSuspected, Change, Decision, Outcome, RecoveryDecided, ResultDecided
 from tf_scheduler.model.failure import Cause, Ended
+from tf_scheduler.model.ids import TaskName, name_of
 from tf_scheduler.model.reasons import AwaitsHome
 from tf_scheduler.model.recovery import Recovery, Suspect
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
+from . import joining
 from .anew import HOME_WAIT, anew, mates
 from .causes import cause_of
+from .policies import counts, is_final, restart_policy, unreachable_timeout
 from .suspects import blames_agent, held_against
 from .waiting import delay, gives_up, recent
 
@@ -43,17 +46,17 @@ def ended(
     """
     cause = _cause(state, record, status, ran, now)
     found = _recovery(state, record, status, cause, now, unique)
-    policy, said = state.spec.restart, status.message or status.reason
-    if not cause.retried:
-        return _failed(state, f"{said}; another launch would end in the same way", record, now)
-    if cause.counted and gives_up(policy, found.failures, now):
+    policy, said = restart_policy(state.spec, record), status.message or status.reason
+    if final := is_final(policy, cause, status):
+        return _failed(state, f"{said}; {final}", record, now)
+    if counts(policy, cause) and gives_up(policy, found.failures, now):
         limit = f"restart.max_failures is {policy.max_failures} in {policy.window:g} s"
         return _failed(state, f"{said} (failure {len(found.failures)}: {limit})", record, now)
     others = tuple(_others(state, record, found))
     changes: list[Change] = [*map(RecoveryDecided, (found, *others))]
     suspect = held_against(state, record, now) if blames_agent(status, cause, ran) else None
     changes += [AgentSuspected(suspect)] if suspect else []
-    return decide(state, *changes, outcomes=(_told(found, others), *_told_of(suspect, now)))
+    return decide(state, *changes, outcomes=(_told(state, found, others), *_told_of(suspect, now)))
 
 
 def ripen(state: SchedulerState, now: float) -> SchedulerState:
@@ -75,17 +78,17 @@ def deadlines(state: SchedulerState) -> Iterator[float]:
             yield from (item.ready_at,) if item.launch not in state.ripe else ()
             yield from (item.home_until,) if _awaits_home(state, item) else ()
     yield from (_lost_at(state, status) for status in _unreachable(state))
+    yield from joining.deadlines(state)
 
 
 def give_up_unreachable(state: SchedulerState, now: float) -> tuple[TaskStatus, ...]:
     """What to believe of tasks whose agent has not answered for `recovery.unreachable_timeout`."""
-    patience = state.spec.recovery.unreachable_timeout
     return tuple(
         replace(
             status,
             state=TaskState.LOST,
             reason="REASON_AGENT_REMOVED",
-            message=f"its agent did not answer for {patience:g} s",
+            message=f"its agent did not answer for {_patience(state, status):g} s",
             uuid="",
         )
         for status in _unreachable(state)
@@ -99,7 +102,12 @@ def _unreachable(state: SchedulerState) -> Iterator[TaskStatus]:
 
 
 def _lost_at(state: SchedulerState, status: TaskStatus) -> float:
-    return status.timestamp + state.spec.recovery.unreachable_timeout
+    return status.timestamp + _patience(state, status)
+
+
+def _patience(state: SchedulerState, status: TaskStatus) -> float:
+    record = state.tasks.get(name_of(status.id))
+    return state.spec.recovery.unreachable_timeout if record is None else unreachable_timeout(state.spec, record)
 
 
 def _awaits_home(state: SchedulerState, item: Recovery) -> bool:
@@ -114,7 +122,7 @@ def _in_force(state: SchedulerState, item: Recovery) -> bool:
 
 def _cause(state: SchedulerState, record: TaskRecord, status: TaskStatus, ran: bool, now: float) -> Cause:
     end = Ended(status.state.value, status.reason, status.exit_code, status.signal, ran=ran)
-    cause = cause_of(end, state.spec.restart.uncounted_exit_codes)
+    cause = cause_of(end, restart_policy(state.spec, record).uncounted_exit_codes)
     others = (item for name, item in state.recoveries.items() if name != record.name)
     if cause is Cause.USER_ERROR and any(now - item.since < COLLATERAL for item in others):
         return Cause.COLLATERAL
@@ -124,7 +132,7 @@ def _cause(state: SchedulerState, record: TaskRecord, status: TaskStatus, ran: b
 def _recovery(
     state: SchedulerState, record: TaskRecord, status: TaskStatus, cause: Cause, now: float, unique: Callable[[], str]
 ) -> Recovery:
-    policy, before = state.spec.restart, state.recoveries.get(record.name)
+    policy, before = restart_policy(state.spec, record), state.recoveries.get(record.name)
     failures = recent(before.failures if before else (), policy.window, now)
     steady = now - record.launched_at >= STEADY
     streak = 1 if before is None or steady else before.streak + 1
@@ -138,9 +146,16 @@ def _recovery(
         since=now,
         ready_at=ready_at,
         home_until=now if gone else ready_at + HOME_WAIT,
-        failures=(*failures, now) if cause.counted else failures,
+        failures=(*failures, now) if counts(policy, cause) else failures,
         streak=streak,
+        unjoined=0 if before is None or _has_joined(state, record, now) else before.unjoined,
     )
+
+
+def _has_joined(state: SchedulerState, record: TaskRecord, now: float) -> bool:
+    """It has lived so long that it was not late."""
+    patience = state.spec.recovery.start_timeout
+    return patience is None or now - record.launched_at >= STEADY + patience
 
 
 def _others(state: SchedulerState, record: TaskRecord, found: Recovery) -> Iterator[Recovery]:
@@ -150,11 +165,21 @@ def _others(state: SchedulerState, record: TaskRecord, found: Recovery) -> Itera
         yield replace(item, ready_at=found.ready_at, home_until=found.ready_at + HOME_WAIT)
 
 
-def _told(found: Recovery, others: tuple[Recovery, ...]) -> Outcome:
+def _told(state: SchedulerState, found: Recovery, others: tuple[Recovery, ...]) -> Outcome:
     wait = found.ready_at - found.since
     when = f"in {wait:.1f} s" if wait else "now"
     together = f", together with {', '.join(item.task for item in others)}" if others else ""
-    return Outcome(f"{found.why} ({found.cause.value}): launched again {when}{together}", found.task, warning=True)
+    cause = found.cause.value
+    if found.cause is Cause.COLLATERAL:
+        cause += f" of the end of {_first(state, found)}"
+    return Outcome(f"{found.why} ({cause}): launched again {when}{together}", found.task, warning=True)
+
+
+def _first(state: SchedulerState, found: Recovery) -> TaskName:
+    """Whose end it most likely was that others followed."""
+    others = (item for item in state.recoveries.values() if item.task != found.task)
+    close = (item for item in others if found.since - item.since < COLLATERAL)
+    return min(close, key=lambda item: (item.cause is Cause.COLLATERAL, item.since)).task
 
 
 def _told_of(suspect: Suspect | None, now: float) -> tuple[Outcome, ...]:

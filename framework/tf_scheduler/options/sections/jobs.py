@@ -9,6 +9,7 @@ from tf_scheduler.options.fields import Environment, Flag, Number, PlacementCons
 from tf_scheduler.options.ulimits import Ulimits
 
 from .base import FROM_NOW_ON, Change, Section, about
+from .job_policies import JobPolicySection
 
 #: Section of options.json -> job of the ClusterSpec, in the order in which tasks are listed.
 JOBS: Mapping[str, JobKind] = {
@@ -23,7 +24,7 @@ _PORT = "ports come from the offers, so that two services can share an agent"
 _VOLUME = "tasks keep their files in their working directory; put what must outlive them in checkpoint_dir"
 
 
-class JobSection(Section):
+class JobSection(JobPolicySection):
     """What every job kind has."""
 
     count = Whole(load_default=0, most=100_000, metadata=about("How many tasks.", change=Change.SCALE, required=True))

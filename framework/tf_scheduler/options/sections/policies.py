@@ -61,6 +61,21 @@ class RecoverySection(Section):
         metadata=about("How long the tasks of an agent that does not answer are waited for.", "seconds"),
     )
     start_timeout = Number(
+        most=LONGEST,
+        unit="seconds",
+        metadata=about(
+            "How long after its start a program may take until its TensorFlow server answers, once those of others do; "
+            "then it counts as lost. 0: for ever.",
+            "seconds",
+        ),
+    )
+    avoid_after = Whole(
+        load_default=3,
+        most=100_000,
+        metadata=about("How many launches lost, or not begun, on an agent within avoid_for make it avoided; 0: none."),
+    )
+    avoid_for = Number(
+        load_default=900.0,
         load_default=600.0,
         least=1.0,
         most=LONGEST,

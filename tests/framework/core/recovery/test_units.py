@@ -8,6 +8,7 @@ from tf_scheduler.core.recovery.units import restarts
 from tf_scheduler.model.spec import JobKind, Strategy
 
 PSS, MWMS, BETWEEN = Strategy.PARAMETER_SERVER, Strategy.MULTI_WORKER_MIRRORED, Strategy.BETWEEN_GRAPH
+WITH_PS = (PSS, BETWEEN)
 EVERY = {"ps-0", "ps-1", "worker-0", "worker-1", "chief-0"}
 
 
@@ -45,8 +46,8 @@ def test_several_losses_are_one_recovery():
 @pytest.mark.parametrize("lost", ["chief-0", "worker-0", "ps-0"])
 def test_at_a_new_address_those_start_again_that_must_know_every_address(strategy, lost):
     """The table says what the plans do: a new generation of the ClusterSpec outdates exactly its knowers."""
-    kinds = (JobKind.WORKER, JobKind.CHIEF) if strategy is MWMS else (JobKind.PS, JobKind.WORKER, JobKind.CHIEF)
+    kinds = (JobKind.PS, JobKind.WORKER, JobKind.CHIEF) if strategy in WITH_PS else (JobKind.WORKER, JobKind.CHIEF)
     about = a_spec(strategy=strategy, jobs=tuple(a_job(kind, 1 + (kind is JobKind.WORKER)) for kind in kinds))
-    lost = lost if strategy is not MWMS else "worker-1"
+    lost = lost if strategy in WITH_PS else "worker-1"
 
     assert outline(about).knowers | {lost} == restarts(about, [lost], moved=True)
