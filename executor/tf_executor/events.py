@@ -12,6 +12,8 @@ from tf_executor.reports import Ending
 class Stage(Enum):
     """What is run for a task, one after the other; only the program must be there. The values are for messages."""
 
+    #: Gets the secrets from the scheduler, in no process of its own.
+    SECRETS = "secrets"
     #: Chooses GPUs; may be done without a process.
     DEVICES = "choice of GPUs"
     FETCH = "fetch"

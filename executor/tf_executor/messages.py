@@ -13,6 +13,7 @@ NOT_GONE = "; some of its processes could not be killed and may still be there"
 _SHELL_SIGNAL_BASE = 128
 _SHELL_HINTS = {126: "the shell could not execute the command", 127: "the shell did not find the command"}
 _NOUNS = {
+    Stage.SECRETS: "the fetch of secrets",
     Stage.DEVICES: "the choice of GPUs",
     Stage.FETCH: "the fetch of files",
     Stage.PRE: "the pre command",

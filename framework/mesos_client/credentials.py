@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import threading
+from contextlib import suppress
 from typing import Callable
 
 
@@ -35,13 +36,19 @@ class Basic(Credentials):
 class Token(Credentials):
     """A token that a login service gives, and gives anew when Mesos refuses it.
 
-    `login` returns the token; it is called when the first request is made, and after each refusal. `scheme` stands
-    before the token: `Bearer ` by default, `token=` on DC/OS.
+    `login` returns the token; it is called when the first request is made, after each refusal, and when `is_stale` says
+    of the last one that it will soon be of no use. `scheme` stands before the token: `Bearer ` by default, `token=` on
+    DC/OS.
     """
 
-    def __init__(self, login: Callable[[], str], scheme: str = "Bearer ") -> None:
+    def __init__(
+        self,
+        login: Callable[[], str],
+        scheme: str = "Bearer ",
+        is_stale: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         super().__init__()
-        self._login, self._scheme = login, scheme
+        self._login, self._scheme, self._is_stale = login, scheme, is_stale
         self._lock = threading.Lock()
 
     def header(self) -> str | None:
@@ -49,6 +56,10 @@ class Token(Credentials):
         with self._lock:
             if self._header is None:
                 self._header = self._scheme + self._login()
+            elif self._is_stale(self._header[len(self._scheme) :]):
+                # As long as Mesos takes the old one, a login service that is away is no reason to stop.
+                with suppress(OSError):
+                    self._header = self._scheme + self._login()
             return self._header
 
     def renew(self, refused: str | None) -> bool:

@@ -23,6 +23,7 @@ from tf_scheduler.model.effects import (
 )
 from tf_scheduler.model.ids import FrameworkId, executor_of
 from tf_scheduler.model.resources import UNIT, Resource
+from tf_scheduler.model.secrets import Source
 from tf_scheduler.model.spec import ServiceSpec, Uri
 
 from . import filters
@@ -109,11 +110,25 @@ def executor_info(launch: Launch, framework_id: FrameworkId) -> Json:
             "shell": True,
             "value": f"exec {shlex.quote(launch.executor.python)} {shlex.quote(bundle)}",
             "uris": [_uri(uri) for uri in uris],
+            **_references(launch.references),
         },
         "resources": _resources(launch.executor_resources),
         "shutdown_grace_period": _nanoseconds(launch.kill_grace + SHUTDOWN_RESERVE),
         **({"container": _container(launch.image)} if launch.image else {}),
     }
+
+
+def _references(references: Mapping[str, Source]) -> Json:
+    """Resolved by the agent, into the executor's own environment; a value is never sent: masters would show it."""
+    variables = [
+        {"name": name, "type": "SECRET", "secret": {"type": "REFERENCE", "reference": _reference(source)}}
+        for name, source in references.items()
+    ]
+    return {"environment": {"variables": variables}} if variables else {}
+
+
+def _reference(source: Source) -> Json:
+    return {"name": source.path, **({"key": source.key} if source.key else {})}
 
 
 def _limit(seconds: float | None) -> Json:

@@ -180,6 +180,7 @@ class Reply(str, Enum):
     #: Nothing to do: it has been done before, or is complete.
     ALREADY = "208"
     BAD_REQUEST = "400"
+    FORBIDDEN = "403"
     NOT_FOUND = "404"
 
 

@@ -16,6 +16,14 @@ class MesosSection(Section):
             examples=["10.0.0.1:5050"],
         ),
     )
+    secret = Text(
+        load_default="",
+        metadata=about(
+            "Where the secret of service.principal is, for masters with HTTP Basic authentication: env:NAME or "
+            "file:NAME, as in secrets. Empty: none.",
+            examples=["env:MESOS_SECRET"],
+        ),
+    )
 
 
 class TlsSection(Section):

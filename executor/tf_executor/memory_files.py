@@ -1,0 +1,94 @@
+"""Files that are in memory only (tmpfs), for one user, for as long as this process lives.
+
+Each executor has a folder of its own there and a lock on it, which the kernel drops when the process ends, however it
+does: then the next executor on this host removes what was left. In the working directory lies a link, which the agent's
+file API does not follow out of there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Mapping, Optional, Tuple
+
+#: POSIX shared memory: a tmpfs on every Linux, also in containers.
+MEMORY = Path("/dev/shm")  # noqa: S108
+_PREFIX, _NEW = "tf-executor-", ".tf-executor-"
+
+#: User id and group id; None: the user that we are.
+Owner = Optional[Tuple[int, int]]
+
+
+class MemoryFiles:
+    """One task's files. Not safe for threads."""
+
+    def __init__(self, memory: Path = MEMORY) -> None:
+        self._memory = memory
+        self._folder: Path | None = None
+        self._lock = -1
+
+    def write(self, sandbox: str, contents: Mapping[str, bytes], owner: Owner) -> None:
+        """Write each `name in the sandbox -> content`, mode 0600. Raise OSError, and ValueError for another place."""
+        if not contents:
+            return
+        sweep(self._memory)
+        if not os.path.ismount(self._memory):
+            raise OSError(f"{self._memory} is no tmpfs: secrets are not written to a disk")
+        folder = self._make()
+        for number, (name, content) in enumerate(contents.items()):
+            target = folder / f"{number}-{Path(name).name}"
+            _write(target, content, owner)
+            _link(Path(sandbox), name, target)
+        if owner is not None:
+            os.chown(folder, *owner)
+
+    def remove(self) -> None:
+        """Forget all. May be called again."""
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(self._lock)
+
+    def _make(self) -> Path:
+        """Under another name until it is locked: nobody takes it for one that was left."""
+        draft = Path(tempfile.mkdtemp(prefix=_NEW, dir=str(self._memory)))
+        self._lock = os.open(draft, os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._folder = draft.with_name(_PREFIX + draft.name[len(_NEW) :])
+        draft.rename(self._folder)
+        return self._folder
+
+
+def sweep(memory: Path = MEMORY) -> None:
+    """Remove what executors left here that were killed."""
+    for folder in memory.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+            finally:
+                os.close(lock)
+
+
+def _write(path: Path, content: bytes, owner: Owner) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(file, "wb") as opened:
+        opened.write(content)
+        if owner is not None:
+            os.fchown(opened.fileno(), *owner)
+
+
+def _link(sandbox: Path, name: str, target: Path) -> None:
+    parts = Path(name).parts
+    if not parts or name.startswith("/") or ".." in parts:
+        raise ValueError(f"{name!r} is no file in the working directory")
+    place = sandbox / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if place.is_symlink() or place.exists():
+        place.unlink()
+    place.symlink_to(target)

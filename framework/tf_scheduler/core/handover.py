@@ -1,0 +1,118 @@
+"""Who gets secrets: a launch, once, while it starts, from its own agent, within its time.
+
+The token is in the task that Mesos carries, so others may read it: masters, agents, whoever may see them. What makes it
+worth nothing to them is in `asked`. Its digest is stored with the record of the launch; that it was used, and by whom,
+is stored before anything is given, so that no restart of the scheduler makes it good again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+from tf_executor.payload import Payload
+from tf_scheduler.model.effects import Decision, Outcome, SecretsGiven
+from tf_scheduler.model.events import SecretsAsked
+from tf_scheduler.model.ids import TaskName, name_of
+from tf_scheduler.model.plan import Answer, Reply
+from tf_scheduler.model.secrets import SecretSpec, Source
+from tf_scheduler.model.spec import JobSpec, ServiceSpec
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord, TaskState
+
+from .reduce import decide
+
+#: Path of the question in the scheduler's API.
+PATH = "/v1/secrets"
+#: Until the executor has the secrets it reports no more than that it starts.
+_STARTING = (TaskState.STAGING, TaskState.STARTING)
+
+
+def given_by_us(spec: ServiceSpec, section: str) -> tuple[SecretSpec, ...]:
+    """What tasks of the section fetch from the scheduler."""
+    return tuple(item for item in spec.secrets if item.reference is None and item.is_for(section))
+
+
+def tokens(spec: ServiceSpec, records: Iterable[TaskRecord], new_id: Callable[[], str]) -> Mapping[TaskName, str]:
+    """Task -> the token that gets its secrets; only for those that have any."""
+    return {record.name: new_id() for record in records if given_by_us(spec, record.group)}
+
+
+def with_digest(record: TaskRecord, found: Mapping[TaskName, str]) -> TaskRecord:
+    """The record as it is stored."""
+    return replace(record, token=digest(found[record.name])) if record.name in found else record
+
+
+def with_secrets(told: Payload, spec: ServiceSpec, job: JobSpec, token: str) -> Payload:
+    """What the executor is told: where its secrets are, and which variables hold what the agent resolved."""
+    url = f"{spec.delivery.url}{PATH}" if token else ""
+    return replace(told, secrets=tuple(references(spec, job)), secrets_url=url, secrets_token=token)
+
+
+def references(spec: ServiceSpec, job: JobSpec) -> Mapping[str, Source]:
+    """Variable -> what the agent resolves for tasks of the job."""
+    return {item.env: item.reference for item in spec.secrets if item.reference and item.is_for(job.group)}
+
+
+def digest(text: str) -> str:
+    """What may be stored of a token or a nonce."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def asked(state: SchedulerState, event: SecretsAsked, now: float) -> Decision:
+    """Stored before it is given. The same nonce may ask again: an answer can get lost, also with the scheduler."""
+    record = state.tasks.get(name_of(event.task_id))
+    known = record is not None and record.id == event.task_id and bool(record.token)
+    if record is None or not known or not hmac.compare_digest(record.token, digest(event.token)):
+        # No more than that: who has no token learns nothing of the tasks.
+        told = Outcome(f"{event.address} asked for secrets with a token that is none", warning=True)
+        answer = Answer(Reply.FORBIDDEN, "this token is not good: no task that starts now has it")
+        return Decision(state, outcomes=(told,), answer=answer)
+    nonce = digest(event.nonce)
+    if wrong := _refusal(state, record, nonce, event.address, now):
+        told = Outcome(f"{record.name} got no secrets for {event.address}: {wrong}", record.name, warning=True)
+        return Decision(state, outcomes=(told,), answer=Answer(Reply.FORBIDDEN, wrong))
+    told = Outcome(f"{record.name} gets its secrets, asked for by {event.address}", record.name)
+    changes = () if state.given.get(record.id) == nonce else (SecretsGiven(record.id, nonce),)
+    decision = decide(state, *changes, outcomes=(told,))
+    return Decision(decision.state, decision.changes, (), decision.outcomes, Answer(Reply.OK, ""))
+
+
+def _refusal(state: SchedulerState, record: TaskRecord, nonce: str, address: str, now: float) -> str:
+    """Why not, in words for the user; empty: they are given."""
+    status, delivery = state.statuses.get(record.id), state.spec.delivery
+    if status is not None and status.state not in _STARTING:
+        return f"the task does not start any more: it is {status.state.spoken}"
+    if state.given.get(record.id, nonce) != nonce:
+        return "its token has been used by somebody else before: see who may read tasks in this cluster"
+    if now > record.launched_at + delivery.expires:
+        late = f"its token was good for {delivery.expires:g} s after the launch"
+        return f"{late} (option secret_delivery.expires_seconds)"
+    if delivery.from_agent_only and not _is_agent(record, address, delivery.url):
+        only = f"{address} is not its agent's address {_host(record)}"
+        return f"{only} (option secret_delivery.from_agent_only)"
+    return ""
+
+
+def _is_agent(record: TaskRecord, address: str, url: str) -> bool:
+    """By address. A name is not looked up; loopback is the agent where the scheduler runs on the same host."""
+    expected, found = _ip(_host(record)), _ip(address)
+    if expected is None or found is None or expected == found:
+        return expected is None or found is not None
+    return found.is_loopback and urlsplit(url).hostname in (record.hostname, _host(record))
+
+
+def _host(record: TaskRecord) -> str:
+    return record.address.rpartition(":")[0].strip("[]")
+
+
+def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return getattr(found, "ipv4_mapped", None) or found

@@ -1,0 +1,75 @@
+"""The secret store of DC/OS Enterprise: GET /secrets/v1/secret/default/<path> with the token of a service account."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import requests
+
+from mesos_client import Credentials
+
+#: Seconds for one request.
+TIMEOUT = 10.0
+#: Secrets of which the last name begins so hold base64 (DC/OS documentation, Kerberos).
+ENCODED = "__dcos_base64__"
+_BINARY = "application/octet-stream"
+_MOST_TEXT = 300
+
+
+class StoreRefused(Exception):  # noqa: N818 - it names the condition, as its sibling does
+    """There is no such secret, or the account may not read it."""
+
+
+class StoreAway(Exception):  # noqa: N818
+    """The store does not answer for now."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretStore:
+    """`cluster`: base address of DC/OS; `verify`: authorities to trust, True: the machine's."""
+
+    cluster: str
+    credentials: Credentials
+    verify: bool | str = True
+
+    def read(self, path: str) -> bytes:
+        """The value. Raise StoreRefused, StoreAway."""
+        answer = self._get(path)
+        if answer.status_code == requests.codes.ok:
+            return _value(path, answer)
+        told = f"HTTP {answer.status_code}: {answer.text[:_MOST_TEXT]}"
+        if answer.status_code >= requests.codes.server_error or answer.status_code == requests.codes.too_many_requests:
+            raise StoreAway(told)
+        if answer.status_code == requests.codes.forbidden:
+            raise StoreRefused(f"{told}; the account needs dcos:secrets:default:/{path} read")
+        raise StoreRefused(told)
+
+    def _get(self, path: str) -> requests.Response:
+        answer = self._once(path)
+        sent = answer.request.headers.get("Authorization")
+        if answer.status_code == requests.codes.unauthorized and self.credentials.renew(sent):
+            return self._once(path)
+        return answer
+
+    def _once(self, path: str) -> requests.Response:
+        url = f"{self.cluster}/secrets/v1/secret/default/{quote(path)}"
+        with requests.Session() as session:
+            session.trust_env = False
+            try:
+                headers = {"Authorization": self.credentials.header() or "", "Accept": f"application/json, {_BINARY}"}
+                return session.get(url, headers=headers, timeout=TIMEOUT, verify=self.verify, allow_redirects=False)
+            except OSError as error:  # of requests, or of the login
+                raise StoreAway(str(error)[:_MOST_TEXT]) from error
+
+
+def _value(path: str, answer: requests.Response) -> bytes:
+    if answer.headers.get("Content-Type", "").startswith(_BINARY):
+        return answer.content
+    try:
+        value: bytes = answer.json()["value"].encode()
+        return base64.b64decode(value, validate=True) if path.rpartition("/")[2].startswith(ENCODED) else value
+    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
+        raise StoreRefused("the store answers what is no secret") from None

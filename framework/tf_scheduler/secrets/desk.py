@@ -1,0 +1,94 @@
+"""Answers executors that ask for their secrets: the loop decides and stores, then the values are looked up.
+
+executor -> API thread -> `Desk.give` -> event -> loop: decided, stored -> `Desk.observe` -> values -> answer
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass, field
+from typing import Any
+
+from tf_scheduler.model.effects import Decision
+from tf_scheduler.model.events import Event, SecretsAsked
+from tf_scheduler.model.ids import TaskId, name_of
+from tf_scheduler.model.secrets import SecretSpec
+
+from .errors import SecretError, SourceAway
+from .sources import Sources
+
+log = logging.getLogger(__name__)
+
+#: Seconds that the loop may take to decide.
+PATIENCE = 10.0
+#: HTTP statuses. 424: the source does not have it, the executor need not ask again.
+OK, BAD, FORBIDDEN, NOT_HAD, LATER = 200, 400, 403, 424, 503
+#: Longest task id, token or nonce that is looked at.
+_LONGEST = 400
+_FIELDS = ("task_id", "token", "nonce")
+
+Thunk = Callable[[], Event | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """`put` is the loop's inbox, `given` says which secrets of the spec a section's tasks fetch."""
+
+    put: Callable[[Thunk], None]
+    sources: Sources
+    given: Callable[[Any, str], tuple[SecretSpec, ...]]
+    patience: float = PATIENCE
+    #: Questions that are in the loop, by the identity of their event.
+    _waiting: dict[int, Future[Decision]] = field(default_factory=dict)
+
+    def give(self, document: Any, address: str) -> tuple[int, Any]:
+        """HTTP status and answer: {"secrets": [{"env", "file", "value"}]}, or a sentence. May take long."""
+        if wrong := _wrong(document):
+            return BAD, wrong
+        event = SecretsAsked(TaskId(document["task_id"]), document["token"], document["nonce"], address)
+        waiting: Future[Decision] = Future()
+        self._waiting[id(event)] = waiting
+        self.put(lambda: event)
+        try:
+            decision = waiting.result(self.patience)
+        except FutureTimeoutError:
+            return LATER, "the scheduler does not decide now: it starts, stops, or waits for its store"
+        finally:
+            self._waiting.pop(id(event), None)
+        if decision.answer is None or not decision.answer.ok:
+            return FORBIDDEN, "" if decision.answer is None else decision.answer.message
+        return self._values(decision, event)
+
+    def observe(self, event: Event, decision: Decision) -> None:
+        """The loop has decided and stored."""
+        waiting = self._waiting.get(id(event))
+        if waiting is not None and not waiting.done():
+            waiting.set_result(decision)
+
+    def _values(self, decision: Decision, event: SecretsAsked) -> tuple[int, Any]:
+        record = decision.state.tasks[name_of(event.task_id)]
+        try:
+            found = [_item(item, self.sources) for item in self.given(decision.state.spec, record.group)]
+        except SecretError as error:
+            log.warning("%s does not get its secrets: %s", record.name, error)
+            return LATER if isinstance(error, SourceAway) else NOT_HAD, str(error)
+        return OK, {"secrets": found}
+
+
+def _wrong(document: Any) -> str:
+    if not isinstance(document, Mapping) or set(document) != set(_FIELDS):
+        return f"must be a JSON object with {', '.join(_FIELDS)}"
+    texts = all(isinstance(document[name], str) and 0 < len(document[name]) <= _LONGEST for name in _FIELDS)
+    return "" if texts else f"each of {', '.join(_FIELDS)} must be a text of 1 to {_LONGEST} characters"
+
+
+def _item(item: SecretSpec, sources: Sources) -> Mapping[str, str]:
+    value = sources.value(item.source)
+    if item.env and not item.file:
+        # What editors and `echo` leave at the end of a file is no part of a variable.
+        value = value.removesuffix(b"\n").removesuffix(b"\r")
+    return {"env": item.env, "file": item.file, "value": base64.b64encode(value).decode()}

@@ -1,0 +1,114 @@
+"""HashiCorp Vault, or a server that speaks its API: key-value engines 1 and 2, with a token or an AppRole."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import hvac
+from hvac import exceptions
+
+from tf_scheduler.model.secrets import Source
+
+from .errors import SecretError, SourceAway
+
+#: Seconds for one request.
+TIMEOUT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How we get in: with a token, or with role and secret id. Each is asked for anew at each login."""
+
+    token: Callable[[], bytes] | None = None
+    role_id: str = ""
+    secret_id: Callable[[], bytes] | None = None
+
+
+class Vault:
+    """One server. Safe for threads."""
+
+    def __init__(self, address: str, login: Login, ca_file: str = "", namespace: str = "") -> None:
+        self._login = login
+        self._lock = threading.Lock()
+        self._address = address
+        self._client = hvac.Client(
+            address, token="", verify=ca_file or True, namespace=namespace or None, timeout=TIMEOUT
+        )
+
+    def read(self, source: Source) -> bytes:
+        """The value of one key. Raise SecretError, SourceAway."""
+        with self._lock:
+            try:
+                return self._read(source)
+            except exceptions.InvalidPath:
+                raise SecretError(f"{source}: Vault has nothing there") from None
+            except exceptions.Forbidden:
+                raise SecretError(f"{source}: Vault does not permit it: {self._policy(source)}") from None
+            except exceptions.VaultDown as error:
+                raise SourceAway(f"{source}: Vault at {self._address} is sealed or away: {_told(error)}") from None
+            except (exceptions.InternalServerError, exceptions.BadGateway, exceptions.RateLimitExceeded) as error:
+                raise SourceAway(f"{source}: Vault at {self._address} is in trouble: {_told(error)}") from None
+            except exceptions.VaultError as error:
+                raise SecretError(f"{source}: Vault refuses it: {_told(error)}") from None
+            except OSError as error:  # what the HTTP client raises
+                raise SourceAway(
+                    f"{source}: Vault at {self._address} does not answer: {type(error).__name__}"
+                ) from None
+
+    def _read(self, source: Source) -> bytes:
+        fresh = not self._client.token
+        if fresh:
+            self._enter()
+        try:
+            return self._value(source)
+        except exceptions.Forbidden:
+            # A token that has expired looks like one that may not.
+            if fresh:
+                raise
+            self._enter()
+            return self._value(source)
+
+    def _enter(self) -> None:
+        self._client.token = ""
+        if self._login.role_id:
+            secret = None if self._login.secret_id is None else _text(self._login.secret_id())
+            self._client.auth.approle.login(self._login.role_id, secret)
+        elif self._login.token is not None:
+            self._client.token = _text(self._login.token())
+
+    def _value(self, source: Source) -> bytes:
+        mount, version = self._mount(source.path)
+        inside = source.path[len(mount) :].strip("/")
+        engine = self._client.secrets.kv
+        if version == 2:
+            answer = engine.v2.read_secret_version(inside, mount_point=mount, raise_on_deleted_version=True)
+            values = answer["data"]["data"]
+        else:
+            values = engine.v1.read_secret(inside, mount_point=mount)["data"]
+        if source.key not in values:
+            raise SecretError(f"{source}: there is no such key; there are {', '.join(sorted(values))}")
+        value = values[source.key]
+        return (value if isinstance(value, str) else json.dumps(value)).encode()
+
+    def _mount(self, path: str) -> tuple[str, int]:
+        """Where the engine is mounted that holds the path, and its version; any token that may read it may ask."""
+        answer: Any = self._client.adapter.get(f"/v1/sys/internal/ui/mounts/{path}")
+        about = answer["data"]
+        return about["path"].strip("/"), int((about.get("options") or {}).get("version") or 1)
+
+    def _policy(self, source: Source) -> str:
+        mount, _, inside = source.path.partition("/")
+        return f"the policy needs read on {mount}/data/{inside} (version 2) or {source.path} (version 1)"
+
+
+def _text(value: bytes) -> str:
+    return value.decode().strip()
+
+
+def _told(error: Exception) -> str:
+    """The server's words, without the address that the client adds."""
+    return "; ".join(map(str, getattr(error, "errors", None) or [error]))[:300]

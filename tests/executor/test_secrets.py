@@ -1,0 +1,233 @@
+"""Secrets on the agent: fetched once, in memory only, for the user's programs only, and gone with the task."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tf_executor.handover import Claim, HandoverError, Secret, decode, fetch
+from tf_executor.memory_files import MEMORY, MemoryFiles, sweep
+
+CANARY = "canary-7f3a9c51"
+CLAIM = {"secrets_token": "the-token"}
+
+
+class Desk:
+    """A scheduler's API that gives what it is told to, in this order, and the last for ever."""
+
+    def __init__(self, *answers: tuple[int, Any]) -> None:
+        self.asked: list[dict[str, str]] = []
+        self.answers = list(answers)
+        desk = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                desk.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                code, body = desk.answers.pop(0) if len(desk.answers) > 1 else desk.answers[0]
+                content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+                self.send_response(code)
+                self.send_header("Location", "http://127.0.0.1:9/elsewhere")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: Any) -> None:
+                """Nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/v1/secrets"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def desk_of() -> Iterator[Callable[..., Desk]]:
+    made: list[Desk] = []
+
+    def make(*answers: tuple[int, Any]) -> Desk:
+        made.append(Desk(*answers))
+        return made[-1]
+
+    yield make
+    for desk in made:
+        desk.close()
+
+
+def given(*items: tuple[str, str, bytes]) -> tuple[int, Any]:
+    return 200, {"secrets": [{"env": a, "file": b, "value": base64.b64encode(c).decode()} for a, b, c in items]}
+
+
+def claim(url: str) -> Claim:
+    return Claim(url, "t1", "the-token", "nonce")
+
+
+# In a task.
+
+
+def test_the_program_finds_its_secrets_and_nobody_else_does(executor: Any, desk_of: Any) -> None:
+    """A variable and a file of mode 0600 in memory, with its path in another variable; the file goes with the task."""
+    desk = desk_of(given(("KEY", "", CANARY.encode()), ("KEY_FILE", "certs/key", b"\0bytes")))
+    show = 'echo "$KEY"; stat -Lc "%a %u" certs/key; readlink certs/key; od -c "$KEY_FILE"'
+    executor.launch(show, secrets_url=desk.url, **CLAIM)
+    executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
+    words = executor.output().split("\n")
+    assert [CANARY, f"600 {os.getuid()}"] == words[:2]
+    assert words[2].startswith(f"{MEMORY}/tf-executor-")
+    assert not Path(words[2]).exists()
+    assert "b   y   t   e   s" in words[3]
+    (asked,) = desk.asked
+    assert ("t1", "the-token") == (asked["task_id"], asked["token"])
+    # What is left in the working directory is the program's own output.
+    files = [path for path in executor.sandbox.rglob("*") if path.is_file() and path.name != "stdout"]
+    assert [] == [path for path in files if CANARY.encode() in path.read_bytes()]
+
+
+def test_checks_of_ours_get_no_secret(executor: Any, desk_of: Any) -> None:
+    """The command that looks whether the program lives is none that needs one."""
+    desk = desk_of(given(("KEY", "", CANARY.encode())))
+    liveness = {"kind": "command", "target": 'test -z "$KEY"', "interval": 0.05, "grace": 0.0, "failures": 1}
+    executor.launch('mkfifo go; test -n "$KEY" && sleep 0.5', liveness=liveness, secrets_url=desk.url, **CLAIM)
+    executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
+
+
+@pytest.mark.parametrize("shape", ["%s", "$(printf %%s '%s' | base64)"], ids=["plain", "base64"])
+def test_what_a_failing_program_prints_is_masked(executor: Any, desk_of: Any, shape: str) -> None:
+    """Its last words go to the master, who tells everybody."""
+    desk = desk_of(given(("KEY", "", CANARY.encode())))
+    command = f'echo "the key is {shape % CANARY}" >&2; exit 3'
+    executor.launch(command, secrets_url=desk.url, **CLAIM)
+    status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")
+    assert "the key is ***" in status["message"]
+
+
+def test_a_refusal_fails_the_task_with_the_reason(executor: Any, desk_of: Any) -> None:
+    """The program does not start."""
+    desk = desk_of((403, "its token has been used by somebody else before"))
+    executor.launch("touch ran", secrets_url=desk.url, **CLAIM)
+    status = executor.states("TASK_STARTING", "TASK_FAILED")
+    assert "no secrets: the scheduler answers 403: its token has been used by somebody" in status["message"]
+    assert not (executor.sandbox / "ran").exists()
+
+
+def test_a_variable_cannot_hold_nul(executor: Any, desk_of: Any) -> None:
+    """Told with what to do; the value is not quoted."""
+    desk = desk_of(given(("KEY", "", b"a\0b")))
+    executor.launch("true", secrets_url=desk.url, **CLAIM)
+    status = executor.states("TASK_STARTING", "TASK_FAILED")
+    assert "the value for KEY holds a NUL character, which no variable can; use a file" in status["message"]
+
+
+def test_an_executor_that_is_killed_leaves_nothing_for_long(executor: Any, desk_of: Any, start: Any) -> None:
+    """The next one on the host removes the files; those of executors that live stay."""
+    desk = desk_of(given(("", "key", CANARY.encode())))
+    executor.launch("echo on > ready; exec sleep 1000", secrets_url=desk.url, **CLAIM)
+    executor.states("TASK_STARTING", "TASK_RUNNING")
+    executor.await_file("ready")
+    place = (executor.sandbox / "key").readlink()
+    sweep()
+    assert place.exists()
+    executor.process.kill()
+    executor.process.wait()
+    sweep()
+    assert not place.parent.exists()
+
+
+# Asking.
+
+
+def test_an_answer_that_is_lost_is_asked_for_again_with_the_same_nonce(desk_of: Any) -> None:
+    """The scheduler restarts, or has just begun to: it gives once, but may answer twice."""
+    desk = desk_of((503, "later"), (502, ""), (200, "{"), given(("A", "", b"1")))
+    pauses: list[float] = []
+    assert [Secret("A", "", b"1")] == fetch(claim(desk.url), wait=pauses.append)
+    assert [0.25, 0.5, 1.0] == pauses
+    assert 1 == len({json.dumps(one) for one in desk.asked})
+
+
+def test_a_scheduler_that_stays_away_is_given_up() -> None:
+    """With what was the matter last."""
+    now = [0.0]
+    with pytest.raises(HandoverError, match=r"127.0.0.1:9.* does not answer: .*refused.*tried for 9 s") as caught:
+        fetch(claim("http://127.0.0.1:9/v1/secrets"), 9, lambda: now[0], lambda pause: now.append(now.pop() + pause))
+    assert "the-token" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("code", "text"), [(403, "no"), (424, "env:A: the scheduler has no such variable")])
+def test_what_another_attempt_does_not_change_is_told_at_once(desk_of: Any, code: int, text: str) -> None:
+    """No waiting."""
+    desk = desk_of((code, text))
+    with pytest.raises(HandoverError, match=f"the scheduler answers {code}: {text}"):
+        fetch(claim(desk.url))
+    assert 1 == len(desk.asked)
+
+
+def test_a_token_is_sent_nowhere_else(desk_of: Any) -> None:
+    """A redirect is no answer, and what is no web address is not opened."""
+    desk = desk_of((302, ""))
+    with pytest.raises(HandoverError, match="answers 302"):
+        fetch(claim(desk.url), patience=0.0)
+    with pytest.raises(HandoverError, match="no address of the scheduler's API"):
+        fetch(claim("file:///etc/passwd"))
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b'{"secrets": [{}]}', b'{"secrets": [{"env": "", "file": "", "value": "%"}]}']
+)
+def test_what_is_no_answer_is_not_quoted(body: bytes) -> None:
+    """It may hold what nobody should see."""
+    with pytest.raises(ValueError, match="the answer is not one of the scheduler's"):
+        decode(body)
+
+
+def test_values_are_not_in_what_is_logged() -> None:
+    """Nor is the token."""
+    assert "hush" not in repr([Secret("A", "", b"hush"), Claim("", "", "hush", "hush")])
+
+
+# Files.
+
+
+@pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x", ""])
+def test_files_stay_in_the_working_directory(tmp_path: Path, name: str) -> None:
+    """Whatever the scheduler says."""
+    files = MemoryFiles()
+    try:
+        with pytest.raises(ValueError, match="no file in the working directory"):
+            files.write(str(tmp_path), {name: b"x"}, None)
+    finally:
+        files.remove()
+
+
+def test_secrets_are_not_written_to_a_disk(tmp_path: Path) -> None:
+    """A folder that is no tmpfs is none for them."""
+    with pytest.raises(OSError, match="is no tmpfs"):
+        MemoryFiles(tmp_path).write(str(tmp_path), {"a": b"x"}, None)
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_files_belong_to_the_user_of_the_task(tmp_path: Path) -> None:
+    """Folder and file: nobody else can read them."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    files = MemoryFiles()
+    try:
+        files.write(str(tmp_path), {"a": b"x"}, (65534, 65534))
+        place = (tmp_path / "a").readlink()
+        about = [(path.stat().st_uid, path.stat().st_mode & 0o777) for path in (place, place.parent)]
+        assert [(65534, 0o600), (65534, 0o700)] == about
+    finally:
+        files.remove()
+    assert not place.exists()

@@ -1,0 +1,198 @@
+"""Who gets secrets, and who does not: every rule on its own, and that nothing is given twice or before it is stored."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from builders import a_job, a_spec, a_status, an_offer
+from tf_executor.payload import Payload
+from tf_scheduler.core import handover
+from tf_scheduler.core.launch import plan_launches
+from tf_scheduler.core.matching import match_gang
+from tf_scheduler.core.placement.demand import Circumstances
+from tf_scheduler.core.reduce import apply
+from tf_scheduler.core.scheduler import handle
+from tf_scheduler.model.effects import SecretsGiven, StatusStored, TaskLaunched
+from tf_scheduler.model.events import SecretsAsked
+from tf_scheduler.model.plan import Reply
+from tf_scheduler.model.secrets import Delivery, SecretSpec
+from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskState
+from tf_scheduler.store import records
+
+NOW = 1000.0
+SECRETS = (SecretSpec("env:A", env="A", jobs=frozenset({"worker"})),)
+URL = "http://10.0.0.9:8080"
+
+
+def a_service(*secrets, **delivery):
+    jobs = (a_job(JobKind.WORKER, 2), a_job(JobKind.PS, 1))
+    return a_spec(jobs=jobs, secrets=secrets or SECRETS, delivery=Delivery(URL, **delivery))
+
+
+def launched(spec):
+    """The launches of all its tasks, and the state after they are stored."""
+    numbers = map(str, itertools.count())
+    tasks = tuple(spec.tasks())
+    match = match_gang(tasks, [an_offer()], Circumstances(executor=spec.executor.needs))
+    launches = plan_launches(SchedulerState(spec), match.placements, NOW, lambda: f"id-{next(numbers)}")
+    state = apply(SchedulerState(spec), *(TaskLaunched(launch.record) for launch in launches))
+    return {launch.record.name: launch for launch in launches}, state
+
+
+def payload(launch):
+    return Payload.decode(launch.payload)
+
+
+class World:
+    """A service whose tasks are launched."""
+
+    def __init__(self, **delivery):
+        self.launches, self.state = launched(a_service(**delivery))
+        self.id = self.launches["worker-0"].record.id
+        self.token = payload(self.launches["worker-0"]).secrets_token
+
+    def ask(self, nonce="mine", address="10.0.0.1", now=NOW + 1, token=None, task=None):
+        event = SecretsAsked(task or self.id, self.token if token is None else token, nonce, address)
+        decision = handle(self.state, event, now, lambda: "unused")
+        self.state = decision.state
+        return decision
+
+    def is_given(self, **question):
+        return self.ask(**question).answer.reply is Reply.OK
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_only_tasks_with_secrets_have_a_token(world):
+    """Each its own; what is stored of it is no more than a digest."""
+    told = {name: payload(launch) for name, launch in world.launches.items()}
+
+    assert (f"{URL}/v1/secrets", "") == (told["worker-0"].secrets_url, told["ps-0"].secrets_url)
+    tokens = [told[name].secrets_token for name in ("worker-0", "worker-1", "ps-0")]
+    assert 3 == len(set(tokens))
+    assert "" == tokens[2]
+    for name, launch in world.launches.items():
+        assert handover.digest(told[name].secrets_token) == launch.record.token or not launch.record.token
+        stored = records.writes(TaskLaunched(launch.record), SchedulerState(world.state.spec))
+        assert not any(token.encode() in write.value for write in stored[:1] for token in tokens if token)
+
+
+def test_a_service_without_secrets_makes_no_tokens():
+    """Nor ids for them: it costs nothing."""
+    launches, _ = launched(a_spec(workers=2, ps=1, chief=0))
+
+    assert {"id-0", "id-1", "id-2"} == {launch.record.id.partition("__")[2] for launch in launches.values()}
+    assert {""} == {payload(launch).secrets_url for launch in launches.values()}
+
+
+def test_it_is_stored_before_it_is_given_and_then_it_is_used(world):
+    """Another nonce comes too late, whoever it is; the scheduler's restart makes no difference."""
+    first = world.ask()
+    assert (Reply.OK, (SecretsGiven(world.id, handover.digest("mine")),)) == (first.answer.reply, first.changes)
+
+    stolen = world.ask(nonce="theirs")
+    assert (Reply.FORBIDDEN, ()) == (stolen.answer.reply, stolen.changes)
+    assert "used by somebody else" in stolen.answer.message
+    assert stolen.outcomes[0].warning
+
+    written = [write for change in first.changes for write in records.writes(change, world.state)]
+    record = records.writes(TaskLaunched(world.launches["worker-0"].record), SchedulerState(world.state.spec))[0]
+    stored = {write.key: write.value for write in (record, *written)}
+    world.state = apply(SchedulerState(world.state.spec), *records.changes(stored))
+    assert not world.is_given(nonce="theirs")
+
+
+def test_an_answer_that_was_lost_is_given_again(world):
+    """To the same nonce, without another write."""
+    assert world.is_given()
+    again = world.ask()
+    assert (Reply.OK, ()) == (again.answer.reply, again.changes)
+
+
+@pytest.mark.parametrize(
+    ("state", "given"),
+    [
+        (TaskState.STAGING, True),
+        (TaskState.STARTING, True),
+        (TaskState.RUNNING, False),
+        (TaskState.KILLING, False),
+        (TaskState.FAILED, False),
+        (TaskState.UNREACHABLE, False),
+    ],
+)
+def test_only_a_task_that_starts_gets_them(world, state, given):
+    """A program that reads its own launch cannot ask again."""
+    world.state = apply(world.state, StatusStored(a_status(world.id, state)))
+    assert given is world.is_given()
+
+
+def test_the_token_of_another_task_is_none(world):
+    """And the answer says no more to it than to any stranger's."""
+    other = payload(world.launches["worker-1"]).secrets_token
+    answers = [
+        world.ask(token=other),
+        world.ask(token=""),
+        world.ask(token=world.launches["worker-0"].record.token),
+        world.ask(task="worker-0__gone"),
+        world.ask(task="nobody"),
+        world.ask(task=world.launches["ps-0"].record.id, token=""),
+    ]
+    assert {(Reply.FORBIDDEN, answers[0].answer.message, ())} == {
+        (one.answer.reply, one.answer.message, one.changes) for one in answers
+    }
+    assert all(world.token not in outcome.message for one in answers for outcome in one.outcomes)
+
+
+def test_an_earlier_launch_of_the_task_gets_nothing(world):
+    """Its token ended with it; and so did the fact that it was used."""
+    assert world.is_given()
+    again = replace(world.launches["worker-0"].record, id="worker-0__again", token=handover.digest("new"))
+    forgotten = records.writes(TaskLaunched(again), world.state)
+    world.state = apply(world.state, TaskLaunched(again))
+
+    assert not world.is_given()
+    assert world.is_given(task="worker-0__again", token="new")
+    assert f"given/{world.id}" in [write.key for write in forgotten]
+
+
+def test_a_token_expires():
+    """So many seconds after the launch."""
+    world = World(expires=60.0)
+    assert not world.is_given(now=NOW + 61)
+    assert "60 s after the launch" in world.ask(now=NOW + 61).answer.message
+    assert world.is_given(now=NOW + 60)
+
+
+@pytest.mark.parametrize(
+    ("address", "given"),
+    [("10.0.0.1", True), ("::ffff:10.0.0.1", True), ("10.0.0.2", False), ("127.0.0.1", False), ("", False)],
+)
+def test_only_the_agent_of_the_launch_may_ask(address, given):
+    """By its address, unless the options say that it does not count."""
+    assert given is World().is_given(address=address)
+    assert World(from_agent_only=False).is_given(address=address)
+
+
+def test_an_agent_on_the_schedulers_own_host_may_come_over_loopback():
+    """Where the host's name leads there."""
+    world = World()
+    spec = replace(world.state.spec, delivery=Delivery("http://agent-1:8080"))
+    world.state = replace(world.state, spec=spec)
+    assert world.is_given(address="127.0.1.1")
+
+
+def test_references_are_only_names(world):
+    """What the agent resolves needs no token, and the executor is told which variables to mask."""
+    launches, _ = launched(a_service(SecretSpec("reference:team/key#user", env="USER_NAME")))
+    launch = launches["ps-0"]
+
+    assert {"USER_NAME": "reference:team/key#user"} == {name: str(at) for name, at in launch.references.items()}
+    assert (("USER_NAME",), "") == (payload(launch).secrets, payload(launch).secrets_url)

@@ -1,0 +1,240 @@
+"""A canary in a real run: the training process has it, and no other place does."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.client
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from mesos_local import AgentSpec, LocalCluster
+from mesos_local.ports import free_ports
+from tf_scheduler.bundle import build_bundle
+
+pytestmark = pytest.mark.mesos
+
+PATIENCE = 120
+#: Looks different in each form.
+CANARY = 'canary?7f3a+9c51/äöü=&"end'
+SMALL = {"cpus": 0.1, "mem": 64, "disk": 0}
+#: Proves that it has both, waits for leave to end, and ends as it is told.
+PROGRAM = (
+    "python -c \"import hashlib, os; open('proof', 'w').write(' '.join(hashlib.sha256(text).hexdigest() for text in "
+    "(os.environb[b'KEY'], open(os.environ['KEY_FILE'], 'rb').read())))\"; "
+    "while ! test -e {go}; do sleep 0.1; done; exit {code}"
+)
+
+
+def forms(text: str) -> dict[str, bytes]:
+    """As it is, and as it may hide: base64 at each of three places, URLs, JSON."""
+    data = text.encode()
+    found = {
+        "plain": data,
+        "url": urllib.parse.quote(text).encode(),
+        "url, all": urllib.parse.quote_plus(text).encode(),
+    }
+    found["json"] = json.dumps(text)[1:-1].encode()
+    for shift in range(3):
+        inner = base64.b64encode(b"x" * shift + data).rstrip(b"=")
+        # The first and the last characters hold bits of the neighbours.
+        found[f"base64 at {shift}"] = inner[4 if shift else 0 : -2]
+    found["base64 for URLs"] = base64.urlsafe_b64encode(data).rstrip(b"=")[:-2]
+    found["hex"] = data.hex().encode()
+    return found
+
+
+FORMS = forms(CANARY)
+
+
+def found_in(name: str, data: bytes) -> list[str]:
+    return [f"{form} in {name}" for form, needle in FORMS.items() if needle in data]
+
+
+def found_below(folder: Path) -> list[str]:
+    found: list[str] = []
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            with suppress(FileNotFoundError):
+                found += found_in(str(path), path.read_bytes())
+    return found
+
+
+class Scheduler:
+    """A process, as Marathon would run it."""
+
+    def __init__(self, folder: Path, name: str, master: str, state: str, code: int) -> None:
+        self.folder, self.name = folder / name, name
+        self.folder.mkdir()
+        (self.folder / "secrets" / "team").mkdir(parents=True)
+        (self.folder / "secrets" / "team" / "key").write_text(CANARY)
+        self.go = self.folder / "go"
+        self.port = free_ports(1)[0]
+        document = {
+            "service": {
+                "name": name,
+                "user": "root",
+                "command": PROGRAM.format(go=self.go, code=code),
+                "python": sys.executable,
+                "log_level": "ALL",
+            },
+            "parameter_server": {"count": 0},
+            "worker": {"count": 1, **SMALL},
+            "restart": {"max_failures": 0},
+            "executor": {"python": sys.executable},
+            "mesos": {"master": master},
+            "scheduler": {"state": state},
+            "secret_delivery": {"directory": str(self.folder / "secrets")},
+            "secrets": [
+                {"source": "file:team/key", "env": "KEY"},
+                {"source": "file:team/key", "env": "KEY_FILE", "file": "certs/key"},
+            ],
+        }
+        options = self.folder / "options.json"
+        options.write_text(json.dumps(document))
+        environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "PORT_API": str(self.port),
+            "EXECUTOR_URI": build_bundle().as_uri(),
+            "HOST": "127.0.0.1",
+        }
+        command = [sys.executable, "-m", "tf_scheduler", "scheduler", "run", "--options", str(options)]
+        self.log = self.folder / "log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+    def get(self, path: str) -> bytes:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().read()
+        except OSError:
+            return b""
+        finally:
+            connection.close()
+
+    def answers(self) -> dict[str, bytes]:
+        """Everything that the API tells without being asked for more."""
+        document = json.loads(self.get("/v1/openapi.json"))
+        names = {"{name}": "deploy", "{plan}": "deploy", "{pod}": "worker-0", "{task}": "worker-0"}
+        found = {}
+        for path, methods in document["paths"].items():
+            for name, value in names.items():
+                path = path.replace(name, value)
+            if "get" in methods and "stream" not in path:
+                with suppress(OSError, http.client.HTTPException):
+                    found[path] = self.get(path)
+        return found
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    agents = [AgentSpec("agent-1", "cpus:2;mem:1024;ports:[31940-31949]")]
+    with LocalCluster(agents, tmp_path / "cluster", zookeeper=True, die_with_parent=True) as found:
+        yield found
+
+
+@pytest.fixture
+def schedulers(cluster: LocalCluster, tmp_path: Path) -> Iterator[list[Scheduler]]:
+    """One succeeds and keeps its state in SQLite, one fails and keeps it in ZooKeeper."""
+    master = cluster.master.address
+    places = [("good", (tmp_path / "state.db").as_uri(), 0), ("bad", f"zk://{cluster.zookeeper.address}/tf", 3)]
+    made = [Scheduler(tmp_path, name, master, state, code) for name, state, code in places]
+    yield made
+    for one in made:
+        one.end()
+
+
+def until(condition: object, why: str) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end, why
+        threading.Event().wait(0.1)
+
+
+def processes() -> list[str]:
+    """Where the canary is in what everybody may read of processes: not their arguments, nor environments but one's."""
+    found: list[str] = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            found += found_in(f"{folder}/cmdline", (folder / "cmdline").read_bytes())
+            environment = (folder / "environ").read_bytes()
+            # The training process and what it starts; neither the executor nor the agent has this one.
+            if b"TASK_NAME=worker-0" not in environment.split(b"\0"):
+                found += found_in(f"{folder}/environ", environment)
+    return found
+
+
+def mesos(cluster: LocalCluster) -> dict[str, bytes]:
+    """State endpoints of master and agent, old and new."""
+    found = {}
+    for node in (cluster.master, *cluster.agents.values()):
+        calls = ["GET_STATE", "GET_TASKS", "GET_EXECUTORS", "GET_FRAMEWORKS", "GET_METRICS", "GET_CONTAINERS"]
+        for call in calls:
+            body = json.dumps({"type": call, **({"get_metrics": {}} if call == "GET_METRICS" else {})}).encode()
+            found[f"{node.name} {call}"] = fetched(node.address, "/api/v1", body)
+        for path in ("/state", "/metrics/snapshot", "/containers", "/tasks", "/frameworks", "/flags"):
+            found[f"{node.name} {path}"] = fetched(node.address, path)
+    return found
+
+
+def fetched(address: str, path: str, body: bytes | None = None) -> bytes:
+    request = urllib.request.Request(f"http://{address}{path}", body, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return bytes(answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.read()
+
+
+def test_a_canary_is_found_nowhere(cluster: LocalCluster, schedulers: list[Scheduler], tmp_path: Path) -> None:
+    """While the programs run and after their end, well and not: plain, in base64, for URLs, in JSON, in hex."""
+    sandboxes = lambda: [path.parent for path in (tmp_path / "cluster").rglob("runs/*/proof")]  # noqa: E731
+    until(lambda: len(sandboxes()) >= 2, "the programs do not run")
+    proof = " ".join([hashlib.sha256(CANARY.encode()).hexdigest()] * 2)
+    places = {path.resolve() for path in sandboxes()}
+    assert {proof} == {(place / "proof").read_text() for place in places}
+
+    links = [place / "certs" / "key" for place in places]
+    assert {CANARY} == {link.read_text() for link in links}
+    assert [] == processes()
+    assert [] == [hit for name, data in mesos(cluster).items() for hit in found_in(name, data)]
+    # The agent's own file API does not follow the link out of the sandbox.
+    agent = cluster.agents["agent-1"]
+    shown = [fetched(agent.address, f"/files/read?path={link}&offset=0") for link in links]
+    shown += [fetched(agent.address, f"/files/download?path={link}") for link in links]
+    assert [] == [hit for data in shown for hit in found_in("the agent's files", data)]
+    answers = [one.answers() for one in schedulers]
+    assert all(len(found) > 5 for found in answers)
+    assert [] == [hit for found in answers for path, data in found.items() for hit in found_in(path, data)]
+
+    targets = [link.readlink() for link in links]
+    for one in schedulers:
+        one.go.touch()
+    until(lambda: not any(target.exists() for target in targets), "the files are still there")
+    until(lambda: all("the API stays" in one.log.read_text() for one in schedulers), "the jobs do not end")
+    good, bad = (one.log.read_text() for one in schedulers)
+    assert "worker-0 on agent-1 is finished: exit code 0" in good
+    assert "exit code 3" in bad
+    assert [] == [hit for one in schedulers for path, data in one.answers().items() for hit in found_in(path, data)]
+    assert [] == [hit for name, data in mesos(cluster).items() for hit in found_in(name, data)]
+    # Everything on disk but the two files that it came from: state in SQLite and ZooKeeper, work folders, logs.
+    sources = {f"plain in {one.folder / 'secrets' / 'team' / 'key'}" for one in schedulers}
+    assert sources == set(found_below(tmp_path))

@@ -1,0 +1,132 @@
+"""Where values come from: what is there, what is not, and what nobody shall reach."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tf_scheduler.model.secrets import FORMS, Hidden, Source, parse_source
+from tf_scheduler.secrets.errors import SecretError
+from tf_scheduler.secrets.sources import Sources, directory_reader, environment_reader, options_reader
+
+
+@pytest.fixture
+def sources(tmp_path):
+    root = tmp_path / "secrets"
+    (root / "db").mkdir(parents=True)
+    (root / "db" / "password").write_bytes(b"pass\0word\n")
+    (tmp_path / "outside").write_text("not yours")
+    (root / "link").symlink_to(tmp_path / "outside")
+    # As Kubernetes lays it out: a link that is moved to a new folder.
+    (root / "..2026").mkdir()
+    (root / "..2026" / "token").write_text("first")
+    (root / "..data").symlink_to("..2026")
+    (root / "token").symlink_to("..data/token")
+    return Sources(
+        {
+            "file": directory_reader(root),
+            "env": environment_reader({"KEY": "from the environment", "RAW": os.fsdecode(b"\xff")}),
+            "option": options_reader({"service.gcs_key": Hidden("from the options")}),
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("file:db/password", b"pass\0word\n"),
+        ("file:token", b"first"),
+        ("env:KEY", b"from the environment"),
+        ("env:RAW", b"\xff"),
+        ("option:service.gcs_key", b"from the options"),
+    ],
+)
+def test_values_are_given_as_they_are(sources, source, value):
+    """Every byte."""
+    assert value == sources.value(source)
+
+
+def test_a_new_value_is_seen_at_the_next_question(sources, tmp_path):
+    """Rotation: nothing is remembered."""
+    sources.value("file:token")
+    root = tmp_path / "secrets"
+    (root / "..2027").mkdir()
+    (root / "..2027" / "token").write_text("second")
+    (root / "..data").unlink()
+    (root / "..data").symlink_to("..2027")
+    assert b"second" == sources.value("file:token")
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("env:OTHER", "env:OTHER: the scheduler has no such variable"),
+        ("file:db/user", "file:db/user: .*No such file"),
+        ("file:db", "file:db: .*Is a directory"),
+        ("file:link", "file:link: it leads out of"),
+        ("file:../outside", "must be file:FOLDER/NAME"),
+        ("file:/etc/passwd", "must be file:FOLDER/NAME"),
+        ("vault:secret/a#b", "vault:secret/a#b: this scheduler has no access to such a source"),
+        ("a/b", "dcos:a/b: this scheduler has no access"),
+    ],
+)
+def test_what_cannot_be_had_is_told(sources, source, problem):
+    """With the source, and why."""
+    with pytest.raises(SecretError, match=problem) as caught:
+        sources.value(source)
+    assert "not yours" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        ("env:A_1", Source("env", "A_1")),
+        ("file:a/b.pem", Source("file", "a/b.pem")),
+        ("vault:secret/team/db#password", Source("vault", "secret/team/db", "password")),
+        ("dcos:/team/key", Source("dcos", "team/key")),
+        ("/gcs_key", Source("dcos", "gcs_key")),
+        ("__dcos_base64__keytab", Source("dcos", "__dcos_base64__keytab")),
+        ("reference:team/key", Source("reference", "team/key")),
+        ("reference:team/key#user", Source("reference", "team/key", "user")),
+    ],
+)
+def test_sources_are_read(text, source):
+    """A path alone is one of DC/OS, as in the original package."""
+    assert source == parse_source(text)
+    assert source == parse_source(str(source))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ":",
+        "env:",
+        "env:A B",
+        "env:A=B",
+        "env:A#b",
+        "file:",
+        "file:a//b",
+        "file:a/../b",
+        "vault:secret#a",
+        "vault:a/b",
+        "vault:a/b#",
+        "dcos:a?b",
+        "dcos:a/../b",
+        "reference:",
+        "option:service.gcs_key",
+        "aws:a",
+        "http://a/b",
+    ],
+)
+def test_what_is_no_source_is_refused(text):
+    """With the form that it should have."""
+    with pytest.raises(ValueError, match="must be ") as caught:
+        parse_source(text)
+    assert any(form in str(caught.value) for form in FORMS.values())
+
+
+def test_a_hidden_text_is_not_shown():
+    """By accident."""
+    assert "***" == f"{Hidden('hush')}" == repr(Hidden("hush"))
