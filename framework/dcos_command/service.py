@@ -65,7 +65,10 @@ class Service:
     def cosmos(self, name: str, path: str, body: Any) -> Any:
         """What DC/OS' package service answers. Raise CommandError when there is none: the scheduler is asked itself."""
         if self.direct:
-            raise CommandError(f"{self.url} is no DC/OS: it has no packages")
+            raise CommandError(
+                f"{self.url} is the scheduler's own address. DC/OS does this: give its URL, with /service/NAME. "
+                "(A local run is ended by Ctrl-C where it was started.)"
+            )
         media = {"Content-Type": _COSMOS.format(name, "request+json"), "Accept": _COSMOS.format(name, "response+json")}
         return self._json(f"{self.cluster.url}/{path}", "POST", (), {}, body, media)
 

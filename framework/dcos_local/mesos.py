@@ -17,7 +17,7 @@ from .supervisor import Snapshot
 from .task import HOST
 
 Json = Any
-_TIMEOUT = 30.0  # seconds
+TIMEOUT = 30.0  # seconds
 _MARATHON = "marathon"
 _RESOURCES = ("cpus", "mem", "disk", "gpus")
 #: Headers that belong to one connection, or that the server writes itself.
@@ -35,18 +35,19 @@ class Answer:
 
 def forward(address: str, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
     """Ask "IP:PORT" the same question. 502 when it does not answer."""
-    connection = http.client.HTTPConnection(address, timeout=_TIMEOUT)
+    connection = http.client.HTTPConnection(address, timeout=TIMEOUT)
     try:
-        connection.request(method, path, body or None, _end_to_end(headers))
+        connection.request(method, path, body or None, end_to_end(headers))
         answer = connection.getresponse()
-        return Answer(answer.status, _end_to_end(dict(answer.getheaders())), answer.read())
+        return Answer(answer.status, end_to_end(dict(answer.getheaders())), answer.read())
     except (OSError, http.client.HTTPException) as error:
         return Answer(502, {"content-type": "text/plain"}, f"{address} does not answer: {error}".encode())
     finally:
         connection.close()
 
 
-def _end_to_end(headers: Mapping[str, str]) -> dict[str, str]:
+def end_to_end(headers: Mapping[str, str]) -> dict[str, str]:
+    """Headers that are about more than one connection, with names in lower case."""
     return {name.lower(): text for name, text in headers.items() if name.lower() not in _HOP}
 
 

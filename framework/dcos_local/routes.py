@@ -24,7 +24,8 @@ from .errors import MarathonError
 from .folder import Folder
 from .marathon import Marathon
 from .marathon_api import MarathonApi
-from .mesos import Answer, Mesos, forward
+from .mesos import Answer, Mesos
+from .passing import passed_on
 from .task import HOST
 
 log = logging.getLogger(__name__)
@@ -166,7 +167,7 @@ class _Router:
         asked = f"/{rest}?{request.url.query}" if request.url.query else f"/{rest}"
         body = await request.body()
         address = f"{HOST}:{port}"
-        return _response(await run_in_threadpool(forward, address, request.method, asked, request.headers, body))
+        return await run_in_threadpool(passed_on, address, request.method, asked, request.headers, body)
 
     def _service(self, path: str) -> tuple[int | None, str] | None:
         """Port and rest of the path for the longest name that an app has; None for none."""

@@ -18,6 +18,23 @@ from tf_scheduler.package.repository import content_type
 
 PATIENCE = 60
 SERVE = f"echo started; exec {sys.executable} -m http.server --bind 127.0.0.1 $PORT0"
+#: Tells one event, and the other when it is asked to.
+STREAM = """
+import http.server, sys, threading
+go = threading.Event()
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        if self.path == "/go":
+            go.set()
+        self.send_header("Content-Type", "text/event-stream" if self.path == "/events" else "text/plain")
+        self.end_headers()
+        if self.path == "/events":
+            self.wfile.write(b"data: one\\n\\n")
+            go.wait()
+            self.wfile.write(b"data: two\\n")
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
 TEMPLATE = """{
   "id": "{{service.name}}", "cmd": "{{service.command}}", "env": {"A": "{{service.a}}"}, "backoffSeconds": 0.01,
   "portDefinitions": [{"port": 0, "name": "api"}],
@@ -240,6 +257,25 @@ def test_the_admin_router_finds_services_by_their_longest_name(dcos):
     until(lambda: ask(dcos, "GET", "/service/dev/stdout").text == "started\n")
     assert 404 == ask(dcos, "GET", "/service/none/").code
     until(lambda: ask(dcos, "GET", "/service/ended/").code in (502, 503))
+
+
+def test_events_of_a_service_come_through_as_they_happen(dcos, tmp_path):
+    """One of them, while the service still has others to tell."""
+    program = tmp_path / "service.py"
+    program.write_text(STREAM)
+    install(dcos, name="stream", command=f"exec {sys.executable} {program} $PORT0")
+    until(lambda: ask(dcos, "GET", "/service/stream/whole").code == 200)
+    connection = http.client.HTTPConnection(urlsplit(dcos.url).netloc, timeout=PATIENCE)
+    try:
+        connection.request("GET", "/service/stream/events")
+        answer = connection.getresponse()
+
+        assert "text/event-stream" in answer.headers["content-type"]
+        assert b"data: one\n" == answer.readline()
+        ask(dcos, "GET", "/service/stream/go")
+        assert b"\ndata: two\n" == answer.read()
+    finally:
+        connection.close()
 
 
 def test_a_tasks_output_can_be_read_from_both_ends(dcos):

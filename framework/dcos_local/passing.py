@@ -1,0 +1,39 @@
+"""Requests that are passed on to a service, and what it answers: whole, or event by event as it comes."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator, Mapping
+
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+
+from .mesos import TIMEOUT, end_to_end
+
+_STREAM = "text/event-stream"
+
+
+def passed_on(address: str, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Response:
+    """Ask "IP:PORT" the same question. 502 when it does not answer."""
+    connection = http.client.HTTPConnection(address, timeout=TIMEOUT)
+    try:
+        connection.request(method, path, body or None, end_to_end(headers))
+        answer = connection.getresponse()
+        found = end_to_end(dict(answer.getheaders()))
+        if _STREAM in found.get("content-type", ""):
+            return StreamingResponse(_lines(connection, answer), answer.status, found)
+        content = answer.read()
+    except (OSError, http.client.HTTPException) as error:
+        connection.close()
+        return PlainTextResponse(f"{address} does not answer: {error}", 502)
+    connection.close()
+    return Response(content, answer.status, found)
+
+
+def _lines(connection: http.client.HTTPConnection, answer: http.client.HTTPResponse) -> Iterator[bytes]:
+    try:
+        while line := answer.readline():
+            yield line
+    except (OSError, http.client.HTTPException):
+        return  # the service has ended; whoever follows it asks again
+    finally:
+        connection.close()
