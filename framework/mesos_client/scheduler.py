@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Mapping, Sequence
+import logging
+from typing import Any, Callable, Mapping, Sequence
 
 from mesos_client._pymesos import MesosSchedulerDriver
 from mesos_client.calls import JSON_HEADERS, Session, encode
@@ -20,6 +21,8 @@ from mesos_client.scheduler_calls import SchedulerCalls
 from mesos_client.subscriber import Loss
 from mesos_client.tls import Tls
 from mesos_client.transport import Request, Stream
+
+logger = logging.getLogger(__name__)
 
 PATH = "/api/v1/scheduler"
 #: The master's constant; each SUBSCRIBED tells it again.
@@ -39,8 +42,10 @@ class SchedulerDriver(SchedulerCalls, SchedulerCallbacks, StreamProcess, MesosSc
     masters that name none; without it, https:// is verified by the machine's authorities. `suppressed_roles` are not
     offered anything after a subscription. `offer_constraints` is the OfferConstraints of SUBSCRIBE; a master before
     1.11 ignores it. `call_timeout` is in seconds, for each step of a call. `scheduler` is an
-    object with pymesos' Scheduler callbacks, called besides `on_event`. Updates are never acknowledged unless the
-    caller does so. Raises ValueError for a master that cannot be read, and for files of `tls` that cannot be loaded.
+    object with pymesos' Scheduler callbacks, called besides `on_event`. `permit` is called before each subscription,
+    and raises when none may be made: then the driver only waits to be stopped. Updates are never acknowledged unless
+    the caller does so. Raises ValueError for a master that cannot be read, and for files of `tls` that cannot be
+    loaded.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class SchedulerDriver(SchedulerCalls, SchedulerCallbacks, StreamProcess, MesosSc
         offer_constraints: Mapping[str, Any] | None = None,
         call_timeout: float = 10.0,
         scheduler: Any = None,
+        permit: Callable[[], None] | None = None,
         clock: Clock = Clock(),  # noqa: B008 - it has no state
     ) -> None:
         super().__init__(
@@ -68,6 +74,7 @@ class SchedulerDriver(SchedulerCalls, SchedulerCallbacks, StreamProcess, MesosSc
         self._suppressed_roles = tuple(suppressed_roles)
         self._offer_constraints = copy.deepcopy(offer_constraints)
         self._leaving = False
+        self._permit = permit
         #: Why we left a master ourselves, until that is told.
         self._moving: str | None = None
         credentials = credentials or Credentials()
@@ -137,7 +144,7 @@ class SchedulerDriver(SchedulerCalls, SchedulerCallbacks, StreamProcess, MesosSc
 
     def _subscription(self) -> Request | None:
         master, info = self._masters.current, self.framework
-        if master is None:
+        if master is None or not self._permitted():
             return None
         subscribe: dict[str, Any] = {"framework_info": info}
         if self._suppressed_roles:
@@ -149,6 +156,17 @@ class SchedulerDriver(SchedulerCalls, SchedulerCallbacks, StreamProcess, MesosSc
             body["framework_id"] = info["id"]
         headers = {**JSON_HEADERS, **authorization(self._credential()), "Connection": "close"}
         return Request(master + PATH, headers, encode(body), self._call_timeout)
+
+    def _permitted(self) -> bool:
+        """To subscribe takes the framework away from whoever has it."""
+        try:
+            if self._permit is not None:
+                self._permit()
+        except Exception as error:  # the permit's own
+            logger.warning("not subscribing: %s", error)
+            self._last_failure = str(error)
+            return False
+        return True
 
     def _received(self, event: dict[str, Any], session: Session, stream: Stream) -> None:
         kind = event.get("type")

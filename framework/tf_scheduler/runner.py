@@ -22,7 +22,7 @@ from .core.reduce import apply
 from .core.scheduler import handle
 from .interfaces import Driver, Observer
 from .model.effects import Decision, Outcome, Teardown
-from .model.events import Event, StopRequested, Tick
+from .model.events import Event, ResetRequested, StopRequested, Tick
 from .model.spec import ServiceSpec
 from .model.state import SchedulerState
 from .store.interface import Leadership, StateStore, Write
@@ -96,13 +96,20 @@ class Runner:
         self._aborted, self._teardown = True, teardown
         self.put(lambda: None)
 
+    def reset(self, driver: Driver) -> None:
+        """Forget the framework, if Mesos has removed it, before `run` with another driver."""
+        self.step(driver, ResetRequested())
+
     def run(self, driver: Driver) -> SchedulerState:
         """Handle events until nothing is left to do; the final state."""
-        # To connect is to act: it would take the framework away from whoever leads.
         self._check_leadership()
+        self.step(driver, Tick())
+        if self.state.over:
+            # Torn down in an earlier life: there is nobody to connect as.
+            return self.state
+        # To connect is to act: it would take the framework away from whoever leads.
         driver.start()
         try:
-            self.step(driver, Tick())
             while not self.state.over and not self._aborted:
                 event = self._next_event()
                 if event is not None:

@@ -97,6 +97,7 @@ def test_a_service_from_start_to_end():
         ("call", "Acknowledge"),
         ("call", "ShutdownExecutor"),
         ("call", "Teardown"),
+        ("store", ("framework",)),
         ("stop", ()),
     ]
 
@@ -172,3 +173,31 @@ def test_an_acknowledgement_never_leaves_before_its_status_is_stored():
         if (kind, what) == ("call", Acknowledge.__name__):
             stored -= 1
             assert stored == 0
+
+
+def test_a_service_that_is_over_does_not_connect():
+    """Mesos would refuse the framework that it has removed, or, without an id, register another one."""
+    journal = Journal()
+    run(journal, *SCRIPT)
+    journal.entries.clear()
+
+    final = run(journal)
+
+    assert (True, []) == (final.over, journal.entries)
+
+
+def test_a_checkpoint_may_stop_the_loop_at_any_point():
+    """Each step of the loop has its name, in its order."""
+    passed, journal = [], Journal()
+    runner = Runner(restore(SPEC, journal), journal, checkpoint=lambda *point: passed.append(point))
+    journal.runner = runner
+    runner.put(lambda: Subscribed("fw-1"))
+    runner.put(lambda: OffersReceived((an_offer(),)))
+    runner.put(lambda: runner.abort())
+
+    runner.run(journal)
+
+    told = ("after", "outcomes")
+    store = [("before", "store"), ("after", "store")]
+    accept = [("before", "Accept"), ("after", "Accept"), ("before", "Suppress"), ("after", "Suppress")]
+    assert [told, *store, told, *store, *accept, told] == passed

@@ -9,25 +9,32 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from mesos_client import Tls
+from mesos_client import Credentials, Tls
 from tf_scheduler.api.app import create_app
+from tf_scheduler.api.secrets import with_secrets
 from tf_scheduler.api.server import ApiServer
-from tf_scheduler.api.views import Snapshot
+from tf_scheduler.core.removal import lament
 from tf_scheduler.core.uninstall import REASON
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.recorder import Recorder
 from tf_scheduler.interfaces import Observer
 from tf_scheduler.mesos.driver import MesosDriver
 from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.runner import Runner, restore
+from tf_scheduler.secrets.desk import Desk
 from tf_scheduler.store.interface import StateStore
 from tf_scheduler.store.open import lead, open_store
+from tf_scheduler.store.shared import SharedStore
+
+from .front import ApiSettings, Front
+from .secrets import credentials_of, desk_of
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +51,14 @@ class Daemon:
     uninstalling: bool = False
     #: Of the connection to Mesos; None: not encrypted.
     tls: Tls | None = None
+    #: Where the scheduler's own secrets may be.
+    environment: Mapping[str, str] = field(default_factory=dict)
     #: Where the history of the run is recorded; None: nowhere.
     recording: Path | None = None
+    #: Who may use the API, and how it is encrypted.
+    access: ApiSettings = field(default_factory=ApiSettings)
+    #: Id of the framework to forget, if Mesos has removed it.
+    reset: str = ""
     _leave: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
@@ -53,33 +66,71 @@ class Daemon:
 
         Raise JobError when Mesos refuses the framework before the job has ended, and what the store or the API raise.
         """
-        with closing(open_store(self.state, self.spec.name)) as store:
-            leadership = lead(store, lambda holder: log.info("waiting: another scheduler leads: %s", holder))
-            runner = Runner(restore(self.spec, store), store, observers=self._recorders, leadership=leadership)
-            with self._signals(runner), self._api(runner):
-                self._work(runner, store)
+        credentials = credentials_of(self.spec, self.environment)
+        desk = desk_of(self.spec, lambda thunk: runner.put(thunk), self.environment)
+        with closing(open_store(self.state, self.spec.name)) as opened:
+            leadership = lead(opened, lambda holder: log.info("waiting: another scheduler leads: %s", holder))
+            store = SharedStore(opened)
+            front = Front(store, credentials, self.tls)
+            observers = [desk.observe, front.observe, *self._recorders]
+            runner = Runner(restore(self.spec, store), store, leadership=leadership, observers=observers)
+            with self._signals(runner), front.journal, self._api(runner, front, desk):
+                self._work(runner, store, front, credentials, leadership.check)
                 self._leave.wait()
 
     @property
     def _recorders(self) -> tuple[Observer, ...]:
         return () if self.recording is None else (Recorder(self.recording),)
 
-    def _work(self, runner: Runner, store: StateStore) -> None:
+    def _work(
+        self,
+        runner: Runner,
+        store: StateStore,
+        front: Front,
+        credentials: Credentials | None,
+        leads: Callable[[], None],
+    ) -> None:
         if self.uninstalling:
             runner.request_stop(REASON)
-        driver = MesosDriver(self.spec, self.master, runner.state.framework_id, runner.put, tls=self.tls)
-        final = runner.run(driver)
+        front.journal.note("SchedulerStarted", "the scheduler has started")
+        final = self._follow(runner, front, credentials, leads)
+        if final.removed and self._is_to_be_reset(final):
+            final = self._follow(runner, front, credentials, leads)
         if not final.over:
             return
-        if final.result is None:
-            raise JobError(f"Mesos refused the framework: {final.refused}")
+        if final.result is None and not (final.removed and self.uninstalling):
+            raise JobError(lament(final) if final.removed else f"Mesos refused the framework: {final.refused}")
         if self.uninstalling:
+            front.journal.close()
             store.erase()
+        if final.result is not None:
+            log.info("the job has ended: %s: %s", final.result.verdict.value, final.result.reason)
         log.info("nothing is left to do; the API stays until the service is removed")
 
-    def _api(self, runner: Runner) -> ApiServer:
-        api = ApiServer(create_app(lambda: Snapshot(runner.state, self.uninstalling)), self.host, self.port)
-        log.info("the API of %s is at http://%s:%s/v1", self.spec.name, self.host, api.port)
+    def _follow(
+        self, runner: Runner, front: Front, credentials: Credentials | None, leads: Callable[[], None]
+    ) -> SchedulerState:
+        """The final state of one framework. One that is removed is forgotten first, if the operator wants that."""
+        driver = self._driver(runner, credentials, leads)
+        if self._is_to_be_reset(runner.state):
+            runner.reset(driver)
+            driver = self._driver(runner, credentials, leads)
+        front.master = lambda: driver.master
+        return runner.run(driver)
+
+    def _driver(self, runner: Runner, credentials: Credentials | None, leads: Callable[[], None]) -> MesosDriver:
+        known, url = runner.state.framework_id, self.spec.delivery.url
+        return MesosDriver(self.spec, self.master, known, runner.put, credentials, self.tls, webui_url=url, leads=leads)
+
+    def _is_to_be_reset(self, state: SchedulerState) -> bool:
+        """Only the framework that the operator named, and only if Mesos has removed it: else its tasks would run on."""
+        return state.removed and state.framework_id == self.reset
+
+    def _api(self, runner: Runner, front: Front, desk: Desk) -> ApiServer:
+        app = create_app(front.backend(runner, uninstalling=self.uninstalling), self.access.policy)
+        api = ApiServer(with_secrets(app, desk.give), self.host, self.port, self.access.tls)
+        scheme = "http" if self.access.tls is None else "https"
+        log.info("the API of %s is at %s://%s:%s/v1", self.spec.name, scheme, self.host, api.port)
         return api
 
     @contextmanager

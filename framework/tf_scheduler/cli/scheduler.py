@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import ssl
 import sys
 import urllib.error
 import urllib.request
@@ -54,7 +55,14 @@ def scheduler() -> None:
     type=click.Path(path_type=Path),
     help="Options file, instead of the variables; for those who start the scheduler without Marathon.",
 )
-def run(file: Path | None) -> None:
+@click.option(
+    "--reset",
+    envvar="RESET_FRAMEWORK",
+    default="",
+    metavar="FRAMEWORK_ID",
+    help="If Mesos has removed this framework, begin the job anew as another one. Also RESET_FRAMEWORK.",
+)
+def run(file: Path | None, reset: str) -> None:
     """Run the scheduler until SIGTERM; tasks go on then.
 
     Everything comes from the environment, as the package's Marathon app sets it: a variable for each option
@@ -64,6 +72,8 @@ def run(file: Path | None) -> None:
     from tf_scheduler.api.server import address_for  # a web server, which other commands need not load
 
     from .daemon import Daemon
+    from .front import api_settings
+    from .secrets import reachable
 
     environment = os.environ
     document = to_document(environment) if file is None else parse(read_bytes(file), str(file))
@@ -71,16 +81,20 @@ def run(file: Path | None) -> None:
     _log_at(options["service"]["log_level"])
     for notice in notices(document, options):
         log.warning("option %s", notice)
-    spec = to_spec(options)
+    port = _port(environment)
+    access = api_settings(options, environment, options["secret_delivery"]["directory"])
     Daemon(
-        spec,
+        reachable(to_spec(options), environment, port, "http" if access.tls is None else "https"),
         options["mesos"]["master"],
         options["scheduler"]["state"],
         address_for(environment.get("HOST", "")),
-        _port(environment),
+        port,
         environment.get("SDK_UNINSTALL", "").lower() in _TRUE,
         _tls(options["tls"]),
+        environment,
         recording=_recording(environment),
+        access=access,
+        reset=reset,
     ).run()
 
 
@@ -88,9 +102,12 @@ def run(file: Path | None) -> None:
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the API. Default: PORT_API, or PORT0.")
 def health(port: int | None) -> None:
     """Ask the scheduler on this machine how it is, for what watches containers: exit code 0, or 1 with the answer."""
-    url = f"http://127.0.0.1:{port or _port(os.environ)}/v1/health"
+    scheme = "https" if os.environ.get("API_CERTIFICATE_FILE") else "http"
+    url = f"{scheme}://127.0.0.1:{port or _port(os.environ)}/v1/health"
+    # It is ourselves, over loopback: nobody stands between, and the certificate has another name.
+    trusting = ssl._create_unverified_context()  # noqa: S323
     try:
-        with urllib.request.urlopen(url, timeout=_HEALTH_TIMEOUT) as answer:
+        with urllib.request.urlopen(url, timeout=_HEALTH_TIMEOUT, context=trusting) as answer:  # noqa: S310 - ourselves
             click.echo(answer.read().decode() or f"HTTP {answer.status}")
     except urllib.error.HTTPError as error:
         with error:

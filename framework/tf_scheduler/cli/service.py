@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
 from tf_scheduler.interfaces import Observer
 from tf_scheduler.mesos.driver import MesosDriver
+from tf_scheduler.model.events import Event
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.runner import Runner, restore
 from tf_scheduler.store.open import lead, open_store
+
+from .secrets import served_desk
 
 log = logging.getLogger(__name__)
 
@@ -34,17 +39,24 @@ class Service:
         observers: Iterable[Observer] = (),
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
+        self._open = ExitStack()
         self._store = open_store(state, spec.name)
+        self._open.callback(self._store.close)
         try:
+            spec, desk = self._open.enter_context(served_desk(spec, self._put, os.environ))
+            observers = (*observers, *desk)
             leadership = lead(self._store, lambda holder: log.info("waiting: another scheduler leads: %s", holder))
             self.runner = Runner(restore(spec, self._store), self._store, observers=observers, leadership=leadership)
         except BaseException:
-            self._store.close()
+            self._open.close()
             raise
-        self._driver = MesosDriver(spec, master, self.state.framework_id, self.runner.put)
+        self._driver = MesosDriver(spec, master, self.state.framework_id, self.runner.put, leads=leadership.check)
         self._on_end = on_end
         self._thread = threading.Thread(target=self._run, name="scheduler")
         self.error: BaseException | None = None
+
+    def _put(self, thunk: Callable[[], Event | None]) -> None:
+        self.runner.put(thunk)
 
     @property
     def state(self) -> SchedulerState:
@@ -69,7 +81,7 @@ class Service:
         if kind is not None:
             self.leave()
         self._thread.join()
-        self._store.close()
+        self._open.close()
 
     def _run(self) -> None:
         try:

@@ -25,6 +25,8 @@ def stop(state: SchedulerState, reason: str, now: float) -> Decision:
 def finish(state: SchedulerState, now: float) -> Decision:
     """One step of the uninstall plan; nothing as long as no result is decided."""
     result = state.result
+    if state.removed and not state.over:
+        return decide(replace(state, over=True))
     if result is None or state.over:
         return decide(state)
     if state.framework_id is None:

@@ -12,6 +12,7 @@ from tf_scheduler.model.effects import (
     Call,
     Change,
     Decision,
+    FrameworkForgotten,
     FrameworkRegistered,
     LaunchRetired,
     Outcome,
@@ -88,7 +89,13 @@ def apply(state: SchedulerState, *changes: Change) -> SchedulerState:
 
 
 def _registered(draft: _Draft, change: FrameworkRegistered) -> None:
-    draft.fields["framework_id"] = change.framework_id
+    draft.fields.update(framework_id=change.framework_id, removed=change.removed)
+
+
+def _without_framework(draft: _Draft, _: FrameworkForgotten) -> None:
+    draft.fields.update(framework_id=None, removed=False, result=None, unready=0, silent_since=0.0)
+    gone = ("tasks", "statuses", "retired", "recoveries", "given", "reservations", "tally", "joining", "progress")
+    draft.fields.update({name: {} for name in gone})
 
 
 def _launched(draft: _Draft, change: TaskLaunched) -> None:
@@ -160,6 +167,7 @@ def _unreserved(draft: _Draft, change: ReservationDropped) -> None:
 
 _REDUCERS: Mapping[type, Callable[[_Draft, Any], None]] = {
     FrameworkRegistered: _registered,
+    FrameworkForgotten: _without_framework,
     TaskLaunched: _launched,
     StatusStored: _status,
     ResultDecided: _result,

@@ -24,6 +24,8 @@ from tf_scheduler.model.events import (
     PodCommand,
     ProgressReported,
     Refused,
+    ResetRequested,
+    SecretsAsked,
     StatusUpdated,
     StopRequested,
     Subscribed,
@@ -37,11 +39,15 @@ from tf_scheduler.model.state import SchedulerState
 from . import (
     demand,
     ending,
+    handover,
+    keeping,
     maintenance,
     offers,
+    overdue,
     plans,
     progress,
     reconcile,
+    removal,
     rounds,
     status,
 )
@@ -56,10 +62,14 @@ def handle(state: SchedulerState, event: Event, now: float, new_id: NewId) -> De
     if isinstance(event, ProgressReported):
         # For people only, and frequent: nothing follows from it.
         return progress.reported(state, event)
+    if isinstance(event, SecretsAsked):
+        return handover.asked(state, event, now)
     decision = _handle(heal.ripen(state, now), event, now, new_id)
     decision = then(decision, lambda after: decide(heal.ripen(after, now)))
     decision = then(decision, lambda after: plans.act(after, now))
     decision = then(decision, lambda after: demand.demand(after, now))
+    if state.result is None and decision.state.result is not None:
+        decision = then(decision, keeping.told)
     return then(decision, lambda after: ending.finish(after, now))
 
 
@@ -85,8 +95,12 @@ def _handle(state: SchedulerState, event: Event, now: float, new_id: NewId) -> D
             return orders.order(state, event, now)
         case StopRequested():
             return ending.stop(state, event.reason, now)
+        case ResetRequested():
+            return removal.reset(state)
         case TornDown():
-            return decide(replace(state, over=True))
+            return removal.removed(state)
+        case Refused() if event.removed:
+            return removal.removed(replace(_without_connection(state), refused=event.message))
         case Disconnected() | Refused() if state.teardown_at is not None:
             # Mesos took our TEARDOWN, and says so by ending the subscription.
             return decide(replace(state, connected=False, over=True))
@@ -106,7 +120,8 @@ def _handle(state: SchedulerState, event: Event, now: float, new_id: NewId) -> D
 
 def _ticked(state: SchedulerState, now: float, new_id: NewId) -> Decision:
     """Whatever is due. Held offers are looked at again: a task may have waited for its old address long enough."""
-    decision = then(status.given_up(state, now, new_id), lambda after: maintenance.leave(after, now))
+    decision = then(overdue.ended(state, now), lambda after: status.given_up(after, now, new_id))
+    decision = then(decision, lambda after: maintenance.leave(after, now))
     if state.offers and state.recoveries:
         decision = then(decision, lambda after: offers.received(after, (), now, new_id))
     decision = then(decision, lambda after: rounds.release(after, now, new_id))

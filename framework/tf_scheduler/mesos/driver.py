@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -22,7 +23,9 @@ class MesosDriver:
     """Subscribes as the service; never sends TEARDOWN unless it is told to perform it.
 
     `master`: host:port, several with commas, zk://..., or a Detector. What was decided before SUBSCRIBED is handled is
-    not sent: the offers of an earlier subscription are void. Raises ValueError for what SchedulerDriver refuses.
+    not sent: the offers of an earlier subscription are void. `webui_url`: where Mesos' pages, and DC/OS' Admin Router,
+    find the API. `leads` raises when another scheduler may lead: then there is no further subscription. Raises
+    ValueError for what SchedulerDriver refuses.
     """
 
     def __init__(
@@ -33,18 +36,22 @@ class MesosDriver:
         put: Callable[[Thunk], None],
         credentials: Credentials | None = None,
         tls: Tls | None = None,
+        *,
+        webui_url: str = "",
+        leads: Callable[[], None] | None = None,
     ) -> None:
         self._put = put
         #: Of the SUBSCRIBED event that was last handled. Used by the runner's thread only.
         self._subscription = 0
         self._driver = SchedulerDriver(
-            encode.framework_info(spec, framework_id),
+            encode.framework_info(spec, framework_id, socket.gethostname(), webui_url),
             master,
             on_event=self._on_event,
             on_state=self._on_state,
             credentials=credentials,
             tls=tls,
             offer_constraints=filters.offer_constraints(spec),
+            permit=leads,
         )
 
     @property

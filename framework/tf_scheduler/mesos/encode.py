@@ -34,7 +34,9 @@ Json = dict[str, Any]
 SHUTDOWN_RESERVE = 5.0
 
 
-def framework_info(spec: ServiceSpec, framework_id: FrameworkId | None) -> Json:
+def framework_info(
+    spec: ServiceSpec, framework_id: FrameworkId | None, hostname: str = "", webui_url: str = ""
+) -> Json:
     """FrameworkInfo. Capabilities may be added later, hardly ever removed: this is the set that the core is made for.
 
     GPU_RESOURCES only when the service asks for GPUs: with it we would be offered GPU agents and keep others off them
@@ -51,6 +53,8 @@ def framework_info(spec: ServiceSpec, framework_id: FrameworkId | None) -> Json:
         "failover_timeout": spec.failover_timeout,
         "capabilities": [{"type": name} for name in capabilities],
         **({"id": {"value": framework_id}} if framework_id else {}),
+        **({"hostname": hostname} if hostname else {}),
+        **({"webui_url": webui_url} if webui_url else {}),
         **({"principal": spec.principal} if spec.principal else {}),
         **filters.offer_filters(spec),
     }

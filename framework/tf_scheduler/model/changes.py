@@ -15,6 +15,13 @@ from .task import TaskRecord, TaskStatus
 @dataclass(frozen=True, slots=True)
 class FrameworkRegistered:
     framework_id: FrameworkId
+    #: Mesos has removed it since: it can never be used again.
+    removed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkForgotten:
+    """With everything that existed in Mesos through it, and how the job ended. What operators decided stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +118,7 @@ class PlanControlled:
 #: A closed set: `core.reduce` and `store.records` know each of them.
 Change = (
     FrameworkRegistered
+    | FrameworkForgotten
     | TaskLaunched
     | StatusStored
     | ResultDecided

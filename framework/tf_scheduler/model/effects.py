@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from .changes import (
     AgentSuspected,
     Change,
+    FrameworkForgotten,
     FrameworkRegistered,
     LaunchRetired,
     PlanControlled,
@@ -39,6 +40,7 @@ __all__ = [
     "Change",
     "Decision",
     "Decline",
+    "FrameworkForgotten",
     "FrameworkRegistered",
     "Kill",
     "Launch",

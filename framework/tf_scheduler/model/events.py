@@ -35,6 +35,16 @@ class Refused:
 
     message: str
 
+    @property
+    def removed(self) -> bool:
+        """Whether it is the framework that is over for good (Mesos, src/master/master.cpp)."""
+        return self.message == "Framework has been removed"
+
+
+@dataclass(frozen=True, slots=True)
+class ResetRequested:
+    """The operator wants a new framework in place of the one that Mesos has removed."""
+
 
 @dataclass(frozen=True, slots=True)
 class OffersReceived:
@@ -143,6 +153,7 @@ Event = (
     Subscribed
     | Disconnected
     | Refused
+    | ResetRequested
     | OffersReceived
     | OfferRescinded
     | InverseOffersReceived

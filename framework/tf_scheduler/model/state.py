@@ -45,6 +45,8 @@ class SchedulerState:
     spec: ServiceSpec
     # -- stored
     framework_id: FrameworkId | None = None
+    #: Mesos has removed the framework: torn down, or away for longer than its failover_timeout.
+    removed: bool = False
     tasks: Mapping[TaskName, TaskRecord] = field(default_factory=dict)
     statuses: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
     result: Result | None = None

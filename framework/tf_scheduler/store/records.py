@@ -23,6 +23,7 @@ from typing import Any
 from tf_scheduler.model.effects import (
     AgentSuspected,
     Change,
+    FrameworkForgotten,
     FrameworkRegistered,
     LaunchRetired,
     PlanControlled,
@@ -66,7 +67,9 @@ def writes(change: Change, before: SchedulerState) -> tuple[Write, ...]:
     """What one change writes. `before` is the state that it applies to."""
     match change:
         case FrameworkRegistered():
-            return (_put(FRAMEWORK, {"id": change.framework_id}),)
+            return (_put(FRAMEWORK, {"id": change.framework_id, "removed": change.removed}),)
+        case FrameworkForgotten():
+            return tuple(map(Delete, _of_framework(before)))
         case TaskLaunched():
             return (_put(f"{TASKS}/{change.record.name}", asdict(change.record)), *_forget(change.record.name, before))
         case TaskForgotten():
@@ -114,6 +117,20 @@ def _forget(name: TaskName, before: SchedulerState) -> tuple[Write, ...]:
         return ()
     given = (Delete(f"{GIVEN}/{record.id}"),) if record.id in before.given else ()
     return (Delete(f"{STATUSES}/{record.id}"), Delete(f"{RETIRED}/{record.id}"), *given)
+
+
+def _of_framework(before: SchedulerState) -> tuple[str, ...]:
+    """Keys of everything that is void without the framework."""
+    return (
+        FRAMEWORK,
+        RESULT,
+        *(f"{TASKS}/{name}" for name in before.tasks),
+        *(f"{STATUSES}/{launch}" for launch in before.statuses),
+        *(f"{RETIRED}/{launch}" for launch in before.retired),
+        *(f"{RECOVERIES}/{name}" for name in before.recoveries),
+        *(f"{GIVEN}/{launch}" for launch in before.given),
+        *(f"{RESERVATIONS}/{key}" for key in before.reservations),
+    )
 
 
 def _put(key: str, value: Mapping[str, Any]) -> Put:
@@ -191,7 +208,7 @@ def _result(fields: dict[str, Any]) -> Change:
 
 
 _DECODERS: Mapping[str, Callable[[dict[str, Any]], Change]] = {
-    FRAMEWORK: lambda fields: FrameworkRegistered(FrameworkId(fields["id"])),
+    FRAMEWORK: lambda fields: FrameworkRegistered(FrameworkId(fields["id"]), fields.get("removed", False)),
     TASKS: _record,
     STATUSES: _status,
     RETIRED: _retired,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -36,11 +37,17 @@ def unit(name):
 class Host:
     """What the unit finds on its machine."""
 
-    def __init__(self, folder, master):
+    def __init__(self, folder, master, **service):
         self.port, self.folder, self.master = free_ports(1)[0], folder, master
         self.processes = []
         document = {
-            "service": {"name": "unit", "user": "root", "command": "exec sleep 1000", "python": sys.executable},
+            "service": {
+                "name": "unit",
+                "user": "root",
+                "command": "exec sleep 1000",
+                "python": sys.executable,
+                **service,
+            },
             "parameter_server": {"count": 0},
             "worker": {"count": 2, **SMALL},
             "executor": {"python": sys.executable},
@@ -61,6 +68,12 @@ class Host:
         )
         self.processes.append(process)
         return process
+
+    def end(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
 
     def status(self, path):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
@@ -85,10 +98,7 @@ class Host:
 def host(tmp_path, local_cluster):
     found = Host(tmp_path, local_cluster.master.address)
     yield found
-    for process in found.processes:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    found.end()
 
 
 def until(condition):
@@ -126,6 +136,34 @@ def test_a_scheduler_is_stopped_started_and_taken_down(host):
     assert 0 == third.wait(PATIENCE)
     with closing(SqliteStore(host.folder / "state.db", "unit")) as store:
         assert {} == store.load()
+
+
+@pytest.mark.mesos
+def test_a_framework_that_mesos_has_removed_is_reset_by_the_operator(tmp_path, local_cluster):
+    """No scheduler for longer than failover_timeout: the next one says what to do, and does it when it is told to."""
+    host = Host(tmp_path, local_cluster.master.address, failover_timeout=1)
+    try:
+        first = host.start()
+        until(lambda: host.status("/v1/plans/deploy") == 200)
+        before = host.tasks()
+        first.kill()
+        until(lambda: not host.tasks())
+
+        second = host.start()
+        _, errors = second.communicate(timeout=PATIENCE)
+        assert 1 == second.returncode
+        last = errors.splitlines()[-1]
+        assert last.startswith("Mesos has removed the framework ")
+        (framework,) = re.findall(r"dcos-tensorflow scheduler run --reset (\S+),", last)
+
+        third = host.start(RESET_FRAMEWORK=framework)
+        until(lambda: host.status("/v1/plans/deploy") == 200)
+        assert before.keys() == host.tasks().keys()
+        assert set(before.values()).isdisjoint(host.tasks().values())
+        third.send_signal(signal.SIGTERM)
+        assert 0 == third.wait(PATIENCE)
+    finally:
+        host.end()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -52,10 +53,12 @@ def driver_of(inbox: Inbox) -> Iterator[Callable[..., MesosDriver]]:
 def test_the_framework_registers_as_what_its_core_is_made_for(driver_of):
     """The whole FrameworkInfo, as it leaves: explicit user, MULTI_ROLE, checkpointing, a week to come back."""
     with Peer(stream(subscribed())) as peer:
-        driver_of(peer)
+        driver_of(peer, webui_url="http://10.0.0.1:4711")
         info = peer.wait("SUBSCRIBE").body["subscribe"]["framework_info"]
         info.pop("offer_filters")
         assert info == {
+            "hostname": socket.gethostname(),
+            "webui_url": "http://10.0.0.1:4711",
             "id": {"value": "framework-1"},
             "name": "digits",
             "user": "nobody",

@@ -36,6 +36,33 @@ def test_the_first_subscription_has_no_id_and_the_next_has_it_twice(driver_of, r
         assert "id" not in FRAMEWORK
 
 
+def test_who_may_not_subscribe_does_not(driver_of, recorder):
+    """A subscription that is lost after the leadership is not made again: it would take the framework away."""
+    leads = threading.Event()
+    leads.set()
+    asked = threading.Semaphore(0)
+
+    def permit():
+        asked.release()
+        if not leads.is_set():
+            raise RuntimeError("another scheduler leads")
+
+    def deposed(exchange):
+        leads.clear()
+        cut_after(subscribed())(exchange)
+
+    with Peer(deposed, stream(subscribed())) as peer:
+        driver = driver_of(peer.address, permit=permit)
+        driver.start()
+        peer.wait("SUBSCRIBE")
+        for _ in range(2):
+            assert asked.acquire(timeout=30)
+        driver.stop()
+
+        assert 1 == len(peer.all("SUBSCRIBE"))
+        assert "another scheduler leads" == driver.last_failure
+
+
 def test_suppressed_roles_are_in_the_subscription(driver_of):
     """Or SUBSCRIBE would un-suppress them."""
     with Peer(stream(subscribed())) as peer:

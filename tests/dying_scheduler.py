@@ -1,0 +1,62 @@
+"""A scheduler that dies once at each kind of point: dying_scheduler.py OPTIONS MASTER STATE FOLDER
+
+Each life goes on with the state of the one before, and kills itself (SIGKILL) at the first kind of point that none
+died at yet: before the store, after an ACCEPT, and so on. FOLDER gets a file for each. The last life ends by itself,
+and prints the verdict. Lives are forks of one process, which has loaded everything.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import traceback
+from contextlib import closing
+from pathlib import Path
+
+from tf_scheduler.cli.files import load_options
+from tf_scheduler.mesos.driver import MesosDriver
+from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.runner import Runner, restore
+from tf_scheduler.store.open import lead, open_store
+
+#: More than there are kinds of points.
+LIVES = 60
+
+
+def live(spec: ServiceSpec, master: str, state: str, folder: Path) -> None:
+    def checkpoint(moment: str, what: str) -> None:
+        mark = folder / f"{moment} {what}"
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with closing(open_store(state, spec.name)) as store:
+        leadership = lead(store)
+        runner = Runner(restore(spec, store), store, leadership=leadership, checkpoint=checkpoint)
+        final = runner.run(MesosDriver(spec, master, runner.state.framework_id, runner.put, leads=leadership.check))
+        print("verdict", final.result.verdict.value, flush=True)
+
+
+def main(options: str, master: str, state: str, folder: str) -> None:
+    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
+    spec = load_options(Path(options))
+    for _ in range(LIVES):
+        child = os.fork()
+        if child == 0:
+            try:
+                live(spec, master, state, Path(folder))
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if os.WIFEXITED(status):
+            sys.exit(os.WEXITSTATUS(status))
+        print("died", flush=True)
+    sys.exit(f"{LIVES} lives were not enough")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

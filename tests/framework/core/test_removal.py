@@ -1,0 +1,145 @@
+"""A framework that Mesos has removed: its id is never used again, and the operator decides how to go on."""
+
+from __future__ import annotations
+
+from builders import a_spec
+from simulation import expect, send
+from simulation.mesos import an_agent
+from simulation.world import World, play
+from tf_scheduler.model.effects import FrameworkRegistered
+from tf_scheduler.model.events import ResetRequested
+from tf_scheduler.model.plan import Status, Verb
+from tf_scheduler.model.state import Verdict
+from tf_scheduler.model.task import TaskState
+from tf_scheduler.store.records import writes
+
+ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
+
+
+def deployed() -> World:
+    world = World(a_spec(), an_agent(cpus=8))
+    return play(world, send.register(), send.offers(), send.running(), expect.alive(*ALL))
+
+
+def away_for_too_long(world: World) -> World:
+    """Mesos removes the framework while no scheduler is there, and frees what its tasks used. Then one starts."""
+    world.mesos.disconnect()
+    for task in world.mesos.tasks.values():
+        world.mesos.agents[task.launch.record.agent_id].free += task.pool
+        task.state = TaskState.KILLED
+        task.updates.clear()
+    world.mesos.removed = True
+    return play(world, send.restart())
+
+
+def begin_anew(world: World) -> World:
+    world.mesos.removed = False
+    world.mesos.tasks.clear()
+    return play(world, send.event(ResetRequested()), send.register(), send.offers(), send.running())
+
+
+def test_the_operator_is_told_what_happened_what_is_lost_and_what_to_do():
+    """With the command."""
+    world = away_for_too_long(deployed())
+
+    (told,) = [outcome.message for outcome in world.outcomes if outcome.warning]
+    assert "Mesos has removed the framework framework-1 of digits" in told
+    assert "no scheduler was connected for longer than service.failover_timeout (" in told
+    assert "what was trained since the last checkpoint is lost" in told
+    assert "dcos-tensorflow scheduler run --reset framework-1" in told
+    assert world.state.over
+
+
+def test_its_tasks_are_gone():
+    """Whoever asks is not told that they run."""
+    world = away_for_too_long(deployed())
+
+    assert {TaskState.GONE} == {world.state.status(name).state for name in ALL}
+
+
+def test_a_removed_framework_is_never_used_again():
+    """The next start is over before it has begun: Mesos would refuse it again."""
+    world = away_for_too_long(deployed())
+
+    world.restart()
+
+    assert (True, True, None) == (world.state.over, world.state.removed, world.state.result)
+
+
+def test_a_job_that_has_ended_stays_ended():
+    """After the TEARDOWN the id is of no use; how the job ended is not forgotten."""
+    world = play(deployed(), send.status("chief-0", TaskState.FINISHED), expect.torn_down())
+
+    world.restart()
+
+    assert (True, True, "") == (world.state.over, world.state.removed, world.state.refused)
+    assert Verdict.SUCCEEDED is world.state.result.verdict
+
+
+def test_a_scheduler_that_died_in_the_teardown_is_refused_and_knows_why():
+    """The job has ended well: there is nothing to lament."""
+    world = play(deployed(), send.status("chief-0", TaskState.FINISHED), expect.torn_down())
+    world.store.apply(writes(FrameworkRegistered(world.state.framework_id), world.state))
+
+    play(world, send.restart())
+
+    assert (True, True) == (world.state.over, world.state.removed)
+    assert Verdict.SUCCEEDED is world.state.result.verdict
+    assert [] == [outcome for outcome in world.outcomes if outcome.warning]
+
+
+def test_a_reset_begins_anew():
+    """Another framework, new launches, nothing of before."""
+    world = away_for_too_long(deployed())
+    before = set(world.state.statuses)
+
+    begin_anew(world)
+
+    play(world, expect.alive(*ALL), expect.plan("deploy", Status.COMPLETE))
+    assert (False, "framework-2") == (world.state.removed, world.state.framework_id)
+    assert before.isdisjoint(world.state.statuses)
+    assert {1} == {record.generation for record in world.state.tasks.values()}
+
+
+def test_a_reset_is_stored():
+    """Whoever starts next sees nothing of before, but what operators decided."""
+    world = play(away_for_too_long(deployed()), send.event(ResetRequested()))
+
+    world.restart()
+
+    assert (None, {}, {}, False) == (
+        world.state.framework_id,
+        world.state.tasks,
+        world.state.statuses,
+        world.state.over,
+    )
+    assert {"plans"} == {key.partition("/")[0] for key in world.stored()}
+
+
+def test_a_reset_keeps_what_operators_decided():
+    """A plan that is interrupted stays so: its tasks wait."""
+    world = play(World(a_spec(), an_agent()), send.register(), send.command(Verb.INTERRUPT, "deploy"))
+
+    away_for_too_long(world)
+    begin_anew(world)
+
+    play(world, expect.alive(), expect.plan("deploy", Status.WAITING))
+
+
+def test_a_framework_that_lives_is_not_reset():
+    """Its tasks would run on, with nobody who knows them."""
+    world = deployed()
+    before = world.state
+
+    play(world, send.event(ResetRequested()), expect.quiet())
+
+    assert (before.framework_id, before.tasks) == (world.state.framework_id, world.state.tasks)
+
+
+def test_an_uninstallation_of_what_is_removed_has_nothing_to_do():
+    """It is over at once."""
+    world = away_for_too_long(deployed())
+
+    play(world, send.stop(), expect.quiet())
+
+    assert world.state.over
