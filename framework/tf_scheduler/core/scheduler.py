@@ -97,6 +97,19 @@ def _handle(state: SchedulerState, event: Event, now: float, new_id: NewId) -> D
             return ending.stop(state, event.reason, now)
         case ResetRequested():
             return removal.reset(state)
+        case Disconnected() | Refused() | TornDown():
+            return _left(state, event)
+        case AgentFailed():
+            told = Outcome(f"agent {event.agent_id} is gone", warning=True)
+            return decide(offers.agent_gone(state, event.agent_id), outcomes=(told,))
+        case ExecutorFailed():
+            return decide(state)
+    raise TypeError(event)
+
+
+def _left(state: SchedulerState, event: Disconnected | Refused | TornDown) -> Decision:
+    """The connection is lost, for now or for good."""
+    match event:
         case TornDown():
             return removal.removed(state)
         case Refused() if event.removed:
@@ -110,11 +123,6 @@ def _handle(state: SchedulerState, event: Event, now: float, new_id: NewId) -> D
         case Refused():
             told = Outcome(f"Mesos ended the subscription: {event.message}", warning=True)
             return decide(replace(_without_connection(state), refused=event.message, over=True), outcomes=(told,))
-        case AgentFailed():
-            told = Outcome(f"agent {event.agent_id} is gone", warning=True)
-            return decide(offers.agent_gone(state, event.agent_id), outcomes=(told,))
-        case ExecutorFailed():
-            return decide(state)
     raise TypeError(event)
 
 
