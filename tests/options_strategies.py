@@ -28,6 +28,9 @@ NEEDED = {
     "parameter_server": {"chief": 1, "parameter_server": 1, "worker": 1},
     "multi_worker_mirrored": {"worker": 1},
     "between_graph": {"worker": 1},
+    "independent": {"worker": 1},
+    "pytorch_ddp": {"worker": 1},
+    "horovod": {"worker": 1},
 }
 
 
@@ -100,8 +103,10 @@ def _fit_jobs(document: Document, strategy: str) -> None:
     for section, least in NEEDED[strategy].items():
         job = document.setdefault(section, {})
         job["count"] = max(least, job.get("count", least))
-    if strategy == "multi_worker_mirrored":
+    if strategy not in ("parameter_server", "between_graph"):
         document.setdefault("parameter_server", {})["count"] = 0
+    if strategy == "parameter_server" and document.get("finish"):
+        document["finish"]["success"] = "chief"
 
 
 def _fit_service(service: Document, draw: st.DrawFn) -> None:
@@ -142,5 +147,20 @@ def _fit_rest(document: Document) -> None:
         plans |= {name: "parallel" for name in ("deploy", "update") if name in plans}
     for place, record in enumerate(plans.get("phases", [])):
         record["plan"] = f"{place} {record['plan']}"
+    _fit_access(document)
     for place, record in enumerate(document.get("secrets", [])):
         record["env" if place % 2 else "file"] = f"SECRET_{place}"
+        record["source"] = ("folder/name", "reference:name", "file:name", "env:NAME")[place % 4]
+
+
+def _fit_access(document: Document) -> None:
+    """Addresses, and places of the scheduler's own secrets."""
+    own = {
+        "vault": {"address": "https://vault:8200", "token": "file:vault/token", "secret_id": "env:ID"},
+        "dcos": {"url": "https://leader.mesos"},
+        "secret_delivery": {"url": "http://host:80"},
+        "mesos": {"secret": ""},
+    }
+    for section, values in own.items():
+        given = document.get(section, {})
+        given |= {name: value for name, value in values.items() if name in given}

@@ -17,6 +17,7 @@ _PLACEHOLDER = re.compile(r"(?<!\$)\{([a-z_]+)\}")
 def stages(payload: Payload) -> tuple[Stage, ...]:
     """What is run for the task, in order."""
     wanted = {
+        Stage.SECRETS: bool(payload.secrets_url),
         Stage.DEVICES: payload.gpus > 0,
         Stage.FETCH: bool(payload.fetch),
         Stage.PRE: bool(payload.pre),

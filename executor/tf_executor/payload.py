@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Mapping, Sequence
 
 #: Grows when an executor of the version before could not run the payload correctly.
-VERSION = 2
+VERSION = 3
 #: `Liveness.kind`.
 LIVENESS_KINDS = ("command", "http", "progress")
 
@@ -59,12 +59,17 @@ class Payload:
     environment: Mapping[str, str] = field(default_factory=dict)
     #: Names in `environment` whose values must not be shown to anybody.
     secrets: Sequence[str] = ()
+    #: Where the executor gets further secrets before anything runs, with what, once (`handover`). Empty: none.
+    secrets_url: str = ""
+    secrets_token: str = field(default="", repr=False)
     #: Interpreter of the user's program, a path or a name to look up; empty: the one the executor runs under.
     python: str = ""
     #: Seconds between SIGTERM and SIGKILL, so that the program can write a checkpoint.
     kill_grace: float = 10.0
     #: Port of the task's address; 0: it has none.
     port: int = 0
+    #: Whether the executor serves Horovod's processes at `port`, where they meet.
+    rendezvous: bool = False
 
     # -- the program of the original package: a module with `main(server, log_dir, context)`
 
@@ -111,13 +116,13 @@ class Payload:
     #: host:port where the task's TensorFlow server will answer; empty: it has none.
     readiness: str = ""
     liveness: Liveness | None = None
+    #: Seconds without progress and output after which the program counts as failed; 0: never.
+    stalled_after: float = 0.0
     #: Folders in which TensorBoard event files tell the progress; relative to the working directory.
     event_folders: Sequence[str] = ()
     #: Bytes of each of stdout and stderr before the file is rotated, and how many old ones are kept.
     output_bytes: int = 32 << 20
     output_backups: int = 3
-    #: Seconds without progress and output after which the program counts as failed; 0: never.
-    stalled_after: float = 0.0
 
     version: int = VERSION
 
@@ -148,29 +153,21 @@ class Payload:
 _NUMBER = (int, float)
 _LIST = (list, tuple)
 _LISTS = ("secrets", "fetch", "gpu_devices", "event_folders")
+_NAMES = ("task", "job", "command", "secrets_url", "secrets_token", "python", "job_name")
+_TEXTS = ("job_path", "job_context", "log_dir", "strategy", "pre", "post", "user", "readiness")
 _TYPES: Mapping[str, tuple[type, ...]] = {
-    "task": (str,),
-    "job": (str,),
+    **dict.fromkeys((*_NAMES, *_TEXTS), (str,)),
     "index": (int,),
-    "command": (str,),
     "tf_config": (dict,),
     "generation": (int,),
     "environment": (dict,),
     "secrets": _LIST,
-    "python": (str,),
     "kill_grace": _NUMBER,
     "port": (int,),
-    "job_name": (str,),
-    "job_path": (str,),
-    "job_context": (str,),
-    "log_dir": (str,),
-    "strategy": (str,),
+    "rendezvous": (bool,),
     "cluster_flags": (bool,),
     "fetch": _LIST,
-    "pre": (str,),
-    "post": (str,),
     "hook_timeout": _NUMBER,
-    "user": (str,),
     "nice": (int,),
     "ulimits": (dict,),
     "gpus": (int,),

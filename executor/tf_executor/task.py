@@ -7,6 +7,7 @@ import os
 import shlex
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
@@ -23,9 +24,11 @@ from tf_executor.payload import Liveness, Payload
 from tf_executor.ports import held_by_others
 from tf_executor.processes import descendants
 from tf_executor.progress import ProgressReader
+from tf_executor.rendezvous import Rendezvous
 from tf_executor.reports import Ending
 from tf_executor.supervisor import SpawnError, Supervisor, Surroundings
 from tf_executor.tail import last_words
+from tf_executor.task_secrets import TaskSecrets
 
 #: Seconds for nvidia-smi: without persistence mode it initialises the driver first.
 NVIDIA_SMI_TIMEOUT = 60.0
@@ -59,6 +62,8 @@ class Task:
         self._limits = limits.Limits()
         self._gpus: gpus.Locked | None = gpus.Locked() if payload.gpus == 0 else None
         self._progress: ProgressReader | None = None
+        self._secrets = TaskSecrets(payload, task_id, environ, sandbox)
+        self._rendezvous = ExitStack()
         self._memory_before = memory.read()
 
     def spawn(self, stage: Stage, ending: Ending) -> events.Event:
@@ -69,8 +74,11 @@ class Task:
             if stage is Stage.DEVICES:
                 threading.Thread(target=self._choose_gpus, name="devices", daemon=True).start()
                 return events.Spawned()
+            if stage is Stage.SECRETS:
+                threading.Thread(target=self._get_secrets, name="secrets", daemon=True).start()
+                return events.Spawned()
             line = commands.command(stage, self._payload, self._sandbox)
-            pid = self._supervisor.spawn(line, self._around(ending))
+            pid = self._supervisor.spawn(line, self._around(ending, stage))
         except (OSError, ValueError, SpawnError) as error:
             return events.SpawnFailed(f"the {stage.value} could not be started: {error}")
         log.info("%s: process %s under %s", stage.value, pid, self._place.interpreter.executable)
@@ -98,14 +106,15 @@ class Task:
     def settle(self) -> str:
         """All processes are gone: end what we do for them. Return the last words of the program, for a message."""
         self._checks.stop()
+        self._rendezvous.close()
         if self._progress is not None:
             self._progress.stop(SETTLE_TIMEOUT)
         if self._gpus is not None:
             self._gpus.release()
         for stream in (self._err, self._out):
             stream.finish(SETTLE_TIMEOUT)
-        secrets = [self._payload.environment.get(name, "") for name in self._payload.secrets]
-        return last_words(self._err.tail(), self._out.tail(), secrets, TAIL_BYTES)
+        self._secrets.forget()
+        return last_words(self._err.tail(), self._out.tail(), self._secrets.values(), TAIL_BYTES)
 
     # Preparation.
 
@@ -113,6 +122,8 @@ class Task:
         path = self._environ.get("PATH") or DEFAULT_PATH
         interpreter = find_interpreter(self._payload.python, path, self._sandbox)
         self._limits = limits.resolve(self._payload.user, self._payload.nice, self._payload.ulimits)
+        if self._payload.rendezvous:
+            self._rendezvous.enter_context(Rendezvous(self._payload.port))
         library = user_package.write(self._sandbox)
         place = Place(self._sandbox, interpreter, str(library), self._open_progress(library))
         if self._limits.identity is not None:
@@ -130,15 +141,20 @@ class Task:
             return ""
         return str(pipe)
 
-    def _around(self, ending: Ending = Ending()) -> Surroundings:  # noqa: B008 - frozen
+    def _around(self, ending: Ending = Ending(), stage: Stage | None = None) -> Surroundings:  # noqa: B008 - frozen
         assert self._place is not None
         chosen = None if self._gpus is None else self._gpus.uuids
         environment = program_environment(self._payload, self._environ, self._place, chosen)
+        environment.update(self._secrets.environment(stage))
         if ending.exit_code is not None:
             environment["TASK_EXIT_CODE"] = str(ending.exit_code)
         if ending.signal is not None:
             environment["TASK_SIGNAL"] = str(ending.signal)
         return Surroundings(environment, self._sandbox, self._out.writer, self._err.writer, self._limits)
+
+    def _get_secrets(self) -> None:
+        identity = self._limits.identity
+        self._put(events.Prepared(self._secrets.fetch(None if identity is None else identity[:2])))
 
     def _choose_gpus(self) -> None:
         payload = self._payload
@@ -180,6 +196,8 @@ class Task:
         liveness = self._payload.liveness
         if liveness is not None:
             self._checks.watch(liveness, lambda: self._problem(liveness, started))
+        if self._payload.stalled_after:
+            self._checks.watch_silence(self._payload.stalled_after, lambda: self._silence(started))
         folders = [Path(self._sandbox, folder) for folder in self._payload.event_folders]
         if self._progress is not None and folders:
             me = os.getpid()
@@ -196,13 +214,15 @@ class Task:
     def _problem(self, liveness: Liveness, started: float) -> str:
         """Empty: the program is alive."""
         if liveness.kind == "command":
-        if self._payload.stalled_after:
-            self._checks.watch_silence(self._payload.stalled_after, lambda: self._silence(started))
             return self._command_problem(liveness)
         if liveness.kind == "http":
             return http_problem(liveness.target.replace("{port}", str(self._payload.port)), liveness.timeout)
         silent = 0.0 if self._progress is None else self._progress.silent_for(started)
         return f"no progress for {silent:.0f} s" if silent > liveness.timeout else ""
+
+    def _silence(self, started: float) -> float:
+        quiet = time.monotonic() - max(started, self._out.last, self._err.last)
+        return quiet if self._progress is None else min(quiet, self._progress.silent_for(started))
 
     def _command_problem(self, liveness: Liveness) -> str:
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -217,7 +237,3 @@ class Task:
         if ending is None:
             return f"the liveness command took longer than {liveness.timeout:g} s"
         return "" if ending.exit_code == 0 else f"the liveness command failed: {describe(ending)}"
-    def _silence(self, started: float) -> float:
-        quiet = time.monotonic() - max(started, self._out.last, self._err.last)
-        return quiet if self._progress is None else min(quiet, self._progress.silent_for(started))
-

@@ -10,6 +10,8 @@ from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.task import TaskRecord
 
+from .plans.outline import OUTSIDERS
+
 #: job -> addresses by index
 Cluster = dict[str, list[str]]
 
@@ -32,7 +34,11 @@ def cluster_of(records: Iterable[TaskRecord]) -> Cluster:
 def generation_of(known: Mapping[TaskName, TaskRecord], records: Sequence[TaskRecord]) -> list[TaskRecord]:
     """The new records with their generation: a new one if the address of any of them is new."""
     newest = max((record.generation for record in known.values()), default=0)
-    moved = any(record.name not in known or known[record.name].address != record.address for record in records)
+    moved = any(
+        record.name not in known or known[record.name].address != record.address
+        for record in records
+        if record.job not in OUTSIDERS
+    )
     return [replace(record, generation=newest + moved) for record in records]
 
 
@@ -40,7 +46,8 @@ def tf_config(cluster: Cluster, job: JobKind, index: int) -> dict[str, Any]:
     """What TFConfigClusterResolver reads.
 
     The evaluator is in nobody's cluster: a chief that sees it there waits for it for ever
-    (tensorflow/tensorflow#46169, and measured), and the evaluator itself needs no entry.
+    (tensorflow/tensorflow#46169, and measured), and the evaluator itself needs no entry. Other side-cars are no jobs
+    that TensorFlow knows: it refuses them.
     """
-    peers = {name: list(addresses) for name, addresses in cluster.items() if name != JobKind.EVALUATOR.value}
+    peers = {name: list(addresses) for name, addresses in cluster.items() if JobKind(name).in_cluster}
     return {"cluster": peers, "task": {"type": job.value, "index": index}}

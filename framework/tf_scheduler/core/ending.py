@@ -8,14 +8,15 @@ from tf_scheduler.model.effects import Call, Decision, Outcome, ResultDecided, S
 from tf_scheduler.model.ids import executor_of
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 
-from . import plans
+from . import keeping, plans
 from .plans.act import KILL_AGAIN
 from .reduce import decide
 from .reserve import SETTLE
 
 
 def stop(state: SchedulerState, reason: str, now: float) -> Decision:
-    """Ask for the end, unless it is decided already."""
+    """Ask for the end. If the job has ended already, what was kept after it ends, too."""
+    state = replace(state, leaving=True)
     if state.result is not None:
         return decide(state)
     result = Result(Verdict.STOPPED, reason, now)
@@ -34,9 +35,9 @@ def finish(state: SchedulerState, now: float) -> Decision:
     if not state.connected or _waits(state, now):
         return decide(state)
     steps = plans.last_steps(state)
-    doomed = [state.tasks[step.task] for step in steps if step.work is plans.Work.KILL and step.task is not None]
-    ended = plans.end(state, doomed, now)
-    if doomed:
+    left = [state.tasks[step.task] for step in steps if step.work is plans.Work.KILL and step.task is not None]
+    ended = plans.end(state, keeping.doomed(state, left, now), now)
+    if left or keeping.stays(state):
         return ended
     if any(step.work is plans.Work.DEREGISTER for step in steps):
         return _tear_down(ended.state, result, now)

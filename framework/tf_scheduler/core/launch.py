@@ -11,11 +11,13 @@ from tf_scheduler.model.ids import OfferId, task_id
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
-from . import plans
+from . import handover, plans
 from .cluster_spec import Cluster, cluster_of, generation_of, tf_config
 from .matching import Placement
+from .overdue import begun
 from .payload import payload_of
 from .resources import ports_of
+from .surroundings import surroundings
 
 
 def plan_launches(
@@ -32,13 +34,16 @@ def plan_launches(
             serial=serial,
             config=plans.config_of(state.spec, placement.task.name),
             plan=purposes.get(placement.task.name, plans.DEPLOY),
+            begun=begun(state.tasks) or now,
         )
         for placement in placements
     ]
-    records = generation_of(state.tasks, records)
+    tokens = handover.tokens(state.spec, records, new_id)
+    records = generation_of(state.tasks, [handover.with_digest(record, tokens) for record in records])
     cluster = cluster_of(plans.in_cluster(state, records))
     return tuple(
-        _launch(state, placement, record, cluster) for placement, record in zip(placements, records, strict=True)
+        _launch(state, placement, record, cluster, tokens.get(record.name, ""))
+        for placement, record in zip(placements, records, strict=True)
     )
 
 
@@ -78,10 +83,12 @@ def _port(placement: Placement) -> int:
     return ports_of(placement.task_resources)[0]
 
 
-def _launch(state: SchedulerState, placement: Placement, record: TaskRecord, cluster: Cluster) -> Launch:
+def _launch(state: SchedulerState, placement: Placement, record: TaskRecord, cluster: Cluster, token: str) -> Launch:
     spec, job = state.spec, placement.task.job
     port = _port(placement)
-    payload = payload_of(spec, job, record, tf_config(cluster, record.job, record.index), port)
+    config = tf_config(cluster if spec.strategy.has_servers else {}, record.job, record.index)
+    payload = payload_of(spec, job, record, config, port, surroundings(spec, cluster, record))
+    payload = handover.with_secrets(payload, spec, job, token)
     parameters = plans.parameters_of(state, record.plan)
     return Launch(
         record=record,
@@ -94,4 +101,5 @@ def _launch(state: SchedulerState, placement: Placement, record: TaskRecord, clu
         payload=replace(payload, environment={**payload.environment, **parameters}).encode(),
         image=job.image,
         max_completion_time=job.max_completion_time,
+        references=handover.references(spec, job),
     )

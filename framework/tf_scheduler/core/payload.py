@@ -12,14 +12,23 @@ from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec
 from tf_scheduler.model.task import TaskRecord
 
+from .surroundings import gives_rendezvous
+
+#: Theirs are gRPC servers, too.
+_DATA_SERVICE = (JobKind.DISPATCHER, JobKind.DATA_WORKER)
 #: Variable of the user's program that comes from the service.
 CHECKPOINT_DIR = "CHECKPOINT_DIR"
 
 
 def payload_of(
-    spec: ServiceSpec, job: JobSpec, record: TaskRecord, config: Mapping[str, Any], port: int
+    spec: ServiceSpec,
+    job: JobSpec,
+    record: TaskRecord,
+    config: Mapping[str, Any],
+    port: int,
+    around: Mapping[str, str] | None = None,
 ) -> payload.Payload:
-    """`config`: the task's TF_CONFIG; `port`: that of its address."""
+    """`config`: the task's TF_CONFIG; `port`: that of its address; `around`: what else it learns of its place."""
     folder = {CHECKPOINT_DIR: spec.checkpoint_dir} if spec.checkpoint_dir else {}
     return payload.Payload(
         task=record.name,
@@ -28,7 +37,7 @@ def payload_of(
         command=job.command,
         tf_config=config,
         generation=record.generation,
-        environment={**folder, **job.environment},
+        environment={**(around or {}), **folder, **job.environment},
         python=job.python,
         kill_grace=job.kill_grace,
         port=port,
@@ -45,12 +54,20 @@ def payload_of(
         ulimits=job.limits.ulimits,
         gpus=job.needs.gpus // UNIT,
         gpu_check=job.gpu_check,
-        readiness=record.address if record.job.value in config["cluster"] else "",
+        **_servers(spec, record, config),
         event_folders=_event_folders(spec, job),
         liveness=None if job.liveness is None else _liveness(job.liveness),
+        stalled_after=job.stalled_after or 0.0,
         output_bytes=spec.output.size,
         output_backups=spec.output.backups,
     )
+
+
+def _servers(spec: ServiceSpec, record: TaskRecord, config: Mapping[str, Any]) -> dict[str, Any]:
+    """What is to answer at the address of the task."""
+    answers = record.job.value in config["cluster"] or record.job in _DATA_SERVICE
+    meets = gives_rendezvous(spec, record.job, record.index)
+    return {"readiness": record.address if answers else "", "rendezvous": meets}
 
 
 def _program(program: Program | None) -> dict[str, Any]:
@@ -58,11 +75,10 @@ def _program(program: Program | None) -> dict[str, Any]:
         return {}
     return {"job_name": program.name, "job_path": program.path, "job_context": program.context}
 
-        stalled_after=job.stalled_after or 0.0,
 
 def _event_folders(spec: ServiceSpec, job: JobSpec) -> tuple[str, ...]:
-    """Where a task that trains may write TensorBoard's files; a parameter server writes none."""
-    if job.kind is JobKind.PS:
+    """Where a task that trains may write TensorBoard's files; what only serves writes none."""
+    if job.kind not in (JobKind.CHIEF, JobKind.WORKER, JobKind.EVALUATOR):
         return ()
     shared = spec.checkpoint_dir
     return (".", shared) if shared and "://" not in shared else (".",)

@@ -1,4 +1,4 @@
-"""What shall happen to tasks that fail, get lost or end, and which secrets they get. Times in seconds."""
+"""What shall happen to tasks that fail, get lost or end. Times in seconds."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from enum import Enum
 class SuccessPolicy(str, Enum):
     """Whose success is the job's (Kubeflow's TFJob has the same idea in its successPolicy)."""
 
+    #: All workers' where each works for itself, else the chief's.
+    DEFAULT = "default"
     #: The chief's, or worker 0's where there is no chief.
     CHIEF = "chief"
     WORKER_0 = "worker_0"
@@ -20,6 +22,8 @@ class CleanUp(str, Enum):
     """What is ended with the job (Kubeflow's cleanPodPolicy)."""
 
     RUNNING = "running"
+    #: The same: of a task that has ended Mesos keeps nothing that could be ended.
+    ALL = "all"
     NONE = "none"
 
 
@@ -30,10 +34,6 @@ class Then(str, Enum):
     KEEP_TENSORBOARD = "keep_tensorboard"
     IDLE = "idle"
 
-
-@dataclass(frozen=True, slots=True)
-class RestartPolicy:
-    """How often a task that failed by itself is started again."""
 
 class RestartWhen(str, Enum):
     """After which ends a task is launched again; one that has finished never is (Kubeflow's restartPolicy)."""
@@ -48,6 +48,10 @@ class RestartWhen(str, Enum):
     EXIT_CODE = "exit_code"
 
 
+@dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    """How often a task that failed by itself is started again."""
+
     #: Failures of one task within `window` that are forgiven.
     max_failures: int = 3
     window: float = 3600.0
@@ -56,11 +60,11 @@ class RestartWhen(str, Enum):
     max_backoff: float = 300.0
     #: Exit codes that ask for a restart and count as no failure.
     uncounted_exit_codes: frozenset[int] = frozenset({42, 143})
+    when: RestartWhen = RestartWhen.ON_FAILURE
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPolicy:
-    when: RestartWhen = RestartWhen.ON_FAILURE
     """When a task counts as lost."""
 
     #: After its agent stopped to answer.
@@ -76,22 +80,12 @@ class RecoveryPolicy:
 class FinishPolicy:
     """When the job is done, and what becomes of the rest."""
 
-    success: SuccessPolicy = SuccessPolicy.CHIEF
+    success: SuccessPolicy = SuccessPolicy.DEFAULT
     clean_up: CleanUp = CleanUp.RUNNING
-    #: Of the whole job; None: none.
+    #: Of the whole job, from its first launch; None: none.
     deadline: float | None = None
     then: Then = Then.TEARDOWN
-    #: How long TensorBoard is kept.
-    keep_seconds: float = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class SecretSpec:
-    """One value for tasks; its source is known here, the value never."""
-
-    source: str
-    #: Exactly one of the two is filled: the variable, or the file in the working directory, that gets the value.
-    env: str = ""
-    file: str = ""
-    #: Sections of the options whose tasks get it; empty: all.
-    jobs: frozenset[str] = frozenset()
+    #: How long what is kept is kept: TensorBoard, or what `clean_up` leaves; None: until somebody ends the service.
+    keep_seconds: float | None = 3600.0
+    #: How long the evaluator may go on after the job's success.
+    evaluator_seconds: float = 60.0

@@ -12,15 +12,35 @@ from .plan import PlanSpec
 from .policy import FinishPolicy, RecoveryPolicy, RestartPolicy
 from .program import Hooks, Limits, Liveness, Output, Program
 from .resources import Needs
+from .secrets import Access, Delivery, SecretSpec
 
 
 class JobKind(str, Enum):
-    """Jobs of a ClusterSpec that TensorFlow knows (tf.distribute.cluster_resolver.TFConfigClusterResolver)."""
+    """What a task does; the first four in TensorFlow's words (its TFConfigClusterResolver)."""
 
     PS = "ps"
     WORKER = "worker"
     CHIEF = "chief"
     EVALUATOR = "evaluator"
+    TENSORBOARD = "tensorboard"
+    #: tf.data service: the one that is asked, and those that prepare the data.
+    DISPATCHER = "data-dispatcher"
+    DATA_WORKER = "data-worker"
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether its addresses belong to the ClusterSpec that the others see."""
+        return self in (JobKind.PS, JobKind.WORKER, JobKind.CHIEF)
+
+    @property
+    def ours(self) -> bool:
+        """Whether its program is ours: no section of the options says what it runs."""
+        return self in (JobKind.TENSORBOARD, JobKind.DISPATCHER, JobKind.DATA_WORKER)
+
+    @property
+    def aside(self) -> bool:
+        """Whether it runs beside the training, which neither waits for it nor fails with it."""
+        return self in (JobKind.EVALUATOR, JobKind.TENSORBOARD)
 
 
 class Strategy(str, Enum):
@@ -29,6 +49,20 @@ class Strategy(str, Enum):
     PARAMETER_SERVER = "parameter_server"
     MULTI_WORKER_MIRRORED = "multi_worker_mirrored"
     BETWEEN_GRAPH = "between_graph"
+    #: One process per worker, each for itself.
+    INDEPENDENT = "independent"
+    PYTORCH_DDP = "pytorch_ddp"
+    HOROVOD = "horovod"
+
+    @property
+    def ends_with_all(self) -> bool:
+        """Whether the job is done when all workers are, not when the first one is."""
+        return self in (Strategy.INDEPENDENT, Strategy.PYTORCH_DDP, Strategy.HOROVOD)
+
+    @property
+    def has_servers(self) -> bool:
+        """Whether its tasks are TensorFlow servers, which TF_CONFIG tells of each other."""
+        return self in (Strategy.PARAMETER_SERVER, Strategy.MULTI_WORKER_MIRRORED, Strategy.BETWEEN_GRAPH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +92,8 @@ class JobSpec:
     python: str = ""
     #: Seconds between SIGTERM and SIGKILL.
     kill_grace: float = 10.0
+    #: Port that it gets if that is on offer; 0: any.
+    port: int = 0
     #: Section of the options that it comes from, such as `gpu_worker`; empty: the only one of its kind.
     section: str = ""
     #: Index of its first task in the job.
@@ -75,6 +111,12 @@ class JobSpec:
     #: Seconds that each task may run; None: for ever.
     max_completion_time: float | None = None
     liveness: Liveness | None = None
+    #: Seconds without progress and output after which a program counts as failed; None: never.
+    stalled_after: float | None = None
+    #: Of its tasks; None: the service's.
+    restart: RestartPolicy | None = None
+    #: Seconds, as `RecoveryPolicy.unreachable_timeout`; None: that one.
+    unreachable_timeout: float | None = None
 
     @property
     def group(self) -> str:
@@ -111,12 +153,6 @@ class ServiceSpec:
     user: str
     #: Mesos role that the resources are allocated to.
     role: str
-    #: Seconds without progress and output after which a program counts as failed; None: never.
-    stalled_after: float | None = None
-    #: Of its tasks; None: the service's.
-    restart: RestartPolicy | None = None
-    #: Seconds, as `RecoveryPolicy.unreachable_timeout`; None: that one.
-    unreachable_timeout: float | None = None
     strategy: Strategy
     jobs: tuple[JobSpec, ...]
     executor: ExecutorSpec
@@ -137,6 +173,8 @@ class ServiceSpec:
     recovery: RecoveryPolicy = field(default_factory=RecoveryPolicy)
     finish: FinishPolicy = field(default_factory=FinishPolicy)
     secrets: tuple[SecretSpec, ...] = ()
+    delivery: Delivery = field(default_factory=Delivery)
+    access: Access = field(default_factory=Access)
     #: Plans of the user, and other strategies for `deploy` and `update`; by name.
     plans: Mapping[str, PlanSpec] = field(default_factory=dict)
 
@@ -156,6 +194,11 @@ class ServiceSpec:
             for index in range(job.first_index, job.first_index + job.count):
                 yield TaskSpec(task_name(job.kind.value, index), index, job)
 
+    def job_of(self, kind: JobKind, index: int) -> JobSpec | None:
+        """The part of the service that a task belongs to; None: the options no longer have it."""
+        found = (job for job in self.jobs if job.kind is kind and 0 <= index - job.first_index < job.count)
+        return next(found, None)
+
     @property
     def asks_for_gpus(self) -> bool:
         """Whether any task needs a GPU; only then is the GPU_RESOURCES capability a promise that we keep."""
@@ -166,8 +209,3 @@ class ServiceSpec:
         """Whether agents of other regions than the master's may be used; only then are they to be offered."""
         rules = (rule for job in self.jobs for rule in job.constraints)
         return bool(self.placement.region) or any(rule.field == REGION for rule in rules)
-    def job_of(self, kind: JobKind, index: int) -> JobSpec | None:
-        """The part of the service that a task belongs to; None: the options no longer have it."""
-        found = (job for job in self.jobs if job.kind is kind and 0 <= index - job.first_index < job.count)
-        return next(found, None)
-

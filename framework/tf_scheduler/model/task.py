@@ -86,6 +86,10 @@ class TaskRecord:
     config: str = ""
     #: The plan whose parameters it was launched with.
     plan: str = "deploy"
+    #: Digest of the token that gets its secrets; empty: it has none.
+    token: str = ""
+    #: When the first task of the job was launched; seconds since the epoch. 0: as `launched_at`.
+    begun: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

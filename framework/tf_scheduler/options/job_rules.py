@@ -7,6 +7,7 @@ from typing import Any
 
 from tf_scheduler.errors import Problem
 from tf_scheduler.model.placement import GangMode
+from tf_scheduler.model.policy import SuccessPolicy
 from tf_scheduler.model.program import LivenessKind
 from tf_scheduler.model.spec import Strategy
 
@@ -14,6 +15,8 @@ from .sections.jobs import JOBS
 from .words import words
 
 Document = Mapping[str, Any]
+
+_OF_THEIR_OWN = (Strategy.INDEPENDENT.value, Strategy.PYTORCH_DDP.value, Strategy.HOROVOD.value)
 
 
 def there_is_something_to_run(options: Document) -> Iterator[Problem]:
@@ -49,6 +52,26 @@ def between_graph_has_a_worker(options: Document) -> Iterator[Problem]:
         yield from _needs_at_least_one(options, "between_graph", ("worker",))
 
 
+def workers_of_their_own_have_no_parameter_servers(options: Document) -> Iterator[Problem]:
+    """PyTorch and Horovod have none, and who works for himself shares no variables."""
+    strategy = options["service"]["strategy"]
+    if strategy not in _OF_THEIR_OWN:
+        return
+    if not options["chief"]["count"]:
+        yield from _needs_at_least_one(options, strategy, ("worker",))
+    count = options["parameter_server"]["count"]
+    if count:
+        yield Problem("parameter_server.count", f"must be 0 with strategy {strategy}, not {count}")
+
+
+def workers_that_never_end_do_not_decide_success(options: Document) -> Iterator[Problem]:
+    """With parameter servers they serve the chief until they are ended."""
+    success = options["finish"]["success"]
+    allowed = (SuccessPolicy.DEFAULT.value, SuccessPolicy.CHIEF.value)
+    if options["service"]["strategy"] == Strategy.PARAMETER_SERVER.value and success not in allowed:
+        yield Problem("finish.success", f"must be {' or '.join(allowed)} with strategy parameter_server, not {success}")
+
+
 def _needs_at_least_one(options: Document, strategy: str, sections: tuple[str, ...]) -> Iterator[Problem]:
     for section in sections:
         alike = ("worker", "gpu_worker") if section == "worker" else (section,)
@@ -59,30 +82,6 @@ def _needs_at_least_one(options: Document, strategy: str, sections: tuple[str, .
 def reservations_have_a_role_of_their_own(options: Document) -> Iterator[Problem]:
     if options["gang"]["mode"] == GangMode.RESERVE.value and options["service"]["role"] == "*":
         yield Problem("gang.mode", 'reserve needs a role: Mesos reserves nothing for service.role "*"')
-
-
-def each_secret_has_one_destination(options: Document) -> Iterator[Problem]:
-    for place, record in enumerate(options["secrets"]):
-        if bool(record["env"]) == bool(record["file"]):
-            yield Problem(f"secrets.{place}", "must have either env or file")
-
-
-def secrets_are_for_jobs_that_there_are(options: Document) -> Iterator[Problem]:
-    for place, record in enumerate(options["secrets"]):
-        wrong = [name for name in words(record["jobs"]) if name not in JOBS]
-        if wrong:
-            yield Problem(f"secrets.{place}.jobs", f"must be some of {', '.join(JOBS)}, not {', '.join(wrong)}")
-
-
-def secrets_do_not_overwrite_each_other(options: Document) -> Iterator[Problem]:
-    seen: dict[tuple[str, str, str], int] = {}
-    for place, record in enumerate(options["secrets"]):
-        for job in words(record["jobs"]) or JOBS:
-            first = seen.setdefault((job, record["env"], record["file"]), place)
-            if first != place:
-                name = record["env"] or record["file"]
-                yield Problem(f"secrets.{place}", f"gives {job} {name} again, as secrets.{first} does")
-                break
 
 
 def liveness_has_something_to_look_at(options: Document) -> Iterator[Problem]:

@@ -7,8 +7,10 @@ from typing import Any
 
 from tf_scheduler.errors import Problem
 
+from . import api_rules as api
 from . import job_rules as jobs
 from . import plan_rules as plans
+from . import secret_rules as secrets
 from . import service_rules as service
 
 #: Resolved options -> what is wrong with them together.
@@ -25,15 +27,25 @@ RULES: tuple[Rule, ...] = (
     jobs.parameter_server_strategy_has_a_chief_workers_and_parameter_servers,
     jobs.mirrored_strategy_has_workers_and_no_parameter_servers,
     jobs.between_graph_has_a_worker,
+    jobs.workers_of_their_own_have_no_parameter_servers,
+    jobs.workers_that_never_end_do_not_decide_success,
     service.a_job_name_comes_with_its_file,
     service.the_job_context_is_a_json_object,
     service.named_addresses_need_a_virtual_network,
     service.network_labels_are_pairs,
     service.kerberos_knows_its_centre_realm_and_keytab,
     jobs.reservations_have_a_role_of_their_own,
-    jobs.each_secret_has_one_destination,
-    jobs.secrets_are_for_jobs_that_there_are,
-    jobs.secrets_do_not_overwrite_each_other,
+    secrets.each_secret_has_a_destination,
+    secrets.secrets_are_for_jobs_that_there_are,
+    secrets.secrets_do_not_overwrite_each_other,
+    secrets.secrets_have_sources_that_can_be_read,
+    secrets.secrets_get_variables_with_names,
+    secrets.secrets_get_files_in_the_working_directory,
+    secrets.references_are_for_variables,
+    secrets.vault_sources_need_a_vault,
+    secrets.addresses_of_secrets_are_web_addresses,
+    secrets.the_schedulers_own_secrets_are_near,
+    secrets.a_principals_secret_needs_the_principal,
     jobs.liveness_has_something_to_look_at,
     jobs.the_longest_wait_is_no_shorter_than_the_first,
     plans.plans_of_the_user_have_names_of_their_own,
@@ -48,4 +60,9 @@ RULES: tuple[Rule, ...] = (
     plans.the_chief_waits_for_no_phase_that_waits_for_it,
     service.a_certificate_comes_with_its_key,
     service.tls_files_are_for_encrypted_connections,
+    api.the_apis_certificate_comes_with_its_key,
+    api.client_certificates_need_https,
+    api.writers_have_certificates,
+    api.an_open_api_has_no_credentials,
+    api.tokens_are_sources,
 )

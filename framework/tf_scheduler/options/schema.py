@@ -7,6 +7,7 @@ users' files work unchanged. The fields, with their metadata, are in `sections/`
 from __future__ import annotations
 
 from .lists import Records
+from .sections.api import ApiSection
 from .sections.base import Section, about, section
 from .sections.connections import MesosSection, MetricsSection, TlsSection
 from .sections.executor import ExecutorSection
@@ -16,15 +17,15 @@ from .sections.jobs import (
     EvaluatorSection,
     GpuWorkerSection,
     ParameterServerSection,
-    TensorBoardSection,
     WorkerSection,
 )
 from .sections.placement import PlacementSection
 from .sections.plans import PlansSection
 from .sections.policies import FinishSection, HealthSection, RecoverySection, RestartSection
 from .sections.scheduler import SchedulerSection
-from .sections.secrets import SecretRecord
+from .sections.secrets import DcosSection, SecretDeliverySection, SecretRecord, VaultSection
 from .sections.service import ServiceSection
+from .sections.side_jobs import DataServiceSection, TensorBoardSection
 
 
 class Options(Section):
@@ -42,6 +43,9 @@ class Options(Section):
         EvaluatorSection, "A task that evaluates checkpoints beside the training, outside the cluster of the others."
     )
     tensorboard = section(TensorBoardSection, "TensorBoard; it runs with service.use_tensorboard.")
+    data_service = section(
+        DataServiceSection, "tf.data service: tasks that read and prepare the data for those that train."
+    )
     gang = section(GangSection, "How tasks that are launched all or none wait for each other.")
     placement = section(PlacementSection, "Where tasks had better run.")
     plans = section(PlansSection, "In which order tasks are launched and updated. docs/plans.md tells the rest.")
@@ -52,12 +56,16 @@ class Options(Section):
     secrets = Records(
         SecretRecord,
         load_default=(),
-        metadata=about("Values that tasks need and nobody else may see.", not_yet="no secret reaches the tasks"),
+        metadata=about("Values that tasks need and nobody else may see."),
     )
+    secret_delivery = section(SecretDeliverySection, "How secrets get from the scheduler to the tasks.")
+    vault = section(VaultSection, "HashiCorp Vault, where secrets may be.")
+    dcos = section(DcosSection, "DC/OS Enterprise, where secrets may be.")
     executor = section(
         ExecutorSection, "Our program that carries each task on an agent. Changes hold for tasks launched from then on."
     )
     scheduler = section(SchedulerSection, "The scheduler's own process, which Marathon runs.")
+    api = section(ApiSection, "Who may use the scheduler's HTTP API, and how it is encrypted.")
     mesos = section(MesosSection, "Where Mesos is.")
     tls = section(TlsSection, "Encryption. The files are on the machine where the scheduler runs.")
     metrics = section(MetricsSection, "Where measurements go.")

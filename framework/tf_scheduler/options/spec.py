@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tf_scheduler.model.placement import GangMode, GangSpec, GpuScheduling, PlacementSpec, PlacementStrategy
@@ -17,12 +18,13 @@ from tf_scheduler.model.policy import (
 )
 from tf_scheduler.model.program import Hooks, Limits, Liveness, LivenessKind, Output, Program
 from tf_scheduler.model.resources import UNIT, Needs, thousandths
-from tf_scheduler.model.spec import ExecutorSpec, JobSpec, ServiceSpec, Strategy, Uri
+from tf_scheduler.model.spec import ExecutorSpec, JobKind, JobSpec, ServiceSpec, Strategy, Uri
 
 from .constraints import parse_constraints
 from .plans import to_plans
+from .secrets import access_of, delivery_of, kerberos_environment, secrets_of
 from .sections.jobs import JOBS
-from .sections.program import ORIGINAL_GPU_IMAGE, ORIGINAL_IMAGE
+from .side_jobs import after, before, image_of
 from .ulimits import parse_ulimits
 from .words import words
 
@@ -42,7 +44,7 @@ def to_spec(options: Document) -> ServiceSpec:
         user=service["user"],
         role=service["role"] or f"{service['name'].strip('/').replace('/', '__')}-role",
         strategy=Strategy(service["strategy"]),
-        jobs=tuple(_job(options, section) for section in JOBS if options[section]["count"]),
+        jobs=(*before(options), *(_job(options, name) for name in JOBS if options[name]["count"]), *after(options)),
         executor=_executor(options["executor"]),
         uris=tuple(_uris(service)),
         fetch=() if _agents_fetch(service["job_url"]) else (service["job_url"],),
@@ -56,7 +58,9 @@ def to_spec(options: Document) -> ServiceSpec:
         restart=_restart(options["restart"]),
         recovery=_recovery(options["recovery"]),
         finish=_finish(options["finish"]),
-        secrets=tuple(_secret(record) for record in options["secrets"]),
+        secrets=secrets_of(options),
+        delivery=delivery_of(options),
+        access=access_of(options),
         plans=to_plans(options["plans"]),
     )
 
@@ -75,29 +79,23 @@ def _job(options: Document, section: str) -> JobSpec:
             ports=1,
         ),
         command=job["command"] or service["command"],
-        environment={**hadoop, **service["environment"], **job["environment"]},
+        environment={**hadoop, **kerberos_environment(options), **service["environment"], **job["environment"]},
         python=job["python"] or service["python"],
         kill_grace=job["kill_grace"],
         section=section,
         first_index=options["worker"]["count"] if section == "gpu_worker" else 0,
         constraints=parse_constraints(job["placement_constraint"]),
-        image=_image(service, job),
+        image=image_of(service, job["image"], job["gpus"] > 0),
         cluster_flags=job["cluster_flags"],
         hooks=Hooks(job["pre_command"], job["post_command"], job["hook_timeout"]),
         limits=Limits(job["nice"], parse_ulimits(job["ulimits"])),
         gpu_check=job["gpu_check"],
         max_completion_time=job["max_completion_time"] or None,
         liveness=_liveness(options["health"], section),
-    )
-
-
-def _image(service: Document, job: Document) -> str:
         stalled_after=_stalled_after(options, section),
         restart=_own_restart(options["restart"], job),
         unreachable_timeout=None if job["unreachable_timeout"] < 0 else job["unreachable_timeout"],
-    """Empty for the original package's own images: our executor does not run in them."""
-    image: str = job["image"] or (service["gpu_tf_image"] if job["gpus"] else service["tf_image"])
-    return "" if image in (ORIGINAL_IMAGE, ORIGINAL_GPU_IMAGE) else image
+    )
 
 
 def _program(service: Document) -> Program | None:
@@ -111,14 +109,14 @@ def _liveness(health: Document, section: str) -> Liveness | None:
         return None
     names = ("target", "interval", "timeout", "grace", "failures")
     return Liveness(LivenessKind(health["liveness"]), **{name: health[name] for name in names})
+
+
 def _stalled_after(options: Document, section: str) -> float | None:
     """Parameter servers are silent, and so are workers that a chief tells what to do."""
     health, led = options["health"], options["service"]["strategy"] == Strategy.PARAMETER_SERVER.value
     silent = JOBS[section] is JobKind.PS or (led and JOBS[section] is JobKind.WORKER)
     watched = words(health["jobs"]) or tuple(JOBS)
     return health["stalled_after"] or None if section in watched and not silent else None
-
-
 
 
 def _agents_fetch(url: str) -> bool:
@@ -155,6 +153,8 @@ def _placement(placement: Document, region: str) -> PlacementSpec:
         near=words(placement["near"]),
         draining_seconds=placement["draining_seconds"],
     )
+
+
 def _own_restart(restart: Document, job: Document) -> RestartPolicy | None:
     """None: it is the service's."""
     service = _restart(restart)
@@ -165,8 +165,6 @@ def _own_restart(restart: Document, job: Document) -> RestartPolicy | None:
         when=RestartWhen(job["restart_policy"]),
     )
     return None if own == service else own
-
-
 
 
 def _restart(restart: Document) -> RestartPolicy:
@@ -194,9 +192,6 @@ def _finish(finish: Document) -> FinishPolicy:
         clean_up=CleanUp(finish["clean_up"]),
         deadline=finish["deadline"] or None,
         then=Then(finish["then"]),
-        keep_seconds=finish["keep_seconds"],
+        keep_seconds=finish["keep_seconds"] or None,
+        evaluator_seconds=finish["evaluator_seconds"],
     )
-
-
-def _secret(record: Document) -> SecretSpec:
-    return SecretSpec(record["source"], record["env"], record["file"], frozenset(words(record["jobs"])))

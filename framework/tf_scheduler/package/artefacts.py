@@ -22,7 +22,18 @@ COMMAND, EXAMPLES = "dcos-tensorflow", "tensorflow-examples.zip"
 ICONS = ("icon-small.png", "icon-medium.png", "icon-large.png")
 #: Our packages that the scheduler imports, and the distributions that those need.
 _PACKAGES = ("tf_scheduler", "tf_executor", "mesos_client")
-_DISTRIBUTIONS = ("click", "http-parser", "kazoo", "marshmallow", "pymesos", "requests", "starlette", "uvicorn")
+_DISTRIBUTIONS = (
+    "click",
+    "http-parser",
+    "hvac",
+    "kazoo",
+    "marshmallow",
+    "pymesos",
+    "requests",
+    "rsa",
+    "starlette",
+    "uvicorn",
+)
 #: Besides sources: the certificates that requests trusts.
 _DATA = (".pem",)
 #: No scheduler runs from here: commands of a checkout, and what pymesos does with pickles or compiled modules.

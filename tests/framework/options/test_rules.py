@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from tf_scheduler.errors import OptionsError
-from tf_scheduler.options import job_rules, plan_rules, rules, service_rules, update
+from tf_scheduler.options import job_rules, plan_rules, rules, secret_rules, service_rules, update
 from tf_scheduler.options.loader import resolve
 
 KERBEROS = {"enabled": True, "realm": "LOCAL", "kdc": {"hostname": "kdc"}}
@@ -87,6 +87,14 @@ BROKEN = {
         {"service": {"strategy": "multi_worker_mirrored"}},
         "parameter_server.count: must be 0 with strategy multi_worker_mirrored, not 2",
     ),
+    "workers_of_their_own_have_no_parameter_servers": (
+        {"service": {"strategy": "independent"}},
+        "parameter_server.count: must be 0 with strategy independent, not 2",
+    ),
+    "workers_that_never_end_do_not_decide_success": (
+        {"service": {"strategy": "parameter_server"}, "chief": {"count": 1}, "finish": {"success": "all_workers"}},
+        "finish.success: must be default or chief with strategy parameter_server, not all_workers",
+    ),
     "between_graph_has_a_worker": ({"worker": {"count": 0}}, "worker.count: must be at least 1"),
     "a_job_name_comes_with_its_file": ({"service": {"job_name": "mnist"}}, "service.job_url: is needed"),
     "the_job_context_is_a_json_object": (
@@ -109,9 +117,41 @@ BROKEN = {
         {"service": {"role": "*"}, "gang": {"mode": "reserve"}},
         "gang.mode: reserve needs a role",
     ),
-    "each_secret_has_one_destination": (
+    "each_secret_has_a_destination": (
         {"secrets": [{"source": "a"}, {"source": "b", "env": "B", "file": "b"}]},
-        "secrets.1: must have either env or file",
+        "secrets.0: must have env, file or both",
+    ),
+    "secrets_have_sources_that_can_be_read": (
+        {"secrets": [{"source": "valut:a/b#c", "env": "A"}]},
+        "secrets.0.source: must be one of env:NAME, file:FOLDER/NAME, vault:MOUNT/PATH#KEY, dcos:",
+    ),
+    "secrets_get_variables_with_names": (
+        {"secrets": [{"source": "a", "env": "A-B"}]},
+        "secrets.0.env: must be letters, digits and '_', not \"A-B\"",
+    ),
+    "secrets_get_files_in_the_working_directory": (
+        {"secrets": [{"source": "a", "file": "../a"}]},
+        "secrets.0.file: must be a name, or a path below the working directory",
+    ),
+    "references_are_for_variables": (
+        {"secrets": [{"source": "reference:a", "file": "a"}]},
+        "secrets.0: a reference is resolved by Mesos into a variable",
+    ),
+    "vault_sources_need_a_vault": (
+        {"secrets": [{"source": "vault:secret/a#b", "env": "A"}]},
+        "vault.address: is needed: there are secrets with vault: sources",
+    ),
+    "addresses_of_secrets_are_web_addresses": (
+        {"secret_delivery": {"url": "host:80"}},
+        "secret_delivery.url: must be http://host:port or https://host:port",
+    ),
+    "the_schedulers_own_secrets_are_near": (
+        {"vault": {"token": "s.abc"}},
+        "vault.token: must say where it is, as env:NAME or file:FOLDER/NAME",
+    ),
+    "a_principals_secret_needs_the_principal": (
+        {"mesos": {"secret": "env:A"}},
+        "service.principal: is needed with mesos.secret",
     ),
     "secrets_are_for_jobs_that_there_are": (
         {"secrets": [{"source": "a", "env": "A", "jobs": "worker, ps"}]},
@@ -149,7 +189,9 @@ def functions_of(module):
     }
 
 
-FUNCTIONS = functions_of(service_rules) | functions_of(job_rules) | functions_of(plan_rules)
+FUNCTIONS = (
+    functions_of(service_rules) | functions_of(job_rules) | functions_of(plan_rules) | functions_of(secret_rules)
+)
 
 
 def with_command(document):

@@ -1,4 +1,4 @@
-"""A canary in a real run: the training process has it, and no other place does."""
+"""A canary in a real run: the training process has it, and no other place does. The master asks who everybody is."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ PATIENCE = 120
 #: Looks different in each form.
 CANARY = 'canary?7f3a+9c51/äöü=&"end'
 SMALL = {"cpus": 0.1, "mem": 64, "disk": 0}
+#: Of a master that lets nobody else in, and permits the principal two roles of three.
+PRINCIPAL, PASSWORD = "tf", "pässwörd-4c1e"
+ROLES = [
+    {"principals": {"values": [PRINCIPAL]}, "roles": {"values": ["good-role", "bad-role"]}},
+    {"principals": {"values": [PRINCIPAL]}, "roles": {"type": "NONE"}},
+]
 #: Proves that it has both, waits for leave to end, and ends as it is told.
 PROGRAM = (
     "python -c \"import hashlib, os; open('proof', 'w').write(' '.join(hashlib.sha256(text).hexdigest() for text in "
@@ -37,7 +43,7 @@ PROGRAM = (
 )
 
 
-def forms(text: str) -> dict[str, bytes]:
+def forms(name: str, text: str) -> dict[str, bytes]:
     """As it is, and as it may hide: base64 at each of three places, URLs, JSON."""
     data = text.encode()
     found = {
@@ -52,10 +58,10 @@ def forms(text: str) -> dict[str, bytes]:
         found[f"base64 at {shift}"] = inner[4 if shift else 0 : -2]
     found["base64 for URLs"] = base64.urlsafe_b64encode(data).rstrip(b"=")[:-2]
     found["hex"] = data.hex().encode()
-    return found
+    return {f"{name}, {form}": needle for form, needle in found.items()}
 
 
-FORMS = forms(CANARY)
+FORMS = forms("canary", CANARY) | forms("password", PASSWORD)
 
 
 def found_in(name: str, data: bytes) -> list[str]:
@@ -79,12 +85,14 @@ class Scheduler:
         self.folder.mkdir()
         (self.folder / "secrets" / "team").mkdir(parents=True)
         (self.folder / "secrets" / "team" / "key").write_text(CANARY)
+        (self.folder / "secrets" / "mesos").write_text(PASSWORD)
         self.go = self.folder / "go"
         self.port = free_ports(1)[0]
         document = {
             "service": {
                 "name": name,
                 "user": "root",
+                "principal": PRINCIPAL,
                 "command": PROGRAM.format(go=self.go, code=code),
                 "python": sys.executable,
                 "log_level": "ALL",
@@ -93,7 +101,7 @@ class Scheduler:
             "worker": {"count": 1, **SMALL},
             "restart": {"max_failures": 0},
             "executor": {"python": sys.executable},
-            "mesos": {"master": master},
+            "mesos": {"master": master, "secret": "file:mesos"},
             "scheduler": {"state": state},
             "secret_delivery": {"directory": str(self.folder / "secrets")},
             "secrets": [
@@ -146,15 +154,25 @@ class Scheduler:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     agents = [AgentSpec("agent-1", "cpus:2;mem:1024;ports:[31940-31949]")]
-    with LocalCluster(agents, tmp_path / "cluster", zookeeper=True, die_with_parent=True) as found:
+    credentials = tmp_path / "credentials.json"
+    credentials.write_text(json.dumps({"credentials": [{"principal": PRINCIPAL, "secret": PASSWORD}]}))
+    flags = {
+        "authenticate_http_frameworks": True,
+        "http_framework_authenticators": "basic",
+        "credentials": str(credentials),
+        "acls": json.dumps({"register_frameworks": ROLES}),
+    }
+    with LocalCluster(agents, tmp_path / "cluster", flags, zookeeper=True, die_with_parent=True) as found:
+        credentials.unlink()
         yield found
 
 
 @pytest.fixture
 def schedulers(cluster: LocalCluster, tmp_path: Path) -> Iterator[list[Scheduler]]:
-    """One succeeds and keeps its state in SQLite, one fails and keeps it in ZooKeeper."""
+    """One succeeds and keeps its state in SQLite, one fails and keeps it in ZooKeeper, one may not have its role."""
     master = cluster.master.address
     places = [("good", (tmp_path / "state.db").as_uri(), 0), ("bad", f"zk://{cluster.zookeeper.address}/tf", 3)]
+    places.append(("ugly", (tmp_path / "ugly.db").as_uri(), 0))
     made = [Scheduler(tmp_path, name, master, state, code) for name, state, code in places]
     yield made
     for one in made:
@@ -207,6 +225,8 @@ def fetched(address: str, path: str, body: bytes | None = None) -> bytes:
 def test_a_canary_is_found_nowhere(cluster: LocalCluster, schedulers: list[Scheduler], tmp_path: Path) -> None:
     """While the programs run and after their end, well and not: plain, in base64, for URLs, in JSON, in hex."""
     sandboxes = lambda: [path.parent for path in (tmp_path / "cluster").rglob("runs/*/proof")]  # noqa: E731
+    *schedulers, ugly = schedulers
+    until(lambda: "not authorized" in ugly.log.read_text().lower(), "the master does not refuse the third")
     until(lambda: len(sandboxes()) >= 2, "the programs do not run")
     proof = " ".join([hashlib.sha256(CANARY.encode()).hexdigest()] * 2)
     places = {path.resolve() for path in sandboxes()}
@@ -236,5 +256,7 @@ def test_a_canary_is_found_nowhere(cluster: LocalCluster, schedulers: list[Sched
     assert [] == [hit for one in schedulers for path, data in one.answers().items() for hit in found_in(path, data)]
     assert [] == [hit for name, data in mesos(cluster).items() for hit in found_in(name, data)]
     # Everything on disk but the two files that it came from: state in SQLite and ZooKeeper, work folders, logs.
-    sources = {f"plain in {one.folder / 'secrets' / 'team' / 'key'}" for one in schedulers}
+    folders = [one.folder / "secrets" for one in (*schedulers, ugly)]
+    sources = {f"canary, plain in {folder / 'team' / 'key'}" for folder in folders}
+    sources |= {f"password, plain in {folder / 'mesos'}" for folder in folders}
     assert sources == set(found_below(tmp_path))

@@ -1,4 +1,4 @@
-"""`chief`, `parameter_server`, `worker`, `gpu_worker`, `evaluator`: the jobs, and `tensorboard` beside them."""
+"""`chief`, `parameter_server`, `worker`, `gpu_worker`, `evaluator`: the jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tf_scheduler.model.spec import JobKind
 from tf_scheduler.options.fields import Environment, Flag, Number, PlacementConstraint, Text, Whole
 from tf_scheduler.options.ulimits import Ulimits
 
-from .base import FROM_NOW_ON, Change, Section, about
+from .base import FROM_NOW_ON, Change, about
 from .job_policies import JobPolicySection
 
 #: Section of options.json -> job of the ClusterSpec, in the order in which tasks are listed.
@@ -175,28 +175,4 @@ class GpuWorkerSection(VolumeSection):
         least=1,
         most=1024,
         metadata=about("Whole GPUs of each.", change=Change.RESTART, required=True),
-    )
-
-
-_TENSORBOARD = "no TensorBoard is started"
-
-
-class TensorBoardSection(Section):
-    """With service.use_tensorboard."""
-
-    port = Whole(
-        load_default=6006, least=1, most=65_535, metadata=about("Its port.", required=True, not_yet=_TENSORBOARD)
-    )
-    cpus = Number(
-        load_default=1.0,
-        least=0.01,
-        most=4096.0,
-        unit="cores",
-        metadata=about("Its CPUs.", "cores", required=True, not_yet=_TENSORBOARD),
-    )
-    mem = Whole(
-        load_default=4096,
-        least=32,
-        most=100_000_000,
-        metadata=about("Its memory.", "MB", required=True, not_yet=_TENSORBOARD),
     )

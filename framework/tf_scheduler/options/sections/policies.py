@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tf_scheduler.model.policy import CleanUp, SuccessPolicy, Then
 from tf_scheduler.model.program import LivenessKind
 from tf_scheduler.options.fields import Number, Text, Whole
 from tf_scheduler.options.lists import Wholes
@@ -10,8 +11,6 @@ from .base import FROM_NOW_ON, Section, about
 
 #: A year: longer than any training that we know of.
 LONGEST = 31_536_000.0
-
-_NO_WATCH = "nobody watches for it"
 
 
 class RestartSection(Section):
@@ -61,6 +60,7 @@ class RecoverySection(Section):
         metadata=about("How long the tasks of an agent that does not answer are waited for.", "seconds"),
     )
     start_timeout = Number(
+        load_default=600.0,
         most=LONGEST,
         unit="seconds",
         metadata=about(
@@ -76,11 +76,10 @@ class RecoverySection(Section):
     )
     avoid_for = Number(
         load_default=900.0,
-        load_default=600.0,
         least=1.0,
         most=LONGEST,
         unit="seconds",
-        metadata=about("How long after its launch a task may take to join the others.", "seconds", not_yet=_NO_WATCH),
+        metadata=about("How long an agent is avoided, as long as others will do.", "seconds"),
     )
 
 
@@ -135,45 +134,57 @@ class HealthSection(Section):
         most=LONGEST,
         unit="seconds",
         metadata=about(
-            "Without any progress and output for so long a task counts as failed; 0: never.",
+            "Without any progress and output for so long a task counts as failed; 0: never. Not looked at: parameter "
+            f"servers, and workers with strategy parameter_server, which are silent by nature. {FROM_NOW_ON}",
             "seconds",
-            not_yet=_NO_WATCH,
         ),
     )
-
-
-_FIXED_END = "the job ends when the chief ends, or worker 0 where there is no chief"
 
 
 class FinishSection(Section):
     """When the job is done, and what becomes of the rest."""
 
     success = Text(
-        load_default="chief",
-        choices=("chief", "worker_0", "all_workers", "any_worker"),
-        metadata=about("Whose success is the job's; chief: worker 0 where there is no chief.", not_yet=_FIXED_END),
+        load_default=SuccessPolicy.DEFAULT.value,
+        choices=[item.value for item in SuccessPolicy],
+        metadata=about(
+            "Whose success is the job's. chief: worker 0's where there is no chief; all_workers, any_worker: a chief "
+            "counts as one of them; default: all_workers with strategy independent, pytorch_ddp or horovod, else chief."
+        ),
     )
     clean_up = Text(
-        load_default="running",
-        choices=("running", "none"),
-        metadata=about("What is ended with the job: what still runs, or nothing.", not_yet=_FIXED_END),
+        load_default=CleanUp.RUNNING.value,
+        choices=[item.value for item in CleanUp],
+        metadata=about(
+            "What is ended with the job. running: what still runs; all: the same, since Mesos keeps nothing of tasks "
+            "that have ended but their files; none: nothing, for keep_seconds."
+        ),
     )
     deadline = Number(
         load_default=0.0,
         most=LONGEST,
         unit="seconds",
-        metadata=about(
-            "How long the job may run before it counts as failed; 0: for ever.", "seconds", not_yet=_NO_WATCH
-        ),
+        metadata=about("How long after its first launch the job may run before it fails; 0: for ever.", "seconds"),
     )
     then = Text(
-        load_default="teardown",
-        choices=("teardown", "keep_tensorboard", "idle"),
+        load_default=Then.TEARDOWN.value,
+        choices=[item.value for item in Then],
         metadata=about(
-            "What the service does after the job: leave Mesos, keep TensorBoard for a time, or stay idle.",
-            not_yet=_FIXED_END,
+            "What the service does after the job. teardown: it leaves Mesos; keep_tensorboard: the same, but "
+            "TensorBoard goes on for keep_seconds; idle: it stays, without tasks, until it is ended."
         ),
     )
     keep_seconds = Number(
-        load_default=3600.0, most=LONGEST, unit="seconds", metadata=about("That time.", "seconds", not_yet=_FIXED_END)
+        load_default=3600.0,
+        most=LONGEST,
+        unit="seconds",
+        metadata=about("That time; 0: until the service is ended.", "seconds"),
+    )
+    evaluator_seconds = Number(
+        load_default=60.0,
+        most=LONGEST,
+        unit="seconds",
+        metadata=about(
+            "How long the evaluator may go on after the success of the job, for the last checkpoint.", "seconds"
+        ),
     )

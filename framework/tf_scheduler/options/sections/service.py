@@ -64,8 +64,8 @@ class IdentityOptions(Section):
     service_account_secret = Text(
         load_default="",
         metadata=about(
-            "Path of the secret that holds the service account's private key.",
-            not_yet="the scheduler does not log in to DC/OS",
+            "Path of the secret that holds the service account's private key. The scheduler gets it as "
+            "DCOS_SERVICE_ACCOUNT_CREDENTIAL, and logs in to DC/OS with it.",
         ),
     )
     strategy = Text(

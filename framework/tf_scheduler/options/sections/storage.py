@@ -6,8 +6,6 @@ from tf_scheduler.options.fields import Flag, Text, Whole
 
 from .base import Change, Section, about, section
 
-_KERBEROS = "no keytab reaches the tasks"
-
 
 class HdfsSection(Section):
     config_uri = Text(
@@ -26,34 +24,33 @@ class KdcSection(Section):
     hostname = Text(
         load_default=None,
         allow_none=False,
-        metadata=about("Its host.", not_yet=_KERBEROS),
+        metadata=about("Its host."),
     )
     port = Whole(
         load_default=None,
         allow_none=False,
         least=1,
         most=65_535,
-        metadata=about("Its port.", examples=[88], not_yet=_KERBEROS),
+        metadata=about("Its port.", examples=[88]),
     )
 
 
 class KerberosSection(Section):
-    enabled = Flag(load_default=False, metadata=about("Use Kerberos for HDFS.", not_yet=_KERBEROS))
+    enabled = Flag(
+        load_default=False,
+        metadata=about(
+            "Give tasks keytab and configuration for Kerberos; a pre_command can then call kinit (docs/secrets.md)."
+        ),
+    )
     kdc = section(KdcSection, "The key distribution centre.")
-    primary = Text(
-        load_default="tensorflow", metadata=about("First part of the principal: primary@realm.", not_yet=_KERBEROS)
-    )
-    realm = Text(
-        load_default=None, allow_none=False, metadata=about("Second part of the principal.", not_yet=_KERBEROS)
-    )
+    primary = Text(load_default="tensorflow", metadata=about("First part of the principal: primary@realm."))
+    realm = Text(load_default=None, allow_none=False, metadata=about("Second part of the principal."))
     keytab_secret = Text(
         load_default=None,
         allow_none=False,
-        metadata=about(
-            "Path of the secret that holds the keytab.", examples=["__dcos_base64__keytab"], not_yet=_KERBEROS
-        ),
+        metadata=about("Path of the secret that holds the keytab.", examples=["__dcos_base64__keytab"]),
     )
-    debug = Flag(load_default=False, metadata=about("Let the clients log what Kerberos does.", not_yet=_KERBEROS))
+    debug = Flag(load_default=False, metadata=about("Let the clients log what Kerberos does, to stderr."))
 
 
 class SecuritySection(Section):
@@ -83,10 +80,10 @@ class StorageOptions(Section):
     gcs_key = Text(
         load_default="",
         metadata=about(
-            "Key of a Google Cloud service account, JSON as text. Whoever may read the Marathon app can read it.",
+            "Key of a Google Cloud service account, JSON as text; tasks get it as a file, and its path in "
+            "GOOGLE_APPLICATION_CREDENTIALS. Whoever may read the Marathon app can read it.",
             environment="GCS_KEY",
             secret=True,
-            not_yet="no secret reaches the tasks",
         ),
     )
     use_gcs_key_secret = Flag(
@@ -94,7 +91,6 @@ class StorageOptions(Section):
         metadata=about(
             "Take that key from the secret /gcs_key.",
             environment="USE_GCS_KEY",
-            not_yet="no secret reaches the tasks",
         ),
     )
     security = section(SecuritySection, "Identity towards storage.")
@@ -102,7 +98,7 @@ class StorageOptions(Section):
         load_default=False,
         metadata=about(
             "Run TensorBoard on the checkpoint folder.",
+            change=Change.SCALE,
             environment="USE_TENSORBOARD",
-            not_yet="no TensorBoard is started",
         ),
     )

@@ -1,0 +1,123 @@
+"""The login of a service account against a server that checks its signature with PyJWT."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import jwt
+import pytest
+
+from dcos_stand_in import KEY, UID, pem
+from tf_scheduler.dcos.account import VARIABLE, AccountError, account_of, parse_account
+from tf_scheduler.dcos.jwt import claims_of, load_private_key, signed
+from tf_scheduler.dcos.login import LoginError, ServiceLogin
+
+
+def login_of(dcos, **changes):
+    return ServiceLogin(parse_account(dcos.credential(**changes)))
+
+
+@pytest.mark.parametrize("kind", ["PKCS8", "PKCS1"])
+def test_a_signature_is_one_that_others_accept(kind):
+    """Both forms of a private key; PyJWT is the judge."""
+    token = signed({"uid": UID, "exp": int(time.time()) + 60}, load_private_key(pem(kind)))
+
+    assert UID == jwt.decode(token, KEY.public_key(), algorithms=["RS256"])["uid"]
+    assert {"alg": "RS256", "typ": "JWT"} == jwt.get_unverified_header(token)
+    assert UID == claims_of(token)["uid"]
+
+
+@pytest.mark.parametrize("token", ["", "a.b", "a.!.c", "a.bm90IGpzb24.c", "a.W10.c"])
+def test_what_is_no_token_says_nothing(token):
+    """It is used until it is refused."""
+    assert {} == claims_of(token)
+
+
+def test_the_header_is_the_one_of_dcos(dcos):
+    """`token=`, with what the server gave; one login for many requests, with the account and a short token of ours."""
+    credentials = login_of(dcos).credentials()
+    header = credentials.header()
+
+    assert header == credentials.header()
+    assert dcos.is_known(header)
+    (said,) = dcos.logins
+    assert UID == said["uid"]
+    assert 0 < claims_of(said["token"])["exp"] - time.time() <= 120
+
+
+@pytest.mark.parametrize(
+    ("lifetime", "after", "logins"), [(7200, 5300, 1), (7200, 5500, 2), (600, 290, 1), (600, 310, 2)]
+)
+def test_a_token_is_renewed_before_its_end(dcos, lifetime, after, logins):
+    """Half an hour before, or in the middle of a short life; a login that fails then changes nothing."""
+    dcos.lifetime = lifetime
+    late = [0.0]
+    credentials = ServiceLogin(parse_account(dcos.credential()), clock=lambda: time.time() + late[0]).credentials()
+    first = credentials.header()
+    late[0] = after
+
+    dcos.down = True
+    assert first == credentials.header()
+    dcos.down = False
+    assert (first == credentials.header()) is (logins == 1)
+
+
+def test_a_token_that_is_refused_is_renewed(dcos):
+    """401: an operator has revoked it."""
+    credentials = login_of(dcos).credentials()
+    first = credentials.header()
+
+    assert credentials.renew(first)
+    assert first != credentials.header()
+    assert 2 == len(dcos.logins)
+
+
+def test_a_stranger_is_refused_in_the_servers_words(dcos):
+    """Another account's name; the key is not quoted."""
+    with pytest.raises(LoginError, match=r"DC/OS refuses the login of nobody: HTTP 401: .*Invalid credentials"):
+        login_of(dcos, uid="nobody").token()
+
+
+def test_a_server_that_is_away_is_told(dcos):
+    """It is an OSError: the driver tries again."""
+    endpoint = "http://127.0.0.1:9/acs/api/v1/auth/login"
+    with pytest.raises(OSError, match=r"127\.0\.0\.1:9/acs/api/v1/auth/login does not answer: ConnectionError"):
+        login_of(dcos, login_endpoint=endpoint).token()
+
+
+def test_the_credential_may_be_in_a_file(dcos, tmp_path):
+    """A file secret; or the variable itself; or nowhere."""
+    file = tmp_path / "service-account.json"
+    file.write_text(dcos.credential())
+
+    assert UID == account_of({VARIABLE: str(file)}).uid == account_of({VARIABLE: dcos.credential()}).uid
+    assert account_of({}) is None
+    assert dcos.address == account_of({VARIABLE: str(file)}).cluster
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{}", "must be a JSON object with uid, private_key, login_endpoint and scheme"),
+        ("{", "must be a JSON object"),
+        ("/nowhere/at/all", "names a file that cannot be read: FileNotFoundError"),
+        ({"scheme": "HS256"}, "the scheme must be RS256"),
+        ({"login_endpoint": "leader.mesos"}, "login_endpoint must be an address"),
+        ({"private_key": "hush"}, "private_key must be an RSA key in PEM"),
+        ({"private_key": pem().replace("M", "N", 40)}, "private_key is damaged, or no RSA key"),
+    ],
+)
+def test_a_credential_that_cannot_be_used_is_told(dcos, text, problem):
+    """Nothing of it is quoted."""
+    given = text if isinstance(text, str) else dcos.credential(**text)
+    with pytest.raises(AccountError, match=problem) as caught:
+        account_of({VARIABLE: given})
+    assert "hush" not in str(caught.value)
+    assert json.dumps(pem())[30:60] not in str(caught.value)
+
+
+def test_the_key_is_not_in_what_is_logged(dcos):
+    """An account may be printed."""
+    account = parse_account(dcos.credential())
+    assert str(account.key.d) not in repr(ServiceLogin(account))

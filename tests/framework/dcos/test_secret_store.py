@@ -1,0 +1,66 @@
+"""The secret store, as its documentation describes it."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from tf_scheduler.dcos.account import parse_account
+from tf_scheduler.dcos.login import ServiceLogin
+from tf_scheduler.dcos.secret_store import SecretStore, StoreAway, StoreRefused
+
+JSON = "application/json"
+
+
+@pytest.fixture
+def store(dcos):
+    dcos.secrets = {
+        "team/key": (JSON, b'{"value": "canary"}'),
+        "team/__dcos_base64__keytab": (JSON, b'{"value": "%s"}' % base64.b64encode(b"\0keytab")),
+        "team/raw": ("application/octet-stream", b"\xff\0"),
+        "team/odd": (JSON, b'{"path": "x"}'),
+    }
+    return SecretStore(dcos.address, ServiceLogin(parse_account(dcos.credential())).credentials())
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("team/key", b"canary"), ("team/__dcos_base64__keytab", b"\0keytab"), ("team/raw", b"\xff\0")],
+)
+def test_values_are_read(store, path, value):
+    """Text, base64 where the name says so, and bytes."""
+    assert value == store.read(path)
+
+
+def test_a_token_that_was_revoked_is_renewed(store, dcos):
+    """Once, unnoticed."""
+    store.read("team/key")
+    dcos.revoked.add(store.credentials.header().removeprefix("token="))
+    assert b"canary" == store.read("team/key")
+    assert 2 == len(dcos.logins)
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("team/none", "HTTP 404: .*ERR_SECRET_NOT_FOUND"),
+        ("forbidden/key", "HTTP 403: access denied; the account needs dcos:secrets:default:/forbidden/key read"),
+        ("team/odd", "what is no secret"),
+    ],
+)
+def test_what_cannot_be_had_is_told(store, path, problem):
+    """With the permission that is missing."""
+    with pytest.raises(StoreRefused, match=problem):
+        store.read(path)
+
+
+def test_a_store_that_is_away_may_come_back(store, dcos):
+    """Sealed, or its login is away."""
+    store.read("team/key")
+    dcos.down = True
+    with pytest.raises(StoreAway, match="HTTP 503: sealed"):
+        store.read("team/key")
+    fresh = SecretStore(dcos.address, ServiceLogin(parse_account(dcos.credential())).credentials())
+    with pytest.raises(StoreAway, match="DC/OS refuses the login"):
+        fresh.read("team/key")

@@ -1,0 +1,99 @@
+"""Vault's API by a real server (OpenBao): both engines, both logins, and what each refusal says."""
+
+from __future__ import annotations
+
+import pytest
+
+from mesos_local.ports import free_ports
+from tf_scheduler.model.secrets import parse_source
+from tf_scheduler.secrets.errors import SecretError, SourceAway
+from tf_scheduler.secrets.vault import Login, Vault
+
+VALUE = "canary ä\n"
+
+
+@pytest.fixture
+def vault(bao):
+    """Read with a token that may read secret/team."""
+    bao.root.secrets.kv.v2.create_or_update_secret("team/db", secret={"password": VALUE, "port": 5432})
+    bao.root.secrets.kv.v2.create_or_update_secret("other/db", secret={"password": "not yours"})
+    token = bao.token()
+    return Vault(bao.address, Login(token=lambda: token.encode()))
+
+
+def read(vault, text):
+    return vault.read(parse_source(text))
+
+
+@pytest.mark.parametrize(("key", "value"), [("password", VALUE.encode()), ("port", b"5432")])
+def test_version_2(vault, key, value):
+    """The path is the one that people write, without data/; what is no text is JSON."""
+    assert value == read(vault, f"vault:secret/team/db#{key}")
+
+
+def test_version_1(bao):
+    """Found out by asking the server."""
+    bao.root.secrets.kv.v1.create_or_update_secret("team/db", secret={"password": "old"}, mount_point="old")
+    assert b"old" == read(Vault(bao.address, Login(token=lambda: b"root-token\n")), "vault:old/team/db#password")
+
+
+def test_a_new_version_is_seen_at_the_next_question(bao, vault):
+    """Rotation."""
+    read(vault, "vault:secret/team/db#password")
+    bao.root.secrets.kv.v2.create_or_update_secret("team/db", secret={"password": "new"})
+    assert b"new" == read(vault, "vault:secret/team/db#password")
+
+
+def test_an_approle(bao, vault):
+    """Role and secret id; the secret id is looked up when it is needed."""
+    role = bao.root.auth.approle.read_role_id("scheduler")["data"]["role_id"]
+    issued = bao.root.auth.approle.generate_secret_id("scheduler")["data"]["secret_id"]
+    found = Vault(bao.address, Login(role_id=role, secret_id=issued.encode))
+    assert VALUE.encode() == read(found, "vault:secret/team/db#password")
+
+
+def test_a_token_that_ended_is_fetched_anew(bao, vault):
+    """An operator has put a new one where it is looked up; nobody restarts the scheduler."""
+    tokens = [bao.token(), bao.token()]
+    found = Vault(bao.address, Login(token=lambda: tokens[0].encode()))
+    read(found, "vault:secret/team/db#password")
+    bao.root.auth.token.revoke(tokens.pop(0))
+    assert VALUE.encode() == read(found, "vault:secret/team/db#password")
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("vault:secret/team/nothing#a", "Vault has nothing there"),
+        ("vault:secret/team/db#user", "there is no such key; there are password, port"),
+        ("vault:secret/other/db#password", "does not permit it: the policy needs read on secret/data/other/db"),
+        ("vault:nowhere/db#password", "does not permit it"),
+    ],
+)
+def test_what_cannot_be_had_is_told(vault, source, problem):
+    """With the policy that is missing; no value is quoted."""
+    with pytest.raises(SecretError, match=problem) as caught:
+        read(vault, source)
+    assert not isinstance(caught.value, SourceAway)
+    assert "not yours" not in str(caught.value)
+
+
+def test_a_wrong_token_is_told(bao):
+    """It is not quoted."""
+    with pytest.raises(SecretError, match="does not permit it") as caught:
+        read(Vault(bao.address, Login(token=lambda: b"hush-hush")), "vault:secret/team/db#password")
+    assert "hush" not in str(caught.value)
+
+
+def test_a_wrong_approle_is_told(bao):
+    """In Vault's words."""
+    login = Login(role_id="nobody", secret_id=lambda: b"hush")
+    with pytest.raises(SecretError, match="Vault refuses it: invalid role"):
+        read(Vault(bao.address, login), "vault:secret/team/db#password")
+
+
+def test_a_vault_that_is_away_may_come_back():
+    """Asking again may help."""
+    address = f"http://127.0.0.1:{free_ports(1)[0]}"
+    with pytest.raises(SourceAway, match="does not answer"):
+        read(Vault(address, Login(token=lambda: b"t")), "vault:secret/team/db#password")
