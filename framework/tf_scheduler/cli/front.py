@@ -1,0 +1,93 @@
+"""The API of a scheduler, put together: what it shows, who may use it, and its part in the loop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mesos_client import Credentials, Tls
+from tf_scheduler.api.backend import Backend
+from tf_scheduler.api.policy import Policy
+from tf_scheduler.api.server import ServerTls, address_for
+from tf_scheduler.api.views import Snapshot
+from tf_scheduler.errors import OptionsError, Problem
+from tf_scheduler.journal import Journal
+from tf_scheduler.mesos.agent_files import AgentFiles
+from tf_scheduler.model.effects import Decision
+from tf_scheduler.model.events import Event
+from tf_scheduler.runner import Runner
+from tf_scheduler.secrets.errors import SecretError
+from tf_scheduler.secrets.sources import Sources, directory_reader, environment_reader
+from tf_scheduler.store.interface import StateStore
+
+#: Variable that Marathon sets: on DC/OS its Admin Router authenticates, in front of us.
+_MARATHON = "MARATHON_APP_ID"
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """Who may use the API, and how it is encrypted; None: not."""
+
+    policy: Policy = field(default_factory=Policy)
+    tls: ServerTls | None = None
+
+
+def api_settings(options: Mapping[str, Any], environment: Mapping[str, str], directory: str) -> ApiSettings:
+    """Of the resolved options. `directory`: of file: sources. Raise OptionsError."""
+    api = options["api"]
+    near = Sources({"env": environment_reader(environment), "file": directory_reader(Path(directory))})
+    loopback = address_for(environment.get("HOST", "")) not in ("0.0.0.0", "::")  # noqa: S104 - a comparison
+    policy = Policy(
+        read_token=_token(near, api, "read_token"),
+        write_token=_token(near, api, "write_token"),
+        certificates=bool(api["client_ca_file"]),
+        writers=frozenset(filter(None, (name.strip() for name in api["writers"].split(",")))),
+        loopback=loopback,
+    )
+    if not (policy.closed or loopback or api["authentication"] == "none" or environment.get(_MARATHON)):
+        words = (
+            "is needed, for the API listens on a network. Set it (and api.read_token), or api.client_ca_file; or say "
+            "that everybody may use the API with api.authentication none"
+        )
+        raise OptionsError([Problem("api.write_token", words)])
+    tls = ServerTls(api["certificate_file"], api["key_file"], api["client_ca_file"])
+    return ApiSettings(policy, tls if api["certificate_file"] else None)
+
+
+def _token(near: Sources, api: Mapping[str, Any], name: str) -> str:
+    if not api[name]:
+        return ""
+    try:
+        token = os.fsdecode(near.value(api[name])).strip()
+    except SecretError as error:
+        raise OptionsError([Problem(f"api.{name}", str(error))]) from error
+    if not token:
+        raise OptionsError([Problem(f"api.{name}", f"{api[name]} is empty")])
+    return token
+
+
+class Front:
+    """What the API stands on. Made before the loop, whose observers it is among."""
+
+    def __init__(self, store: StateStore, credentials: Credentials | None, tls: Tls | None) -> None:
+        self.journal = Journal(store)
+        #: Base URL of the Mesos master now.
+        self.master: Callable[[], str | None] = lambda: None
+        self._files = AgentFiles(lambda: self.master(), credentials, tls)
+        self._backend: Backend | None = None
+
+    def observe(self, event: Event, decision: Decision) -> None:
+        """Of every decision."""
+        self.journal(event, decision)
+        if self._backend is not None:
+            self._backend.observe(event, decision)
+
+    def backend(self, runner: Runner, *, uninstalling: bool) -> Backend:
+        """For the loop of `runner`."""
+        self._backend = Backend(
+            lambda: Snapshot(runner.state, uninstalling), runner.put, journal=self.journal, files=self._files
+        )
+        return self._backend
