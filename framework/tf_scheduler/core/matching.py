@@ -9,13 +9,13 @@ from tf_scheduler.model.ids import AgentId, TaskName
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.reasons import Reason
 from tf_scheduler.model.resources import Needs, Resource
-from tf_scheduler.model.spec import TaskSpec
+from tf_scheduler.model.spec import JobSpec, TaskSpec
 
 from .placement.agents import Agent, merge
 from .placement.demand import Circumstances, demands_of
 from .placement.explain import reasons, waits
 from .placement.search import Chosen, search
-from .resources import consume
+from .resources import claim_ports, consume, ports_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,16 @@ def placed(tasks: Sequence[TaskSpec], chosen: Iterable[Chosen], executor: Needs)
     for item in chosen:
         agent = left.get(item.agent.id, item.agent)
         for_executor, rest = consume(agent.resources, executor)
-        for_task, rest = consume(rest, item.task.job.needs)
+        for_task, rest = _take(rest, item.task.job)
         left[agent.id] = replace(agent, resources=rest)
         placements[item.task.name] = Placement(item.task, item.agent, for_task, for_executor, item.why)
     return Match(tuple(placements[task.name] for task in tasks if task.name in placements), left)
+
+
+def _take(resources: tuple[Resource, ...], job: JobSpec) -> tuple[tuple[Resource, ...], tuple[Resource, ...]]:
+    """(taken, rest), with the port that the job wishes, if that is there."""
+    if not job.port or job.port not in ports_of(resources):
+        return consume(resources, job.needs)
+    entries, rest = claim_ports(resources, frozenset({job.port}))
+    taken, rest = consume(rest, replace(job.needs, ports=job.needs.ports - 1))
+    return (*entries, *taken), rest

@@ -8,6 +8,7 @@ from typing import Any
 from tf_scheduler.errors import Problem
 
 from .fields import Environment
+from .sections.jobs import JOBS
 from .tree import OPTIONS
 
 Document = Mapping[str, Any]
@@ -61,12 +62,23 @@ def tensorboard_needs_a_folder_to_read(_: Document, options: Document) -> Iterat
         yield Problem("service.use_tensorboard", "shows nothing without service.checkpoint_dir")
 
 
+def a_local_folder_is_another_one_on_each_agent(_: Document, options: Document) -> Iterator[Problem]:
+    """A task that is launched elsewhere does not find the checkpoint that it is to go on from."""
+    service = options["service"]
+    folder = service["checkpoint_dir"] or service["shared_filesystem"]
+    tasks = sum(options[section]["count"] for section in JOBS)
+    if folder and "://" not in folder and tasks > 1:
+        told = f"{folder} must be the same folder on every agent, such as an NFS mount; else tasks that move start anew"
+        yield Problem("service.checkpoint_dir", told)
+
+
 _RULES: tuple[Callable[[Document, Document], Iterator[Problem]], ...] = (
     options_without_effect_are_told,
     dcos_installs_environments_only_as_lists,
     a_key_in_the_options_can_be_read_in_the_marathon_app,
     a_job_beside_the_options_is_found_only_here,
     tensorboard_needs_a_folder_to_read,
+    a_local_folder_is_another_one_on_each_agent,
 )
 
 

@@ -58,6 +58,7 @@ def test_every_option_without_effect_is_told():
             {"gcs_key": "k", "use_gcs_key_secret": True},
             "service.use_gcs_key_secret: has no effect: service.gcs_key is set",
         ),
+        ({"checkpoint_dir": "/models"}, "service.checkpoint_dir: /models must be the same folder on every agent"),
         ({"use_tensorboard": True}, "service.use_tensorboard: shows nothing without service.checkpoint_dir"),
     ],
 )

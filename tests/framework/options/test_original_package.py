@@ -72,7 +72,7 @@ def test_its_own_images_stand_for_none():
 
 def test_options_of_which_nothing_is_left_say_so():
     """None of its options is without an effect in silence."""
-    silent = {"worker.port", "worker.disk_type", "service.mesos_api_version", "tensorboard.port"}
+    silent = {"worker.port", "worker.disk_type", "service.mesos_api_version"}
     told = {
         str(option) for option in OPTIONS if "Not used yet: " in option.description or "no effect" in option.description
     }

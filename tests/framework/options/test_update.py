@@ -14,12 +14,13 @@ from tf_scheduler.options.tree import OPTIONS
 
 #: Every job has tasks, so that every option concerns one.
 ALL_JOBS = {
-    "service": {"command": "", "job_name": "mnist", "job_url": "http://host/mnist.zip"},
+    "service": {"command": "", "job_name": "mnist", "job_url": "http://host/mnist.zip", "use_tensorboard": True},
     "chief": {"count": 1},
     "parameter_server": {"count": 1},
     "worker": {"count": 2},
     "gpu_worker": {"count": 1},
     "evaluator": {"count": 1},
+    "data_service": {"workers": 1},
 }
 #: Values where "changed" is none.
 CHANGED = {

@@ -10,7 +10,7 @@ from tf_scheduler.core.memo import remembered
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Dependencies, Node, PhaseSpec, PlanSpec, PlanStrategy
 from tf_scheduler.model.reservation import Reservation
-from tf_scheduler.model.spec import JobSpec, ServiceSpec
+from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
@@ -124,8 +124,18 @@ def _launching(spec: ServiceSpec, plan: PlanSpec, kind: Kind) -> PlanDef:
     if not phases:
         strategy, inner = _UNPHASED[strategy]
         phases = tuple(PhaseSpec(group, group, inner) for group in jobs)
+    elif kind is Kind.ROLL_OUT:
+        phases = _with_ours(spec, phases)
     found = tuple(_phase(spec, phase, jobs[phase.section]) for phase in phases if phase.section in jobs)
     return PlanDef(plan.name, kind, strategy, found, plan.after, plan.gang)
+
+
+def _with_ours(spec: ServiceSpec, phases: tuple[PhaseSpec, ...]) -> tuple[PhaseSpec, ...]:
+    """Those of the options, between the phases of jobs that no option can name: in the order of the jobs."""
+    ours = [(job.kind, PhaseSpec(job.group, job.group)) for job in spec.jobs if job.kind.ours]
+    first = (phase for kind, phase in ours if kind is JobKind.DISPATCHER)
+    last = (phase for kind, phase in ours if kind is not JobKind.DISPATCHER)
+    return (*first, *phases, *last)
 
 
 def _phase(spec: ServiceSpec, phase: PhaseSpec, job: JobSpec) -> PhaseDef:

@@ -20,9 +20,12 @@ KNOWERS: Mapping[Strategy, frozenset[JobKind]] = {
     Strategy.PARAMETER_SERVER: frozenset({JobKind.CHIEF}),
     Strategy.MULTI_WORKER_MIRRORED: frozenset({JobKind.CHIEF, JobKind.WORKER}),
     Strategy.BETWEEN_GRAPH: frozenset({JobKind.CHIEF, JobKind.WORKER, JobKind.PS}),
+    Strategy.INDEPENDENT: frozenset(),
+    Strategy.PYTORCH_DDP: frozenset({JobKind.CHIEF, JobKind.WORKER}),
+    Strategy.HOROVOD: frozenset({JobKind.CHIEF, JobKind.WORKER}),
 }
-#: In nobody's ClusterSpec.
-OUTSIDERS = frozenset({JobKind.EVALUATOR})
+#: Nobody must know their addresses.
+OUTSIDERS = frozenset({JobKind.EVALUATOR, JobKind.TENSORBOARD, JobKind.DATA_WORKER})
 #: What tasks are launched with, of their job and of the service. Not what says where and how many; nor what is only
 #: around the program, such as hooks, limits and the executor: it holds from the next launch on, as nobody wants to lose
 #: training for it.
@@ -84,7 +87,8 @@ def _deployed(spec: ServiceSpec) -> frozenset[str]:
     plan = spec.plans.get("deploy")
     if plan is None or not plan.phases:
         return frozenset(job.group for job in spec.jobs)
-    return frozenset(phase.section for phase in plan.phases)
+    ours = frozenset(job.group for job in spec.jobs if job.kind.ours)
+    return ours | frozenset(phase.section for phase in plan.phases)
 
 
 def launched_with(spec: ServiceSpec, job: JobSpec) -> Mapping[str, Any]:
@@ -94,7 +98,16 @@ def launched_with(spec: ServiceSpec, job: JobSpec) -> Mapping[str, Any]:
     """
     own = {name: getattr(job, name) for name in _OWN}
     shared = {name: getattr(spec, name) for name in _SHARED}
-    return {**own, **shared, "cluster": _shape(spec) if job.kind in KNOWERS[spec.strategy] else {}}
+    return {
+        **own,
+        **shared,
+        "cluster": _shape(spec) if job.kind in KNOWERS[spec.strategy] or _is_shard(spec, job) else {},
+    }
+
+
+def _is_shard(spec: ServiceSpec, job: JobSpec) -> bool:
+    """Whether NUM_SHARDS is all that its tasks know of the others."""
+    return spec.strategy is Strategy.INDEPENDENT and job.kind is JobKind.WORKER
 
 
 def _config(spec: ServiceSpec, job: JobSpec) -> str:

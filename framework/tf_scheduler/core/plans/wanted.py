@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tf_scheduler.core.memo import remembered_of_plans
+from tf_scheduler.core.recovery.units import READERS
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.spec import TaskSpec
+from tf_scheduler.model.spec import JobKind, Strategy, TaskSpec
 from tf_scheduler.model.state import SchedulerState
 
 from .claims import Claim, claims
@@ -47,7 +48,7 @@ Choice = tuple[tuple[Gang, ...], Mapping[TaskName, str]]
 def _choice(state: SchedulerState) -> Choice:
     found = claims(state)
     groups = [group for claim in found for group in _groups(state, claim)]
-    gangs = _joined(state, groups)
+    gangs = _after_dispatcher(state, _joined(state, groups))
     return gangs, {name: _purpose(state, claim, name) for claim in found for name in _launches(claim)}
 
 
@@ -73,9 +74,16 @@ def _groups(state: SchedulerState, claim: Claim) -> list[Gang]:
     names = list(_launches(claim))
     gone = [name for name in names if not _lives(state, name) and is_ripe(state, name)]
     tasks = outline(state.spec).tasks
-    if not claim.plan.gang:
-        return [Gang(claim.plan.name, (tasks[name],)) for name in gone]
-    return [Gang(claim.plan.name, tuple(tasks[name] for name in gone))] if gone and len(gone) == len(names) else []
+    alone = {name for name in names if not claim.plan.gang or _goes_alone(state, tasks[name])}
+    together = [name for name in names if name not in alone]
+    found = [Gang(claim.plan.name, (tasks[name],)) for name in gone if name in alone]
+    complete = together and len(gone) - len(found) == len(together)
+    return [*([Gang(claim.plan.name, tuple(tasks[name] for name in together))] if complete else []), *found]
+
+
+def _goes_alone(state: SchedulerState, task: TaskSpec) -> bool:
+    """Whether nobody waits for the task, whatever the plan says of gangs."""
+    return task.job.kind.aside or state.spec.strategy is Strategy.INDEPENDENT
 
 
 def _lives(state: SchedulerState, name: TaskName) -> bool:
@@ -97,6 +105,17 @@ def _joined(state: SchedulerState, groups: Iterable[Gang]) -> tuple[Gang, ...]:
         return (one, *(gang for gang in groups if gang not in together))
     others = (_without(gang, knowers) for gang in groups)
     return tuple(gang for gang in others if gang.tasks)
+
+
+def _after_dispatcher(state: SchedulerState, gangs: tuple[Gang, ...]) -> tuple[Gang, ...]:
+    """Who reads from a data service is launched with its dispatcher, or when that has an address."""
+    tasks = outline(state.spec).tasks
+    dispatchers = frozenset(name for name, task in tasks.items() if task.job.kind is JobKind.DISPATCHER)
+    if not dispatchers & (open_tasks(state) | frozenset(to_relaunch(state))):
+        return gangs
+    readers = frozenset(name for name, task in tasks.items() if task.job.kind in READERS)
+    found = (gang if dispatchers <= {task.name for task in gang.tasks} else _without(gang, readers) for gang in gangs)
+    return tuple(gang for gang in found if gang.tasks)
 
 
 def _without(gang: Gang, names: frozenset[TaskName]) -> Gang:

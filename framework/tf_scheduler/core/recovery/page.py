@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tf_scheduler.model.failure import Cause
 
-from . import anew, causes, heal, units
+from . import anew, causes, heal, joining, suspects, units
 
 _INTRODUCTION = f"""# Recovery
 
@@ -17,14 +17,50 @@ What happens when a task ends that has not finished, or is lost. This page is ma
    end, at once.
 3. The task waits for its **back-off**: none after the first loss, then `restart.backoff` seconds, doubled each time up
    to `restart.max_backoff`, with jitter. A launch that lasted {heal.STEADY:g} s begins the row anew.
-4. For {anew.HOME_WAIT:g} s it seeks its **old address**, the same agent and port: then nobody else has to start again.
-   If its agent is gone, or that time is over, it goes wherever it fits. The ClusterSpec gets a new generation, and the
-   tasks that must know every address start again with it (fourth column of the second table).
+4. From its end on it seeks its **old address**, the same agent and port, for {anew.HOME_WAIT:g} s: then nobody else
+   has to start again. If its agent is gone, or that time is over, it goes wherever it fits. The ClusterSpec gets a new
+   generation, and the tasks that must know every address start again with it (fourth column of the second table).
 
 Everything of this is stored before it is done: the back-off and the count of failures survive the scheduler.
 
 A task that has finished is never launched again. When a task becomes unreachable (its agent does not answer), it is
-waited for `recovery.unreachable_timeout` seconds; then it counts as lost, and if it returns it is killed.
+waited for `recovery.unreachable_timeout` seconds, or what its own section says; then it counts as lost, and if it
+returns it is killed. One that is gone for good is replaced at once.
+
+## Who does not join, and who hangs
+
+TensorFlow waits for a missing peer silently and for ever, and looks well. A program that has not opened its TensorFlow
+server's port `recovery.start_timeout` seconds after its start, while those of others answer, and that has told no
+progress, is ended and launched again, with its unit. Its last output is told. That counts as no failure, but after
+{joining.FORGIVEN} such launches in a row the next one ends the job. Programs that never open a port are left alone:
+then nobody's does. In the first {joining.GRACE:g} s of a scheduler nobody is late.
+
+With `health.stalled_after` a program without progress and without output for so long fails: exit by the executor,
+counted. Parameter servers, and workers with strategy `parameter_server`, are silent by nature and not looked at.
+
+## Which agent is avoided
+
+A launch that could not begin on an agent, was lost there, or did not join, is held against the agent; what fails
+within {suspects.TOGETHER:g} s of another there counts once, and a program that crashes by itself does not count. After
+`recovery.avoid_after` within `recovery.avoid_for` seconds the agent is avoided for as long, also by tasks whose old
+address is there. It is used all the same when a round of offers has ended without a place: the least bad one first.
+
+## What a job may choose
+
+In the section of each job: `restart_policy`, `max_failures`, `uncounted_exit_codes`, `unreachable_timeout`.
+
+| `restart_policy` | launched again after | counted |
+| --- | --- | --- |
+| on_failure | whatever the table below says | as it says |
+| always | the same | nothing |
+| never | only a launch that reached no agent | nothing |
+| exit_code | all but exit codes from 1 to 127 | as the table says |
+
+## What operators may order
+
+Of one task: `restart` (at its old address, if possible), `replace` (on another agent, if there is one), `pause` (its
+program is ended, and not launched again), `resume`. Its unit starts again with it. Nothing of that counts as a failure,
+and all of it survives the scheduler. A task that has finished is not launched again by that either.
 """
 
 
@@ -54,7 +90,10 @@ def _treatment(cause: Cause) -> list[str]:
 
 
 def _units() -> str:
-    rows = ([row.strategy.value, row.job.value, row.same.value, row.moved.value, row.why] for row in units.ROWS)
+    rows = (
+        [row.strategy.value if row.strategy else "any", row.job.value, row.same.value, row.moved.value, row.why]
+        for row in units.ROWS
+    )
     return _table(["strategy", "lost", "at its old address", "at a new address", "because"], rows)
 
 

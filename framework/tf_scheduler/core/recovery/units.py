@@ -16,6 +16,9 @@ from tf_scheduler.core.memo import remembered
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy
 
+#: Who reads from tf.data service, or looks for its dispatcher.
+READERS = frozenset({JobKind.CHIEF, JobKind.WORKER, JobKind.DATA_WORKER})
+
 
 class Unit(Enum):
     """Besides the lost task itself."""
@@ -23,13 +26,15 @@ class Unit(Enum):
     ALONE = "that task"
     WITH_CHIEF = "that task and the chief"
     ALL = "every task of the cluster"
+    READERS = "that task, and all that read from it"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """What a loss costs, at the same address and at a new one."""
 
-    strategy: Strategy
+    #: None: any.
+    strategy: Strategy | None
     job: JobKind
     same: Unit
     moved: Unit
@@ -38,6 +43,7 @@ class Row:
 
 _PS, _WORKER, _CHIEF = JobKind.PS, JobKind.WORKER, JobKind.CHIEF
 _PSS, _MWMS, _BETWEEN = Strategy.PARAMETER_SERVER, Strategy.MULTI_WORKER_MIRRORED, Strategy.BETWEEN_GRAPH
+_DDP, _HOROVOD = Strategy.PYTORCH_DDP, Strategy.HOROVOD
 
 ROWS: tuple[Row, ...] = (
     Row(_PSS, _WORKER, Unit.ALONE, Unit.WITH_CHIEF, "it joins again by itself; a new address only a new chief learns"),
@@ -48,8 +54,16 @@ ROWS: tuple[Row, ...] = (
     Row(_BETWEEN, _WORKER, Unit.ALONE, Unit.ALL, "each dials the addresses that it was started with"),
     Row(_BETWEEN, _PS, Unit.ALONE, Unit.ALL, "workers restore the checkpoint themselves, at the address they know"),
     Row(_BETWEEN, _CHIEF, Unit.ALONE, Unit.ALL, "as a worker"),
+    Row(Strategy.INDEPENDENT, _WORKER, Unit.ALONE, Unit.ALONE, "each works for itself"),
+    Row(Strategy.INDEPENDENT, _CHIEF, Unit.ALONE, Unit.ALONE, "each works for itself"),
+    Row(_DDP, _WORKER, Unit.ALL, Unit.ALL, "the others wait for it in the next all-reduce, and end with an error"),
+    Row(_DDP, _CHIEF, Unit.ALL, Unit.ALL, "it leads the others"),
+    Row(_HOROVOD, _WORKER, Unit.ALL, Unit.ALL, "as with PyTorch"),
+    Row(_HOROVOD, _CHIEF, Unit.ALL, Unit.ALL, "as with PyTorch"),
+    Row(None, JobKind.DISPATCHER, Unit.READERS, Unit.READERS, "it forgets the data sets that they have registered"),
+    Row(None, JobKind.DATA_WORKER, Unit.ALONE, Unit.ALONE, "the dispatcher hears of the next one"),
 )
-_TABLE: Mapping[tuple[Strategy, JobKind], Row] = {(row.strategy, row.job): row for row in ROWS}
+_TABLE: Mapping[tuple[Strategy | None, JobKind], Row] = {(row.strategy, row.job): row for row in ROWS}
 
 
 def restarts(spec: ServiceSpec, lost: Iterable[TaskName], *, moved: bool) -> frozenset[TaskName]:
@@ -78,4 +92,6 @@ def _unit(strategy: Strategy, kind: JobKind, moved: bool) -> Unit:
 def _belongs(kind: JobKind, unit: Unit) -> bool:
     if unit is Unit.WITH_CHIEF:
         return kind is JobKind.CHIEF
-    return unit is Unit.ALL and kind is not JobKind.EVALUATOR
+    if unit is Unit.READERS:
+        return kind in READERS
+    return unit is Unit.ALL and kind.in_cluster

@@ -1,0 +1,105 @@
+"""Jobs beside the training: nobody waits for TensorBoard, everybody knows the data service."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from builders import a_job, a_spec, needs
+from simulation import expect, send
+from simulation.mesos import an_agent
+from simulation.world import World, play
+from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy
+from tf_scheduler.model.task import TaskState
+
+FAILED = TaskState.FAILED
+KILLED_HARD = {"signal": 9, "message": "killed by signal 9 (SIGKILL)"}
+TRAINERS = ("ps-0", "worker-0", "worker-1", "chief-0")
+
+
+def spec(*more: Any, strategy: Strategy = Strategy.PARAMETER_SERVER) -> ServiceSpec:
+    jobs = (a_job(JobKind.PS), a_job(JobKind.WORKER, 2), a_job(JobKind.CHIEF))
+    return a_spec(strategy=strategy, jobs=(*jobs, *more))
+
+
+def fed() -> ServiceSpec:
+    """With a data service of two workers."""
+    return spec(a_job(JobKind.DISPATCHER, section="data_dispatcher"), a_job(JobKind.DATA_WORKER, 2))
+
+
+def deployed(wanted: ServiceSpec, *agents: Any) -> World:
+    return play(World(wanted, *(agents or (an_agent(cpus=8),))), send.register(), send.offers(), send.running())
+
+
+def test_training_does_not_wait_for_a_place_for_tensorboard():
+    """It is too big for this cluster: pending, with its reasons."""
+    world = World(spec(a_job(JobKind.TENSORBOARD, needs=needs(cpus=50))), an_agent())
+
+    play(world, send.register(), send.offers(), expect.launched(*TRAINERS))
+
+    assert {"tensorboard-0"} == set(world.state.pending)
+
+
+def test_tensorboard_gets_the_port_that_it_wishes_where_that_is_on_offer():
+    """Else any: two services may share an agent."""
+    board = a_job(JobKind.TENSORBOARD, port=31007)
+    near = deployed(spec(board))
+    taken = deployed(spec(board), an_agent(cpus=8, port_ranges=((31020, 31029),)))
+
+    assert near.state.tasks["tensorboard-0"].address.endswith(":31007")
+    assert taken.state.tasks["tensorboard-0"].address.endswith(":31024")
+
+
+def test_a_side_car_that_moves_restarts_nobody():
+    """Its address is in nobody's ClusterSpec: the generation stays, also for those that are launched later."""
+    world = deployed(spec(a_job(JobKind.TENSORBOARD, port=31007)))
+
+    play(world, send.status("tensorboard-0", FAILED, **KILLED_HARD), send.ports_taken("agent-1", (31007, 31007)))
+    play(world, send.offers(), send.wait(30.0), send.offers(), send.running(), expect.alive(*TRAINERS, "tensorboard-0"))
+    assert not world.state.tasks["tensorboard-0"].address.endswith(":31007")
+    play(world, send.status("worker-1", FAILED, **KILLED_HARD), send.offers(), expect.launched("worker-1"))
+    play(world, send.running(), expect.killed(), expect.alive(*TRAINERS, "tensorboard-0"))
+
+    assert {1} == {record.generation for record in world.state.tasks.values()}
+
+
+def test_workers_that_work_for_themselves_are_launched_as_they_fit():
+    """No gang: the first two start while the third waits."""
+    wanted = a_spec(strategy=Strategy.INDEPENDENT, jobs=(a_job(JobKind.WORKER, 3),))
+    world = World(wanted, an_agent(cpus=1.3))
+
+    play(world, send.register(), send.offers(), expect.launched("worker-0", "worker-1"), send.running())
+    play(world, send.status("worker-0", TaskState.FINISHED), send.offers(), expect.launched("worker-2"))
+    play(world, expect.environment("worker-2", SHARD_INDEX="2", NUM_SHARDS="3"), expect.cluster("worker-2"))
+
+
+def test_everybody_knows_the_dispatcher():
+    """At its address of this launch."""
+    world = deployed(fed())
+    address = f"grpc://{world.state.tasks['data-dispatcher-0'].address}"
+
+    for name in (*TRAINERS, "data-worker-0", "data-worker-1"):
+        play(world, expect.environment(name, DATA_SERVICE_ADDRESS=address))
+    play(world, expect.cluster("chief-0", ps=1, worker=2, chief=1))
+
+
+def test_who_reads_from_a_lost_dispatcher_starts_again_with_it():
+    """It forgets the data sets that they have registered. The parameter server keeps what it has."""
+    world = deployed(fed())
+    readers = ("worker-0", "worker-1", "chief-0", "data-worker-0", "data-worker-1")
+
+    play(world, send.status("data-dispatcher-0", FAILED, **KILLED_HARD), expect.killed(*readers), send.offers())
+    play(
+        world,
+        send.running(),
+        send.offers(),
+        send.running(),
+        expect.alive(*TRAINERS, "data-dispatcher-0", "data-worker-0", "data-worker-1"),
+    )
+
+
+def test_a_data_worker_comes_back_alone():
+    """The dispatcher hears of it."""
+    world = deployed(fed())
+
+    play(world, send.status("data-worker-1", FAILED, **KILLED_HARD), expect.killed(), send.offers())
+    play(world, expect.launched("data-worker-1"))
