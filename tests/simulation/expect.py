@@ -117,6 +117,19 @@ def steps(name: str, **statuses: Status) -> Step:
     return _same(f"steps of {name}", wanted, found)
 
 
+def says(name: str, step: str, words: str) -> Step:
+    """The message of a step of a plan has these words in it."""
+
+    def check(world: World) -> None:
+        shown = plan_named(world.state, name)
+        messages = (
+            [each.message for phase in shown.phases for each in phase.steps if each.name == step] if shown else []
+        )
+        assert any(words in message for message in messages), f"{step} says {messages}"
+
+    return _step(f"says {name} {step}", check)
+
+
 def phases(name: str, *rows: tuple[str, Status]) -> Step:
     """Exactly these phases of a plan, in this order."""
 

@@ -102,6 +102,8 @@ def test_two_plans_that_want_a_task_take_turns():
         send.command(Verb.START, "retune"),
         expect.killed(),
         expect.steps("retune", worker_0=PREPARED, worker_1=PENDING),
+        expect.says("retune", "worker-0", "plan other works on it"),
+        expect.says("retune", "worker-1", "it is outdated"),
         send.offers(),
         expect.launched("worker-0"),
         expect.plan("other", STARTING),

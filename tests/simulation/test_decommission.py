@@ -39,6 +39,7 @@ def test_the_highest_index_goes_first():
             kill_worker_2=PENDING,
             erase_worker_2=PENDING,
         ),
+        expect.says("decommission", "kill-worker-3", "worker-3__"),
         send.killed("worker-3"),
         expect.told("worker-3 is decommissioned"),
         expect.killed("worker-2"),

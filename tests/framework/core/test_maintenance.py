@@ -21,7 +21,11 @@ AHEAD = MOVE_AHEAD + GRACE
 
 def a_world(*agents, strategy=Strategy.PARAMETER_SERVER, **options):
     jobs = (a_job(JobKind.WORKER, 2, needs=needs(cpus=1.5), kill_grace=GRACE),)
-    world = World(a_spec(jobs=jobs, strategy=strategy, **options), *(an_agent(name, cpus=2) for name in agents))
+    return deployed(a_spec(jobs=jobs, strategy=strategy, **options), *agents)
+
+
+def deployed(spec, *agents):
+    world = World(spec, *(an_agent(name, cpus=2) for name in agents))
     world.register()
     world.mesos.allocate(world.now)
     world.settle()
@@ -105,6 +109,35 @@ def test_what_must_start_again_with_it_does():
     after = {name: task.launch.record.id for name, task in world.mesos.live().items()}
     assert {"worker-0": "c", "worker-1": "b"} == hosts(world)
     assert set() == {*before.values()} & {*after.values()}
+
+
+def test_the_chief_starts_again_with_a_worker_that_moves():
+    """At a new address only a chief that starts anew finds it; it stays at its own."""
+    jobs = (a_job(JobKind.WORKER, 1, needs=needs(cpus=1.5)), a_job(JobKind.CHIEF, 1, needs=needs(cpus=1.5)))
+    world = deployed(a_spec(jobs=jobs), "a", "b", "c")
+    before = hosts(world)
+
+    plan_window(world, before["worker-0"], 5.0)
+    pass_time(world, 15)
+
+    assert ["worker-0", "chief-0"] == [record.name for record in world.state.tasks.values() if record.generation == 2]
+    assert before["chief-0"] == hosts(world)["chief-0"]
+    assert before["worker-0"] != hosts(world)["worker-0"]
+
+
+def test_a_task_that_has_finished_does_not_start_again_with_others():
+    """It has done its work."""
+    jobs = (a_job(JobKind.WORKER, 3, needs=needs(cpus=1.5)),)
+    world = deployed(a_spec(jobs=jobs, strategy=Strategy.MULTI_WORKER_MIRRORED), "a", "b", "c", "d")
+    world.mesos.report(world.id_of("worker-1"), TaskState.FINISHED)
+    world.settle()
+    done = world.id_of("worker-1")
+
+    plan_window(world, hosts(world)["worker-2"], 5.0)
+    pass_time(world, 15)
+
+    assert done == world.id_of("worker-1")
+    assert {"worker-0", "worker-2"} == world.mesos.live().keys()
 
 
 def test_the_agent_is_not_used_again():
