@@ -370,6 +370,28 @@ def test_collateral_is_told_as_such():
     play(world, expect.told("worker-1 is failed: exit code 3 (collateral of the end of ps-0)"), expect.result(None))
 
 
+def test_a_program_that_hung_is_blamed_though_a_signal_ended_it():
+    """The signal was its executor's, which saw no sign of life."""
+    world = deployed(a_spec(restart=RestartPolicy(max_failures=0)))
+    play(world, send.status("worker-1", FAILED, signal=15, healthy=False), expect.result(Verdict.FAILED))
+    assert {} == world.state.suspects
+
+
+def test_a_task_of_a_drained_agent_goes_elsewhere_at_once():
+    """Its agent is offered no more; the task had its grace, and nothing counts."""
+    world = deployed(a_spec(restart=RestartPolicy(max_failures=0)))
+    host = world.state.tasks["worker-1"].hostname
+    for offer_id in [key for key, (offer, _) in world.mesos.offers.items() if offer.hostname == host]:
+        world.mesos.rescind(offer_id)
+    world.mesos.agents[f"{host}-id"].up = False
+
+    drained = send.status("worker-1", TaskState.KILLED, reason="REASON_AGENT_DRAINING", signal=15)
+    play(world, drained, send.offers(), expect.killed("chief-0"), send.offers(), send.running())
+
+    assert not on(world, "worker-1", host)
+    assert {} == world.state.suspects
+
+
 def test_a_gone_task_is_replaced_at_once():
     """It does not wait for an address that is gone with its agent."""
     world = deployed()

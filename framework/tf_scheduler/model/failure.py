@@ -57,3 +57,5 @@ class Ended:
     asked: bool = False
     #: Whether the program had run before.
     ran: bool = True
+    #: Whether it was ended because it worked no more, as its executor saw it.
+    hung: bool = False

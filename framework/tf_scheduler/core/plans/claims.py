@@ -12,7 +12,7 @@ from tf_scheduler.model.plan import Status
 from tf_scheduler.model.state import SchedulerState
 
 from .control import ALL
-from .define import PhaseDef, PlanDef, StepDef, by_task, definitions
+from .define import Kind, PhaseDef, PlanDef, StepDef, by_task, definitions
 from .standing import Standing, launched_status, standing
 from .strategy import Children, in_turn
 
@@ -52,6 +52,9 @@ def due(state: SchedulerState, plan: PlanDef) -> tuple[StepDef, ...]:
     interrupted = now.control.interrupted
     if not open_now or () in interrupted:
         return ()
+    if plan.kind is Kind.RECOVERY and not interrupted:
+        # All at once, each for itself: a thousand may be lost together.
+        return tuple(step for phase in plan.phases for step in phase.steps if step.name in open_now)
     turn, begun = in_turn(phases_of(now, open_now)), _begun(state, plan)
     phases = (phase for phase in plan.phases if (phase.name,) not in interrupted)
     return tuple(step for phase in phases for step in _due_in(now, phase, open_now, begun, phase.name in turn))

@@ -51,6 +51,7 @@ ROWS: tuple[Row, ...] = (
         Cause.USER_ERROR,
         lambda end, _: end.reason in _NO_CONTAINER or (end.reason == "REASON_EXECUTOR_TERMINATED" and not end.ran),
     ),
+    Row("it hung: no sign of life, no progress, no output", Cause.USER_ERROR, lambda end, _: end.hung),
     Row(
         "an exit code that asks for a restart (42, 143, or as configured)",
         Cause.RESTART_ASKED,

@@ -16,15 +16,15 @@ from tf_scheduler.model.effects import AgentSuspected, Change, Decision, Outcome
 from tf_scheduler.model.failure import Cause, Ended
 from tf_scheduler.model.ids import TaskName, name_of
 from tf_scheduler.model.reasons import AwaitsHome
-from tf_scheduler.model.recovery import Recovery, Suspect
+from tf_scheduler.model.recovery import Recovery
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
 from . import joining
 from .anew import HOME_WAIT, anew, mates
-from .causes import cause_of
+from .causes import DRAINED, cause_of
 from .policies import counts, is_final, restart_policy, unreachable_timeout
-from .suspects import blames_agent, held_against
+from .suspects import blames_agent, held_against, told_of
 from .waiting import delay, gives_up, recent
 
 #: A launch that lasted so many seconds ends a row of failures: the back-off begins anew.
@@ -56,7 +56,7 @@ def ended(
     changes: list[Change] = [*map(RecoveryDecided, (found, *others))]
     suspect = held_against(state, record, now) if blames_agent(status, cause, ran) else None
     changes += [AgentSuspected(suspect)] if suspect else []
-    return decide(state, *changes, outcomes=(_told(state, found, others), *_told_of(suspect, now)))
+    return decide(state, *changes, outcomes=(_told(state, found, others), *told_of(suspect, now)))
 
 
 def ripen(state: SchedulerState, now: float) -> SchedulerState:
@@ -121,7 +121,8 @@ def _in_force(state: SchedulerState, item: Recovery) -> bool:
 
 
 def _cause(state: SchedulerState, record: TaskRecord, status: TaskStatus, ran: bool, now: float) -> Cause:
-    end = Ended(status.state.value, status.reason, status.exit_code, status.signal, ran=ran)
+    hung = status.healthy is False
+    end = Ended(status.state.value, status.reason, status.exit_code, status.signal, ran=ran, hung=hung)
     cause = cause_of(end, restart_policy(state.spec, record).uncounted_exit_codes)
     others = (item for name, item in state.recoveries.items() if name != record.name)
     if cause is Cause.USER_ERROR and any(now - item.since < COLLATERAL for item in others):
@@ -137,7 +138,7 @@ def _recovery(
     steady = now - record.launched_at >= STEADY
     streak = 1 if before is None or steady else before.streak + 1
     ready_at = now + delay(policy, streak, chance(unique()))
-    gone = status.state in _AGENT_GONE
+    gone = status.state in _AGENT_GONE or status.reason in DRAINED
     return Recovery(
         task=record.name,
         launch=record.id,
@@ -180,13 +181,6 @@ def _first(state: SchedulerState, found: Recovery) -> TaskName:
     others = (item for item in state.recoveries.values() if item.task != found.task)
     close = (item for item in others if found.since - item.since < COLLATERAL)
     return min(close, key=lambda item: (item.cause is Cause.COLLATERAL, item.since)).task
-
-
-def _told_of(suspect: Suspect | None, now: float) -> tuple[Outcome, ...]:
-    if suspect is None or suspect.avoided_until <= now:
-        return ()
-    count, wait = len(suspect.failures), suspect.avoided_until - now
-    return (Outcome(f"{suspect.hostname} is avoided for {wait:g} s: {count} launches have failed there", warning=True),)
 
 
 def _failed(state: SchedulerState, why: str, record: TaskRecord, now: float) -> Decision:

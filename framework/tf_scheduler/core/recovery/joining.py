@@ -20,7 +20,7 @@ from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
 from .anew import anew, is_replaced, mates
 from .policies import restart_policy
-from .suspects import held_against
+from .suspects import held_against, told_of
 from .waiting import delay
 
 #: Launches of a task in a row that may be late; with one more the job fails.
@@ -98,4 +98,4 @@ def _late(state: SchedulerState, record: TaskRecord, now: float, unique: Callabl
     suspect = held_against(state, record, now)
     changes: list[Change] = [*map(RecoveryDecided, (found, *together)), *([AgentSuspected(suspect)] if suspect else [])]
     told = f"{why}. It is ended, which tells its last output (all is in its working directory), and launched again"
-    return decide(state, *changes, outcomes=(Outcome(told, record.name, warning=True),))
+    return decide(state, *changes, outcomes=(Outcome(told, record.name, warning=True), *told_of(suspect, now)))

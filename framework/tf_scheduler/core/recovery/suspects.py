@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+from tf_scheduler.model.effects import Outcome
 from tf_scheduler.model.failure import Cause
 from tf_scheduler.model.recovery import Suspect
 from tf_scheduler.model.state import SchedulerState
@@ -38,3 +39,12 @@ def blames_agent(status: TaskStatus, cause: Cause, ran: bool) -> bool:
     if cause is not Cause.INFRASTRUCTURE or status.reason in DRAINED or status.exit_code is not None:
         return False
     return status.signal not in _OWN_SIGNALS
+
+
+def told_of(suspect: Suspect | None, now: float) -> tuple[Outcome, ...]:
+    """That the agent is avoided from now on, if it is."""
+    if suspect is None or suspect.avoided_until <= now:
+        return ()
+    count, wait = len(suspect.failures), suspect.avoided_until - now
+    sentence = f"{suspect.hostname} is avoided for {wait:g} s: {count} launches have failed there"
+    return (Outcome(sentence, warning=True),)
