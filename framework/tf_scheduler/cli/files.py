@@ -23,6 +23,8 @@ from tf_scheduler.options.notices import without_effect
 from tf_scheduler.options.parse import parse
 from tf_scheduler.options.sections.jobs import JOBS
 
+from .runtime_names import with_runtimes
+
 #: Seconds that Mesos keeps the tasks of a local run whose command is gone: nobody will come back for them.
 FAILOVER = 10.0
 
@@ -41,7 +43,7 @@ def load_options(path: Path) -> ServiceSpec:
         _missing_programs,
         _impossible_user,
     )
-    document = parse(read_bytes(path), str(path))
+    document = with_runtimes(parse(read_bytes(path), str(path)))
     options = resolve(document, _local_defaults(), rules)
     for notice in without_effect(options):
         click.echo(f"notice: {notice}", err=True)
@@ -50,7 +52,7 @@ def load_options(path: Path) -> ServiceSpec:
 
 def load_document(path: Path) -> dict[str, Any]:
     """A valid options file as Cosmos takes it: environments as lists, paths absolute; else as it is."""
-    document = as_lists(parse(read_bytes(path), str(path)))
+    document = as_lists(with_runtimes(parse(read_bytes(path), str(path))))
     return dict(_localised(document, path.parent.resolve()))
 
 

@@ -10,9 +10,11 @@ import click
 LOADED_LATER = {
     "convert": "convert",
     "executor": "executor",
+    "history": "history",
     "local": "local_commands",
     "options": "options",
     "package": "package",
+    "runtime": "runtime",
     "scheduler": "scheduler",
     "state": "state",
 }

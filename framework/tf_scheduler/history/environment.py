@@ -28,7 +28,7 @@ _TIMEOUT = 20.0  # seconds that the interpreter may take
 def environment(ours: str, mesos: str, pythons: Iterable[str], files: Iterable[Path]) -> dict[str, str]:
     """Name -> version, size or digest.
 
-    `ours`, `mesos`: their versions; `pythons`: the interpreters of the tasks; `files`: what the tasks fetch from this machine.
+    `ours`, `mesos`: their versions; `pythons`: the interpreters of the tasks; `files`: what they fetch from here.
     """
     found = {
         "dcos-tensorflow": ours,

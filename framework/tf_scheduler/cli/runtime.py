@@ -1,0 +1,59 @@
+"""`dcos-tensorflow runtime`: environments with one TensorFlow each, for the option `python` of local runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+from tf_scheduler.runtimes import making
+from tf_scheduler.runtimes.catalogue import Wanted
+
+from .options import json_option
+
+
+@click.group()
+def runtime() -> None:
+    """Python environments with one TensorFlow each, by name.
+
+    Options name one as `python`: runtime:NAME, for the service or for one job, in local runs.
+    """
+
+
+@runtime.command()
+@click.argument("name")
+@click.option("--tensorflow", default="", metavar="VERSION", help="2.20 (the newest 2.20.x) or 2.20.0.")
+@click.option("--python", default="", metavar="VERSION", help="Such as 3.11; default: the Python that runs this.")
+@click.option("--gpu", is_flag=True, help="With CUDA.")
+@click.option("--package", "others", multiple=True, metavar="REQUIREMENT", help="Install this too; as pip takes it.")
+@json_option
+def create(name: str, tensorflow: str, python: str, gpu: bool, others: tuple[str, ...], as_json: bool) -> None:
+    """Make the runtime NAME, or say that it is there. It is made whole, or not at all."""
+    click.echo(f"making {name}; TensorFlow takes a minute or more", err=True)
+    found, made = making.create(name, Wanted(tensorflow, gpu, others), python)
+    if as_json:
+        click.echo(json.dumps({**asdict(found), "made": made}, indent=2))
+        return
+    click.echo(f"{found.name} {'is made' if made else 'is there already'}: {found.python}")
+    click.echo(f'in options: "python": "runtime:{found.name}"')
+
+
+@runtime.command("list")
+@json_option
+def list_(as_json: bool) -> None:
+    """Those that are complete."""
+    found = making.runtimes()
+    if as_json:
+        click.echo(json.dumps([asdict(one) for one in found], indent=2))
+    for one in found if not as_json else ():
+        has = " ".join([f"TensorFlow {one.tensorflow}" if one.tensorflow else "", *one.others]).strip()
+        click.echo(f"{one.name}: Python {one.version}, {has}: {one.python}")
+
+
+@runtime.command()
+@click.argument("name")
+def remove(name: str) -> None:
+    """Remove the runtime NAME, also one that was left half-made."""
+    making.remove(name)
+    click.echo(f"{name} is removed")

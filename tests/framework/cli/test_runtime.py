@@ -1,0 +1,116 @@
+"""`dcos-tensorflow runtime`, and `runtime:NAME` in options.
+
+A small package stands in for TensorFlow, which takes more than a minute to install; test_versions.py has the real one.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobs import WORKER_0, options
+
+
+@pytest.fixture
+def home(home, tmp_path):
+    return {**home, "XDG_DATA_HOME": str(tmp_path / "data")}
+
+
+@pytest.fixture
+def wheel(tmp_path):
+    """A package without content, so that nothing is downloaded."""
+    path = tmp_path / "marker-1.0-py3-none-any.whl"
+    script = (
+        "import sys, zipfile; w = zipfile.ZipFile(sys.argv[1], 'w'); d = 'marker-1.0.dist-info/'\n"
+        "w.writestr('marker.py', 'HERE = 1')\n"
+        "w.writestr(d + 'METADATA', 'Metadata-Version: 2.1\\nName: marker\\nVersion: 1.0\\n')\n"
+        "w.writestr(d + 'WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n"
+        "w.writestr(d + 'RECORD', ''); w.close()"
+    )
+    subprocess.run([sys.executable, "-c", script, path], check=True)
+    return path
+
+
+def test_a_runtime_is_made_once_and_whole(run, tmp_path, wheel):
+    """Made twice it is the same; with another content it is refused; a failed one leaves nothing; it can be removed."""
+    made = run("runtime", "create", "mine", "--package", wheel, "--json")
+    again = run("runtime", "create", "mine", "--package", wheel, "--json")
+
+    assert (0, 0) == (made[0], again[0]), made[2]
+    first, second = json.loads(made[1]), json.loads(again[1])
+    assert (True, False) == (first.pop("made"), second.pop("made"))
+    assert first == second
+    subprocess.run([first["python"], "-c", "import marker"], check=True)
+
+    other = run("runtime", "create", "mine", "--package", "another")
+    assert (1, "") == other[:2]
+    assert "mine is there already, with no TensorFlow" in other[2]
+
+    failed = run("runtime", "create", "broken", "--package", tmp_path / "none.whl")
+    assert (1, "") == failed[:2]
+    assert "failed with exit code" in failed[2]
+    assert ["mine"] == [one["name"] for one in json.loads(run("runtime", "list", "--json")[1])]
+    assert not (tmp_path / "data" / "dcos-tensorflow" / "runtimes" / "broken").exists()
+
+    assert 0 == run("runtime", "remove", "mine")[0]
+    assert "" == run("runtime", "list")[1]
+    assert "there is no runtime mine; there are: none" in run("runtime", "remove", "mine")[2]
+
+
+def test_a_half_made_runtime_is_none_and_is_made_anew(run, tmp_path, wheel):
+    """As it is left when the command is killed."""
+    half = tmp_path / "data" / "dcos-tensorflow" / "runtimes" / "mine"
+    (half / "bin").mkdir(parents=True)
+    (half / "rubbish").touch()
+
+    assert "" == run("runtime", "list")[1]
+    code, out, err = run("runtime", "create", "mine", "--package", wheel)
+
+    assert 0 == code, err
+    assert "mine is made" in out
+    assert not (half / "rubbish").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--tensorflow", "1.15"), "TensorFlow 1.15 needs Python 3.5 to 3.7"),
+        (("--python", "3.99", "--tensorflow", "2.20"), "there is no program python3.99 on this machine"),
+        ((), "there is nothing to install"),
+    ],
+)
+def test_what_cannot_be_made_is_refused_before_anything_happens(run, tmp_path, arguments, reason):
+    """Exit 1 and the reason."""
+    code, out, err = run("runtime", "create", "mine", *arguments)
+
+    assert (1, "") == (code, out)
+    assert reason in err
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_runtime_that_is_not_there_is_told_with_the_option(run, tmp_path):
+    """Before a cluster is started."""
+    code, _, err = run("local", "run", options(tmp_path, service={"python": "runtime:gone"}))
+
+    assert 1 == code
+    assert "service.python: there is no runtime gone; there are: none" in err
+
+
+@pytest.mark.mesos
+def test_options_name_a_runtime(run, tmp_path, wheel):
+    """`python` in the command is its interpreter; the executor keeps its own."""
+    made = json.loads(run("runtime", "create", "mine", "--package", wheel, "--json")[1])
+    show = "python -c 'import marker, sys; print(sys.executable)'"
+
+    path = options(tmp_path, WORKER_0.format(show), {"python": "runtime:mine"})
+    code, out, err = run("local", "run", path, "--json")
+
+    assert 0 == code, err
+    assert f"{made['python']}\n" == _output(out, "worker-0")
+
+
+def _output(out, name):
+    (logs,) = [task["logs"] for task in json.loads(out)["tasks"] if task["name"] == name]
+    return (Path(logs) / "stdout").read_text()

@@ -1,0 +1,40 @@
+"""Which TensorFlow goes with which Python."""
+
+import pytest
+
+from tf_scheduler.runtimes.catalogue import Wanted, problems, requirements
+
+
+@pytest.mark.parametrize(
+    ("tensorflow", "python"),
+    [("1.15", "3.7"), ("2.12.1", "3.8"), ("2.15", "3.11"), ("2.20", "3.13"), ("2.21.0", "3.10"), ("2.30", "3.15")],
+)
+def test_what_works_is_not_refused(tensorflow, python):
+    """Of versions that are newer than the table, pip has the last word."""
+    assert [] == problems(Wanted(tensorflow), python)
+
+
+@pytest.mark.parametrize(
+    ("tensorflow", "python", "reason"),
+    [
+        ("1.15", "3.11", "TensorFlow 1.15 needs Python 3.5 to 3.7, not 3.11: say --python"),
+        ("2.15", "3.12", "TensorFlow 2.15 needs Python 3.9 to 3.11, not 3.12: say --python"),
+        ("2.30", "3.9", "TensorFlow 2.30 needs Python 3.10 to 3.13, not 3.9: say --python"),
+        ("1.4", "3.6", "TensorFlow 1.4 has no wheels that work here; 1.15 and 2.0 to today are the choice"),
+        ("latest", "3.11", "--tensorflow must be a version such as 2.20 or 2.20.0, not latest"),
+        ("2.20", "4.0", "--python must be a version such as 3.11, not 4.0"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_reason(tensorflow, python, reason):
+    """Before anything is downloaded."""
+    assert [reason] == problems(Wanted(tensorflow), python)
+
+
+def test_what_is_installed_follows_the_version():
+    """Exact or the newest of a series; tf_keras where Keras 3 came; an old protobuf for an old TensorFlow."""
+    assert [("tensorflow-cpu==2.15.1",)] == requirements(Wanted("2.15.1"))
+    assert [("tensorflow[and-cuda]==2.20.*", "pandas"), ("--no-deps", "tf_keras==2.20.*")] == requirements(
+        Wanted("2.20", gpu=True, others=("pandas",))
+    )
+    assert [("tensorflow-cpu==1.15.*", "protobuf<3.21")] == requirements(Wanted("1.15"))
+    assert [("six",)] == requirements(Wanted(others=("six",)))
