@@ -24,6 +24,7 @@ def perform(command: Command, service: Service, given: Given, screen: Screen, *,
 
     Raise CommandError; where a name is wrong, it tells those that there are.
     """
+    given = {**given, "program": service.program}  # for those who tell what to do next
     if command.confirm and not given.get("yes"):
         confirm(command.confirm.format(**given), sys.stdin, sys.stderr)
     try:

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 from . import sse, wire
 from .cluster import Cluster
 from .errors import CommandError, RefusedError, UnreachableError
+from .refusals import message_of
 
 #: The DC/OS SDK's "it has been done before".
 ALREADY = 208
@@ -18,7 +19,7 @@ ALREADY = 208
 FINE = (200, 201, 202, 204, ALREADY)
 #: A 404 of a scheduler that answers texts, such as `Plan backup not found`; any other is the admin router's.
 _OURS = re.compile(r"\w+ \S+ not found")
-_COSMOS = "application/vnd.dcos.{}-{};charset=utf-8;version=v1"
+_COSMOS = "application/vnd.dcos.{}-{}+json;charset=utf-8;version={}"
 
 Query = Mapping[str, Optional[str]]
 
@@ -62,14 +63,17 @@ class Service:
         """The same for PUT without a body."""
         return self._json(f"{self.url}/{path}", "PUT", (), {})
 
-    def cosmos(self, name: str, path: str, body: Any) -> Any:
-        """What DC/OS' package service answers. Raise CommandError when there is none: the scheduler is asked itself."""
+    def cosmos(self, name: str, path: str, body: Any, version: str = "v1") -> Any:
+        """What DC/OS' package service answers, in this version. Raise CommandError, also when there is none."""
         if self.direct:
             raise CommandError(
                 f"{self.url} is the scheduler's own address. DC/OS does this: give its URL, with /service/NAME. "
                 "(A local run is ended by Ctrl-C where it was started.)"
             )
-        media = {"Content-Type": _COSMOS.format(name, "request+json"), "Accept": _COSMOS.format(name, "response+json")}
+        media = {
+            "Content-Type": _COSMOS.format(name, "request", "v1"),
+            "Accept": _COSMOS.format(name, "response", version),
+        }
         return self._json(f"{self.cluster.url}/{path}", "POST", (), {}, body, media)
 
     def events(self, path: str, last: str = "", **query: str | None) -> Iterator[sse.Event]:
@@ -131,17 +135,6 @@ class Service:
             return f"no scheduler answers at {self.url} (HTTP {status})"
         hint = "" if self.program != "dcos tensorflow" else "; the names are in: dcos service"
         return f"there is no service {self.name!r} at {self.cluster.url}, or it does not answer (HTTP {status}){hint}"
-
-
-def message_of(text: str) -> str | None:
-    """What an error of the API, or of Cosmos, says; None when it is neither."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return None
-    told = found.get("error", found) if isinstance(found, dict) else None
-    message = told.get("message") if isinstance(told, dict) else None
-    return message if isinstance(message, str) else None
 
 
 def _with(url: str, query: Query) -> str:

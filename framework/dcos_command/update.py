@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from .command import Argument, Command, Fetch, Given, Option
-from .errors import CommandError
+from .errors import CommandError, UsageError
 from .parts import Parts
 from .plans import IN_ERROR, show_message, tree
 from .service import Service, path
@@ -26,7 +26,7 @@ def _start(service: Service, given: Given) -> Any:
     if given.get("package_version"):
         body["packageVersion"] = given["package_version"]
     if len(body) == 2:
-        raise CommandError("nothing to update: give --options FILE, or --package-version")
+        raise UsageError("nothing to update: give --options FILE, or --package-version")
     return service.cosmos("service.update", "cosmos/service/update", body)
 
 
@@ -34,15 +34,17 @@ def _document(file: str) -> Any:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
         found = json.loads(text)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise CommandError(f"--options {file}: {error.strerror}") from error
+    except ValueError as error:
         raise CommandError(f"--options {file}: {error}") from error
     if not isinstance(found, dict):
         raise CommandError(f"--options {file}: must be a JSON object")
     return found
 
 
-def _show_start(_found: Any, _given: Given) -> Parts:
-    return ("The update is under way. Follow it with: update status",)
+def _show_start(_found: Any, given: Given) -> Parts:
+    return (f"The update is under way. Follow it with: {given['program']} update status",)
 
 
 def _plan(service: Service) -> str:
@@ -75,9 +77,9 @@ def _uninstall(service: Service, _given: Given) -> Any:
     return service.cosmos("package.uninstall", "package/uninstall", {"packageName": PACKAGE, **app(service)})
 
 
-def _show_uninstall(found: Mapping[str, Any], _given: Given) -> Parts:
+def _show_uninstall(found: Mapping[str, Any], given: Given) -> Parts:
     for result in found["results"]:
-        yield f"{result['appId']} is being uninstalled. Follow it with: plan status deploy"
+        yield f"{result['appId']} is being uninstalled. Follow it with: {given['program']} plan status deploy"
 
 
 _PHASE = Argument("phase", required=False, help="Name or id of a phase.")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import http.client
-import json
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import click
 
+from dcos_command.cluster import Cluster
+from dcos_command.errors import RefusedError
+from dcos_command.service import Service
 from dcos_local.folder import Folder
 from dcos_local.record import Record
-from tf_scheduler.errors import JobError, NotRunningError
+from tf_scheduler.errors import NotRunningError
 
 from .files import load_document, load_options
 from .local import directory_option, find_cluster
@@ -42,7 +42,7 @@ def install(options: Path | None, app_id: str | None, directory: Path) -> None:
     given = _CHECK if options is None else _options(options, Folder(cluster.directory))
     record = ensure_served(cluster)
     body = {"packageName": NAME, "options": given, **({"appId": app_id} if app_id else {})}
-    answer = _ask(record, "package.install", "v2", "/package/install", body)
+    answer = _packages(record).cosmos("package.install", "package/install", body, "v2")
     click.echo(f"installed {answer['packageName']} {answer['packageVersion']} as {answer['appId']}")
     click.echo(f"its API: {record.url}/service{answer['appId']}/v1/plans/deploy")
 
@@ -62,7 +62,7 @@ def uninstall(app_id: str, everything: bool, no_wait: bool, directory: Path) -> 
     if record is None:
         raise NotRunningError("Nothing is installed: the local DC/OS is not up.")
     body = {"packageName": NAME, "all": everything, **({"appId": app_id} if app_id else {})}
-    answer = _ask(record, "package.uninstall", "v1", "/package/uninstall", body)
+    answer = _packages(record).cosmos("package.uninstall", "package/uninstall", body)
     for result in answer["results"]:
         if not no_wait:
             _wait_for_end(record, result["appId"])
@@ -85,40 +85,20 @@ def _with_checkpoints(document: dict[str, Any], folder: Folder) -> dict[str, Any
 
 
 def _wait_for_end(record: Record, app_id: str) -> None:
-    while _request(record, "GET", f"/service/marathon/v2/apps{app_id}", {}, None)[0] != 404:
+    marathon = Service(Cluster(record.url), "marathon", timeout=_TIMEOUT)
+    while _is_there(marathon, app_id):
         time.sleep(_AGAIN)  # Marathon's stream of events is none of what we serve
 
 
-def _ask(record: Record, name: str, version: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer of Cosmos. Raise JobError with what it refuses."""
-    headers = {
-        "Content-Type": f"application/vnd.dcos.{name}-request+json;charset=utf-8;version=v1",
-        "Accept": f"application/vnd.dcos.{name}-response+json;charset=utf-8;version={version}",
-    }
-    status, text = _request(record, "POST", path, headers, json.dumps(body))
-    found: dict[str, Any] = json.loads(text)
-    if status != http.client.OK:
-        raise JobError("\n".join([found["message"], *_reasons(found.get("data") or {})]))
-    return found
-
-
-def _reasons(data: Mapping[str, Any]) -> list[str]:
-    """Of options that do not fit, or of an app that Marathon refuses."""
-    return [
-        f"{error['instance']['pointer'].strip('/').replace('/', '.')}: {error['message']}"
-        if "instance" in error
-        else f"{error.get('path', '')}: {'; '.join(error.get('errors', ()))}"
-        for error in data.get("errors", ())
-    ]
-
-
-def _request(record: Record, method: str, path: str, headers: Mapping[str, str], body: str | None) -> tuple[int, str]:
-    connection = http.client.HTTPConnection(urlsplit(record.url).netloc, timeout=_TIMEOUT)
+def _is_there(marathon: Service, app_id: str) -> bool:
     try:
-        connection.request(method, path, body, dict(headers))
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
-    except OSError as error:
-        raise NotRunningError(f"the local DC/OS at {record.url} does not answer: {error}") from error
-    finally:
-        connection.close()
+        marathon.get(f"v2/apps{app_id}")
+    except RefusedError as error:
+        if error.status == http.client.NOT_FOUND:
+            return False
+        raise
+    return True
+
+
+def _packages(record: Record) -> Service:
+    return Service(Cluster(record.url), NAME, timeout=_TIMEOUT)

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from dcos_command.main import main
 from dcos_local.folder import Folder
 from dcos_local.record import Record
 from dcos_local.server import choose_port, serving
@@ -222,6 +223,30 @@ def test_a_service_is_updated_with_new_options_on_top_of_its_own(dcos):
     assert (400, "AppIdChanged") == (replaced[0], replaced[1]["type"])
     newer = cosmos(dcos, "service/update", appId="one", replace=False, packageVersion="1.1")
     assert "VersionUpgradeNotSupportedInOpen" == newer[1]["type"]
+
+
+def test_the_sub_command_describes_and_updates_a_service(dcos, tmp_path, capsys):
+    """By Cosmos, whose refusals it tells line by line."""
+    install(dcos, name="dev/one")
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    good.write_text('{"service": {"a": "7"}}')
+    bad.write_text('{"service": {"a": 7}}')
+
+    def command(*arguments):
+        code = main(["tensorflow", "--name=dev/one", *arguments], {"DCOS_URL": dcos.url, "DCOS_DIR": "/nowhere"})
+        return code, capsys.readouterr()
+
+    assert "1" == json.loads(command("describe")[1].out)["service"]["a"]
+    code, told = command("update", "start", f"--options={bad}")
+    assert 1 == code
+    assert "service.a: " in told.err
+    code, told = command("update", "start", f"--options={good}")
+    assert (0, "The update is under way. Follow it with: dcos tensorflow update status\n") == (code, told.out)
+    assert "7" == json.loads(command("describe")[1].out)["service"]["a"]
+    assert "1.0" == json.loads(command("update", "package-versions")[1].out)["current"]
+    assert 2 == command("update", "start")[0]
+    assert 1 == command("update", "start", f"--options={tmp_path}/none")[0]
+    assert 1 == command("uninstall", "--yes")[0]  # it is no tensorflow
 
 
 def test_an_app_that_is_no_package_is_not_described_and_not_listed(dcos):
