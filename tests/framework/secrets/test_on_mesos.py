@@ -15,12 +15,14 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from mesos_local import AgentSpec, LocalCluster
+from mesos_local import AgentSpec, LocalCluster, operator_api
 from mesos_local.ports import free_ports
+from mesos_local.status import read_status
 from tf_scheduler.bundle import build_bundle
 
 pytestmark = pytest.mark.mesos
@@ -80,7 +82,7 @@ def found_below(folder: Path) -> list[str]:
 class Scheduler:
     """A process, as Marathon would run it."""
 
-    def __init__(self, folder: Path, name: str, master: str, state: str, code: int) -> None:
+    def __init__(self, folder: Path, name: str, master: str, state: str, code: int, **more: object) -> None:
         self.folder, self.name = folder / name, name
         self.folder.mkdir()
         (self.folder / "secrets" / "team").mkdir(parents=True)
@@ -109,19 +111,24 @@ class Scheduler:
                 {"source": "file:team/key", "env": "KEY_FILE", "file": "certs/key"},
             ],
         }
+        for section, values in more.items():
+            document[section] = {**document[section], **values} if isinstance(values, dict) else values
         options = self.folder / "options.json"
         options.write_text(json.dumps(document))
-        environment = {
+        self._environment = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": os.pathsep.join(sys.path),
             "PORT_API": str(self.port),
             "EXECUTOR_URI": build_bundle().as_uri(),
             "HOST": "127.0.0.1",
         }
-        command = [sys.executable, "-m", "tf_scheduler", "scheduler", "run", "--options", str(options)]
+        self._command = [sys.executable, "-m", "tf_scheduler", "scheduler", "run", "--options", str(options)]
         self.log = self.folder / "log"
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        self.start()
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(self._command, env=self._environment, stdout=log, stderr=log)
 
     def get(self, path: str) -> bytes:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
@@ -260,3 +267,106 @@ def test_a_canary_is_found_nowhere(cluster: LocalCluster, schedulers: list[Sched
     sources = {f"canary, plain in {folder / 'team' / 'key'}" for folder in folders}
     sources |= {f"password, plain in {folder / 'mesos'}" for folder in folders}
     assert sources == set(found_below(tmp_path))
+
+
+class Thief:
+    """Between executor and scheduler: keeps the first answer for itself, and what was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[bytes] = []
+        self.first = threading.Event()
+        self.go_on = threading.Event()
+        self.target = ""
+        thief = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                thief.asked.append(body)
+                code, answer = thief.ask(body)
+                if len(thief.asked) == 1:
+                    thief.first.set()
+                    thief.go_on.wait(PATIENCE)
+                    return
+                self.send_response(code)
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, *_: object) -> None:
+                """Nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def ask(self, body: bytes, **changes: str) -> tuple[int, bytes]:
+        """The scheduler, as the executor does, or with something else in the question."""
+        content = json.dumps({**json.loads(body), **changes}).encode()
+        request = urllib.request.Request(f"{self.target}/v1/secrets", content, {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read()
+        except OSError as error:
+            return 503, str(error).encode()
+
+    def close(self) -> None:
+        self.go_on.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def thief() -> Iterator[Thief]:
+    found = Thief()
+    yield found
+    found.close()
+
+
+def test_a_token_is_good_once_also_when_the_scheduler_dies(
+    local_cluster: LocalCluster, thief: Thief, tmp_path: Path
+) -> None:
+    """Its answer is lost, it is killed, another one takes over: the executor gets its secrets, who saw the token not.
+
+    Beside it, a secret that Mesos itself shall resolve: an agent without a resolver says so, and the user hears it.
+    """
+    own = {"mesos": {"secret": ""}, "service": {"principal": "", "role": "*", "command": "exec sleep 1000"}}
+    delivery = {"secret_delivery": {"url": thief.url}}
+    reference = {"secrets": [{"source": "reference:team/key", "env": "KEY"}]}
+    master = local_cluster.master.address
+    one = Scheduler(tmp_path, "stolen", master, (tmp_path / "one.db").as_uri(), 0, **own, **delivery)
+    two = Scheduler(tmp_path, "referred", master, (tmp_path / "two.db").as_uri(), 0, **own, **reference)
+    thief.target = f"http://127.0.0.1:{one.port}"
+    try:
+        assert thief.first.wait(PATIENCE)
+        (asked,) = thief.asked
+        one.end()
+        one.start()
+        until(lambda: one.get("/v1/plans"), "the second scheduler does not answer")
+        changes = [{"nonce": "thief"}, {"token": "wrong"}, {"task_id": "worker-0__other"}]
+        stolen = [thief.ask(asked, **change) for change in changes]
+        assert [403, 403, 403] == [code for code, _ in stolen]
+        assert b"used by somebody else" in stolen[0][1]
+        thief.go_on.set()
+        until(lambda: running(master, "stolen"), "the program does not run")
+        assert {asked} == set(thief.asked)
+        assert len(thief.asked) > 1
+        until(lambda: b"does not start any more" in thief.ask(asked)[1], "a program that runs may ask again")
+        until(lambda: "cannot resolve references" in two.log.read_text(), "the user does not hear of the reference")
+    finally:
+        for scheduler in (one, two):
+            scheduler.end()
+            for framework in read_status(master).frameworks:
+                if framework.name == scheduler.name:
+                    operator_api.teardown(master, framework.framework_id)
+
+
+def running(master: str, service: str) -> bool:
+    status = read_status(master)
+    ids = {framework.framework_id for framework in status.frameworks if framework.name == service}
+    return any(task.framework_id in ids and task.state == "TASK_RUNNING" for task in status.tasks)
