@@ -8,7 +8,7 @@ import sys
 from typing import Any, Mapping
 
 from . import cluster
-from .arguments import SERVICE, parser
+from .arguments import AS_JSON, SERVICE, parser
 from .errors import CommandError
 from .perform import perform
 from .screen import Screen
@@ -57,4 +57,8 @@ def _run(given: Mapping[str, Any], environment: Mapping[str, str]) -> None:
     else:
         found = cluster.find(environment)
         service = Service(found, given.get("name") or found.service or SERVICE)
-        perform(command, service, given, screen, as_json=bool(given.get("json")) or command.sdk_json)
+        perform(command, service, given, screen, as_json=_as_json(given, environment) or command.sdk_json)
+
+
+def _as_json(given: Mapping[str, Any], environment: Mapping[str, str]) -> bool:
+    return bool(given.get("json")) or environment.get(AS_JSON, "").lower() in ("1", "true", "yes")

@@ -8,13 +8,14 @@ import time
 from typing import Any, Iterator
 
 from .command import Command, Given
-from .errors import RefusedError
+from .errors import RefusedError, UnreachableError
 from .kinds import hint
-from .parts import Parts
+from .parts import Line, Parts, dim
 from .screen import Screen, confirm
 from .service import Service
 
 _EVERY = 1.0  # seconds between two looks
+_PATIENCE = 10  # looks without an answer: a scheduler that is started again is mostly there by then
 #: Statuses with which a wrong name is answered.
 _WRONG_NAME = (400, 404)
 
@@ -46,12 +47,21 @@ def _perform(command: Command, service: Service, given: Given, screen: Screen, a
 
 
 def _frames(command: Command, service: Service, given: Given) -> Iterator[Parts]:
-    """What is to be seen now, again and again, until the end."""
+    """What is to be seen now, again and again, until the end, or until nothing has answered for a while."""
     assert command.watched_until is not None, "the caller has looked"
+    shown: list[Any] = []
+    failures = 0
     while True:
-        last = command.watched_until(service)
-        shown: list[Any] = [*command.show(command.fetch(service, given), given), *(last or ())]
-        yield shown
+        try:
+            last = command.watched_until(service)
+            shown = [*command.show(command.fetch(service, given), given), *(last or ())]
+            failures = 0
+        except UnreachableError:
+            failures += 1
+            if not shown or failures > _PATIENCE:
+                raise
+            last = None
+        yield [*shown, Line((dim("No answer: asking again."),))] if failures else shown
         if last is not None:
             return
         time.sleep(_EVERY)

@@ -212,6 +212,23 @@ def test_the_installed_command_asks_the_scheduler(service, dcos):
     assert "TensorFlow" in succeeded(dcos("tensorflow", "--info"))
 
 
+def test_the_installed_command_has_the_verbs_of_the_sdk(service, dcos):
+    """Their JSON where theirs is JSON; a pod is launched again, the options are described."""
+
+    def ask(*arguments):
+        return succeeded(dcos("tensorflow", "--name=dev/mnist", *arguments))
+
+    assert ["ps-0", "worker-0", "worker-1"] == json.loads(ask("pod", "list"))
+    before = json.loads(ask("pod", "status", "worker-1", "--json"))["tasks"][0]["id"]
+    assert "worker-1 is launched again" in ask("pod", "restart", "worker-1")
+    until(lambda: json.loads(ask("pod", "status", "worker-1", "--json"))["tasks"][0]["id"] != before)
+    until(lambda: "(COMPLETE)" in ask("plan", "status", "recovery").splitlines()[0])
+    assert {"dns", "address"} == set(json.loads(ask("endpoints", "worker")))
+    assert 2 == json.loads(ask("describe"))["worker"]["count"]
+    assert "RUNNING" in ask("tasks")
+    assert "hello from worker-0" in ask("logs", "worker-0")
+
+
 def test_a_cluster_can_be_set_up(dcos, url, tmp_path):
     """As users do it once: then no variable is needed."""
     alone = {"DCOS_DIR": str(tmp_path), "DCOS_URL": ""}

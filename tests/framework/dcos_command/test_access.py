@@ -31,7 +31,8 @@ def test_a_token_may_stand_before_and_after_the_command_and_in_the_environment(o
     assert 0 == own("--token", "look", "--json", "plan", "list").code
     assert 0 == own("plan", "list", "--token=look", "--json").code
     monkeypatch.setenv("DCOS_TENSORFLOW_TOKEN", "look")
-    assert 0 == own("plan", "list").code
+    monkeypatch.setenv("DCOS_TENSORFLOW_JSON", "1")
+    assert "deploy" in own("plan", "list").json
 
 
 def test_a_token_that_may_only_read_is_told_so(own):

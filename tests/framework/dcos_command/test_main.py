@@ -41,6 +41,11 @@ def test_what_the_sdk_prints_as_json_is_json(dcos, words):
     assert isinstance(dcos(*words.split()).json, list)
 
 
+def test_json_may_be_wanted_once_for_all(dcos):
+    """By a variable."""
+    assert isinstance(dcos("plan", "status", "deploy", DCOS_TENSORFLOW_JSON="1").json, dict)
+
+
 def test_the_configured_service_is_the_default(api, capsys):
     """`dcos config set tensorflow.service_name`, or the variable for it."""
     environment = {"DCOS_URL": api.url, "DCOS_DIR": "/nowhere", "DCOS_TENSORFLOW_SERVICE_NAME": "dev/digits"}

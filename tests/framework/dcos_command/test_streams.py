@@ -12,8 +12,9 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
-from dcos_command import streams
+from dcos_command import perform, streams
 from dcos_command.cluster import Cluster
+from dcos_command.command import Command
 from dcos_command.errors import UnreachableError
 from dcos_command.service import Service
 from dcos_command.sse import Event
@@ -145,3 +146,25 @@ def read_until(terminal, pattern):
     while not re.search(pattern, text.decode(errors="replace")):
         text += os.read(terminal, 65_536)
     return text.decode(errors="replace")
+
+
+def test_a_scheduler_that_goes_away_is_asked_again_and_then_given_up(monkeypatch):
+    """What was seen last stays; at first there has to be an answer."""
+    monkeypatch.setattr(perform, "_EVERY", 0.0)
+    monkeypatch.setattr(perform, "_PATIENCE", 2)
+    answers = ["one", "two"]
+
+    def fetch(_service, _given):
+        if not answers:
+            raise UnreachableError("nobody")
+        return answers.pop(0)
+
+    watched = Command("x", "", fetch, lambda found, _given: (found,), watched_until=lambda _service: None)
+    found = perform._frames(watched, Service(Cluster("http://x"), ""), {})
+
+    assert [["one"], ["two"]] == [next(found), next(found)]
+    assert ["two", "two"] == [next(found)[0], next(found)[0]]
+    with pytest.raises(UnreachableError):
+        next(found)
+    with pytest.raises(UnreachableError):
+        next(perform._frames(watched, Service(Cluster("http://x"), ""), {}))

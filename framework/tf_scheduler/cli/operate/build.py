@@ -10,6 +10,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from dcos_command.arguments import AS_JSON
 from dcos_command.command import Argument, Command, Option
 from dcos_command.errors import CommandError
 from dcos_command.kinds import names
@@ -35,7 +36,9 @@ def common() -> list[click.Option]:
         click.Option(["--name"], help="Name of the service."),
         click.Option(["--url"], help="Where its scheduler is, or DC/OS with /service/NAME."),
         click.Option(["--token"], help="What it wants to see, if it does."),
-        click.Option(["--json", "as_json"], is_flag=True, help="Print the answer of the scheduler."),
+        click.Option(
+            ["--json", "as_json"], is_flag=True, envvar=AS_JSON, help="Print the scheduler's answer, as JSON."
+        ),
     ]
 
 
