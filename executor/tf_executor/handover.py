@@ -51,6 +51,8 @@ class Claim:
     task_id: str
     token: str = field(repr=False)
     nonce: str = field(repr=False)
+    #: PEM; empty: the machine's authorities.
+    authorities: str = ""
 
     @property
     def body(self) -> bytes:
@@ -66,7 +68,7 @@ def fetch(
 ) -> list[Secret]:
     """The secrets. Raise HandoverError at once for a refusal, and when nobody has answered for `patience` seconds."""
     end, pause = clock() + patience, FIRST_PAUSE
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
+    opener = _opener(claim)
     while True:
         try:
             return _ask(opener, claim)
@@ -82,6 +84,15 @@ def fetch(
             raise HandoverError(f"{trouble} (tried for {patience:g} s)")
         wait(pause)
         pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def _opener(claim: Claim) -> urllib.request.OpenerDirector:
+    try:
+        context = ssl.create_default_context(cadata=claim.authorities or None)
+    except ValueError as error:  # ssl.SSLError is one
+        raise HandoverError(f"the authorities for {claim.url} cannot be read: {error}") from None
+    handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context), _NoRedirect())
+    return urllib.request.build_opener(*handlers)
 
 
 def _ask(opener: urllib.request.OpenerDirector, claim: Claim) -> list[Secret]:

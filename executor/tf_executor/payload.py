@@ -62,6 +62,8 @@ class Payload:
     #: Where the executor gets further secrets before anything runs, with what, once (`handover`). Empty: none.
     secrets_url: str = ""
     secrets_token: str = field(default="", repr=False)
+    #: Certificates of the authorities to trust there, PEM; empty: the machine's.
+    secrets_ca: str = ""
     #: Interpreter of the user's program, a path or a name to look up; empty: the one the executor runs under.
     python: str = ""
     #: Seconds between SIGTERM and SIGKILL, so that the program can write a checkpoint.
@@ -153,7 +155,7 @@ class Payload:
 _NUMBER = (int, float)
 _LIST = (list, tuple)
 _LISTS = ("secrets", "fetch", "gpu_devices", "event_folders")
-_NAMES = ("task", "job", "command", "secrets_url", "secrets_token", "python", "job_name")
+_NAMES = ("task", "job", "command", "secrets_url", "secrets_token", "secrets_ca", "python", "job_name")
 _TEXTS = ("job_path", "job_context", "log_dir", "strategy", "pre", "post", "user", "readiness")
 _TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys((*_NAMES, *_TEXTS), (str,)),

@@ -34,7 +34,7 @@ class TaskSecrets:
         get: Callable[[Claim], Sequence[Secret]] = fetch,
     ) -> None:
         """`environ`: the executor's own environment."""
-        self._claim = Claim(payload.secrets_url, task_id, payload.secrets_token, uuid.uuid4().hex)
+        self._claim = Claim(payload.secrets_url, task_id, payload.secrets_token, uuid.uuid4().hex, payload.secrets_ca)
         # References of Mesos itself are resolved by the agent, into our own environment.
         self._known = [payload.environment.get(name) or environ.get(name, "") for name in payload.secrets]
         self._sandbox, self._get = sandbox, get

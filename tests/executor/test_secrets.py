@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,8 +16,10 @@ import pytest
 
 from tf_executor.handover import Claim, HandoverError, Secret, decode, fetch
 from tf_executor.memory_files import MEMORY, MemoryFiles, sweep
+from wire.certificates import Certificates
 
 CANARY = "canary-7f3a9c51"
+AUTHORITIES = ("ca.pem", "stranger.pem")
 CLAIM = {"secrets_token": "the-token"}
 
 
@@ -46,6 +49,13 @@ class Desk:
         self.url = f"http://127.0.0.1:{self._server.server_port}/v1/secrets"
         self._thread = threading.Thread(target=self._server.serve_forever)
         self._thread.start()
+
+    def encrypt(self, certificate: str, key: str) -> None:
+        """From the next connection on."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = self.url.replace("http:", "https:")
 
     def close(self) -> None:
         self._server.shutdown()
@@ -195,6 +205,18 @@ def test_what_is_no_answer_is_not_quoted(body: bytes) -> None:
 def test_values_are_not_in_what_is_logged() -> None:
     """Nor is the token."""
     assert "hush" not in repr([Secret("A", "", b"hush"), Claim("", "", "hush", "hush")])
+
+
+def test_the_scheduler_is_verified_by_its_authority(desk_of: Any, tmp_path: Path) -> None:
+    """Over https: by the one that came with the task; a stranger gets no token."""
+    certificates = Certificates.make(tmp_path)
+    desk = desk_of(given(("A", "", b"1")))
+    desk.encrypt(certificates.path("server.pem"), certificates.path("server.key"))
+    good, bad = (Claim(desk.url, "t1", "the-token", "n", (tmp_path / name).read_text()) for name in AUTHORITIES)
+    assert [Secret("A", "", b"1")] == fetch(good)
+    with pytest.raises(HandoverError, match=r"is not to be trusted: .*certificate verify failed"):
+        fetch(bad)
+    assert 1 == len(desk.asked)
 
 
 # Files.

@@ -12,7 +12,7 @@ from mesos_client import Basic, Credentials
 from tf_scheduler.core.handover import given_by_us
 from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.interfaces import Observer
-from tf_scheduler.model.secrets import Access, Source
+from tf_scheduler.model.secrets import Access, Delivery, Source
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.secrets.desk import Desk, Thunk
 from tf_scheduler.secrets.errors import SecretError, SourceAway
@@ -50,10 +50,19 @@ def served_desk(
 
 
 def reachable(spec: ServiceSpec, environment: Environment, port: int, scheme: str = "http") -> ServiceSpec:
-    """The spec with the address of the API, unless the options name one."""
+    """The spec with the address of the API, if the options name none, and whom to trust there. Raise OptionsError."""
     host = environment.get("HOST") or socket.gethostname()
     url = spec.delivery.url or f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-    return replace(spec, delivery=replace(spec.delivery, url=url))
+    return replace(spec, delivery=replace(spec.delivery, url=url, authorities=_authorities(spec.delivery)))
+
+
+def _authorities(delivery: Delivery) -> str:
+    if not delivery.ca_file:
+        return ""
+    try:
+        return Path(delivery.ca_file).read_text()
+    except (OSError, ValueError) as error:
+        raise OptionsError([Problem("secret_delivery.ca_file", f"cannot be read: {error}")]) from error
 
 
 def sources_of(access: Access, environment: Environment) -> Sources:

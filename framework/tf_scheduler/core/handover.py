@@ -49,8 +49,11 @@ def with_digest(record: TaskRecord, found: Mapping[TaskName, str]) -> TaskRecord
 
 def with_secrets(told: Payload, spec: ServiceSpec, job: JobSpec, token: str) -> Payload:
     """What the executor is told: where its secrets are, and which variables hold what the agent resolved."""
-    url = f"{spec.delivery.url}{PATH}" if token else ""
-    return replace(told, secrets=tuple(references(spec, job)), secrets_url=url, secrets_token=token)
+    masked = tuple(references(spec, job))
+    if not token:
+        return replace(told, secrets=masked)
+    url, authorities = f"{spec.delivery.url}{PATH}", spec.delivery.authorities
+    return replace(told, secrets=masked, secrets_url=url, secrets_token=token, secrets_ca=authorities)
 
 
 def references(spec: ServiceSpec, job: JobSpec) -> Mapping[str, Source]:

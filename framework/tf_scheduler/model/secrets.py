@@ -96,6 +96,9 @@ class Delivery:
     expires: float = 600.0
     #: Whether only the agent that the task was launched on may ask.
     from_agent_only: bool = True
+    #: File of certificates that executors shall trust there, and its content; empty: those of their machines.
+    ca_file: str = ""
+    authorities: str = ""
 
 
 @dataclass(frozen=True, slots=True)

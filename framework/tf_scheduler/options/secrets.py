@@ -30,7 +30,7 @@ def secrets_of(options: Document) -> tuple[SecretSpec, ...]:
 def delivery_of(options: Document) -> Delivery:
     """How executors get them."""
     given = options["secret_delivery"]
-    return Delivery(given["url"].rstrip("/"), given["expires_seconds"], given["from_agent_only"])
+    return Delivery(given["url"].rstrip("/"), given["expires_seconds"], given["from_agent_only"], given["ca_file"])
 
 
 def access_of(options: Document) -> Access:

@@ -81,6 +81,15 @@ def test_tasks_reach_the_scheduler_where_marathon_put_it(host, url):
     assert "https://tf.example.com" == reachable(named, {"HOST": host}, 80).delivery.url
 
 
+def test_tasks_get_the_certificates_that_they_shall_trust(tmp_path):
+    """Their content, as the file is here and not on the agents."""
+    (tmp_path / "ca.pem").write_text("PEM")
+    named = spec_of(secret_delivery={"ca_file": str(tmp_path / "ca.pem")})
+    assert "PEM" == reachable(named, {"HOST": "h"}, 80, "https").delivery.authorities
+    with pytest.raises(OptionsError, match=r"secret_delivery\.ca_file: cannot be read: .*nowhere"):
+        reachable(spec_of(secret_delivery={"ca_file": "/nowhere"}), {"HOST": "h"}, 80)
+
+
 def test_a_key_of_google_becomes_a_file():
     """As the original package takes it: in the options, or by the name of a secret."""
     spec = spec_of(service={"gcs_key": '{"key": 1}'})

@@ -40,6 +40,13 @@ class SecretDeliverySection(Section):
             examples=["https://tensorflow.example.com:8443"],
         ),
     )
+    ca_file = Text(
+        load_default="",
+        metadata=about(
+            "Certificates of the authorities that tasks shall trust there, a file on the scheduler's machine; empty: "
+            f"those of the agents. {FROM_NOW_ON}"
+        ),
+    )
     expires_seconds = Number(
         load_default=600.0,
         least=1.0,
