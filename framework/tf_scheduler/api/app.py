@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,8 +26,10 @@ from .views.base import Answer, Problem, Snapshot
 
 #: Seconds that a client may take to send its request.
 _SLOW = 30.0
-#: Answers that are kept of one state.
+#: Answers that are kept.
 _KEPT = 512
+#: Seconds of work that make an answer costly; it is shown for so many times as long.
+_COSTLY, _AGAIN = 0.002, 50
 
 
 def create_app(
@@ -63,33 +66,46 @@ def _always(body: Any) -> Act:
 
 
 class _Kept:
-    """Answers of pure views: many clients that ask for the same cost little more than one."""
+    """Answers of pure views: many clients that ask for the same cost little more than one.
+
+    One holds until the state changes; one that was costly, for a while longer: states may change many times a second.
+    """
 
     def __init__(self, look: Callable[[], Snapshot]) -> None:
         self._look = look
         self._snapshot: Snapshot | None = None
-        self._answers: dict[Any, tuple[int, bytes, str | None]] = {}
+        #: Grows with each state that is seen; what an answer is of, without keeping that state alive.
+        self._version = 0
+        self._answers: dict[Any, tuple[int, float, int, bytes, str | None]] = {}
 
     def snapshot(self) -> Snapshot:
-        """The present one; answers of others are forgotten."""
+        """The present one."""
         now, known = self._look(), self._snapshot
         if known is None or now.state is not known.state or now.uninstalling != known.uninstalling:
-            self._snapshot, self._answers = now, {}
+            self._snapshot, self._version = now, self._version + 1
             return now
         return known
+
+    def forget(self) -> None:
+        """Who has commanded something wants to see it."""
+        self._answers.clear()
 
     def answer(self, row: Endpoint, given: Mapping[str, Any], *, as_json: bool) -> Response:
         snapshot = self.snapshot()
         key = (row.method, row.path, tuple(given.items()), as_json)
         found = self._answers.get(key)
-        if found is None:
+        if found is None or (found[0] != self._version and time.monotonic() > found[1]):
+            begin = time.thread_time()
             assert row.look is not None, "asked for rows that look only"
             answer = row.look(snapshot, given)
-            found = (answer.code, *rendered(answer, as_json=as_json))
-            if len(self._answers) < _KEPT:
-                self._answers[key] = found
-        code, content, kind = found
-        return Response(content, code, media_type=kind)
+            content, kind = rendered(answer, as_json=as_json)
+            cost = time.thread_time() - begin
+            until = time.monotonic() + (_AGAIN * cost if cost > _COSTLY else 0.0)
+            found = (self._version, until, answer.code, content, kind)
+            if len(self._answers) >= _KEPT:
+                self._answers.clear()
+            self._answers[key] = found
+        return Response(found[3], found[2], media_type=found[4])
 
 
 def _route(row: Endpoint, kept: _Kept) -> Route:
@@ -104,6 +120,8 @@ def _route(row: Endpoint, kept: _Kept) -> Route:
             body = None if row.takes is None else await _body(row, request)
             user = request.scope.get("api.user", "")
             answer = await row.act(Call(kept.snapshot(), given, body, headers, user))
+            if row.access is Access.WRITE:
+                kept.forget()
         except BadRequest as error:
             answer = error.problem
         return answer if isinstance(answer, Response) else respond(answer, as_json=as_json)

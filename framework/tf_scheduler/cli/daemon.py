@@ -17,6 +17,7 @@ from types import FrameType
 
 from mesos_client import Credentials, Tls
 from tf_scheduler.api.app import create_app
+from tf_scheduler.api.courtesy import Courtesy
 from tf_scheduler.api.secrets import with_secrets
 from tf_scheduler.api.server import ApiServer
 from tf_scheduler.core.removal import lament
@@ -128,7 +129,9 @@ class Daemon:
 
     def _api(self, runner: Runner, front: Front, desk: Desk) -> ApiServer:
         app = create_app(front.backend(runner, uninstalling=self.uninstalling), self.access.policy)
-        api = ApiServer(with_secrets(app, desk.give), self.host, self.port, self.access.tls)
+        # Tasks that fetch their secrets do not stand in the line of those who look.
+        whole = with_secrets(Courtesy(app), desk.give)
+        api = ApiServer(whole, self.host, self.port, self.access.tls)
         scheme = "http" if self.access.tls is None else "https"
         log.info("the API of %s is at %s://%s:%s/v1", self.spec.name, scheme, self.host, api.port)
         return api
