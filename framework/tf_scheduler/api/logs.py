@@ -79,8 +79,8 @@ class Logs:
                     yield message("error", Problem(error.code, str(error)).body)
                     return
                 piece = Piece(offset or 0, b"", 0)
-            shown = _shown(piece)
-            if piece.data:
+            shown = _shown(piece, waits=not over)
+            if shown["data"]:
                 offset, silent = shown["next"], 0.0
                 yield message("log", shown, offset)
                 continue
@@ -126,16 +126,24 @@ def _wrong_file(file: str) -> str:
     return ""
 
 
-def _shown(piece: Piece) -> dict[str, Any]:
-    """Whole characters: one that is cut at the end is left for the next look."""
+def _shown(piece: Piece, *, waits: bool = False) -> dict[str, Any]:
+    """Whole characters: one that is cut at the end is left for the next look.
+
+    When it is all that there is, it is shown as it is, unless somebody `waits` for the rest of it.
+    """
     data = piece.data
-    for left in range(1, min(4, len(data)) + 1):
-        lead = data[-left]
-        if lead >= 0xC0:
-            wanted = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
-            data = data[:-left] if left < wanted and left < len(data) else data
-            break
-        if lead < 0x80:
-            break
+    cut = data[: len(data) - _incomplete(data)]
+    data = cut if cut or waits else data
     text = data.decode("utf-8", "replace")
     return {"offset": piece.offset, "data": text, "size": piece.size, "next": piece.offset + len(data)}
+
+
+def _incomplete(data: bytes) -> int:
+    """How many bytes at the end begin a character in UTF-8 that is not finished."""
+    for back, byte in enumerate(reversed(data[-3:]), 1):
+        if byte >= 0xC0:
+            wanted = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return back if back < wanted else 0
+        if byte < 0x80:
+            return 0
+    return 0

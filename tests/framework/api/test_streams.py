@@ -1,0 +1,193 @@
+"""Server-sent events over real HTTP: what comes is sent as it comes, and one who leaves is forgotten."""
+
+import http.client
+import json
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import a_spec, a_status
+from tf_scheduler.api import logs, streams
+from tf_scheduler.api.app import create_app
+from tf_scheduler.api.backend import Backend, FileError, Piece
+from tf_scheduler.api.server import ApiServer
+from tf_scheduler.api.views import Snapshot
+from tf_scheduler.journal import Journal
+from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord, TaskState
+
+PATIENCE = 20
+
+
+class Service:
+    """A task with a file, which grows by what the test writes."""
+
+    def __init__(self):
+        record = TaskRecord("chief-0", "chief-0__1", JobKind.CHIEF, 0, "S1", "agent-1", "10.0.0.1:1", 1, (), 0.0)
+        statuses = {record.id: a_status(record.id)}
+        self.state = SchedulerState(a_spec(), framework_id="f", tasks={record.name: record}, statuses=statuses)
+        self.files = {record.id: b""}
+        self.journal = Journal(clock=lambda: 1.0)
+        self.backend = Backend(lambda: Snapshot(self.state), journal=self.journal, files=self)
+
+    def read(self, _state, record, _name, offset, length):
+        if record.id not in self.files:
+            raise FileError(404, "there is no such file")
+        content = self.files[record.id]
+        start = max(0, len(content) - length) if offset is None else min(offset, len(content))
+        return Piece(start, content[start : start + length], len(content))
+
+    def end(self, launch, state):
+        statuses = {**self.state.statuses, launch: a_status(launch, state)}
+        self.state = replace(self.state, statuses=statuses)
+
+    def launch_again(self):
+        record = replace(self.state.tasks["chief-0"], id="chief-0__2")
+        self.state = replace(self.state, tasks={"chief-0": record})
+
+
+@pytest.fixture
+def service(monkeypatch):
+    monkeypatch.setattr(logs, "_AGAIN", 0.01)
+    return Service()
+
+
+@pytest.fixture
+def port(service):
+    with ApiServer(create_app(service.backend), "127.0.0.1", 0) as server:
+        yield server.port
+
+
+@contextmanager
+def listening(port, path, **headers):
+    """An iterator of (id, kind, data); comments are ("", "", text)."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    try:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        assert (200, "text/event-stream") == (answer.status, answer.headers.get_content_type())
+        yield events(answer)
+    finally:
+        connection.close()
+
+
+def events(answer):
+    fields = {}
+    for line in answer:
+        name, _, text = line.decode().rstrip("\n").partition(": ")
+        if name == "":
+            if "event" in fields:
+                yield fields.get("id", ""), fields["event"], json.loads(fields["data"])
+            fields = {}
+        fields[name] = text
+
+
+def test_events_come_as_they_happen(service, port):
+    """After those that are there already, when they are asked for."""
+    service.journal.note("Tick", "before")
+
+    with listening(port, "/v1/events?follow=true&after=0") as heard:
+        assert ("1", "event", "before") == ((first := next(heard))[0], first[1], first[2]["message"])
+        service.journal.note("Tick", "after")
+        assert ("2", "after") == ((second := next(heard))[0], second[2]["message"])
+
+
+def test_a_browser_that_connects_again_goes_on_where_it_was(service, port):
+    """By Last-Event-ID; it asks with the type that it accepts."""
+    for number in range(3):
+        service.journal.note("Tick", str(number))
+
+    with listening(port, "/v1/events", **{"Accept": "text/event-stream", "Last-Event-ID": "2"}) as heard:
+        assert "3" == next(heard)[0]
+
+
+def test_there_is_a_sign_of_life_when_nothing_happens(port, monkeypatch):
+    """Proxies cut what is silent."""
+    monkeypatch.setattr(streams, "SIGN_OF_LIFE", 0.01)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    connection.request("GET", "/v1/events?follow=true")
+
+    lines = [line for line, _ in zip(connection.getresponse(), range(4), strict=False)]
+    connection.close()
+
+    assert [b": listening\n", b"\n", b": nothing new\n", b"\n"] == lines
+
+
+def test_a_file_is_followed_over_a_new_launch_to_the_end(service, port):
+    """Characters are whole, whatever the pieces were."""
+    service.files["chief-0__1"] = "step é".encode()[:-1]
+    with listening(port, "/v1/tasks/chief-0/logs?follow=true") as heard:
+        assert ("5", "log", "step ") == ((first := next(heard))[0], first[1], first[2]["data"])
+        service.files["chief-0__1"] = "step é!".encode()
+        assert "é!" == next(heard)[2]["data"]
+        service.launch_again()
+        service.files["chief-0__2"] = b"again"
+        assert ("launch", {"id": "chief-0__2"}) == next(heard)[1:]
+        assert "again" == next(heard)[2]["data"]
+        service.end("chief-0__2", TaskState.FINISHED)
+        assert ("end", {"state": "TASK_FINISHED"}) == next(heard)[1:]
+        assert [] == list(heard)
+
+
+@given(st.text(), st.integers(1, 9))
+def test_pieces_of_a_text_make_the_text(text, length):
+    """However they are cut; a length that is too small for a character shows it in parts, but always goes on."""
+    content, offset, shown = text.encode(), 0, ""
+    while offset < len(content):
+        piece = logs._shown(Piece(offset, content[offset : offset + length], len(content)))
+        assert piece["next"] > offset
+        offset, shown = piece["next"], shown + piece["data"]
+
+    assert text == shown or length < 4
+
+
+def test_half_a_character_is_waited_for():
+    """Not in the file of an ended task: there is no more to come."""
+    half = Piece(3, "é".encode()[:1], 4)
+
+    assert ("", 3) == tuple(logs._shown(half, waits=True)[key] for key in ("data", "next"))
+    assert ("\ufffd", 4) == tuple(logs._shown(half)[key] for key in ("data", "next"))
+
+
+def test_what_the_agent_lacks_is_told_as_the_last_event(service, port):
+    """Of a task that has ended: there is nothing to wait for."""
+    service.end("chief-0__1", TaskState.FAILED)
+    service.files.clear()
+
+    with listening(port, "/v1/tasks/chief-0/logs?follow=true") as heard:
+        _, kind, data = next(heard)
+        assert ("error", 404, []) == (kind, data["error"]["status"], list(heard))
+
+
+def test_one_who_leaves_gives_up_the_seat(service, monkeypatch):
+    """And there are only so many."""
+    monkeypatch.setattr(streams.Streams.__init__, "__defaults__", (1,))
+    with ApiServer(create_app(service.backend), "127.0.0.1", 0) as server:
+        with listening(server.port, "/v1/events?follow=true"):
+            other = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
+            other.request("GET", "/v1/events?follow=true")
+            assert 503 == other.getresponse().status
+            other.close()
+        # The server notices when it next writes, at the latest.
+        for _ in range(1000):
+            service.journal.note("Tick", "somebody there?")
+            again = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
+            again.request("GET", "/v1/events?follow=true")
+            code = again.getresponse().status
+            again.close()
+            if code == 200:
+                break
+        assert 200 == code
+
+
+@pytest.mark.parametrize("file", ["..", "../x", "/etc/passwd", "a//b", "a/./b", "a%00b", "a%0Ab", ""])
+def test_only_plain_paths_are_asked_of_an_agent(port, file):
+    """Nothing else is sent to it."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    connection.request("GET", f"/v1/tasks/chief-0/logs?file={file}")
+    assert 400 == connection.getresponse().status
+    connection.close()

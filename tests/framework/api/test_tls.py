@@ -1,0 +1,103 @@
+"""The API over https, with certificates of clients."""
+
+import http.client
+import socket
+import ssl
+import subprocess
+
+import pytest
+
+from builders import a_spec
+from tf_scheduler.api import protocol
+from tf_scheduler.api.app import create_app
+from tf_scheduler.api.policy import Policy
+from tf_scheduler.api.server import ApiError, ApiServer, ServerTls
+from tf_scheduler.api.views import Snapshot
+from tf_scheduler.model.state import SchedulerState
+
+PATIENCE = 20
+
+
+def openssl(folder, *arguments):
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """An authority, and what it signed: server, alice, bob."""
+    folder = tmp_path_factory.mktemp("tls")
+    new = ("req", "-newkey", "rsa:2048", "-nodes", "-subj")
+    openssl(folder, *new, "/CN=authority", "-x509", "-days", "2", "-keyout", "ca.key", "-out", "ca.pem")
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1")
+    for name in ("server", "alice", "bob"):
+        openssl(folder, *new, f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
+        signing = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names")
+        openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.pem", *signing)
+    return folder
+
+
+def an_app(**options):
+    return create_app(lambda: Snapshot(SchedulerState(a_spec(), framework_id="f")), Policy(**options))
+
+
+def ask(port, folder, method, path, who=""):
+    context = ssl.create_default_context(cafile=folder / "ca.pem")
+    if who:
+        context.load_cert_chain(folder / f"{who}.pem", folder / f"{who}.key")
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=PATIENCE, context=context)
+    try:
+        connection.request(method, path)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_alice_writes_bob_reads_and_health_needs_nothing(certificates):
+    """409: let in, and there is no loop."""
+    files = ServerTls(*(str(certificates / name) for name in ("server.pem", "server.key", "ca.pem")))
+    app = an_app(certificates=True, writers=frozenset({"alice"}))
+    with ApiServer(app, "127.0.0.1", 0, files) as server:
+        found = {
+            who: [
+                ask(server.port, certificates, *what, who)
+                for what in (("GET", "/v1/health"), ("GET", "/v1/plans"), ("POST", "/v1/plans/deploy/stop"))
+            ]
+            for who in ("alice", "bob", "")
+        }
+
+    assert {"alice": [204, 200, 409], "bob": [204, 200, 403], "": [204, 401, 401]} == found
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (("none.pem", "server.key"), "none.pem"),
+        (("server.pem", "alice.key"), "server.pem"),
+        (("ca.key",) * 2, "ca.key"),
+    ],
+)
+def test_files_that_cannot_be_used_are_named(certificates, names, told):
+    """Before the port is taken."""
+    with pytest.raises(ApiError, match=f"cannot be encrypted with .*{told}"):
+        ApiServer(an_app(), "127.0.0.1", 0, ServerTls(*(str(certificates / name) for name in names)))
+
+
+@pytest.mark.parametrize(
+    "start", [b"", b"GET /v1/plans HTTP/1.1\r\nHost: loc", b"GET /v1/plans HTTP/1.1\r\nHost: a\r\n\r\nGET /"]
+)
+def test_who_does_not_finish_a_request_is_cut_off(start, monkeypatch):
+    """At the first one, and after an answer."""
+    monkeypatch.setattr(protocol, "PATIENCE", 0.2)
+    with (
+        ApiServer(an_app(), "127.0.0.1", 0) as server,
+        socket.create_connection(("127.0.0.1", server.port), PATIENCE) as connection,
+    ):
+        connection.sendall(start)
+        received = b""
+        try:
+            while part := connection.recv(65536):
+                received += part
+        except ConnectionResetError:
+            pass
+
+    assert received.startswith(b"HTTP/1.1 200") is start.endswith(b"GET /")
