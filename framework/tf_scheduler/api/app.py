@@ -81,7 +81,7 @@ class _Kept:
     def snapshot(self) -> Snapshot:
         """The present one."""
         now, known = self._look(), self._snapshot
-        if known is None or now.state is not known.state or now.uninstalling != known.uninstalling:
+        if known is None or now.state is not known.state or now.about != known.about:
             self._snapshot, self._version = now, self._version + 1
             return now
         return known

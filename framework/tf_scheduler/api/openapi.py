@@ -16,7 +16,7 @@ VERSION = "1"
 _SECURITY: list[dict[str, list[str]]] = [{"bearer": []}, {"basic": []}, {}]
 _SCHEMES = {"bearer": {"type": "http", "scheme": "bearer"}, "basic": {"type": "http", "scheme": "basic"}}
 #: The standard library has no words for the SDK's.
-_HEALTH_CODES = {318: "Initializing", 320: "Backing up", 321: "Restoring"}
+_HEALTH_CODES = {318: "Initializing", 319: "Waiting for the store", 320: "Backing up", 321: "Restoring"}
 
 
 def document(table: Iterable[Endpoint]) -> dict[str, Any]:

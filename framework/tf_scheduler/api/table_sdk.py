@@ -15,7 +15,7 @@ from .views import configurations, debug, endpoints, health, plans, pods, state
 
 _PHASE = Query("phase", "Name or id of a phase of the plan.")
 _STEP = Query("step", "Name or id of a step of that phase.")
-_HEALTH_CODES = (200, 202, 203, 207, 208, 318, 320, 321, 500)
+_HEALTH_CODES = (200, 202, 203, 207, 208, 318, 319, 320, 321, 500)
 _PLAN_CODES = (200, 202, 417)
 #: Verb -> what the document says of it.
 _VERBS = {

@@ -32,6 +32,7 @@ from tf_scheduler.runner import Runner, restore
 from tf_scheduler.secrets.desk import Desk
 from tf_scheduler.store.interface import StateStore
 from tf_scheduler.store.open import lead, open_store
+from tf_scheduler.store.patient import PatientStore
 from tf_scheduler.store.shared import SharedStore
 
 from .front import ApiSettings, Front
@@ -74,9 +75,11 @@ class Daemon:
             store = SharedStore(opened)
             front = Front(store, credentials, self.tls)
             observers = [desk.observe, front.observe, *self._recorders]
-            runner = Runner(restore(self.spec, store), store, leadership=leadership, observers=observers)
+            patient = PatientStore(store, self._leave, leadership.check)
+            front.trouble = lambda: patient.trouble
+            runner = Runner(restore(self.spec, store), patient, leadership=leadership, observers=observers)
             with self._signals(runner), front.journal, self._api(runner, front, desk):
-                self._work(runner, store, front, credentials, leadership.check)
+                self._work(runner, patient, front, credentials, leadership.check)
                 self._leave.wait()
 
     @property

@@ -76,6 +76,8 @@ class Front:
         self.journal = Journal(store)
         #: Base URL of the Mesos master now.
         self.master: Callable[[], str | None] = lambda: None
+        #: Why nothing can be stored now; empty: it can.
+        self.trouble: Callable[[], str] = lambda: ""
         self._files = AgentFiles(lambda: self.master(), credentials, tls)
         self._backend: Backend | None = None
 
@@ -88,6 +90,9 @@ class Front:
     def backend(self, runner: Runner, *, uninstalling: bool) -> Backend:
         """For the loop of `runner`."""
         self._backend = Backend(
-            lambda: Snapshot(runner.state, uninstalling), runner.put, journal=self.journal, files=self._files
+            lambda: Snapshot(runner.state, uninstalling, self.trouble()),
+            runner.put,
+            journal=self.journal,
+            files=self._files,
         )
         return self._backend

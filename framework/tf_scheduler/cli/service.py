@@ -17,6 +17,7 @@ from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.runner import Runner, restore
 from tf_scheduler.store.open import lead, open_store
+from tf_scheduler.store.patient import PatientStore
 
 from .secrets import served_desk
 
@@ -40,13 +41,15 @@ class Service:
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._open = ExitStack()
+        self._leaving = threading.Event()
         self._store = open_store(state, spec.name)
         self._open.callback(self._store.close)
         try:
             spec, desk = self._open.enter_context(served_desk(spec, self._put, os.environ))
             observers = (*observers, *desk)
             leadership = lead(self._store, lambda holder: log.info("waiting: another scheduler leads: %s", holder))
-            self.runner = Runner(restore(spec, self._store), self._store, observers=observers, leadership=leadership)
+            patient = PatientStore(self._store, self._leaving, leadership.check)
+            self.runner = Runner(restore(spec, self._store), patient, observers=observers, leadership=leadership)
         except BaseException:
             self._open.close()
             raise
@@ -65,6 +68,7 @@ class Service:
 
     def leave(self) -> None:
         """End the scheduler at once, without its tasks' answers; Mesos is told to end them, if it listens."""
+        self._leaving.set()
         self.runner.abort(teardown=True)
 
     @property

@@ -128,3 +128,12 @@ def test_the_framework_id_is_a_list():
     """Cosmos compares it before and after an uninstallation."""
     assert ["framework-1"] == state_views.framework_id(Snapshot(a_state()), {}).body
     assert [] == state_views.framework_id(Snapshot(a_state(framework_id=None)), {}).body
+
+
+def test_health_says_that_nothing_can_be_stored():
+    """Whatever else is the case: nothing is done until it can."""
+    snapshot = Snapshot(a_state(RUNNING, RUNNING), trouble="the disk is full")
+
+    view = health.health(snapshot, {"verbose": True})
+
+    assert (319, ["nothing can be stored, so nothing is done: the disk is full"]) == (view.code, view.body["reasons"])

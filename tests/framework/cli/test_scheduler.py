@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import shlex
 import shutil
 import signal
@@ -139,6 +140,32 @@ def test_a_scheduler_is_stopped_started_and_taken_down(host):
 
 
 @pytest.mark.mesos
+def test_a_scheduler_whose_disk_is_full_waits_and_goes_on(tmp_path, local_cluster):
+    """A task fails meanwhile: nothing is stored, so nothing is done; it is launched again when there is room."""
+    fails = f"until [ -e {tmp_path}/fail ]; do sleep 0.1; done; rm {tmp_path}/fail; exit 1"
+    command = f'case "$TASK_NAME" in worker-1) {fails};; *) exec sleep 1000;; esac'
+    host = Host(tmp_path, local_cluster.master.address, command=command, failover_timeout=1)
+    try:
+        process = host.start()
+        until(lambda: host.status("/v1/plans/deploy") == 200)
+        before = host.tasks()
+        _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1, hard))
+        (tmp_path / "fail").touch()
+        until(lambda: host.status("/v1/health") == 319)
+
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        until(lambda: host.tasks().get("worker-1", before["worker-1"]) != before["worker-1"])
+        until(lambda: host.status("/v1/health") == 200)
+        assert before["worker-0"] == host.tasks()["worker-0"]
+        process.send_signal(signal.SIGTERM)
+        assert 0 == process.wait(PATIENCE)
+        until(lambda: not host.tasks())
+    finally:
+        host.end()
+
+
+@pytest.mark.mesos
 def test_a_framework_that_mesos_has_removed_is_reset_by_the_operator(tmp_path, local_cluster):
     """No scheduler for longer than failover_timeout: the next one says what to do, and does it when it is told to."""
     host = Host(tmp_path, local_cluster.master.address, failover_timeout=1)
@@ -162,6 +189,7 @@ def test_a_framework_that_mesos_has_removed_is_reset_by_the_operator(tmp_path, l
         assert set(before.values()).isdisjoint(host.tasks().values())
         third.send_signal(signal.SIGTERM)
         assert 0 == third.wait(PATIENCE)
+        until(lambda: not host.tasks())
     finally:
         host.end()
 

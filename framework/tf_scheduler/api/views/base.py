@@ -56,6 +56,13 @@ class Snapshot:
     state: SchedulerState
     #: The service is being uninstalled: its deploy plan is the one that takes it down.
     uninstalling: bool = False
+    #: Why nothing can be stored at the moment, so that nothing is done.
+    trouble: str = ""
+
+    @property
+    def about(self) -> tuple[bool, str]:
+        """Everything but the state."""
+        return self.uninstalling, self.trouble
 
     def plans(self) -> dict[str, Plan]:
         """By name."""

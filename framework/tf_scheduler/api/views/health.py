@@ -42,6 +42,9 @@ def health(snapshot: Snapshot, given: Mapping[str, Any]) -> Answer:
 
 def _health(snapshot: Snapshot) -> tuple[int, str]:
     state = snapshot.state
+    if snapshot.trouble:
+        # Healthy for Marathon: a scheduler that is started again could not store anything, either.
+        return 319, f"nothing can be stored, so nothing is done: {snapshot.trouble}"
     if snapshot.uninstalling:
         return 200, "being uninstalled"
     if state.result is not None and state.result.verdict is not Verdict.FAILED:
