@@ -14,8 +14,8 @@ from .parts import Line, Parts, dim
 from .screen import Screen, confirm
 from .service import Service
 
-_EVERY = 1.0  # seconds between two looks
-_PATIENCE = 10  # looks without an answer: a scheduler that is started again is mostly there by then
+_EVERY = 0.5  # seconds between two looks
+_PATIENCE = 20  # looks without an answer: a scheduler that is started again is mostly there by then
 #: Statuses with which a wrong name is answered.
 _WRONG_NAME = (400, 404)
 
@@ -58,8 +58,10 @@ def _frames(command: Command, service: Service, given: Given) -> Iterator[Parts]
             failures = 0
         except UnreachableError:
             failures += 1
-            if not shown or failures > _PATIENCE:
+            if not shown:
                 raise
+            if failures > _PATIENCE:
+                raise UnreachableError(f"{service.url} does not answer any more: the service has ended") from None
             last = None
         yield [*shown, Line((dim("No answer: asking again."),))] if failures else shown
         if last is not None:

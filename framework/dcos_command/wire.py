@@ -51,11 +51,15 @@ def _opened(asked: urllib.request.Request, cluster: Cluster, timeout: float) -> 
     except urllib.error.HTTPError as error:
         found = error
     except (OSError, http.client.HTTPException) as error:
-        raise UnreachableError(
-            f"{asked.full_url} does not answer: {getattr(error, 'reason', error) or error!r}"
-        ) from error
+        raise UnreachableError(f"{asked.full_url} does not answer: {_reason(error)}") from error
     with found:
         yield found
+
+
+def _reason(error: Exception) -> str:
+    """`Connection refused`."""
+    found = getattr(error, "reason", error)
+    return getattr(found, "strerror", None) or str(found) or repr(found)
 
 
 def _on_loopback(url: str) -> bool:

@@ -82,7 +82,7 @@ def test_the_token_goes_along(dcos, api):
 def test_a_cluster_that_does_not_answer(capsys):
     """Port 9 of loopback: nobody listens."""
     assert 3 == main(["plan", "list"], {"DCOS_URL": "http://127.0.0.1:9", "DCOS_DIR": "/nowhere"})
-    assert "does not answer" in capsys.readouterr().err
+    assert "does not answer: Connection refused" in capsys.readouterr().err
 
 
 def test_what_the_dcos_command_asks_for(capsys):

@@ -164,7 +164,7 @@ def test_a_scheduler_that_goes_away_is_asked_again_and_then_given_up(monkeypatch
 
     assert [["one"], ["two"]] == [next(found), next(found)]
     assert ["two", "two"] == [next(found)[0], next(found)[0]]
-    with pytest.raises(UnreachableError):
+    with pytest.raises(UnreachableError, match="does not answer any more"):
         next(found)
-    with pytest.raises(UnreachableError):
+    with pytest.raises(UnreachableError, match="nobody"):
         next(perform._frames(watched, Service(Cluster("http://x"), ""), {}))
