@@ -28,13 +28,13 @@ _GRACE = 3.0  # seconds between SIGTERM and SIGKILL for tasks of a Marathon befo
 
 
 class Marathon:
-    """A context manager: inside, the apps of FOLDER run; afterwards none does. `mark`: see task.Place.
+    """A context manager: inside, the apps of FOLDER run; afterwards none does. `mark`, `given`: see task.Place.
 
     Safe to use from several threads.
     """
 
-    def __init__(self, folder: Path, mark: Path) -> None:
-        self._folder, self._mark = folder, mark
+    def __init__(self, folder: Path, mark: Path, given: Mapping[str, str] | None = None) -> None:
+        self._folder, self._mark, self._given = folder, mark, given or {}
         self._lock = threading.RLock()
         self._supervisors: dict[str, Supervisor] = {}
         #: App id -> id and version of its last deployment.
@@ -120,7 +120,7 @@ class Marathon:
 
     def _place(self, app: App) -> Place:
         task_id = f"{app.id.strip('/').replace('/', '_')}.{uuid.uuid4()}"
-        return Place(task_id, self._folder / "tasks" / task_id, tuple(free_ports(app.ports)), self._mark)
+        return Place(task_id, self._folder / "tasks" / task_id, tuple(free_ports(app.ports)), self._mark, self._given)
 
     def _store(self, newer: Mapping[str, App]) -> None:
         """`newer`: apps whose supervisor has not taken them yet."""

@@ -10,7 +10,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mesos_local.commands import environment as node_environment
@@ -28,12 +28,16 @@ _TERMINATED = 143
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a task is to run. `mark`: folder of the cluster, which ends all that has it in its environment."""
+    """Where a task is to run. `mark`: folder of the cluster, which ends all that has it in its environment.
+
+    `given`: variables that the task gets besides those of its app, which are kept nowhere.
+    """
 
     task_id: str
     sandbox: Path
     ports: Sequence[int]
     mark: Path
+    given: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class Task:
@@ -86,7 +90,7 @@ class Task:
     def _start(self) -> int:
         place = self.place
         own = task_environment(self.app, place.task_id, HOST, place.ports, str(place.sandbox))
-        variables = {"PATH": os.environ.get("PATH", os.defpath), **own, MARK: str(place.mark)}
+        variables = {"PATH": os.environ.get("PATH", os.defpath), **place.given, **own, MARK: str(place.mark)}
         return self._wait(["/bin/sh", "-c", self.app.command], variables, self.app.user)
 
     def _wait(self, command: Sequence[str], variables: Mapping[str, str], user: str | None) -> int:

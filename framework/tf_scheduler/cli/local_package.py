@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import sys
 from collections.abc import Mapping
 from copy import deepcopy
@@ -13,6 +14,7 @@ from typing import Any
 import click
 
 from mesos_local import LocalCluster
+from tf_scheduler.options.tree import OPTIONS
 from tf_scheduler.package import universe
 from tf_scheduler.package.artefacts import build_artefacts, content_key
 from tf_scheduler.package.render import render_app
@@ -21,6 +23,9 @@ from tf_scheduler.pyz import cache_folder
 
 from .files import FAILOVER, unchecked_gpus
 from .folders import RunFolder
+
+#: Options of the API's access: on loopback, to one's own scheduler, nobody has to prove who they are.
+_ACCESS = ("read_token", "write_token", "certificate_file", "key_file", "client_ca_file")
 
 
 def build_local(cluster: LocalCluster, folder: Path, url: str) -> None:
@@ -46,6 +51,19 @@ def render_run(document: Mapping[str, Any], cluster: LocalCluster, folder: RunFo
     return {**app, "user": getpass.getuser(), "env": {**app["env"], "RECORDING_FILE": str(folder.recording)}}
 
 
+def sources_of_secrets(document: Mapping[str, Any]) -> dict[str, str]:
+    """Our variables that the options name as sources of secrets, `env:NAME`: the scheduler of a run gets them, too."""
+    names = _variables(document) | _variables([option.default for option in OPTIONS])
+    return {name: os.environ[name] for name in sorted(names) if name in os.environ}
+
+
+def _variables(value: Any) -> set[str]:
+    if isinstance(value, str):
+        return {value.removeprefix("env:")} if value.startswith("env:") else set()
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return {name for item in items for name in _variables(item)}
+
+
 def _defaults() -> dict[str, Any]:
     """Option -> default: our user and our Python, no image."""
     return {
@@ -69,7 +87,10 @@ def _own(cluster: LocalCluster, folder: RunFolder) -> dict[str, Any]:
         "scheduler.containerized": False,
         "scheduler.python": sys.executable,
         "service.service_account_secret": "",
+        "mesos.secret": "",
         "tls.enabled": False,
+        "secret_delivery.url": "",
+        **dict.fromkeys((f"api.{name}" for name in _ACCESS), ""),
     }
 
 

@@ -25,7 +25,7 @@ from .follow import Watch, Watched, follow
 from .inputs import all_problems
 from .interrupts import Interrupts, interrupts
 from .local import directory_option, terminated_like_interrupted
-from .local_package import render_run
+from .local_package import render_run, sources_of_secrets
 from .ports import port_block
 from .remember import remember
 from .report import Report, exit_code, report, summary
@@ -105,7 +105,8 @@ def _followed(
 ) -> Watched:
     log = SchedulerLog(folder.scheduler_log, console=not job.quiet and not sys.stderr.isatty())
     grace = max((each.kill_grace for each in job.spec.jobs), default=0.0)
-    with run_app(app, folder.scheduler, cluster.master.address, log) as running:
+    given = sources_of_secrets(job.document)
+    with run_app(app, folder.scheduler, cluster.master.address, log, given) as running:
         watch = Watch(running, grace, job.timeout, signals)
         return follow(running, watch, cluster, own=own, quiet=job.quiet)
 

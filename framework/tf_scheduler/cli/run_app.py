@@ -91,12 +91,17 @@ class RunApp:
 
 
 @contextmanager
-def run_app(definition: Mapping[str, Any], folder: Path, master: str, log: SchedulerLog) -> Iterator[RunApp]:
-    """Inside the app runs; afterwards nothing of it does, however we end: what is ours has `folder` for its mark."""
+def run_app(
+    definition: Mapping[str, Any], folder: Path, master: str, log: SchedulerLog, given: Mapping[str, str]
+) -> Iterator[RunApp]:
+    """Inside the app runs; afterwards nothing of it does, however we end: what is ours has `folder` for its mark.
+
+    `given`: variables that its scheduler gets besides.
+    """
     (folder / "logs").mkdir(parents=True)
     guard = start_guard(folder, temporary=False)
     try:
-        with noted(definition["labels"]["DCOS_SERVICE_NAME"]) as note, Marathon(folder, folder) as marathon:
+        with noted(definition["labels"]["DCOS_SERVICE_NAME"]) as note, Marathon(folder, folder, given) as marathon:
             app = RunApp(marathon, definition, master, log, note)
             try:
                 yield app
