@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from tf_scheduler.errors import OptionsError
-from tf_scheduler.options import job_rules, plan_rules, rules, secret_rules, service_rules, update
+from tf_scheduler.options import api_rules, job_rules, plan_rules, rules, secret_rules, service_rules, update
 from tf_scheduler.options.loader import resolve
 
 KERBEROS = {"enabled": True, "realm": "LOCAL", "kdc": {"hostname": "kdc"}}
@@ -97,6 +97,10 @@ BROKEN = {
     ),
     "between_graph_has_a_worker": ({"worker": {"count": 0}}, "worker.count: must be at least 1"),
     "a_job_name_comes_with_its_file": ({"service": {"job_name": "mnist"}}, "service.job_url: is needed"),
+    "data_is_where_agents_fetch_from": (
+        {"service": {"data": "http://host/a.tgz, s3://bucket/b"}},
+        "service.data: must have addresses that begin with http:, https:, ftp: or file:, not",
+    ),
     "the_job_context_is_a_json_object": (
         {"service": {"job_context": "[1]"}},
         "service.job_context: must be a JSON object as text, not [1]",
@@ -165,6 +169,10 @@ BROKEN = {
         {"health": {"liveness": "http"}},
         "health.target: is needed with health.liveness http",
     ),
+    "fewer_workers_are_for_collective_training": (
+        {"worker": {"min_count": 1}},
+        "worker.min_count: is for strategy multi_worker_mirrored without gpu_worker only",
+    ),
     "the_longest_wait_is_no_shorter_than_the_first": (
         {"restart": {"backoff": 10, "max_backoff": 5}},
         "restart.max_backoff: must be at least restart.backoff (10 seconds)",
@@ -172,6 +180,23 @@ BROKEN = {
     "tls_files_are_for_encrypted_connections": (
         {"tls": {"ca_file": "ca.pem"}},
         "tls.ca_file: needs tls.enabled",
+    ),
+    "the_apis_certificate_comes_with_its_key": (
+        {"api": {"certificate_file": "api.pem"}},
+        "api.key_file: is needed: a certificate and its key belong together",
+    ),
+    "client_certificates_need_https": (
+        {"api": {"client_ca_file": "ca.pem"}},
+        "api.client_ca_file: needs api.certificate_file",
+    ),
+    "writers_have_certificates": ({"api": {"writers": "alice"}}, "api.writers: needs api.client_ca_file"),
+    "an_open_api_has_no_credentials": (
+        {"api": {"authentication": "none", "read_token": "env:TOKEN"}},
+        "api.authentication: must not be none with api.read_token",
+    ),
+    "tokens_are_sources": (
+        {"api": {"write_token": "s3cret"}},
+        "api.write_token: must name where the token is, as env:VARIABLE or file:NAME",
     ),
     "a_certificate_comes_with_its_key": (
         {"tls": {"enabled": True, "key_file": "key.pem"}},
@@ -190,7 +215,11 @@ def functions_of(module):
 
 
 FUNCTIONS = (
-    functions_of(service_rules) | functions_of(job_rules) | functions_of(plan_rules) | functions_of(secret_rules)
+    functions_of(service_rules)
+    | functions_of(job_rules)
+    | functions_of(plan_rules)
+    | functions_of(secret_rules)
+    | functions_of(api_rules)
 )
 
 
