@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tf_scheduler.core import plans
+from tf_scheduler.core import keeping, plans
 from tf_scheduler.core.progress import spoken
 from tf_scheduler.model.ids import executor_of
 from tf_scheduler.model.plan import Plan, Status
@@ -68,6 +68,8 @@ class Overview:
     #: succeeded, failed or stopped, with the reason; empty while it goes on.
     verdict: str
     reason: str
+    #: The job has ended, and tasks are left to run for a while, or the service stays without tasks (`finish`).
+    kept: bool
     #: Mesos' reason for not taking the service; empty when it has none.
     refused: str
     #: Nothing is left to do, and nothing of the service is left in Mesos.
@@ -94,6 +96,7 @@ def overview(state: SchedulerState) -> Overview:
         leader=_leader(state),
         verdict=state.result.verdict.value if state.result else "",
         reason=state.result.reason if state.result else "",
+        kept=state.result is not None and (keeping.stays(state) or bool(keeping.kept(state))),
         refused=state.refused,
         over=state.over,
     )

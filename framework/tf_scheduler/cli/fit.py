@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from mesos_local import AgentSpec
 from tf_scheduler.core.matching import NoMatch, match_gang
@@ -12,7 +12,7 @@ from tf_scheduler.errors import JobError
 from tf_scheduler.model.ids import AgentId, OfferId
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.resources import Resource, Value, thousandths
-from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.model.spec import ServiceSpec, Strategy, TaskSpec
 
 #: What an agent offers of a resource that its specification leaves out: it detects that itself, so assume enough.
 _ENOUGH = thousandths(1e12)
@@ -26,7 +26,21 @@ def check_fit(spec: ServiceSpec, agents: Iterable[AgentSpec]) -> None:
     if not spec.asks_for_gpus:
         # The master offers agents with GPUs only to frameworks that ask for GPUs (Mesos documentation, gpu-support).
         offers = [offer for offer in offers if all(entry.name != "gpus" for entry in offer.resources)]
-    match = match_gang(tuple(spec.tasks()), offers, Circumstances(spec.executor.needs, spec.placement))
+    for tasks in _together(spec):
+        _check(tasks, offers, Circumstances(spec.executor.needs, spec.placement))
+
+
+def _together(spec: ServiceSpec) -> Iterator[tuple[TaskSpec, ...]]:
+    """Tasks that must fit at the same time: all, but those that work for themselves may do so one after the other."""
+    if spec.strategy is not Strategy.INDEPENDENT:
+        yield tuple(spec.tasks())
+        return
+    firsts = {task.job.group: task for task in reversed(list(spec.tasks()))}
+    yield from ((task,) for task in firsts.values())
+
+
+def _check(tasks: tuple[TaskSpec, ...], offers: Sequence[Offer], about: Circumstances) -> None:
+    match = match_gang(tasks, offers, about)
     if isinstance(match, NoMatch):
         lines = [f"{task}: {reason}" for task, reasons in match.reasons.items() for reason in reasons]
         more = [f"... and {len(lines) - _LINES} lines more"] if len(lines) > _LINES else []

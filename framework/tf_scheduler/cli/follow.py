@@ -60,7 +60,7 @@ class Watch:
         """What is wrong, so that nothing is left but to leave; empty: go on."""
         if seen is not None:
             self.pending = {} if not seen.unplaced else seen.pending or self.pending
-        decided = seen is not None and bool(seen.verdict)
+        decided = seen is not None and bool(seen.verdict) and not seen.kept
         reason = self._signals.reason or self._overdue(seconds)
         if reason and self._stopping_since is None and not decided:
             click.echo(f"stopping: {reason}", err=True)

@@ -25,10 +25,17 @@ def surroundings(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) -> Var
     rank = rank_of(spec, record.job, record.index)
     if rank is None:
         return found
-    size = sum(job.count for job in spec.jobs if job.kind in trainers(spec))
+    size = _size(spec, cluster)
     found |= {"SHARD_INDEX": str(rank), "NUM_SHARDS": str(size)}
     dialect = _DIALECTS.get(spec.strategy)
     return found if dialect is None else found | dialect(rank, size, record, _first(spec, cluster))
+
+
+def _size(spec: ServiceSpec, cluster: Cluster) -> int:
+    """How many train. Collective training may start with fewer than the options say; all of it is in the cluster."""
+    if spec.strategy is Strategy.MULTI_WORKER_MIRRORED:
+        return sum(len(cluster.get(kind.value, ())) for kind in trainers(spec))
+    return sum(job.count for job in spec.jobs if job.kind in trainers(spec))
 
 
 def trainers(spec: ServiceSpec) -> tuple[JobKind, ...]:

@@ -1,0 +1,43 @@
+"""Every example trains on a real Mesos: `local run` with its own options ends in success."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+#: Example -> task, file, and what it must have written there. The others are run by the tests of the command.
+TOLD = {
+    "multi_worker_mirrored": [("worker-0", "stdout", r"epoch 12: loss [\d.]+, 2 replicas\ntest accuracy 0\.9")],
+    "independent": [("worker-0", "stdout", "setting 3 of 6: "), ("worker-2", "stdout", "setting 5 of 6: ")],
+    "data_service": [("worker-0", "stdout", r"test accuracy 0\.9")],
+    "evaluator": [
+        ("worker-0", "stdout", "epoch 12: loss "),
+        ("evaluator-0", "stdout", r"checkpoint of epoch 12: test accuracy 0\.9"),
+    ],
+}
+
+
+@pytest.mark.parametrize("example", TOLD)
+def test_the_example_trains(example: str, tmp_path: Path) -> None:
+    """Exit code 0, every task that trains has finished, and their output says what the README says."""
+    command = [sys.executable, "-m", "tf_scheduler", "local", "run", "--json", EXAMPLES / example / "options.json"]
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    result = json.loads(ended.stdout)
+    assert "succeeded" == result["state"]
+    assert {"finished"} == {task["state"] for task in result["tasks"] if task["name"].startswith(("worker", "eval"))}
+    for task, file, words in TOLD[example]:
+        (text,) = [path.read_text() for path in tmp_path.glob(f"dcos-tensorflow/runs/*/logs/{task}/{file}")]
+        assert re.search(words, text), text

@@ -1,0 +1,105 @@
+"""What tasks are told of their place besides TF_CONFIG."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders import a_job, a_spec
+from tf_scheduler.core.cluster_spec import cluster_of
+from tf_scheduler.core.surroundings import gives_rendezvous, rank_of, surroundings
+from tf_scheduler.model.ids import AgentId, TaskId
+from tf_scheduler.model.spec import JobKind, Strategy
+from tf_scheduler.model.task import TaskRecord
+
+PS, WORKER, CHIEF = JobKind.PS, JobKind.WORKER, JobKind.CHIEF
+
+
+def records(spec):
+    """One per task, each with a port of its own."""
+    return [
+        TaskRecord(task.name, TaskId("t"), task.job.kind, task.index, AgentId("a"), "h", f"10.0.0.1:{port}", 1, (), 0.0)
+        for port, task in enumerate(spec.tasks(), 31000)
+    ]
+
+
+def told(spec):
+    """Task -> its variables."""
+    found = records(spec)
+    return {record.name: surroundings(spec, cluster_of(found), record) for record in found}
+
+
+def service(strategy, **counts):
+    return a_spec(strategy=strategy, jobs=tuple(a_job(JobKind(kind), count) for kind, count in counts.items()))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "shards"),
+    [
+        (Strategy.PARAMETER_SERVER, {"worker-0": "0", "worker-1": "1"}),
+        (Strategy.MULTI_WORKER_MIRRORED, {"chief-0": "0", "worker-0": "1", "worker-1": "2"}),
+        (Strategy.BETWEEN_GRAPH, {"chief-0": "0", "worker-0": "1", "worker-1": "2"}),
+    ],
+)
+def test_who_trains_has_a_shard_of_the_data(strategy, shards):
+    """A chief of parameter servers only hands out the steps; elsewhere it is the first of those that train."""
+    found = told(service(strategy, ps=1, worker=2, chief=1, evaluator=1))
+
+    assert shards == {name: around["SHARD_INDEX"] for name, around in found.items() if "SHARD_INDEX" in around}
+    assert {str(len(shards))} == {found[name]["NUM_SHARDS"] for name in shards}
+
+
+def test_workers_with_gpus_have_shards_after_the_others():
+    """Indexes are those of the job, which both sections make together."""
+    jobs = (a_job(WORKER, 2, section="worker"), a_job(WORKER, 1, section="gpu_worker", first_index=2))
+    found = told(a_spec(strategy=Strategy.INDEPENDENT, jobs=jobs))
+
+    assert ["0", "1", "2"] == [found[f"worker-{index}"]["SHARD_INDEX"] for index in range(3)]
+
+
+def test_pytorch_finds_its_rendezvous_and_its_rank():
+    """As torchrun would tell it, with one process per node; rank 0 listens at its own port."""
+    found = told(service(Strategy.PYTORCH_DDP, worker=2))
+
+    for rank, around in enumerate((found["worker-0"], found["worker-1"])):
+        assert {
+            "MASTER_ADDR": "10.0.0.1",
+            "MASTER_PORT": "31000",
+            "RANK": str(rank),
+            "WORLD_SIZE": "2",
+            "LOCAL_RANK": "0",
+            "LOCAL_WORLD_SIZE": "1",
+        }.items() <= around.items()
+
+
+def test_horovod_finds_its_rendezvous_and_its_rank():
+    """As horovodrun would tell it of hosts with one slot each; the chief is rank 0 and its executor serves."""
+    spec = service(Strategy.HOROVOD, worker=1, chief=1)
+    found = told(spec)
+
+    assert {
+        "HOROVOD_RANK": "1",
+        "HOROVOD_SIZE": "2",
+        "HOROVOD_LOCAL_RANK": "0",
+        "HOROVOD_LOCAL_SIZE": "1",
+        "HOROVOD_CROSS_RANK": "1",
+        "HOROVOD_CROSS_SIZE": "2",
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": "10.0.0.1",
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": found["chief-0"]["TASK_ADDRESS"].rpartition(":")[2],
+        "HOROVOD_CONTROLLER": "gloo",
+    }.items() <= found["worker-0"].items()
+    assert (True, False) == (gives_rendezvous(spec, CHIEF, 0), gives_rendezvous(spec, WORKER, 0))
+
+
+@pytest.mark.parametrize("strategy", [item for item in Strategy if item.has_servers or item is Strategy.INDEPENDENT])
+def test_other_strategies_are_told_of_no_world(strategy):
+    """A library that sees WORLD_SIZE waits for the others."""
+    found = told(service(strategy, worker=2, chief=1))
+
+    assert not {"RANK", "WORLD_SIZE", "HOROVOD_RANK"} & {name for around in found.values() for name in around}
+
+
+def test_side_cars_have_no_rank():
+    """They do not train."""
+    spec = service(Strategy.PYTORCH_DDP, worker=2)
+
+    assert [None] * 4 == [rank_of(spec, kind, 0) for kind in (PS, *filter(lambda kind: kind.ours, JobKind))]
