@@ -1,0 +1,54 @@
+"""Who may use the API, from options and environment."""
+
+import pytest
+
+from tf_scheduler.cli.front import api_settings
+from tf_scheduler.errors import OptionsError
+from tf_scheduler.options.loader import resolve
+
+
+def settings(environment, folder="/nowhere", **api):
+    return api_settings(resolve({"service": {"command": "x"}, "api": api}), environment, str(folder))
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"HOST": "127.0.0.1"}, {"HOST": "localhost"}, {"HOST": "10.0.0.5", "MARATHON_APP_ID": "/tensorflow"}],
+)
+def test_it_is_open_on_loopback_and_behind_marathon(environment):
+    """On DC/OS the Admin Router authenticates."""
+    assert not settings(environment).policy.closed
+
+
+@pytest.mark.parametrize("environment", [{}, {"HOST": "10.0.0.5"}, {"HOST": "agent-1"}])
+def test_on_a_network_it_is_open_on_purpose_only(environment):
+    """What has to be set is named."""
+    with pytest.raises(OptionsError, match=r"api.write_token.*is needed.*api.authentication none"):
+        settings(environment)
+    assert not settings(environment, authentication="none").policy.closed
+
+
+def test_tokens_come_from_the_environment_and_from_files(tmp_path):
+    """Without the line break at the end of a file."""
+    (tmp_path / "token").write_text("w\n")
+
+    policy = settings({"READING": "r"}, tmp_path, read_token="env:READING", write_token="file:token").policy
+
+    assert ("r", "w", False) == (policy.read_token, policy.write_token, policy.loopback)
+
+
+@pytest.mark.parametrize(
+    ("source", "told"), [("env:NONE", "no such variable"), ("file:none", "No such file"), ("env:EMPTY", "is empty")]
+)
+def test_a_token_that_cannot_be_had_is_an_error(tmp_path, source, told):
+    """An empty one would let nobody in, or everybody."""
+    with pytest.raises(OptionsError, match=f"api.write_token.*{told}"):
+        settings({"EMPTY": " \n"}, tmp_path, write_token=source)
+
+
+def test_certificates_make_it_https():
+    """And those of clients are checked by their authority."""
+    found = settings({}, certificate_file="a.pem", key_file="a.key", client_ca_file="ca.pem", writers="alice, bob")
+
+    assert ("a.pem", "a.key", "ca.pem") == (found.tls.certificate, found.tls.key, found.tls.client_ca)
+    assert (True, {"alice", "bob"}) == (found.policy.certificates, found.policy.writers)
