@@ -137,6 +137,10 @@ def _fit_rest(document: Document) -> None:
         document.setdefault("gang", {})["mode"] = "launch"
     restart = document.get("restart", {})
     if restart:
+    worker, collective = document.get("worker", {}), document["service"]["strategy"] == "multi_worker_mirrored"
+    if worker.get("min_count"):
+        alone = collective and not document.get("gpu_worker", {}).get("count")
+        worker["min_count"] = min(worker["min_count"], worker.get("count", 3)) if alone else 0
         restart["backoff"] = min(restart.get("backoff", 1.0), restart.setdefault("max_backoff", 300.0))
     if document.get("health"):
         document["health"] |= {"target": "true", "jobs": "worker, chief"}

@@ -392,6 +392,53 @@ def test_a_task_of_a_drained_agent_goes_elsewhere_at_once():
     assert {} == world.state.suspects
 
 
+def shrinking(*agents: Any) -> World:
+    jobs = (a_job(JobKind.WORKER, 3, min_count=2),)
+    spec = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=jobs, recovery=RecoveryPolicy(shrink_after=60.0))
+    return deployed(spec, *(agents or [an_agent(f"agent-{number}", cpus=1) for number in range(3)]))
+
+
+def rounds(count: int) -> list[Step]:
+    return [step for _ in range(count) for step in (send.offers(), send.wait(20.0))]
+
+
+def test_collective_training_starts_again_smaller_when_not_all_find_a_place():
+    """After a while; the lowest indexes, with a ClusterSpec of their own. The next scheduler knows."""
+    world = shrinking()
+    host = world.state.tasks["worker-0"].hostname
+
+    play(world, send.agent_lost(host), expect.killed("worker-1", "worker-2"), *rounds(2), expect.launched())
+    play(world, *rounds(3), send.running(), expect.alive("worker-0", "worker-1"))
+    play(world, expect.cluster("worker-0", worker=2), expect.cluster("worker-1", worker=2))
+    play(
+        world,
+        send.restart(shrinking().state.spec),
+        send.offers(),
+        send.wait(600.0),
+        expect.alive("worker-0", "worker-1"),
+    )
+    assert (2, 3) == (world.state.spec.task_count, world.state.full.task_count)
+
+
+def test_it_grows_back_at_the_next_restart():
+    """Not before, although there is room; nobody's training is interrupted for it."""
+    world = shrinking()
+    host = world.state.tasks["worker-0"].hostname
+    play(world, send.agent_lost(host), *rounds(5), send.running(), send.agent(an_agent("agent-9", cpus=1)))
+    play(world, *rounds(2), expect.alive("worker-0", "worker-1"))
+
+    play(world, send.status("worker-0", FAILED, **KILLED_HARD), send.offers(), *rounds(2), send.running())
+
+    play(world, expect.alive("worker-0", "worker-1", "worker-2"), expect.cluster("worker-0", worker=3))
+    assert world.state.full is None
+
+
+def test_fewer_than_the_least_do_not_start():
+    """One of three, where two are needed."""
+    world = shrinking(an_agent("agent-1", cpus=1), an_agent("agent-2", cpus=2))
+    play(world, send.agent_lost("agent-2"), *rounds(8), expect.alive())
+
+
 def test_a_gone_task_is_replaced_at_once():
     """It does not wait for an address that is gone with its agent."""
     world = deployed()

@@ -20,6 +20,7 @@ from tf_scheduler.model.effects import (
     RecoveryDecided,
     ReservationDropped,
     ReservationMade,
+    Resized,
     ResultDecided,
     SecretsGiven,
     StatusStored,
@@ -29,8 +30,11 @@ from tf_scheduler.model.effects import (
     TaskResumed,
 )
 from tf_scheduler.model.ids import TaskId
+from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState, TaskStatus
+
+from .sizes import smaller
 
 
 class _Draft:
@@ -128,6 +132,12 @@ def _recovered(draft: _Draft, change: RecoveryDecided) -> None:
     draft.own("recoveries")[change.recovery.task] = change.recovery
 
 
+def _resized(draft: _Draft, change: Resized) -> None:
+    full: ServiceSpec = draft.get("full") or draft.get("spec")
+    spec = full if change.count is None else smaller(full, change.count)
+    draft.fields.update(spec=spec, full=None if spec is full else full, resized_at=change.at)
+
+
 def _suspected(draft: _Draft, change: AgentSuspected) -> None:
     draft.own("suspects")[change.suspect.agent_id] = change.suspect
 
@@ -174,6 +184,7 @@ _REDUCERS: Mapping[type, Callable[[_Draft, Any], None]] = {
     LaunchRetired: _retired,
     RecoveryDecided: _recovered,
     AgentSuspected: _suspected,
+    Resized: _resized,
     TaskPaused: _paused,
     TaskResumed: _resumed,
     SecretsGiven: _given,

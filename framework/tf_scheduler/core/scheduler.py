@@ -49,6 +49,7 @@ from . import (
     reconcile,
     removal,
     rounds,
+    shrink,
     status,
 )
 from .recovery import heal, orders
@@ -65,6 +66,7 @@ def handle(state: SchedulerState, event: Event, now: float, new_id: NewId) -> De
     if isinstance(event, SecretsAsked):
         return handover.asked(state, event, now)
     decision = _handle(heal.ripen(state, now), event, now, new_id)
+    decision = then(decision, shrink.grow)
     decision = then(decision, lambda after: decide(heal.ripen(after, now)))
     decision = then(decision, lambda after: plans.act(after, now))
     decision = then(decision, lambda after: demand.demand(after, now))
@@ -130,6 +132,7 @@ def _ticked(state: SchedulerState, now: float, new_id: NewId) -> Decision:
     """Whatever is due. Held offers are looked at again: a task may have waited for its old address long enough."""
     decision = then(overdue.ended(state, now), lambda after: status.given_up(after, now, new_id))
     decision = then(decision, lambda after: maintenance.leave(after, now))
+    decision = then(decision, lambda after: shrink.shrink(after, now))
     if state.offers and state.recoveries:
         decision = then(decision, lambda after: offers.received(after, (), now, new_id))
     decision = then(decision, lambda after: rounds.release(after, now, new_id))

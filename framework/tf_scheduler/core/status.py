@@ -90,7 +90,7 @@ def _judge(
     if status.state is not TaskState.FINISHED:
         if plans.is_needed(state, record) and not is_replaced(state, record):
             return heal.ended(state, record, status, ran, now, unique)
-        plan, settling = plans.replaces(state, record), settled(state, record, now)
+        plan, settling = plans.replaces(state, record), settled(state, record, status, now)
         changes: list[Change] = [LaunchRetired(record.id, plan)] if plan else []
         changes += [RecoveryDecided(settling)] if settling else []
         return decide(state, *changes, outcomes=(told,))

@@ -78,6 +78,16 @@ class AgentSuspected:
 
 
 @dataclass(frozen=True, slots=True)
+class Resized:
+    """The cluster starts again with fewer workers than the options want, or with all of them."""
+
+    #: None: as the options say.
+    count: int | None
+    #: Seconds since the epoch.
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class TaskPaused:
     """An operator has paused a task: it is not launched before it is resumed."""
 
@@ -127,6 +137,7 @@ Change = (
     | LaunchRetired
     | RecoveryDecided
     | AgentSuspected
+    | Resized
     | TaskPaused
     | TaskResumed
     | SecretsGiven

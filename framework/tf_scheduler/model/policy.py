@@ -71,6 +71,8 @@ class RecoveryPolicy:
     unreachable_timeout: float = 300.0
     #: After the start of its program, without having joined the others; None: never.
     start_timeout: float | None = 600.0
+    #: After the back-off of a restart, until a cluster that may be smaller (`min_count`) is.
+    shrink_after: float = 60.0
     #: An agent with so many lost or unstartable launches within `avoid_for` is avoided for as long; 0: never.
     avoid_after: int = 3
     avoid_for: float = 900.0

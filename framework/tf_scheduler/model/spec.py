@@ -96,6 +96,8 @@ class JobSpec:
     port: int = 0
     #: Section of the options that it comes from, such as `gpu_worker`; empty: the only one of its kind.
     section: str = ""
+    #: Tasks that a restart of the whole cluster may do with, when no more find a place; 0: all.
+    min_count: int = 0
     #: Index of its first task in the job.
     first_index: int = 0
     #: All of them hold.

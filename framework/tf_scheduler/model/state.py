@@ -58,6 +58,10 @@ class SchedulerState:
     controls: Mapping[str, PlanControl] = field(default_factory=dict)
     #: Task -> the launch of it that is to be replaced, or was; see core/recovery.
     recoveries: Mapping[TaskName, Recovery] = field(default_factory=dict)
+    #: What the options want, while the cluster is smaller: then `spec` is what it is now.
+    full: ServiceSpec | None = None
+    #: When that was decided; seconds since the epoch.
+    resized_at: float = 0.0
     #: What is held against agents, by their ids.
     suspects: Mapping[AgentId, Suspect] = field(default_factory=dict)
     #: Tasks that an operator has paused -> since when; seconds since the epoch.

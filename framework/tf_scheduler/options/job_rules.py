@@ -93,6 +93,15 @@ def liveness_has_something_to_look_at(options: Document) -> Iterator[Problem]:
         yield Problem("health.jobs", f"must be some of {', '.join(JOBS)}, not {', '.join(wrong)}")
 
 
+def fewer_workers_are_for_collective_training(options: Document) -> Iterator[Problem]:
+    least, worker = options["worker"]["min_count"], options["worker"]
+    if least > worker["count"]:
+        yield Problem("worker.min_count", f"must be at most worker.count ({worker['count']}), not {least}")
+    collective = options["service"]["strategy"] == Strategy.MULTI_WORKER_MIRRORED.value
+    if least and (not collective or options["gpu_worker"]["count"]):
+        yield Problem("worker.min_count", "is for strategy multi_worker_mirrored without gpu_worker only")
+
+
 def the_longest_wait_is_no_shorter_than_the_first(options: Document) -> Iterator[Problem]:
     restart = options["restart"]
     if restart["max_backoff"] < restart["backoff"]:

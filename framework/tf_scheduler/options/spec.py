@@ -82,6 +82,7 @@ def _job(options: Document, section: str) -> JobSpec:
         environment={**hadoop, **kerberos_environment(options), **service["environment"], **job["environment"]},
         python=job["python"] or service["python"],
         kill_grace=job["kill_grace"],
+        min_count=job.get("min_count", 0),
         section=section,
         first_index=options["worker"]["count"] if section == "gpu_worker" else 0,
         constraints=parse_constraints(job["placement_constraint"]),
@@ -182,6 +183,7 @@ def _recovery(recovery: Document) -> RecoveryPolicy:
         unreachable_timeout=recovery["unreachable_timeout"],
         start_timeout=recovery["start_timeout"] or None,
         avoid_after=recovery["avoid_after"],
+        shrink_after=recovery["shrink_after"],
         avoid_for=recovery["avoid_for"],
     )
 

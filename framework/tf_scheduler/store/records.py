@@ -31,6 +31,7 @@ from tf_scheduler.model.effects import (
     ReservationDropped,
     ReservationMade,
     ResultDecided,
+    Resized,
     SecretsGiven,
     StatusStored,
     TaskForgotten,
@@ -60,7 +61,7 @@ UPGRADES: tuple[Callable[[str, dict[str, Any]], dict[str, Any]], ...] = ()
 FRAMEWORK, TASKS, STATUSES, RESULT = "framework", "tasks", "statuses", "result"
 RESERVATIONS, GIVEN = "reservations", "given"
 RETIRED, PLANS, RECOVERIES = "retired", "plans", "recoveries"
-AGENTS, PAUSED = "agents", "paused"
+AGENTS, PAUSED, SIZE = "agents", "paused", "size"
 
 
 def writes(change: Change, before: SchedulerState) -> tuple[Write, ...]:
@@ -76,6 +77,8 @@ def writes(change: Change, before: SchedulerState) -> tuple[Write, ...]:
             paused = (Delete(f"{PAUSED}/{change.name}"),) if change.name in before.paused else ()
             return (Delete(f"{TASKS}/{change.name}"), *_forget(change.name, before), *paused)
         case AgentSuspected():
+        case Resized():
+            return (_put(SIZE, asdict(change)),)
             return (_put(f"{AGENTS}/{change.suspect.agent_id}", asdict(change.suspect)),)
         case SecretsGiven():
             return (_put(f"{GIVEN}/{change.task_id}", asdict(change)),)
@@ -215,6 +218,7 @@ _DECODERS: Mapping[str, Callable[[dict[str, Any]], Change]] = {
     PLANS: _control,
     RECOVERIES: _recovery,
     AGENTS: lambda fields: AgentSuspected(Suspect(**{**fields, "failures": tuple(fields["failures"])})),
+    SIZE: lambda fields: Resized(fields["count"], fields["at"]),
     GIVEN: lambda fields: SecretsGiven(TaskId(fields["task_id"]), fields["nonce"]),
     PAUSED: lambda fields: TaskPaused(TaskName(fields["name"]), fields["since"]),
     RESULT: _result,

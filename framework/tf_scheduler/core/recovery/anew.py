@@ -9,12 +9,23 @@ from tf_scheduler.model.failure import Cause
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.recovery import Recovery
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord, TaskState
+from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
+from .causes import DRAINED
 from .units import restarts
 
 #: Seconds that a task waits for its old address, from when it could be launched there.
 HOME_WAIT = 5.0
+
+
+_AGENT_GONE = frozenset(
+    {TaskState.GONE, TaskState.GONE_BY_OPERATOR, TaskState.LOST, TaskState.UNKNOWN, TaskState.UNREACHABLE}
+)
+
+
+def is_gone(status: TaskStatus) -> bool:
+    """Whether the task's agent is gone with it, or is about to: it is not offered again soon."""
+    return status.state in _AGENT_GONE or status.reason in DRAINED
 
 
 def is_replaced(state: SchedulerState, record: TaskRecord) -> bool:
@@ -55,9 +66,9 @@ def mates(state: SchedulerState, names: Collection[TaskName], *, moved: bool) ->
             yield record
 
 
-def settled(state: SchedulerState, record: TaskRecord, now: float) -> Recovery | None:
+def settled(state: SchedulerState, record: TaskRecord, status: TaskStatus, now: float) -> Recovery | None:
     """A launch that is replaced has ended only now: only now its old address can be free. None: nothing changes."""
     item = state.recoveries.get(record.name)
     if item is None or item.launch != record.id or item.home_until <= item.ready_at:
         return None
-    return replace(item, home_until=max(now, item.ready_at) + HOME_WAIT)
+    return replace(item, home_until=item.ready_at if is_gone(status) else max(now, item.ready_at) + HOME_WAIT)

@@ -21,8 +21,8 @@ from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
 from . import joining
-from .anew import HOME_WAIT, anew, mates
-from .causes import DRAINED, cause_of
+from .anew import HOME_WAIT, anew, is_gone, mates
+from .causes import cause_of
 from .policies import counts, is_final, restart_policy, unreachable_timeout
 from .suspects import blames_agent, held_against, told_of
 from .waiting import delay, gives_up, recent
@@ -31,10 +31,6 @@ from .waiting import delay, gives_up, recent
 STEADY = 60.0
 #: Survivors of a lost peer exit with an error up to so many seconds later (measured with collective training).
 COLLATERAL = 20.0
-
-_AGENT_GONE = frozenset(
-    {TaskState.GONE, TaskState.GONE_BY_OPERATOR, TaskState.LOST, TaskState.UNKNOWN, TaskState.UNREACHABLE}
-)
 
 
 def ended(
@@ -112,7 +108,9 @@ def _patience(state: SchedulerState, status: TaskStatus) -> float:
 
 def _awaits_home(state: SchedulerState, item: Recovery) -> bool:
     """Whether held offers are to be looked at once more when the wait is over, and have not been since."""
-    return bool(state.offers) and any(isinstance(why, AwaitsHome) for why in state.pending.get(item.task, ()))
+    own = state.tasks[item.task].address
+    reasons = state.pending.get(item.task, ()) if state.offers else ()
+    return any(isinstance(why, AwaitsHome) and why.address == own for why in reasons)
 
 
 def _in_force(state: SchedulerState, item: Recovery) -> bool:
@@ -138,7 +136,7 @@ def _recovery(
     steady = now - record.launched_at >= STEADY
     streak = 1 if before is None or steady else before.streak + 1
     ready_at = now + delay(policy, streak, chance(unique()))
-    gone = status.state in _AGENT_GONE or status.reason in DRAINED
+    gone = is_gone(status)
     return Recovery(
         task=record.name,
         launch=record.id,

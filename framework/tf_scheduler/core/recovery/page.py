@@ -45,6 +45,12 @@ within {suspects.TOGETHER:g} s of another there counts once, and a program that 
 `recovery.avoid_after` within `recovery.avoid_for` seconds the agent is avoided for as long, also by tasks whose old
 address is there. It is used all the same when a round of offers has ended without a place: the least bad one first.
 
+## Fewer workers rather than none
+
+Collective training starts again as a whole. With `worker.min_count`, a restart that has found no place for all workers
+for `recovery.shrink_after` seconds is made with as many as find one, but no fewer than that: the lowest indexes, in a
+ClusterSpec of their own. All of them are wanted again at the next restart; nothing that trains is ended for it.
+
 ## What a job may choose
 
 In the section of each job: `restart_policy`, `max_failures`, `uncounted_exit_codes`, `unreachable_timeout`.

@@ -161,6 +161,14 @@ class WorkerSection(VolumeSection):
         most=100_000,
         metadata=about("How many workers, besides those of gpu_worker.", change=Change.SCALE, required=True),
     )
+    min_count = Whole(
+        load_default=0,
+        most=100_000,
+        metadata=about(
+            "With how many a restart does when all find no place for recovery.shrink_after; 0: with all. For strategy "
+            "multi_worker_mirrored without gpu_worker. They are all wanted again at the next restart."
+        ),
+    )
     port = Whole(load_default=2222, least=1, most=65_535, metadata=about("Port of each.", obsolete=_PORT))
 
 

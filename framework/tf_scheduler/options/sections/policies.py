@@ -69,6 +69,12 @@ class RecoverySection(Section):
             "seconds",
         ),
     )
+    shrink_after = Number(
+        load_default=60.0,
+        most=LONGEST,
+        unit="seconds",
+        metadata=about("How long a restart looks for places for all before worker.min_count will do.", "seconds"),
+    )
     avoid_after = Whole(
         load_default=3,
         most=100_000,
