@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tf_scheduler.model.evaluation import Evaluation
 from tf_scheduler.model.ids import AgentId, TaskName
@@ -55,8 +55,7 @@ def attempt(state: SchedulerState, gangs: Sequence[Gang], offers: Iterable[Offer
     for gang in gangs:
         free, pinned = _pinned(state, gang, agents, reservations)
         kept = {task.name: reservations[task.name] for task in gang.tasks if task.name in reservations}
-        came = bring_home(state, free, agents, now)
-        match = _match(came.others, came.agents, circumstances(state, standing, now), passed)
+        came, match = _placed(state, gang, free, agents, circumstances(state, standing, now), passed)
         if came.waiting:
             reasons |= {**_waiting_for(gang, came), **came.waiting, **_reserved(kept)}
         elif isinstance(match, NoMatch):

@@ -94,12 +94,12 @@ class JobSpec:
     kill_grace: float = 10.0
     #: Port that it gets if that is on offer; 0: any.
     port: int = 0
-    #: Section of the options that it comes from, such as `gpu_worker`; empty: the only one of its kind.
-    section: str = ""
     #: Tasks that a restart of the whole cluster may do with, when no more find a place; 0: all.
     min_count: int = 0
     #: Index of its first task in the job.
     first_index: int = 0
+    #: Section of the options that it comes from, such as `gpu_worker`; empty: the only one of its kind.
+    section: str = ""
     #: All of them hold.
     constraints: tuple[Constraint, ...] = ()
     #: Docker image of the container; empty: the agent's own file system.

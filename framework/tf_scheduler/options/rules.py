@@ -48,6 +48,7 @@ RULES: tuple[Rule, ...] = (
     secrets.a_principals_secret_needs_the_principal,
     jobs.liveness_has_something_to_look_at,
     jobs.the_longest_wait_is_no_shorter_than_the_first,
+    jobs.fewer_workers_are_for_collective_training,
     plans.plans_of_the_user_have_names_of_their_own,
     plans.phases_of_a_plan_have_different_names,
     plans.indexes_of_tasks_are_those_of_their_job,

@@ -5,6 +5,7 @@ tasks/<task name>          TaskRecord: the fact that we launched it
 statuses/<task id>         TaskStatus: what Mesos said last
 retired/<task id>          the plan that told this launch to end
 recoveries/<task name>     Recovery: the launch that is to be replaced, or was
+size                       how many workers a cluster does with, while that is fewer than the options want
 agents/<agent id>          Suspect: what is held against an agent
 given/<task id>            which nonce has used the token of this launch
 paused/<task name>         since when an operator has it paused

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tf_scheduler.model.ids import AgentId
 from tf_scheduler.model.placement import Place, PlacementSpec
+from tf_scheduler.model.reasons import AgentReason
 from tf_scheduler.model.resources import Needs
 from tf_scheduler.model.spec import JobKind, JobSpec, TaskSpec
 
@@ -36,7 +37,6 @@ class Circumstances:
     #: Seconds since the epoch.
     now: float = 0.0
     standing: tuple[Standing, ...] = ()
-
     #: Agents that are not used, and why.
     avoided: Mapping[AgentId, AgentReason] = field(default_factory=dict)
 
