@@ -64,6 +64,7 @@ def _strategy(options: dict[str, Any], given: str) -> list[Say]:
     service = options.setdefault("service", {})
     if given:
         service["strategy"] = given
+    if service.get("strategy"):
         return []
     counts = {section: options.get(section, {}).get("count", 0) for section in _JOBS}
     mirrored = not counts["parameter_server"] and counts["worker"] + counts["gpu_worker"] + counts["chief"] > 1

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import pod
 from .amounts import command_line, service_name
-from .mapping import Deed, Put, Row, Say, Spot, nothing, to, walk
+from .mapping import Deed, Put, Row, Say, Spot, Take, nothing, to, walk
 
 #: Name of a replica, in lower case -> section.
 _SECTIONS = {
@@ -30,10 +30,8 @@ def _take_success(value: Any, _spot: Spot) -> Iterator[Deed]:
     yield Put(("finish", "success"), "all_workers" if value == "AllWorkers" else "chief")
 
 
-def _take_clean_up(value: Any, spot: Spot) -> Iterator[Deed]:
-    yield Put(("finish", "clean_up"), "none" if value == "None" else "running")
-    if value == "All":
-        yield Say(spot.path, "All: logs and results of tasks that have ended are kept all the same")
+def _take_clean_up(value: Any, _spot: Spot) -> Iterator[Deed]:
+    yield Put(("finish", "clean_up"), {"None": "none", "All": "all"}.get(value, "running"))
 
 
 def _take_replicas(value: Mapping[str, Any], spot: Spot) -> Iterator[Deed]:
@@ -48,8 +46,9 @@ def _take_replicas(value: Mapping[str, Any], spot: Spot) -> Iterator[Deed]:
         yield from pod.convert(replica, pod.at(spot, path, section))
 
 
-_RUN_POLICY = (
-    ("cleanPodPolicy", ("finish.clean_up",), "Running and All: running; None: none", _take_clean_up),
+_Field = tuple[str, tuple[str, ...], str, Take | None]
+_RUN_POLICY: tuple[_Field, ...] = (
+    ("cleanPodPolicy", ("finish.clean_up",), "the same words, in lower case", _take_clean_up),
     (
         "activeDeadlineSeconds",
         ("finish.deadline",),
@@ -64,12 +63,13 @@ _RUN_POLICY = (
     ),
     (
         "ttlSecondsAfterFinished",
-        (),
-        "a job leaves Mesos at its end; its logs and `dcos-tensorflow history` stay",
-        None,
+        ("finish.keep_seconds",),
+        "how long what is left to run stays; a job that leaves nothing leaves Mesos at its end, its logs stay",
+        # 0 is for ever here, and at once there.
+        to("finish", "keep_seconds", as_=lambda value: max(1.0, float(value))),
     ),
 )
-_SCHEDULING = (
+_SCHEDULING: tuple[_Field, ...] = (
     ("minAvailable", (), "all tasks of a job are launched together or not at all", None),
     ("minResources", (), "it is the sum of what the tasks ask for", None),
     ("queue", ("service.role",), "queues are Mesos roles; quota is set there", to("service", "role", as_=str)),

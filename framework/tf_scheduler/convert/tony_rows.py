@@ -13,13 +13,17 @@ SECTIONS = {"chief": "chief", "worker": "worker", "ps": "parameter_server", "eva
 INSTANCES = re.compile(r"tony\.([a-z]+)\.instances")
 _OF_HADOOP = "it is about YARN and Hadoop"
 _OF_PORTAL = "past runs are in `dcos-tensorflow history`"
+#: Frameworks -> strategies of that kind.
+_STRATEGIES = {"pytorch": "pytorch_ddp", "horovod": "horovod"}
 _PLANS = "say the order with a plan of your own (docs/plans.md)"
 _FILES = "pack the files in the archive of service.job_url"
 
 
 def _take_framework(value: Any, spot: Spot) -> Iterator[Deed]:
-    if value not in ("tensorflow", "standalone"):
-        yield Say(spot.path, f"{value}: the variables that it needs are not made from this file; see docs/tasks.md")
+    if value in _STRATEGIES:
+        yield Put(("service", "strategy"), _STRATEGIES[value])
+    elif value not in ("tensorflow", "standalone"):
+        yield Say(spot.path, f"{value}: the variables that it needs are not made here; see docs/tasks.md")
 
 
 def _take_mode(value: Any, spot: Spot) -> Iterator[Deed]:
@@ -117,7 +121,7 @@ JOB_ROWS = tuple(Row(name, options, note, take) for name, options, note, take in
 
 ROWS = (
     Row("tony.application.name", ("service.name",), "lower case, dashes", to("service", "name", as_=service_name)),
-    Row("tony.application.framework", (), "tensorflow", _take_framework),
+    Row("tony.application.framework", ("service.strategy",), "pytorch, horovod; tensorflow: guessed", _take_framework),
     Row(
         "tony.application.timeout",
         ("finish.deadline",),

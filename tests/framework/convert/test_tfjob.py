@@ -46,7 +46,7 @@ def test_policies_are_taken_along(converted):
     """Success, clean-up, deadline, queue; the most forgiving restart policy of the jobs."""
     options = converted.options
 
-    assert {"success": "all_workers", "clean_up": "running", "deadline": 7200.0} == options["finish"]
+    assert {"success": "all_workers", "clean_up": "all", "deadline": 7200.0, "keep_seconds": 600.0} == options["finish"]
     assert 5 == options["restart"]["max_failures"]
     assert "research" == options["service"]["role"]
 
@@ -57,7 +57,6 @@ def test_policies_are_taken_along(converted):
         "ConfigMap extra",
         "metadata.namespace",
         "metadata.labels",
-        "spec.runPolicy.ttlSecondsAfterFinished",
         "spec.runPolicy.schedulingPolicy.minAvailable",
         "spec.tfReplicaSpecs.Chief.template.spec.containers",
         "spec.tfReplicaSpecs.Chief.template.spec.containers[0].env[2]",

@@ -46,6 +46,19 @@ def test_what_cannot_be_taken_along_is_told_by_its_name(name, reason):
     assert reason in told[name]
 
 
+@pytest.mark.parametrize(("framework", "strategy"), [("pytorch", "pytorch_ddp"), ("horovod", "horovod")])
+def test_other_frameworks_have_strategies_of_their_own(framework, strategy):
+    """Nothing is guessed then."""
+    entry = "<property><name>tony.{}</name><value>{}</value></property>"
+    wanted = (("application.framework", framework), ("worker.instances", 2), ("worker.command", "python a.py"))
+    text = f"<configuration>{''.join(entry.format(*pair) for pair in wanted)}</configuration>"
+
+    found = convert(text.encode(), "tony.xml")
+
+    assert strategy == found.options["service"]["strategy"]
+    assert not [warning for warning in found.warnings if warning.path == "service.strategy"]
+
+
 BOMB = """<?xml version="1.0"?>
 <!DOCTYPE configuration [<!ENTITY x SYSTEM "file:///etc/passwd">]>
 <configuration><property><name>tony.application.name</name><value>&x;</value></property></configuration>"""
