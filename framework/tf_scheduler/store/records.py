@@ -31,8 +31,8 @@ from tf_scheduler.model.effects import (
     RecoveryDecided,
     ReservationDropped,
     ReservationMade,
-    ResultDecided,
     Resized,
+    ResultDecided,
     SecretsGiven,
     StatusStored,
     TaskForgotten,
@@ -77,9 +77,9 @@ def writes(change: Change, before: SchedulerState) -> tuple[Write, ...]:
         case TaskForgotten():
             paused = (Delete(f"{PAUSED}/{change.name}"),) if change.name in before.paused else ()
             return (Delete(f"{TASKS}/{change.name}"), *_forget(change.name, before), *paused)
-        case AgentSuspected():
         case Resized():
             return (_put(SIZE, asdict(change)),)
+        case AgentSuspected():
             return (_put(f"{AGENTS}/{change.suspect.agent_id}", asdict(change.suspect)),)
         case SecretsGiven():
             return (_put(f"{GIVEN}/{change.task_id}", asdict(change)),)
@@ -218,8 +218,8 @@ _DECODERS: Mapping[str, Callable[[dict[str, Any]], Change]] = {
     RETIRED: _retired,
     PLANS: _control,
     RECOVERIES: _recovery,
-    AGENTS: lambda fields: AgentSuspected(Suspect(**{**fields, "failures": tuple(fields["failures"])})),
     SIZE: lambda fields: Resized(fields["count"], fields["at"]),
+    AGENTS: lambda fields: AgentSuspected(Suspect(**{**fields, "failures": tuple(fields["failures"])})),
     GIVEN: lambda fields: SecretsGiven(TaskId(fields["task_id"]), fields["nonce"]),
     PAUSED: lambda fields: TaskPaused(TaskName(fields["name"]), fields["since"]),
     RESULT: _result,
