@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import lru_cache
 from typing import Any, Tuple
 
 from . import __version__
@@ -17,6 +18,7 @@ AS_JSON = "DCOS_TENSORFLOW_JSON"
 _Words = Tuple[str, ...]
 
 
+@lru_cache(maxsize=None)
 def parser() -> argparse.ArgumentParser:
     """Everything that can be typed. Its result has `command`, the given arguments and options, and the global ones."""
     root = argparse.ArgumentParser(prog="dcos tensorflow", description=INFO)

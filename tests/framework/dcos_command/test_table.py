@@ -10,6 +10,7 @@ from dcos_command.kinds import _COMMANDS
 from dcos_command.table import COMMANDS, GROUPS
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text()
+PARSER = parser()
 ROWS = [line.split(" | ")[0] for line in PAGE.splitlines() if line.startswith("| `")]
 
 
@@ -28,5 +29,5 @@ def test_every_command_is_told_and_can_be_typed(command):
     assert any(row.startswith(f"| `{words[0]}") and re.search(rf"\b{words[-1]}\b", row) for row in ROWS), "docs/cli.md"
     required = ["x" for argument in command.arguments if argument.required]
     for spelling in command.spellings:
-        assert command is parser().parse_args([*spelling, *required]).command
+        assert command is PARSER.parse_args([*spelling, *required]).command
     assert {argument.kind for argument in command.arguments} - {""} <= set(_COMMANDS)
