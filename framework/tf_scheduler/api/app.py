@@ -138,7 +138,7 @@ async def _body(row: Endpoint, request: Request) -> Any:
     try:
         content = await asyncio.wait_for(request.body(), _SLOW)
     except asyncio.TimeoutError as error:
-        raise BadRequest(Problem(408, f"the body did not come within {_SLOW:g} s")) from error
+        raise BadRequest(Problem(400, f"the body did not come within {_SLOW:g} s")) from error
     except ClientDisconnect as error:
         raise BadRequest(Problem(400, "the body is cut off")) from error
     if row.optional and not content:

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from starlette._utils import get_route_path
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -62,7 +61,7 @@ class Guard:
         declared = headers.get("content-length", "0")
         if declared.isdecimal() and int(declared) > BODY_LIMIT:
             return Problem(413, f"the body may have {BODY_LIMIT} bytes at most")
-        if self._is_open(scope["method"], get_route_path(scope)):
+        if self._is_open(scope["method"], _path(scope)):
             return None
         return self._policy.refusal(scope["method"], headers, visitor)
 
@@ -83,6 +82,12 @@ class _Answer:
             message = {**message, "headers": [*given, *more]}
         # A client that does not read is not waited for: its connection is given up.
         await asyncio.wait_for(self._send(message), STALLED)
+
+
+def _path(scope: Scope) -> str:
+    """As the table has it: without the prefix that the app is mounted at."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
 
 
 def _limited(receive: Receive) -> Receive:

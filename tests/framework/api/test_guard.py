@@ -4,6 +4,8 @@ import base64
 import logging
 
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from asgi_client import ask
 from builders import a_spec
@@ -89,6 +91,15 @@ def test_health_is_for_everybody():
     assert 204 == ask(app, "/v1/health").code
     assert 401 == ask(app, "/v1/openapi.json").code
     assert 401 == ask(app, "/v1/none").code
+
+
+def test_below_a_prefix_the_same_holds():
+    """As behind a proxy that leaves it in the path."""
+    app = Starlette(routes=[Mount("/service/dev/digits", an_app(read_token="r"))])
+
+    assert 204 == ask(app, "/service/dev/digits/v1/health").code
+    assert 401 == ask(app, "/service/dev/digits/v1/plans").code
+    assert 200 == ask(app, "/service/dev/digits/v1/plans", headers=bearer("r")).code
 
 
 @pytest.mark.parametrize(
