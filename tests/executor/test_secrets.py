@@ -132,6 +132,16 @@ def test_a_refusal_fails_the_task_with_the_reason(executor: Any, desk_of: Any) -
     assert not (executor.sandbox / "ran").exists()
 
 
+def test_a_task_can_be_killed_while_it_waits_for_its_secrets(executor: Any, desk_of: Any) -> None:
+    """The scheduler is away; what comes after the end is not written any more."""
+    desk = desk_of((503, "later"))
+    executor.launch("touch ran", secrets_url=desk.url, **CLAIM)
+    executor.states("TASK_STARTING")
+    executor.kill()
+    status = executor.states("TASK_KILLING", "TASK_KILLED")
+    assert "the program had not started" in status["message"]
+
+
 def test_a_variable_cannot_hold_nul(executor: Any, desk_of: Any) -> None:
     """Told with what to do; the value is not quoted."""
     desk = desk_of(given(("KEY", "", b"a\0b")))

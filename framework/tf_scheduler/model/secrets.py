@@ -125,6 +125,12 @@ class Hidden:
         """The text."""
         return self._text
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Hidden) and other.reveal() == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
     def __repr__(self) -> str:
         return "***"
 

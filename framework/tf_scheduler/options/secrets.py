@@ -16,6 +16,8 @@ _GCS, _KEYTAB, _KERBEROS = "GOOGLE_APPLICATION_CREDENTIALS", "KRB5_CLIENT_KTNAME
 #: The original package's secret with the key.
 _GCS_SECRET = "gcs_key"  # noqa: S105 - its name
 _GCS_OPTION, _KRB5 = "service.gcs_key", "krb5.conf"
+#: What a command such as kinit wants to know, and where MIT Kerberos logs.
+_PRINCIPAL, _TRACE = "KERBEROS_PRINCIPAL", "KRB5_TRACE"
 
 
 def secrets_of(options: Document) -> tuple[SecretSpec, ...]:
@@ -42,20 +44,8 @@ def access_of(options: Document) -> Access:
         dcos_url=dcos["url"].rstrip("/"),
         dcos_ca_file=dcos["ca_file"] or options["tls"]["ca_file"],
         mesos_secret=options["mesos"]["secret"],
-        inline={
-            _GCS_OPTION: Hidden(options["service"]["gcs_key"]),
-            _KRB5: Hidden(_krb5_conf(options["service"]["security"]["kerberos"])),
-        },
+        inline={_GCS_OPTION: Hidden(options["service"]["gcs_key"]), **_kerberos_values(options)},
     )
-
-
-def kerberos_environment(options: Document) -> dict[str, str]:
-    """What a command such as kinit wants to know."""
-    kerberos = options["service"]["security"]["kerberos"]
-    if not kerberos["enabled"]:
-        return {}
-    principal = f"{kerberos['primary']}@{kerberos['realm']}"
-    return {"KERBEROS_PRINCIPAL": principal, **({"KRB5_TRACE": "/dev/stderr"} if kerberos["debug"] else {})}
 
 
 def _gcs(service: Document) -> Iterator[SecretSpec]:
@@ -68,12 +58,23 @@ def _gcs(service: Document) -> Iterator[SecretSpec]:
 def _kerberos(kerberos: Document) -> Iterator[SecretSpec]:
     if kerberos["enabled"]:
         yield SecretSpec(kerberos["keytab_secret"], _KEYTAB, "client.keytab")
+        # No secrets, but they come the same way: a change of them restarts nothing.
         yield SecretSpec(f"{OPTION}:{_KRB5}", _KERBEROS, _KRB5)
+        yield SecretSpec(f"{OPTION}:{_PRINCIPAL}", _PRINCIPAL)
+        if kerberos["debug"]:
+            yield SecretSpec(f"{OPTION}:{_TRACE}", _TRACE)
+
+
+def _kerberos_values(options: Document) -> Mapping[str, Hidden]:
+    kerberos = options["service"]["security"]["kerberos"]
+    if not kerberos["enabled"]:
+        return {}
+    principal = f"{kerberos['primary']}@{kerberos['realm']}"
+    values = {_KRB5: _krb5_conf(kerberos), _PRINCIPAL: principal, _TRACE: "/dev/stderr"}
+    return {name: Hidden(value) for name, value in values.items()}
 
 
 def _krb5_conf(kerberos: Document) -> str:
     realm, kdc = kerberos["realm"], kerberos["kdc"]
-    if not kerberos["enabled"]:
-        return ""
     where = f"{realm} = {{\n    kdc = {kdc['hostname']}:{kdc['port']}\n  }}"
     return f"[libdefaults]\n  default_realm = {realm}\n[realms]\n  {where}\n"

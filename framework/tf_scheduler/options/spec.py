@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from tf_scheduler.model.network import VirtualNetwork
 from tf_scheduler.model.placement import GangMode, GangSpec, GpuScheduling, PlacementSpec, PlacementStrategy
 from tf_scheduler.model.policy import (
     CleanUp,
@@ -22,9 +23,9 @@ from tf_scheduler.model.spec import ExecutorSpec, JobKind, JobSpec, ServiceSpec,
 
 from .constraints import parse_constraints
 from .plans import to_plans
-from .secrets import access_of, delivery_of, kerberos_environment, secrets_of
+from .secrets import access_of, delivery_of, secrets_of
 from .sections.jobs import JOBS
-from .side_jobs import after, before, image_of
+from .side_jobs import after, before, image_of, ports_of
 from .ulimits import parse_ulimits
 from .words import words
 
@@ -61,6 +62,7 @@ def to_spec(options: Document) -> ServiceSpec:
         secrets=secrets_of(options),
         delivery=delivery_of(options),
         access=access_of(options),
+        network=_network(service),
         plans=to_plans(options["plans"]),
     )
 
@@ -76,10 +78,10 @@ def _job(options: Document, section: str) -> JobSpec:
             mem=job["mem"] * UNIT,
             disk=job["disk"] * UNIT,
             gpus=job["gpus"] * UNIT,
-            ports=1,
+            ports=ports_of(service),
         ),
         command=job["command"] or service["command"],
-        environment={**hadoop, **kerberos_environment(options), **service["environment"], **job["environment"]},
+        environment={**hadoop, **service["environment"], **job["environment"]},
         python=job["python"] or service["python"],
         kill_grace=job["kill_grace"],
         min_count=job.get("min_count", 0),
@@ -97,6 +99,13 @@ def _job(options: Document, section: str) -> JobSpec:
         restart=_own_restart(options["restart"], job),
         unreachable_timeout=None if job["unreachable_timeout"] < 0 else job["unreachable_timeout"],
     )
+
+
+def _network(service: Document) -> VirtualNetwork | None:
+    if not service["virtual_network_enabled"]:
+        return None
+    pairs = (pair.split(":", 1) for pair in words(service["virtual_network_plugin_labels"]))
+    return VirtualNetwork(service["virtual_network_name"], {name.strip(): value.strip() for name, value in pairs})
 
 
 def _program(service: Document) -> Program | None:
@@ -129,6 +138,7 @@ def _agents_fetch(url: str) -> bool:
 def _uris(service: Document) -> Iterator[Uri]:
     if service["job_url"] and _agents_fetch(service["job_url"]):
         yield Uri(service["job_url"])
+    yield from (Uri(url, cache=True) for url in words(service["data"]))
     if folder := service["hdfs"]["config_uri"].rstrip("/"):
         yield Uri(f"{folder}/core-site.xml", extract=False)
         yield Uri(f"{folder}/hdfs-site.xml", extract=False)
@@ -182,8 +192,8 @@ def _recovery(recovery: Document) -> RecoveryPolicy:
     return RecoveryPolicy(
         unreachable_timeout=recovery["unreachable_timeout"],
         start_timeout=recovery["start_timeout"] or None,
-        avoid_after=recovery["avoid_after"],
         shrink_after=recovery["shrink_after"],
+        avoid_after=recovery["avoid_after"],
         avoid_for=recovery["avoid_for"],
     )
 

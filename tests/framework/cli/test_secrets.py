@@ -104,12 +104,12 @@ def test_a_key_of_google_becomes_a_file():
 def test_kerberos_becomes_two_files():
     """Keytab and configuration, where MIT Kerberos looks for them."""
     spec = spec_of(service={"security": {"kerberos": KERBEROS}})
-    keytab, config = spec.secrets
+    keytab, config, *rest = spec.secrets
 
     assert ("team/keytab", "KRB5_CLIENT_KTNAME", "client.keytab") == (keytab.source, keytab.env, keytab.file)
     assert ("KRB5_CONFIG", "krb5.conf") == (config.env, config.file)
     text = sources_of(spec.access, {}).value(config.source).decode()
     assert "default_realm = LOCAL" in text
     assert "kdc = kdc:88" in text
-    found = spec.jobs[0].environment
-    assert ("tensorflow@LOCAL", "/dev/stderr") == (found["KERBEROS_PRINCIPAL"], found["KRB5_TRACE"])
+    values = {item.env: sources_of(spec.access, {}).value(item.source) for item in rest}
+    assert {"KERBEROS_PRINCIPAL": b"tensorflow@LOCAL", "KRB5_TRACE": b"/dev/stderr"} == values

@@ -124,7 +124,7 @@ def test_a_variable_that_is_no_value_is_refused_with_the_options_name():
         'service.environment.0: must be {"name": ..., "value": ...}, not {"name": "A"}',
         'service.use_tensorboard: must be true or false, not "yes" (text)',
         'worker.count: must be a whole number from 0 to 100000, not "many" (text)',
-        "secrets.1: must have either env or file",
+        "secrets.1: must have env, file or both",
     ]
 
 
