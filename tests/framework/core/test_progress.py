@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
+import pytest
+
 from builders import a_spec
+from tf_scheduler.core.progress import spoken
 from tf_scheduler.core.reduce import apply
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.model.effects import TaskForgotten, TaskLaunched
@@ -57,3 +61,21 @@ def test_a_lost_connection_leaves_what_is_known() -> None:
     state = told(RUNNING, FIRST, Progress(1, 1.0, 10))
     after = handle(replace(state, connected=True), Disconnected("gone"), 0.0, lambda: "new").state
     assert state.progress == after.progress
+
+
+@pytest.mark.parametrize(
+    ("progress", "expected"),
+    [
+        (Progress(1, 0.0), ""),
+        (Progress(1, 0.0, step=7), "step 7"),
+        (Progress(1, 0.0, loss=math.nan), "loss nan"),
+        (
+            Progress(1, 0.0, 120, 500, 0.123456, 3840, 10.0, 320.04),
+            "step 120 of 500, 320.0 examples/s, loss 0.1235, 38 s left",
+        ),
+        (Progress(1, 0.0, 120, steps_per_second=10.0), "step 120, 10.0 steps/s"),
+    ],
+)
+def test_progress_in_words(progress: Progress, expected: str) -> None:
+    """Only what is known."""
+    assert expected == spoken(progress)

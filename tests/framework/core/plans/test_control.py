@@ -1,9 +1,13 @@
-"""What the commands of operators mean later."""
+"""What is remembered of commands and options, and what plans make of them."""
+
+from dataclasses import replace
 
 from builders import a_spec
+from tf_scheduler.core.plans import plan_named
 from tf_scheduler.core.plans.control import last_serial
 from tf_scheduler.core.plans.outline import outline
-from tf_scheduler.model.plan import PlanControl
+from tf_scheduler.model.plan import PhaseSpec, PlanControl, PlanSpec
+from tf_scheduler.model.state import SchedulerState
 
 
 def test_a_launch_is_newer_than_every_one_that_was_ordered_anew():
@@ -18,3 +22,12 @@ def test_the_digest_of_options_does_not_depend_on_how_they_are_written():
     """A scheduler that starts again must not take its own tasks for outdated."""
     assert outline(a_spec()).target == outline(a_spec()).target
     assert outline(a_spec(workers=2)).target != outline(a_spec(workers=3)).target
+
+
+def test_a_plan_leaves_out_tasks_that_there_are_not():
+    """It was written for a larger job."""
+    plan = PlanSpec("some", phases=(PhaseSpec("first", "worker", indexes=(5, 1)),))
+
+    shown = plan_named(SchedulerState(replace(a_spec(workers=2), plans={"some": plan})), "some")
+
+    assert [["worker-1"]] == [[step.name for step in phase.steps] for phase in shown.phases]
