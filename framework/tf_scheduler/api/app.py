@@ -52,6 +52,8 @@ def create_app(
         routes=[*(_route(row, kept) for row in (*table, about)), *routes],
         exception_handlers={HTTPException: _refused},
     )
+    # They would lead to an address that does not hold below a prefix.
+    app.router.redirect_slashes = False
     free = {(row.method, row.path) for row in table if row.access is Access.OPEN}
     return Guard(app, policy or Policy(), lambda method, path: (method, path) in free)
 

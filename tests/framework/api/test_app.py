@@ -325,7 +325,9 @@ def test_properties_are_sorted(app):
     assert TaskState.RUNNING == ask(app, "/v1/state/properties/ps-0:task-status").body["state"]
 
 
-@pytest.mark.parametrize(("method", "path", "code"), [("GET", "/v1/none", 404), ("DELETE", "/v1/plans", 405)])
+@pytest.mark.parametrize(
+    ("method", "path", "code"), [("GET", "/v1/none", 404), ("GET", "/v1/plans/", 404), ("DELETE", "/v1/plans", 405)]
+)
 def test_paths_and_methods_that_there_are_not(app, method, path, code):
     """In the one shape when the client wants JSON."""
     reply = ask(app, path, method, headers={"Accept": "application/json"})
