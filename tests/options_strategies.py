@@ -113,6 +113,8 @@ def _fit_service(service: Document, draw: st.DrawFn) -> None:
     service["role"] = draw(st.sampled_from(["", "*", "training", "dev/team"]))
     if "job_context" in service:
         service["job_context"] = draw(st.sampled_from(["", "{}", '{"rate": 0.5, "name": "\\u00e4\\""}']))
+    if "data" in service:
+        service["data"] = draw(st.sampled_from(["", "http://host/a.tgz", "file:///a, https://host/b"]))
     if service.get("job_name"):
         service["job_url"] = service.get("job_url") or "http://host/job.zip"
     if service.get("service_account_secret") or service.get("service_account"):
@@ -135,12 +137,12 @@ def _fit_service(service: Document, draw: st.DrawFn) -> None:
 def _fit_rest(document: Document) -> None:
     if document["service"]["role"] == "*":
         document.setdefault("gang", {})["mode"] = "launch"
-    restart = document.get("restart", {})
-    if restart:
     worker, collective = document.get("worker", {}), document["service"]["strategy"] == "multi_worker_mirrored"
     if worker.get("min_count"):
         alone = collective and not document.get("gpu_worker", {}).get("count")
         worker["min_count"] = min(worker["min_count"], worker.get("count", 3)) if alone else 0
+    restart = document.get("restart", {})
+    if restart:
         restart["backoff"] = min(restart.get("backoff", 1.0), restart.setdefault("max_backoff", 300.0))
     if document.get("health"):
         document["health"] |= {"target": "true", "jobs": "worker, chief"}
@@ -165,6 +167,9 @@ def _fit_access(document: Document) -> None:
         "secret_delivery": {"url": "http://host:80"},
         "mesos": {"secret": ""},
     }
+    if "api" in document:
+        files = {name: f"{name}.pem" for name in ("certificate_file", "key_file", "client_ca_file")}
+        document["api"] |= {"authentication": "auto", "read_token": "env:READ", "write_token": "file:w", **files}
     for section, values in own.items():
         given = document.get(section, {})
         given |= {name: value for name, value in values.items() if name in given}
