@@ -305,7 +305,9 @@ class FakeMesos:
         pool = Pool.of((*launch.task_resources, *launch.executor_resources))
         if not rest.holds(pool):
             raise RuleBroken(f"{record.id} takes {pool}, offered is {rest}")
-        if pool != Pool.of(record.resources) or launch.port not in Pool.of(launch.task_resources).ports():
+        shared = launch.network is None  # else the container has all ports of an address of its own
+        taken = not shared or launch.port in Pool.of(launch.task_resources).ports()
+        if pool != Pool.of(record.resources) or not taken:
             raise RuleBroken(f"the record of {record.id} and its launch differ")
         self.tasks[record.id] = Task(launch, pool)
         self.live()

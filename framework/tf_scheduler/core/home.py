@@ -63,8 +63,8 @@ def _waits_until(state: SchedulerState, name: TaskName, avoided: Collection[Agen
     if it is on offer: when the ClusterSpec stays as it is, nobody else has to start again.
     """
     record, item = state.tasks.get(name), state.recoveries.get(name)
-    if record is None or record.agent_id in avoided:
-        return None
+    if record is None or record.agent_id in avoided or state.spec.network is not None:
+        return None  # on a virtual network the name goes with the task
     if item is None or item.launch != record.id:
         return 0.0
     return None if item.leaves else item.home_until

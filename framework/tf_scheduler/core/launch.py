@@ -8,15 +8,16 @@ from itertools import groupby
 
 from tf_scheduler.model.effects import Accept, Launch
 from tf_scheduler.model.ids import OfferId, task_id
+from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
 from . import handover, plans
+from .addresses import host_and_port
 from .cluster_spec import Cluster, cluster_of, generation_of, tf_config
 from .matching import Placement
 from .overdue import begun
 from .payload import payload_of
-from .resources import ports_of
 from .surroundings import surroundings
 
 
@@ -30,7 +31,7 @@ def plan_launches(
     serial, purposes = plans.next_serial(state), plans.purposes(state)
     records = [
         replace(
-            _record(placement, now, new_id()),
+            _record(state.spec, placement, now, new_id()),
             serial=serial,
             config=plans.config_of(state.spec, placement.task.name),
             plan=purposes.get(placement.task.name, plans.DEPLOY),
@@ -61,8 +62,9 @@ def _accept(offer_ids: tuple[OfferId, ...], pairs: Sequence[tuple[Placement, Lau
     return Accept(offer_ids, tuple(launch for _, launch in pairs), refuse_seconds, unreserve)
 
 
-def _record(placement: Placement, now: float, unique: str) -> TaskRecord:
+def _record(spec: ServiceSpec, placement: Placement, now: float, unique: str) -> TaskRecord:
     task, agent = placement.task, placement.agent
+    host, port = host_and_port(spec, placement)
     return TaskRecord(
         name=task.name,
         id=task_id(task.name, unique),
@@ -70,7 +72,7 @@ def _record(placement: Placement, now: float, unique: str) -> TaskRecord:
         index=task.index,
         agent_id=agent.id,
         hostname=agent.hostname,
-        address=f"{agent.address}:{_port(placement)}",
+        address=f"{host}:{port}",
         generation=0,
         resources=placement.task_resources + placement.executor_resources,
         launched_at=now,
@@ -79,13 +81,9 @@ def _record(placement: Placement, now: float, unique: str) -> TaskRecord:
     )
 
 
-def _port(placement: Placement) -> int:
-    return ports_of(placement.task_resources)[0]
-
-
 def _launch(state: SchedulerState, placement: Placement, record: TaskRecord, cluster: Cluster, token: str) -> Launch:
     spec, job = state.spec, placement.task.job
-    port = _port(placement)
+    _, port = host_and_port(spec, placement)
     config = tf_config(cluster if spec.strategy.has_servers else {}, record.job, record.index)
     payload = payload_of(spec, job, record, config, port, surroundings(spec, cluster, record))
     payload = handover.with_secrets(payload, spec, job, token)
@@ -100,6 +98,7 @@ def _launch(state: SchedulerState, placement: Placement, record: TaskRecord, clu
         kill_grace=job.kill_grace,
         payload=replace(payload, environment={**payload.environment, **parameters}).encode(),
         image=job.image,
+        network=spec.network,
         max_completion_time=job.max_completion_time,
         references=handover.references(spec, job),
     )

@@ -27,6 +27,7 @@ from tf_scheduler.model.secrets import Source
 from tf_scheduler.model.spec import ServiceSpec, Uri
 
 from . import filters
+from .container import container
 
 Json = dict[str, Any]
 
@@ -118,7 +119,7 @@ def executor_info(launch: Launch, framework_id: FrameworkId) -> Json:
         },
         "resources": _resources(launch.executor_resources),
         "shutdown_grace_period": _nanoseconds(launch.kill_grace + SHUTDOWN_RESERVE),
-        **({"container": _container(launch.image)} if launch.image else {}),
+        **container(launch),
     }
 
 
@@ -140,16 +141,12 @@ def _limit(seconds: float | None) -> Json:
     return {} if seconds is None else {"max_completion_time": _nanoseconds(seconds)}
 
 
-def _container(image: str) -> Json:
-    """A Docker image in a container of Mesos itself; it carries the executor and, in it, the task (mesos.proto)."""
-    return {"type": "MESOS", "mesos": {"image": {"type": "DOCKER", "docker": {"name": image}}}}
-
-
 def _uri(uri: Uri) -> Json:
     return {
         "value": uri.value,
         "extract": uri.extract,
         "executable": uri.executable,
+        **({"cache": True} if uri.cache else {}),
         **({"output_file": uri.output_file} if uri.output_file else {}),
     }
 

@@ -25,6 +25,7 @@ from .changes import (
     TaskResumed,
 )
 from .ids import AgentId, ExecutorId, OfferId, TaskId, TaskName
+from .network import VirtualNetwork
 from .plan import Answer
 from .resources import Resource
 from .secrets import Source
@@ -85,6 +86,8 @@ class Launch:
     payload: bytes
     #: Docker image of the container; empty: the agent's own file system.
     image: str = ""
+    #: None: that of the agent.
+    network: VirtualNetwork | None = None
     #: Seconds that the task may run; None: for ever.
     max_completion_time: float | None = None
     #: Variable -> a secret that the agent puts there; only its name is sent.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from .ids import TaskName, task_name
+from .network import VirtualNetwork
 from .placement import REGION, Constraint, GangSpec, PlacementSpec
 from .plan import PlanSpec
 from .policy import FinishPolicy, RecoveryPolicy, RestartPolicy
@@ -72,6 +73,8 @@ class Uri:
     value: str
     extract: bool = True
     executable: bool = False
+    #: Whether the agent keeps it for the next task that wants it.
+    cache: bool = False
     output_file: str = ""
 
 
@@ -96,10 +99,10 @@ class JobSpec:
     port: int = 0
     #: Tasks that a restart of the whole cluster may do with, when no more find a place; 0: all.
     min_count: int = 0
-    #: Index of its first task in the job.
-    first_index: int = 0
     #: Section of the options that it comes from, such as `gpu_worker`; empty: the only one of its kind.
     section: str = ""
+    #: Index of its first task in the job.
+    first_index: int = 0
     #: All of them hold.
     constraints: tuple[Constraint, ...] = ()
     #: Docker image of the container; empty: the agent's own file system.
@@ -177,6 +180,8 @@ class ServiceSpec:
     secrets: tuple[SecretSpec, ...] = ()
     delivery: Delivery = field(default_factory=Delivery)
     access: Access = field(default_factory=Access)
+    #: None: tasks use the network of their agent.
+    network: VirtualNetwork | None = None
     #: Plans of the user, and other strategies for `deploy` and `update`; by name.
     plans: Mapping[str, PlanSpec] = field(default_factory=dict)
 

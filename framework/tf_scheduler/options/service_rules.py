@@ -6,10 +6,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from tf_scheduler.errors import Problem
 
 from .fields import shown
+from .words import words
 
 Document = Mapping[str, Any]
 
@@ -54,6 +56,14 @@ def a_service_accounts_secret_needs_the_account(options: Document) -> Iterator[P
 def a_job_name_comes_with_its_file(options: Document) -> Iterator[Problem]:
     if options["service"]["job_name"] and not options["service"]["job_url"]:
         yield Problem("service.job_url", f"is needed: it holds the module {options['service']['job_name']}")
+
+
+def data_is_where_agents_fetch_from(options: Document) -> Iterator[Problem]:
+    """Only what they fetch they keep."""
+    for url in words(options["service"]["data"]):
+        if urlsplit(url).scheme not in ("http", "https", "ftp", "ftps", "file"):
+            allowed = "must have addresses that begin with http:, https:, ftp: or file:"
+            yield Problem("service.data", f"{allowed}, not {shown(url)}")
 
 
 def the_job_context_is_a_json_object(options: Document) -> Iterator[Problem]:

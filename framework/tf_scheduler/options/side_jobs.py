@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tf_scheduler.model.resources import UNIT, Needs, thousandths
@@ -21,7 +22,7 @@ def before(options: Document) -> Iterator[JobSpec]:
     """What others need the address of."""
     section = options["data_service"]
     if section["workers"]:
-        needs = Needs(thousandths(section["dispatcher_cpus"]), section["dispatcher_mem"] * UNIT, ports=1)
+        needs = Needs(thousandths(section["dispatcher_cpus"]), section["dispatcher_mem"] * UNIT)
         yield _job(options, JobKind.DISPATCHER, "data_dispatcher", DATA_SERVICE, needs)
 
 
@@ -35,6 +36,11 @@ def after(options: Document) -> Iterator[JobSpec]:
         yield _job(options, JobKind.TENSORBOARD, "tensorboard", TENSORBOARD, _needs(section), port=section["port"])
 
 
+def ports_of(service: Document) -> int:
+    """How many ports a task takes of its agent's: none where it has all of its own address."""
+    return 0 if service["virtual_network_enabled"] else 1
+
+
 def image_of(service: Document, own: str, has_gpus: bool) -> str:
     """Docker image of a job. Empty for the original package's own images: our executor does not run in them."""
     image: str = own or (service["gpu_tf_image"] if has_gpus else service["tf_image"])
@@ -42,7 +48,7 @@ def image_of(service: Document, own: str, has_gpus: bool) -> str:
 
 
 def _needs(section: Document) -> Needs:
-    return Needs(thousandths(section["cpus"]), section["mem"] * UNIT, section.get("disk", 0) * UNIT, ports=1)
+    return Needs(thousandths(section["cpus"]), section["mem"] * UNIT, section.get("disk", 0) * UNIT)
 
 
 def _job(
@@ -53,7 +59,7 @@ def _job(
     return JobSpec(
         kind=kind,
         count=count,
-        needs=needs,
+        needs=replace(needs, ports=ports_of(service)),
         command=command,
         environment={**hadoop, **service["environment"]},
         python=service["python"],

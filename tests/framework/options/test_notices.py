@@ -19,12 +19,9 @@ def test_options_at_their_default_are_no_news():
 
 
 def test_an_option_without_effect_is_told_with_the_reason():
-    """For good, or for now."""
+    """And with its value untouched."""
     assert ["service.mesos_api_version: has no effect: the scheduler speaks version 1 only"] == told(
         mesos_api_version="V0"
-    )
-    assert ["service.virtual_network_name: is not used yet: tasks use the network of their agent"] == told(
-        virtual_network_name="blue"
     )
 
 

@@ -8,8 +8,6 @@ from .base import Change, Section, about
 
 ADDRESSING = ("host", "named")
 
-_NETWORK = "tasks use the network of their agent"
-
 
 class NetworkOptions(Section):
     """Part of `service`."""
@@ -18,9 +16,9 @@ class NetworkOptions(Section):
         load_default=ADDRESSING[0],
         choices=ADDRESSING,
         metadata=about(
-            "host: the agent's address and an offered port; named: fixed ports and DC/OS names on a virtual network.",
+            "host: the agent's address and an offered port; named: port 2222 and a DC/OS name. A virtual network "
+            "implies named.",
             change=Change.FIXED,
-            not_yet=_NETWORK,
         ),
     )
     virtual_network_enabled = Flag(
@@ -29,7 +27,6 @@ class NetworkOptions(Section):
             "Give each task an address of its own on a virtual network.",
             change=Change.FIXED,
             environment="ENABLE_VIRTUAL_NETWORK",
-            not_yet=_NETWORK,
         ),
     )
     virtual_network_name = Text(
@@ -38,7 +35,6 @@ class NetworkOptions(Section):
             "Name of the virtual network.",
             change=Change.FIXED,
             environment="VIRTUAL_NETWORK_NAME",
-            not_yet=_NETWORK,
         ),
     )
     virtual_network_plugin_labels = Text(
@@ -47,6 +43,5 @@ class NetworkOptions(Section):
             "Labels for the network's plugin, as k_0:v_0,k_1:v_1.",
             change=Change.FIXED,
             environment="VIRTUAL_NETWORK_PLUGIN_LABELS",
-            not_yet=_NETWORK,
         ),
     )

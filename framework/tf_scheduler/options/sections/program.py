@@ -33,6 +33,15 @@ class ProgramOptions(Section):
             examples=["https://example.com/jobs/mnist.zip", "train.py"],
         ),
     )
+    data = Text(
+        load_default="",
+        metadata=about(
+            "Addresses of files that every task gets in its working directory, with commas between. Each agent fetches "
+            "them once, and keeps them in its cache; archives are extracted. http, https, ftp and file. Empty: none.",
+            change=Change.RESTART,
+            examples=["http://example.com/data/mnist.tgz"],
+        ),
+    )
     job_path = Text(
         load_default="",
         metadata=about(
