@@ -18,12 +18,12 @@ from typing import Any, NoReturn
 import click
 
 from mesos_client import Tls
-from tf_scheduler.errors import JobError, OptionsError, Problem, SchedulerError
+from tf_scheduler.errors import JobError, NotRunningError, OptionsError, Problem, SchedulerError
 from tf_scheduler.options.environment import to_document
 from tf_scheduler.options.loader import resolve, to_spec
 from tf_scheduler.options.notices import notices
 from tf_scheduler.options.parse import parse
-from tf_scheduler.store.interface import StoreError
+from tf_scheduler.store.interface import StoreError, StoreUnavailable
 
 from .files import read_bytes
 
@@ -83,7 +83,7 @@ def run(file: Path | None, reset: str) -> None:
         log.warning("option %s", notice)
     port = _port(environment)
     access = api_settings(options, environment, options["secret_delivery"]["directory"])
-    Daemon(
+    daemon = Daemon(
         reachable(to_spec(options), environment, port, "http" if access.tls is None else "https"),
         options["mesos"]["master"],
         options["scheduler"]["state"],
@@ -95,7 +95,11 @@ def run(file: Path | None, reset: str) -> None:
         recording=_recording(environment),
         access=access,
         reset=reset,
-    ).run()
+    )
+    try:
+        daemon.run()
+    except StoreUnavailable as error:
+        raise NotRunningError(str(error)) from error
 
 
 @scheduler.command()
@@ -147,14 +151,16 @@ def main() -> None:
     """The whole command of the scheduler's bundle."""
     try:
         scheduler.main(prog_name="tensorflow-scheduler")
+    except NotRunningError as error:
+        fail(error, 3)
     except (SchedulerError, StoreError) as error:
         fail(error)
 
 
-def fail(error: Exception) -> NoReturn:
-    """Exit code 1: Marathon starts us again, later and later."""
+def fail(error: Exception, code: int = 1) -> NoReturn:
+    """Whatever the exit code: Marathon starts us again, later and later."""
     click.echo(f"{error}", err=True)
-    sys.exit(1)
+    sys.exit(code)
 
 
 def _port(environment: Mapping[str, str]) -> int:

@@ -212,6 +212,20 @@ def test_a_wrong_port_is_told(tmp_path, variables, message):
     assert "Traceback" not in errors
 
 
+def test_a_state_that_cannot_be_reached_is_told(tmp_path):
+    """Exit code 3: nothing answers."""
+    host = Host(tmp_path, "127.0.0.1:9")
+    document = json.loads((tmp_path / "unit.json").read_text())
+    document["scheduler"]["state"] = "zk://127.0.0.1:9/frameworks?request_timeout=1"
+    (tmp_path / "unit.json").write_text(json.dumps(document))
+
+    process = host.start()
+    _, errors = process.communicate(timeout=PATIENCE)
+
+    assert 3 == process.returncode
+    assert "ZooKeeper at zk://127.0.0.1:9/frameworks" in errors.splitlines()[-1]
+
+
 def test_an_options_file_that_is_not_there_is_told(tmp_path):
     """By its name."""
     host = Host(tmp_path, "127.0.0.1:9")
