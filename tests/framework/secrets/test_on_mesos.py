@@ -37,6 +37,15 @@ ROLES = [
     {"principals": {"values": [PRINCIPAL]}, "roles": {"values": ["good-role", "bad-role"]}},
     {"principals": {"values": [PRINCIPAL]}, "roles": {"type": "NONE"}},
 ]
+COMMANDS = (
+    "config target",
+    "tasks",
+    "events",
+    "logs worker-0",
+    "plan show deploy",
+    "pod info worker-0",
+    "--json tasks",
+)
 #: Proves that it has both, waits for leave to end, and ends as it is told.
 PROGRAM = (
     "python -c \"import hashlib, os; open('proof', 'w').write(' '.join(hashlib.sha256(text).hexdigest() for text in "
@@ -121,6 +130,7 @@ class Scheduler:
             "PORT_API": str(self.port),
             "EXECUTOR_URI": build_bundle().as_uri(),
             "HOST": "127.0.0.1",
+            "RECORDING_FILE": str(self.folder / "recording"),
         }
         self._command = [sys.executable, "-m", "tf_scheduler", "scheduler", "run", "--options", str(options)]
         self.log = self.folder / "log"
@@ -151,6 +161,20 @@ class Scheduler:
             if "get" in methods and "stream" not in path:
                 with suppress(OSError, http.client.HTTPException):
                     found[path] = self.get(path)
+        return found
+
+    def told(self) -> dict[str, bytes]:
+        """What the commands print; each does its work."""
+        options = self.folder / "options.json"
+        place = json.loads(options.read_text())["scheduler"]["state"]
+        own = [["options", "show", str(options)], ["state", "show", place, "--service", self.name, "--json"]]
+        asked = [["--url", f"http://127.0.0.1:{self.port}", *line.split()] for line in COMMANDS] + own
+        found = {}
+        for line in asked:
+            command = [sys.executable, "-m", "tf_scheduler", *line]
+            run = subprocess.run(command, env=self._environment, capture_output=True, check=False)
+            assert 0 == run.returncode, run.stderr
+            found[" ".join(line)] = run.stdout + run.stderr
         return found
 
     def end(self) -> None:
@@ -251,6 +275,10 @@ def test_a_canary_is_found_nowhere(cluster: LocalCluster, schedulers: list[Sched
     answers = [one.answers() for one in schedulers]
     assert all(len(found) > 5 for found in answers)
     assert [] == [hit for found in answers for path, data in found.items() for hit in found_in(path, data)]
+
+    told = schedulers[0].told()
+    assert [] == [hit for name, data in told.items() for hit in found_in(name, data)]
+    assert "worker-0" in told[next(name for name in told if name.endswith(" tasks"))].decode()
 
     targets = [link.readlink() for link in links]
     for one in schedulers:
