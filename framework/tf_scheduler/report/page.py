@@ -67,7 +67,7 @@ def _sections(run: Run) -> Iterable[Html]:
     yield _section("Progress", curves(run))
     yield _section("Placement", _placement(run))
     if run.told:
-        rows = [(seconds(max(0.0, item.time - run.submitted)), item.message) for item in run.told]
+        rows = [(_when(run, item.time), item.message) for item in run.told]
         yield _section("What happened", table(("after", "what"), rows))
     environment = table(("what", "version"), run.environment.items())
     options = tag("pre", json.dumps(run.options, indent=2))
@@ -75,6 +75,10 @@ def _sections(run: Run) -> Iterable[Html]:
     if run.launches:
         details = tag("details", tag("summary", f"{len(run.launches)} launches"), _launches(run))
         yield _section("Launches", details)
+
+
+def _when(run: Run, time: float) -> Html:
+    return tag("span", seconds(max(0.0, time - run.submitted)), class_="when")
 
 
 def _section(title: str, *content: object) -> Html:

@@ -62,7 +62,7 @@ figure{margin:0;min-width:0}figcaption{font-weight:600;margin-bottom:8px}
 table{border-collapse:collapse;width:100%;font-size:13px;font-variant-numeric:tabular-nums}
 th{text-align:left;color:var(--soft);font-weight:500}
 th,td{padding:5px 12px 5px 0;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
-tr:last-child td{border-bottom:0}
+tr:last-child td{border-bottom:0}.when{white-space:nowrap}
 pre{margin:0;white-space:pre-wrap;overflow-wrap:anywhere;font:12.5px/1.5 ui-monospace,Menlo,Consolas,monospace}
 .two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:0 16px}
 summary{cursor:pointer;color:var(--soft)}
