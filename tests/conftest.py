@@ -16,7 +16,8 @@ settings.register_profile("patient", deadline=None)
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable" if os.environ.get("CI") else "patient")
 
-# Not the default: a developer's own local cluster may be up and use those ports. Each process of pytest-xdist has its own.
+# Not the default: a developer's own local cluster may be up and use those ports. Each process of pytest-xdist has
+# its own.
 _FIRST_PORT = 31500 + 100 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _QUICK_MASTER = {"allocation_interval": "100ms", "agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "3"}
 
