@@ -56,6 +56,8 @@ def agent_flags(directory: Path, launcher_dir: Path, spec: AgentSpec, given: Map
     """Flags of one agent, likewise. `launcher_dir`: see helpers.py."""
     fixed = {
         "work_dir": str(agent_directory(directory, spec.hostname)),
+        # The default is one folder for all agents of a machine, which each clears when it starts.
+        "fetcher_cache_dir": str(agent_directory(directory, spec.hostname) / "fetch"),
         "launcher_dir": str(launcher_dir),
         "hostname": spec.hostname,
         "resources": spec.resources_flag(),

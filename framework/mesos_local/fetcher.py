@@ -51,6 +51,7 @@ def _fetch_item(item: Mapping[str, Any], info: Mapping[str, Any], sandbox: Path)
     else:
         cached = _inside(Path(info["cache_directory"]), item["cache_filename"])
         if action == "DOWNLOAD_AND_CACHE":
+            cached.parent.mkdir(parents=True, exist_ok=True)
             _get(uri["value"], cached, info.get("frameworks_home"), timeout)
         shutil.copyfile(cached, target)
     if uri.get("executable"):

@@ -18,6 +18,7 @@ from tf_scheduler.model.effects import (
     StatusStored,
 )
 from tf_scheduler.model.ids import name_of
+from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
@@ -102,4 +103,6 @@ def _judge(
 def describe(record: TaskRecord, status: TaskStatus) -> str:
     """`worker-1 on agent-2 failed: exit code 3`"""
     why = status.message or status.reason
+    if record.job is JobKind.TENSORBOARD and status.state is TaskState.RUNNING:
+        why = f"http://{record.address}/"
     return f"{record.name} on {record.hostname} is {status.state.spoken}{f': {why}' if why else ''}"

@@ -208,7 +208,6 @@ def test_http_error_fails(server: str, sandbox: Path) -> None:
 def test_cache_is_filled_and_used(source: Path, sandbox: Path, tmp_path: Path) -> None:
     """The second fetch does not need the source any more."""
     cache = tmp_path / "cache"
-    cache.mkdir()
     (source / "a").write_text("one")
     uri = {"value": str(source / "a"), "output_file": "b"}
     for action in ("DOWNLOAD_AND_CACHE", "RETRIEVE_FROM_CACHE"):

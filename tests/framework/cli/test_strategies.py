@@ -1,0 +1,88 @@
+"""Strategies and jobs on a real Mesos, with programs that are quick: what they are told leads them to each other."""
+
+import json
+import re
+import signal
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+
+from jobs import PATIENCE, options
+
+pytestmark = pytest.mark.mesos
+
+NO_PS = {"parameter_server": {"count": 0}}
+#: Horovod's processes, as far as their rendezvous goes: tell the own name, wait for everybody's.
+MEET = """
+import os, pathlib, time, urllib.error, urllib.request
+base = "http://{HOROVOD_GLOO_RENDEZVOUS_ADDR}:{HOROVOD_GLOO_RENDEZVOUS_PORT}/global/".format(**os.environ)
+def call(method, name, data=None):
+    return urllib.request.urlopen(urllib.request.Request(base + name, data=data, method=method), timeout=60).read()
+call("PUT", os.environ["HOROVOD_RANK"], os.environ["TASK_NAME"].encode())
+for rank in range(int(os.environ["HOROVOD_SIZE"])):
+    while True:
+        try:
+            assert call("GET", str(rank)) == f"worker-{rank}".encode()
+            break
+        except urllib.error.HTTPError:
+            time.sleep(0.05)
+assert pathlib.Path("numbers.txt").read_text() == "1 2 3"
+print("all are there")
+"""
+
+
+def test_horovods_processes_meet_at_the_executor_of_rank_0(start, tmp_path):
+    """With a stand-in, since Horovod has no wheel. All have to succeed; each finds the data that its agent fetched."""
+    (tmp_path / "meet.py").write_text(MEET)
+    (tmp_path / "numbers.txt").write_text("1 2 3")
+    service = {"strategy": "horovod", "job_url": "meet.py", "data": (tmp_path / "numbers.txt").as_uri()}
+
+    process = start("local", "run", "--json", options(tmp_path, f"{sys.executable} meet.py", service, **NO_PS))
+    out, err = process.communicate(timeout=PATIENCE)
+
+    assert 0 == process.returncode, out + err
+    assert {"finished"} == {task["state"] for task in json.loads(out)["tasks"]}
+    logs = list((tmp_path / "state").glob("dcos-tensorflow/runs/*/logs/worker-*/stdout"))
+    assert ["all are there\n"] * 2 == [path.read_text() for path in logs]
+
+
+@pytest.mark.tensorflow
+def test_tensorboard_answers_and_is_kept_after_the_end(start, tmp_path):
+    """Until somebody ends it; the job has succeeded all the same."""
+    small = {"cpus": 0.1, "mem": 512, "port": 6006}
+    service = {"strategy": "independent", "use_tensorboard": True, "command": "true"}
+    finish = {"then": "keep_tensorboard", "keep_seconds": 0}
+    sections = {**NO_PS, "tensorboard": small, "finish": finish}
+
+    process = start("local", "run", options(tmp_path, "true", service, **sections))
+    told = []
+    address = kept = None
+    for line in iter(process.stderr.readline, ""):
+        told.append(line)
+        address = address or re.search(r"tensorboard-0 on \S+ is running: (http://\S+/)", line)
+        kept = kept or ("tensorboard-0" in line and "is left to run, until the service is ended" in line)
+        if address and kept:
+            break
+    assert address, "".join(told)
+    answer = wait_for_answer(address[1] + "data/environment")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE)
+
+    assert "data_location" in answer
+    assert 0 == process.returncode, "".join(told) + out + err
+    assert "small succeeded" in out
+
+
+def wait_for_answer(url):
+    """What TensorBoard says, as soon as it answers."""
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+                return json.load(answer)
+        except ConnectionError:
+            continue
+        except urllib.error.URLError as error:
+            if not isinstance(error.reason, ConnectionError):
+                raise
