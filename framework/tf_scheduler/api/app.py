@@ -37,11 +37,12 @@ def create_app(
     policy: Policy | None = None,
     more: Sequence[Endpoint] = (),
     routes: Sequence[BaseRoute] = (),
+    pages: Sequence[Route] = (),
 ) -> ASGIApp:
     """The API. `stand`: what it stands on, or only the state to show.
 
-    `more`: further rows of the table (metrics ...). `routes`: pages and what else is no part of the
-    API, behind the same guard.
+    `more`: further rows of the table (metrics ...). `routes`: what else is no part of the API, behind the same guard.
+    `pages`: files that hold nothing of the service; everybody may have them.
     """
     backend = stand if isinstance(stand, Backend) else Backend(stand)
     table = (*endpoints(backend), *more)
@@ -49,12 +50,13 @@ def create_app(
     spec = document(table)
     about = Endpoint("GET", "/v1/openapi.json", "This API, as a document.", {200: dict[str, Any]}, act=_always(spec))
     app = Starlette(
-        routes=[*(_route(row, kept) for row in (*table, about)), *routes],
+        routes=[*(_route(row, kept) for row in (*table, about)), *routes, *pages],
         exception_handlers={HTTPException: _refused},
     )
     # They would lead to an address that does not hold below a prefix.
     app.router.redirect_slashes = False
     free = {(row.method, row.path) for row in table if row.access is Access.OPEN}
+    free |= {(method, page.path) for page in pages for method in page.methods or ()}
     return Guard(app, policy or Policy(), lambda method, path: (method, path) in free)
 
 
@@ -146,7 +148,10 @@ async def _body(row: Endpoint, request: Request) -> Any:
     if row.optional and not content:
         return None
     try:
-        return json.loads(content)
+        found = json.loads(content)
+        # Half a surrogate pair, which JSON can write: it cannot be encoded, and Mesos would refuse what holds it.
+        json.dumps(found, ensure_ascii=False).encode()
+        return found
     except (ValueError, RecursionError) as error:
         raise BadRequest(Problem(400, f"Couldn't parse parameters: the body is no JSON: {error}")) from error
 

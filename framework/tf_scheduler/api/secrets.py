@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -19,6 +20,8 @@ from tf_scheduler.core.handover import PATH
 Give = Callable[[Any, str], tuple[int, Any]]
 
 _MOST_BYTES = 4096
+#: Seconds that the whole question may take to come.
+_SLOW = 10.0
 #: Values are for one reader.
 _HEADERS = {"Cache-Control": "no-store"}
 
@@ -43,19 +46,33 @@ def secrets_route(give: Give) -> Route:
     """`POST /v1/secrets`; the peer's address is the connection's, whatever a header says."""
 
     async def secrets(request: Request) -> Response:
-        body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > _MOST_BYTES:
-                return PlainTextResponse(f"at most {_MOST_BYTES} bytes", 413)
-        try:
-            document = json.loads(body)
-        except (ValueError, RecursionError):
-            return PlainTextResponse("must be JSON", 400)
-        address = request.client.host if request.client else ""
-        code, answer = await run_in_threadpool(give, document, address)
-        if isinstance(answer, str):
-            return PlainTextResponse(answer, code, _HEADERS)
-        return JSONResponse(answer, code, _HEADERS)
+        code, answer = await _answer(request, give)
+        return (PlainTextResponse if isinstance(answer, str) else JSONResponse)(answer, code, _HEADERS)
 
     return Route(PATH, secrets, methods=["POST"])
+
+
+async def _answer(request: Request, give: Give) -> tuple[int, Any]:
+    try:
+        body = await asyncio.wait_for(_body(request), _SLOW)
+    except asyncio.TimeoutError:
+        return 408, f"the question did not come within {_SLOW:g} s"
+    except ClientDisconnect:
+        return 400, "the question is cut off"
+    if len(body) > _MOST_BYTES:
+        return 413, f"at most {_MOST_BYTES} bytes"
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return 400, "must be JSON"
+    return await run_in_threadpool(give, document, request.client.host if request.client else "")
+
+
+async def _body(request: Request) -> bytes:
+    """Not much more than may be."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MOST_BYTES:
+            break
+    return body

@@ -69,8 +69,7 @@ def digest(text: str) -> str:
 def asked(state: SchedulerState, event: SecretsAsked, now: float) -> Decision:
     """Stored before it is given. The same nonce may ask again: an answer can get lost, also with the scheduler."""
     record = state.tasks.get(name_of(event.task_id))
-    known = record is not None and record.id == event.task_id and bool(record.token)
-    if record is None or not known or not hmac.compare_digest(record.token, digest(event.token)):
+    if record is None or not is_known(state, event):
         # No more than that: who has no token learns nothing of the tasks.
         told = Outcome(f"{event.address} asked for secrets with a token that is none", warning=True)
         answer = Answer(Reply.FORBIDDEN, "this token is not good: no task that starts now has it")
@@ -83,6 +82,14 @@ def asked(state: SchedulerState, event: SecretsAsked, now: float) -> Decision:
     changes = () if state.given.get(record.id) == nonce else (SecretsGiven(record.id, nonce),)
     decision = decide(state, *changes, outcomes=(told,))
     return Decision(decision.state, decision.changes, (), decision.outcomes, Answer(Reply.OK, ""))
+
+
+def is_known(state: SchedulerState, event: SecretsAsked) -> bool:
+    """Whether the token is that of the launch; it takes as long whatever is shown."""
+    record = state.tasks.get(name_of(event.task_id))
+    if record is None or record.id != event.task_id or not record.token:
+        return False
+    return hmac.compare_digest(record.token, digest(event.token))
 
 
 def _refusal(state: SchedulerState, record: TaskRecord, nonce: str, address: str, now: float) -> str:

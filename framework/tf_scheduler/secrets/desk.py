@@ -17,7 +17,9 @@ from tf_scheduler.model.effects import Decision
 from tf_scheduler.model.events import Event, SecretsAsked
 from tf_scheduler.model.ids import TaskId, name_of
 from tf_scheduler.model.secrets import SecretSpec
+from tf_scheduler.model.state import SchedulerState
 
+from .allowance import Allowance
 from .errors import SecretError, SourceAway
 from .sources import Sources
 
@@ -26,7 +28,7 @@ log = logging.getLogger(__name__)
 #: Seconds that the loop may take to decide.
 PATIENCE = 10.0
 #: HTTP statuses. 424: the source does not have it, the executor need not ask again.
-OK, BAD, FORBIDDEN, NOT_HAD, LATER = 200, 400, 403, 424, 503
+OK, BAD, FORBIDDEN, NOT_HAD, TOO_OFTEN, LATER = 200, 400, 403, 424, 429, 503
 #: Longest task id, token or nonce that is looked at.
 _LONGEST = 400
 _FIELDS = ("task_id", "token", "nonce")
@@ -34,22 +36,29 @@ _FIELDS = ("task_id", "token", "nonce")
 Thunk = Callable[[], Event | None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Desk:
     """`put` is the loop's inbox, `given` says which secrets of the spec a section's tasks fetch."""
 
     put: Callable[[Thunk], None]
     sources: Sources
     given: Callable[[Any, str], tuple[SecretSpec, ...]]
+    #: Whether a question shows the token of its launch.
+    is_known: Callable[[SchedulerState, SecretsAsked], bool]
     patience: float = PATIENCE
+    allowance: Allowance = field(default_factory=Allowance)
     #: Questions that are in the loop, by the identity of their event.
     _waiting: dict[int, Future[Decision]] = field(default_factory=dict)
+    #: As the loop last left it.
+    _state: SchedulerState | None = None
 
     def give(self, document: Any, address: str) -> tuple[int, Any]:
         """HTTP status and answer: {"secrets": [{"env", "file", "value"}]}, or a sentence. May take long."""
         if wrong := _wrong(document):
             return BAD, wrong
         event = SecretsAsked(TaskId(document["task_id"]), document["token"], document["nonce"], address)
+        if not self.allowance.take(self._asker(event)):
+            return TOO_OFTEN, f"too many questions from {address}: ask again later"
         waiting: Future[Decision] = Future()
         self._waiting[id(event)] = waiting
         self.put(lambda: event)
@@ -65,9 +74,15 @@ class Desk:
 
     def observe(self, event: Event, decision: Decision) -> None:
         """The loop has decided and stored."""
+        self._state = decision.state
         waiting = self._waiting.get(id(event))
         if waiting is not None and not waiting.done():
             waiting.set_result(decision)
+
+    def _asker(self, event: SecretsAsked) -> tuple[str, str]:
+        """Whoever shows a good token does not wait for those at its address who have none."""
+        known = self._state is not None and self.is_known(self._state, event)
+        return event.address, event.task_id if known else ""
 
     def _values(self, decision: Decision, event: SecretsAsked) -> tuple[int, Any]:
         record = decision.state.tasks[name_of(event.task_id)]
@@ -82,8 +97,13 @@ class Desk:
 def _wrong(document: Any) -> str:
     if not isinstance(document, Mapping) or set(document) != set(_FIELDS):
         return f"must be a JSON object with {', '.join(_FIELDS)}"
-    texts = all(isinstance(document[name], str) and 0 < len(document[name]) <= _LONGEST for name in _FIELDS)
-    return "" if texts else f"each of {', '.join(_FIELDS)} must be a text of 1 to {_LONGEST} characters"
+    texts = all(isinstance(document[name], str) and _is_plain(document[name]) for name in _FIELDS)
+    return "" if texts else f"each of {', '.join(_FIELDS)} must be a text of 1 to {_LONGEST} printable ASCII characters"
+
+
+def _is_plain(text: str) -> bool:
+    """Others have no digest: half a surrogate pair, which JSON can hold, cannot be encoded."""
+    return 0 < len(text) <= _LONGEST and text.isascii() and text.isprintable()
 
 
 def _item(item: SecretSpec, sources: Sources) -> Mapping[str, str]:

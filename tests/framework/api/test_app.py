@@ -174,6 +174,8 @@ def test_phases_and_steps_may_be_given_by_id(loop):
         ("/v1/plans/deploy/restart?step=worker-0", b"", 400, "Missing phase"),
         ("/v1/plans/deploy/start", b"", 400, "Couldn't parse parameters: the body is no JSON"),
         ("/v1/plans/deploy/start", b"[]", 400, "must be a JSON object"),
+        ("/v1/plans/deploy/start", b"[" * 60_000, 400, "the body is no JSON"),
+        ("/v1/plans/deploy/start", b'{"A": "\\ud800"}', 400, "the body is no JSON"),
         ("/v1/plans/deploy/start", b'{"A": 1}', 400, "the value of A must be a text"),
         ("/v1/plans/deploy/start", b'{"A-B": "1"}', 400, "A-B is not a valid environment variable name"),
     ],

@@ -105,6 +105,8 @@ def test_every_problem_is_told_at_once():
         (b'{"worker": {"cpus": NaN}}', "NaN is not a JSON number"),
         (b'{"worker": {}, "worker": {}}', "worker: is given more than once"),
         (b"[" * 100_000, "options.json is not JSON"),
+        (b'{"a":' * 65 + b"1" + b"}" * 65, "options.json is nested more than 64 deep"),
+        (b'{"service": {"name": "\\ud800"}}', "options.json holds '\\ud800', which is half of a character"),
     ],
 )
 def test_what_is_no_options_document_is_refused_with_the_place(data, message):

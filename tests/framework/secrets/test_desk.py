@@ -5,21 +5,28 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import socket
+from collections import Counter
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from starlette.responses import PlainTextResponse
 
+import asgi_client
 from builders import a_job, a_spec
-from tf_scheduler.api.secrets import with_secrets
+from tf_scheduler.api import secrets
+from tf_scheduler.api.secrets import secrets_app, with_secrets
 from tf_scheduler.api.server import ApiServer
-from tf_scheduler.core.handover import digest, given_by_us
+from tf_scheduler.core.handover import digest, given_by_us, is_known
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName
 from tf_scheduler.model.secrets import Delivery, SecretSpec
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
+from tf_scheduler.secrets.allowance import Allowance
 from tf_scheduler.secrets.desk import Desk
 from tf_scheduler.secrets.errors import SecretError, SourceAway
 from tf_scheduler.secrets.sources import Sources
@@ -52,7 +59,7 @@ class Loop:
         spec = a_spec(jobs=(a_job(JobKind.WORKER),), secrets=secrets, delivery=Delivery("http://127.0.0.1"))
         self.state = replace(SchedulerState(spec), tasks={RECORD.name: RECORD})
         self.busy = False
-        self.desk = Desk(self.put, Sources({"env": read}), given_by_us, patience=0.2)
+        self.desk = Desk(self.put, Sources({"env": read}), given_by_us, is_known, patience=0.2)
 
     def put(self, thunk):
         if not self.busy:
@@ -121,6 +128,9 @@ def test_a_token_is_used_once(ask):
         ({**GOOD, "nonce": 1}, 400),
         ({**GOOD, "nonce": ""}, 400),
         ({**GOOD, "nonce": "x" * 500}, 400),
+        ({**GOOD, "token": "\ud800"}, 400),
+        ({**GOOD, "nonce": "\udfff"}, 400),
+        ({**GOOD, "task_id": "worker-0__1\0"}, 400),
         ({**GOOD, "nonce": "x" * 5000}, 413),
     ],
 )
@@ -128,6 +138,63 @@ def test_what_is_no_question_is_told(ask, loop, body, code):
     """And never reaches the loop."""
     loop.busy = True
     assert code == ask(body)[0]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.fixed_dictionaries({name: st.sampled_from([GOOD[name]]) | st.text() | JSON for name in GOOD})
+BODIES = st.binary(max_size=300) | st.one_of(JSON, FIELDS).map(lambda value: json.dumps(value).encode())
+
+
+@given(BODIES, st.sampled_from(["POST", "GET", "PUT", "DELETE"]), st.integers(1, 40))
+@settings(max_examples=150)
+def test_whatever_is_sent_the_loop_goes_on(body, method, size):
+    """Nothing that is refused has an effect, and nothing is given but for the token of the launch."""
+    loop = Loop(lambda _: VALUE)
+    loop.state = replace(loop.state, tasks={RECORD.name: replace(RECORD, token=digest("another"))})
+    before = loop.state
+    parts = [body[at : at + size] for at in range(0, len(body), size)]
+    reply = asgi_client.ask(secrets_app(loop.desk.give), "/v1/secrets", method, body=body, parts=parts)
+    assert reply.code in ((400, 403, 413) if method == "POST" else (405,))
+    assert b"value" not in reply.content
+    assert loop.state is before
+
+
+def test_who_does_not_finish_a_question_is_cut_off(monkeypatch, loop):
+    """A byte a minute keeps no connection, and no thread."""
+    monkeypatch.setattr(secrets, "_SLOW", 0.1)
+    head = b"POST /v1/secrets HTTP/1.1\r\nHost: a\r\nContent-Length: 200\r\n\r\n{"
+    with (
+        ApiServer(secrets_app(loop.desk.give), "127.0.0.1", 0) as api,
+        socket.create_connection(("127.0.0.1", api.port), 20) as slow,
+    ):
+        slow.sendall(head)
+        received = b"".join(iter(lambda: slow.recv(65536), b""))
+    assert received.startswith(b"HTTP/1.1 408")
+
+
+def test_who_guesses_is_soon_not_heard_any_more(loop):
+    """Others at the same address are: one with the token of its launch."""
+    now = [0.0]
+    loop.desk.allowance = Allowance(lambda: now[0])
+    guess = {**GOOD, "token": "guess"}
+    loop.desk.give(guess, "127.0.0.1")
+    found = [loop.desk.give({**guess, "task_id": f"worker-{number}__1"}, "127.0.0.1")[0] for number in range(100)]
+    assert {403: 29, 429: 71} == Counter(found)
+    assert 200 == loop.desk.give(GOOD, "127.0.0.1")[0]
+    assert 403 == loop.desk.give(guess, "127.0.0.2")[0]
+    now[0] = 5.0
+    assert [403, 429] == [loop.desk.give(guess, "127.0.0.1")[0] for _ in range(2)]
+
+
+def test_many_who_ask_cost_no_more_memory():
+    """The ones that have not asked for longest are forgotten."""
+    allowance = Allowance(lambda: 0.0, most=10)
+    assert all(allowance.take(number) for number in range(100))
+    assert 10 == len(allowance._left)
 
 
 def test_a_header_does_not_change_who_asks(ask, loop):
