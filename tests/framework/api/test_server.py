@@ -3,10 +3,12 @@
 import http.client
 import json
 import socket
+from contextlib import suppress
 
 import pytest
 
 from builders import a_spec
+from tf_scheduler.api import app
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.server import ApiError, ApiServer, address_for
 from tf_scheduler.api.views import Snapshot
@@ -54,6 +56,49 @@ def test_a_plan_under_way_is_202(server):
 def test_health_without_a_body_where_http_allows_none(server):
     """204: nothing is launched yet."""
     assert (204, "") == get(server, "/v1/health")[::2]
+
+
+def said(server, *sent):
+    """All that comes until the server closes."""
+    with socket.create_connection(("127.0.0.1", server.port), 20) as connection:
+        with suppress(OSError):  # it may have closed already
+            for part in sent:
+                connection.sendall(part)
+        received = b""
+        with suppress(ConnectionResetError):
+            while part := connection.recv(65536):
+                received += part
+    return received
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01",
+        b"GET /v1/plans\r\n\r\n",
+        b"G\0T / HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nA: " + b"a" * 200_000,
+        b"GET /" + b"a" * 200_000,
+        b"POST /v1/plans/deploy/stop HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/plans/deploy/stop HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na",
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffffffffff\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
+    ],
+    ids=lambda sent: sent[:60],
+)
+def test_what_is_no_http_is_cut_off_and_others_are_answered(server, sent):
+    """TLS, control characters, heads without end, two lengths (which smuggle a second request past a proxy)."""
+    assert said(server, sent).partition(b"\r\n")[0].split(b" ")[1:2] in ([], [b"400"], [b"404"], [b"501"])
+    assert 200 == get(server, "/v1/plans")[0]
+
+
+@pytest.mark.parametrize("path", ["/v1/plans/deploy/start", "/v1/plans/deploy/stop", "/v1/nothing"])
+def test_a_body_that_does_not_come_is_not_waited_for(server, path, monkeypatch):
+    """Whether the endpoint takes one or not."""
+    monkeypatch.setattr(app, "_SLOW", 0.1)
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 100\r\n\r\n{{"
+    assert said(server, head.encode()).startswith((b"HTTP/1.1 400", b"HTTP/1.1 404", b"HTTP/1.1 409"))
 
 
 def test_a_port_that_is_taken_is_named():
