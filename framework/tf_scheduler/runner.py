@@ -16,6 +16,7 @@ import queue
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from .core.deadlines import next_deadline
 from .core.reduce import apply
@@ -95,6 +96,11 @@ class Runner:
         """
         self._aborted, self._teardown = True, teardown
         self.put(lambda: None)
+
+    def forget(self) -> None:
+        """Erase what is stored, after `run`: nothing of the service is left."""
+        self._store.remove()
+        self.state = replace(self.state, forgotten=True)
 
     def reset(self, driver: Driver) -> None:
         """Forget the framework, if Mesos has removed it, before `run` with another driver."""

@@ -34,6 +34,9 @@ class Journal:
     def erase(self):
         self.inner.erase()
 
+    def remove(self):
+        self.inner.remove()
+
     def close(self):
         self.inner.close()
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from builders import a_spec
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
+from tf_scheduler.core.uninstall import uninstall_plan, what_is_left
 from tf_scheduler.model.plan import Reply, Status, Verb
 from tf_scheduler.model.state import Verdict
+from tf_scheduler.model.task import TaskState
 
 COMPLETE, PENDING, STARTING = Status.COMPLETE, Status.PENDING, Status.STARTING
 IN_PROGRESS, WAITING = Status.IN_PROGRESS, Status.WAITING
@@ -51,7 +55,7 @@ def test_it_goes_on_after_a_restart():
     )
 
 
-def test_a_task_that_nothing_is_heard_of_is_given_up_by_an_operator():
+def test_an_operator_need_not_wait_for_a_task_that_nothing_is_heard_of():
     """The SDK's way out when an agent is gone for good: its step is forced, and the rest is done."""
     play(
         deployed(),
@@ -64,6 +68,51 @@ def test_a_task_that_nothing_is_heard_of_is_given_up_by_an_operator():
         expect.torn_down(),
         expect.plan("uninstall", COMPLETE),
     )
+
+
+def test_a_task_that_nothing_is_heard_of_is_left_to_mesos_in_the_end():
+    """Its agent may be gone and Mesos not have noticed: longer than that nothing is waited for."""
+    world = play(
+        deployed(),
+        send.stop(),
+        send.killed("ps-0"),
+        send.wait(60),
+        expect.plan("uninstall", IN_PROGRESS),
+        send.wait(120),
+        expect.told("left behind: worker-0 on"),
+        expect.torn_down(),
+        expect.plan("uninstall", COMPLETE),
+    )
+
+    (left,) = world.state.left
+    assert left.startswith("worker-0 on")
+    assert left in what_is_left(world.state)
+
+
+def test_a_task_whose_agent_is_known_not_to_answer_is_waited_for_briefly():
+    """A moment after it was asked to end."""
+    play(
+        deployed(),
+        send.status("worker-0", TaskState.UNREACHABLE),
+        send.stop(),
+        send.killed("ps-0"),
+        expect.plan("uninstall", IN_PROGRESS),
+        send.wait(12),
+        expect.told("left behind: worker-0 on"),
+        expect.torn_down(),
+        expect.plan("uninstall", COMPLETE),
+    )
+
+
+def test_the_plan_that_dc_os_asks_for_is_complete_when_the_state_is_forgotten():
+    """Its app is deleted at once: what was left in the store then would stay for ever."""
+    world = play(deployed(kills_at_once=True), send.stop(), expect.torn_down(), expect.plan("uninstall", COMPLETE))
+
+    before, after = uninstall_plan(world.state), uninstall_plan(replace(world.state, forgotten=True))
+
+    assert ("deploy", IN_PROGRESS, COMPLETE) == (before.name, before.status, after.status)
+    assert ["kill-tasks", "deregister-service", "forget-state"] == [phase.name for phase in after.phases]
+    assert "nothing is left behind" == after.phases[-1].steps[0].message
 
 
 def test_an_interrupted_uninstall_touches_nothing():

@@ -21,7 +21,7 @@ from tf_scheduler.api.courtesy import Courtesy
 from tf_scheduler.api.secrets import with_secrets
 from tf_scheduler.api.server import ApiServer
 from tf_scheduler.core.removal import lament
-from tf_scheduler.core.uninstall import REASON
+from tf_scheduler.core.uninstall import REASON, what_is_left
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.recorder import Recorder
 from tf_scheduler.interfaces import Observer
@@ -30,7 +30,6 @@ from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.runner import Runner, restore
 from tf_scheduler.secrets.desk import Desk
-from tf_scheduler.store.interface import StateStore
 from tf_scheduler.store.open import lead, open_store
 from tf_scheduler.store.patient import PatientStore
 from tf_scheduler.store.shared import SharedStore
@@ -79,7 +78,7 @@ class Daemon:
             front.trouble = lambda: patient.trouble
             runner = Runner(restore(self.spec, store), patient, leadership=leadership, observers=observers)
             with self._signals(runner), front.journal, self._api(runner, front, desk):
-                self._work(runner, patient, front, credentials, leadership.check)
+                self._work(runner, front, credentials, leadership.check)
                 self._leave.wait()
 
     @property
@@ -89,7 +88,6 @@ class Daemon:
     def _work(
         self,
         runner: Runner,
-        store: StateStore,
         front: Front,
         credentials: Credentials | None,
         leads: Callable[[], None],
@@ -106,7 +104,8 @@ class Daemon:
             raise JobError(lament(final) if final.removed else f"Mesos refused the framework: {final.refused}")
         if self.uninstalling:
             front.journal.close()
-            store.erase()
+            runner.forget()
+            log.info("the service is uninstalled: %s", what_is_left(final))
         if final.result is not None:
             log.info("the job has ended: %s: %s", final.result.verdict.value, final.result.reason)
         log.info("nothing is left to do; the API stays until the service is removed")

@@ -91,7 +91,7 @@ class Service:
         try:
             final = self.runner.run(self._driver)
             if final.result is not None and not final.refused:
-                self._store.erase()
+                self._store.remove()
         except BaseException as error:
             self.error = error
         finally:

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tf_scheduler.model.effects import Call, Decision, Outcome, ResultDecided, ShutdownExecutor, Teardown
+from tf_scheduler.model.effects import (
+    Call,
+    Decision,
+    Outcome,
+    ResultDecided,
+    ShutdownExecutor,
+    StatusStored,
+    Teardown,
+)
 from tf_scheduler.model.ids import executor_of
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
 from . import keeping, plans
 from .plans.act import KILL_AGAIN
-from .reduce import decide
+from .reduce import decide, then
 from .reserve import SETTLE
+
+#: Seconds beyond its kill_grace that a task has to end in, where its agent answers. More than Mesos takes to notice
+#: that an agent does not: 75 (agent_ping_timeout times max_agent_ping_timeouts).
+ENDS_WITHIN = 80.0
+#: Seconds that a task has whose agent does not answer.
+UNREACHABLE_ENDS_WITHIN = KILL_AGAIN
 
 
 def stop(state: SchedulerState, reason: str, now: float) -> Decision:
@@ -34,6 +49,10 @@ def finish(state: SchedulerState, now: float) -> Decision:
         return decide(replace(state, over=True))
     if not state.connected or _waits(state, now):
         return decide(state)
+    return then(_given_up(state, now), lambda after: _go_on(after, result, now))
+
+
+def _go_on(state: SchedulerState, result: Result, now: float) -> Decision:
     steps = plans.last_steps(state)
     left = [state.tasks[step.task] for step in steps if step.work is plans.Work.KILL and step.task is not None]
     ended = plans.end(state, keeping.doomed(state, left, now), now)
@@ -47,6 +66,35 @@ def finish(state: SchedulerState, now: float) -> Decision:
 def _waits(state: SchedulerState, now: float) -> bool:
     """Whether it is clear without a look at every task that nothing is to be done now."""
     return state.live_count() > 0 and now < state.kill_at
+
+
+def _given_up(state: SchedulerState, now: float) -> Decision:
+    """Launches that did not end in time count as lost: TEARDOWN ends them, at once or when their agent is back."""
+    late = [record for record in state.live() if record.id in state.asked and now >= _patience_until(state, record)]
+    if not late:
+        return decide(state)
+    told = [
+        f"{record.name} on {record.hostname}, not ended within {now - state.asked[record.id]:.0f} s: Mesos ends it, "
+        "when that agent is back"
+        for record in late
+    ]
+    lost = (StatusStored(_lost(record)) for record in late)
+    outcomes = tuple(
+        Outcome(f"left behind: {text}", record.name, warning=True) for record, text in zip(late, told, strict=True)
+    )
+    return decide(replace(state, left=(*state.left, *told)), *lost, outcomes=outcomes)
+
+
+def _patience_until(state: SchedulerState, record: TaskRecord) -> float:
+    status = state.statuses.get(record.id)
+    if status is not None and status.state is TaskState.UNREACHABLE:
+        return state.asked[record.id] + UNREACHABLE_ENDS_WITHIN
+    return state.asked[record.id] + ENDS_WITHIN + max((job.kill_grace for job in state.spec.jobs), default=0.0)
+
+
+def _lost(record: TaskRecord) -> TaskStatus:
+    message = "it did not end in time, and is left to Mesos"
+    return TaskStatus(record.id, TaskState.LOST, record.agent_id, message=message)
 
 
 def _tear_down(state: SchedulerState, result: Result, now: float) -> Decision:

@@ -116,6 +116,9 @@ def _drop_lost(state: SchedulerState, now: float) -> Decision:
         for item in gone
     )
     changes = (*reserve.settled(state, now), *(ReservationDropped(item.id) for item in gone))
+    if gone and state.result is not None:
+        still = (f"what was reserved for {item.task} on {item.place.hostname}, which did not answer" for item in gone)
+        state = replace(state, left=(*state.left, *still))
     return decide(state, *changes, outcomes=tuple(told))
 
 

@@ -166,5 +166,6 @@ def _without_connection(state: SchedulerState) -> SchedulerState:
         pending={},
         kills={},
         kill_at=0.0,
+        asked={},
         teardown_at=None,
     )

@@ -1,18 +1,40 @@
-"""The uninstall plan under the name `deploy`: so DC/OS asks for it (dcos/cosmos, ServiceUninstaller), as of the SDK."""
+"""The uninstall plan under the name `deploy`: so DC/OS asks for it (dcos/cosmos, ServiceUninstaller), as of the SDK.
+
+    kill-tasks, unreserve-resources ──▶ deregister-service ──▶ forget-state
+
+Each has its time: what has not ended, or was not given back, by then is left behind, and told (core/ending.py,
+core/reserve.py). So an agent that is gone holds nothing up.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tf_scheduler.model.plan import Plan
+from tf_scheduler.model.plan import Phase, Plan, PlanStrategy, Status, Step
 from tf_scheduler.model.state import SchedulerState
 
 from . import plans
 
 #: Why a service stops that is being uninstalled.
 REASON = "the service is being uninstalled"
+FORGET = "forget-state"
 
 
 def uninstall_plan(state: SchedulerState) -> Plan:
-    """Complete when nothing of the service is left in Mesos."""
-    return replace(plans.uninstall_plan(state), name=plans.DEPLOY)
+    """Complete when nothing of the service is left in Mesos, nor in its store."""
+    plan = plans.uninstall_plan(state)
+    status = plan.status
+    if status is Status.COMPLETE and not state.forgotten:
+        status = Status.IN_PROGRESS
+    return replace(plan, name=plans.DEPLOY, phases=(*plan.phases, _forget(state)), status=status)
+
+
+def what_is_left(state: SchedulerState) -> str:
+    """A sentence for whoever has to look after it."""
+    return f"left behind: {'; '.join(state.left)}" if state.left else "nothing is left behind"
+
+
+def _forget(state: SchedulerState) -> Phase:
+    status = Status.COMPLETE if state.forgotten else Status.STARTING if state.over else Status.PENDING
+    message = what_is_left(state) if state.over or state.left else "waits for the end of the framework"
+    return Phase(FORGET, status, (Step(FORGET, status, message),), PlanStrategy.SERIAL)

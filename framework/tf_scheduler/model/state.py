@@ -116,6 +116,12 @@ class SchedulerState:
     kills: Mapping[TaskId, float] = field(default_factory=dict)
     #: Nobody is to be asked to end before; seconds since the epoch.
     kill_at: float = 0.0
+    #: When each launch was first asked to end, on this connection; seconds since the epoch.
+    asked: Mapping[TaskId, float] = field(default_factory=dict)
+    #: What could not be ended or given back in time: a sentence each.
+    left: tuple[str, ...] = ()
+    #: Nothing is stored of the service any more.
+    forgotten: bool = False
     #: What Mesos was asked on this connection, and has not answered.
     inquiry: Inquiry = field(default_factory=Inquiry)
     #: When Mesos was last asked about a launch that it has said nothing of; seconds since the epoch.

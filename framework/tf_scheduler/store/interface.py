@@ -129,6 +129,12 @@ class StateStore(Protocol):
     def erase(self) -> None:
         """Forget all of the service's keys (uninstall), as one transaction; raises as `apply` does."""
 
+    def remove(self) -> None:
+        """As `erase`, at the end of a service: nothing but `close` follows, after which nothing of it is left.
+
+        A SQLite file keeps the version, against late writers of the service that was.
+        """
+
     def close(self) -> None:
         """Free the store's resources; what was applied stays. May be called again."""
 

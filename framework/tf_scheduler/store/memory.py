@@ -54,6 +54,9 @@ class MemoryStore:
         self._ours()
         self._replace({})
 
+    def remove(self) -> None:
+        self.erase()
+
     def close(self) -> None:
         self._disk = None
 

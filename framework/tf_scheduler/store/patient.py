@@ -35,6 +35,9 @@ class PatientStore:
     def erase(self) -> None:
         self._insist(self._store.erase)
 
+    def remove(self) -> None:
+        self._insist(self._store.remove)
+
     def close(self) -> None:
         self._store.close()
 

@@ -26,6 +26,10 @@ class SharedStore:
         with self._lock:
             self._store.erase()
 
+    def remove(self) -> None:
+        with self._lock:
+            self._store.remove()
+
     def close(self) -> None:
         with self._lock:
             self._store.close()

@@ -60,6 +60,9 @@ class SqliteStore:
         with self._change(advance=True):
             self._connection.execute("DELETE FROM entry WHERE service = ?", (self._service,))
 
+    def remove(self) -> None:
+        self.erase()
+
     def close(self) -> None:
         # The last connection moves the log into the file. Where it cannot (disk full), the next opening reads the log.
         with suppress(sqlite3.Error):

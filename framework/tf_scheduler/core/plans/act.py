@@ -45,10 +45,10 @@ def end(state: SchedulerState, doomed: Iterable[TaskRecord], now: float) -> Deci
         return decide(replace(state, kill_at=0.0) if state.kill_at else state)
     due = [record for record in doomed if now >= state.kills.get(record.id, -KILL_AGAIN) + KILL_AGAIN]
     kills = {**state.kills, **{record.id: now for record in due}}
+    asked = {**{record.id: now for record in due}, **state.asked}
     again = min(kills[record.id] for record in doomed) + KILL_AGAIN
-    return decide(
-        replace(state, kills=kills, kill_at=again), calls=tuple(Kill(record.id, record.agent_id) for record in due)
-    )
+    calls = tuple(Kill(record.id, record.agent_id) for record in due)
+    return decide(replace(state, kills=kills, kill_at=again, asked=asked), calls=calls)
 
 
 def _retiring(state: SchedulerState) -> Iterator[TaskRecord]:

@@ -2,7 +2,7 @@
 
     <chroot>/dcos-service-<name>    as the DC/OS SDK names it: '/' as '__' (a '_' of the name's own as '%5F')
       head                          JSON: what is current. Its data version is the service's version: every change
-                                    sets it, and nothing ever deletes it
+                                    sets it, and only the end of the service deletes it
       state-<incarnation>/          the incarnation changes when somebody has removed the whole tree
         entry-<number>              the writes of one decision
         part-<number>-<token>-<i>   piece i of a snapshot: all keys and values as of that number

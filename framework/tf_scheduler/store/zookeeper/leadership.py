@@ -84,6 +84,11 @@ class Leadership:
         self._session.on_expired(lambda: self._lose("its session with ZooKeeper has ended"))
         self._keeper.start()
 
+    @property
+    def nodes(self) -> tuple[str, str]:
+        """Those that exist as long as it lasts."""
+        return self._lock, self.node
+
     def stop(self) -> None:
         """Give it up; the nodes go with the session, which the caller closes next. May be called again."""
         with self._state:

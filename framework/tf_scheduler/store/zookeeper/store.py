@@ -20,7 +20,7 @@ from .leadership import Leadership
 from .place import ZooKeeperPlace
 from .reading import Seen, read
 from .session import Deadline, Session
-from .sweeping import sweep
+from .sweeping import remove, sweep
 
 #: What an entry costs the next load beside its bytes, in bytes: a request of its own.
 _ENTRY_COST = 1024
@@ -45,6 +45,7 @@ class ZooKeeperStore:
         self._log_cost = 0
         #: The version that a commit without an answer may still act on.
         self._unsettled: int | None = None
+        self._removed = False
 
     def load(self) -> Mapping[str, bytes]:
         session, deadline = self._open()
@@ -77,10 +78,16 @@ class ZooKeeperStore:
         self._store_snapshot({})
         self._values = {}
 
+    def remove(self) -> None:
+        self.erase()
+        self._removed = True
+
     def close(self) -> None:
         if self._leadership is not None:
             self._leadership.stop()
         if self._session is not None:
+            if self._removed:
+                remove(self._tree, self._session, self._ours(), self._leadership.nodes if self._leadership else ())
             self._session.close()
         self._session = None
 
