@@ -21,6 +21,7 @@ from tf_scheduler.model.journal import Entry
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
+from tf_scheduler.web.pages import pages
 
 
 class Pages:
@@ -75,7 +76,7 @@ class LiveApi:
         self.world = World(spec, *(an_agent(f"agent-{number}") for number in range(3)))
         self.pages, self.sandboxes = Pages(), Sandboxes()
         self.backend = Backend(lambda: Snapshot(self.world.state), self._put, journal=self.pages, files=self.sandboxes)
-        self._app = create_app(self.backend, policy)
+        self._app = create_app(self.backend, policy, pages=pages())
         routes = [Mount(f"/service/{spec.name}", self._app), *after, Mount("/", self._app)]
         self._server = ApiServer(Starlette(routes=routes), "127.0.0.1", 0)
 

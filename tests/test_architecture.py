@@ -76,6 +76,7 @@ ALLOWED = {
     "tf_scheduler.package": {"tf_scheduler.errors", "tf_scheduler.options", "tf_scheduler.bundle", "tf_scheduler.pyz"},
     "tf_scheduler.journal": {"tf_scheduler.model", "tf_scheduler.store"},
     "tf_scheduler.api": {"tf_scheduler.model", "tf_scheduler.core", "tf_scheduler.errors", "tf_scheduler.interfaces"},
+    "tf_scheduler.web": set(),
     "dcos_command": set(),
     "dcos_local": {"tf_scheduler.package", "tf_scheduler.errors", "tf_scheduler.api", "mesos_local"},
     "mesos_client": set(),
@@ -102,7 +103,7 @@ IMPORTERS = {
     "requests": {"mesos_client", "mesos_local", "tf_scheduler.dcos"},
     "rsa": {"tf_scheduler.dcos"},
     "rich": {"tf_scheduler.cli", "mesos_local"},
-    "starlette": {"tf_scheduler.api", "dcos_local"},
+    "starlette": {"tf_scheduler.api", "tf_scheduler.web", "dcos_local"},
     # The part of the executor that runs in the user's Python.
     "fsspec": {"tf_executor"},
     "tensorflow": {"tf_executor"},

@@ -39,8 +39,8 @@ def cache_folder(name: str) -> Path:
     return Path(cache) / "dcos-tensorflow" / name
 
 
-def sources(package: str, what: str) -> Iterator[tuple[str, bytes]]:
-    """Name in the zip and content of every .py file of an installed package. Raise BundleError if there is none."""
+def sources(package: str, what: str, kinds: tuple[str, ...] = (".py",)) -> Iterator[tuple[str, bytes]]:
+    """Name in the zip and content of all such files of an installed package. Raise BundleError if there is none."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         raise BundleError(f"{what} needs the Python package {package}, which is not installed")
@@ -49,7 +49,7 @@ def sources(package: str, what: str) -> Iterator[tuple[str, bytes]]:
     if origin.name != "__init__.py":
         yield origin.name, origin.read_bytes()
         return
-    for path in sorted(origin.parent.rglob("*.py")):
+    for path in sorted(path for path in origin.parent.rglob("*") if path.suffix in kinds):
         yield f"{package}/{path.relative_to(origin.parent).as_posix()}", path.read_bytes()
 
 

@@ -28,6 +28,8 @@ _SECURITY = {
     b"cache-control": b"no-store",
 }
 _CHALLENGE = {"www-authenticate": 'Basic realm="tensorflow", charset="UTF-8"'}
+#: For scripts of a page, which ask for the token themselves: the browser's own form would come before theirs.
+_QUIET_CHALLENGE = {"www-authenticate": 'Bearer realm="tensorflow"'}
 _READING = ("GET", "HEAD", "OPTIONS")
 
 
@@ -50,7 +52,7 @@ class Guard:
                 scope["api.user"] = visitor.name
                 await self._app(scope, _limited(receive), answer)
             else:
-                extra = _CHALLENGE if problem.code == 401 else {}
+                extra = _challenge(headers) if problem.code == 401 else {}
                 response = respond(problem, as_json=wants_json(headers) or problem.code == 401, headers=extra)
                 await response(scope, receive, answer)
         finally:
@@ -82,6 +84,10 @@ class _Answer:
             message = {**message, "headers": [*given, *more]}
         # A client that does not read is not waited for: its connection is given up.
         await asyncio.wait_for(self._send(message), STALLED)
+
+
+def _challenge(headers: dict[str, str]) -> dict[str, str]:
+    return _QUIET_CHALLENGE if headers.get("x-requested-with") == "XMLHttpRequest" else _CHALLENGE
 
 
 def _path(scope: Scope) -> str:

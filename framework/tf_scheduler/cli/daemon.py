@@ -33,6 +33,7 @@ from tf_scheduler.secrets.desk import Desk
 from tf_scheduler.store.open import lead, open_store
 from tf_scheduler.store.patient import PatientStore
 from tf_scheduler.store.shared import SharedStore
+from tf_scheduler.web.pages import pages
 
 from .front import ApiSettings, Front
 from .secrets import credentials_of, desk_of
@@ -130,7 +131,8 @@ class Daemon:
         return state.removed and state.framework_id == self.reset
 
     def _api(self, runner: Runner, front: Front, desk: Desk) -> ApiServer:
-        app = create_app(front.backend(runner, uninstalling=self.uninstalling), self.access.policy)
+        backend = front.backend(runner, uninstalling=self.uninstalling)
+        app = create_app(backend, self.access.policy, pages=pages())
         # Tasks that fetch their secrets do not stand in the line of those who look.
         whole = with_secrets(Courtesy(app), desk.give)
         api = ApiServer(whole, self.host, self.port, self.access.tls)

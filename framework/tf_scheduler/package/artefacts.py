@@ -34,8 +34,9 @@ _DISTRIBUTIONS = (
     "starlette",
     "uvicorn",
 )
-#: Besides sources: the certificates that requests trusts.
+#: Besides sources: the certificates that requests trusts, the files of the web page.
 _DATA = (".pem",)
+_OWN = (".py", ".css", ".html", ".js", ".svg")
 #: No scheduler runs from here: commands of a checkout, and what pymesos does with pickles or compiled modules.
 _LEFT_OUT = ("pymesos/subprocess/", "pymesos/zkpython.py", "kazoo/tests/", "kazoo/testing/")
 _WHAT = "the scheduler's bundle"
@@ -105,7 +106,7 @@ def _scheduler_sources() -> dict[str, bytes]:
 
 def _scheduler_files() -> Iterator[tuple[str, bytes]]:
     for package in _PACKAGES:
-        yield from sources(package, _WHAT)
+        yield from sources(package, _WHAT, _OWN)
     for name in sorted(_closure(_DISTRIBUTIONS)):
         yield from licences(name).items()
         for path in importlib.metadata.files(name) or ():

@@ -1,0 +1,72 @@
+// The cluster as a picture: agents as boxes with their tasks, and a box for what has no place yet.
+
+import { el } from "./dom.js";
+import { memory, number, plural, spoken, tone } from "./words.js";
+
+const ENDED = ["FINISHED", "FAILED", "KILLED", "ERROR", "LOST", "GONE", "DROPPED", "GONE_BY_OPERATOR"];
+
+export const isLive = (task) => task.id !== null && !ENDED.includes(task.status);
+
+export function cluster(tasks, chosen, progress) {
+  const boxes = new Map();
+  for (const task of tasks) {
+    const host = task.hostname ?? "";
+    boxes.set(host, [...(boxes.get(host) ?? []), task]);
+  }
+  const hosts = [...boxes.keys()].filter(Boolean).sort((one, other) => one.localeCompare(other, "en", { numeric: true }));
+  const shown = hosts.map((host) => agent(host, boxes.get(host), chosen, progress));
+  if (boxes.has("")) shown.push(unplaced(boxes.get(""), chosen, progress));
+  return shown.length ? shown : el("p", { class: "soft" }, "No task is wanted.");
+}
+
+function agent(host, tasks, chosen, progress) {
+  const live = tasks.filter(isLive);
+  const used = (name) => live.reduce((sum, task) => sum + task.resources[name], 0);
+  const place = [tasks[0].region, tasks[0].zone].filter(Boolean).join(" / ");
+  const gpus = used("gpus");
+  const amount = live.length ? `${number(used("cpus"))} cpus, ${memory(used("mem"))}` : "nothing runs here now";
+  return el(
+    "article",
+    { class: "agent", "data-key": `agent ${host}`, "aria-label": `Agent ${host}` },
+    el("h3", {}, host, place && el("small", {}, place)),
+    el("p", { class: "soft" }, amount, gpus ? `, ${plural(gpus, "GPU")}` : ""),
+    chips(tasks, chosen, progress),
+  );
+}
+
+function unplaced(tasks, chosen, progress) {
+  return el(
+    "article",
+    { class: "agent nowhere", "data-key": "nowhere", "aria-label": "Tasks without a place" },
+    el("h3", {}, "no place yet"),
+    el("p", { class: "soft" }, plural(tasks.length, "task")),
+    chips(tasks, chosen, progress),
+  );
+}
+
+function chips(tasks, chosen, progress) {
+  return el("ul", { class: "chips" }, tasks.map((task) => chip(task, task.name === chosen, progress.get(task.name))));
+}
+
+function chip(task, chosen, progress) {
+  const unwell = task.healthy === false && isLive(task);
+  const colour = unwell ? "bad" : tone(task.status);
+  const gpus = task.resources.gpus;
+  const share = progress?.step != null && progress.total ? Math.min(1, progress.step / progress.total) : null;
+  return el(
+    "li",
+    { "data-key": task.name },
+    el(
+      "button",
+      { type: "button", class: `chip ${colour}`, "data-task": task.name, "aria-pressed": String(chosen) },
+      el("b", {}, task.name),
+      el("span", { class: "state" }, unwell ? "unhealthy" : spoken(task.status)),
+      gpus ? el("span", { class: "gpus", title: plural(gpus, "GPU") }, gpuBoxes(gpus), el("span", {}, plural(gpus, "GPU"))) : "",
+      share === null ? "" : el("progress", { max: "1", value: String(share), "aria-label": `${Math.round(share * 100)} %` }),
+    ),
+  );
+}
+
+function gpuBoxes(gpus) {
+  return Array.from({ length: Math.min(8, Math.ceil(gpus)) }, () => el("i", { "aria-hidden": "true" }));
+}

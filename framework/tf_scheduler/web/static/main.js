@@ -1,0 +1,191 @@
+// The page: it asks for all that it shows every two seconds, sooner when something happens, later while nobody answers.
+
+import { cluster } from "./cluster.js";
+import { byId, el, show } from "./dom.js";
+import { Feed } from "./feed.js";
+import { pending, result } from "./lists.js";
+import { Away, Refused, get, post } from "./net.js";
+import { Output, choices, facts } from "./output.js";
+import { VERBS, address, trees } from "./plans.js";
+import { agreed, askToken, say } from "./talk.js";
+import { charts, jobs, tiles } from "./training.js";
+import { clock, duration, spoken, tone } from "./words.js";
+
+const EVERY = 2000; // ms
+const SOON = 200; // ms after something has happened
+const SLOWEST = 30000; // ms between two tries while nobody answers
+const PLAN_CODES = [417]; // a plan in error is an answer, too
+
+const output = new Output();
+const feed = new Feed(() => sooner());
+const open = new Set();
+const unfolded = new Map();
+let chosen = "";
+let picture = null; // all that was answered last
+let seen = 0; // when that was, in ms
+let failed = 0; // tries since then
+let timer = 0;
+let asking = false;
+let tokens = 0; // how often one was asked for
+
+async function everything() {
+  const names = ["tf/overview", "tf/result", "tasks", "tf/progress?points=240", "pending", "plans"];
+  const [overview, end, tasks, training, waiting, planNames] = await Promise.all(names.map((name) => get(`v1/${name}`)));
+  const plans = await Promise.all(planNames.map((name) => get(`v1/plans/${encodeURIComponent(name)}`, PLAN_CODES)));
+  const named = planNames.map((name, index) => ({ ...plans[index], name }));
+  return { overview, end, tasks: tasks.tasks, training, waiting, plans: named };
+}
+
+async function look() {
+  if (asking || document.hidden) return;
+  clearTimeout(timer);
+  asking = true;
+  try {
+    picture = await everything();
+    [seen, failed] = [Date.now(), 0];
+    byId("lost").hidden = true;
+    draw();
+    feed.start();
+    if (!output.task && chosen) output.read(chosen);
+  } catch (error) {
+    await wrong(error);
+  } finally {
+    asking = false;
+    plan();
+  }
+}
+
+async function wrong(error) {
+  if (error instanceof Refused && error.status === 401) {
+    quiet();
+    await askToken(tokens++ ? "The scheduler does not take that token." : "");
+    failed = -1;
+    return;
+  }
+  if (!(error instanceof Away) && !(error instanceof Refused)) console.error(error);
+  failed += 1;
+  if (failed === 1) quiet();
+}
+
+// No streams: they begin again when the scheduler answers.
+function quiet() {
+  feed.stop();
+  output.stop();
+  output.task = "";
+}
+
+// When to look again. The waits double, and no two pages ask at the same moment.
+function plan() {
+  if (failed < 0) failed = 0;
+  const wait = failed ? Math.min(SLOWEST, 1000 * 2 ** (failed - 1)) * (0.75 + Math.random() / 2) : EVERY;
+  if (failed) lost(wait);
+  clearTimeout(timer);
+  timer = setTimeout(look, seen ? wait : Math.min(wait, SLOWEST));
+}
+
+function lost(wait) {
+  const since = seen ? ` What is shown is of ${clock(seen / 1000)}.` : "";
+  byId("lost-text").textContent = `The scheduler does not answer.${since} It is asked again in ${duration(wait / 1000)}.`;
+  byId("lost").hidden = false;
+}
+
+function sooner() {
+  if (failed || asking) return;
+  clearTimeout(timer);
+  timer = setTimeout(look, SOON);
+}
+
+function draw() {
+  const { overview, end, tasks, training, waiting, plans } = picture;
+  if (!tasks.some((task) => task.name === chosen)) {
+    chosen = tasks.find((task) => task.name === training.leader)?.name ?? tasks[0]?.name ?? "";
+    output.task = "";
+  }
+  head(overview);
+  byId("result").hidden = !end.verdict;
+  if (end.verdict) show(byId("result-body"), result(end, overview));
+  show(byId("tiles"), tiles(tasks, training));
+  show(byId("cluster"), cluster(tasks, chosen, new Map(training.tasks.map((task) => [task.name, task]))));
+  show(byId("jobs"), jobs(training));
+  show(byId("charts"), charts(training));
+  show(byId("plans"), trees(plans, overview.plan, open, unfolded));
+  show(byId("pending"), pending(waiting));
+  choices(tasks, chosen);
+  show(byId("facts"), facts(tasks.find((task) => task.name === chosen)));
+}
+
+function head(overview) {
+  const status = overview.verdict || (overview.refused ? "refused" : overview.status);
+  document.title = `${overview.service}: ${spoken(status)}`;
+  byId("service").textContent = overview.service;
+  show(byId("pill"), overview.verdict || overview.refused ? spoken(status) : `${overview.plan} ${spoken(status)}`);
+  byId("pill").className = `pill ${tone(status)}`;
+  byId("about").textContent = overview.refused || (overview.framework_id ? `framework ${overview.framework_id}` : "not registered with Mesos yet");
+  const board = picture.tasks.find((task) => task.job === "tensorboard" && task.status === "RUNNING" && task.address);
+  show(byId("links"), board ? el("a", { href: `http://${board.address}/`, target: "_blank", rel: "noopener noreferrer" }, "TensorBoard") : "", el("a", { href: "v1/openapi.json" }, "API"));
+  byId("foot").textContent = `As of ${clock(seen / 1000)}`;
+}
+
+function choose(name) {
+  if (name === chosen && output.task) return;
+  chosen = name;
+  output.read(name);
+  feed.draw();
+  if (picture) draw();
+}
+
+async function command(path, title, asks, yes) {
+  if (asks && !(await agreed(title, asks, yes))) return;
+  try {
+    say(`${title}: ${await post(path)}`);
+  } catch (error) {
+    say(`${title}: ${error instanceof Refused ? error.message : "the scheduler does not answer"}`, true);
+  }
+  sooner();
+}
+
+const PODS = {
+  restart: ["Restart", "The task is stopped, and launched again at the same place."],
+  replace: ["Move", "The task is stopped, and launched again wherever there is room. What it keeps on its agent is lost."],
+};
+
+function pod(verb) {
+  if (!chosen) return;
+  const [word, asks] = PODS[verb];
+  command(`v1/pod/${encodeURIComponent(chosen)}/${verb}`, `${word} ${chosen}`, asks, word);
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button");
+  if (!button) return;
+  const { verb, path, open: node, fold, task, pod: podVerb } = button.dataset;
+  if (verb) {
+    const place = JSON.parse(path);
+    const { word, asks } = VERBS[verb];
+    command(address(verb, place), `${word} ${place.join(" / ")}`, asks, word);
+  } else if (node) {
+    if (!open.delete(node)) open.add(node);
+    draw();
+  } else if (fold) {
+    unfolded.set(fold, button.getAttribute("aria-expanded") === "false");
+    draw();
+  } else if (task) {
+    choose(task);
+  } else if (podVerb) {
+    pod(podVerb);
+  } else if (button.id === "again") {
+    look();
+  }
+});
+
+byId("task").addEventListener("change", (event) => choose(event.target.value));
+for (const id of ["file", "follow"]) byId(id).addEventListener("change", () => output.read(chosen));
+for (const id of ["warnings", "only-task"]) byId(id).addEventListener("change", () => feed.draw());
+
+// A page that nobody sees asks nothing, and leaves its connections to others.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) quiet();
+  else look();
+});
+
+look();

@@ -1,0 +1,125 @@
+// The output of one task: the last of it, and then what comes, for as long as somebody looks.
+
+import { byId, el, show } from "./dom.js";
+import { Refused, get, listen } from "./net.js";
+import { clock, duration, memory, number, plural } from "./words.js";
+
+const MOST = 400000; // characters that are shown
+const LAST = 65536; // bytes to begin with
+const AGAIN = 3000; // ms
+
+// Colours of terminals, and what overwrites itself: the last state of a line counts.
+export function plain(text) {
+  const bare = text.replace(/\u001b\[[0-9;?]*[A-Za-z]/g, "").replace(/\r\n/g, "\n").replace(/\u0008+/g, "\r");
+  return bare.includes("\r") ? bare.split("\n").map(lastState).join("\n") : bare;
+}
+
+const lastState = (line) => line.split("\r").findLast((state) => state !== "") ?? "";
+
+export class Output {
+  #reading = null;
+  #raw = "";
+  task = "";
+
+  // Begin again: with another task, or file, or after a pause.
+  read(task) {
+    this.stop();
+    this.task = task;
+    this.#raw = "";
+    this.#draw();
+    if (!task) {
+      this.#say("No task is chosen.");
+      return;
+    }
+    this.#reading = new AbortController();
+    const file = byId("file").value;
+    if (byId("follow").checked) this.#follow(task, file, this.#reading.signal);
+    else this.#once(task, file, this.#reading.signal);
+  }
+
+  stop() {
+    this.#reading?.abort();
+    this.#reading = null;
+  }
+
+  async #once(task, file, signal) {
+    try {
+      const piece = await get(address(task, file));
+      if (!signal.aborted) this.#add(piece.data, piece);
+    } catch (error) {
+      if (!signal.aborted) this.#say(error instanceof Refused ? error.message : "The scheduler does not answer.");
+    }
+  }
+
+  async #follow(task, file, signal) {
+    let next = null;
+    const heard = (kind, data, id) => {
+      if (signal.aborted) return;
+      if (kind === "log") {
+        next = id;
+        this.#add(data.data, data);
+      } else if (kind === "launch") {
+        next = "0";
+        this.#add(`\n── launched again: ${data.id}\n`, null);
+      } else if (kind === "end") {
+        this.#say(`The task has ended: ${data.state ?? "its state is not known"}.`);
+        this.stop();
+      } else if (kind === "error") {
+        throw new Refused(data.error.status, data.error.message);
+      }
+    };
+    this.#say("Waiting for output.");
+    while (!signal.aborted) {
+      try {
+        await listen(`${address(task, file)}&follow=true${next === null ? "" : `&offset=${next}`}`, signal, heard);
+      } catch (error) {
+        if (!signal.aborted) this.#say(error instanceof Refused ? error.message : "The scheduler does not answer.");
+      }
+      await new Promise((resolve) => setTimeout(resolve, AGAIN));
+    }
+  }
+
+  #add(text, piece) {
+    this.#raw = (this.#raw + text).slice(-MOST);
+    this.#draw();
+    if (piece) this.#say(piece.size ? `${number(piece.size / 1024)} KB in all` : "The file is empty.");
+  }
+
+  #draw() {
+    const pre = byId("log");
+    // Who has scrolled up reads: the place stays.
+    const atEnd = pre.scrollHeight - pre.scrollTop - pre.clientHeight < 30;
+    pre.textContent = plain(this.#raw);
+    if (atEnd) pre.scrollTop = pre.scrollHeight;
+  }
+
+  #say(words) {
+    byId("log-state").textContent = words;
+  }
+}
+
+const address = (task, file) => `v1/tasks/${encodeURIComponent(task)}/logs?file=${encodeURIComponent(file)}&length=${LAST}`;
+
+// What is known of the chosen task.
+export function facts(task) {
+  if (!task) return "";
+  const { resources } = task;
+  const gpus = resources.gpus ? `, ${plural(resources.gpus, "GPU")}` : "";
+  const rows = [
+    ["state", [task.status, task.reason, task.message].filter(Boolean).join(": ")],
+    ["health", task.healthy === null ? "" : task.healthy ? "healthy" : "unhealthy"],
+    ["exit", task.exit_code !== null ? `code ${task.exit_code}` : task.signal !== null ? `signal ${task.signal}` : ""],
+    ["agent", task.hostname],
+    ["address", task.address],
+    ["launched", task.launched_at === null ? "" : `${clock(task.launched_at)}, ${duration(Date.now() / 1000 - task.launched_at)} ago`],
+    ["generation", task.generation === null ? "" : String(task.generation)],
+    ["resources", `${number(resources.cpus)} cpus, ${memory(resources.mem)}${gpus}`],
+    ["id", task.id],
+  ];
+  return el("dl", { class: "facts" }, rows.filter(([, value]) => value).map(([name, value]) => el("div", { "data-key": name }, el("dt", {}, name), el("dd", {}, value))));
+}
+
+export function choices(tasks, chosen) {
+  show(byId("task"), tasks.map((task) => el("option", { value: task.name, "data-key": task.name }, task.name)));
+  if (chosen) byId("task").value = chosen;
+}

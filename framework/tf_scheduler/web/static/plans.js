@@ -1,0 +1,99 @@
+// Plans as a tree. Each node has its commands: the API's verbs, under the words that the SDK's command has for them.
+
+import { el } from "./dom.js";
+import { spoken, tone } from "./words.js";
+
+const DONE = "COMPLETE";
+
+// Verb of the API -> button, and what a person has to agree to first; null: nothing.
+export const VERBS = {
+  interrupt: { word: "Pause", asks: null },
+  continue: { word: "Resume", asks: null },
+  restart: { word: "Restart", asks: "Its tasks are stopped and launched again, from the beginning." },
+  forceComplete: { word: "Force complete", asks: "It counts as complete, whatever it is. What depends on it goes on." },
+};
+
+// `open`: the keys of the nodes whose buttons are shown. `unfolded`: plan -> whether its phases are, as a person wants it.
+export function trees(plans, working, open, unfolded) {
+  return plans.map((plan) => {
+    const shown = unfolded.get(plan.name) ?? (plan.name === working || plan.status !== DONE);
+    const phases = shown ? plan.phases.map((phase) => branch([plan.name, phase.name], phase, open)) : [];
+    const head = { type: "button", class: "fold", "data-fold": plan.name, "aria-expanded": String(shown) };
+    return el(
+      "section",
+      { class: "plan", "data-key": plan.name, "aria-label": `Plan ${plan.name}` },
+      el("div", { class: "node top" }, el("h3", {}, el("button", head, plan.name)), status(plan), plan.phases.length ? buttons([plan.name], plan) : ""),
+      plan.errors.map((error) => el("p", { class: "wrong" }, error)),
+      phases.length ? el("ul", { class: "tree" }, phases) : "",
+      shown && !phases.length ? el("p", { class: "soft" }, "Nothing to do.") : "",
+    );
+  });
+}
+
+function branch(path, phase, open) {
+  const steps = phase.steps.map((step) => node([...path, step.name], step, open, "step"));
+  return node(path, phase, open, "phase", el("ul", {}, steps));
+}
+
+function node(path, part, open, kind, below = "") {
+  const key = path.join("/");
+  const shown = open.has(key);
+  const more = el(
+    "button",
+    {
+      type: "button",
+      class: "more",
+      "data-open": key,
+      "aria-expanded": String(shown),
+      "aria-label": `Commands for ${kind} ${path.slice(1).join(" ")}`,
+    },
+    "⋯",
+  );
+  return el(
+    "li",
+    { "data-key": key },
+    el("div", { class: `node ${kind}` }, el("span", { class: "name" }, part.name), status(part), more, shown ? buttons(path, part) : ""),
+    part.message && part.status !== DONE ? el("p", { class: "soft why" }, part.message) : "",
+    below,
+  );
+}
+
+function status(part) {
+  const steps = part.steps ?? part.phases?.flatMap((phase) => phase.steps);
+  const count = steps?.length ? `${steps.filter((step) => step.status === DONE).length}/${steps.length}` : "";
+  return el("span", { class: `status ${tone(part.status)}` }, spoken(part.status), count && el("small", {}, count));
+}
+
+function buttons(path, part) {
+  const waits = part.status === "WAITING";
+  const verbs = [];
+  if (waits) verbs.push("continue");
+  else if (part.status !== DONE) verbs.push("interrupt");
+  verbs.push("restart");
+  if (part.status !== DONE) verbs.push("forceComplete");
+  return el(
+    "span",
+    { class: "verbs" },
+    verbs.map((verb) =>
+      el(
+        "button",
+        {
+          type: "button",
+          "data-verb": verb,
+          "data-path": JSON.stringify(path),
+          "data-key": verb,
+          "aria-label": `${VERBS[verb].word} ${path.join(" ")}`,
+        },
+        VERBS[verb].word,
+      ),
+    ),
+  );
+}
+
+export function address(verb, [plan, phase, step]) {
+  const query = new URLSearchParams();
+  if (phase !== undefined) query.set("phase", phase);
+  if (step !== undefined) query.set("step", step);
+  const text = query.toString();
+  return `v1/plans/${encodeURIComponent(plan)}/${verb}${text ? `?${text}` : ""}`;
+}

@@ -1,0 +1,122 @@
+// How far the training is: a bar per job, and curves over the steps.
+
+import { el, svg } from "./dom.js";
+import { duration, number, plural } from "./words.js";
+
+const COLOURS = 6;
+
+export function tiles(tasks, training) {
+  const running = tasks.filter((task) => task.status === "RUNNING").length;
+  const head = training.tasks.find((task) => task.name === training.leader && task.time !== null);
+  const first = head ?? training.tasks.find((task) => task.time !== null);
+  const examples = Object.values(training.jobs).reduce((sum, job) => sum + (job.examples_per_second ?? 0), 0);
+  const gpus = tasks.filter((task) => task.status === "RUNNING").reduce((sum, task) => sum + task.resources.gpus, 0);
+  const all = [
+    ["tasks running", `${running} of ${tasks.length}`],
+    ["step", first?.total ? `${number(first.step)} of ${number(first.total)}` : number(first?.step)],
+    ["loss", number(first?.loss)],
+    ["steps a second", number(first?.steps_per_second)],
+    ["examples a second", examples ? number(examples) : "–"],
+    ["time left", first ? duration(first.seconds_left) : "–"],
+  ];
+  if (gpus) all.push(["GPUs in use", number(gpus)]);
+  return all.map(([what, value]) => el("div", { class: "tile", "data-key": what }, el("b", {}, value), el("span", {}, what)));
+}
+
+export function jobs(training) {
+  const rows = Object.entries(training.jobs).filter(([, job]) => job.reporting > 0);
+  if (!rows.length) return el("p", { class: "soft" }, "No task says how far it is (docs/tasks.md, Progress).");
+  return rows.map(([name, job]) => {
+    const known = job.step !== null && job.total;
+    return el(
+      "div",
+      { class: "job", "data-key": name },
+      el("b", {}, name),
+      known ? el("progress", { max: String(job.total), value: String(Math.min(job.step, job.total)), "aria-label": `${name}: steps` }) : el("span"),
+      el(
+        "span",
+        { class: "soft" },
+        known ? `${Math.floor((100 * job.step) / job.total)} %, step ${number(job.step)} of ${number(job.total)}` : `step ${number(job.step)}`,
+        job.steps_per_second === null ? "" : `, ${number(job.steps_per_second)} steps/s`,
+        job.reporting < job.tasks ? `, ${job.reporting} of ${plural(job.tasks, "task")} tell` : "",
+      ),
+    );
+  });
+}
+
+const CURVES = [
+  ["loss", "Loss"],
+  ["steps_per_second", "Steps a second"],
+];
+
+export function charts(training) {
+  return CURVES.map(([field, title]) => {
+    const lines = training.tasks
+      .map((task, index) => ({ name: task.name, colour: index % COLOURS, points: usable(task.points, field) }))
+      .filter((line) => line.points.length > 1);
+    return lines.length ? chart(field, title, lines) : null;
+  });
+}
+
+const usable = (points, field) =>
+  points.filter((point) => point.step !== null && point[field] !== null).map((point) => [point.step, point[field]]);
+
+function chart(field, title, lines) {
+  const all = lines.flatMap((line) => line.points);
+  const across = extent(all.map(([step]) => step));
+  const up = extent(all.map(([, value]) => value), field === "steps_per_second");
+  const levels = ticks(up);
+  const place = ([step, value]) => [100 * part(step, across), 100 - 100 * part(value, up)];
+  const last = lines.map((line) => `${line.name} ${number(line.points.at(-1)[1])}`).join(", ");
+  return el(
+    "figure",
+    { "data-key": field },
+    el("figcaption", {}, title),
+    el(
+      "div",
+      { class: "frame" },
+      el("div", { class: "levels", "aria-hidden": "true" }, levels.map((level) => el("span", {}, number(level)))),
+      svg(
+        "svg",
+        { viewBox: "0 0 100 100", preserveAspectRatio: "none", role: "img", "aria-label": `${title} over the steps; now: ${last}` },
+        levels.map((level) => {
+          const y = String(100 - 100 * part(level, up));
+          return svg("line", { class: "level", x1: "0", x2: "100", y1: y, y2: y });
+        }),
+        lines.map((line) => svg("path", { class: `line c${line.colour}`, d: path(line.points, place) })),
+      ),
+    ),
+    el("div", { class: "under", "aria-hidden": "true" }, el("span", {}, number(across[0])), el("span", {}, `step ${number(across[1])}`)),
+    el(
+      "ul",
+      { class: "legend" },
+      lines.map((line) =>
+        el("li", { "data-key": line.name }, el("i", { class: `dot c${line.colour}` }), line.name, " ", el("b", {}, number(line.points.at(-1)[1]))),
+      ),
+    ),
+  );
+}
+
+// A task that was launched again goes on from a checkpoint: its steps go back, and a new line begins.
+function path(points, place) {
+  let before = Infinity;
+  return points
+    .map((point) => {
+      const [x, y] = place(point);
+      const sign = point[0] < before ? "M" : "L";
+      before = point[0];
+      return `${sign}${x.toFixed(2)} ${y.toFixed(2)}`;
+    })
+    .join("");
+}
+
+function extent(values, zero = false) {
+  const low = zero ? 0 : Math.min(...values);
+  const high = Math.max(...values);
+  return low === high ? [low - Math.abs(low) / 2 - 1e-9, high + Math.abs(high) / 2 + 1e-9] : [low, high];
+}
+
+const part = (value, [low, high]) => (value - low) / (high - low);
+
+// Top, middle, bottom.
+const ticks = ([low, high]) => [high, (low + high) / 2, low];

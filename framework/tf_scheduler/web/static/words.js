@@ -1,0 +1,51 @@
+// Numbers, times and states, for people.
+
+export function number(value, digits = 3) {
+  if (value === null || value === undefined) return "–";
+  if (value !== 0 && (Math.abs(value) >= 1e9 || Math.abs(value) < 1e-4)) return value.toExponential(2);
+  const whole = Math.abs(value) >= 100 || Number.isInteger(value);
+  const options = whole ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: digits };
+  return value.toLocaleString("en", options);
+}
+
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  const all = Math.max(0, Math.round(seconds));
+  const [days, hours, minutes] = [Math.floor(all / 86400), Math.floor(all / 3600) % 24, Math.floor(all / 60) % 60];
+  if (days) return `${days} d ${hours} h`;
+  if (hours) return `${hours} h ${minutes} min`;
+  if (minutes) return `${minutes} min ${all % 60} s`;
+  return `${all} s`;
+}
+
+const two = (part) => String(part).padStart(2, "0");
+
+// Of the day; with the date when it is not today's.
+export function clock(seconds) {
+  const then = new Date(seconds * 1000);
+  const time = `${two(then.getHours())}:${two(then.getMinutes())}:${two(then.getSeconds())}`;
+  const today = then.toDateString() === new Date().toDateString();
+  return today ? time : `${then.getFullYear()}-${two(then.getMonth() + 1)}-${two(then.getDate())} ${time}`;
+}
+
+export function memory(megabytes) {
+  return megabytes >= 1024 ? `${number(megabytes / 1024)} GB` : `${number(megabytes)} MB`;
+}
+
+export const plural = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
+
+const TONES = {
+  good: ["COMPLETE", "FINISHED", "SUCCEEDED"],
+  going: ["RUNNING", "STARTED", "STARTING", "STAGING", "IN_PROGRESS", "PREPARED"],
+  bad: ["ERROR", "FAILED", "LOST", "GONE", "DROPPED", "REFUSED"],
+  wait: ["WAITING", "DELAYED", "UNREACHABLE", "KILLING"],
+};
+
+// Which colour; the word itself is always beside it.
+export function tone(status) {
+  const word = status.toUpperCase();
+  const found = Object.entries(TONES).find(([, words]) => words.some((one) => word === one || word === `GONE_BY_OPERATOR`));
+  return found ? found[0] : "asked";
+}
+
+export const spoken = (status) => status.toLowerCase().replaceAll("_", " ");

@@ -1,0 +1,67 @@
+"""A real Chromium, without a window, and what it must never do: complain, or ask anybody else than the scheduler."""
+
+import shutil
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from builders import a_spec
+from live_api import LiveApi
+
+#: ms; a machine that is busy takes its time.
+PATIENCE = 30_000
+#: What Chromium itself says of an answer that is no success.
+_STATUS = "Failed to load resource"
+
+
+# Of a module, not of the session: Playwright's event loop stays in the thread, and other tests have their own.
+@pytest.fixture(scope="module")
+def chromium():
+    program = shutil.which("chromium")
+    assert program, "there is no chromium: scripts/setup --test installs it"
+    expect.set_options(timeout=PATIENCE)
+    with sync_playwright() as playwright:
+        # Chromium's own walls need a user that is not root; what it shows here is ours.
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(chromium):
+    """Open an address in a browser of its own, after `prepare(page)`; in the end console and requests are checked."""
+    contexts, complaints, strangers = [], [], []
+
+    def go(url, prepare=lambda page: None, **options):
+        context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        context.set_default_timeout(PATIENCE)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: (complaints.append(f"a dialog: {dialog.message}"), dialog.dismiss()))
+        place = urlsplit(url).netloc
+        page.on("request", lambda sent: None if urlsplit(sent.url).netloc == place else strangers.append(sent.url))
+        prepare(page)
+        page.goto(url)
+        return page
+
+    yield go
+    for context in contexts:
+        context.close()
+    assert [] == [text for text in complaints if not text.startswith(_STATUS)]
+    assert [] == strangers
+
+
+@pytest.fixture
+def live():
+    """The service dev/digits on a simulated Mesos, with the real API: a ps, two workers, a chief; nothing runs yet."""
+    with LiveApi(a_spec(name="dev/digits")) as api:
+        yield api
+
+
+@pytest.fixture
+def home(live):
+    """Where DC/OS has its page."""
+    return f"{live.url}/service/dev/digits/"

@@ -1,0 +1,349 @@
+"""The page in a real Chromium, over the real API of a service whose Mesos is simulated."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from playwright.sync_api import expect
+
+from builders import a_spec
+from live_api import LiveApi
+from simulation import send
+from simulation.world import play
+from tf_scheduler.api.policy import Policy
+from tf_scheduler.model.events import ProgressReported
+from tf_scheduler.model.journal import Entry
+from tf_scheduler.model.progress import Progress
+from tf_scheduler.model.task import TaskState
+
+pytestmark = pytest.mark.browser
+
+#: A text that would do something if it were taken for markup.
+EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+
+
+def entries(*messages, **others):
+    return [Entry(number, 1000.0 + number, "Test", text, **others) for number, text in enumerate(messages, 1)]
+
+
+def train(live, name, losses):
+    """The task tells of ten steps at a time."""
+    for number, loss in enumerate(losses, 1):
+        point = Progress(number, float(number), 10 * number, 100, loss, 320 * number, 5.0, 160.0)
+        event = ProgressReported(live.world.id_of(name), point)
+        live.backend.observe(event, live.world.step(event))
+
+
+def chip(page, task):
+    return page.get_by_role("region", name="Cluster").get_by_role("button", name=task)
+
+
+def plans(page):
+    return page.get_by_role("region", name="Plans")
+
+
+def test_a_service_is_seen_from_its_registration_to_its_end(live, home, visit):
+    """No place yet, running on an agent, a task that fails, training, the result."""
+    live.register()
+    page = visit(home)
+    expect(page.get_by_role("heading", level=1)).to_have_text("dev/digits")
+    expect(page.get_by_role("article", name="Tasks without a place").get_by_role("button")).to_have_count(4)
+    expect(page.get_by_role("region", name="Why pending")).to_contain_text("worker-1")
+
+    play(live.world, send.offers(), send.running())
+    expect(page.get_by_role("article", name="Agent agent-0").get_by_role("button")).to_have_count(4)
+    expect(chip(page, "worker-1")).to_contain_text("running")
+    expect(page.get_by_role("region", name="Why pending")).to_contain_text("Nothing waits.")
+    expect(page).to_have_title("dev/digits: complete")
+
+    train(live, "chief-0", (2.0, 1.0, 0.5))
+    expect(page.get_by_role("group", name="At a glance")).to_contain_text("30 of 100")
+    expect(page.get_by_role("img", name=re.compile("Loss over the steps; now: chief-0 0.5"))).to_be_visible()
+    expect(page.get_by_role("region", name="Training")).to_contain_text("30 %, step 30 of 100, 5 steps/s")
+
+    play(live.world, send.status("worker-1", TaskState.FAILED, message="exit code 3"))
+    expect(chip(page, "worker-1")).to_contain_text("failed")
+
+    play(live.world, send.status("chief-0", TaskState.FINISHED))
+    result = page.get_by_role("region", name="Result")
+    expect(result).to_contain_text("succeeded")
+    expect(result).to_contain_text("nothing of it is left there")
+    expect(page).to_have_title("dev/digits: succeeded")
+
+
+def test_plans_are_commanded_at_each_of_their_nodes(live, home, visit):
+    """Pause and resume at once; restart and force complete after a question."""
+    live.register()
+    page = visit(home)
+    tree = plans(page)
+    said = page.locator("#said")
+
+    tree.get_by_role("button", name="Pause deploy").click()
+    expect(said).to_have_text("Pause deploy: Received cmd: interrupt")
+    tree.get_by_role("button", name="Resume deploy").click()
+    expect(said).to_have_text("Resume deploy: Received cmd: continue")
+    expect(tree.get_by_role("button", name="Pause deploy")).to_be_visible()
+
+    tree.get_by_role("button", name="Commands for phase worker", exact=True).click()
+    tree.get_by_role("button", name="Pause deploy worker", exact=True).click()
+    expect(tree.get_by_role("button", name="Resume deploy worker", exact=True)).to_be_visible()
+    tree.get_by_role("button", name="Resume deploy worker", exact=True).click()
+    expect(tree.get_by_role("button", name="Pause deploy worker", exact=True)).to_be_visible()
+
+    tree.get_by_role("button", name="Commands for step worker worker-1").click()
+    tree.get_by_role("button", name="Force complete deploy worker worker-1").click()
+    question = page.get_by_role("dialog")
+    expect(question).to_contain_text("Force complete deploy / worker / worker-1")
+    expect(question.get_by_role("button", name="Cancel")).to_be_focused()
+    question.get_by_role("button", name="Cancel").click()
+    expect(question).to_be_hidden()
+    assert not any(control.forced for control in live.world.state.controls.values())
+    tree.get_by_role("button", name="Force complete deploy worker worker-1").click()
+    question.get_by_role("button", name="Force complete").click()
+    expect(said).to_contain_text("Received cmd: forceComplete for Plan: deploy, Phase: worker, Step: worker-1")
+
+    play(live.world, send.offers(), send.running())
+    before = live.world.id_of("ps-0")
+    tree.get_by_role("button", name="Commands for phase ps", exact=True).click()
+    tree.get_by_role("button", name="Restart deploy ps", exact=True).click()
+    question.get_by_role("button", name="Restart").click()
+    expect(said).to_contain_text("Received cmd: restart for Plan: deploy, Phase: ps, Step: null")
+    play(live.world, send.offers(), send.running())
+    assert before != live.world.id_of("ps-0")
+
+
+def test_a_plan_is_folded_and_unfolded(live, home, visit):
+    """The one that works is open at first."""
+    live.deploy()
+    tree = plans(visit(home))
+    update = tree.get_by_role("region", name="Plan update")
+
+    expect(tree.get_by_role("region", name="Plan deploy")).to_contain_text("worker-1")
+    expect(update).not_to_contain_text("worker-1")
+    update.get_by_role("button", expanded=False).click()
+    expect(update).to_contain_text("worker-1")
+
+
+@pytest.mark.parametrize(("button", "word"), [("Restart task", "Restart"), ("Move task", "Move")])
+def test_a_task_is_launched_again(live, home, visit, button, word):
+    """The chosen one, after a question."""
+    live.deploy()
+    page = visit(home)
+    before = live.world.id_of("worker-0")
+
+    chip(page, "worker-0").click()
+    page.get_by_role("button", name=button).click()
+    page.get_by_role("dialog").get_by_role("button", name=word).click()
+    expect(page.locator("#said")).to_contain_text(f"{word} worker-0: ")
+    play(live.world, send.offers(), send.running())
+
+    assert before != live.world.id_of("worker-0")
+
+
+def test_what_cannot_be_done_is_said(live, home, visit):
+    """In the scheduler's words."""
+    live.register()
+    page = visit(home)
+    page.route("**/v1/plans/deploy/interrupt", lambda route: route.fulfill(status=409, body="The service has ended"))
+
+    plans(page).get_by_role("button", name="Pause deploy").click()
+    expect(page.locator("#said")).to_have_text("Pause deploy: The service has ended")
+
+
+def test_the_output_of_the_chosen_task_is_followed(live, home, visit):
+    """As it grows; another file, another task; without following, what there was."""
+    live.deploy()
+    live.sandboxes.files = {
+        "chief-0": {"stdout": b"one\n", "stderr": b"trouble\n"},
+        "worker-0": {"stdout": b"1/3\r2/3\r3/3\n\x1b[31mred\x1b[0m\n"},
+    }
+    page = visit(home)
+    log = page.get_by_label("Output of the task")
+    expect(log).to_have_text("one\n")
+    live.sandboxes.files["chief-0"]["stdout"] += "zwölf\n".encode()
+    expect(log).to_have_text("one\nzwölf\n")
+
+    page.get_by_label("File").select_option("stderr")
+    expect(log).to_have_text("trouble\n")
+    page.get_by_label("Follow").uncheck()
+    page.get_by_label("File").select_option("stdout")
+    expect(log).to_have_text("one\nzwölf\n")
+    page.get_by_role("combobox", name="Task").select_option("worker-0")
+    expect(log).to_have_text("3/3\nred\n")
+    expect(chip(page, "worker-0")).to_have_attribute("aria-pressed", "true")
+
+
+def test_events_come_as_they_happen_and_are_filtered(live, home, visit):
+    """The newest first."""
+    live.deploy()
+    live.pages.add(*entries("first", "second"))
+    page = visit(home)
+    events = page.get_by_label("Events, newest first").get_by_role("listitem")
+    expect(events).to_have_count(2)
+    expect(page.locator("#events-state")).to_have_text("live")
+    live.pages.add(Entry(3, 1003.0, "Test", "look at this", "worker-0", warning=True))
+    expect(events.first).to_contain_text("warning worker-0 look at this")
+    expect(events).to_have_count(3)
+
+    page.get_by_label("Only warnings").check()
+    expect(events).to_have_count(1)
+    page.get_by_label("Only of the chosen task").check()
+    expect(events).to_have_text("Nothing has happened yet.")
+    chip(page, "worker-0").click()
+    expect(events).to_contain_text("look at this")
+
+
+def test_events_are_asked_for_where_streams_do_not_get_through(live, home, visit):
+    """A proxy that refuses them, or the scheduler has too many."""
+    live.deploy()
+    live.pages.add(*entries("first"))
+    too_many = {"error": {"message": "too many"}}
+
+    def refuse(page):
+        page.route("**/v1/events?follow=*", lambda route: route.fulfill(status=503, json=too_many))
+
+    page = visit(home, refuse)
+    events = page.get_by_label("Events, newest first").get_by_role("listitem")
+    expect(page.locator("#events-state")).to_have_text("asked for every 2 s")
+    live.pages.add(Entry(2, 1002.0, "Test", "second"))
+    expect(events.first).to_contain_text("second")
+
+
+def test_a_lost_connection_is_seen_until_it_is_back(live, home, visit):
+    """What was known stays, with its time."""
+    live.deploy()
+    page = visit(home)
+    expect(chip(page, "worker-0")).to_be_visible()
+    banner = page.get_by_role("alert")
+    expect(banner).to_be_hidden()
+
+    page.context.set_offline(True)
+    expect(banner).to_contain_text("The scheduler does not answer. What is shown is of ")
+    expect(chip(page, "worker-0")).to_be_visible()
+    play(live.world, send.status("worker-0", TaskState.FAILED, message="alone"))
+    page.context.set_offline(False)
+    page.get_by_role("button", name="Try now").click()
+    expect(banner).to_be_hidden()
+    expect(chip(page, "worker-0")).to_contain_text("failed")
+    live.pages.add(*entries("streams are back, too"))
+    expect(page.get_by_label("Events, newest first")).to_contain_text("streams are back")
+
+
+def test_a_token_is_asked_for_and_kept(visit):
+    """For as long as the tab is open; who may only read is told so."""
+    with LiveApi(a_spec(), Policy(read_token="reader", write_token="writer")) as live:
+        live.deploy()
+        live.pages.add(*entries("for readers"))
+        page = visit(live.url)
+        form = page.get_by_role("dialog", name="A token is needed")
+        form.get_by_label("Token").fill("guess")
+        form.get_by_role("button", name="Go on").click()
+        expect(form).to_contain_text("The scheduler does not take that token.")
+        form.get_by_label("Token").fill("reader")
+        form.get_by_label("Token").press("Enter")
+        expect(chip(page, "worker-0")).to_contain_text("running")
+        expect(page.get_by_label("Events, newest first")).to_contain_text("for readers")
+        page.reload()
+        expect(chip(page, "worker-0")).to_contain_text("running")
+
+        plans(page).get_by_role("button", name="Restart deploy").click()
+        page.get_by_role("dialog").get_by_role("button", name="Restart").click()
+        expect(page.locator("#said")).to_have_text("Restart deploy: a bearer may only read")
+        assert "reader" not in json.dumps(page.context.storage_state())
+
+
+def test_texts_of_users_are_texts(visit):
+    """In events, logs, states, reasons, the options: nothing of it is taken for markup, nothing runs."""
+    with LiveApi(a_spec(checkpoint_dir=EVIL)) as live:
+        live.deploy()
+        live.pages.add(*entries(EVIL, task=EVIL, warning=True))
+        live.sandboxes.files = {"chief-0": {"stdout": EVIL.encode()}}
+        page = visit(live.url)
+        expect(page.get_by_label("Output of the task")).to_have_text(EVIL)
+        expect(page.get_by_label("Events, newest first")).to_contain_text(EVIL)
+        play(live.world, send.status("chief-0", TaskState.FAILED, message=EVIL))
+        expect(page.locator("#facts")).to_contain_text(EVIL)
+        live.world.runner.state = replace(live.world.state, pending={"chief-0": (EVIL,)}, refused=EVIL)
+        expect(page.locator("#about")).to_have_text(EVIL)
+
+        assert 0 == page.locator("img, script:not([src])").count()
+
+
+def test_the_keyboard_is_enough(live, home, visit):
+    """What has the focus keeps it while the page goes on, and is seen; Escape says no."""
+    live.deploy()
+    page = visit(home)
+    expect(chip(page, "ps-0")).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="To the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    restart = plans(page).get_by_role("button", name="Restart deploy")
+    for _ in range(40):
+        if restart.evaluate("node => node === document.activeElement"):
+            break
+        page.keyboard.press("Tab")
+    expect(restart).to_be_focused()
+    assert "solid" == restart.evaluate("node => getComputedStyle(node).outlineStyle")
+    live.pages.add(*entries("the page is drawn again"))
+    expect(page.get_by_label("Events, newest first")).to_contain_text("drawn again")
+    expect(restart).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(restart).to_be_focused()
+
+
+def test_everything_that_is_used_has_a_name(live, home, visit):
+    """For those who hear the page."""
+    live.deploy()
+    page = visit(home)
+    expect(chip(page, "ps-0")).to_be_visible()
+
+    nameless = page.evaluate("""() => [...document.querySelectorAll("main :is(button, select, input, a, article)")]
+        .filter((node) => !node.textContent.trim() && !node.ariaLabel && !node.labels?.length)
+        .map((node) => node.outerHTML)""")
+    assert [] == nameless
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_it_fits_and_can_be_read(live, home, visit, scheme, width):
+    """Nothing sticks out; words contrast with what is behind them as WCAG 2 AA wants (4.5)."""
+    live.deploy()
+    train(live, "chief-0", (2.0, 1.0))
+    live.pages.add(*entries("w" * 200, warning=True))
+    page = visit(home, viewport={"width": width, "height": 800}, color_scheme=scheme, reduced_motion="reduce")
+    expect(page.locator("#charts figure")).to_have_count(2)
+    expect(page.locator("#events li")).to_have_count(1)
+
+    assert width == page.evaluate("document.documentElement.scrollWidth")
+    assert [] == page.evaluate(CONTRAST)
+
+
+#: Texts whose contrast is less than it must be.
+CONTRAST = """() => {
+  const parse = (text) => text.match(/[0-9.]+/g).map(Number);
+  const light = (colour) => {
+    const parts = colour.slice(0, 3).map((part) => part / 255)
+      .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+  };
+  const behind = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const colour = parse(getComputedStyle(at).backgroundColor);
+      if (colour.length < 4 || colour[3] > 0) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  for (const node of document.querySelectorAll("body *")) {
+    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
+    if (!own || !node.checkVisibility()) continue;
+    const [one, other] = [light(parse(getComputedStyle(node).color)), light(behind(node))].sort((a, b) => b - a);
+    const contrast = (one + 0.05) / (other + 0.05);
+    if (contrast < 4.5) found.push(`${node.tagName} ${node.textContent.trim().slice(0, 30)}: ${contrast.toFixed(2)}`);
+  }
+  return found;
+}"""

@@ -1,0 +1,88 @@
+"""The page's files: who may have them, and what they may do in a browser."""
+
+import re
+import zipfile
+from importlib import resources
+
+import pytest
+
+from asgi_client import ask
+from builders import a_spec
+from tf_scheduler.api.app import create_app
+from tf_scheduler.api.policy import Policy
+from tf_scheduler.api.views import Snapshot
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.package.artefacts import build_scheduler
+from tf_scheduler.web.pages import KINDS, pages
+
+FILES = {item.name: item.read_text() for item in resources.files("tf_scheduler.web").joinpath("static").iterdir()}
+SCRIPTS = [name for name in FILES if name.endswith(".js")]
+APP = create_app(
+    lambda: Snapshot(SchedulerState(a_spec(), framework_id="f")), Policy(read_token="r", write_token="w"), pages=pages()
+)
+
+
+def test_the_page_is_for_everybody_and_what_it_shows_is_not():
+    """It asks for the token itself."""
+    assert 200 == ask(APP, "/").code
+    assert 401 == ask(APP, "/v1/tasks").code
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_each_file_has_its_media_type(name):
+    """With nosniff, a browser takes no other."""
+    reply = ask(APP, "/" if name == "index.html" else f"/page/{name}")
+
+    assert (200, KINDS[name[name.rfind(".") :]]) == (reply.code, reply.headers["content-type"])
+    assert "nosniff" == reply.headers["x-content-type-options"]
+
+
+def test_only_files_of_the_page_are_given():
+    """No path leads out of them."""
+    names = ("../__init__.py", "none.js", "", "%2e%2e/pages.py")
+
+    assert {404} == {ask(APP, f"/page/{name}", headers={"Authorization": "Bearer r"}).code for name in names}
+
+
+def test_the_policy_allows_no_script_but_ours():
+    """No inline script or style, no other place, no text that becomes markup."""
+    policy = dict(
+        part.strip().partition(" ")[::2] for part in ask(APP, "/").headers["content-security-policy"].split(";")
+    )
+
+    assert ("'none'", "'self'", "'self'") == (policy["default-src"], policy["script-src"], policy["style-src"])
+    assert "'script'" == policy["require-trusted-types-for"]
+    assert "unsafe" not in str(policy)
+
+
+def test_a_page_that_asks_without_a_token_gets_no_form_of_the_browser():
+    """A person who does, does."""
+    asked = {"X-Requested-With": "XMLHttpRequest"}
+
+    assert "Bearer" == ask(APP, "/v1/tasks", headers=asked).headers["www-authenticate"].split()[0]
+    assert "Basic" == ask(APP, "/v1/tasks").headers["www-authenticate"].split()[0]
+
+
+def test_addresses_are_relative():
+    """Behind DC/OS' proxy the page is at /service/NAME/; nothing is asked of anybody else."""
+    named = re.findall(r'(?:href|src)="([^"]*)"', FILES["index.html"])
+    named += [address for name in SCRIPTS for address in re.findall(r'from "([^"]*)"', FILES[name])]
+
+    assert named
+    assert [] == [address for address in named if not re.match(r"(page/|\./|#)", address)]
+    assert [] == [name for name in SCRIPTS if re.search(r"""["'`]/(v1|page)""", FILES[name])]
+
+
+def test_no_text_becomes_markup():
+    """Names, messages and logs come from users."""
+    ways = (
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|DOMParser|createContextualFragment"
+    )
+
+    assert [] == [name for name in SCRIPTS if re.search(ways, FILES[name])]
+
+
+def test_the_one_file_scheduler_has_the_page(tmp_path):
+    """Read from the zip."""
+    with zipfile.ZipFile(build_scheduler(tmp_path / "scheduler.pyz")) as archive:
+        assert FILES == {name: archive.read(f"tf_scheduler/web/static/{name}").decode() for name in FILES}
