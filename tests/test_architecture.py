@@ -30,6 +30,7 @@ IMPURE = {
 }
 PURE = {
     "tf_scheduler.model",
+    "tf_scheduler.chaos",
     "tf_scheduler.core",
     "tf_scheduler.history.comparing",
     "tf_scheduler.history.lines",
@@ -67,6 +68,7 @@ ALLOWED = {
         "tf_scheduler.interfaces",
         "tf_scheduler.store",
     },
+    "tf_scheduler.chaos": set(),
     "tf_scheduler.convert": {"tf_scheduler.model", "tf_scheduler.errors", "tf_scheduler.options"},
     "tf_scheduler.history": {"tf_scheduler.model", "tf_scheduler.errors"},
     "tf_scheduler.report": {"tf_scheduler.history"},

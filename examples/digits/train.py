@@ -37,7 +37,7 @@ def main() -> int:
     cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver(rpc_layer="grpc")
     if cluster.task_type in ("ps", "worker"):
         serve(cluster)
-    model_file = train(cluster, options.model_dir, options.epochs)
+    model_file = train(cluster, options.model_dir, options.epochs, options.until)
     return test(model_file, options.target)
 
 
@@ -45,6 +45,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train a digits classifier on the cluster that TF_CONFIG describes.")
     parser.add_argument("--model-dir", type=Path, required=True, help="folder for checkpoints and the model")
     parser.add_argument("--epochs", type=int, default=30, help="passes over the training data (default: %(default)s)")
+    parser.add_argument("--until", type=Path, help="train on, beyond --epochs, until this file is there")
     parser.add_argument("--target", type=float, default=0.95, help="test accuracy to reach (default: %(default)s)")
     return parser.parse_args()
 
@@ -58,7 +59,7 @@ def serve(cluster: Any) -> None:
     server.join()
 
 
-def train(cluster: Any, model_dir: Path, epochs: int) -> Path:
+def train(cluster: Any, model_dir: Path, epochs: int, until: Path | None = None) -> Path:
     """Train as the chief, from the last checkpoint if there is one. Return the file of the saved model."""
     images, _, labels, _ = load_data()
     tf.keras.utils.set_random_seed(SEED)
@@ -76,9 +77,9 @@ def train(cluster: Any, model_dir: Path, epochs: int) -> Path:
     backup = tf.keras.callbacks.BackupAndRestore(str(model_dir / "checkpoints"), delete_checkpoint=False)
     model.fit(
         tf.keras.utils.experimental.DatasetCreator(batches),
-        epochs=epochs,
+        epochs=sys.maxsize if until else epochs,
         steps_per_epoch=len(images) // BATCH,  # by all workers together
-        callbacks=[backup, Progress()],
+        callbacks=[backup, Progress(epochs, until)],
         verbose=0,
     )
     model_file = model_dir / "digits.keras"
@@ -110,9 +111,16 @@ def load_data() -> list[Any]:
 
 
 class Progress(tf.keras.callbacks.Callback):
-    """Prints one line for each epoch, and where training goes on when it started from a checkpoint."""
+    """Prints one line for each epoch, and where training goes on when it started from a checkpoint.
+
+    Ends it after `epochs` when the file `until` is there.
+    """
 
     started: float | None = None
+
+    def __init__(self, epochs: int, until: Path | None) -> None:
+        super().__init__()
+        self.epochs, self.until = epochs, until
 
     def on_epoch_begin(self, epoch: int, _logs: dict[str, float] | None = None) -> None:
         if self.started is None and epoch > 0:
@@ -122,6 +130,8 @@ class Progress(tf.keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, float]) -> None:
         result = f"loss {logs['loss']:.4f}, accuracy {logs['accuracy']:.4f}"
         print(f"epoch {epoch + 1}: {result}, {time.monotonic() - self.started:.1f} s", flush=True)
+        if self.until and epoch + 1 >= self.epochs and self.until.exists():
+            self.model.stop_training = True
 
 
 def test(model_file: Path, target: float) -> int:

@@ -37,8 +37,12 @@ def build_local(cluster: LocalCluster, folder: Path, url: str) -> None:
     universe.build(with_defaults(sources, defaults), folder, f"{url}/{universe.ARTEFACTS}")
 
 
-def render_run(document: Mapping[str, Any], cluster: LocalCluster, folder: RunFolder) -> dict[str, Any]:
+def render_run(
+    document: Mapping[str, Any], cluster: LocalCluster, folder: RunFolder, state: str = ""
+) -> dict[str, Any]:
     """The Marathon app of one run: rendered as DC/OS does it, from options that passed every check.
+
+    `state`: where its scheduler keeps its own; empty: in the run's folder.
 
     Master, state and the scheduler's interpreter are the run's own, whatever the options say of a cluster. The app runs
     as who we are, for its folder is ours; tasks run as `service.user`. What it fetches is in the user's cache.
@@ -47,7 +51,7 @@ def render_run(document: Mapping[str, Any], cluster: LocalCluster, folder: RunFo
     home = cache_folder("package") / content_key(HOME)
     build_artefacts(home / str(sources.package["version"]), HOME)
     (entry,) = universe.packages(universe.filled(sources, home.as_uri()))
-    app = render_app(entry, _forced(document, _own(cluster, folder)), home.as_uri())
+    app = render_app(entry, _forced(document, _own(cluster, state or folder.store.as_uri())), home.as_uri())
     return {**app, "user": getpass.getuser(), "env": {**app["env"], "RECORDING_FILE": str(folder.recording)}}
 
 
@@ -80,10 +84,10 @@ def _checkpoints(folder: RunFolder) -> dict[str, Any]:
     return {"service.checkpoint_dir": str(folder.checkpoints)}
 
 
-def _own(cluster: LocalCluster, folder: RunFolder) -> dict[str, Any]:
+def _own(cluster: LocalCluster, state: str) -> dict[str, Any]:
     return {
         "mesos.master": cluster.master.address,
-        "scheduler.state": folder.store.as_uri(),
+        "scheduler.state": state,
         "scheduler.containerized": False,
         "scheduler.python": sys.executable,
         "service.service_account_secret": "",

@@ -15,7 +15,8 @@ from dcos_local.uninstall import uninstalling
 from mesos_local import MesosLocalError
 from mesos_local.guard import start_guard
 from mesos_local.operator_api import teardown
-from tf_scheduler.api.overview import Overview, from_json
+from mesos_local.process import ProcessId
+from tf_scheduler.api.glance import Overview, from_json
 
 from .operate.here import noted
 from .scheduler_log import SchedulerLog
@@ -55,6 +56,18 @@ class RunApp:
         """
         code = self._marathon.snapshot(self._app.id).last_exit
         return f"the scheduler ended with exit code {code}: {self._log.last_line}" if code and code > 0 else ""
+
+    @property
+    def process(self) -> ProcessId | None:
+        """Of the scheduler that runs now, the head of its session."""
+        task = self._marathon.snapshot(self._app.id).task
+        return None if task is None else task.process
+
+    @property
+    def address(self) -> str:
+        """Where its API is, or will be: HOST:PORT; empty while it is not started."""
+        task = self._marathon.snapshot(self._app.id).task
+        return "" if task is None else f"{HOST}:{task.place.ports[0]}"
 
     def stop(self) -> None:
         """Take the service down as DC/OS does: its scheduler, started anew, ends the tasks. Returns at once."""

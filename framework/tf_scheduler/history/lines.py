@@ -69,6 +69,9 @@ def _change(change: Change) -> Iterator[Line]:
             "ended": status.state.ended,
             "message": status.message,
             "exit_code": status.exit_code,
+            # When it was made, and whether the program's server answers: 0 and None for what nobody told.
+            "said": status.timestamp,
+            "healthy": status.healthy,
         }
     elif isinstance(change, RecoveryDecided):
         yield {"replaced": change.recovery.launch, "why": change.recovery.why}

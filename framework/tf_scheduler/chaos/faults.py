@@ -1,0 +1,107 @@
+"""What may go wrong, and a plan in which it does: the same seed makes the same plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+#: A number below the given one, by chance.
+Draw = Callable[[int], int]
+
+
+class Store(str, Enum):
+    """Where the scheduler keeps its state."""
+
+    SQLITE = "a file"
+    ZOOKEEPER = "ZooKeeper"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One kind of fault. `store`: what it needs; None: either will do. `last`: nothing can come after it."""
+
+    name: str
+    what: str
+    store: Store | None = None
+    last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """One fault that happens. `number`: chooses its victim among those that there are; `parts`: of two at once."""
+
+    fault: Fault
+    number: int
+    parts: tuple[Fault, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One training, and what happens to it."""
+
+    store: Store
+    strikes: tuple[Strike, ...]
+
+
+TWO = "two-at-once"
+
+CATALOGUE: Mapping[str, Fault] = {
+    fault.name: fault
+    for fault in (
+        Fault("worker", "the program of a worker is killed"),
+        Fault("ps", "the program of a parameter server is killed"),
+        Fault("chief", "the program of the chief is killed"),
+        Fault("executor", "the executor of a task is killed"),
+        Fault("scheduler", "the scheduler is killed; Marathon starts it again"),
+        Fault("agent", "an agent is killed, and started again on its work directory"),
+        Fault("master", "the master is killed, and started again on its work directory"),
+        Fault("zookeeper", "ZooKeeper is killed, and started again on its data", Store.ZOOKEEPER),
+        Fault("agent-frozen", "an agent is frozen until its tasks count as unreachable, and then goes on"),
+        Fault("master-frozen", "the master is frozen until the scheduler misses its heartbeats, and then goes on"),
+        Fault(TWO, "two of the kills at once"),
+        Fault("disk-full", "the disk of the state is full while a worker is killed, and then has room", Store.SQLITE),
+        Fault("agent-gone", "an agent goes for ever, with everything on it", last=True),
+    )
+}
+
+#: What two at once are drawn from.
+_PARTS = ("worker", "ps", "chief", "executor", "scheduler", "agent", "master")
+#: A victim is this number modulo how many there are.
+_NUMBERS = 1 << 16
+
+
+def unknown(names: Sequence[str]) -> list[str]:
+    """Why these names are no plan, one sentence each; empty when they are."""
+    known = ", ".join(CATALOGUE)
+    found = [f"{name!r} is no fault; there are: {known}" for name in names if name not in CATALOGUE]
+    found += [f"{name!r} is given twice" for name in sorted({name for name in names if names.count(name) > 1})]
+    return found or ([] if names else [f"no fault is given; there are: {known}"])
+
+
+def rounds(names: Sequence[str], draw: Draw) -> Iterator[Round]:
+    """Laps without end: in each every fault strikes once, in an order of its own."""
+    while True:
+        yield from lap(names, draw)
+
+
+def lap(names: Sequence[str], draw: Draw) -> list[Round]:
+    """Every fault once. One training will do, unless the faults need both stores."""
+    faults = sorted((CATALOGUE[name] for name in _shuffled(names, draw)), key=lambda fault: fault.last)
+    default = next((fault.store for fault in faults if fault.store is not None), Store.SQLITE)
+    stores = sorted({fault.store or default for fault in faults}, key=list(Store).index)
+    strikes = [(fault.store or default, _strike(fault, draw)) for fault in faults]
+    return [Round(store, tuple(strike for where, strike in strikes if where is store)) for store in stores]
+
+
+def _strike(fault: Fault, draw: Draw) -> Strike:
+    parts = tuple(CATALOGUE[name] for name in _shuffled(_PARTS, draw)[:2]) if fault.name == TWO else ()
+    return Strike(fault, draw(_NUMBERS), parts)
+
+
+def _shuffled(names: Sequence[str], draw: Draw) -> list[str]:
+    """Fisher and Yates."""
+    left, found = list(names), []
+    while left:
+        found.append(left.pop(draw(len(left))))
+    return found

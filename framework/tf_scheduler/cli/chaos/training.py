@@ -1,0 +1,142 @@
+"""One training, struck again and again, and what came of it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mesos_local import MesosLocalError
+from mesos_local.leftovers import find_leftovers
+from mesos_local.operator_api import call
+from mesos_local.ports import is_free
+from tf_scheduler.chaos.evidence import Record, accuracy
+from tf_scheduler.chaos.faults import Round, Strike
+from tf_scheduler.chaos.invariants import launched_twice, left_behind
+from tf_scheduler.chaos.measures import Cost, Struck, cost
+from tf_scheduler.chaos.page import Training
+from tf_scheduler.cli.folders import RunFolder
+from tf_scheduler.errors import JobError, SchedulerError
+
+from .arena import Arena, arena, enough
+from .bare import bare_start
+from .people import members
+from .strikes import strike
+
+_GONE = 30.0  # seconds until executors and programs of a service that has ended are gone
+
+
+def training(document: Mapping[str, Any], planned: Round, go_on: Callable[[], bool]) -> Training:
+    """Train until every planned fault has struck, or `go_on` says no; what is left behind is a finding.
+
+    `document`: checked options. The folder of logs is removed when all held.
+    """
+    began, folder = time.monotonic(), _folder()
+    with arena(document, folder, planned.store) as found:
+        held: list[str] = []
+        costs: list[Cost] = []
+        bare: dict[str, float] = {}
+        try:
+            found.settle(frozenset(), 0.0)
+            bare |= {"worker": bare_start(document)}
+            costs += _strikes(found, planned, go_on)
+            enough(folder).touch()
+            found.until("the training has ended", lambda: bool((seen := found.app.look()) and seen.over))
+            held += _left_in_mesos(found)
+        except (SchedulerError, MesosLocalError) as error:
+            held.append(str(error))
+        record = found.witness.record()
+        directory = found.cluster.directory
+        verdict = (found.app.seen and found.app.seen.verdict) or "did not end"
+        held += [*launched_twice(record), *sorted(found.witness.findings)]
+    held += _left_on_machine(directory, folder, record)
+    done = Training(
+        store=planned.store,
+        verdict=verdict,
+        accuracy=accuracy(found.witness.said),
+        seconds=time.monotonic() - began,
+        epochs=found.witness.epochs,
+        costs=tuple(costs),
+        bare=bare,
+        findings=tuple(dict.fromkeys(held)),
+    )
+    _forget(folder, done)
+    return done
+
+
+def _folder() -> RunFolder:
+    folder = RunFolder(Path(tempfile.mkdtemp(prefix="dcos-tensorflow-chaos-")))
+    folder.logs.mkdir()
+    folder.checkpoints.mkdir()
+    return folder
+
+
+def _forget(folder: RunFolder, done: Training) -> None:
+    if done.held:
+        shutil.rmtree(folder.path)
+    else:
+        click.echo(f"logs and state: {folder.path}", err=True)
+
+
+def _strikes(found: Arena, planned: Round, go_on: Callable[[], bool]) -> Iterator[Cost]:
+    for what in planned.strikes:
+        if go_on():
+            yield _strike(found, what)
+
+
+def _strike(found: Arena, what: Strike) -> Cost:
+    click.echo(f"{what.fault.name}: {what.fault.what}", err=True)
+    began = time.time()
+    try:
+        done = strike(found, what)
+        struck = Struck(what.fault.name, done.victim, began, found.settle(done.hit, began), done.hit)
+    except (SchedulerError, MesosLocalError) as error:
+        raise JobError(f"{what.fault.name}: {error}") from error
+    found_cost = cost(struck, found.witness.record(), found.witness.said)
+    click.echo(f"  {done.victim}: all as before after {found_cost.whole:.1f} s", err=True)
+    return found_cost
+
+
+def _left_in_mesos(found: Arena) -> Iterator[str]:
+    """After the service has ended: what the master and the agents still know, and what still runs."""
+    deadline = time.monotonic() + _GONE
+    while left := list(_in_mesos(found)):
+        if time.monotonic() > deadline:
+            yield from left
+            return
+        time.sleep(0.1)
+
+
+def _in_mesos(found: Arena) -> Iterator[str]:
+    state = found.cluster.state()
+    agents = call(found.cluster.master.address, "GET_AGENTS").get("agents", ())
+    executors = call(found.cluster.master.address, "GET_EXECUTORS").get("executors", ())
+    yield from left_behind(
+        tasks=[task.task_id for task in state.tasks],
+        frameworks=[framework.framework_id for framework in state.frameworks],
+        used_resources=[agent.hostname for agent in state.agents if agent.used],
+        reservations=[name for agent in agents for name in _reserved(agent)],
+        executors=[each["executor_info"]["executor_id"]["value"] for each in executors],
+        processes=[f"{each.task} ({each.process.pid})" for each in members(found.cluster.directory)],
+        unacknowledged_updates=found.unacknowledged(),
+    )
+
+
+def _reserved(agent: Mapping[str, Any]) -> Iterator[str]:
+    name = agent["agent_info"]["hostname"]
+    return (f"{each['name']} on {name}" for each in agent.get("total_resources", ()) if each.get("reservations"))
+
+
+def _left_on_machine(cluster: Path, folder: RunFolder, record: Record) -> Iterator[str]:
+    """After the cluster has ended."""
+    ports = {launch.address.rpartition(":")[2] for launch in record.launched}
+    yield from left_behind(
+        processes=[str(process.pid) for where in (cluster, folder.path) for process in find_leftovers(where)],
+        folders=[str(cluster)] if cluster.exists() else [],
+        open_ports=[port for port in ports if not is_free(int(port))],
+    )
