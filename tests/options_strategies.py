@@ -146,6 +146,8 @@ def _fit_rest(document: Document) -> None:
         restart["backoff"] = min(restart.get("backoff", 1.0), restart.setdefault("max_backoff", 300.0))
     if document.get("health"):
         document["health"] |= {"target": "true", "jobs": "worker, chief"}
+    if document.get("metrics"):
+        document["metrics"] |= {"statsd": "statsd.example:8125"}
     if document.get("tls"):
         document["tls"] |= {"enabled": True, "certificate_file": "cert.pem", "key_file": "key.pem"}
     plans = document.get("plans", {})

@@ -15,7 +15,7 @@ import logging
 import queue
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from .core.deadlines import next_deadline
@@ -28,11 +28,15 @@ from .model.spec import ServiceSpec
 from .model.state import SchedulerState
 from .store.interface import Leadership, StateStore, Write
 from .store.records import changes, writes
+from .telling.facts import told
 
 log = logging.getLogger(__name__)
 
 #: Decoded in the loop's thread: a malformed message raises here, not inside the driver.
 Thunk = Callable[[], Event | None]
+
+#: `core.handle`, or what does the same and measures it.
+Decide = Callable[[SchedulerState, Event, float, Callable[[], str]], Decision]
 
 #: Told of each point where the process may die: ("before" | "after", "store" | a call's kind | "outcomes").
 Checkpoint = Callable[[str, str], None]
@@ -68,6 +72,7 @@ class Runner:
         new_id: Callable[[], str] = unique,
         observers: Iterable[Observer] = (),
         leadership: Leadership | None = None,
+        decide: Decide = handle,
         checkpoint: Checkpoint = _pass,
     ) -> None:
         self.state = state
@@ -75,6 +80,7 @@ class Runner:
         self._leadership = leadership
         self._clock, self._new_id = clock, new_id
         self._observers = tuple(observers)
+        self._decide, self._decisions = decide, 0
         self._checkpoint = checkpoint
         self._aborted = self._teardown = False
         self._inbox: queue.SimpleQueue[Thunk] = queue.SimpleQueue()
@@ -138,7 +144,8 @@ class Runner:
     def step(self, driver: Driver, event: Event) -> Decision:
         """Handle one event; in the loop's thread only."""
         before = self.state
-        decision = handle(before, event, self._clock(), self._new_id)
+        decision = self._decide(before, event, self._clock(), self._new_id)
+        self._decisions += 1
         stored = transaction(before, decision)
         if stored:
             self._checkpoint("before", "store")
@@ -150,8 +157,8 @@ class Runner:
             self._checkpoint("before", type(call).__name__)
             driver.perform(call)
             self._checkpoint("after", type(call).__name__)
-        for outcome in decision.outcomes:
-            _tell(outcome)
+        for outcome, facts in told(self._decisions, event, decision):
+            _tell(outcome, facts)
         for observer in self._observers:
             observer(event, decision)
         self._checkpoint("after", "outcomes")
@@ -167,6 +174,6 @@ def transaction(before: SchedulerState, decision: Decision) -> list[Write]:
     return [write for change in decision.changes for write in writes(change, before)]
 
 
-def _tell(outcome: Outcome) -> None:
+def _tell(outcome: Outcome, facts: Mapping[str, str]) -> None:
     level = logging.WARNING if outcome.warning else logging.INFO
-    log.log(level, "%s", outcome.message, extra={"task": outcome.task or ""})
+    log.log(level, "%s", outcome.message, extra=facts)

@@ -16,16 +16,22 @@ from pathlib import Path
 from types import FrameType
 
 from mesos_client import Credentials, Tls
+from tf_scheduler import __version__
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.courtesy import Courtesy
 from tf_scheduler.api.secrets import with_secrets
 from tf_scheduler.api.server import ApiServer
+from tf_scheduler.api.table_metrics import Counted, metrics
+from tf_scheduler.api.views import Snapshot
 from tf_scheduler.core.removal import lament
+from tf_scheduler.core.scheduler import handle
 from tf_scheduler.core.uninstall import REASON, what_is_left
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.recorder import Recorder
 from tf_scheduler.interfaces import Observer
 from tf_scheduler.mesos.driver import MesosDriver
+from tf_scheduler.metrics.meter import Meter
+from tf_scheduler.metrics.statsd import target
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.runner import Runner, restore
@@ -61,6 +67,8 @@ class Daemon:
     access: ApiSettings = field(default_factory=ApiSettings)
     #: Id of the framework to forget, if Mesos has removed it.
     reset: str = ""
+    #: host:port of a StatsD server; empty: the one that the environment names, if any.
+    statsd: str = ""
     _leave: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
@@ -74,13 +82,20 @@ class Daemon:
             leadership = lead(opened, lambda holder: log.info("waiting: another scheduler leads: %s", holder))
             store = SharedStore(opened)
             front = Front(store, credentials, self.tls)
-            observers = [desk.observe, front.observe, *self._recorders]
-            patient = PatientStore(store, self._leave, leadership.check)
+            begin = restore(self.spec, store)
+            meter = self._meter(begin, lambda: Snapshot(runner.state, self.uninstalling))
+            observers: list[Observer] = [desk.observe, front.observe, meter.count, *self._recorders]
+            patient = PatientStore(meter.store(store), self._leave, leadership.check)
             front.trouble = lambda: patient.trouble
-            runner = Runner(restore(self.spec, store), patient, leadership=leadership, observers=observers)
-            with self._signals(runner), front.journal, self._api(runner, front, desk):
+            decide = meter.decide(handle)
+            runner = Runner(begin, patient, leadership=leadership, observers=observers, decide=decide)
+            with self._signals(runner), front.journal, meter, self._api(runner, front, desk, meter):
                 self._work(runner, front, credentials, leadership.check)
                 self._leave.wait()
+
+    def _meter(self, begin: SchedulerState, look: Callable[[], Snapshot]) -> Meter:
+        statsd = target(self.statsd, self.spec.name, self.environment)
+        return Meter(begin, lambda: look().state, lambda: look().plans(), statsd, __version__)
 
     @property
     def _recorders(self) -> tuple[Observer, ...]:
@@ -130,11 +145,12 @@ class Daemon:
         """Only the framework that the operator named, and only if Mesos has removed it: else its tasks would run on."""
         return state.removed and state.framework_id == self.reset
 
-    def _api(self, runner: Runner, front: Front, desk: Desk) -> ApiServer:
+    def _api(self, runner: Runner, front: Front, desk: Desk, meter: Meter) -> ApiServer:
         backend = front.backend(runner, uninstalling=self.uninstalling)
-        app = create_app(backend, self.access.policy, pages=pages())
+        rows = tuple(metrics(meter.prometheus, meter.dropwizard))
+        app = create_app(backend, self.access.policy, rows, pages=pages())
         # Tasks that fetch their secrets do not stand in the line of those who look.
-        whole = with_secrets(Courtesy(app), desk.give)
+        whole = Counted(with_secrets(Courtesy(app), desk.give), meter.request)
         api = ApiServer(whole, self.host, self.port, self.access.tls)
         scheme = "http" if self.access.tls is None else "https"
         log.info("the API of %s is at %s://%s:%s/v1", self.spec.name, scheme, self.host, api.port)

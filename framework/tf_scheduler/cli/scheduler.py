@@ -18,18 +18,20 @@ from typing import Any, NoReturn
 import click
 
 from mesos_client import Tls
+from tf_scheduler.api.policy import Policy
 from tf_scheduler.errors import JobError, NotRunningError, OptionsError, Problem, SchedulerError
 from tf_scheduler.options.environment import to_document
 from tf_scheduler.options.loader import resolve, to_spec
 from tf_scheduler.options.notices import notices
 from tf_scheduler.options.parse import parse
 from tf_scheduler.store.interface import StoreError, StoreUnavailable
+from tf_scheduler.telling.lines import log_to
+from tf_scheduler.telling.masks import Masks
 
 from .files import read_bytes
 
 log = logging.getLogger(__name__)
 
-_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 #: The package's word for a level -> Python's.
 _LEVELS = {"OFF": "CRITICAL", "FATAL": "CRITICAL", "WARN": "WARNING", "TRACE": "DEBUG", "ALL": "DEBUG"}
 #: Options that name a program.
@@ -78,11 +80,11 @@ def run(file: Path | None, reset: str) -> None:
     environment = os.environ
     document = to_document(environment) if file is None else parse(read_bytes(file), str(file))
     options = resolve(document, package_defaults(document, environment))
-    _log_at(options["service"]["log_level"])
+    access = api_settings(options, environment, options["secret_delivery"]["directory"])
+    _log(options, environment, access.policy)
     for notice in notices(document, options):
         log.warning("option %s", notice)
     port = _port(environment)
-    access = api_settings(options, environment, options["secret_delivery"]["directory"])
     daemon = Daemon(
         reachable(to_spec(options), environment, port, "http" if access.tls is None else "https"),
         options["mesos"]["master"],
@@ -95,6 +97,7 @@ def run(file: Path | None, reset: str) -> None:
         recording=_recording(environment),
         access=access,
         reset=reset,
+        statsd=options["metrics"]["statsd"],
     )
     try:
         daemon.run()
@@ -170,5 +173,9 @@ def _port(environment: Mapping[str, str]) -> int:
     return int(text)
 
 
-def _log_at(level: Any) -> None:
-    logging.basicConfig(format=_FORMAT, stream=sys.stderr, level=_LEVELS.get(level, level))
+def _log(options: Mapping[str, Any], environment: Mapping[str, str], policy: Policy) -> None:
+    from .known_secrets import known_secrets
+
+    service = options["service"]
+    level = _LEVELS.get(service["log_level"], service["log_level"])
+    log_to(sys.stderr, service["log_format"], level, Masks(known_secrets(options, environment, policy)))

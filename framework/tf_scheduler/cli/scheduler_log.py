@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import click
 
-#: `2026-01-31 12:00:00,000 INFO tf_scheduler.runner: worker-0 is running`, see cli/scheduler.py.
-_LINE = re.compile(r"[\d-]+ [\d:,]+ [A-Z]+ (?P<logger>[\w.]+): (?P<message>.*)")
+from tf_scheduler.telling.lines import GOES_ON, read
+
 _OURS = ("tf_scheduler", "mesos_client")
 #: What the fetcher writes before the scheduler starts.
 _FETCHING = "Fetching file:"
@@ -50,10 +49,11 @@ class SchedulerLog:
 
     def _tell(self, line: str) -> None:
         """A line without a head belongs to the one before."""
-        found = _LINE.fullmatch(line)
+        found = read(line)
         if found is not None:
-            self._ours = found["logger"].startswith(_OURS)
+            self._ours = found[0].startswith(_OURS)
         if self._ours and not line.startswith(_FETCHING):
-            self.last_line = found["message"] if found is not None else line or self.last_line
+            message = line.removeprefix(GOES_ON) if found is None else found[1]
+            self.last_line = message or self.last_line
             if self._console:
-                click.echo(found["message"] if found is not None else line, err=True)
+                click.echo(message, err=True)

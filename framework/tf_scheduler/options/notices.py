@@ -24,8 +24,6 @@ def without_effect(options: Document) -> Iterator[Problem]:
     for option in OPTIONS:
         if option.value(options) == option.default:
             continue
-        if missing := option.said("not_yet"):
-            yield Problem(str(option), f"is not used yet: {missing}")
         if reason := option.said("obsolete"):
             yield Problem(str(option), f"has no effect: {reason}")
 

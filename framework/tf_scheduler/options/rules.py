@@ -62,6 +62,7 @@ RULES: tuple[Rule, ...] = (
     plans.the_chief_waits_for_no_phase_that_waits_for_it,
     service.a_certificate_comes_with_its_key,
     service.tls_files_are_for_encrypted_connections,
+    service.a_statsd_server_is_a_host_and_a_port,
     api.the_apis_certificate_comes_with_its_key,
     api.client_certificates_need_https,
     api.writers_have_certificates,

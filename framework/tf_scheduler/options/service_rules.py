@@ -18,6 +18,9 @@ Document = Mapping[str, Any]
 #: As Marathon and DC/OS accept it: lower-case words, dashes, folders.
 _NAME = re.compile(r"/?[a-z0-9]([a-z0-9-]*[a-z0-9])?(/[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
+#: An IPv6 address stands in brackets.
+_SERVER = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\[\]\s/]+):(?P<port>[0-9]{1,5})")
+
 
 def the_service_name_is_a_marathon_id(options: Document) -> Iterator[Problem]:
     name = options["service"]["name"]
@@ -105,6 +108,13 @@ def a_certificate_comes_with_its_key(options: Document) -> Iterator[Problem]:
     if bool(tls["certificate_file"]) != bool(tls["key_file"]):
         missing = "key_file" if tls["certificate_file"] else "certificate_file"
         yield Problem(f"tls.{missing}", "is needed: a certificate and its key belong together")
+
+
+def a_statsd_server_is_a_host_and_a_port(options: Document) -> Iterator[Problem]:
+    server = options["metrics"]["statsd"]
+    found = _SERVER.fullmatch(server)
+    if server and (found is None or not 0 < int(found["port"]) < 65_536):
+        yield Problem("metrics.statsd", f"must be host:port, such as 10.0.0.1:8125, not {shown(server)}")
 
 
 def tls_files_are_for_encrypted_connections(options: Document) -> Iterator[Problem]:

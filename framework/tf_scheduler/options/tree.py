@@ -33,9 +33,8 @@ class Option:
     def description(self) -> str:
         """Sentences for people, with what keeps the option from having an effect."""
         about = self.field.metadata
-        not_yet = f" Not used yet: {about['not_yet']}." if "not_yet" in about else ""
         obsolete = f" Has no effect: {about['obsolete']}." if "obsolete" in about else ""
-        return f"{about['description']}{not_yet}{obsolete}"
+        return f"{about['description']}{obsolete}"
 
     @property
     def change(self) -> Change:

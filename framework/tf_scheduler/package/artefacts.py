@@ -28,6 +28,7 @@ _DISTRIBUTIONS = (
     "hvac",
     "kazoo",
     "marshmallow",
+    "prometheus-client",
     "pymesos",
     "requests",
     "rsa",

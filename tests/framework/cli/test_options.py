@@ -12,6 +12,8 @@ from tf_scheduler.options.loader import resolve
 from tf_scheduler.options.tree import OPTIONS
 
 GOOD = {"service": {"command": "python train.py"}, "worker": {"count": 1}}
+#: Valid, with an option that has no effect.
+NOTED = {**GOOD, "service": {**GOOD["service"], "mesos_api_version": "V0"}}
 
 
 @pytest.fixture
@@ -59,19 +61,19 @@ def test_problems_go_to_standard_output_one_per_line(run, write):
 def test_problems_and_notices_as_json(run, write):
     """For programs."""
     _, bad, _ = run("validate", "--json", write({"worker": {"count": 1}}))
-    code, good, error = run("validate", "--json", write({**GOOD, "metrics": {"statsd": "host:1"}}))
+    code, good, error = run("validate", "--json", write(NOTED))
 
     assert (0, "") == (code, error)
     assert {"valid": True, "problems": []}.items() <= json.loads(good).items()
-    assert ["metrics.statsd"] == [notice["path"] for notice in json.loads(good)["notices"]]
+    assert ["service.mesos_api_version"] == [notice["path"] for notice in json.loads(good)["notices"]]
     assert ("parameter_server.command", False) == (json.loads(bad)["problems"][0]["path"], json.loads(bad)["valid"])
 
 
 def test_notices_go_to_standard_error(run, write):
     """They are no result."""
-    _, _, error = run("validate", write({**GOOD, "metrics": {"statsd": "host:1"}}))
+    _, _, error = run("validate", write(NOTED))
 
-    assert "notice: metrics.statsd: is not used yet: no metrics are sent\n" == error
+    assert "notice: service.mesos_api_version: has no effect: the scheduler speaks version 1 only\n" == error
 
 
 def test_standard_input_is_a_file_too():

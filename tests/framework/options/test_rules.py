@@ -181,6 +181,10 @@ BROKEN = {
         {"tls": {"ca_file": "ca.pem"}},
         "tls.ca_file: needs tls.enabled",
     ),
+    "a_statsd_server_is_a_host_and_a_port": (
+        {"metrics": {"statsd": "statsd.example:99999"}},
+        'metrics.statsd: must be host:port, such as 10.0.0.1:8125, not "statsd.example:99999"',
+    ),
     "the_apis_certificate_comes_with_its_key": (
         {"api": {"certificate_file": "api.pem"}},
         "api.key_file: is needed: a certificate and its key belong together",

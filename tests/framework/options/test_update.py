@@ -32,9 +32,7 @@ CHANGED = {
         {"plan": "retune", "phase": "a", "job": "worker", "strategy": "serial", "tasks": "", "after": ""},
     ),
 }
-USED = [
-    option for option in OPTIONS if "not_yet" not in option.field.metadata and "obsolete" not in option.field.metadata
-]
+USED = [option for option in OPTIONS if "obsolete" not in option.field.metadata]
 
 
 def options(strategy="between_graph", **sections):

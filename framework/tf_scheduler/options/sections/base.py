@@ -43,14 +43,13 @@ def about(
     media: str = "",
     required: bool = False,
     secret: bool = False,
-    not_yet: str = "",
     obsolete: str = "",
 ) -> dict[str, Any]:
     """Metadata of a field. Type, bounds and default are the field's own; what is not said has no entry.
 
     `environment`: variable of the scheduler that carries it, where that is not the path in capitals. `media`: hint to
     the DC/OS page. `required`: the original package says so, although there is a default. `secret`: never shown.
-    `not_yet`: accepted, but what is missing (a sentence) makes it have no effect. `obsolete`: the same, for good.
+    `obsolete`: accepted, but without effect; a sentence says why.
     """
     given = {
         "unit": unit,
@@ -59,7 +58,6 @@ def about(
         "media": media,
         "required": required,
         "secret": secret,
-        "not_yet": not_yet,
         "obsolete": obsolete,
     }
     return {"description": description, "change": change, **{name: value for name, value in given.items() if value}}

@@ -42,8 +42,7 @@ class MetricsSection(Section):
     statsd = Text(
         load_default="",
         metadata=about(
-            "host:port of a StatsD server; empty: the one that DC/OS names, if any.",
+            "host:port of a StatsD server that gets the scheduler's metrics; empty: the one that DC/OS names, if any.",
             examples=["127.0.0.1:8125"],
-            not_yet="no metrics are sent",
         ),
     )

@@ -84,6 +84,11 @@ class IdentityOptions(Section):
         choices=LOG_LEVELS,
         metadata=about("How much the scheduler logs.", environment="FRAMEWORK_LOG_LEVEL"),
     )
+    log_format = Text(
+        load_default="console",
+        choices=("console", "json"),
+        metadata=about("How it writes that: lines for people, or a JSON object a line (docs/metrics.md)."),
+    )
     mesos_api_version = Text(
         load_default="V1",
         choices=("V0", "V1"),

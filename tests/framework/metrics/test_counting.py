@@ -1,0 +1,119 @@
+"""What happens is counted, and shown as Prometheus, Dropwizard and StatsD want it."""
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from builders import a_spec
+from metered_world import MeteredWorld, a_life
+from simulation import send
+from simulation.mesos import an_agent
+from simulation.world import play
+from tf_scheduler.model.policy import RestartPolicy
+from tf_scheduler.model.recovery import PodVerb
+from tf_scheduler.model.task import TaskState
+
+
+@pytest.fixture(scope="module")
+def world():
+    return a_life()
+
+
+def test_offers_are_counted_by_what_became_of_them(world):
+    """Each that came was accepted, declined, or is held."""
+    found = {labels["outcome"]: value for name, labels, value in world.samples() if name == "tensorflow_offers_total"}
+    received = found.pop("received")
+
+    assert found["accepted"] >= 2
+    assert received == sum(found.values()) + world.value("offers_held")
+    assert received == world.meter.dropwizard()["counters"]["offers.received"]["count"]
+
+
+def test_launches_failures_and_recoveries_are_counted(world):
+    """One worker was killed, and launched again for that reason."""
+    assert 3 == world.value("launches_total", job="worker")
+    assert 1 == world.value("failures_total", cause="infrastructure")
+    assert 1 == world.value("recoveries_total", cause="infrastructure")
+    assert 1 == world.value("recovery_seconds_count")
+    assert 5 == world.value("operations_total", operation="launch")
+
+
+def test_the_connection_is_counted(world):
+    """Lost once, had twice; Mesos was asked about the tasks."""
+    counted = [world.value(name) for name in ("subscriptions_total", "disconnections_total", "subscribed")]
+
+    assert [2, 1, 1] == counted
+    assert world.value("reconciliations_total", kind="explicit") + world.value("reconciliations_total", kind="implicit")
+
+
+def test_decisions_and_transactions_are_measured(world):
+    """Every decision of the loop, by the event; every transaction that stored something."""
+    kinds = [labels["event"] for name, labels, _ in world.samples() if name == "tensorflow_decision_seconds_count"]
+
+    assert {"Subscribed", "OffersReceived", "StatusUpdated", "ProgressReported", "Disconnected"} <= set(kinds)
+    assert world.value("store_seconds_count") > 5
+    assert 0 == world.value("store_failures_total")
+
+
+def test_training_is_shown_for_each_task_that_tells_of_it(world):
+    """What a program does not say is missing; a loss may be no number."""
+    worker = {"task": "worker-0", "job": "worker"}
+
+    assert (120, 1000, 400.0) == tuple(
+        world.value(f"training_{name}", **worker) for name in ("step", "total_steps", "examples_per_second")
+    )
+    text = world.meter.prometheus().decode()
+    assert 'tensorflow_training_loss{job="chief",task="chief-0"} NaN' in text
+    assert 'training_total_steps{job="chief"' not in text
+    assert "worker-1" not in text
+
+
+def test_what_tasks_have_is_summed_up(world):
+    """By job: two workers with a GPU each; memory in bytes, that of their executors included."""
+    assert 2 == world.value("allocated", job="worker", resource="gpus")
+    assert 0 == world.value("allocated", job="ps", resource="gpus")
+    assert 2 * (64 + 64) * 2**20 == world.value("allocated", job="worker", resource="mem")
+
+
+def test_plans_are_shown_with_their_status(world):
+    """One status each."""
+    assert 1 == world.value("plan_status", plan="deploy", status="COMPLETE")
+    assert 0 == world.value("plan_status", plan="deploy", status="PENDING")
+    assert 4 == world.value("tasks", state="TASK_RUNNING") == world.value("tasks_wanted")
+
+
+def test_prometheus_can_read_all_of_it(world):
+    """The whole text, by Prometheus' own parser; every name has words, and says whose it is."""
+    families = list(text_string_to_metric_families(world.meter.prometheus().decode()))
+
+    assert len(families) > 30
+    assert all(family.documentation for family in families)
+    assert {"tensorflow", "process"} == {family.name.partition("_")[0] for family in families}
+
+
+def test_the_sdks_metrics_have_its_names_and_shape(world):
+    """dcos-commons, metrics/Metrics.java; ours are among the gauges."""
+    found = world.meter.dropwizard()
+
+    assert {"version", "gauges", "counters", "histograms", "meters", "timers"} == set(found)
+    assert 5 == found["counters"]["operation.launch"]["count"]
+    assert found["counters"]["task_status.task_running"]["count"] >= 5
+    assert {"value": 0} == found["gauges"]["plan_status.deploy"]
+    assert {"value": True} == found["gauges"]["is_suppressed"]
+    assert {"value": 120} == found["gauges"]["tensorflow_training_step.worker-0.worker"]
+    assert "tensorflow_training_loss.chief-0.chief" not in found["gauges"]
+    timer = found["timers"]["offers.process"]
+    assert 0 < timer["min"] <= timer["p50"] <= timer["p99"] <= timer["max"]
+    assert timer["count"] == world.value("decision_seconds_count", event="OffersReceived")
+
+
+def test_who_is_told_to_end_has_not_failed():
+    """Nor has a mate that starts again, nor a task that an operator restarts; who fails for good has."""
+    world = MeteredWorld(a_spec(restart=RestartPolicy(max_failures=0)), an_agent("agent-1"), an_agent("agent-2"))
+    play(world, send.register(), send.offers(), send.running(), send.pod(PodVerb.RESTART, "worker-0"))
+    play(world, send.offers(), send.running(), send.status("ps-0", TaskState.FAILED, signal=9, message="killed"))
+    play(world, send.wait(100), send.offers(), send.running())
+    play(world, send.status("worker-1", TaskState.FAILED, exit_code=3, message="exit code 3"), send.killed())
+
+    counted = {labels["cause"]: value for name, labels, value in world.samples() if name == "tensorflow_failures_total"}
+    assert {"infrastructure": 1, "user error": 1} == counted
+    assert 1 == world.value("recoveries_total", cause="ordered")

@@ -1,0 +1,69 @@
+"""How long plans are in which status, and that nobody looks too often."""
+
+from builders import a_spec
+from metered_world import a_life
+from tf_scheduler.metrics.watch import PlanWatch
+from tf_scheduler.model.plan import Plan, Status
+from tf_scheduler.model.state import SchedulerState
+
+
+class Service:
+    """A plan whose status is set by hand, and two clocks."""
+
+    def __init__(self):
+        self.now, self.used, self.price, self.looks = 0.0, 0.0, 0.0, 0
+        self.become(Status.PENDING)
+        self.watch = PlanWatch(lambda: self.state, self.plans, clock=lambda: self.now, cost=lambda: self.used)
+
+    def become(self, status):
+        self.state, self.status = SchedulerState(a_spec()), status
+
+    def plans(self):
+        self.looks += 1
+        self.used += self.price
+        return {"deploy": Plan("deploy", self.status, ())}
+
+
+def test_the_time_between_two_looks_counts_for_the_status_before():
+    """So the sum is the time since the start."""
+    service = Service()
+    service.watch.look()
+    service.now = 3.0
+    service.become(Status.COMPLETE)
+    assert {"deploy": Status.COMPLETE} == service.watch.look()
+    service.now = 10.0
+    service.watch.look()
+
+    assert {("deploy", Status.PENDING): 3.0, ("deploy", Status.COMPLETE): 7.0} == service.watch.seconds()
+
+
+def test_a_state_that_is_the_same_is_not_looked_at_again():
+    """Only its time goes on."""
+    service = Service()
+    for second in range(5):
+        service.now = float(second)
+        service.watch.look()
+
+    assert 1 == service.looks
+    assert {("deploy", Status.PENDING): 4.0} == service.watch.seconds()
+
+
+def test_what_is_costly_is_looked_at_seldom():
+    """A look of 0.2 s, at most every 10 s."""
+    service = Service()
+    service.price = 0.2
+    for second in range(21):
+        service.now = float(second)
+        service.become(Status.STARTED)
+        service.watch.look()
+
+    assert 3 == service.looks
+
+
+def test_a_real_service_has_its_times():
+    """Of the plans as the API shows them."""
+    world = a_life()
+    list(world.samples())
+
+    found = {labels["plan"] for name, labels, _ in world.samples() if name == "tensorflow_plan_status_seconds_total"}
+    assert {"deploy", "recovery"} <= found

@@ -1,0 +1,58 @@
+"""A simulated service whose decisions are counted, and a short life of it in which everything happens once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from builders import a_job, a_spec, needs
+from simulation import send
+from simulation.mesos import an_agent
+from simulation.world import World, play
+from tf_scheduler.core.plans import plans
+from tf_scheduler.core.scheduler import handle
+from tf_scheduler.metrics.meter import Meter
+from tf_scheduler.model.events import ProgressReported
+from tf_scheduler.model.progress import Progress
+from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.task import TaskState
+
+
+class MeteredWorld(World):
+    """Its meter is there from the first decision on."""
+
+    meter: Meter | None = None
+
+    def step(self, event):
+        if self.meter is None:
+            self.meter = Meter(self.state, lambda: self.state, lambda: {plan.name: plan for plan in plans(self.state)})
+            self.runner._decide = self.meter.decide(handle)
+            self.runner._store = self.meter.store(self.store)
+        decision = super().step(event)
+        self.meter.count(event, decision)
+        return decision
+
+    def samples(self):
+        """(name, labels, value) of all that Prometheus gets."""
+        families = self.meter.registry.collect()
+        return [(sample.name, sample.labels, sample.value) for family in families for sample in family.samples]
+
+    def value(self, name, **labels):
+        """Of one of them; 0 when there is none, as Prometheus' sums have it."""
+        found = [value for known, has, value in self.samples() if known == f"tensorflow_{name}" and has == labels]
+        return found[0] if found else 0
+
+
+def a_life():
+    """Deployed, one worker lost and back, progress told, connection lost and had again."""
+    jobs = (a_job(JobKind.PS), a_job(JobKind.WORKER, 2, needs=needs(mem=64, gpus=1)))
+    spec = a_spec(jobs=(*jobs, a_job(JobKind.CHIEF)))
+    agents = (an_agent("agent-1", gpus=2), an_agent("agent-2"))
+    world = play(MeteredWorld(spec, *agents), send.register(), send.offers(), send.running())
+    told = Progress(1, world.now, 120, 1000, 0.5, 3840, 12.5, 400.0)
+    world.step(ProgressReported(world.id_of("worker-0"), told))
+    world.step(ProgressReported(world.id_of("chief-0"), replace(told, loss=float("nan"), total=None)))
+    play(world, send.status("worker-1", TaskState.FAILED, signal=9, message="killed by signal 9"))
+    play(world, send.offers(), send.running())
+    world.disconnect()
+    world.register()
+    return world
