@@ -13,7 +13,18 @@ from pathlib import Path
 #: Folder in the working directory for all that the executor needs there.
 FOLDER = ".tf_executor"
 #: What the user's Python may import: standard library only, Python 3.6.
-MODULES = ("__init__", "data_service", "devices", "fetch", "folders", "gpu_check", "job", "keras", "reporting")
+MODULES = (
+    "__init__",
+    "archive",
+    "data_service",
+    "devices",
+    "fetch",
+    "folders",
+    "gpu_check",
+    "job",
+    "keras",
+    "reporting",
+)
 #: The named pipe of `reporting`.
 PIPE = "progress"
 

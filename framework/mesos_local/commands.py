@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from .leftovers import MARK
 
 # Isolated (no user's PYTHON* variables, nothing imported from the current folder, which may be a sandbox) and without
 # site-packages: nodes and helpers need the standard library only, and helpers must start fast.
-_RUN = "import sys; sys.path.insert(0, {!r}); from mesos_local.node import main; sys.exit(main())"
+_RUN = "import sys; sys.path[:0] = {!r}; from mesos_local.node import main; sys.exit(main())"
 
 MASTER_DEFAULTS = {"cluster": "local"}
 AGENT_DEFAULTS = {
@@ -26,8 +27,15 @@ AGENT_DEFAULTS = {
 
 def node_command(*arguments: str) -> list[str]:
     """`python -m mesos_local.node ARGUMENTS`, but isolated, so that it runs the same wherever it is started."""
-    home = str(Path(__file__).resolve().parent.parent)
-    return [sys.executable, "-I", "-S", "-c", _RUN.format(home), *arguments]
+    return [sys.executable, "-I", "-S", "-c", _RUN.format(_homes()), *arguments]
+
+
+def _homes() -> list[str]:
+    """Folders of this package and of the executor's, which the fetcher shares the unpacking of archives with."""
+    executor = importlib.util.find_spec("tf_executor")
+    assert executor is not None, "it is installed with us"
+    found = (Path(__file__), Path(str(executor.origin)))
+    return list(dict.fromkeys(str(path.resolve().parent.parent) for path in found))
 
 
 def environment(directory: Path, address: str = "", flags: Mapping[str, str] | None = None) -> dict[str, str]:

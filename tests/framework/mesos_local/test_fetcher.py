@@ -168,7 +168,7 @@ def test_tar_cannot_leave_the_sandbox(source: Path, sandbox: Path, members: list
     assert fetch(sandbox, {"value": str(source / "a.tar")}) == 1
     assert not (sandbox / "good").exists()
     assert not (sandbox.parent / "evil").exists()
-    assert "cannot be extracted" in stderr(sandbox)
+    assert "a.tar is not extracted: " in stderr(sandbox)
 
 
 @pytest.mark.parametrize("name", ["a.zip", "a.tar", "a.tgz", "a.gz"])
