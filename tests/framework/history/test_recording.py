@@ -124,3 +124,10 @@ def test_thinning_keeps_both_ends_and_the_order(items, most):
 def test_a_status_without_its_launch_is_no_launch():
     """Of a recording that begins later."""
     assert () == fold([{"t": 1, "status": "x", "state": "running"}]).launches
+
+
+def test_a_status_tells_when_it_was_made_and_whether_the_server_answers():
+    """For who measures how long healing takes: the line's own time is when it was stored and acted upon."""
+    (line,) = lines(Tick(), Decision(STATE, (a_status(TaskState.RUNNING, timestamp=8.5, healthy=True),)), 9.0)
+
+    assert (9.0, 8.5, True) == (line["t"], line["said"], line["healthy"])
