@@ -13,8 +13,6 @@ from .table import COMMANDS, GROUP_ALIASES, GROUPS
 INFO = "Distributed TensorFlow on DC/OS"
 #: The name of a service that is installed without options.
 SERVICE = "tensorflow"
-#: The variable that stands for --json.
-AS_JSON = "DCOS_TENSORFLOW_JSON"
 _Words = Tuple[str, ...]
 
 

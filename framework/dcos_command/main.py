@@ -7,8 +7,8 @@ import os
 import sys
 from typing import Any, Mapping
 
-from . import cluster
-from .arguments import AS_JSON, SERVICE, parser
+from . import AS_JSON, cluster
+from .arguments import SERVICE, parser
 from .errors import CommandError
 from .perform import perform
 from .screen import Screen

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterator
 
 from tf_scheduler.core import keeping, plans
 from tf_scheduler.core.progress import spoken
@@ -14,70 +12,9 @@ from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
+from .glance import Overview, StepRow, TaskRow, to_json
 
-@dataclass(frozen=True, slots=True)
-class StepRow:
-    """One step of the plan that works."""
-
-    phase: str
-    name: str
-    status: str
-    message: str
-    #: The task that it is about, if it is about one.
-    task: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRow:
-    """One launch, the last of its task."""
-
-    name: str
-    id: str
-    executor_id: str
-    agent_id: str
-    hostname: str
-    address: str
-    generation: int
-    #: As in sentences: "running"; "not heard of" before the first status.
-    state: str
-    message: str
-    #: It may still be running.
-    live: bool
-    #: How far its program says it is; empty when it does not say.
-    progress: str
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """Everything is a text, a number, or a list of such."""
-
-    service: str
-    checkpoint_dir: str
-    framework_id: str | None
-    #: The plan that works, and its status: deploy, or update when that has something to do.
-    plan: str
-    status: str
-    steps: tuple[StepRow, ...]
-    tasks: tuple[TaskRow, ...]
-    #: Task that was never placed -> why, as far as it was tried.
-    pending: Mapping[str, tuple[str, ...]]
-    #: Whether tasks that shall run were never launched.
-    unplaced: bool
-    #: The task whose log tells how training goes; None before it is launched.
-    leader: str | None
-    #: succeeded, failed or stopped, with the reason; empty while it goes on.
-    verdict: str
-    reason: str
-    #: The job has ended, and tasks are left to run for a while, or the service stays without tasks (`finish`).
-    kept: bool
-    #: Mesos' reason for not taking the service; empty when it has none.
-    refused: str
-    #: Nothing is left to do, and nothing of the service is left in Mesos.
-    over: bool
-
-    def task(self, name: str | None) -> TaskRow | None:
-        """None when it was never launched."""
-        return next((task for task in self.tasks if task.name == name), None)
+__all__ = ["overview", "to_json"]
 
 
 def overview(state: SchedulerState) -> Overview:
@@ -100,24 +37,6 @@ def overview(state: SchedulerState) -> Overview:
         refused=state.refused,
         over=state.over,
     )
-
-
-def to_json(shown: Overview) -> dict[str, Any]:
-    """As the API answers it."""
-    return asdict(shown)
-
-
-def from_json(document: Mapping[str, Any]) -> Overview:
-    """Of the API's answer; fields that a newer scheduler adds are no reason to fail."""
-    fields = {name: document[name] for name in Overview.__dataclass_fields__}
-    fields["steps"] = tuple(StepRow(**_known(StepRow, row)) for row in fields["steps"])
-    fields["tasks"] = tuple(TaskRow(**_known(TaskRow, row)) for row in fields["tasks"])
-    fields["pending"] = {name: tuple(why) for name, why in fields["pending"].items()}
-    return Overview(**fields)
-
-
-def _known(kind: type[StepRow] | type[TaskRow], row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in kind.__dataclass_fields__}
 
 
 def _working(state: SchedulerState) -> Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -10,16 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.live import Live
 
 from mesos_local import LocalCluster, MesosLocalError
-from tf_scheduler.api.overview import Overview, TaskRow
+from tf_scheduler.api.glance import Overview, TaskRow
 
 from .interrupts import Interrupts
 from .run_app import RunApp
 from .tail import last_lines
-from .view import screen
 
 #: Seconds between two looks.
 REDRAW = 0.25
@@ -124,10 +122,16 @@ def sandbox_of(cluster: LocalCluster, seen: Overview, task: TaskRow) -> Path | N
 @contextmanager
 def _screen(cluster: LocalCluster, quiet: bool) -> Iterator[Draw]:
     """Draws on a terminal; elsewhere the log tells what happens."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
+    if quiet or not sys.stderr.isatty():
         yield lambda _seen, _seconds: None
         return
+    # The scheduler starts meanwhile.
+    from rich.console import Console
+    from rich.live import Live
+
+    from .view import screen
+
+    console = Console(stderr=True)
     with Live(console=console, auto_refresh=False, transient=True) as live:
 
         def draw(seen: Overview | None, seconds: float) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import click
 
@@ -21,8 +21,10 @@ from mesos_local.ports import is_free
 from mesos_local.record import read_record
 from tf_scheduler.errors import NotRunningError
 
-from .cluster_status import print_status
 from .folders import state_home
+
+if TYPE_CHECKING:
+    from mesos_local.status import ClusterStatus
 
 MASTER_PORT = 5050  # Mesos' own, preferred while it is free
 _TAIL_LINES = 50
@@ -103,12 +105,12 @@ def up(agents_file: Path | None, directory: Path, zookeeper: bool, foreground: b
             _stay(cluster)
         else:
             cluster.start()
-            print_status(cluster.state())
+            _print(cluster.state())
 
 
 def _stay(cluster: LocalCluster) -> None:
     with cluster:
-        print_status(cluster.state())
+        _print(cluster.state())
         click.echo("Ctrl-C ends the local cluster.")
         signal.pause()
 
@@ -137,7 +139,7 @@ def status(directory: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(asdict(snapshot), indent=2))
     else:
-        print_status(snapshot)
+        _print(snapshot)
 
 
 @local.command()
@@ -156,6 +158,12 @@ def logs(name: str, directory: Path, follow: bool) -> None:
         click.echo("".join(log.readlines()[-_TAIL_LINES:]), nl=False)
         if follow:
             _follow(log, directory)
+
+
+def _print(snapshot: ClusterStatus) -> None:
+    from .cluster_status import print_status  # tables, which a run need not load
+
+    print_status(snapshot)
 
 
 def _follow(log: IO[str], directory: Path) -> None:

@@ -14,8 +14,8 @@ from dcos_command.errors import CommandError
 from tf_scheduler import __version__
 from tf_scheduler.errors import NotRunningError, SchedulerError
 
-from .operate.build import add_to
-from .root import LOADED_LATER, Root
+from .operate.common import before
+from .root import Root
 
 FAILED, UNREACHABLE = 1, 3
 
@@ -26,7 +26,7 @@ def cli() -> None:
     """Distributed TensorFlow on Mesos and DC/OS."""
 
 
-add_to(cli, without=LOADED_LATER)
+cli.params += before()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mesos_local import LocalCluster
-from tf_scheduler.api.overview import Overview, TaskRow
+from tf_scheduler.api.glance import Overview, TaskRow
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import TaskState

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,7 +17,6 @@ import click
 from mesos_local import AgentSpec, LocalCluster, default_agents, load_agents, with_ports
 from tf_scheduler.errors import JobError
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.runner import unique
 
 from .files import load_document, load_options
 from .fit import check_fit
@@ -27,7 +27,6 @@ from .interrupts import Interrupts, interrupts
 from .local import directory_option, terminated_like_interrupted
 from .local_package import render_run, sources_of_secrets
 from .ports import port_block
-from .remember import remember
 from .report import Report, exit_code, report, summary
 from .run_app import run_app
 from .scheduler_log import SchedulerLog
@@ -85,7 +84,7 @@ class _Job:
 
 def _run(job: _Job, running: LocalCluster | None, specs: Sequence[AgentSpec]) -> Report:
     """The report, printed and kept. A cluster of our own lives as long as this call; one that was up stays up."""
-    folder = RunFolder.create(job.spec.name, unique())
+    folder = RunFolder.create(job.spec.name, uuid.uuid4().hex)
     with ExitStack() as stack:
         stack.enter_context(terminated_like_interrupted())
         cluster = running or stack.enter_context(_own_cluster(specs))
@@ -95,6 +94,8 @@ def _run(job: _Job, running: LocalCluster | None, specs: Sequence[AgentSpec]) ->
         submitted, started = time.time(), time.monotonic()
         watched = _followed(job, app, cluster, folder, running is None, signals)
         found = report(watched, job.spec, cluster, folder, time.monotonic() - started)
+        from .remember import remember  # before, nobody should wait for it
+
         remember(job.document, found, folder, cluster.specs, submitted, job.page)
         _tell(found, folder, job.quiet)
     return found

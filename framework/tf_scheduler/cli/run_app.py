@@ -16,7 +16,7 @@ from mesos_local import MesosLocalError
 from mesos_local.guard import start_guard
 from mesos_local.operator_api import teardown
 from mesos_local.process import ProcessId
-from tf_scheduler.api.overview import Overview, from_json
+from tf_scheduler.api.glance import Overview, from_json
 
 from .operate.here import noted
 from .scheduler_log import SchedulerLog

@@ -9,7 +9,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from tf_scheduler.api.overview import Overview, StepRow
+from tf_scheduler.api.glance import Overview, StepRow
 from tf_scheduler.model.plan import Status
 
 #: Rows of title, heading, borders and caption.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tf_scheduler.core.plans.define import DEPLOY, RESERVED, UPDATE
-from tf_scheduler.core.plans.outline import KNOWERS
 from tf_scheduler.errors import Problem
+from tf_scheduler.model.knowers import KNOWERS
 from tf_scheduler.model.plan import PlanStrategy
+from tf_scheduler.model.plan_names import DEPLOY, RESERVED, UPDATE
 from tf_scheduler.model.spec import Strategy
 
 from .sections.jobs import JOBS

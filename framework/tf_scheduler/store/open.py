@@ -13,7 +13,6 @@ from urllib.parse import unquote, urlsplit
 
 from .interface import Leadership, StateStore, StoreAddressError
 from .sqlite import SqliteStore
-from .zookeeper import ZooKeeperPlace, ZooKeeperStore
 
 _ALLOWED = "a file as a path or file:///FOLDER/state.db, or a ZooKeeper as zk://HOST:PORT,HOST:PORT/CHROOT"
 
@@ -27,6 +26,8 @@ def open_store(url: str | Path, service: str) -> StateStore:
     file = state_file(url)
     if file is not None:
         return SqliteStore(file, service)
+    from .zookeeper import ZooKeeperPlace, ZooKeeperStore  # slow to import, and only who has a ZooKeeper needs it
+
     return ZooKeeperStore(ZooKeeperPlace.parse(str(url)), service)
 
 
@@ -55,6 +56,10 @@ def lead(store: StateStore, waiting: Callable[[str], None] | None = None, timeou
     leads. A file has no standbys: two schedulers on one file find each other out with their first writes.
     Raises StoreUnavailable when the time is over or ZooKeeper does not answer.
     """
+    if isinstance(store, SqliteStore):
+        return Undisputed()
+    from .zookeeper import ZooKeeperStore
+
     if isinstance(store, ZooKeeperStore):
         return store.lead(timeout=timeout, waiting=waiting)
     return Undisputed()

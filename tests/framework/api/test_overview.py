@@ -5,7 +5,8 @@ import json
 import pytest
 
 from builders import a_spec
-from tf_scheduler.api.overview import from_json, overview, to_json
+from tf_scheduler.api.glance import from_json, to_json
+from tf_scheduler.api.overview import overview
 from tf_scheduler.core.reduce import apply
 from tf_scheduler.model.effects import TaskLaunched
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName

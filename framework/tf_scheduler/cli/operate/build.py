@@ -10,7 +10,6 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from dcos_command.arguments import AS_JSON
 from dcos_command.command import Argument, Command, Option
 from dcos_command.errors import CommandError
 from dcos_command.kinds import names
@@ -18,6 +17,7 @@ from dcos_command.perform import perform
 from dcos_command.screen import Screen
 from dcos_command.table import COMMANDS, GROUP_ALIASES, GROUPS
 
+from .common import common
 from .target import Wanted, find
 
 _INTERRUPTED = 130
@@ -30,23 +30,8 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def common() -> list[click.Option]:
-    """The options that all these commands have; also before the command."""
-    return [
-        click.Option(["--name"], help="Name of the service."),
-        click.Option(["--url"], help="Where its scheduler is, or DC/OS with /service/NAME."),
-        click.Option(["--token"], help="What it wants to see, if it does."),
-        click.Option(
-            ["--json", "as_json"], is_flag=True, envvar=AS_JSON, help="Print the scheduler's answer, as JSON."
-        ),
-    ]
-
-
 def add_to(root: click.Group, without: Collection[str] = ()) -> None:
     """Put every command where its words say; without those groups, which `fill` fills when they are loaded."""
-    for option in common():
-        option.expose_value, option.callback = False, _keep
-        root.params.append(option)
     for words, command, hidden in _spelled():
         if words[0] not in without:
             _group(root, words[:-1]).add_command(_build(command, words[-1], hidden=hidden))
@@ -68,11 +53,6 @@ def _spelled() -> Iterator[tuple[tuple[str, ...], Command, bool]]:
     for command in COMMANDS:
         for number, words in enumerate(command.spellings):
             yield words, command, number > 0
-
-
-def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """What stands before the command; the group itself has no use for it."""
-    context.ensure_object(dict)[parameter.name] = value
 
 
 def _group(root: click.Group, words: tuple[str, ...]) -> click.Group:

@@ -11,9 +11,11 @@ questions  what else the core asks: what a task is launched with, and whether it
 view       plans as they are shown
 """
 
+from tf_scheduler.model.plan_names import DEPLOY, RECOVERY, UNINSTALL, UPDATE
+
 from .act import act, end
 from .command import command
-from .define import DEPLOY, RECOVERY, UNINSTALL, UPDATE, Work
+from .define import Work
 from .questions import (
     config_of,
     in_cluster,

@@ -11,12 +11,13 @@ from dataclasses import replace
 from tf_scheduler.core.reduce import decide, then
 from tf_scheduler.model.effects import Change, Decision, Kill, LaunchRetired, Outcome, PlanControlled, TaskForgotten
 from tf_scheduler.model.ids import name_of
+from tf_scheduler.model.plan_names import DEPLOY, UPDATE
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
 from .claims import Claim, claims
 from .control import control_of, target_of
-from .define import DEPLOY, UPDATE, Kind, PlanDef, StepDef, Work, definitions, launch_plans
+from .define import Kind, PlanDef, StepDef, Work, definitions, launch_plans
 from .standing import standing
 
 #: Seconds after which a KILL is sent again: calls may be lost (Mesos documentation, scheduler HTTP API).

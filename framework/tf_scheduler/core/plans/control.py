@@ -8,11 +8,12 @@ from dataclasses import replace
 from tf_scheduler.core.memo import remembered
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import PlanControl
+from tf_scheduler.model.plan_names import DEPLOY, UPDATE
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
-from .define import DEPLOY, UPDATE, Kind, PlanDef
+from .define import Kind, PlanDef
 from .outline import outline
 
 #: Stands for all steps of a phase, or all phases of a plan, in what a canary strategy let go.

@@ -9,6 +9,7 @@ from enum import Enum
 from tf_scheduler.core.memo import remembered
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Dependencies, Node, PhaseSpec, PlanSpec, PlanStrategy
+from tf_scheduler.model.plan_names import DECOMMISSION, DEPLOY, RECOVERY, RESERVED, UNINSTALL, UPDATE
 from tf_scheduler.model.reservation import Reservation
 from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec
 from tf_scheduler.model.state import SchedulerState
@@ -17,9 +18,6 @@ from tf_scheduler.model.task import TaskRecord
 from .outline import outline
 from .recovery import to_relaunch
 
-DEPLOY, UPDATE, RECOVERY, DECOMMISSION, UNINSTALL = "deploy", "update", "recovery", "decommission", "uninstall"
-#: Not for plans of users.
-RESERVED = (DEPLOY, UPDATE, RECOVERY, DECOMMISSION, UNINSTALL)
 KILL_TASKS, UNRESERVE, DEREGISTER = "kill-tasks", "unreserve-resources", "deregister-service"
 
 

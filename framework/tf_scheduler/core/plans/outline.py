@@ -12,18 +12,9 @@ from typing import Any
 from tf_scheduler.core.memo import remembered
 from tf_scheduler.core.recovery.units import restarts
 from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.knowers import KNOWERS
 from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec, Strategy, TaskSpec
 
-#: Strategy -> jobs whose tasks must know every address of the ClusterSpec; when one changes, they must start anew
-#: (measured: design of healing). The others need no more than their own, and are told by those who know.
-KNOWERS: Mapping[Strategy, frozenset[JobKind]] = {
-    Strategy.PARAMETER_SERVER: frozenset({JobKind.CHIEF}),
-    Strategy.MULTI_WORKER_MIRRORED: frozenset({JobKind.CHIEF, JobKind.WORKER}),
-    Strategy.BETWEEN_GRAPH: frozenset({JobKind.CHIEF, JobKind.WORKER, JobKind.PS}),
-    Strategy.INDEPENDENT: frozenset(),
-    Strategy.PYTORCH_DDP: frozenset({JobKind.CHIEF, JobKind.WORKER}),
-    Strategy.HOROVOD: frozenset({JobKind.CHIEF, JobKind.WORKER}),
-}
 #: Nobody must know their addresses.
 OUTSIDERS = frozenset({JobKind.EVALUATOR, JobKind.TENSORBOARD, JobKind.DATA_WORKER})
 #: What tasks are launched with, of their job and of the service. Not what says where and how many; nor what is only

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
+from tf_scheduler.model.knowers import KNOWERS
 from tf_scheduler.model.plan import Status, Verb
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.task import TaskState
 
 from .define import Kind
-from .outline import KNOWERS
 from .strategy import CANARIES
 from .tables import AGGREGATE, ALREADY, ENDINGS, LAUNCHED, MOVES, SITUATIONS
 
