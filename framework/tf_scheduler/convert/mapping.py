@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 #: Nodes of one file: far more than any job has, and few enough to be done at once (YAML's aliases can make billions).
-_MOST_NODES = 20_000
+MOST_NODES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class TooBigError(ValueError):
 def walk(rows: Sequence[Row], node: Any, spot: Spot) -> Iterator[Deed]:
     """Every leaf of `node` meets a row, or is told as not known."""
     table = {row.parts: row for row in rows}
-    budget = iter(range(_MOST_NODES))
+    budget = iter(range(MOST_NODES))
     yield from _visit(table, node, (), spot, budget)
 
 
@@ -82,7 +82,7 @@ def _visit(
     table: Mapping[tuple[str, ...], Row], node: Any, parts: tuple[str, ...], spot: Spot, budget: Iterator[int]
 ) -> Iterator[Deed]:
     if next(budget, None) is None:
-        raise TooBigError(f"it has more than {_MOST_NODES} entries")
+        raise TooBigError(f"it has more than {MOST_NODES} entries")
     row = _row(table, parts)
     if row is not None:
         yield from asked(row, node, spot)

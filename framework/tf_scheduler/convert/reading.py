@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import chain
 from typing import Any
 
 import yaml
@@ -14,7 +15,7 @@ from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.options.parse import parse
 
 from .beta import looks_like
-from .mapping import Say
+from .mapping import MOST_NODES, Say
 
 #: Bytes. Job files have a few thousand.
 MOST_BYTES = 1_000_000
@@ -73,10 +74,21 @@ def _properties(data: bytes, source: str) -> dict[str, Any]:
 
 def _documents(data: bytes, source: str) -> list[Any]:
     try:
+        if sum(_size(root, {}) for root in list(yaml.compose_all(data, yaml.SafeLoader))) > MOST_NODES:
+            raise _refused(f"{source}: it has more than {MOST_NODES} entries")
         return [document for document in yaml.safe_load_all(data) if document is not None]
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         told = " ".join(str(error).split())
         raise _refused(f"{source} is not YAML that we accept: {told}") from error
+
+
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """Values that it has when every alias is written out: so many does a merge (`<<`) make. RecursionError: no end."""
+    if id(node) not in known:
+        inner = node.value if isinstance(node, yaml.CollectionNode) else ()
+        parts = chain.from_iterable(inner) if isinstance(node, yaml.MappingNode) else inner
+        known[id(node)] = 1 + sum(_size(part, known) for part in parts)
+    return known[id(node)]
 
 
 def _of_yaml(documents: list[Any], source: str) -> Job:

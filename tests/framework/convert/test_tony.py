@@ -96,3 +96,19 @@ def test_a_file_that_grows_without_end_is_refused():
 
     with pytest.raises(OptionsError, match="more than 20000 entries"):
         convert(text.encode(), "it")
+
+
+def test_a_file_that_merges_without_end_is_refused():
+    """YAML's `<<` copies while the file is read: nine levels would be billions of keys."""
+    levels = "\n".join(f"  a{n}: &a{n}\n    <<: [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10))
+    text = f"kind: TFJob\nspec:\n  a0: &a0 {{a: 1}}\n{levels}"
+
+    with pytest.raises(OptionsError, match="more than 20000 entries"):
+        convert(text.encode(), "it")
+
+
+@pytest.mark.parametrize("text", ["a: &a [*a]", "a: &a {<<: *a}", "[" * 5000, "a: " + "{a: " * 900 + "1" + "}" * 900])
+def test_a_file_that_holds_itself_or_is_deep_is_refused(text):
+    """Not followed for ever."""
+    with pytest.raises(OptionsError, match=r"is not YAML that we accept|must be a TFJob"):
+        convert(text.encode(), "it")
