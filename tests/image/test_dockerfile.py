@@ -159,6 +159,21 @@ def test_the_scheduler_is_installed_and_started_as_the_image_does_it(built):
 
 @pytest.mark.image
 @pytest.mark.timeout(600)
+def test_what_is_installed_needs_no_checkout(built, tmp_path):
+    """The wheel carries what the package and its artefacts are built from: `local run` works from any folder."""
+    inside = built.run(["dcos-tensorflow", "package", "validate"], STAGES["scheduler"], tmp_path)
+    out = tmp_path / "out"
+    built.run(["dcos-tensorflow", "package", "build", "--out", str(out)], STAGES["scheduler"], tmp_path)
+
+    published = Path(built.inside("/out"))
+    assert str(built.root / "opt") in inside.stdout
+    assert {path.name: path.read_bytes() for path in (published / "artefacts").iterdir()} == {
+        path.name: path.read_bytes() for path in (out / "artefacts").iterdir()
+    }
+
+
+@pytest.mark.image
+@pytest.mark.timeout(600)
 def test_what_is_published_is_what_the_package_points_to(built, tmp_path):
     """Every address of the repository names a file of the stage's."""
     place = Place(tmp_path / "artefacts", python())

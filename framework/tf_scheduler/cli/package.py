@@ -21,7 +21,7 @@ sources_option = click.option(
     "--sources",
     type=click.Path(file_okay=False, path_type=Path),
     default=HOME,
-    show_default="package/ of the checkout",
+    show_default="package/ of the checkout, or what came with the wheel",
     help="The folder of package.json, config.json, resource.json and marathon.json.mustache.",
 )
 url_option = click.option(

@@ -12,8 +12,16 @@ from tf_scheduler.errors import Problem
 
 PACKAGE, CONFIG, RESOURCE, TEMPLATE = "package.json", "config.json", "resource.json", "marathon.json.mustache"
 FILES = (PACKAGE, CONFIG, RESOURCE, TEMPLATE)
-#: Where the sources lie in a checkout.
-HOME = Path(__file__).resolve().parents[3] / "package"
+
+
+def home(installed: Path, checkout: Path) -> Path:
+    """The folder of the sources; the examples lie beside it. A wheel brought both to the folder `installed`."""
+    carried = installed / "dcos_sources" / "package"
+    return carried if carried.is_dir() else checkout / "package"
+
+
+#: Of this installation.
+HOME = home(*Path(__file__).resolve().parents[2:4])
 
 
 @dataclass(frozen=True, slots=True)
