@@ -79,7 +79,7 @@ def train(cluster: Any, model_dir: Path, epochs: int, until: Path | None = None)
         tf.keras.utils.experimental.DatasetCreator(batches),
         epochs=sys.maxsize if until else epochs,
         steps_per_epoch=len(images) // BATCH,  # by all workers together
-        callbacks=[backup, Progress(epochs, until)],
+        callbacks=[backup, Progress(epochs, until), Curve(model_dir / "curve")],
         verbose=0,
     )
     model_file = model_dir / "digits.keras"
@@ -132,6 +132,19 @@ class Progress(tf.keras.callbacks.Callback):
         print(f"epoch {epoch + 1}: {result}, {time.monotonic() - self.started:.1f} s", flush=True)
         if self.until and epoch + 1 >= self.epochs and self.until.exists():
             self.model.stop_training = True
+
+
+class Curve(tf.keras.callbacks.Callback):
+    """Writes the loss for TensorBoard, in its event files; whoever else reads them sees how the training goes, too."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.file = tf.summary.create_file_writer(str(folder))
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, float]) -> None:
+        with self.file.as_default():
+            tf.summary.scalar("loss", logs["loss"], step=(epoch + 1) * self.params["steps"])
+        self.file.flush()
 
 
 def test(model_file: Path, target: float) -> int:

@@ -16,6 +16,7 @@ export function pending(body) {
       el("b", {}, task.name),
       " ",
       el("span", { class: `status ${tone(task.status)}` }, spoken(task.status)),
+      task.plan === "deploy" ? "" : el("small", {}, ` in plan ${task.plan}`),
       el("ul", { class: "reasons" }, task.reasons.map((reason) => el("li", {}, reason))),
     ),
   );

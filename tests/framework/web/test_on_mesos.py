@@ -1,0 +1,161 @@
+"""The page of a real scheduler that trains examples/digits on a real Mesos: every view, every kind of button."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from mesos_local.ports import free_ports
+from tf_scheduler.bundle import build_bundle
+
+PATIENCE = 150
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+COMMAND = 'python train.py --model-dir "$CHECKPOINT_DIR" --epochs 5 --until {end} --target 0.5'
+
+
+class Scheduler:
+    """One service, whose scheduler may be ended and started again. `end`: a file that lets its chief end."""
+
+    def __init__(self, folder, master):
+        self.port, self.end = free_ports(1)[0], folder / "end"
+        document = json.loads((DIGITS / "options.json").read_text())
+        for section in ("chief", "parameter_server", "worker"):
+            document[section].update(cpus=0.2, mem=700, disk=0)
+        document["worker"]["placement_constraint"] = "hostname:UNIQUE"
+        document["service"].update(
+            user="root",
+            job_url=(DIGITS / "train.py").as_uri(),
+            command=COMMAND.format(end=self.end),
+            python=sys.executable,
+            checkpoint_dir=str(folder / "checkpoints"),
+        )
+        document["executor"] = {"python": sys.executable}
+        document["mesos"] = {"master": master}
+        document["scheduler"] = {"state": (folder / "state.db").as_uri()}
+        document["plans"] = {"phases": [{"plan": "retune", "phase": "again", "job": "worker"}]}
+        self.options, self.log = folder / "options.json", folder / "log"
+        self.options.write_text(json.dumps(document))
+
+    def start(self):
+        command = [sys.executable, "-m", "tf_scheduler", "scheduler", "run", "--options", str(self.options)]
+        own = {"PORT_API": str(self.port), "EXECUTOR_URI": build_bundle().as_uri(), "HOST": "127.0.0.1"}
+        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), **own}
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(command, env=environment, stderr=log)
+        while not self.answers():
+            assert self.process.poll() is None, self.log.read_text()
+            threading.Event().wait(0.05)
+        return f"http://127.0.0.1:{self.port}/"
+
+    def answers(self):
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
+            return True
+        return False
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        assert 0 == self.process.wait(PATIENCE), self.log.read_text()
+
+    def close(self):
+        """Whatever happened: nothing is left of it."""
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def scheduler(tmp_path, local_cluster):
+    started = Scheduler(tmp_path, local_cluster.master.address)
+    yield started
+    started.close()
+
+
+def keep(page):
+    """The pictures of docs/page.md, if SCREENSHOTS names a folder for them."""
+    if "SCREENSHOTS" not in os.environ:
+        return
+    folder = Path(os.environ["SCREENSHOTS"])
+    for name, width, height, scheme in (
+        ("", 1280, 1000, "light"),
+        ("-dark", 1280, 1000, "dark"),
+        ("-phone", 360, 800, "light"),
+    ):
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=scheme)
+        page.screenshot(path=folder / f"page{name}.png")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.emulate_media(color_scheme="light")
+
+
+@pytest.mark.mesos
+@pytest.mark.tensorflow
+@pytest.mark.browser
+@pytest.mark.timeout(400)
+def test_a_training_is_watched_and_commanded(scheduler, visit):
+    """From the first launch to the result."""
+    expect.set_options(timeout=PATIENCE * 1000)
+    url = scheduler.start()
+    page = visit(url)
+    region = lambda name: page.get_by_role("region", name=name, exact=True)  # noqa: E731
+    press = lambda name: region("Plans").get_by_role("button", name=name, exact=True).click()  # noqa: E731
+    said = page.locator("#said")
+
+    chip = region("Cluster").get_by_role("button")
+    expect(chip.filter(has_text="running")).to_have_count(4)
+    expect(region("Plans").get_by_role("region", name="Plan deploy")).to_contain_text("complete4/4")
+    expect(region("Why pending")).to_contain_text("retune")
+    expect(region("Task and its output").locator("pre")).to_contain_text(re.compile(r"epoch 5: loss"))
+    expect(page.get_by_role("img", name=re.compile("Loss over the steps; now: chief-0"))).to_be_visible()
+    expect(page.get_by_role("group", name="At a glance")).to_contain_text("4 of 4")
+    expect(region(re.compile("^Events"))).to_contain_text("worker-1 on agent-")
+
+    press("Commands for step again worker-1")
+    press("Pause retune again worker-1")
+    expect(said).to_contain_text("Received cmd: interrupt")
+    press("Resume retune again worker-1")
+    expect(said).to_contain_text("Received cmd: continue")
+    press("Force complete retune again worker-1")
+    page.get_by_role("dialog").get_by_role("button", name="Force complete").click()
+    expect(said).to_contain_text("Received cmd: forceComplete")
+    chip.filter(has_text="worker-0").click()
+    identity = page.locator("#facts [data-key=id] dd")
+    before = identity.text_content()
+    press("Resume retune")
+    expect(identity).not_to_have_text(before)
+    expect(region("Plans").get_by_role("region", name="Plan retune")).to_contain_text("complete2/2")
+    before = identity.text_content()
+    press("Commands for step worker worker-0")
+    press("Restart deploy worker worker-0")
+    page.get_by_role("dialog").get_by_role("button", name="Restart").click()
+    expect(identity).not_to_have_text(before)
+    for button, word in (("Restart task", "Restart"), ("Move task", "Move")):
+        expect(chip.filter(has_text="running")).to_have_count(4)
+        before = identity.text_content()
+        page.get_by_role("button", name=button).click()
+        page.get_by_role("dialog").get_by_role("button", name=word, exact=True).click()
+        expect(identity).not_to_have_text(before)
+
+    expect(chip.filter(has_text="running")).to_have_count(4)
+    expect(region("Plans").get_by_role("region", name="Plan deploy")).to_contain_text("complete4/4")
+    keep(page)
+
+    scheduler.stop()
+    expect(page.get_by_role("alert")).to_contain_text("The scheduler does not answer")
+    scheduler.start()
+    expect(page.get_by_role("alert")).to_be_hidden()
+    expect(region(re.compile("^Events"))).to_contain_text("the scheduler has started")
+
+    scheduler.end.touch()
+    expect(region("Result")).to_contain_text("succeeded")
+    expect(region("Result")).to_contain_text("nothing of it is left there")
+    scheduler.stop()
