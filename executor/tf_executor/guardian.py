@@ -1,0 +1,87 @@
+"""Ends the task's processes when the executor is killed: a process of its own, that waits for just that.
+
+Of what the executor starts, the kernel kills only its direct children with it (prctl(2), PR_SET_PDEATHSIG). A shell's
+children live on, and hold the task's port: a Mesos agent with the posix launcher does not find them either, because
+they have a session of their own. The guardian holds one end of a pipe; when the executor is gone, however it went, the
+kernel closes the other.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Mapping
+
+#: Variables whose values all processes of one launch share, and no others.
+_MARKS = ("MESOS_EXECUTOR_ID", "MESOS_SANDBOX")
+#: Isolated and without site-packages: it needs the standard library only, and is to be small.
+_CODE = "import sys; sys.path.insert(0, {!r}); from tf_executor.guardian import main; main(sys.argv[1:])"
+_LOOKS, _PAUSE = 100, 0.05  # seconds: what is killed takes a moment to go, and may have forked before
+_HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - may be inside a zip
+
+
+def start_guardian(environ: Mapping[str, str]) -> int:
+    """Start it, before there are threads, and before we are a subreaper: it must not count as a process of the task.
+
+    Return the descriptor that must stay open as long as we live.
+    """
+    waiting, alive = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _detach(waiting, [f"{name}={environ[name]}" for name in _MARKS if name in environ])
+    os.waitpid(child, 0)
+    os.close(waiting)
+    return alive
+
+
+def _detach(waiting: int, marks: list[str]) -> None:
+    """In the child: never returns. The child's child belongs to init."""
+    try:
+        if os.fork() == 0:
+            os.setsid()
+            os.chdir("/")
+            null = os.open(os.devnull, os.O_RDWR)
+            for source, target in ((waiting, 0), (null, 1), (null, 2)):
+                os.dup2(source, target)
+            command = [sys.executable, "-I", "-S", "-c", _CODE.format(_HOME), *marks]
+            os.execve(sys.executable, command, {})  # noqa: S606 - we become it
+    finally:
+        os._exit(0)
+
+
+def main(marks: list[str]) -> None:
+    """Wait until standard input ends; then kill whatever has all of these entries in its environment."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    while os.read(0, 1):
+        pass
+    wanted = set(map(os.fsencode, marks))
+    for _ in range(_LOOKS):
+        found = [pid for pid in _others() if wanted and wanted <= _environment(pid)]  # nothing fits everybody
+        if not found:
+            return
+        for pid in found:
+            _kill(pid)
+        time.sleep(_PAUSE)
+
+
+def _others() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _environment(pid: int) -> set[bytes]:
+    """Empty for what has gone meanwhile, or is another user's."""
+    try:
+        return set((Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0"))
+    except OSError:
+        return set()
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
