@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import cycle
 
 #: A number below the given one, by chance.
 Draw = Callable[[int], int]
@@ -86,11 +87,11 @@ def rounds(names: Sequence[str], draw: Draw) -> Iterator[Round]:
 
 
 def lap(names: Sequence[str], draw: Draw) -> list[Round]:
-    """Every fault once. One training will do, unless the faults need both stores."""
+    """Every fault once. One training will do, unless the faults need both stores: then they are dealt out."""
     faults = sorted((CATALOGUE[name] for name in _shuffled(names, draw)), key=lambda fault: fault.last)
-    default = next((fault.store for fault in faults if fault.store is not None), Store.SQLITE)
-    stores = sorted({fault.store or default for fault in faults}, key=list(Store).index)
-    strikes = [(fault.store or default, _strike(fault, draw)) for fault in faults]
+    stores = [store for store in Store if any(fault.store is store for fault in faults)] or [Store.SQLITE]
+    dealt = cycle(stores)
+    strikes = [(fault.store or next(dealt), _strike(fault, draw)) for fault in faults]
     return [Round(store, tuple(strike for where, strike in strikes if where is store)) for store in stores]
 
 

@@ -39,6 +39,9 @@ class Circumstances:
     load: float
 
 
+#: Of a finding in a table.
+_LONGEST = 200
+
 HEAD = """\
 # Reliability
 
@@ -165,7 +168,8 @@ def _trainings(trainings: Sequence[Training]) -> Iterator[str]:
     for each in trainings:
         accuracy = "-" if each.accuracy is None else f"{each.accuracy:.4f}"
         numbers = f"{accuracy} | {each.epochs} | {each.seconds:.0f} | {len(each.costs)}"
-        yield f"| {each.store.value} | {each.verdict} | {numbers} | {'; '.join(each.findings) or 'nothing'} |"
+        found = "; ".join(finding.replace("|", "/")[:_LONGEST] for finding in each.findings)
+        yield f"| {each.store.value} | {each.verdict} | {numbers} | {found or 'nothing'} |"
 
 
 def _circumstances(found: Circumstances) -> Iterator[str]:
