@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -117,7 +117,8 @@ def _candidates(python: str) -> Iterator[str]:
         if os.access(path, os.X_OK):
             yield str(path)
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    yield from (str(path) for path in sorted(root.glob(f"versions/{python}.*/bin/{program}")))
+    with suppress(PermissionError):  # of another user's
+        yield from (str(path) for path in sorted(root.glob(f"versions/{python}.*/bin/{program}")))
 
 
 def _same(there: Runtime, wanted: Wanted, version: str) -> Runtime:

@@ -57,9 +57,11 @@ def file_size_limit(size: int) -> Iterator[None]:
 
 @pytest.fixture
 def unprivileged(tmp_path: Path) -> Iterator[None]:
-    """Makes root obey file permissions, by being nobody for the test; the test's folders stay reachable."""
+    """The folder is not ours to write in. Root obeys permissions by being nobody; the folders stay reachable."""
     if os.geteuid() != 0:
+        tmp_path.chmod(0o500)
         yield
+        tmp_path.chmod(0o700)
         return
     parents = [parent for parent in (tmp_path, *tmp_path.parents) if not parent.stat().st_mode & stat.S_IXOTH]
     modes = {parent: stat.S_IMODE(parent.stat().st_mode) for parent in parents}
