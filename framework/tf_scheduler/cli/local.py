@@ -22,11 +22,14 @@ from mesos_local.record import read_record
 from tf_scheduler.errors import NotRunningError
 
 from .folders import state_home
+from .root import Later
 
 if TYPE_CHECKING:
     from mesos_local.status import ClusterStatus
 
 MASTER_PORT = 5050  # Mesos' own, preferred while it is free
+#: Command -> its module.
+_LATER = {"chaos": "chaos.command", "install": "install", "run": "run", "serve": "serve", "uninstall": "install"}
 _TAIL_LINES = 50
 _LOOK_AGAIN = 0.2  # seconds, of `logs --follow`
 
@@ -74,7 +77,7 @@ agents_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-@click.group()
+@click.group(cls=Later, later=_LATER)
 def local() -> None:
     """A real Apache Mesos on this machine."""
 

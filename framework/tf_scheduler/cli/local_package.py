@@ -16,7 +16,7 @@ import click
 from mesos_local import LocalCluster
 from tf_scheduler.options.tree import OPTIONS
 from tf_scheduler.package import universe
-from tf_scheduler.package.artefacts import build_artefacts, content_key
+from tf_scheduler.package.artefacts import build_artefacts, build_cached
 from tf_scheduler.package.render import render_app
 from tf_scheduler.package.sources import HOME, Sources, read
 from tf_scheduler.pyz import cache_folder
@@ -48,10 +48,11 @@ def render_run(
     as who we are, for its folder is ours; tasks run as `service.user`. What it fetches is in the user's cache.
     """
     sources = with_defaults(read(HOME), {**_defaults(), "service.failover_timeout": FAILOVER, **_checkpoints(folder)})
-    home = cache_folder("package") / content_key(HOME)
-    build_artefacts(home / str(sources.package["version"]), HOME)
-    (entry,) = universe.packages(universe.filled(sources, home.as_uri()))
-    app = render_app(entry, _forced(document, _own(cluster, state or folder.store.as_uri())), home.as_uri())
+    home = build_cached(cache_folder("package"), str(sources.package["version"]), HOME)
+    (entry,) = universe.packages(universe.addressed(sources, home.as_uri()))
+    app = render_app(
+        entry, _forced(document, _own(cluster, state or folder.store.as_uri())), home.as_uri(), checked=True
+    )
     return {**app, "user": getpass.getuser(), "env": {**app["env"], "RECORDING_FILE": str(folder.recording)}}
 
 

@@ -13,7 +13,7 @@ LOADED_LATER = {
     "convert": "convert",
     "executor": "executor",
     "history": "history",
-    "local": "local_commands",
+    "local": "local",
     "options": "options",
     "package": "package",
     "runtime": "runtime",

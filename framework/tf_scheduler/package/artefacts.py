@@ -79,11 +79,20 @@ def build_artefacts(folder: Path, sources_folder: Path) -> list[Artefact]:
     return [Artefact(path, sha256(path.read_bytes())) for path in paths]
 
 
-def content_key(sources_folder: Path) -> str:
-    """A short name of what the artefacts are built from: other sources, another name. Raise BundleError."""
-    small = [command_bytes(), *(path.read_bytes() for path in sorted(sources_folder.parent.glob("examples/*/*.*")))]
-    parts = [digest(_scheduler_sources()), build_bundle().name, *map(sha256, small)]
-    return sha256(" ".join(parts).encode())[:16]
+def build_cached(cache: Path, version: str, sources_folder: Path) -> Path:
+    """What a service fetches, in a folder of `cache` that is named after its content; that folder, as a repository's.
+
+    There the artefacts of `version` are in a folder of that name. Other sources, another folder. Raise BundleError.
+    """
+    program, examples = _scheduler_sources(), examples_bytes(sources_folder.parent / "examples")
+    executor = build_bundle()
+    home = cache / sha256(f"{digest(program)} {executor.name} {sha256(examples)}".encode())[:16]
+    folder = home / version
+    if not (folder / EXAMPLES).is_file():  # it is written last
+        build(program, folder / SCHEDULER, _WHAT)
+        _written(executor.read_bytes(), folder / EXECUTOR, "the executor's bundle", 0o755)
+        _written(examples, folder / EXAMPLES, "the examples")
+    return home
 
 
 def sha256(content: bytes) -> str:

@@ -24,14 +24,21 @@ _DEFINITION_TYPE = "application/vnd.dcos.universe.package+json;charset=utf-8;ver
 
 
 def render_app(
-    package: Mapping[str, Json], options: Mapping[str, Json] | None = None, source: str = "", app_id: str | None = None
+    package: Mapping[str, Json],
+    options: Mapping[str, Json] | None = None,
+    source: str = "",
+    app_id: str | None = None,
+    *,
+    checked: bool = False,
 ) -> dict[str, Json]:
     """The Marathon app of a package (one object of a repository document) with these options.
 
-    `source`: URI of its repository. Raise OptionsMismatchError when the options do not fit, CosmosError otherwise.
+    `source`: URI of its repository. `checked`: the options are known to fit, which takes long to see. Raise
+    OptionsMismatchError when they do not fit, CosmosError otherwise.
     """
     template = template_of(package)
-    app = _parsed(mustache.render(template, {**resolved(package, options), **_resource(package)}))
+    values = merge(defaults(package.get("config") or {}), options or {}) if checked else resolved(package, options)
+    app = _parsed(mustache.render(template, {**values, **_resource(package)}))
     labels = {**_labels_of(app), **package_labels(package, options or {}, source)}
     identity = {} if app_id is None else {"id": "/" + app_id.strip("/")}
     return {**app, **identity, "labels": labels}

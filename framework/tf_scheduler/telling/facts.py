@@ -18,9 +18,6 @@ from tf_scheduler.model.events import (
 from tf_scheduler.model.ids import OfferId, TaskId, name_of
 from tf_scheduler.model.state import SchedulerState
 
-#: Keys of a line; what is not known is left out. `decision` is the event and the number of the decision on it.
-KEYS = ("task", "task_id", "offer_id", "agent_id", "decision")
-
 Facts = dict[str, str]
 
 

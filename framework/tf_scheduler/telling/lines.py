@@ -8,10 +8,11 @@ import re
 from datetime import datetime, timezone
 from typing import Any, TextIO
 
-from .facts import KEYS
 from .masks import Masks
 
 CONSOLE, JSON = "console", "json"
+#: Of what a line is about (facts.py). `decision`: the event and the number of the decision on it.
+KEYS = ("task", "task_id", "offer_id", "agent_id", "decision")
 
 #: `2026-01-31 12:00:00,000 INFO tf_scheduler.runner: worker-0 is running [task=worker-0 decision=StatusUpdated-17]`
 _CONSOLE = re.compile(

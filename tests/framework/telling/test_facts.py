@@ -5,7 +5,7 @@ from simulation import send
 from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_scheduler.model.task import TaskState
-from tf_scheduler.telling.facts import KEYS
+from tf_scheduler.telling.lines import KEYS
 
 
 def logged(caplog):

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_scheduler.telling.facts import KEYS
-from tf_scheduler.telling.lines import ConsoleLines, JsonLines, read
+from tf_scheduler.telling.lines import KEYS, ConsoleLines, JsonLines, read
 from tf_scheduler.telling.masks import Masks
 
 FACTS = {"task": "worker-0", "task_id": "worker-0__1", "agent_id": "S1", "decision": "StatusUpdated-17"}
