@@ -55,4 +55,5 @@ def a_life():
     play(world, send.offers(), send.running())
     world.disconnect()
     world.register()
+    world.meter.request("GET", 200)
     return world

@@ -99,7 +99,7 @@ class Meter:
     def _ours(self) -> Iterator[tuple[str, float]]:
         for family in self.registry.collect():
             for sample in family.samples:
-                if not sample.name.endswith(("_bucket", "_created")):
+                if not sample.name.endswith("_bucket"):
                     yield ".".join((sample.name, *sample.labels.values())), sample.value
 
     def _dropwizard(self) -> dict[str, Any]:

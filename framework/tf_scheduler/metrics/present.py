@@ -100,7 +100,7 @@ def _allocated(state: SchedulerState) -> GaugeMetricFamily:
                 key = (record.job.value, resource.name)
                 totals[key] = totals.get(key, 0) + resource.value
     words = "What tasks and their executors have: CPUs, GPUs, bytes of memory and disk."
-    found = GaugeMetricFamily("tensorflow_allocated", words, labels=("job", "resource"))
+    found = GaugeMetricFamily("tensorflow_allocated", words, labels=("job_name", "resource"))
     for key, amount in sorted(totals.items()):
         found.add_metric(key, amount / UNIT * (2**20 if key[1] in _MEGABYTES else 1))
     return found
@@ -109,7 +109,7 @@ def _allocated(state: SchedulerState) -> GaugeMetricFamily:
 def _training(state: SchedulerState) -> Iterator[GaugeMetricFamily]:
     told = list(_told(state))
     for name, (words, value) in _TRAINING.items():
-        found = GaugeMetricFamily(f"tensorflow_{name}", words, labels=("task", "job"))
+        found = GaugeMetricFamily(f"tensorflow_{name}", words, labels=("task", "job_name"))
         for record, progress in told:
             if (number := value(progress)) is not None:
                 found.add_metric((record.name, record.job.value), number)

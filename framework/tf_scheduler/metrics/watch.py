@@ -48,6 +48,8 @@ class PlanWatch:
             state = self._state()
             if known is None or (known[0] is not state and now >= self._next):
                 known = self._seen = (state, self._looked(now))
+                for item in known[1].items():
+                    self._seconds.setdefault(item, 0.0)
             return dict(known[1])
 
     def seconds(self) -> Mapping[tuple[str, Status], float]:

@@ -30,7 +30,7 @@ def test_offers_are_counted_by_what_became_of_them(world):
 
 def test_launches_failures_and_recoveries_are_counted(world):
     """One worker was killed, and launched again for that reason."""
-    assert 3 == world.value("launches_total", job="worker")
+    assert 3 == world.value("launches_total", job_name="worker")
     assert 1 == world.value("failures_total", cause="infrastructure")
     assert 1 == world.value("recoveries_total", cause="infrastructure")
     assert 1 == world.value("recovery_seconds_count")
@@ -56,22 +56,22 @@ def test_decisions_and_transactions_are_measured(world):
 
 def test_training_is_shown_for_each_task_that_tells_of_it(world):
     """What a program does not say is missing; a loss may be no number."""
-    worker = {"task": "worker-0", "job": "worker"}
+    worker = {"task": "worker-0", "job_name": "worker"}
 
     assert (120, 1000, 400.0) == tuple(
         world.value(f"training_{name}", **worker) for name in ("step", "total_steps", "examples_per_second")
     )
     text = world.meter.prometheus().decode()
-    assert 'tensorflow_training_loss{job="chief",task="chief-0"} NaN' in text
-    assert 'training_total_steps{job="chief"' not in text
+    assert 'tensorflow_training_loss{job_name="chief",task="chief-0"} NaN' in text
+    assert 'training_total_steps{job_name="chief"' not in text
     assert "worker-1" not in text
 
 
 def test_what_tasks_have_is_summed_up(world):
     """By job: two workers with a GPU each; memory in bytes, that of their executors included."""
-    assert 2 == world.value("allocated", job="worker", resource="gpus")
-    assert 0 == world.value("allocated", job="ps", resource="gpus")
-    assert 2 * (64 + 64) * 2**20 == world.value("allocated", job="worker", resource="mem")
+    assert 2 == world.value("allocated", job_name="worker", resource="gpus")
+    assert 0 == world.value("allocated", job_name="ps", resource="gpus")
+    assert 2 * (64 + 64) * 2**20 == world.value("allocated", job_name="worker", resource="mem")
 
 
 def test_plans_are_shown_with_their_status(world):

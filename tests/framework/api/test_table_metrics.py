@@ -1,0 +1,74 @@
+"""Metrics over the API, behind its guard; and its own requests, counted."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from asgi_client import ask
+from builders import a_spec
+from metered_world import a_life
+from tf_scheduler.api.app import create_app
+from tf_scheduler.api.policy import Policy
+from tf_scheduler.api.table_metrics import Counted, metrics
+from tf_scheduler.api.views import Snapshot
+from tf_scheduler.model.state import SchedulerState
+
+BEARER = {"authorization": "Bearer reader"}
+
+
+@pytest.fixture(scope="module")
+def app():
+    meter = a_life().meter
+    rows = tuple(metrics(meter.prometheus, meter.dropwizard))
+    return create_app(lambda: Snapshot(SchedulerState(a_spec())), Policy(read_token="reader"), rows)
+
+
+def test_prometheus_gets_its_text(app):
+    """With the type that says which version of the format it is."""
+    reply = ask(app, "/v1/metrics/prometheus", headers=BEARER)
+
+    assert (200, "text/plain; version=0.0.4; charset=utf-8") == (reply.code, reply.headers["content-type"])
+    assert "# HELP tensorflow_offers_total Offers" in reply.text
+
+
+def test_tools_of_the_sdk_get_json(app):
+    """Numbers that JSON does not have are left out."""
+    reply = ask(app, "/v1/metrics", headers=BEARER)
+
+    assert (200, "application/json") == (reply.code, reply.headers["content-type"])
+    assert reply.body["counters"]["offers.received"]["count"]
+
+
+@pytest.mark.parametrize("path", ["/v1/metrics", "/v1/metrics/prometheus"])
+def test_both_are_for_who_may_read(app, path):
+    """And in the document of the API."""
+    assert 401 == ask(app, path).code
+    assert path in ask(app, "/v1/openapi.json", headers=BEARER).body["paths"]
+
+
+def test_requests_are_counted_by_method_and_code(app):
+    """Methods that a client makes up are all the same; what had no answer has code 0."""
+    counts = Counter()
+    counted = Counted(app, lambda method, code: counts.update([(method, code)]))
+
+    ask(counted, "/v1/tasks", headers=BEARER)
+    ask(counted, "/v1/tasks")
+    ask(counted, "/v1/plans/none/stop", "POST", headers=BEARER)
+    for name in ("BREW", "PLOW"):
+        ask(counted, "/v1/tasks", name, headers=BEARER)
+
+    assert {("GET", 200): 1, ("GET", 401): 1, ("POST", 403): 1, ("other", 403): 2} == counts
+
+
+def test_a_request_that_breaks_off_is_counted_too():
+    """The error goes on to the server."""
+    counts = Counter()
+
+    async def broken(_scope, _receive, _send):
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        asyncio.run(Counted(broken, lambda *what: counts.update([what]))({"type": "http", "method": "GET"}, None, None))
+
+    assert {("GET", 0): 1} == counts

@@ -1,0 +1,106 @@
+"""docs/metrics.md and the dashboard name the metrics that there are, after a life in which each of them shows up."""
+
+import json
+from pathlib import Path
+
+import promql_parser as promql
+import pytest
+
+from metered_world import a_life
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+DASHBOARD = json.loads((DOCS / "grafana-dashboard.json").read_text())
+#: What Prometheus itself adds, and what Grafana fills in.
+OF_THE_SCRAPE = {"job", "instance"}
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+QUERIES = [target for panel in PANELS for target in panel["targets"]]
+#: What a series has beside those of its family.
+OF_A_HISTOGRAM = {"le"}
+
+
+@pytest.fixture(scope="module")
+def families():
+    return list(a_life().meter.registry.collect())
+
+
+@pytest.fixture(scope="module")
+def series(families):
+    """Name of a series -> names of its labels."""
+    return {sample.name: set(sample.labels) for family in families for sample in family.samples}
+
+
+def selectors(expression):
+    """Every selector in it."""
+    if isinstance(expression, promql.VectorSelector):
+        yield expression
+    parts = ("expr", "lhs", "rhs", "vector_selector", "args", "param")
+    for part in (getattr(expression, name, None) for name in parts):
+        for item in part if isinstance(part, list) else [part]:
+            yield from selectors(item) if item is not None else ()
+
+
+def groupings(expression):
+    """Every label by which it sums."""
+    if isinstance(expression, promql.AggregateExpr) and expression.modifier is not None:
+        yield from expression.modifier.labels
+    for part in (getattr(expression, name, None) for name in ("expr", "lhs", "rhs", "args")):
+        for item in part if isinstance(part, list) else [part]:
+            yield from groupings(item) if item is not None else ()
+
+
+@pytest.mark.parametrize("target", QUERIES, ids=lambda target: target["expr"][:60])
+def test_every_query_of_the_dashboard_is_about_what_there_is(target, series):
+    """Names, labels that are matched, labels that are summed by, labels in the legend."""
+    query = promql.parse(target["expr"].replace("$job", "digits"))
+    found = list(selectors(query))
+
+    assert found
+    for selector in found:
+        assert selector.name in series
+        labels = series[selector.name] | OF_THE_SCRAPE
+        assert {matcher.name for matcher in selector.matchers.matchers} <= labels
+        assert "job" in {matcher.name for matcher in selector.matchers.matchers}
+        assert set(groupings(query)) <= labels
+        shown = {part.partition("}}")[0].strip() for part in target["legendFormat"].split("{{")[1:]}
+        assert shown <= (set(groupings(query)) or labels)
+
+
+def test_no_label_of_ours_is_one_of_prometheus(series):
+    """It would rename it."""
+    assert set() == OF_THE_SCRAPE & {label for labels in series.values() for label in labels}
+
+
+def test_the_dashboard_shows_nearly_all_there_is(families):
+    """What is ours; the rest is for questions that are seldom."""
+    words = json.dumps(DASHBOARD)
+    unseen = [item.name for item in families if item.name.startswith("tensorflow_") and item.name not in words]
+
+    assert {"tensorflow_task_statuses", "tensorflow_suppressed", "tensorflow_training_examples"} >= set(unseen)
+
+
+def test_panels_do_not_overlap_and_have_ids_of_their_own():
+    """As Grafana draws them, 24 units wide."""
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in DASHBOARD["panels"])
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24
+    assert len(DASHBOARD["panels"]) == len({panel["id"] for panel in DASHBOARD["panels"]})
+
+
+def test_the_document_lists_every_metric(families):
+    """Name as Prometheus shows it, type, labels, words. This prints the table that there should be."""
+    rows = ["| metric | type | labels | |", "| --- | --- | --- | --- |"]
+    for family in sorted(families, key=lambda item: item.name):
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        labels = {label for sample in family.samples for label in sample.labels} - OF_A_HISTOGRAM
+        shown = ", ".join(f"`{label}`" for label in sorted(labels))
+        rows.append(f"| `{name}` | {family.type} | {shown} | {family.documentation} |")
+    table = "\n".join(rows)
+
+    text = (DOCS / "metrics.md").read_text()
+    assert table == text.partition("<!-- metrics -->\n")[2].partition("\n<!-- end -->")[0], f"\n{table}\n"
