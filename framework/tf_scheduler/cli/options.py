@@ -114,8 +114,11 @@ def explain(path: str) -> None:
 
 
 def _suggestion(path: str) -> str:
+    """The nearest whole path; without a section, every option of the nearest name."""
     names = get_close_matches(path.rpartition(".")[2], {option.path[-1] for option in OPTIONS}, n=1)
     alike = [str(option) for option in OPTIONS if option.path[-1] in names]
+    if "." in path:
+        alike = get_close_matches(path, alike, n=1) or alike
     return f"; did you mean {' or '.join(alike)}?" if alike else "; `options schema` prints them all"
 
 
@@ -130,9 +133,8 @@ def _load_both(old: Path, new: Path) -> tuple[Loaded, Loaded]:
         try:
             loaded.append(_load(file))
         except OptionsError as error:
-            wrong += [
-                Problem(f"{file}: {found.path}" if found.path else str(file), found.message) for found in error.problems
-            ]
+            # What has no path names its file by itself.
+            wrong += [Problem(f"{file}: {found.path}" if found.path else "", found.message) for found in error.problems]
     if wrong:
         raise OptionsError(wrong)
     return loaded[0], loaded[1]
