@@ -35,6 +35,18 @@ def test_messages_of_ours_are_told_and_everything_is_kept(sandbox, tmp_path, cap
     assert "connected" == log.last_line
 
 
+def test_what_a_line_is_about_is_not_told_in_either_form(sandbox, tmp_path, capsys):
+    """It is in the file that is kept."""
+    console = f"{HEAD} tf_scheduler.runner: worker-0 is [up] [task=worker-0 decision=Tick-1]\n    and well\n"
+    program = '{"logger": "tf_scheduler.runner", "message": "worker-1 is up", "task": "worker-1"}\n'
+    log = SchedulerLog(tmp_path / "kept", console=True)
+
+    log.read(sandbox("one", console + program))
+
+    assert "worker-0 is [up]\nand well\nworker-1 is up\n" == capsys.readouterr().err
+    assert console + program == (tmp_path / "kept").read_text()
+
+
 def test_half_a_line_waits_for_its_end(sandbox, tmp_path, capsys):
     """Also one that a scheduler leaves that was killed: it is told when the next one runs."""
     log = SchedulerLog(tmp_path / "kept", console=True)
