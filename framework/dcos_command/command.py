@@ -65,6 +65,8 @@ class Command:
     watched_until: Callable[[Service], Parts | None] | None = None
     #: The SDK's command prints JSON; so does `dcos tensorflow`, for the scripts that read it.
     sdk_json: bool = False
+    #: What it would do: shown before it is asked whether to do it.
+    foretell: Callable[[Service, Given], Parts] | None = None
     #: Asked before it is done, with {the arguments}; empty: it is done at once.
     confirm: str = ""
 

@@ -3,6 +3,7 @@
 CommandError          exit code 1
 +-- UsageError        exit code 2
 +-- UnreachableError       exit code 3
++-- NothingToDo            exit code 0
 +-- RefusedError           what was asked was answered, with an HTTP status that is an error: exit code 1
 """
 
@@ -25,6 +26,12 @@ class UnreachableError(CommandError):
     """Nothing answers, or there is nobody to ask."""
 
     code = 3
+
+
+class NothingToDo(CommandError):  # noqa: N818 - it names the condition
+    """All is as it was asked for."""
+
+    code = 0
 
 
 class RefusedError(CommandError):

@@ -26,9 +26,12 @@ def perform(command: Command, service: Service, given: Given, screen: Screen, *,
     Raise CommandError; where a name is wrong, it tells those that there are.
     """
     given = {**given, "program": service.program}  # for those who tell what to do next
-    if command.confirm and not given.get("yes"):
-        confirm(command.confirm.format(**given), sys.stdin, sys.stderr)
     try:
+        if command.foretell is not None:
+            # Not among what is printed of the answer.
+            Screen(sys.stderr).show(command.foretell(service, given))
+        if command.confirm and not given.get("yes"):
+            confirm(command.confirm.format(**given), sys.stdin, sys.stderr)
         _perform(command, service, given, screen, as_json)
     except RefusedError as error:
         known = hint(service, command, given) if error.status in _WRONG_NAME else ""

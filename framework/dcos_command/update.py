@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Mapping
 
@@ -13,6 +14,7 @@ from .parts import Parts
 from .plans import IN_ERROR, show_message, tree
 from .service import Service, path
 from .settings import app, as_json
+from .updating import described, earlier, foretold, merged
 
 #: Plans that roll out options: the first of them that there is.
 _UPDATE, _DEPLOY = "update", "deploy"
@@ -20,19 +22,45 @@ PACKAGE = "tensorflow"
 
 
 def _start(service: Service, given: Given) -> Any:
-    body: dict[str, Any] = {**app(service), "replace": bool(given.get("replace"))}
-    if given.get("options"):
-        body["options"] = _document(given["options"])
-    if given.get("package_version"):
-        body["packageVersion"] = given["package_version"]
-    if len(body) == 2:
+    version = given.get("package_version")
+    body = {"options": _wanted(service, given), **({"packageVersion": version} if version else {})}
+    return _submit(service, body)
+
+
+def _submit(service: Service, body: Mapping[str, Any]) -> Any:
+    return service.cosmos("service.update", "cosmos/service/update", {**app(service), "replace": True, **body})
+
+
+def _foretell_start(service: Service, given: Given) -> Parts:
+    return foretold(service, _wanted(service, given), given.get("package_version"))
+
+
+def _wanted(service: Service, given: Given) -> Mapping[str, Any]:
+    """The options of the service after the update, without defaults."""
+    if not given.get("options") and not given.get("package_version"):
         raise UsageError("nothing to update: give --options FILE, or --package-version")
-    return service.cosmos("service.update", "cosmos/service/update", body)
+    options: Mapping[str, Any] = _document(given["options"]) if given.get("options") else {}
+    return options if given.get("replace") else merged(described(service).get("userProvidedOptions") or {}, options)
+
+
+def _rollback(service: Service, given: Given) -> Any:
+    return _submit(service, {"options": earlier(service, given)[1]})
+
+
+def _foretell_rollback(service: Service, given: Given) -> Parts:
+    wanted, options = earlier(service, given)
+    return (f"Back to configuration {wanted}:", *foretold(service, options, None))
+
+
+@lru_cache(maxsize=1)
+def _standard_input() -> str:
+    """It cannot be read again."""
+    return sys.stdin.read()
 
 
 def _document(file: str) -> Any:
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        text = _standard_input() if file == "-" else Path(file).read_text(encoding="utf-8")
         found = json.loads(text)
     except OSError as error:
         raise CommandError(f"--options {file}: {error.strerror}") from error
@@ -68,7 +96,7 @@ def _command(verb: str) -> Fetch:
 
 
 def _versions(service: Service, _given: Given) -> Any:
-    found = service.cosmos("service.describe", "cosmos/service/describe", app(service))
+    found = described(service)
     current = found["package"]["version"]
     return {"current": current, "upgrades": found.get("upgradesTo", []), "downgrades": found.get("downgradesTo", [])}
 
@@ -96,6 +124,17 @@ COMMANDS = (
             Option("replace", "Forget the options that it has.", "flag"),
             Option("package-version", "Another version of the package.", metavar="VERSION"),
         ),
+        foretell=_foretell_start,
+        confirm="Update the service?",
+    ),
+    Command(
+        "update rollback",
+        "Give the service the options of an earlier configuration back; without ID, those before the present ones.",
+        _rollback,
+        _show_start,
+        (Argument("id", "config", required=False, help="Id of a configuration: config list."),),
+        foretell=_foretell_rollback,
+        confirm="Update the service?",
     ),
     Command("update status", "How far it is.", _status, _show_status, aliases=("update show",)),
     Command("update pause", "Begin no further step.", _command("interrupt"), show_message, (_PHASE,)),

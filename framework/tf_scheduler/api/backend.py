@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from tf_scheduler.interfaces import FileError, Files, Piece
 from tf_scheduler.model.effects import Decision
@@ -18,7 +18,7 @@ from .asking import Desk, Put
 from .curves import Curves
 from .views.base import Snapshot
 
-__all__ = ["Backend", "FileError", "Files", "Journal", "Piece"]
+__all__ = ["Backend", "FileError", "Files", "Foretell", "Journal", "Piece"]
 
 
 class Journal(Protocol):
@@ -39,6 +39,10 @@ class Journal(Protocol):
         """Call it whenever there are new ones, from any thread; it must not block. What is returned ends that."""
 
 
+#: New options, or the environment of an app that has them -> what an update to them would do.
+Foretell = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
 @dataclass(frozen=True, slots=True)
 class Backend:
     """`look`: the state as it is at the call. `put`: into the loop's inbox; None: there is no loop (any more)."""
@@ -49,6 +53,8 @@ class Backend:
     journal: Journal | None = None
     curves: Curves = field(default_factory=Curves)
     files: Files | None = None
+    #: What an update would do; raises SchedulerError for options that are wrong.
+    foretell: Foretell | None = None
 
     async def ask(self, event: Event) -> Answer | None:
         """What the loop answers; None: nothing, or there is no loop. Raise NoAnswer."""

@@ -8,6 +8,8 @@ from typing import Any
 
 from starlette.responses import Response
 
+from tf_scheduler.errors import SchedulerError
+
 from .backend import Backend
 from .curves import POINTS
 from .endpoint import Act, Call, Endpoint, Query
@@ -70,6 +72,9 @@ def _acts(backend: Backend, streams: Streams) -> Iterator[Endpoint]:
     what = "How far the training is."
     act = _progress(backend)
     yield Endpoint("GET", "/v1/tf/progress", what, {200: TrainingBody}, act=act, query=_POINTS)
+    what, bodies = "What an update would do.", {200: dict[str, Any], 404: ErrorBody}
+    path = "/v1/tf/update/preview"
+    yield Endpoint("POST", path, what, bodies, act=_foretell(backend), takes=dict[str, Any])
     what, bodies = "What happened, and why.", {200: EventsBody, 503: ErrorBody}
     yield Endpoint("GET", "/v1/events", what, bodies, act=_events(backend, streams), query=_EVENTS, streams=True)
     path, what = "/v1/tasks/{name}/logs", "A file of a task, read from its agent."
@@ -81,6 +86,20 @@ def _progress(backend: Backend) -> Act:
     async def act(call: Call) -> Answer:
         points = call.given["points"]
         return training.progress(call.snapshot, backend.curve() if points else {}, points)
+
+    return act
+
+
+def _foretell(backend: Backend) -> Act:
+    async def act(call: Call) -> Answer:
+        if backend.foretell is None:
+            return Problem(404, "this scheduler cannot tell what other options would change")
+        if not isinstance(call.body, dict):
+            return Problem(400, "the body must be a JSON object with options, or environment")
+        try:
+            return View(dict(backend.foretell(call.body)))
+        except SchedulerError as error:
+            return Problem(400, str(error))
 
     return act
 

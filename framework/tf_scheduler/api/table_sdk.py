@@ -66,8 +66,8 @@ def _pods() -> Iterator[Endpoint]:
 
 def _configurations() -> Iterator[Endpoint]:
     room = "/v1/configurations"
-    yield _get(room, "Ids of the configurations.", configurations.ids, list[str])
-    yield _get(f"{room}/targetId", "Id of the one in force.", configurations.ids, list[str])
+    yield _get(room, "Ids of the configurations, newest first.", configurations.ids, list[str])
+    yield _get(f"{room}/targetId", "Id of the one in force.", configurations.target_ids, list[str])
     yield _get(f"{room}/target", "The one in force, secrets masked.", configurations.target, dict[str, Any])
     yield _get(f"{room}/{{id}}", "One by id.", configurations.configuration, dict[str, Any], 400, 404)
 

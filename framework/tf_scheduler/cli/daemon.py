@@ -11,7 +11,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
@@ -36,6 +36,7 @@ from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.runner import Runner, restore
 from tf_scheduler.secrets.desk import Desk
+from tf_scheduler.store.interface import Leadership
 from tf_scheduler.store.open import lead, open_store
 from tf_scheduler.store.patient import PatientStore
 from tf_scheduler.store.shared import SharedStore
@@ -43,6 +44,7 @@ from tf_scheduler.web.pages import pages
 
 from .front import ApiSettings, Front
 from .secrets import credentials_of, desk_of
+from .settle import Settling
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +71,8 @@ class Daemon:
     reset: str = ""
     #: host:port of a StatsD server; empty: the one that the environment names, if any.
     statsd: str = ""
+    #: Which options hold; None: those of `spec`.
+    settling: Settling | None = None
     _leave: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
@@ -76,22 +80,26 @@ class Daemon:
 
         Raise JobError when Mesos refuses the framework before the job has ended, and what the store or the API raise.
         """
-        credentials = credentials_of(self.spec, self.environment)
-        desk = desk_of(self.spec, lambda thunk: runner.put(thunk), self.environment)
+        credentials_of(self.spec, self.environment)  # what is wrong with them is told before anything else
         with closing(open_store(self.state, self.spec.name)) as opened:
             leadership = lead(opened, lambda holder: log.info("waiting: another scheduler leads: %s", holder))
             store = SharedStore(opened)
-            front = Front(store, credentials, self.tls)
-            begin = restore(self.spec, store)
-            meter = self._meter(begin, lambda: Snapshot(runner.state, self.uninstalling))
-            observers: list[Observer] = [desk.observe, front.observe, meter.count, *self._recorders]
-            patient = PatientStore(meter.store(store), self._leave, leadership.check)
-            front.trouble = lambda: patient.trouble
-            decide = meter.decide(handle)
-            runner = Runner(begin, patient, leadership=leadership, observers=observers, decide=decide)
-            with self._signals(runner), front.journal, meter, self._api(runner, front, desk, meter):
-                self._work(runner, front, credentials, leadership.check)
-                self._leave.wait()
+            begin = restore(self.spec, store) if self.settling is None else self.settling.settle(store)
+            replace(self, spec=begin.full or begin.spec)._serve(begin, store, leadership)
+
+    def _serve(self, begin: SchedulerState, store: SharedStore, leadership: Leadership) -> None:
+        credentials = credentials_of(self.spec, self.environment)
+        desk = desk_of(self.spec, lambda thunk: runner.put(thunk), self.environment)
+        front = Front(store, credentials, self.tls)
+        meter = self._meter(begin, lambda: Snapshot(runner.state, self.uninstalling))
+        observers: list[Observer] = [desk.observe, front.observe, meter.count, *self._recorders]
+        patient = PatientStore(meter.store(store), self._leave, leadership.check)
+        front.trouble = lambda: patient.trouble
+        decide = meter.decide(handle)
+        runner = Runner(begin, patient, leadership=leadership, observers=observers, decide=decide)
+        with self._signals(runner), front.journal, meter, self._api(runner, front, desk, meter):
+            self._work(runner, front, credentials, leadership.check)
+            self._leave.wait()
 
     def _meter(self, begin: SchedulerState, look: Callable[[], Snapshot]) -> Meter:
         statsd = target(self.statsd, self.spec.name, self.environment)
@@ -146,7 +154,8 @@ class Daemon:
         return state.removed and state.framework_id == self.reset
 
     def _api(self, runner: Runner, front: Front, desk: Desk, meter: Meter) -> ApiServer:
-        backend = front.backend(runner, uninstalling=self.uninstalling)
+        foretell = None if self.settling is None else self.settling.foretell
+        backend = front.backend(runner, uninstalling=self.uninstalling, foretell=foretell)
         rows = tuple(metrics(meter.prometheus, meter.dropwizard))
         app = create_app(backend, self.access.policy, rows, pages=pages())
         # Tasks that fetch their secrets do not stand in the line of those who look.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mesos_client import Credentials, Tls
-from tf_scheduler.api.backend import Backend
+from tf_scheduler.api.backend import Backend, Foretell
 from tf_scheduler.api.policy import Policy
 from tf_scheduler.api.server import ServerTls, address_for
 from tf_scheduler.api.views import Snapshot
@@ -87,12 +87,13 @@ class Front:
         if self._backend is not None:
             self._backend.observe(event, decision)
 
-    def backend(self, runner: Runner, *, uninstalling: bool) -> Backend:
+    def backend(self, runner: Runner, *, uninstalling: bool, foretell: Foretell | None = None) -> Backend:
         """For the loop of `runner`."""
         self._backend = Backend(
             lambda: Snapshot(runner.state, uninstalling, self.trouble()),
             runner.put,
             journal=self.journal,
             files=self._files,
+            foretell=foretell,
         )
         return self._backend

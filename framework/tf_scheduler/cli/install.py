@@ -10,10 +10,11 @@ from typing import Any
 import click
 
 from dcos_command.cluster import Cluster
-from dcos_command.errors import RefusedError
+from dcos_command.errors import CommandError, RefusedError
 from dcos_command.service import Service
 from dcos_local.folder import Folder
 from dcos_local.record import Record
+from tf_scheduler.core.uninstall import FORGET
 from tf_scheduler.errors import NotRunningError
 
 from .files import load_document, load_options
@@ -64,9 +65,8 @@ def uninstall(app_id: str, everything: bool, no_wait: bool, directory: Path) -> 
     body = {"packageName": NAME, "all": everything, **({"appId": app_id} if app_id else {})}
     answer = _packages(record).cosmos("package.uninstall", "package/uninstall", body)
     for result in answer["results"]:
-        if not no_wait:
-            _wait_for_end(record, result["appId"])
-        click.echo(f"{result['appId']} {'is being uninstalled' if no_wait else 'is uninstalled'}")
+        left = "" if no_wait else _wait_for_end(record, result["appId"])
+        click.echo(f"{result['appId']} {'is being uninstalled' if no_wait else 'is uninstalled'}{left}")
 
 
 def _options(path: Path, folder: Folder) -> dict[str, Any]:
@@ -84,10 +84,25 @@ def _with_checkpoints(document: dict[str, Any], folder: Folder) -> dict[str, Any
     return {**document, "service": {**service, "checkpoint_dir": str(checkpoints)}}
 
 
-def _wait_for_end(record: Record, app_id: str) -> None:
-    marathon = Service(Cluster(record.url), "marathon", timeout=_TIMEOUT)
+def _wait_for_end(record: Record, app_id: str) -> str:
+    """What its scheduler said last of what is left behind, with a colon before it; empty: it said nothing."""
+    cluster = Cluster(record.url)
+    marathon, service = Service(cluster, "marathon", timeout=_TIMEOUT), Service(cluster, app_id, timeout=_TIMEOUT)
+    said = ""
     while _is_there(marathon, app_id):
+        said = _said(service) or said
         time.sleep(_AGAIN)  # Marathon's stream of events is none of what we serve
+    return f": {said}" if said else ""
+
+
+def _said(service: Service) -> str:
+    """Of its last step, when it has begun."""
+    try:
+        steps = [step for phase in service.get("v1/plans/deploy")["phases"] for step in phase["steps"]]
+    except CommandError:
+        return ""  # it ends just now
+    last = next((step for step in steps if step["name"] == FORGET), None)
+    return str(last["message"]) if last and last["status"] == "COMPLETE" else ""
 
 
 def _is_there(marathon: Service, app_id: str) -> bool:

@@ -12,6 +12,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,6 +21,7 @@ import click
 from mesos_client import Tls
 from tf_scheduler.api.policy import Policy
 from tf_scheduler.errors import JobError, NotRunningError, OptionsError, Problem, SchedulerError
+from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.options.environment import to_document
 from tf_scheduler.options.loader import resolve, to_spec
 from tf_scheduler.options.notices import notices
@@ -75,7 +77,7 @@ def run(file: Path | None, reset: str) -> None:
 
     from .daemon import Daemon
     from .front import api_settings
-    from .secrets import reachable
+    from .settle import Settling
 
     environment = os.environ
     document = to_document(environment) if file is None else parse(read_bytes(file), str(file))
@@ -85,24 +87,34 @@ def run(file: Path | None, reset: str) -> None:
     for notice in notices(document, options):
         log.warning("option %s", notice)
     port = _port(environment)
+    spec_of = partial(_spec, environment, port, "http" if access.tls is None else "https")
+    uninstalling = environment.get("SDK_UNINSTALL", "").lower() in _TRUE
     daemon = Daemon(
-        reachable(to_spec(options), environment, port, "http" if access.tls is None else "https"),
+        spec_of(options),
         options["mesos"]["master"],
         options["scheduler"]["state"],
         address_for(environment.get("HOST", "")),
         port,
-        environment.get("SDK_UNINSTALL", "").lower() in _TRUE,
+        uninstalling,
         _tls(options["tls"]),
         environment,
         recording=_recording(environment),
         access=access,
         reset=reset,
+        settling=Settling(options, environment, package_defaults, spec_of, uninstalling),
         statsd=options["metrics"]["statsd"],
     )
     try:
         daemon.run()
     except StoreUnavailable as error:
         raise NotRunningError(str(error)) from error
+
+
+def _spec(environment: Mapping[str, str], port: int, scheme: str, options: Mapping[str, Any]) -> ServiceSpec:
+    """With where tasks reach us."""
+    from .secrets import reachable
+
+    return reachable(to_spec(options), environment, port, scheme)
 
 
 @scheduler.command()

@@ -11,6 +11,8 @@ from tf_scheduler.model.effects import (
     AgentSuspected,
     Call,
     Change,
+    ConfigurationForgotten,
+    ConfigurationStored,
     Decision,
     FrameworkForgotten,
     FrameworkRegistered,
@@ -175,6 +177,14 @@ def _unreserved(draft: _Draft, change: ReservationDropped) -> None:
     draft.own("reservations").pop(change.id, None)
 
 
+def _configured(draft: _Draft, change: ConfigurationStored) -> None:
+    draft.own("configurations")[change.configuration.id] = change.configuration
+
+
+def _configuration_gone(draft: _Draft, change: ConfigurationForgotten) -> None:
+    draft.own("configurations").pop(change.id, None)
+
+
 _REDUCERS: Mapping[type, Callable[[_Draft, Any], None]] = {
     FrameworkRegistered: _registered,
     FrameworkForgotten: _without_framework,
@@ -192,6 +202,8 @@ _REDUCERS: Mapping[type, Callable[[_Draft, Any], None]] = {
     PlanControlled: _controlled,
     ReservationMade: _reserved,
     ReservationDropped: _unreserved,
+    ConfigurationStored: _configured,
+    ConfigurationForgotten: _configuration_gone,
 }
 
 

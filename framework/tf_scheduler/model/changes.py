@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .configuration import Configuration
 from .ids import FrameworkId, TaskId, TaskName
 from .plan import PlanControl
 from .recovery import Recovery, Suspect
@@ -118,6 +119,20 @@ class TaskForgotten:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigurationStored:
+    """It is the target from now on."""
+
+    configuration: Configuration
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationForgotten:
+    """One of the oldest."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class PlanControlled:
     """An operator did something to a plan, or it is complete."""
 
@@ -143,4 +158,6 @@ Change = (
     | SecretsGiven
     | TaskForgotten
     | PlanControlled
+    | ConfigurationStored
+    | ConfigurationForgotten
 )

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from .changes import (
     AgentSuspected,
     Change,
+    ConfigurationForgotten,
+    ConfigurationStored,
     FrameworkForgotten,
     FrameworkRegistered,
     LaunchRetired,
@@ -40,6 +42,8 @@ __all__ = [
     "AgentSuspected",
     "Call",
     "Change",
+    "ConfigurationForgotten",
+    "ConfigurationStored",
     "Decision",
     "Decline",
     "FrameworkForgotten",

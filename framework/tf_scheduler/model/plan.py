@@ -145,12 +145,14 @@ class Plan:
     status: Status
     phases: tuple[Phase, ...]
     strategy: PlanStrategy = PlanStrategy.PARALLEL
+    #: Errors of the plan itself.
+    rejected: tuple[str, ...] = ()
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """A sentence per step in error."""
+        """Those of the plan, and a sentence per step in error."""
         steps = (step for phase in self.phases for step in phase.steps)
-        return tuple(step.message or step.name for step in steps if step.status is Status.ERROR)
+        return (*self.rejected, *(step.message or step.name for step in steps if step.status is Status.ERROR))
 
 
 # --- what operators say, and hear

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from .configuration import Configuration
 from .evaluation import FULL_BUCKET, Bucket, Evaluation, Gathering
 from .ids import AgentId, FrameworkId, OfferId, TaskId, TaskName
 from .inquiry import Inquiry
@@ -68,6 +69,8 @@ class SchedulerState:
     paused: Mapping[TaskName, float] = field(default_factory=dict)
     #: Launches that have got their secrets -> digest of the nonce that asked for them.
     given: Mapping[TaskId, str] = field(default_factory=dict)
+    #: By id.
+    configurations: Mapping[str, Configuration] = field(default_factory=dict)
     # -- kept beside them by the reducer
     #: How many launches are in each state, by what Mesos said last.
     tally: Mapping[TaskState, int] = field(default_factory=dict)
@@ -120,6 +123,8 @@ class SchedulerState:
     asked: Mapping[TaskId, float] = field(default_factory=dict)
     #: What could not be ended or given back in time: a sentence each.
     left: tuple[str, ...] = ()
+    #: Why the options that the scheduler was started with are refused: then those before hold, a sentence each.
+    rejected: tuple[str, ...] = ()
     #: Nothing is stored of the service any more.
     forgotten: bool = False
     #: What Mesos was asked on this connection, and has not answered.

@@ -11,6 +11,7 @@ given/<task id>            which nonce has used the token of this launch
 paused/<task name>         since when an operator has it paused
 plans/<plan>               PlanControl: what operators did to it
 result                     how the service ended
+configurations/<id>        Configuration: options that were, or are, the target
 reservations/<id>          Reservation: what a task of an incomplete gang keeps of an agent
 """
 
@@ -21,9 +22,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from tf_scheduler.model.configuration import Configuration
 from tf_scheduler.model.effects import (
     AgentSuspected,
     Change,
+    ConfigurationForgotten,
+    ConfigurationStored,
     FrameworkForgotten,
     FrameworkRegistered,
     LaunchRetired,
@@ -63,6 +67,7 @@ FRAMEWORK, TASKS, STATUSES, RESULT = "framework", "tasks", "statuses", "result"
 RESERVATIONS, GIVEN = "reservations", "given"
 RETIRED, PLANS, RECOVERIES = "retired", "plans", "recoveries"
 AGENTS, PAUSED, SIZE = "agents", "paused", "size"
+CONFIGURATIONS = "configurations"
 
 
 def writes(change: Change, before: SchedulerState) -> tuple[Write, ...]:
@@ -101,6 +106,10 @@ def writes(change: Change, before: SchedulerState) -> tuple[Write, ...]:
             return (_put(f"{RESERVATIONS}/{change.reservation.id}", asdict(change.reservation)),)
         case ReservationDropped():
             return (Delete(f"{RESERVATIONS}/{change.id}"),)
+        case ConfigurationStored():
+            return (_put(f"{CONFIGURATIONS}/{change.configuration.id}", asdict(change.configuration)),)
+        case ConfigurationForgotten():
+            return (Delete(f"{CONFIGURATIONS}/{change.id}"),)
     raise TypeError(change)
 
 
@@ -223,5 +232,6 @@ _DECODERS: Mapping[str, Callable[[dict[str, Any]], Change]] = {
     GIVEN: lambda fields: SecretsGiven(TaskId(fields["task_id"]), fields["nonce"]),
     PAUSED: lambda fields: TaskPaused(TaskName(fields["name"]), fields["since"]),
     RESULT: _result,
+    CONFIGURATIONS: lambda fields: ConfigurationStored(Configuration(**fields)),
     RESERVATIONS: lambda fields: ReservationMade(Reservation(**{**fields, "place": Place(**fields["place"])})),
 }

@@ -95,11 +95,12 @@ def test_health_is_the_sdks_code(state, value):
 @pytest.mark.parametrize(
     ("state", "code", "statuses"),
     [
-        (a_state(RUNNING, RUNNING), 202, ["PENDING", "PENDING"]),
-        (a_state(RUNNING, FINISHED), 202, ["IN_PROGRESS", "PENDING"]),
-        (a_state(FINISHED, FINISHED), 202, ["COMPLETE", "PENDING"]),
-        (a_state(FINISHED, FINISHED, over=True), 200, ["COMPLETE", "COMPLETE"]),
-        (a_state(framework_id=None, over=True), 200, ["COMPLETE", "COMPLETE"]),
+        (a_state(RUNNING, RUNNING), 202, ["PENDING", "PENDING", "PENDING"]),
+        (a_state(RUNNING, FINISHED), 202, ["IN_PROGRESS", "PENDING", "PENDING"]),
+        (a_state(FINISHED, FINISHED), 202, ["COMPLETE", "PENDING", "PENDING"]),
+        (a_state(FINISHED, FINISHED, over=True), 202, ["COMPLETE", "COMPLETE", "STARTING"]),
+        (a_state(FINISHED, FINISHED, over=True, forgotten=True), 200, ["COMPLETE"] * 3),
+        (a_state(framework_id=None, over=True, forgotten=True), 200, ["COMPLETE"] * 3),
     ],
 )
 def test_the_deploy_plan_of_an_uninstallation_is_complete_when_nothing_is_left(state, code, statuses):
@@ -111,6 +112,19 @@ def test_the_deploy_plan_of_an_uninstallation_is_complete_when_nothing_is_left(s
     assert (code, statuses) == (view.code, [phase["status"] for phase in view.body["phases"]])
     assert ["deploy"] == plans.names(snapshot, {}).body
     assert 200 == health.health(snapshot, {}).code
+
+
+def test_options_that_may_not_change_so_are_told():
+    """In the plan that would roll them out, and by health; what runs is as before."""
+    snapshot = Snapshot(a_state(RUNNING, RUNNING, rejected=("service.role: cannot change",)))
+
+    view = plans.plan(snapshot, {"plan": "deploy"})
+
+    assert (417, "ERROR", ["service.role: cannot change"]) == (view.code, view.body["status"], view.body["errors"])
+    assert ["COMPLETE", "COMPLETE"] == [phase["status"] for phase in view.body["phases"]]
+    assert 200 == plans.plan(snapshot, {"plan": "recovery"}).code
+    told = health.health(snapshot, {"verbose": True})
+    assert (500, ["the new options are refused: service.role: cannot change"]) == (told.code, told.body["reasons"])
 
 
 def test_a_kill_that_is_under_way_is_told():

@@ -1,7 +1,7 @@
 """What the service is made of, in the words of the SDK's service specification; variables that look secret are masked.
 
-There is one configuration: the present one. Its id follows from what tasks are launched with, so it is the same at
-every start with the same options.
+Every configuration that was the target is kept, up to a number of them (options/target.py), with the options that
+made it. The id follows from what it says, so it is the same at every start with the same options.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tf_scheduler.core import plans
+from tf_scheduler.model.configuration import Configuration, newest_first
 from tf_scheduler.model.masking import masked_variables, without_password
 from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import JobSpec, ServiceSpec
@@ -19,13 +20,20 @@ from .base import Answer, Problem, Snapshot, View
 
 
 def ids(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
-    """All of them; also those of the target: the same one."""
-    return View([_id(snapshot.state.spec)])
+    """All of them, newest first: the target, the one before, and so on."""
+    return View([item.id for item in newest_first(snapshot.state.configurations)] or [_id(snapshot)])
+
+
+def target_ids(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
+    """A list of one, as the SDK gives it."""
+    return View([_id(snapshot)])
 
 
 def target(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
     """What is in force."""
-    return View(_service(snapshot.state.spec))
+    stored = snapshot.state.configurations.get(_id(snapshot))
+    spec = snapshot.state.full or snapshot.state.spec
+    return View({**_service(spec), **({} if stored is None else _about(stored))})
 
 
 def configuration(snapshot: Snapshot, given: Mapping[str, Any]) -> Answer:
@@ -34,12 +42,23 @@ def configuration(snapshot: Snapshot, given: Mapping[str, Any]) -> Answer:
         wanted = str(uuid.UUID(given["id"]))
     except ValueError:
         return Problem(400, f"Invalid configuration id: {given['id']}")
-    if wanted != _id(snapshot.state.spec):
+    if wanted == _id(snapshot):
+        return target(snapshot, given)
+    stored = snapshot.state.configurations.get(wanted)
+    if stored is None:
         return Problem(404, f"Configuration {wanted} not found")
-    return target(snapshot, given)
+    return View(_about(stored))
 
 
-def _id(spec: ServiceSpec) -> str:
+def _about(configuration: Configuration) -> dict[str, Any]:
+    return {"id": configuration.id, "at": configuration.at, "options": configuration.options}
+
+
+def _id(snapshot: Snapshot) -> str:
+    newest = newest_first(snapshot.state.configurations)
+    if newest:
+        return newest[0].id
+    spec = snapshot.state.spec
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{spec.name}/{plans.target(spec)}"))
 
 

@@ -49,6 +49,8 @@ def _health(snapshot: Snapshot) -> tuple[int, str]:
         return 200, "being uninstalled"
     if state.result is not None and state.result.verdict is not Verdict.FAILED:
         return 200, f"{state.result.verdict.value}: {state.result.reason}"
+    if state.rejected:
+        return 500, f"the new options are refused: {state.rejected[0]}"
     deploy = plans.plan_named(state, plans.DEPLOY)
     if deploy is None or deploy.status is Status.ERROR:
         return 500, "the deploy plan has errors"

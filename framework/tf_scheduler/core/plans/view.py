@@ -11,7 +11,7 @@ from tf_scheduler.model.plan import Node, Phase, Plan, Status, Step
 from tf_scheduler.model.state import SchedulerState
 
 from .claims import owner, phases_of, steps_of
-from .define import PhaseDef, PlanDef, StepDef, Work, definitions, uninstall
+from .define import Kind, PhaseDef, PlanDef, StepDef, Work, definitions, uninstall
 from .standing import Standing, standing
 from .strategy import Children, held, in_turn
 from .tables import Parts, aggregate
@@ -64,7 +64,10 @@ def _plan(state: SchedulerState, plan: PlanDef, by_name: Mapping[str, PlanDef]) 
     canaries = [name for name in held(children) if statuses[name] in _NOT_BEGUN]
     statuses.update(dict.fromkeys(canaries, Status.WAITING))
     shown = tuple(replace(phase, status=statuses[phase.name]) for phase in phases)
-    return Plan(plan.name, _whole(children, statuses, () in now.control.interrupted), shown, plan.strategy)
+    status = _whole(children, statuses, () in now.control.interrupted)
+    # As the SDK tells options that may not change so: in the plan that would roll them out, while those before hold.
+    rejected = state.rejected if plan.kind is Kind.ROLL_OUT else ()
+    return Plan(plan.name, Status.ERROR if rejected else status, shown, plan.strategy, rejected)
 
 
 def _phase(now: Standing, phase: PhaseDef, by_name: Mapping[str, PlanDef]) -> Phase:

@@ -1,0 +1,87 @@
+"""Which options hold at a start, and which are remembered."""
+
+import json
+
+from hypothesis import Phase, given, settings
+
+from options_strategies import documents
+from tf_scheduler.core.reduce import apply
+from tf_scheduler.model.configuration import newest_first
+from tf_scheduler.model.masking import MASK
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.options.loader import resolve
+from tf_scheduler.options.spec import to_spec
+from tf_scheduler.options.target import KEPT, choose, without_defaults
+
+
+def options(service=(), **worker):
+    return resolve({"service": {"command": "x", **dict(service)}, "worker": {"count": 1, **worker}})
+
+
+def nothing(_document):
+    return {}
+
+
+def played(*starts):
+    """The last target, and the configurations, after starts with these options."""
+    state, chosen = SchedulerState(to_spec(starts[0])), None
+    for number, start in enumerate(starts):
+        chosen = choose(start, state.configurations, nothing, float(number))
+        state = apply(state, *chosen.changes)
+    return chosen, newest_first(state.configurations)
+
+
+def test_each_target_is_remembered_newest_first():
+    """With when it became it; the same again is nothing new."""
+    chosen, known = played(options(), options(count=2), options(count=2))
+
+    assert [(2, 1.0, {"count": 2}), (1, 0.0, {})] == [
+        (item.number, item.at, {k: v for k, v in item.options.get("worker", {}).items() if v != 1}) for item in known
+    ]
+    assert ((), ()) == (chosen.changes, chosen.rejected)
+
+
+def test_what_was_before_may_come_back():
+    """It is the newest then, under its old id."""
+    _, before = played(options(), options(count=2))
+    _, after = played(options(), options(count=2), options())
+
+    assert [item.id for item in reversed(before)] == [item.id for item in after]
+
+
+def test_the_oldest_are_forgotten():
+    """Never the target."""
+    _, known = played(*(options(count=count) for count in range(1, KEPT + 5)))
+
+    assert KEPT == len(known)
+    assert KEPT + 4 == known[0].options["worker"]["count"]
+
+
+def test_what_may_not_change_is_refused_and_the_options_before_hold():
+    """With the reason; it is not remembered."""
+    chosen, known = played(options(), options({"role": "another"}, count=3))
+
+    assert 1 == chosen.options["worker"]["count"]
+    assert 1 == len(known)
+    (reason,) = chosen.rejected
+    assert "service.role: cannot change" in reason
+    assert "another" in reason
+
+
+def test_secrets_are_not_remembered_and_hold_all_the_same():
+    """The options before have them from the present ones."""
+    secret = {"environment": {"A_PASSWORD": "hidden", "B": "1"}}
+    chosen, known = played(options(**secret), options({"role": "another"}, **secret))
+
+    assert "hidden" not in json.dumps(known[0].options)
+    assert MASK in json.dumps(known[0].options)
+    assert {"A_PASSWORD": "hidden", "B": "1"} == chosen.options["worker"]["environment"]
+
+
+@given(documents())
+@settings(max_examples=25, deadline=None, phases=[Phase.generate])
+def test_options_are_the_same_without_their_defaults(document):
+    """Nothing is lost."""
+    whole = resolve(document)
+
+    assert whole == resolve(without_defaults(whole, {}))
