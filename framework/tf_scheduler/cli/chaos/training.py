@@ -34,30 +34,43 @@ _GONE = 30.0  # seconds until executors and programs of a service that has ended
 def training(document: Mapping[str, Any], planned: Round, go_on: Callable[[], bool]) -> Training:
     """Train until every planned fault has struck, or `go_on` says no; what is left behind is a finding.
 
-    `document`: checked options. The folder of logs is removed when all held.
+    `document`: checked options. The folder of logs is removed when all held, or when we are interrupted.
     """
-    began, folder = time.monotonic(), _folder()
+    folder = _folder()
+    try:
+        done = _training(document, planned, go_on, folder)
+    except BaseException:
+        shutil.rmtree(folder.path)
+        raise
+    if done.held:
+        shutil.rmtree(folder.path)
+    else:
+        click.echo(f"logs and state: {folder.path}", err=True)
+    return done
+
+
+def _training(document: Mapping[str, Any], planned: Round, go_on: Callable[[], bool], folder: RunFolder) -> Training:
+    began = time.monotonic()
+    held: list[str] = []
+    costs: list[Cost] = []
+    bare: dict[str, float] = {}
     with arena(document, folder, planned.store) as found:
-        held: list[str] = []
-        costs: list[Cost] = []
-        bare: dict[str, float] = {}
         try:
             found.settle(frozenset(), 0.0)
             bare |= {"worker": bare_start(document)}
-            costs += _strikes(found, planned, go_on)
+            for what in planned.strikes:
+                costs += [_strike(found, what)] if go_on() else []
             enough(folder).touch()
             found.until("the training has ended", lambda: bool((seen := found.app.look()) and seen.over))
             held += _left_in_mesos(found)
         except (SchedulerError, MesosLocalError) as error:
             held.append(str(error))
-        record = found.witness.record()
-        directory = found.cluster.directory
-        verdict = (found.app.seen and found.app.seen.verdict) or "did not end"
+        record, cluster = found.witness.record(), found.cluster.directory
         held += [*launched_twice(record), *sorted(found.witness.findings)]
-    held += _left_on_machine(directory, folder, record)
-    done = Training(
+    held += _left_on_machine(cluster, folder, record)
+    return Training(
         store=planned.store,
-        verdict=verdict,
+        verdict=(found.app.seen and found.app.seen.verdict) or "did not end",
         accuracy=accuracy(found.witness.said),
         seconds=time.monotonic() - began,
         epochs=found.witness.epochs,
@@ -65,8 +78,6 @@ def training(document: Mapping[str, Any], planned: Round, go_on: Callable[[], bo
         bare=bare,
         findings=tuple(dict.fromkeys(held)),
     )
-    _forget(folder, done)
-    return done
 
 
 def _folder() -> RunFolder:
@@ -74,19 +85,6 @@ def _folder() -> RunFolder:
     folder.logs.mkdir()
     folder.checkpoints.mkdir()
     return folder
-
-
-def _forget(folder: RunFolder, done: Training) -> None:
-    if done.held:
-        shutil.rmtree(folder.path)
-    else:
-        click.echo(f"logs and state: {folder.path}", err=True)
-
-
-def _strikes(found: Arena, planned: Round, go_on: Callable[[], bool]) -> Iterator[Cost]:
-    for what in planned.strikes:
-        if go_on():
-            yield _strike(found, what)
 
 
 def _strike(found: Arena, what: Strike) -> Cost:
