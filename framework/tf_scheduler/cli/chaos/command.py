@@ -28,6 +28,8 @@ from .arena import ENOUGH
 from .training import training
 
 _DIGITS = HOME.parent / "examples" / "digits" / "options.json"
+#: As on a cluster: a scheduler on a busy machine may take longer to start than a local run's waits for it.
+_SERVICE = {"failover_timeout": 3600}
 #: A frozen agent's tasks are waited for, those of one that is gone are not for long.
 _RECOVERY = {"unreachable_timeout": 15}
 #: Faults are no crash loop: the back-off of the second in a row would only be waited for.
@@ -74,7 +76,8 @@ def _document(path: Path) -> Mapping[str, Any]:
     document = load_document(path)
     if not document.get("service", {}).get("job_url", "").startswith("file:") or not spec.jobs:
         raise JobError(f"{path}: service.job_url is to name a file beside it: the program of examples/digits, or alike")
-    service = {**document["service"], "command": f'{document["service"]["command"]} --until "$CHECKPOINT_DIR/{ENOUGH}"'}
+    given = document["service"]
+    service = {**_SERVICE, **given, "command": f'{given["command"]} --until "$CHECKPOINT_DIR/{ENOUGH}"'}
     return {
         **document,
         "service": service,
