@@ -1,0 +1,57 @@
+"""What docs/dependencies.md promises of everything that we install."""
+
+from __future__ import annotations
+
+import configparser
+import re
+from importlib.metadata import distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+HOME = Path(__file__).parents[1]
+#: As packages write them.
+ALLOWED = re.compile(r"\b(MIT|BSD|Apache|PSFL?|Python Software Foundation|MPL-2\.0|public domain)\b", re.IGNORECASE)
+_ROW = re.compile(r"^\| `([\w.-]+)` \| (.+?) \| (.+?) \| (.+) \|$", re.MULTILINE)
+
+
+def required() -> list[Requirement]:
+    config = configparser.ConfigParser()
+    config.read(HOME / "setup.cfg")
+    return [Requirement(line) for line in config["options"]["install_requires"].split("\n") if line]
+
+
+def licence(name: str) -> str:
+    """Its expression, else its classifiers, else its text."""
+    about = distribution(name).metadata
+    told = [one for one in about.get_all("Classifier") or () if one.startswith("License")]
+    return about["License-Expression"] or " ".join(told) or about["License"] or ""
+
+
+def brought_along() -> set[str]:
+    """Names of all that are installed with us, on this Python."""
+    todo, found = required(), set()
+    while todo:
+        one = todo.pop()
+        if one.name not in found and (one.marker is None or one.marker.evaluate({"extra": ""})):
+            found.add(one.name)
+            todo += [Requirement(line) for line in distribution(one.name).requires or ()]
+    return found
+
+
+def test_each_has_a_lower_bound():
+    """So that nobody gets a version that was never tried, or one with a hole that is mended."""
+    assert [] == [str(one) for one in required() if not {">=", "=="} & {part.operator for part in one.specifier}]
+
+
+def test_each_has_its_licence_told_and_a_reason():
+    """In the table, in words."""
+    rows = {name: (told, why) for name, _, told, why in _ROW.findall((HOME / "docs" / "dependencies.md").read_text())}
+    wanted = {one.name for one in required()}
+    assert wanted == wanted & rows.keys()
+    assert [] == [name for name, (told, why) in rows.items() if not ALLOWED.search(told) or len(why) < 20]
+
+
+def test_no_licence_is_brought_along_that_nobody_has_looked_at():
+    """Also by what they bring along in turn."""
+    assert {} == {name: licence(name) for name in brought_along() if not ALLOWED.search(licence(name))}
