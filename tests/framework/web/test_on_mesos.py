@@ -84,6 +84,7 @@ def keep(page):
     """The pictures of docs/page.md, if SCREENSHOTS names a folder for them."""
     if "SCREENSHOTS" not in os.environ:
         return
+    expect(page.locator("#log")).to_contain_text("epoch 40: ")
     folder = Path(os.environ["SCREENSHOTS"])
     for name, width, height, scheme in (
         ("", 1280, 1000, "light"),
@@ -92,7 +93,7 @@ def keep(page):
     ):
         page.set_viewport_size({"width": width, "height": height})
         page.emulate_media(color_scheme=scheme)
-        page.screenshot(path=folder / f"page{name}.png")
+        page.screenshot(path=folder / f"page{name}.png", full_page=width > 360)
     page.set_viewport_size({"width": 1280, "height": 900})
     page.emulate_media(color_scheme="light")
 
@@ -118,6 +119,7 @@ def test_a_training_is_watched_and_commanded(scheduler, visit):
     expect(page.get_by_role("img", name=re.compile("Loss over the steps; now: chief-0"))).to_be_visible()
     expect(page.get_by_role("group", name="At a glance")).to_contain_text("4 of 4")
     expect(region(re.compile("^Events"))).to_contain_text("worker-1 on agent-")
+    keep(page)
 
     press("Commands for step again worker-1")
     press("Pause retune again worker-1")
@@ -147,8 +149,6 @@ def test_a_training_is_watched_and_commanded(scheduler, visit):
 
     expect(chip.filter(has_text="running")).to_have_count(4)
     expect(region("Plans").get_by_role("region", name="Plan deploy")).to_contain_text("complete4/4")
-    keep(page)
-
     scheduler.stop()
     expect(page.get_by_role("alert")).to_contain_text("The scheduler does not answer")
     scheduler.start()

@@ -129,6 +129,7 @@ function head(overview) {
 function choose(name) {
   if (name === chosen && output.task) return;
   chosen = name;
+  byId("task").value = name;
   output.read(name);
   feed.draw();
   if (picture) draw();

@@ -2,7 +2,7 @@
 
 import { byId, el, show } from "./dom.js";
 import { Refused, get, listen } from "./net.js";
-import { clock, duration, memory, number, plural } from "./words.js";
+import { bytes, clock, duration, memory, number, plural } from "./words.js";
 
 const MOST = 400000; // characters that are shown
 const LAST = 65536; // bytes to begin with
@@ -82,7 +82,7 @@ export class Output {
   #add(text, piece) {
     this.#raw = (this.#raw + text).slice(-MOST);
     this.#draw();
-    if (piece) this.#say(piece.size ? `${number(piece.size / 1024)} KB in all` : "The file is empty.");
+    if (piece) this.#say(piece.size ? `${bytes(piece.size)} in all` : "The file is empty.");
   }
 
   #draw() {

@@ -25,7 +25,7 @@ export function tiles(tasks, training) {
 
 export function jobs(training) {
   const rows = Object.entries(training.jobs).filter(([, job]) => job.reporting > 0);
-  if (!rows.length) return el("p", { class: "soft" }, "No task says how far it is (docs/tasks.md, Progress).");
+  if (!rows.length) return el("p", { class: "soft" }, "No task says now how far it is (docs/tasks.md, Progress).");
   return rows.map(([name, job]) => {
     const known = job.step !== null && job.total;
     return el(

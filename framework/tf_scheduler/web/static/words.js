@@ -32,6 +32,11 @@ export function memory(megabytes) {
   return megabytes >= 1024 ? `${number(megabytes / 1024)} GB` : `${number(megabytes)} MB`;
 }
 
+export function bytes(count) {
+  if (count < 1024) return plural(count, "byte");
+  return count < 1024 ** 2 ? `${number(count / 1024)} KB` : memory(count / 1024 ** 2);
+}
+
 export const plural = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
 
 const TONES = {
