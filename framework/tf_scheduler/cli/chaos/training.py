@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from tf_scheduler.chaos.measures import Cost, Struck, cost
 from tf_scheduler.chaos.page import Training
 from tf_scheduler.cli.folders import RunFolder
 from tf_scheduler.errors import JobError, SchedulerError
+from tf_scheduler.runner import unique
 
 from .arena import Arena, arena, enough
 from .bare import bare_start
@@ -36,7 +36,7 @@ def training(document: Mapping[str, Any], planned: Round, go_on: Callable[[], bo
 
     `document`: checked options. The folder of logs is removed when all held, or when we are interrupted.
     """
-    folder = _folder()
+    folder = RunFolder.create("chaos", unique())
     try:
         done = _training(document, planned, go_on, folder)
     except BaseException:
@@ -78,13 +78,6 @@ def _training(document: Mapping[str, Any], planned: Round, go_on: Callable[[], b
         bare=bare,
         findings=tuple(dict.fromkeys(held)),
     )
-
-
-def _folder() -> RunFolder:
-    folder = RunFolder(Path(tempfile.mkdtemp(prefix="dcos-tensorflow-chaos-")))
-    folder.logs.mkdir()
-    folder.checkpoints.mkdir()
-    return folder
 
 
 def _strike(found: Arena, what: Strike) -> Cost:
