@@ -11,10 +11,8 @@ from packaging.requirements import Requirement
 
 HOME = Path(__file__).parents[1]
 #: As packages write them.
-ALLOWED = re.compile(
-    r"\b(MIT|BSD|Apache|PSFL?|Python Software Foundation|MPL-2\.0|Mozilla Public License 2|public domain)\b",
-    re.IGNORECASE,
-)
+_TOLD = "MIT|BSD|Apache|PSFL?|Python Software Foundation|MPL-2\\.0|Mozilla Public License 2|public domain"
+ALLOWED = re.compile(rf"\b({_TOLD})\b", re.IGNORECASE)
 _ROW = re.compile(r"^\| `([\w.-]+)` \| (.+?) \| (.+?) \| (.+) \|$", re.MULTILINE)
 
 
