@@ -135,15 +135,17 @@ class Progress(tf.keras.callbacks.Callback):
 
 
 class Curve(tf.keras.callbacks.Callback):
-    """Writes the loss for TensorBoard, in its event files; whoever else reads them sees how the training goes, too."""
+    """Writes loss and images so far for TensorBoard, in event files; others who read them see the training go on."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.file = tf.summary.create_file_writer(str(folder))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float]) -> None:
+        steps = (epoch + 1) * self.params["steps"]
         with self.file.as_default():
-            tf.summary.scalar("loss", logs["loss"], step=(epoch + 1) * self.params["steps"])
+            tf.summary.scalar("loss", logs["loss"], step=steps)
+            tf.summary.scalar("examples", steps * BATCH, step=steps)
         self.file.flush()
 
 

@@ -16,6 +16,8 @@ MOST_ENTRIES, DEEPEST = 2000, 4
 #: TensorFlow 2, process id.
 _NAME = re.compile(r"events\.out\.tfevents\.(\d+)\.(.+)")
 _OTHER_DATA = re.compile(r"val|eval|test", re.IGNORECASE)
+#: The name under which a program may write how many examples it has seen.
+_EXAMPLES, _MOST = "examples", 1 << 62
 _BEST_LOSSES = ("loss", "epoch_loss", "batch_loss")
 
 
@@ -31,9 +33,10 @@ class Detector:
         self._files: dict[Path, EventFile | None] = {}
         self._step = -1
         self._losses: dict[str, float] = {}
+        self._examples: int | None = None
 
     def look(self) -> Mapping[str, float]:
-        """`step` and `loss` as far as new files tell, empty when there is nothing new."""
+        """`step`, `loss` and `examples` as far as new files tell, empty when there is nothing new."""
         before = self._step
         for path in self._event_files():
             if path not in self._files:
@@ -44,7 +47,8 @@ class Detector:
         if self._step == before:
             return {}
         loss = self._losses.get(min(self._losses, key=_rank)) if self._losses else None
-        return {"step": self._step, **({} if loss is None else {"loss": loss})}
+        known = {"step": self._step, "loss": loss, "examples": self._examples}
+        return {name: value for name, value in known.items() if value is not None}
 
     def _read(self, path: Path, file: EventFile) -> None:
         try:
@@ -55,7 +59,9 @@ class Detector:
 
     def _note(self, scalar: Scalar) -> None:
         self._step = max(self._step, scalar.step)
-        if "loss" in scalar.tag.lower() and not _OTHER_DATA.search(scalar.tag):
+        if scalar.tag.rpartition("/")[2] == _EXAMPLES and scalar.value >= 0:  # not NaN
+            self._examples = int(min(scalar.value, _MOST))
+        elif "loss" in scalar.tag.lower() and not _OTHER_DATA.search(scalar.tag):
             self._losses[scalar.tag] = scalar.value
 
     def _is_mine(self, name: str) -> bool:

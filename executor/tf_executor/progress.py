@@ -126,12 +126,16 @@ class ProgressReader:
         self._buffer = b""
         self._unsent = False
         self._next_message = 0.0
-        self._stopped = threading.Event()
+        self._ending, self._stopped = threading.Event(), threading.Event()
+        self._detection: threading.Thread | None = None
         self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
         """Send what was not sent and end, within `timeout` seconds."""
+        self._ending.set()
+        if self._detection is not None:
+            self._detection.join(timeout)  # its last look
         self._stopped.set()
         self._put(b"\n")
         self._thread.join(timeout)
@@ -147,10 +151,14 @@ class ProgressReader:
 
     def detect(self, look: Callable[[], Mapping[str, float]]) -> None:
         """Look for progress from time to time until the program tells it itself."""
-        threading.Thread(target=self._detect, args=(look,), name="detection", daemon=True).start()
+        self._detection = threading.Thread(target=self._detect, args=(look,), name="detection", daemon=True)
+        self._detection.start()
 
     def _detect(self, look: Callable[[], Mapping[str, float]]) -> None:
-        while not self._stopped.wait(LOOK_INTERVAL) and not self._tracker.is_told:
+        """The last look is when the program has ended."""
+        ended = False
+        while not ended and not self._tracker.is_told:
+            ended = self._ending.wait(LOOK_INTERVAL)
             found = look()
             if found:
                 self._put(json.dumps({_DETECTED: True, **found}).encode() + b"\n")

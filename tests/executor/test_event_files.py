@@ -156,6 +156,15 @@ def test_the_loss_of_the_training_is_preferred(tmp_path: Path) -> None:
     assert {"step": 3, "loss": 1.0} == a_detector(tmp_path).look()
 
 
+def test_examples_are_counted_by_a_scalar_of_that_name(tmp_path: Path) -> None:
+    """What is no count is not told."""
+    write(tmp_path / NAME, [event(3, "train/examples", 96.0), event(3, "loss", 1.0)])
+    detector = a_detector(tmp_path)
+    assert {"step": 3, "loss": 1.0, "examples": 96} == detector.look()
+    write(tmp_path / NAME, [event(4, "examples", float("nan")), event(4, "examples", -1.0)])
+    assert {"step": 4, "loss": 1.0, "examples": 96} == detector.look()
+
+
 def test_a_broken_file_does_not_hide_the_others(tmp_path: Path) -> None:
     """It is not looked at again."""
     (tmp_path / f"{NAME}.broken").write_bytes(b"rubbish rubbish rubbish")

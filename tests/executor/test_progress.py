@@ -3,14 +3,16 @@ from __future__ import annotations
 import base64
 import json
 import math
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_executor.progress import MESSAGE_INTERVAL, WINDOW, Tracker
+from tf_executor.progress import MESSAGE_INTERVAL, WINDOW, ProgressReader, Tracker
 from tf_executor.reports import Progress
 
 finite = st.none() | st.floats(allow_nan=False)
@@ -91,6 +93,16 @@ def test_a_report_that_says_nothing_is_none(report: dict[str, Any]) -> None:
     tracker = Tracker("t1")
     assert not tracker.note(report, 0.0)
     assert (None, False) == (tracker.last, tracker.is_told)
+
+
+def test_event_files_are_looked_at_a_last_time_when_the_program_has_ended(tmp_path: Path) -> None:
+    """Otherwise the last seconds of every training would be missing."""
+    told: list[bytes] = []
+    os.mkfifo(tmp_path / "pipe")
+    reader = ProgressReader(tmp_path / "pipe", "worker-0__1", lambda message: not told.append(message))
+    reader.detect(lambda: {"step": 7})
+    reader.stop(10)
+    assert 7 == json.loads(told[-1])["step"]
 
 
 def test_what_the_program_says_wins_over_what_was_detected() -> None:
