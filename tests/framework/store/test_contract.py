@@ -241,3 +241,34 @@ def test_a_closed_store_refuses_everything(open_store):
     for call in (store.load, store.erase, lambda: store.apply([]), lambda: store.apply([Put("a", b"1")])):
         with pytest.raises(StoreError, match="closed"):
             call()
+
+
+def test_a_service_that_is_removed_may_begin_anew(open_store):
+    """Nothing is left of what it was."""
+    store = open_store()
+    store.load()
+    store.apply([Put("a", b"1")])
+    store.remove()
+    store.close()
+
+    again = open_store()
+    assert again.load() == {}
+    again.apply([Put("b", b"2")])
+    assert open_store().load() == {"b": b"2"}
+
+
+def test_a_writer_of_a_service_that_was_removed_conflicts(open_store):
+    """Also when another of its name has begun since."""
+    late, store = open_store(), open_store()
+    late.load()
+    late.apply([Put("a", b"1")])
+    store.load()
+    store.remove()
+    store.close()
+    again = open_store()
+    again.load()
+    again.apply([Put("b", b"2")])
+
+    with pytest.raises(StoreConflict):
+        late.apply([Put("a", b"3")])
+    assert open_store().load() == {"b": b"2"}

@@ -64,6 +64,32 @@ def test_nothing_is_made_before_the_first_change(open_at, zookeeper, operator):
     assert None is operator(zookeeper).exists(zookeeper.chroot)
 
 
+def test_nothing_is_left_of_a_service_that_is_removed(open_at, zookeeper, operator):
+    """Neither of its state nor of who led."""
+    store = open_at(zookeeper)
+    store.lead()
+    store.load()
+    store.apply([Put("a", b"1")])
+
+    store.remove()
+    store.close()
+
+    assert [zookeeper.chroot] == nodes(operator(zookeeper), zookeeper.chroot)
+
+
+def test_a_service_that_has_begun_anew_is_left_alone(open_at, zookeeper):
+    """By who removes the one before it: late, as processes sometimes are."""
+    store = filled(open_at, zookeeper)
+    store.remove()
+    other = open_at(zookeeper)
+    other.load()
+    other.apply([Put("a", b"1")])
+
+    store.close()
+
+    assert {"a": b"1"} == open_at(zookeeper).load()
+
+
 def test_a_deep_chroot_is_made(open_at, zookeeper):
     """All of it that is missing."""
     place = replace(zookeeper, chroot=f"{zookeeper.chroot}/a/b")

@@ -1,0 +1,166 @@
+"""Other options for a service that runs: by `update start` through the local DC/OS, to real tasks on a real Mesos."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from dcos_command.cluster import Cluster
+from dcos_command.errors import CommandError
+from dcos_command.service import Service
+from dcos_local.folder import Folder
+from dcos_local.record import Record
+from mesos_local.status import read_status
+
+PATIENCE = 300
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "NO_COLOR": "1"}
+SMALL = {"cpus": 0.1, "mem": 64, "disk": 0}
+NAME = "updated"
+#: A parameter-server cluster whose programs train nothing, and do not end.
+OPTIONS = {
+    "service": {"name": NAME, "strategy": "parameter_server", "command": "exec sleep 1000"},
+    "chief": {"count": 1, **SMALL},
+    "parameter_server": {"count": 1, **SMALL},
+    "worker": {"count": 2, "environment": [{"name": "A_TOKEN", "value": "hidden"}], **SMALL},
+}
+
+
+def until(condition):
+    """What it gives, as soon as that is true."""
+    end = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < end
+        threading.Event().wait(0.05)
+    return found
+
+
+def command(*arguments):
+    command = [sys.executable, "-m", "tf_scheduler", *map(str, arguments)]
+    return subprocess.run(
+        command,
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+class Installed:
+    """A service that `local install` has installed."""
+
+    def __init__(self, cluster, folder, **service):
+        self.cluster, self.folder = cluster, folder
+        path = self.write("options", {**OPTIONS, "service": {**OPTIONS["service"], **service}})
+        installed = command("local", "install", "--options", path, "--dir", cluster.directory)
+        assert 0 == installed.returncode, installed.stderr
+        url = Record.read(Folder(cluster.directory)).url
+        self.url = f"{url}/service/{NAME}"
+        self.service = Service(Cluster(url), NAME)
+
+    def write(self, name, document):
+        path = self.folder / f"{name}.json"
+        path.write_text(json.dumps(document))
+        return path
+
+    def run(self, *arguments):
+        return command("--url", self.url, *arguments)
+
+    def get(self, path):
+        """The JSON there, whatever the status; None: nothing answers."""
+        try:
+            return self.service.get(path, (417, 500))
+        except CommandError:
+            return None
+
+    def is_up(self, names, plan, number):
+        """Whether these tasks run, by a scheduler that has had so many configurations."""
+        known = self.get("v1/configurations")
+        done = self.get(f"v1/plans/{plan}")
+        decommission = self.get("v1/plans/decommission")
+        complete = all(found and found["status"] == "COMPLETE" for found in (done, decommission))
+        return known and len(known) == number and complete and set(names) == set(self.tasks())
+
+    def tasks(self):
+        """Mesos task ids by name."""
+        framework = self.get("v1/state/frameworkId")
+        prefix = {task.name: task for task in read_status(self.cluster.master.address).tasks}
+        return {name: task.task_id for name, task in prefix.items()} if framework else {}
+
+
+@pytest.fixture
+def installed(local_cluster, tmp_path):
+    """Afterwards nothing is installed and nobody serves."""
+    try:
+        yield Installed(local_cluster, tmp_path)
+    finally:
+        folder = Folder(local_cluster.directory)
+        if Record.read(folder):
+            command("local", "uninstall", "--all", "--dir", local_cluster.directory)
+        if record := Record.read(folder):
+            record.process.end(20)
+
+
+@pytest.mark.mesos
+@pytest.mark.timeout(600)
+def test_a_service_is_updated_scaled_and_rolled_back(installed):
+    """Workers come and go while the others stay; what may not change is refused, beforehand and at the start."""
+    two = ("chief-0", "ps-0", "worker-0", "worker-1")
+    until(lambda: installed.is_up(two, "deploy", 1))
+    first = installed.tasks()
+    more = installed.write("more", {"worker": {"count": 3}})
+
+    asked = installed.run("update", "start", "--options", more)
+    assert (2, True) == (asked.returncode, "--yes" in asked.stderr)
+    assert first == installed.tasks()
+    for words in ("worker.count", "worker-2 is added", "chief-0 restarts: the size of the cluster"):
+        assert words in asked.stderr
+
+    # Up: only who must know every address starts anew.
+    started = installed.run("update", "start", "--options", more, "--yes")
+    assert 0 == started.returncode, started.stderr
+    until(lambda: installed.is_up((*two, "worker-2"), "update", 2))
+    second = installed.tasks()
+    assert {"chief-0"} == {name for name in two if first[name] != second[name]}
+    assert "these are its options already" in installed.run("update", "start", "--options", more, "--yes").stderr
+    new, old = installed.get("v1/configurations")
+    assert [new] == installed.get("v1/configurations/targetId")
+    workers = [installed.get(f"v1/configurations/{key}")["options"]["worker"] for key in (new, old)]
+    assert [None, 2] == [options.get("count") for options in workers]  # 3 is the default
+    assert "hidden" not in json.dumps(installed.get(f"v1/configurations/{old}"))
+
+    # What may not change, with and without asking beforehand.
+    wrong = {"service": {"strategy": "between_graph"}, "chief": {"count": 0}}
+    refused = installed.run("update", "start", "--options", installed.write("wrong", wrong), "--yes")
+    assert 1 == refused.returncode
+    assert 'service.strategy: cannot change from "parameter_server" to' in refused.stderr
+    body = {"appId": f"/{NAME}", "replace": False, "options": wrong}
+    installed.service.cosmos("service.update", "cosmos/service/update", body)
+    until(lambda: (installed.get("v1/plans/deploy") or {}).get("errors"))
+    plan = installed.get("v1/plans/deploy")
+    assert "ERROR" == plan["status"]
+    assert 'service.strategy: cannot change from "parameter_server" to' in plan["errors"][0]
+    assert [new] == installed.get("v1/configurations/targetId")
+    assert 500 == installed.get("v1/health")["value"]
+    assert second == installed.tasks()
+
+    # Down, to what was before, secrets included.
+    back = installed.run("update", "rollback", old, "--yes")
+    assert 0 == back.returncode, back.stderr
+    assert "worker-2 is removed" in back.stderr
+    until(lambda: installed.is_up(two, "update", 2))
+    third = installed.tasks()
+    assert {"chief-0"} == {name for name in two if second[name] != third[name]}
+    assert [old, new] == installed.get("v1/configurations")
+    assert 200 == installed.get("v1/health")["value"]
+
+    ended = command("local", "uninstall", NAME, "--dir", installed.cluster.directory)
+    assert (0, True) == (ended.returncode, "nothing is left behind" in ended.stdout), ended.stderr
+    assert {} == {task.name: task for task in read_status(installed.cluster.master.address).tasks}

@@ -1,0 +1,74 @@
+"""Options on top of others, and secrets that are not stored with what was before."""
+
+import pytest
+
+from dcos_command.errors import CommandError
+from dcos_command.updating import MASK, earlier, merged, unmasked
+from tf_scheduler.model import masking
+
+
+class Stored:
+    """What a service and its cluster answer: configurations, newest first, and the options it has."""
+
+    name = "tensorflow"
+
+    def __init__(self, *options, user=None):
+        self.found = {f"id-{number}": {"options": document} for number, document in enumerate(options)}
+        self.user = user or {}
+
+    def get(self, path):
+        return list(self.found) if path == "v1/configurations" else self.found[path.rpartition("/")[2]]
+
+    def cosmos(self, *_):
+        return {"userProvidedOptions": self.user}
+
+
+def test_options_are_merged_as_dc_os_does_it():
+    """Objects inside each other; everything else is replaced."""
+    below = {"worker": {"count": 2, "uris": ["a"]}, "service": {"name": "x"}}
+
+    assert {"worker": {"count": 3, "uris": ["a"]}, "service": {"name": "x"}} == merged(below, {"worker": {"count": 3}})
+    assert {"worker": 1, "service": {"name": "x"}} == merged(below, {"worker": 1})
+
+
+def test_the_mask_is_that_of_the_scheduler():
+    """Users' machines have nothing of it."""
+    assert masking.MASK == MASK
+
+
+def test_secrets_are_those_that_the_service_has_now():
+    """Variables by name, passwords in addresses by what is around them."""
+    stored = {
+        "worker": {"environment": [{"name": "B_KEY", "value": MASK}, {"name": "A", "value": "1"}]},
+        "service": {"uri": f"hdfs://me:{MASK}@host/"},
+    }
+    present = {
+        "worker": {"environment": [{"name": "A", "value": "2"}, {"name": "B_KEY", "value": "hidden"}]},
+        "service": {"uri": "hdfs://me:secret@host/"},
+    }
+
+    found = unmasked(stored, present)
+
+    assert [{"name": "B_KEY", "value": "hidden"}, {"name": "A", "value": "1"}] == found["worker"]["environment"]
+    assert "hdfs://me:secret@host/" == found["service"]["uri"]
+
+
+def test_the_one_before_is_gone_back_to():
+    """Or the one that is named."""
+    stored = Stored({"a": 1}, {"a": 2}, {"a": 3})
+
+    assert ("id-1", {"a": 2}) == earlier(stored, {"program": "x"})
+    assert ("id-2", {"a": 3}) == earlier(stored, {"program": "x", "id": "id-2"})
+
+
+@pytest.mark.parametrize(
+    ("stored", "words"),
+    [
+        (Stored({}), "there is no configuration before"),
+        (Stored({}, {"vault": {"token": MASK}}), "secrets that are not stored: vault.token"),
+    ],
+)
+def test_what_cannot_be_gone_back_to_is_told(stored, words):
+    """With what to do instead."""
+    with pytest.raises(CommandError, match=words):
+        earlier(stored, {"program": "x"})
