@@ -2,12 +2,15 @@
 
 import json
 import os
+import re
 import signal
+import threading
 from pathlib import Path
 
 import pytest
 
 from jobs import PATIENCE
+from tf_scheduler.history.shelf import Shelf
 
 pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow]
 
@@ -45,6 +48,13 @@ def kill(run, task):
         os.kill(pid, signal.SIGKILL)
 
 
+def await_checkpoint(process, home, least):
+    """Until the chief has written that many: there is one for each epoch, and only the last is kept."""
+    while max((int(path.stem.rpartition("-")[2]) for path in home.rglob("ckpt-*.index")), default=0) < least:
+        assert process.poll() is None
+        threading.Event().wait(0.1)
+
+
 def test_a_killed_worker_and_a_killed_ps_do_not_keep_the_job_from_success(start, tmp_path):
     """The worker comes back alone; the ps takes the chief along, which goes on from its checkpoint."""
     process, told = start("local", "run", DIGITS), []
@@ -53,6 +63,7 @@ def test_a_killed_worker_and_a_killed_ps_do_not_keep_the_job_from_success(start,
     read_until(process, "chief-0 on agent-1 is running: its TensorFlow server answers", told)
     kill(home, "worker-1")
     read_until(process, "worker-1 on agent-1 is running: its TensorFlow server answers", told)
+    await_checkpoint(process, home, 2)
     kill(home, "ps-0")
     out, err = process.communicate(timeout=PATIENCE)
 
@@ -61,6 +72,12 @@ def test_a_killed_worker_and_a_killed_ps_do_not_keep_the_job_from_success(start,
     (run,) = (home / "dcos-tensorflow" / "runs").iterdir()
     tasks = {task["name"]: task for task in json.loads((run / "result.json").read_text())["tasks"]}
     assert {1} == {task["generation"] for task in tasks.values()}, "everybody came back at the old address"
+    # The chief begins where it was, not anew; what it says of that is what the history keeps.
+    (resumed,) = re.findall(r"^resumed after epoch (\d+)$", (run / "logs/chief-0/stdout").read_text(), re.MULTILINE)
+    assert int(resumed) >= 2
+    curve = Shelf(home / "dcos-tensorflow" / "history.db").all()[0].curves["chief-0"]
+    assert [point.step for point in curve] == sorted(point.step for point in curve)
+    assert (30 * 44, True, True) == (curve[-1].step, curve[-1].loss < 1, any(point.speed for point in curve))
     log = "".join(told) + err
     assert 2 == log.count("worker-1 goes to ")
     assert 2 == log.count("ps-0 goes to ")
