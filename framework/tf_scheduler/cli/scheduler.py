@@ -82,11 +82,11 @@ def run(file: Path | None, reset: str) -> None:
     environment = os.environ
     document = to_document(environment) if file is None else parse(read_bytes(file), str(file))
     options = resolve(document, package_defaults(document, environment))
+    port = _port(environment)
     access = api_settings(options, environment, options["secret_delivery"]["directory"])
     _log(options, environment, access.policy)
     for notice in notices(document, options):
         log.warning("option %s", notice)
-    port = _port(environment)
     spec_of = partial(_spec, environment, port, "http" if access.tls is None else "https")
     uninstalling = environment.get("SDK_UNINSTALL", "").lower() in _TRUE
     daemon = Daemon(
