@@ -18,7 +18,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 
+from mesos_local import AgentSpec, LocalCluster, ZooKeeperEnsemble
+from mesos_local.operator_api import call
 from mesos_local.ports import free_ports
 from mesos_local.status import read_status
 from tf_scheduler.bundle import build_bundle
@@ -70,6 +73,15 @@ class Host:
         self.processes.append(process)
         return process
 
+    def change(self, **sections):
+        """Other options, from the next start on."""
+        path = self.folder / "unit.json"
+        document = json.loads(path.read_text())
+        path.write_text(json.dumps({**document, **sections}))
+
+    def close(self):
+        self.end()
+
     def end(self):
         for process in self.processes:
             if process.poll() is None:
@@ -85,6 +97,13 @@ class Host:
             return None
         finally:
             connection.close()
+
+    def get(self, path):
+        """The JSON there."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        with closing(connection):
+            connection.request("GET", path)
+            return json.loads(connection.getresponse().read())
 
     def tasks(self):
         return {task.name: task.task_id for task in read_status(self.master).tasks}
@@ -137,6 +156,58 @@ def test_a_scheduler_is_stopped_started_and_taken_down(host):
     assert 0 == third.wait(PATIENCE)
     with closing(SqliteStore(host.folder / "state.db", "unit")) as store:
         assert {} == store.load()
+
+
+@pytest.mark.mesos
+@pytest.mark.zookeeper
+def test_an_uninstallation_waits_for_no_agent_that_is_gone(tmp_path):
+    """What is left there is told; of the service nothing is: no framework, no reservation, no znode."""
+    ping = {"agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "3", "allocation_interval": "100ms"}
+    agents = [
+        AgentSpec(f"u-{n}", f"cpus:1;mem:512;disk:1000;ports:[{31_700 + 10 * n}-{31_709 + 10 * n}]") for n in (1, 2)
+    ]
+    with (
+        LocalCluster(agents, master_flags=ping, die_with_parent=True) as cluster,
+        ZooKeeperEnsemble(die_with_parent=True) as ensemble,
+        closing(Host(tmp_path, cluster.master.address)) as host,
+    ):
+        host.change(
+            scheduler={"state": f"zk://{ensemble.addresses}/frameworks"},
+            worker={"count": 2, "placement_constraint": "hostname:UNIQUE", **SMALL},
+        )
+        first = host.start()
+        until(lambda: host.status("/v1/plans/deploy") == 200)
+        assert ["dcos-service-unit"] == nodes(ensemble)
+        (gone,) = [task.hostname for task in read_status(host.master).tasks if task.name == "worker-1"]
+        cluster.agents[gone].kill()
+        first.send_signal(signal.SIGTERM)
+        assert 0 == first.wait(PATIENCE)
+
+        second = host.start(SDK_UNINSTALL="true")
+        until(lambda: host.status("/v1/plans/deploy") == 200)
+
+        last = host.get("/v1/plans/deploy")["phases"][-1]["steps"][-1]
+        assert f"left behind: worker-1 on {gone}, not ended within" in last["message"]
+        known = call(host.master, "GET_FRAMEWORKS")
+        assert [] == known.get("frameworks", [])
+        assert ["unit"] == [item["framework_info"]["name"] for item in known["completed_frameworks"]]
+        assert "reservation" not in json.dumps(call(host.master, "GET_AGENTS"))
+        second.send_signal(signal.SIGTERM)
+        _, errors = second.communicate(timeout=PATIENCE)
+        assert 0 == second.returncode
+        assert "the service is uninstalled: left behind: worker-1" in errors
+        assert [] == nodes(ensemble)
+
+
+def nodes(ensemble):
+    """Those of all services."""
+    client = KazooClient(ensemble.addresses)
+    client.start(PATIENCE)
+    try:
+        return client.get_children("/frameworks")
+    finally:
+        client.stop()
+        client.close()
 
 
 @pytest.mark.mesos
