@@ -84,7 +84,7 @@ def keep(page):
     """The pictures of docs/page.md, if SCREENSHOTS names a folder for them."""
     if "SCREENSHOTS" not in os.environ:
         return
-    expect(page.locator("#log")).to_contain_text("epoch 40: ")
+    expect(page.locator("#log")).to_contain_text("epoch 25: ")
     folder = Path(os.environ["SCREENSHOTS"])
     for name, width, height, scheme in (
         ("", 1280, 1000, "light"),
@@ -101,7 +101,7 @@ def keep(page):
 @pytest.mark.mesos
 @pytest.mark.tensorflow
 @pytest.mark.browser
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_a_training_is_watched_and_commanded(scheduler, visit):
     """From the first launch to the result."""
     expect.set_options(timeout=PATIENCE * 1000)

@@ -2,7 +2,7 @@
 
 import { byId, el, show } from "./dom.js";
 import { Refused, get, listen } from "./net.js";
-import { bytes, clock, duration, memory, number, plural } from "./words.js";
+import { bytes, clock, duration, memory, number, plural, spoken } from "./words.js";
 
 const MOST = 400000; // characters that are shown
 const LAST = 65536; // bytes to begin with
@@ -106,7 +106,7 @@ export function facts(task) {
   const { resources } = task;
   const gpus = resources.gpus ? `, ${plural(resources.gpus, "GPU")}` : "";
   const rows = [
-    ["state", [task.status, task.reason, task.message].filter(Boolean).join(": ")],
+    ["state", spoken(task.status)],
     ["health", task.healthy === null ? "" : task.healthy ? "healthy" : "unhealthy"],
     ["exit", task.exit_code !== null ? `code ${task.exit_code}` : task.signal !== null ? `signal ${task.signal}` : ""],
     ["agent", task.hostname],
@@ -115,6 +115,7 @@ export function facts(task) {
     ["generation", task.generation === null ? "" : String(task.generation)],
     ["resources", `${number(resources.cpus)} cpus, ${memory(resources.mem)}${gpus}`],
     ["id", task.id],
+    ["told", task.message || task.reason],
   ];
   return el("dl", { class: "facts" }, rows.filter(([, value]) => value).map(([name, value]) => el("div", { "data-key": name }, el("dt", {}, name), el("dd", {}, value))));
 }
