@@ -28,7 +28,7 @@ def surroundings(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) -> Var
     size = _size(spec, cluster)
     found |= {"SHARD_INDEX": str(rank), "NUM_SHARDS": str(size)}
     dialect = _DIALECTS.get(spec.strategy)
-    return found if dialect is None else found | dialect(rank, size, record, _first(spec, cluster))
+    return found if dialect is None else found | dialect(rank, size, record, _first(spec, cluster, record))
 
 
 def _size(spec: ServiceSpec, cluster: Cluster) -> int:
@@ -62,9 +62,10 @@ def _data_service(cluster: Cluster) -> Variables:
     return {DATA_SERVICE: f"grpc://{addresses[0]}"} if addresses else {}
 
 
-def _first(spec: ServiceSpec, cluster: Cluster) -> tuple[str, str]:
-    """Host and port of rank 0."""
-    host, _, port = cluster[trainers(spec)[0].value][0].rpartition(":")
+def _first(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) -> tuple[str, str]:
+    """Host and port of rank 0; of the first that there is, where a plan of the user's launches that one later."""
+    present = (addresses[0] for kind in trainers(spec) if (addresses := cluster.get(kind.value)))
+    host, _, port = next(present, record.address).rpartition(":")
     return host, port
 
 

@@ -103,3 +103,15 @@ def test_side_cars_have_no_rank():
     spec = service(Strategy.PYTORCH_DDP, worker=2)
 
     assert [None] * 4 == [rank_of(spec, kind, 0) for kind in (PS, *filter(lambda kind: kind.ours, JobKind))]
+
+
+@pytest.mark.parametrize("strategy", [Strategy.PYTORCH_DDP, Strategy.HOROVOD])
+def test_a_chief_that_a_plan_of_the_user_launches_later_is_no_reason_to_fail(strategy):
+    """Until then the first worker is where the others meet."""
+    spec = service(strategy, worker=2, chief=1)
+    workers = [record for record in records(spec) if record.job is WORKER]
+
+    found = [surroundings(spec, cluster_of(workers), record) for record in workers]
+
+    (port,) = {around.get("MASTER_PORT") or around["HOROVOD_GLOO_RENDEZVOUS_PORT"] for around in found}
+    assert workers[0].address.endswith(f":{port}")
