@@ -31,7 +31,10 @@ class RunFolder:
         stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
         short = name.replace("/", "-")[:_LONGEST_NAME]
         folder = cls(state_home() / "runs" / f"{short}-{stamp}-{unique[:6]}")
-        folder.logs.mkdir(parents=True)
+        folder.path.parent.mkdir(parents=True, exist_ok=True)
+        # Output, state and options of a run are nobody else's on this machine.
+        folder.path.mkdir(mode=0o700)
+        folder.logs.mkdir()
         folder.checkpoints.mkdir()
         return folder
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
+from logging.handlers import QueueHandler
 
 import pytest
 
-from mesos_client import ExecutorDriver, SchedulerDriver, Tls
+from mesos_client import Basic, ExecutorDriver, SchedulerDriver, Tls
 from mesos_client.agent_environment import AgentEnvironment
 from mesos_client.requests_transport import RequestsTransport
 from mesos_client.stdlib_transport import StdlibTransport
@@ -55,6 +57,22 @@ def test_a_certificate_for_another_host_is_refused(transport, certificates, monk
         post(transport(Tls(certificates.ca)), peer, "master.example")
     with Peer(tls=certificates.server_context()) as peer:
         assert post(transport(Tls(certificates.ca, check_hostname=False)), peer, "master.example") == 202
+
+
+def test_a_rogue_master_learns_nothing(certificates, driver_of, recorder):
+    """Whoever answers at the master's address without its certificate gets no subscription, no call, no credentials."""
+    log, told = logging.getLogger("mesos_client.process"), QueueHandler(recorder.reports)
+    log.addHandler(told)
+    try:
+        with Peer(stream(subscribed()), tls=certificates.server_context()) as rogue:
+            tls = Tls(certificates.path("stranger.pem"))
+            driver = driver_of(rogue.address, tls=tls, credentials=Basic("me", "canary"))
+            driver.start()
+            assert "certificate verify failed" in recorder.next().getMessage()
+            assert not driver.send({"type": "REVIVE"}).ok
+            assert [] == rogue.all("SUBSCRIBE") + rogue.all("REVIVE")
+    finally:
+        log.removeHandler(told)
 
 
 @BOTH

@@ -17,8 +17,11 @@ from starlette.responses import PlainTextResponse
 import asgi_client
 from builders import a_job, a_spec
 from tf_scheduler.api import secrets
+from tf_scheduler.api.app import create_app
+from tf_scheduler.api.policy import Policy
 from tf_scheduler.api.secrets import secrets_app, with_secrets
 from tf_scheduler.api.server import ApiServer
+from tf_scheduler.api.views import Snapshot
 from tf_scheduler.core.handover import digest, given_by_us, is_known
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName
@@ -223,6 +226,16 @@ def test_a_source_that_has_it_not_is_told(error, code):
         raise error
 
     assert (code, "env:A: gone") == Loop(read).desk.give(GOOD, "127.0.0.1")
+
+
+@pytest.mark.parametrize("shown", ["Bearer token", "Bearer " + digest("token"), ""])
+def test_a_malicious_task_gets_no_further_with_its_token(loop, shown):
+    """The token of a launch opens nothing else, neither for reading nor for writing; nor does none."""
+    app = create_app(lambda: Snapshot(loop.state), Policy(read_token="read", write_token="write"))
+    whole = with_secrets(app, loop.desk.give)
+    asked = [("/v1/plans", "GET"), ("/v1/tasks/worker-0/logs", "GET"), ("/v1/plans/deploy/stop", "POST")]
+    headers = {"Authorization": shown} if shown else {}
+    assert [401] * 3 == [asgi_client.ask(whole, *one, headers=headers).code for one in asked]
 
 
 def test_the_rest_of_the_api_is_where_it_was(ask):
