@@ -56,9 +56,10 @@ def command(*arguments):
 class Installed:
     """A service that `local install` has installed."""
 
-    def __init__(self, cluster, folder, **service):
+    def __init__(self, cluster, folder, more=()):
         self.cluster, self.folder = cluster, folder
-        path = self.write("options", {**OPTIONS, "service": {**OPTIONS["service"], **service}})
+        sections = {name: {**OPTIONS.get(name, {}), **section} for name, section in dict(more).items()}
+        path = self.write("options", {**OPTIONS, **sections})
         installed = command("local", "install", "--options", path, "--dir", cluster.directory)
         assert 0 == installed.returncode, installed.stderr
         url = Record.read(Folder(cluster.directory)).url
@@ -90,22 +91,26 @@ class Installed:
 
     def tasks(self):
         """Mesos task ids by name."""
-        framework = self.get("v1/state/frameworkId")
-        prefix = {task.name: task for task in read_status(self.cluster.master.address).tasks}
-        return {name: task.task_id for name, task in prefix.items()} if framework else {}
+        return {task.name: task.task_id for task in read_status(self.cluster.master.address).tasks}
+
+    def frameworks(self):
+        """Names of those that are registered."""
+        return [framework.name for framework in read_status(self.cluster.master.address).frameworks]
+
+    def uninstall(self):
+        """It, and the serving process."""
+        ended = command("local", "uninstall", NAME, "--dir", self.cluster.directory)
+        if record := Record.read(Folder(self.cluster.directory)):
+            record.process.end(20)
+        return ended
 
 
 @pytest.fixture
 def installed(local_cluster, tmp_path):
     """Afterwards nothing is installed and nobody serves."""
-    try:
-        yield Installed(local_cluster, tmp_path)
-    finally:
-        folder = Folder(local_cluster.directory)
-        if Record.read(folder):
-            command("local", "uninstall", "--all", "--dir", local_cluster.directory)
-        if record := Record.read(folder):
-            record.process.end(20)
+    found = Installed(local_cluster, tmp_path)
+    yield found
+    found.uninstall()
 
 
 @pytest.mark.mesos
@@ -161,6 +166,24 @@ def test_a_service_is_updated_scaled_and_rolled_back(installed):
     assert [old, new] == installed.get("v1/configurations")
     assert 200 == installed.get("v1/health")["value"]
 
-    ended = command("local", "uninstall", NAME, "--dir", installed.cluster.directory)
+    ended = installed.uninstall()
     assert (0, True) == (ended.returncode, "nothing is left behind" in ended.stdout), ended.stderr
-    assert {} == {task.name: task for task in read_status(installed.cluster.master.address).tasks}
+    assert {} == installed.tasks()
+
+
+@pytest.mark.mesos
+def test_the_result_of_an_idle_service_is_shown_until_it_is_uninstalled(local_cluster, tmp_path):
+    """It stays with Mesos, without tasks; then nothing is left of it."""
+    options = {"finish": {"then": "idle"}, "service": {"command": "true"}}
+    installed = Installed(local_cluster, tmp_path, options)
+    try:
+        until(lambda: (installed.get("v1/tf/result") or {}).get("verdict") == "succeeded")
+        until(lambda: NAME in installed.frameworks() and not installed.tasks())
+        assert "SUCCEEDED" in installed.run("result").stdout.upper()
+        assert 1 == len(installed.get("v1/configurations"))
+        assert any("chief-0" in event["message"] for event in installed.get("v1/events")["events"])
+    finally:
+        ended = installed.uninstall()
+
+    assert (0, True) == (ended.returncode, "nothing is left behind" in ended.stdout), ended.stderr
+    assert NAME not in installed.frameworks()
