@@ -68,10 +68,12 @@ class Arena:
             shown = self.cluster.state()
         except (MasterUnavailableError, OSError, ValueError):
             return False
-        running = [task for task in shown.tasks if task.state == "TASK_RUNNING"]
+        # The master remembers the tasks of an agent that is gone; those of one that is frozen count as not running.
+        known = [task for task in shown.tasks if task.state != "TASK_UNREACHABLE"]
+        running = [task for task in known if task.state == "TASK_RUNNING"]
         agents = {agent.hostname for agent in shown.agents if agent.active}
         frameworks = [framework.connected for framework in shown.frameworks]
-        ran = len(running) == len(shown.tasks) == tasks
+        ran = len(running) == len(known) == tasks
         return ran and frameworks == [True] and set(self.wanted) <= agents and not any(self.unacknowledged())
 
     def unacknowledged(self) -> Iterator[str]:
