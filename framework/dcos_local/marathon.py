@@ -152,7 +152,9 @@ def _app(definition: Mapping[str, Json]) -> App:
 
 
 def _settled(shown: Snapshot, version: str) -> bool:
-    return shown.app.version == version and (shown.healthy is True or not shown.app.definition["instances"])
+    if not shown.app.definition["instances"]:
+        return shown.task is None
+    return shown.task is not None and shown.task.app.version == version and shown.healthy is True
 
 
 def _sandbox(pid: int) -> str:

@@ -55,15 +55,22 @@ class Supervisor:
     """`place` gives every task a new place. `snapshot` may be read from any thread."""
 
     def __init__(self, app: App, place: Callable[[App], Place]) -> None:
-        self.snapshot = Snapshot(app, starts_at=0.0)
+        self._newest = app
+        self._shown = Snapshot(app, starts_at=0.0)
         self._place = place
         self._delay = 0.0
         self._inbox: queue.SimpleQueue[App | tuple[Task, int] | Signal] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"app {app.id}", daemon=True)
         self._thread.start()
 
+    @property
+    def snapshot(self) -> Snapshot:
+        """As Marathon shows it: a new version at once, while the task is still that of the old one."""
+        return replace(self._shown, app=self._newest)
+
     def put(self, app: App) -> None:
         """A new version: the task of the old one is killed, then the new one starts."""
+        self._newest = app
         self._inbox.put(app)
 
     def stop(self) -> None:
@@ -83,9 +90,9 @@ class Supervisor:
 
     def _next(self) -> App | tuple[Task, int] | Signal | None:
         """The next message; None when something is due first."""
-        due = [check.due for check in self.snapshot.health]
-        if self.snapshot.task is None and self.snapshot.starts_at is not None:
-            due.append(self.snapshot.starts_at)
+        due = [check.due for check in self._shown.health]
+        if self._shown.task is None and self._shown.starts_at is not None:
+            due.append(self._shown.starts_at)
         try:
             return self._inbox.get(timeout=max(0.0, min(due) - time.time()) if due else None)
         except queue.Empty:
@@ -94,24 +101,24 @@ class Supervisor:
     def _update(self, app: App) -> None:
         self._kill()
         self._delay = 0.0
-        self.snapshot = Snapshot(app, starts_at=time.time() if app.definition["instances"] else None)
+        self._shown = Snapshot(app, starts_at=time.time() if app.definition["instances"] else None)
 
     def _kill(self) -> None:
-        task = self.snapshot.task
+        task = self._shown.task
         if task is not None:
             task.kill()
             self._show(task=None, health=())
 
     def _ended(self, task: Task, code: int) -> None:
-        if task is not self.snapshot.task:  # of an older version, or killed by ourselves
+        if task is not self._shown.task:  # of an older version, or killed by ourselves
             return
-        now, backoff = time.time(), self.snapshot.app.backoff
-        lived = now - task.started_at > self._delay and self.snapshot.healthy is not False
+        now, backoff = time.time(), self._shown.app.backoff
+        lived = now - task.started_at > self._delay and self._shown.healthy is not False
         self._delay = backoff.after(0.0 if lived else self._delay)
         self._show(task=None, health=(), starts_at=now + self._delay, last_exit=code)
 
     def _act(self, now: float) -> None:
-        shown = self.snapshot
+        shown = self._shown
         if shown.task is None:
             self._start(now)
             return
@@ -129,7 +136,7 @@ class Supervisor:
         return check.after(success, time.time())
 
     def _start(self, now: float) -> None:
-        app = self.snapshot.app
+        app = self._shown.app
         started: queue.SimpleQueue[Task] = queue.SimpleQueue()
         task = Task(app, self._place(app), now, lambda code: self._inbox.put((started.get(), code)))
         checks = tuple(Health.new(check, now) for check in app.health_checks)
@@ -137,4 +144,4 @@ class Supervisor:
         started.put(task)
 
     def _show(self, **changed: Any) -> None:
-        self.snapshot = replace(self.snapshot, **changed)
+        self._shown = replace(self._shown, **changed)

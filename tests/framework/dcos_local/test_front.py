@@ -240,7 +240,7 @@ def test_the_sub_command_describes_and_updates_a_service(dcos, tmp_path, capsys)
     code, told = command("update", "start", f"--options={bad}")
     assert 1 == code
     assert "service.a: " in told.err
-    code, told = command("update", "start", f"--options={good}")
+    code, told = command("update", "start", f"--options={good}", "--yes")
     assert (0, "The update is under way. Follow it with: dcos tensorflow update status\n") == (code, told.out)
     assert "7" == json.loads(command("describe")[1].out)["service"]["a"]
     assert "1.0" == json.loads(command("update", "package-versions")[1].out)["current"]
