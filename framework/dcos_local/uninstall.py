@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from .app import App, Json
 from .errors import MarathonError
@@ -19,6 +20,8 @@ from .task import HOST
 
 _LABEL, _VARIABLE = "DCOS_COMMONS_UNINSTALL", "SDK_UNINSTALL"
 _AGAIN = 1.0  # seconds between two questions; Cosmos waits 10
+#: Answers in a row that nothing is left: so long the scheduler can be asked for its last words, as with Cosmos' 10 s.
+_ENOUGH = 3
 _TIMEOUT = 10.0
 
 
@@ -56,14 +59,17 @@ class Uninstaller:
         thread.start()
 
     def _wait(self, app_id: str) -> None:
-        while not self._stopped.wait(_AGAIN):
+        complete = 0
+        while complete < _ENOUGH and not self._stopped.wait(_AGAIN):
             try:
                 shown = self._marathon.snapshot(app_id)
             except MarathonError:
                 return
-            if app_id not in self._marathon.deployments() and plan_is_complete(shown):
+            settled = app_id not in self._marathon.deployments()
+            complete = complete + 1 if settled and plan_is_complete(shown) else 0
+        if complete == _ENOUGH:
+            with suppress(MarathonError):
                 self._marathon.delete(app_id)
-                return
 
 
 def uninstalling(app: App) -> dict[str, Json]:

@@ -123,7 +123,7 @@ def test_the_cluster_is_checked_without_options(cluster):
     log = next(Folder(cluster.directory).marathon.glob("tasks/tensorflow.*/stderr"))
     until(lambda: "succeeded: worker-0" in log.read_text())
     uninstalled = run("uninstall", "--dir", cluster.directory)
-    assert (0, "/tensorflow is uninstalled\n") == (uninstalled.returncode, uninstalled.stdout)
+    assert (0, "/tensorflow is uninstalled: nothing is left behind\n") == (uninstalled.returncode, uninstalled.stdout)
     assert 404 == ask(cluster, "/service/tensorflow/v1/health")[0]
 
 
@@ -158,7 +158,10 @@ def test_uninstall_ends_what_runs(cluster, job):
     frameworks = [framework.name for framework in read_status(cluster.master.address).frameworks]
     # Other tests use this cluster, too.
     assert ["dev/two"] == [name for name in frameworks if name.startswith("dev/")]
-    assert "/dev/two is uninstalled\n" == run("uninstall", "--all", "--dir", cluster.directory).stdout
+    assert (
+        "/dev/two is uninstalled: nothing is left behind\n"
+        == run("uninstall", "--all", "--dir", cluster.directory).stdout
+    )
     left = [framework.name for framework in read_status(cluster.master.address).frameworks]
     assert [] == [name for name in left if name.startswith("dev/")]
     assert 1 == run("uninstall", "--dir", cluster.directory).returncode
