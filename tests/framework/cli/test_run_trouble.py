@@ -104,13 +104,13 @@ def test_why_tasks_were_pending_is_part_of_the_result(run, start, tmp_path, kept
     running(other)
 
     path = options(tmp_path, WORKER_0.format("true"), worker={"cpus": 1.5})
-    code, out, _ = run("local", "run", path, "--dir", kept.directory, "--timeout", "2", "--json")
+    code, out, _ = run("local", "run", path, "--dir", kept.directory, "--timeout", "8", "--json")
     other.send_signal(signal.SIGINT)
     finished(other)
 
     assert 1 == code
     found = json.loads(out)
-    assert "it took longer than 2 s" == found["reason"]
+    assert "it took longer than 8 s" == found["reason"]
     assert "needs cpus 1.6" in " ".join(reason for reasons in found["pending"].values() for reason in reasons)
 
 
