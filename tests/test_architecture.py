@@ -100,6 +100,7 @@ IMPORTERS = {
     "click": {"tf_scheduler.cli"},
     "defusedxml": {"tf_scheduler.convert"},
     "elftools": {"mesos_local"},
+    "h11": {"tf_scheduler.api"},
     "http_parser": set(),
     "hvac": {"tf_scheduler.secrets"},
     "jsonschema": {"tf_scheduler.package"},

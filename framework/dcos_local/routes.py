@@ -178,7 +178,7 @@ class _Router:
             if name and (path == name or path.startswith(f"{name}/")) and (best is None or len(name) > best[0]):
                 ports = shown.task.place.ports if shown.task else ()
                 index = int(labels.get("DCOS_SERVICE_PORT_INDEX", "0"))
-                best = len(name), ports[index] if index < len(ports) else None, path[len(name) :].strip("/")
+                best = len(name), ports[index] if index < len(ports) else None, path[len(name) :].lstrip("/")
         return None if best is None else best[1:]
 
     async def mesos(self, request: Request) -> Response:

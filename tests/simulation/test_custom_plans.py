@@ -38,6 +38,7 @@ def test_a_plan_of_the_user_waits_to_be_started_and_hands_its_parameters_to_its_
     play(
         deployed(RETUNE),
         expect.plan("retune", WAITING),
+        expect.says("retune", "worker-0", "waits for an operator to start"),
         send.command(Verb.START, "retune", RATE="0.1"),
         expect.answered(Reply.OK, "Received cmd: start retune with parameters: {RATE=0.1}"),
         expect.killed("worker-0"),
@@ -103,7 +104,7 @@ def test_two_plans_that_want_a_task_take_turns():
         expect.killed(),
         expect.steps("retune", worker_0=PREPARED, worker_1=PENDING),
         expect.says("retune", "worker-0", "plan other works on it"),
-        expect.says("retune", "worker-1", "it is outdated"),
+        expect.says("retune", "worker-1", "the plan launches it again when it is its turn"),
         send.offers(),
         expect.launched("worker-0"),
         expect.plan("other", STARTING),

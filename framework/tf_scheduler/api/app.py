@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from .backend import Backend
+from .board import Board
 from .endpoint import Access, Act, BadRequest, Call, Endpoint
 from .guard import Guard
 from .openapi import document
@@ -45,19 +46,20 @@ def create_app(
     `pages`: files that hold nothing of the service; everybody may have them.
     """
     backend = stand if isinstance(stand, Backend) else Backend(stand)
-    table = (*endpoints(backend), *more)
+    board = Board(backend.look)
+    table = (*endpoints(backend), *board.rows(), *more)
     kept = _Kept(backend.look)
     spec = document(table)
     about = Endpoint("GET", "/v1/openapi.json", "This API, as a document.", {200: dict[str, Any]}, act=_always(spec))
     app = Starlette(
-        routes=[*(_route(row, kept) for row in (*table, about)), *routes, *pages],
+        routes=[*(_route(row, kept) for row in (*table, about)), *board.routes(), *routes, *pages],
         exception_handlers={HTTPException: _refused},
     )
     # They would lead to an address that does not hold below a prefix.
     app.router.redirect_slashes = False
     free = {(row.method, row.path) for row in table if row.access is Access.OPEN}
     free |= {(method, page.path) for page in pages for method in page.methods or ()}
-    return Guard(app, policy or Policy(), lambda method, path: (method, path) in free)
+    return Guard(app, policy or Policy(), lambda method, path: (method, path) in free or board.lets_in(path))
 
 
 def _always(body: Any) -> Act:

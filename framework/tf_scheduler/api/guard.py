@@ -56,7 +56,7 @@ class Guard:
                 response = respond(problem, as_json=wants_json(headers) or problem.code == 401, headers=extra)
                 await response(scope, receive, answer)
         finally:
-            if scope["method"] not in _READING:
+            if scope["method"] not in _READING and not scope.get("api.quiet"):
                 _audit(scope, visitor, answer.code)
 
     def _problem(self, scope: Scope, headers: dict[str, str], visitor: Visitor) -> Problem | None:

@@ -121,6 +121,14 @@ class TrainingBody(TypedDict):
     jobs: dict[str, JobProgressBody]
 
 
+class BoardBody(TypedDict):
+    running: bool
+    reason: str
+    task: str | None
+    address: str | None
+    path: str | None
+
+
 class ResultBody(TypedDict):
     over: bool
     verdict: Verdict | None

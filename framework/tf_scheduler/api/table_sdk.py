@@ -84,6 +84,10 @@ def _state() -> Iterator[Endpoint]:
     yield _get(f"{room}/zone/{{job}}/{{ip}}", "Zone of the task at an address.", state.zone_of_address, str, 404)
     what = "There is no cache to refresh."
     yield Endpoint("PUT", f"{room}/refresh", what, {409: str}, state.refresh, access=Access.WRITE)
+    what = "Files are not kept."
+    yield Endpoint("PUT", f"{room}/files/{{name}}", what, {409: str}, state.keep_file, access=Access.WRITE)
+    path = "/v1/artifacts/template/{id}/{pod}/{task}/{name}"
+    yield _get(path, "A template of a configuration: no task has one.", state.template, str, 400, 404)
 
 
 def _debug() -> Iterator[Endpoint]:

@@ -15,7 +15,7 @@ from tf_scheduler.core.scheduler import handle
 from tf_scheduler.model.evaluation import Evaluation
 from tf_scheduler.model.events import PodCommand, ProgressReported, StopRequested
 from tf_scheduler.model.ids import TaskId
-from tf_scheduler.model.plan import Status
+from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy, Status
 from tf_scheduler.model.progress import Progress
 from tf_scheduler.model.reasons import Refusal, TooSmall
 from tf_scheduler.model.recovery import PodVerb
@@ -107,6 +107,17 @@ def test_why_a_task_is_pending(app):
     assert (7.0, 3, 2) == (body["evaluated_at"], body["offers"], body["agents"])
     assert ["worker-0"] == [task["name"] for task in body["tasks"]]
     assert "agent agent-1" in body["tasks"][0]["reasons"][0]
+
+
+def test_what_only_a_plan_that_nobody_has_started_wants_is_not_pending(loop):
+    """Once it is started, it is."""
+    retune = PlanSpec("retune", PlanStrategy.SERIAL, (PhaseSpec("again", "ps", PlanStrategy.SERIAL),))
+    loop.state = replace(loop.state, spec=replace(loop.state.spec, plans={"retune": retune}))
+    names = lambda: [(task["name"], task["plan"]) for task in ask(loop.app, "/v1/pending").body["tasks"]]  # noqa: E731
+
+    assert [("worker-0", "deploy")] == names()
+    assert 200 == ask(loop.app, "/v1/plans/retune/start", "POST", body=b"{}").code
+    assert [("worker-0", "deploy"), ("ps-0", "retune")] == names()
 
 
 def test_the_cluster_that_tensorflow_sees(app):

@@ -13,6 +13,7 @@ from asgi_client import ask
 from builders import a_spec, a_status
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.backend import Backend
+from tf_scheduler.api.table_metrics import metrics
 from tf_scheduler.api.views import Snapshot
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.journal import Journal
@@ -46,7 +47,7 @@ class Service:
         self.journal(event, decision)
 
 
-APP = create_app(Service().backend)
+APP = create_app(Service().backend, more=tuple(metrics(lambda: b"up 1\n", lambda: {"gauges": {}})))
 DOCUMENT = ask(APP, "/v1/openapi.json").body
 SCHEMA = schemathesis.openapi.from_asgi("/v1/openapi.json", APP)
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -55,7 +56,8 @@ CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
 def test_there_is_a_document_for_every_endpoint():
     """At a relative address, so that it holds below /service/NAME/, too."""
     assert [{"url": ".."}] == DOCUMENT["servers"]
-    assert {"/v1/plans/{plan}", "/v1/tasks/{name}/logs", "/v1/events"} <= DOCUMENT["paths"].keys()
+    wanted = {"/v1/plans/{plan}", "/v1/tasks/{name}/logs", "/v1/events", "/v1/metrics", "/v1/tf/tensorboard"}
+    assert wanted <= DOCUMENT["paths"].keys()
     names = [operation["operationId"] for path in DOCUMENT["paths"].values() for operation in path.values()]
     assert len(names) == len(set(names))
 

@@ -4,6 +4,8 @@ import json
 import re
 import signal
 import sys
+import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -50,7 +52,7 @@ def test_horovods_processes_meet_at_the_executor_of_rank_0(start, tmp_path):
 
 @pytest.mark.tensorflow
 def test_tensorboard_answers_and_is_kept_after_the_end(start, tmp_path):
-    """Until somebody ends it; the job has succeeded all the same."""
+    """Until somebody ends it; the job has succeeded all the same. It is seen through the scheduler, too."""
     small = {"cpus": 0.1, "mem": 512, "port": 6006}
     service = {"strategy": "independent", "use_tensorboard": True, "command": "true"}
     finish = {"then": "keep_tensorboard", "keep_seconds": 0}
@@ -58,15 +60,22 @@ def test_tensorboard_answers_and_is_kept_after_the_end(start, tmp_path):
 
     process = start("local", "run", options(tmp_path, "true", service, **sections))
     told = []
-    address = kept = None
+    address = kept = api = None
     for line in iter(process.stderr.readline, ""):
         told.append(line)
+        api = api or re.search(r"the API of small is at (http://\S+)/v1", line)
         address = address or re.search(r"tensorboard-0 on \S+ is running: (http://\S+/)", line)
         kept = kept or ("tensorboard-0" in line and "is left to run, until the service is ended" in line)
         if address and kept:
             break
     assert address, "".join(told)
+    assert api, "".join(told)
     answer = wait_for_answer(address[1] + "data/environment")
+    through = f"{api[1]}/tensorboard/"
+    with urllib.request.urlopen(through, timeout=PATIENCE) as page:
+        assert b"<title>TensorBoard</title>" in page.read()
+        assert page.url != through
+    assert answer == wait_for_answer(through + "any/data/environment")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE)
 
@@ -77,7 +86,9 @@ def test_tensorboard_answers_and_is_kept_after_the_end(start, tmp_path):
 
 def wait_for_answer(url):
     """What TensorBoard says, as soon as it answers."""
-    while True:
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        threading.Event().wait(0.1)
         try:
             with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
                 return json.load(answer)
@@ -86,3 +97,4 @@ def wait_for_answer(url):
         except urllib.error.URLError as error:
             if not isinstance(error.reason, ConnectionError):
                 raise
+    raise AssertionError(f"{url} does not answer")

@@ -9,6 +9,7 @@ from typing import Any
 from tf_scheduler.core.plans import DEPLOY
 
 from .base import Answer, Problem, Snapshot, View
+from .configurations import configuration
 
 
 def framework_id(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
@@ -53,6 +54,18 @@ def files(_snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
 def file(_snapshot: Snapshot, given: Mapping[str, Any]) -> Answer:
     """There is none."""
     return Problem(404, f"File {given['name']} not found")
+
+
+def keep_file(_snapshot: Snapshot, given: Mapping[str, Any]) -> Answer:
+    """As where the SDK cannot do what is asked: tasks get theirs from where their agents fetch them."""
+    return Problem(409, f"File {given['name']} is not kept: those of tasks belong where their agents fetch them")
+
+
+def template(snapshot: Snapshot, given: Mapping[str, Any]) -> Answer:
+    """No task has one: 400 and 404 as the SDK, for a configuration that there is not, too."""
+    found = configuration(snapshot, {"id": given["id"]})
+    names = "/".join(given[name] for name in ("pod", "task", "name"))
+    return found if isinstance(found, Problem) else Problem(404, f"Template {names} not found")
 
 
 def zones(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tf_scheduler.api.shapes import PendingBody, PendingTaskBody, ResourcesBody, TaskBody, TasksBody
+from tf_scheduler.core import plans
 from tf_scheduler.model.ids import TaskName, task_name
 from tf_scheduler.model.plan import Status
 from tf_scheduler.model.resources import UNIT, Needs
@@ -68,7 +69,7 @@ def _unlaunched(state: SchedulerState, task: TaskSpec) -> TaskBody:
         "launched_at": None,
         "plan": None,
         "resources": _needs(task.job.needs),
-        "pending": _reasons(state, task.name),
+        "pending": reasons(state, task.name),
     }
 
 
@@ -95,7 +96,7 @@ def _launched(state: SchedulerState, record: TaskRecord) -> TaskBody:
         "launched_at": record.launched_at,
         "plan": record.plan,
         "resources": _used(record),
-        "pending": _reasons(state, record.name),
+        "pending": reasons(state, record.name),
     }
 
 
@@ -111,7 +112,8 @@ def _used(record: TaskRecord) -> ResourcesBody:
     return found
 
 
-def _reasons(state: SchedulerState, name: TaskName) -> list[str]:
+def reasons(state: SchedulerState, name: TaskName) -> list[str]:
+    """Why a task has no place, as far as it was tried."""
     return [str(reason) for reason in state.pending.get(name, ())]
 
 
@@ -132,9 +134,10 @@ _WAITING = (Status.PENDING, Status.PREPARED, Status.WAITING, Status.DELAYED, Sta
 
 
 def _pending(snapshot: Snapshot) -> Iterator[PendingTaskBody]:
-    """A task that several plans want counts for the first of them."""
+    """A task that several plans want counts for the first of them; one that waits to be started wants none."""
     told: set[str] = set()
-    for plan in snapshot.plans().values():
+    asleep = plans.asleep(snapshot.state)
+    for plan in (plan for plan in snapshot.plans().values() if plan.name not in asleep):
         for phase in plan.phases:
             for step in phase.steps:
                 if step.task is None or step.task in told or step.status not in _WAITING:
@@ -146,7 +149,7 @@ def _pending(snapshot: Snapshot) -> Iterator[PendingTaskBody]:
                     "phase": phase.name,
                     "step": step.name,
                     "status": step.status,
-                    "reasons": _reasons(snapshot.state, step.task) or [step.message or "it is not its turn yet"],
+                    "reasons": reasons(snapshot.state, step.task) or [step.message or "it is not its turn yet"],
                 }
 
 

@@ -17,6 +17,7 @@ from .act import act, end
 from .command import command
 from .define import Work
 from .questions import (
+    asleep,
     config_of,
     in_cluster,
     is_known,
@@ -40,6 +41,7 @@ __all__ = [
     "Gang",
     "Work",
     "act",
+    "asleep",
     "command",
     "config_of",
     "end",

@@ -10,8 +10,8 @@ from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
 from .claims import due
-from .control import in_force, last_serial
-from .define import StepDef, uninstall
+from .control import control_of, in_force, last_serial
+from .define import Kind, StepDef, definitions, uninstall
 from .facts import open_tasks
 from .outline import outline
 from .standing import standing
@@ -31,6 +31,12 @@ def parameters_of(state: SchedulerState, plan: str) -> Mapping[str, str]:
     """Environment of the tasks that a plan launches."""
     control = state.controls.get(plan)
     return {} if control is None else control.parameters
+
+
+def asleep(state: SchedulerState) -> frozenset[str]:
+    """Names of plans of the user that nobody has started, or that are interrupted: they want nothing now."""
+    found = (plan for plan in definitions(state) if plan.kind is Kind.CUSTOM)
+    return frozenset(plan.name for plan in found if () in control_of(state, plan).interrupted)
 
 
 def next_serial(state: SchedulerState) -> int:

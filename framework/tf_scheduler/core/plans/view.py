@@ -140,4 +140,13 @@ def _why_not(now: Standing, step: StepDef, status: Status, by_name: Mapping[str,
     if record is None:
         return ""
     again = record.id in state.retired or name in now.lost
-    return f"{where(state, name)}; {'is to be launched again' if again else 'it is outdated'}"
+    return f"{where(state, name)}; {'is to be launched again' if again else _to_do(now)}"
+
+
+def _to_do(now: Standing) -> str:
+    """What a plan wants of a task that runs. Plans of the user find nothing wrong with it."""
+    if now.plan.kind is not Kind.CUSTOM:
+        return "it is outdated"
+    if () in now.control.interrupted:
+        return "waits for an operator to start or continue the plan"
+    return "the plan launches it again when it is its turn"

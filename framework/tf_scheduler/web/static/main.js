@@ -33,7 +33,8 @@ async function everything() {
   const [overview, end, tasks, training, waiting, planNames] = await Promise.all(names.map((name) => get(`v1/${name}`)));
   const plans = await Promise.all(planNames.map((name) => get(`v1/plans/${encodeURIComponent(name)}`, PLAN_CODES)));
   const named = planNames.map((name, index) => ({ ...plans[index], name }));
-  return { overview, end, tasks: tasks.tasks, training, waiting, plans: named };
+  const board = tasks.tasks.some((task) => task.job === "tensorboard") ? await get("v1/tf/tensorboard") : null;
+  return { overview, end, tasks: tasks.tasks, training, waiting, plans: named, board };
 }
 
 async function look() {
@@ -121,8 +122,9 @@ function head(overview) {
   show(byId("pill"), overview.verdict || overview.refused ? spoken(status) : `${overview.plan} ${spoken(status)}`);
   byId("pill").className = `pill ${tone(status)}`;
   byId("about").textContent = overview.refused || (overview.framework_id ? `framework ${overview.framework_id}` : "not registered with Mesos yet");
-  const board = picture.tasks.find((task) => task.job === "tensorboard" && task.status === "RUNNING" && task.address);
-  show(byId("links"), board ? el("a", { href: `http://${board.address}/`, target: "_blank", rel: "noopener noreferrer" }, "TensorBoard") : "", el("a", { href: "v1/openapi.json" }, "API"));
+  const { board } = picture;
+  const there = board?.running && el("a", { href: board.path, target: "_blank", rel: "noopener noreferrer" }, "TensorBoard");
+  show(byId("links"), there || "", el("a", { href: "v1/openapi.json" }, "API"));
   byId("foot").textContent = `As of ${clock(seen / 1000)}`;
 }
 

@@ -1,0 +1,225 @@
+"""TensorBoard below the scheduler's address, with a server in its place that tells what it was asked."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+from contextlib import closing
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from asgi_client import ask
+from builders import a_job, a_spec, a_status
+from tf_scheduler.api import board, fetch
+from tf_scheduler.api.app import create_app
+from tf_scheduler.api.policy import Policy
+from tf_scheduler.api.views import Snapshot
+from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord, TaskState
+
+TOKENS = {"read_token": "r", "write_token": "w"}
+READER = {"Authorization": "Bearer r"}
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Echoes; some paths misbehave."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        if self.path == "/away":
+            self.send_response(307)
+            self.send_header("Location", "/v1/plans/deploy/stop")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        if self.path == "/cut":
+            self.send_response(200)
+            self.send_header("Content-Length", "100")
+            self.end_headers()
+            self.wfile.write(b"{half")
+            self.close_connection = True
+            return
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+        told = {"method": self.command, "path": self.path, "headers": dict(self.headers), "body": body}
+        self.send_response(404 if "missing" in self.path else 200)
+        for name, value in (
+            ("Content-Type", "application/json"),
+            ("Set-Cookie", "stolen=1"),
+            ("Service-Worker-Allowed", "/"),
+            ("Link", "</v1/plans>; rel=prefetch"),
+            ("Content-Security-Policy", "object-src 'none'"),
+            ("Transfer-Encoding", "chunked"),
+        ):
+            self.send_header(name, value)
+        self.end_headers()
+        content = json.dumps(told).encode()
+        for piece in (content[:7], content[7:], b""):
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+
+    do_POST = do_GET  # noqa: N815 - its name there
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def place():
+    """Address of a TensorBoard."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def a_state(address, word=TaskState.RUNNING):
+    spec = a_spec(jobs=(a_job(), a_job(JobKind.TENSORBOARD)))
+    record = TaskRecord("tensorboard-0", "t__1", JobKind.TENSORBOARD, 0, "S1", "agent-1", address, 1, (), 0.0)
+    statuses = {record.id: a_status(record.id, word)}
+    return SchedulerState(spec, framework_id="f", tasks={record.name: record}, statuses=statuses)
+
+
+def an_app(state, **options):
+    return create_app(lambda: Snapshot(state), Policy(**options))
+
+
+def test_requests_and_answers_are_passed_on(place):
+    """Path, query, method, body and status; what came in chunks is whole."""
+    app = an_app(a_state(place))
+
+    got = ask(app, "/tensorboard/any/data/plugin/scalars?tag=a%2Fb&x=1")
+    posted = ask(app, "/tensorboard/any/data", "POST", headers={"Content-Type": "text/x"}, body=b"what")
+
+    assert (200, "GET", "/data/plugin/scalars?tag=a%2Fb&x=1") == (got.code, got.body["method"], got.body["path"])
+    assert ("POST", "what", "text/x") == (
+        posted.body["method"],
+        posted.body["body"],
+        posted.body["headers"]["content-type"],
+    )
+    assert 404 == ask(app, "/tensorboard/any/missing").code
+    assert 405 == ask(app, "/tensorboard/any/data", "DELETE").code
+
+
+def test_nothing_of_the_login_reaches_it_and_nothing_beyond_its_page_comes_back(place):
+    """No token, cookie or referrer there; no cookie, link or service worker here."""
+    given = {"Authorization": "Bearer w", "Cookie": "a=b", "Referer": "http://x/", "X-TensorBoard-Flags": "{}"}
+
+    reply = ask(an_app(a_state(place), **TOKENS), "/tensorboard/any/", headers=given)
+
+    assert {"host", "connection", "content-length", "x-tensorboard-flags"} == {
+        name.lower() for name in reply.body["headers"]
+    }
+    assert place == reply.body["headers"]["host"]
+    assert not {"set-cookie", "link", "service-worker-allowed", "transfer-encoding"} & reply.headers.keys()
+    policy = reply.headers["content-security-policy"]
+    assert "'self'" not in policy.partition("default-src")[2].partition(";")[0]
+    assert "sandbox allow-scripts allow-same-origin" in policy
+    assert policy.endswith(", object-src 'none'")
+    assert not {"allow-popups", "allow-forms", "allow-top-navigation"} & set(policy.split())
+
+
+def test_who_may_read_is_given_an_address_that_needs_no_token(place):
+    """A browser sends none when it follows a link. The address opens nothing else."""
+    app = an_app(a_state(place), **TOKENS)
+
+    assert 401 == ask(app, "/v1/tf/tensorboard").code
+    assert {401} == {ask(app, path).code for path in ("/tensorboard/", "/tensorboard/any/", "/tensorboard//")}
+    told = ask(app, "/v1/tf/tensorboard", headers=READER).body
+    assert ("tensorboard-0", place, True) == (told["task"], told["address"], told["running"])
+    lead = ask(app, "/tensorboard/", headers=READER)
+    assert (307, told["path"]) == (lead.code, "tensorboard/" + lead.headers["location"])
+
+    assert 200 == ask(app, "/" + told["path"]).code
+    assert 200 == ask(app, f"/{told['path']}data", "POST", headers={"Sec-Fetch-Site": "same-origin"}).code
+    key = told["path"].split("/")[1]
+    for path in (f"/v1/tasks?{key}", f"/v1/{key}", f"/{key}/", f"/tensorboard/{key[:-1]}/", f"/tensorboard/x/{key}/"):
+        assert 401 == ask(app, path).code, path
+
+
+def test_pages_of_others_reach_it_no_more_than_the_api(place):
+    """Neither by a form, nor by another name for this machine."""
+    assert (
+        403 == ask(an_app(a_state(place)), "/tensorboard/any/", "POST", headers={"Sec-Fetch-Site": "cross-site"}).code
+    )
+    assert 403 == ask(an_app(a_state(place), loopback=True), "/tensorboard/any/", headers={"Host": "evil.test"}).code
+
+
+def test_the_key_is_in_no_log(place, caplog):
+    """What TensorBoard is asked by POST is no command."""
+    caplog.set_level(logging.INFO)
+    app = an_app(a_state(place))
+    path = ask(app, "/v1/tf/tensorboard").body["path"]
+
+    ask(app, f"/{path}data", "POST", body=b"x")
+
+    assert [] == [record.message for record in caplog.records if path in record.getMessage()]
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "words"),
+    [
+        (SchedulerState(a_spec(), framework_id="f"), 404, "service.use_tensorboard"),
+        (SchedulerState(a_spec(jobs=(a_job(JobKind.TENSORBOARD),))), 503, "has not been launched yet"),
+        (a_state("127.0.0.1:9", TaskState.FAILED), 503, "tensorboard-0 on agent-1 is failed"),
+        (replace(a_state("127.0.0.1:9"), statuses={}), 503, "tensorboard-0 on agent-1 is launching"),
+    ],
+)
+def test_why_it_is_not_there(state, code, words):
+    """As JSON, also for a browser."""
+    reply = ask(an_app(state), "/tensorboard/any/", headers={"Accept": "text/html"})
+
+    assert (code, True) == (reply.code, words in reply.body["error"]["message"])
+    told = ask(an_app(state), "/v1/tf/tensorboard").body
+    assert (False, None, True) == (told["running"], told["path"], words in told["reason"])
+
+
+def test_one_that_does_not_answer_yet_is_no_error_of_the_scheduler():
+    """It is launched, but imports TensorFlow for a while."""
+    with closing(socket.socket()) as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        reply = ask(an_app(a_state(f"127.0.0.1:{nobody.getsockname()[1]}")), "/tensorboard/any/")
+
+    assert (503, "unavailable") == (reply.code, reply.body["error"]["code"])
+    assert "TensorBoard does not answer (yet)" in reply.body["error"]["message"]
+
+
+def test_it_leads_nowhere_else(place):
+    """A redirection would get a browser to where the page itself may not go."""
+    reply = ask(an_app(a_state(place)), "/tensorboard/any/away")
+
+    assert (503, False) == (reply.code, "location" in reply.headers)
+
+
+def test_one_that_is_silent_is_given_up(monkeypatch):
+    """What it answered before goes with it."""
+    monkeypatch.setattr(fetch, "HEAD", 0.05)
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        reply = ask(an_app(a_state(f"127.0.0.1:{silent.getsockname()[1]}")), "/tensorboard/any/")
+
+    assert (503, True) == (reply.code, "has not answered within" in reply.body["error"]["message"])
+
+
+def test_an_answer_is_cut_where_it_is_too_long_or_breaks_off(place, monkeypatch, caplog):
+    """And said so in the log."""
+    app = an_app(a_state(place))
+
+    assert b"{half" == ask(app, "/tensorboard/any/cut").content
+    monkeypatch.setattr(board, "LIMIT", 10)
+    assert 10 > len(ask(app, "/tensorboard/any/").content)
+    assert 2 == sum("not passed on to its end" in record.getMessage() for record in caplog.records)
+
+
+def test_seats_are_given_back(place, monkeypatch):
+    """However a request ends."""
+    monkeypatch.setattr(board, "SEATS", 1)
+    app = an_app(a_state(place))
+    paths = ("", "cut", "away", "missing", "")
+
+    assert [200, 200, 503, 404, 200] == [ask(app, f"/tensorboard/any/{path}").code for path in paths]

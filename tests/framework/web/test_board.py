@@ -1,0 +1,143 @@
+"""TensorBoard below the scheduler's address, in a real Chromium: what its pages may do there, and what not."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from playwright.sync_api import expect
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from builders import a_job, a_spec, a_status
+from live_api import LiveApi
+from simulation import send
+from simulation.world import play
+from tf_scheduler.api.app import create_app
+from tf_scheduler.api.backend import Backend
+from tf_scheduler.api.server import ApiServer
+from tf_scheduler.api.views import Snapshot
+from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord
+
+pytestmark = pytest.mark.browser
+
+#: It does what a page can to get at the scheduler, whose address is two folders above; and what TensorBoard does.
+PAGE = b"""<!doctype html><title></title><div id="told"></div><script src="script.js"></script>"""
+SCRIPT = b"""
+const told = {};
+const tried = async (name, attempt) => {
+  try { told[name] = await attempt(); } catch (error) { told[name] = error.name; }
+};
+const framed = () => new Promise((done) => {
+  const frame = document.createElement("iframe");
+  const look = () => { try { done(Boolean(frame.contentDocument?.body)); } catch { done(false); } };
+  frame.onload = frame.onerror = look;
+  frame.src = "../../v1/plans";
+  document.body.append(frame);
+});
+(async () => {
+  const stop = "../../v1/plans/deploy/stop";
+  await tried("write", async () => (await fetch(stop, { method: "POST" })).status);
+  await tried("read", async () => (await fetch("../../v1/plans")).status);
+  await tried("led", async () => (await fetch("away", { method: "POST" })).status);
+  await tried("beacon", async () => { navigator.sendBeacon(stop); return "sent or not"; });
+  await tried("window", async () => window.open("../../") === null);
+  await tried("frame", framed);
+  await tried("form", async () => {
+    const form = Object.assign(document.createElement("form"), { method: "post", action: stop });
+    document.body.append(form);
+    form.submit();
+    return "submitted or not";
+  });
+  await tried("own", async () => (await (await fetch("data", { method: "POST", body: "x" })).json()).path);
+  await tried("kept", async () => { localStorage.setItem("a", "b"); return localStorage.getItem("a"); });
+  await tried("worker", () => new Promise((done) => {
+    const worker = new Worker("worker.js");
+    worker.onmessage = (message) => done(message.data);
+    worker.onerror = () => done("no worker");
+  }));
+  document.getElementById("told").textContent = JSON.stringify(told);
+})();
+"""
+FILES = {
+    "/": ("text/html", PAGE),
+    "/script.js": ("text/javascript", SCRIPT),
+    "/worker.js": ("text/javascript", b"postMessage('works')"),
+}
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        away = self.path == "/away"
+        kind, content = FILES.get(self.path, ("application/json", json.dumps({"path": self.path}).encode()))
+        self.send_response(307 if away else 200)
+        if away:
+            self.send_header("Location", "/v1/plans/deploy/stop")
+        self.send_header("Content-Type", kind)
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_POST = do_GET  # noqa: N815 - its name there
+
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def a_board():
+    """Its address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("prefix", ["", "/service/dev/digits"])
+def test_its_pages_work_and_can_command_nothing(chromium, prefix):
+    """Whoever makes them: no request, no frame, no window, no form of theirs gets to the scheduler."""
+    spec, events = a_spec(name="dev/digits", jobs=(a_job(JobKind.TENSORBOARD),)), []
+    with a_board() as address:
+        record = TaskRecord("tensorboard-0", "t__1", JobKind.TENSORBOARD, 0, "S1", "agent-1", address, 1, (), 0.0)
+        statuses = {record.id: a_status(record.id)}
+        state = SchedulerState(spec, framework_id="f", tasks={record.name: record}, statuses=statuses)
+        app = create_app(Backend(lambda: Snapshot(state), events.append))
+        whole = Starlette(routes=[Mount("/service/dev/digits", app), Mount("/", app)])
+        with ApiServer(whole, "127.0.0.1", 0) as server:
+            context = chromium.new_context()
+            page = context.new_page()
+            page.goto(f"http://127.0.0.1:{server.port}{prefix}/tensorboard/")
+            told = page.locator("#told")
+            expect(told).not_to_be_empty()
+            found = json.loads(told.text_content())
+            pages = len(context.pages)
+            context.close()
+
+    assert ("TypeError", "TypeError", True, False) == (found["write"], found["read"], found["window"], found["frame"])
+    assert (503, "/data", "b", "works") == (found["led"], found["own"], found["kept"], found["worker"])
+    assert ([], 1) == (events, pages)
+
+
+def test_the_page_links_to_it_as_soon_as_it_runs(visit):
+    """By an address that needs no token."""
+    spec = a_spec(name="dev/digits", jobs=(a_job(), a_job(JobKind.CHIEF), a_job(JobKind.TENSORBOARD)))
+    with LiveApi(spec) as live:
+        live.register()
+        page = visit(f"{live.url}/service/dev/digits/")
+        link = page.get_by_role("link", name="TensorBoard")
+        expect(page.get_by_role("region", name="Why pending")).to_contain_text("tensorboard-0")
+        expect(link).to_have_count(0)
+
+        play(live.world, send.offers(), send.running())
+
+        expect(link).to_have_attribute("href", re.compile(r"^tensorboard/[\w-]{16,}/$"))
