@@ -1,9 +1,10 @@
-"""Gets the task's secrets from the scheduler, once, before anything of the task runs.
+"""Gets the task's secrets from the scheduler, before anything of the task runs.
 
-    POST <url> {"task_id", "token", "nonce"}  ->  200 {"secrets": [{"env", "file", "value"}]}, the values in base64
+    POST <url> {"task_id", "token", "nonce"}  ->  200 {"secrets": [{"env", "file", "value", "reload"}]}, base64
 
 The token came with the task, so agents and masters have seen it: it is good once. `nonce` is ours and never told to
-anybody else; with it the same question may be asked again when the answer got lost.
+anybody else; with it the same question may be asked again: when the answer got lost and, for the values that are to be
+reloaded, while the program runs.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class Secret:
     env: str
     file: str
     value: bytes = field(repr=False)
+    #: Whether the program wants to hear of another value while it runs.
+    reload: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,10 +110,15 @@ def decode(body: bytes) -> list[Secret]:
     """The secrets of an answer. Raise ValueError that quotes nothing of it."""
     try:
         return [
-            Secret(str(item["env"]), str(item["file"]), base64.b64decode(item["value"], validate=True))
+            Secret(
+                str(item["env"]),
+                str(item["file"]),
+                base64.b64decode(item["value"], validate=True),
+                bool(item.get("reload")),
+            )
             for item in json.loads(body)["secrets"]
         ]
-    except (KeyError, TypeError, binascii.Error, ValueError):
+    except (AttributeError, KeyError, TypeError, binascii.Error, ValueError):
         raise ValueError("the answer is not one of the scheduler's") from None
 
 

@@ -29,10 +29,13 @@ class MemoryFiles:
     def __init__(self, memory: Path = MEMORY) -> None:
         self._memory = memory
         self._folder: Path | None = None
+        #: Of the folder, also the way into it.
         self._lock = -1
+        #: Name in the sandbox -> name in the folder.
+        self._names: dict[str, str] = {}
 
     def write(self, sandbox: str, contents: Mapping[str, bytes], owner: Owner) -> None:
-        """Write each `name in the sandbox -> content`, mode 0600. Raise OSError, and ValueError for another place."""
+        """Once: each `name in the sandbox -> content`, mode 0600. Raise OSError, and ValueError for another place."""
         if not contents:
             return
         sweep(self._memory)
@@ -40,11 +43,23 @@ class MemoryFiles:
             raise OSError(f"{self._memory} is no tmpfs: secrets are not written to a disk")
         folder = self._make()
         for number, (name, content) in enumerate(contents.items()):
-            target = folder / f"{number}-{Path(name).name}"
-            _write(target, content, owner)
-            _link(Path(sandbox), name, target)
+            self._names[name] = f"{number}-{Path(name).name}"
+            _write(self._names[name], content, owner, self._lock)
+            _link(Path(sandbox), name, folder / self._names[name])
         if owner is not None:
             os.chown(folder, *owner)
+
+    def replace(self, contents: Mapping[str, bytes], owner: Owner) -> None:
+        """Other contents for files that were written; who reads meanwhile gets the old or the new. Raise OSError.
+
+        The folder is the user's by now, so it is not looked up again: it may be a link by the same name.
+        """
+        for name, content in contents.items():
+            place, draft = self._names[name], f"{_NEW}{self._names[name]}"
+            with suppress(FileNotFoundError):
+                os.unlink(draft, dir_fd=self._lock)
+            _write(draft, content, owner, self._lock)
+            os.replace(draft, place, src_dir_fd=self._lock, dst_dir_fd=self._lock)
 
     def remove(self) -> None:
         """Forget all. May be called again."""
@@ -75,8 +90,9 @@ def sweep(memory: Path = MEMORY) -> None:
                 os.close(lock)
 
 
-def _write(path: Path, content: bytes, owner: Owner) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def _write(name: str, content: bytes, owner: Owner, folder: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    file = os.open(name, flags, 0o600, dir_fd=folder)
     with os.fdopen(file, "wb") as opened:
         opened.write(content)
         if owner is not None:

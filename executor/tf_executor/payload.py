@@ -64,6 +64,8 @@ class Payload:
     secrets_token: str = field(default="", repr=False)
     #: Certificates of the authorities to trust there, PEM; empty: the machine's.
     secrets_ca: str = ""
+    #: Seconds between two questions whether one of them has changed; 0: none is asked.
+    secrets_reload: float = 0.0
     #: Interpreter of the user's program, a path or a name to look up; empty: the one the executor runs under.
     python: str = ""
     #: Seconds between SIGTERM and SIGKILL, so that the program can write a checkpoint.
@@ -164,18 +166,16 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "generation": (int,),
     "environment": (dict,),
     "secrets": _LIST,
-    "kill_grace": _NUMBER,
+    **dict.fromkeys(("kill_grace", "secrets_reload", "hook_timeout", "stalled_after"), _NUMBER),
     "port": (int,),
     "rendezvous": (bool,),
     "cluster_flags": (bool,),
     "fetch": _LIST,
-    "hook_timeout": _NUMBER,
     "nice": (int,),
     "ulimits": (dict,),
     "gpus": (int,),
     "gpu_devices": _LIST,
     "gpu_check": (bool,),
-    "stalled_after": _NUMBER,
     "event_folders": _LIST,
     "output_bytes": (int,),
     "output_backups": (int,),

@@ -80,6 +80,17 @@ def signal_process(pid: int, number: int) -> None:
         return
 
 
+def catches(pid: int, number: int) -> bool:
+    """Whether the process has a handler for the signal; False when it has gone."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text(errors="replace")
+    except OSError:
+        return False
+    # A mask in hexadecimal digits, signal 1 first (proc(5)).
+    caught = next((line.split()[1] for line in text.splitlines() if line.startswith("SigCgt:")), "0")
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
 def signal_group(group: int, number: int) -> None:
     """The same for a whole process group."""
     try:

@@ -1,10 +1,12 @@
-"""The secrets of the one task: fetched, put where its programs find them, masked, forgotten."""
+"""The secrets of the one task: fetched, put where its programs find them, renewed, masked, forgotten."""
 
 from __future__ import annotations
 
 import base64
 import logging
 import os
+import random
+import signal
 import threading
 import urllib.parse
 import uuid
@@ -14,10 +16,13 @@ from tf_executor.events import Stage
 from tf_executor.handover import Claim, HandoverError, Secret, fetch
 from tf_executor.memory_files import MemoryFiles, Owner
 from tf_executor.payload import Payload
+from tf_executor.processes import catches, descendants, signal_process
 
 #: What is the user's own; checks and questions of ours get no secret.
 STAGES = (Stage.FETCH, Stage.PRE, Stage.PROGRAM, Stage.POST)
 _FEW = 200  # characters of another's error that are told
+#: Parts of the interval between two questions for new values: tasks that start together do not ask together.
+_SOON, _LATE = 0.75, 1.25
 
 log = logging.getLogger(__name__)
 
@@ -31,17 +36,20 @@ class TaskSecrets:
         task_id: str,
         environ: Mapping[str, str],
         sandbox: str,
-        get: Callable[[Claim], Sequence[Secret]] = fetch,
+        get: Callable[..., Sequence[Secret]] = fetch,
     ) -> None:
         """`environ`: the executor's own environment."""
         self._claim = Claim(payload.secrets_url, task_id, payload.secrets_token, uuid.uuid4().hex, payload.secrets_ca)
         # References of Mesos itself are resolved by the agent, into our own environment.
         self._known = [payload.environment.get(name) or environ.get(name, "") for name in payload.secrets]
         self._sandbox, self._get = sandbox, get
+        self._interval = payload.secrets_reload
         self._lock = threading.Lock()
         self._files = MemoryFiles()
         self._secrets: Sequence[Secret] = ()
-        self._over = False
+        #: What was replaced: it may be in what the program has printed.
+        self._former: list[Secret] = []
+        self._over = threading.Event()
 
     def fetch(self, owner: Owner) -> str:
         """Get them and write the files for `owner`; why it cannot be done, or empty."""
@@ -49,7 +57,7 @@ class TaskSecrets:
             secrets = self._get(self._claim)
             _check(secrets)
             with self._lock:
-                if self._over:
+                if self._over.is_set():
                     return "the task has ended"
                 self._files.write(self._sandbox, {item.file: item.value for item in secrets if item.file}, owner)
                 self._secrets = secrets
@@ -58,6 +66,8 @@ class TaskSecrets:
         except (OSError, ValueError) as error:
             return f"the files of secrets cannot be written: {str(error)[:_FEW]}"
         log.info("secrets: %s", ", ".join(item.env or item.file for item in secrets))
+        if self._interval:
+            threading.Thread(target=self._reload, args=(owner,), name="reload", daemon=True).start()
         return ""
 
     def environment(self, stage: Stage | None) -> dict[str, str]:
@@ -68,17 +78,57 @@ class TaskSecrets:
 
     def values(self) -> list[str]:
         """Everything that must not be shown, also in the forms that programs like to print."""
-        texts = self._known + [item.value.decode("utf-8", "replace") for item in self._secrets]
+        texts = self._known + [item.value.decode("utf-8", "replace") for item in (*self._secrets, *self._former)]
         return [form for text in texts for form in _forms(text)]
 
     def forget(self) -> None:
         """The task is over: remove the files."""
         with self._lock:
-            self._over = True
+            self._over.set()
             self._files.remove()
+
+    # While the program runs.
+
+    def _reload(self, owner: Owner) -> None:
+        """Ask now and then for new values. What goes wrong is told once, and tried again: the old ones are there."""
+        told = ""
+        while not self._over.wait(self._interval * random.uniform(_SOON, _LATE)):  # noqa: S311 - no secret
+            trouble = self._renew(owner)
+            if trouble and trouble != told:
+                log.warning("no new secrets: %s", trouble)
+            told = trouble
+
+    def _renew(self, owner: Owner) -> str:
+        """Ask once; why there is no answer, or empty."""
+        try:
+            changed = self._changed(self._get(self._claim, 0.0))
+            with self._lock:
+                if self._over.is_set() or not changed:
+                    return ""
+                self._files.replace({item.file: item.value for item in changed}, owner)
+                replaced = {item.file: item for item in changed}
+                self._former += [item for item in self._secrets if item.file in replaced]
+                self._secrets = [replaced.get(item.file, item) for item in self._secrets]
+        except (HandoverError, OSError) as error:
+            return str(error)[:_FEW]
+        log.info("new: %s; SIGHUP for processes %s", ", ".join(sorted(replaced)), _hang_up())
+        return ""
+
+    def _changed(self, found: Sequence[Secret]) -> list[Secret]:
+        """Files that we have with another content; those that the program does not want to hear of stay as they are."""
+        ours = {item.file: item.value for item in self._secrets if item.file}
+        return [item for item in found if item.reload and item.file in ours and item.value != ours[item.file]]
 
     def _variable(self, item: Secret) -> str:
         return f"{self._sandbox}/{item.file}" if item.file else os.fsdecode(item.value)
+
+
+def _hang_up() -> list[int]:
+    """Tell the task's processes; who has no handler would die of it, such as the shell around the program."""
+    told = [pid for pid in descendants(os.getpid()) if catches(pid, signal.SIGHUP)]
+    for pid in told:
+        signal_process(pid, signal.SIGHUP)
+    return told
 
 
 def _forms(text: str) -> Iterator[str]:

@@ -76,8 +76,10 @@ def desk_of() -> Iterator[Callable[..., Desk]]:
         desk.close()
 
 
-def given(*items: tuple[str, str, bytes]) -> tuple[int, Any]:
-    return 200, {"secrets": [{"env": a, "file": b, "value": base64.b64encode(c).decode()} for a, b, c in items]}
+def given(*items: tuple[str, str, bytes], reload: tuple[str, ...] = ()) -> tuple[int, Any]:
+    """`reload`: the files that the program wants to hear of."""
+    entries = [{"env": a, "file": b, "value": base64.b64encode(c).decode(), "reload": b in reload} for a, b, c in items]
+    return 200, {"secrets": entries}
 
 
 def claim(url: str) -> Claim:
@@ -165,6 +167,30 @@ def test_an_executor_that_is_killed_leaves_nothing_for_long(executor: Any, desk_
     assert not place.parent.exists()
 
 
+def test_a_program_hears_of_another_value_and_reads_it(executor: Any, desk_of: Any) -> None:
+    """SIGHUP for who has a handler, nobody else dies of it; other files stay. The former value is masked as the new."""
+
+    def answer(text: str, *more: tuple[str, str]) -> tuple[int, Any]:
+        names = [("KEY", ""), ("KEY_FILE", "certs/key"), ("", "other"), *more]
+        return given(*((*name, f"{text}{CANARY}".encode()) for name in names), reload=("", "certs/key", "unknown"))
+
+    desk = desk_of(answer("one"))
+    show = 'cat certs/key; echo " $KEY"; cat other; stat -Lc " %a" "$KEY_FILE"; ls'
+    handler = f"kill -0 $! && ({show}) > ready; cat certs/key >&2; exit 3"
+    command = f"sleep 1000 & trap '{handler}' HUP; cat certs/key >&2; echo on > ready; while :; do wait; done"
+    executor.launch(command, secrets_url=desk.url, secrets_reload=0.05, **CLAIM)
+    executor.states("TASK_STARTING", "TASK_RUNNING")
+    assert "on\n" == executor.await_file("ready")
+    desk.answers = [(503, "later"), answer("two", ("", "unknown"))]
+    found = executor.await_file("ready")
+    assert f"two{CANARY} one{CANARY}\none{CANARY} 600\n" in found
+    assert "unknown" not in found
+    message = executor.states("TASK_FAILED")["message"]
+    assert "***" in message
+    assert CANARY not in message
+    assert 1 == len({json.dumps(one) for one in desk.asked})
+
+
 # Asking.
 
 
@@ -241,6 +267,25 @@ def test_files_stay_in_the_working_directory(tmp_path: Path, name: str) -> None:
             files.write(str(tmp_path), {name: b"x"}, None)
     finally:
         files.remove()
+
+
+def test_a_new_content_goes_into_the_folder_and_not_where_its_name_leads(tmp_path: Path) -> None:
+    """The folder is the user's, who may put a link in its place; the executor may be root."""
+    files, aside = MemoryFiles(), tmp_path / "aside"
+    aside.mkdir()
+    try:
+        files.write(str(tmp_path), {"a": b"x"}, None)
+        place = (tmp_path / "a").readlink()
+        moved = place.parent.rename(f"{place.parent}-moved")
+        place.parent.symlink_to(aside)
+        files.replace({"a": b"another"}, None)
+        assert [] == list(aside.iterdir())
+        assert (b"another", 0o600) == ((moved / place.name).read_bytes(), (moved / place.name).stat().st_mode & 0o777)
+        place.parent.unlink()
+        moved.rename(place.parent)
+    finally:
+        files.remove()
+    assert not place.exists()
 
 
 def test_secrets_are_not_written_to_a_disk(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mesos_client import Basic, Credentials
-from tf_scheduler.core.handover import given_by_us, is_known
+from tf_scheduler.core.handover import given_by_us, given_now, is_known
 from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.interfaces import Observer
 from tf_scheduler.model.secrets import Access, Delivery, Source
@@ -29,7 +29,7 @@ def needs_desk(spec: ServiceSpec) -> bool:
 
 def desk_of(spec: ServiceSpec, put: Callable[[Thunk], None], environment: Environment) -> Desk:
     """The desk of a service. Raise AccountError for a credential of DC/OS that cannot be used."""
-    return Desk(put, sources_of(spec.access, environment), given_by_us, is_known)
+    return Desk(put, sources_of(spec.access, environment), given_now, is_known)
 
 
 @contextmanager

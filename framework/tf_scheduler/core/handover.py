@@ -3,6 +3,8 @@
 The token is in the task that Mesos carries, so others may read it: masters, agents, whoever may see them. What makes it
 worth nothing to them is in `asked`. Its digest is stored with the record of the launch; that it was used, and by whom,
 is stored before anything is given, so that no restart of the scheduler makes it good again.
+
+Who used it, and nobody else, may ask again while the task runs, for the values that are to be reloaded.
 """
 
 from __future__ import annotations
@@ -37,6 +39,12 @@ def given_by_us(spec: ServiceSpec, section: str) -> tuple[SecretSpec, ...]:
     return tuple(item for item in spec.secrets if item.reference is None and item.is_for(section))
 
 
+def given_now(state: SchedulerState, record: TaskRecord) -> tuple[SecretSpec, ...]:
+    """What the launch gets: all that is for it when it starts, then what is to be reloaded."""
+    found = given_by_us(state.spec, record.group)
+    return found if _starts(state, record) else tuple(item for item in found if item.reloads)
+
+
 def tokens(spec: ServiceSpec, records: Iterable[TaskRecord], new_id: Callable[[], str]) -> Mapping[TaskName, str]:
     """Task -> the token that gets its secrets; only for those that have any."""
     return {record.name: new_id() for record in records if given_by_us(spec, record.group)}
@@ -52,8 +60,15 @@ def with_secrets(told: Payload, spec: ServiceSpec, job: JobSpec, token: str) -> 
     masked = tuple(references(spec, job))
     if not token:
         return replace(told, secrets=masked)
-    url, authorities = f"{spec.delivery.url}{PATH}", spec.delivery.authorities
-    return replace(told, secrets=masked, secrets_url=url, secrets_token=token, secrets_ca=authorities)
+    reloads = any(item.reloads for item in given_by_us(spec, job.group))
+    return replace(
+        told,
+        secrets=masked,
+        secrets_url=f"{spec.delivery.url}{PATH}",
+        secrets_token=token,
+        secrets_ca=spec.delivery.authorities,
+        secrets_reload=spec.delivery.reload_every if reloads else 0.0,
+    )
 
 
 def references(spec: ServiceSpec, job: JobSpec) -> Mapping[str, Source]:
@@ -80,7 +95,8 @@ def asked(state: SchedulerState, event: SecretsAsked, now: float) -> Decision:
         return Decision(state, outcomes=(told,), answer=Answer(Reply.FORBIDDEN, wrong))
     told = Outcome(f"{record.name} gets its secrets, asked for by {event.address}", record.name)
     changes = () if state.given.get(record.id) == nonce else (SecretsGiven(record.id, nonce),)
-    decision = decide(state, *changes, outcomes=(told,))
+    # Who looks every minute for new values is not told of each time.
+    decision = decide(state, *changes, outcomes=(told,) if _starts(state, record) else ())
     return Decision(decision.state, decision.changes, (), decision.outcomes, Answer(Reply.OK, ""))
 
 
@@ -94,18 +110,29 @@ def is_known(state: SchedulerState, event: SecretsAsked) -> bool:
 
 def _refusal(state: SchedulerState, record: TaskRecord, nonce: str, address: str, now: float) -> str:
     """Why not, in words for the user; empty: they are given."""
-    status, delivery = state.statuses.get(record.id), state.spec.delivery
-    if status is not None and status.state not in _STARTING:
-        return f"the task does not start any more: it is {status.state.spoken}"
-    if state.given.get(record.id, nonce) != nonce:
+    delivery, user = state.spec.delivery, state.given.get(record.id)
+    starts = _starts(state, record)
+    if not starts and not (user == nonce and _runs(state, record) and given_now(state, record)):
+        return f"the task does not start any more: it is {state.statuses[record.id].state.spoken}"
+    if user not in (None, nonce):
         return "its token has been used by somebody else before: see who may read tasks in this cluster"
-    if now > record.launched_at + delivery.expires:
+    if starts and now > record.launched_at + delivery.expires:
         late = f"its token was good for {delivery.expires:g} s after the launch"
         return f"{late} (option secret_delivery.expires_seconds)"
     if delivery.from_agent_only and not _is_agent(record, address, delivery.url):
         only = f"{address} is not its agent's address {_host(record)}"
         return f"{only} (option secret_delivery.from_agent_only)"
     return ""
+
+
+def _starts(state: SchedulerState, record: TaskRecord) -> bool:
+    status = state.statuses.get(record.id)
+    return status is None or status.state in _STARTING
+
+
+def _runs(state: SchedulerState, record: TaskRecord) -> bool:
+    status = state.statuses.get(record.id)
+    return status is not None and status.state is TaskState.RUNNING
 
 
 def _is_agent(record: TaskRecord, address: str, url: str) -> bool:

@@ -73,6 +73,8 @@ class SecretSpec:
     file: str = ""
     #: Sections of the options whose tasks get it; empty: all.
     jobs: frozenset[str] = frozenset()
+    #: Whether a program that runs gets a new value too: its file is written again, and it gets SIGHUP.
+    reloads: bool = False
 
     @property
     def reference(self) -> Source | None:
@@ -96,6 +98,8 @@ class Delivery:
     expires: float = 600.0
     #: Whether only the agent that the task was launched on may ask.
     from_agent_only: bool = True
+    #: Seconds between two questions of a task whether a secret that reloads has another value.
+    reload_every: float = 60.0
     #: File of certificates that executors shall trust there, and its content; empty: those of their machines.
     ca_file: str = ""
     authorities: str = ""

@@ -73,6 +73,15 @@ def references_are_for_variables(options: Document) -> Iterator[Problem]:
             yield Problem(f"secrets.{place}", "a reference is resolved by Mesos into a variable: use env, without file")
 
 
+def secrets_that_reload_are_files_that_change(options: Document) -> Iterator[Problem]:
+    for place, record in enumerate(options["secrets"]):
+        source = _source(record["source"])
+        if record["reload"] and not record["file"]:
+            yield Problem(f"secrets.{place}.reload", "needs file: the variables of a program that runs do not change")
+        elif record["reload"] and source is not None and source.scheme == "env":
+            yield Problem(f"secrets.{place}.reload", "needs another source: variables of the scheduler do not change")
+
+
 def vault_sources_need_a_vault(options: Document) -> Iterator[Problem]:
     sources = [_source(record["source"]) for record in options["secrets"]]
     if not options["vault"]["address"] and any(source is not None and source.scheme == "vault" for source in sources):

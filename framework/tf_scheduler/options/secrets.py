@@ -23,7 +23,13 @@ _PRINCIPAL, _TRACE = "KERBEROS_PRINCIPAL", "KRB5_TRACE"
 def secrets_of(options: Document) -> tuple[SecretSpec, ...]:
     """Those of `secrets`, and those that the options of the original package stand for."""
     own = (
-        SecretSpec(record["source"], record["env"], record["file"], frozenset(words(record["jobs"])))
+        SecretSpec(
+            record["source"],
+            record["env"],
+            record["file"],
+            frozenset(words(record["jobs"])),
+            reloads=bool(record["reload"]),
+        )
         for record in options["secrets"]
     )
     return (*own, *_gcs(options["service"]), *_kerberos(options["service"]["security"]["kerberos"]))
@@ -32,7 +38,13 @@ def secrets_of(options: Document) -> tuple[SecretSpec, ...]:
 def delivery_of(options: Document) -> Delivery:
     """How executors get them."""
     given = options["secret_delivery"]
-    return Delivery(given["url"].rstrip("/"), given["expires_seconds"], given["from_agent_only"], given["ca_file"])
+    return Delivery(
+        url=given["url"].rstrip("/"),
+        expires=given["expires_seconds"],
+        from_agent_only=given["from_agent_only"],
+        reload_every=given["reload_seconds"],
+        ca_file=given["ca_file"],
+    )
 
 
 def access_of(options: Document) -> Access:

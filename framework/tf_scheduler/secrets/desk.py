@@ -18,6 +18,7 @@ from tf_scheduler.model.events import Event, SecretsAsked
 from tf_scheduler.model.ids import TaskId, name_of
 from tf_scheduler.model.secrets import SecretSpec
 from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord
 
 from .allowance import Allowance
 from .errors import SecretError, SourceAway
@@ -38,11 +39,11 @@ Thunk = Callable[[], Event | None]
 
 @dataclass(slots=True)
 class Desk:
-    """`put` is the loop's inbox, `given` says which secrets of the spec a section's tasks fetch."""
+    """`put` is the loop's inbox, `given` says which secrets a launch gets now."""
 
     put: Callable[[Thunk], None]
     sources: Sources
-    given: Callable[[Any, str], tuple[SecretSpec, ...]]
+    given: Callable[[SchedulerState, TaskRecord], tuple[SecretSpec, ...]]
     #: Whether a question shows the token of its launch.
     is_known: Callable[[SchedulerState, SecretsAsked], bool]
     patience: float = PATIENCE
@@ -53,7 +54,7 @@ class Desk:
     _state: SchedulerState | None = None
 
     def give(self, document: Any, address: str) -> tuple[int, Any]:
-        """HTTP status and answer: {"secrets": [{"env", "file", "value"}]}, or a sentence. May take long."""
+        """HTTP status and answer: {"secrets": [{"env", "file", "value", "reload"}]}, or a sentence. May take long."""
         if wrong := _wrong(document):
             return BAD, wrong
         event = SecretsAsked(TaskId(document["task_id"]), document["token"], document["nonce"], address)
@@ -87,7 +88,7 @@ class Desk:
     def _values(self, decision: Decision, event: SecretsAsked) -> tuple[int, Any]:
         record = decision.state.tasks[name_of(event.task_id)]
         try:
-            found = [_item(item, self.sources) for item in self.given(decision.state.spec, record.group)]
+            found = [_item(item, self.sources) for item in self.given(decision.state, record)]
         except SecretError as error:
             log.warning("%s does not get its secrets: %s", record.name, error)
             return LATER if isinstance(error, SourceAway) else NOT_HAD, str(error)
@@ -106,9 +107,9 @@ def _is_plain(text: str) -> bool:
     return 0 < len(text) <= _LONGEST and text.isascii() and text.isprintable()
 
 
-def _item(item: SecretSpec, sources: Sources) -> Mapping[str, str]:
+def _item(item: SecretSpec, sources: Sources) -> Mapping[str, str | bool]:
     value = sources.value(item.source)
     if item.env and not item.file:
         # What editors and `echo` leave at the end of a file is no part of a variable.
         value = value.removesuffix(b"\n").removesuffix(b"\r")
-    return {"env": item.env, "file": item.file, "value": base64.b64encode(value).decode()}
+    return {"env": item.env, "file": item.file, "value": base64.b64encode(value).decode(), "reload": item.reloads}

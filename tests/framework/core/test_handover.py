@@ -51,8 +51,8 @@ def payload(launch):
 class World:
     """A service whose tasks are launched."""
 
-    def __init__(self, **delivery):
-        self.launches, self.state = launched(a_service(**delivery))
+    def __init__(self, *secrets, **delivery):
+        self.launches, self.state = launched(a_service(*secrets, **delivery))
         self.id = self.launches["worker-0"].record.id
         self.token = payload(self.launches["worker-0"]).secrets_token
 
@@ -169,6 +169,58 @@ def test_a_token_expires():
     assert not world.is_given(now=NOW + 61)
     assert "60 s after the launch" in world.ask(now=NOW + 61).answer.message
     assert world.is_given(now=NOW + 60)
+
+
+# While it runs.
+
+FILE = SecretSpec("file:key", file="key", jobs=frozenset({"worker"}), reloads=True)
+
+
+def running(*secrets, **delivery):
+    """A world whose worker-0 has got its secrets, and runs."""
+    world = World(*secrets, **delivery)
+    assert world.is_given()
+    world.state = apply(world.state, StatusStored(a_status(world.id, TaskState.RUNNING)))
+    return world
+
+
+def test_who_used_the_token_gets_what_reloads_while_the_program_runs():
+    """As often as it asks, for no more than that, without a word in the log; nobody else gets it."""
+    world = running(*SECRETS, FILE)
+    again = world.ask(now=NOW + 10_000)
+
+    assert (Reply.OK, (), ()) == (again.answer.reply, again.changes, again.outcomes)
+    assert (FILE,) == handover.given_now(world.state, world.state.tasks["worker-0"])
+    assert "does not start any more" in world.ask(nonce="theirs").answer.message
+    assert "not its agent's address" in world.ask(address="10.0.0.2").answer.message
+    assert not world.is_given(token="wrong")
+
+
+def test_the_token_of_a_program_that_runs_is_used_up():
+    """Where its executor has not used it, nobody does."""
+    world = World(*SECRETS, FILE)
+    world.state = apply(world.state, StatusStored(a_status(world.id, TaskState.RUNNING)))
+    assert not world.is_given()
+
+
+@pytest.mark.parametrize("state", [TaskState.KILLING, TaskState.FINISHED, TaskState.UNREACHABLE])
+def test_what_ends_gets_no_new_values(state):
+    """Nor does what nobody hears of."""
+    world = running(FILE)
+    world.state = apply(world.state, StatusStored(a_status(world.id, state)))
+    assert not world.is_given()
+
+
+def test_only_tasks_with_secrets_that_reload_ask_again():
+    """As often as the options say."""
+    world = World(*SECRETS, FILE, reload_every=5.0)
+    assert {"worker-0": 5.0, "ps-0": 0.0}.items() <= {
+        name: payload(launch).secrets_reload for name, launch in world.launches.items()
+    }.items()
+    assert {0.0} == {payload(launch).secrets_reload for launch in World().launches.values()}
+
+
+# Where the question comes from.
 
 
 @pytest.mark.parametrize(

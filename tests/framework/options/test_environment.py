@@ -74,7 +74,7 @@ def test_the_mapping_gives_what_cosmos_renders():
     assert ("60", "2", "0.5", "false") == tuple(
         found[name] for name in ("SERVICE_FAILOVER_TIMEOUT", "WORKER_COUNT", "WORKER_CPUS", "WORKER_GPU_CHECK")
     )
-    assert ("3\x1e42\x1e", "a/b\x1fB\x1f\x1fworker\x1f\x1e") == (
+    assert ("3\x1e42\x1e", "a/b\x1fB\x1f\x1fworker\x1f\x1f\x1e") == (
         found["RESTART_UNCOUNTED_EXIT_CODES"],
         found["SECRETS"],
     )
@@ -134,4 +134,4 @@ def test_fields_of_list_entries_are_found_in_the_entry_only():
     fields = {name for option in OPTIONS for name in getattr(getattr(option.field, "schema", None), "fields", ())}
 
     assert set() == sections & fields
-    assert {"source", "env", "file", "jobs", "plan", "phase", "job", "strategy", "tasks", "after"} == fields
+    assert {"source", "env", "file", "jobs", "reload", "plan", "phase", "job", "strategy", "tasks", "after"} == fields

@@ -260,7 +260,7 @@ def test_problems_in_lists_and_deep_sections_have_their_place():
     found = problems({"service": service, "secrets": [{"source": "a", "env": "A", "key": "k"}, {}, 3]})
 
     assert found == [
-        "secrets.0.key: is no option; there are env, file, jobs, source",
+        "secrets.0.key: is no option; there are env, file, jobs, reload, source",
         "secrets.1.source: is needed",
         "secrets.2: must be an object, not 3 (a number)",
         "service.environment.1: sets A again",

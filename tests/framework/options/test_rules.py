@@ -141,6 +141,10 @@ BROKEN = {
         {"secrets": [{"source": "reference:a", "file": "a"}]},
         "secrets.0: a reference is resolved by Mesos into a variable",
     ),
+    "secrets_that_reload_are_files_that_change": (
+        {"secrets": [{"source": "a", "env": "A", "reload": "hup"}]},
+        "secrets.0.reload: needs file: the variables of a program that runs do not change",
+    ),
     "vault_sources_need_a_vault": (
         {"secrets": [{"source": "vault:secret/a#b", "env": "A"}]},
         "vault.address: is needed: there are secrets with vault: sources",

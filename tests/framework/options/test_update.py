@@ -26,7 +26,7 @@ ALL_JOBS = {
 CHANGED = {
     "service.name": "changed",
     "service.job_context": '{"rate": 1}',
-    "secrets": ({"source": "a", "env": "A", "file": "", "jobs": ""},),
+    "secrets": ({"source": "a", "env": "A", "file": "", "jobs": "", "reload": ""},),
     "service.security.kerberos.kdc.port": 88,
     "plans.phases": (
         {"plan": "retune", "phase": "a", "job": "worker", "strategy": "serial", "tasks": "", "after": ""},

@@ -15,20 +15,22 @@ from hypothesis import strategies as st
 from starlette.responses import PlainTextResponse
 
 import asgi_client
-from builders import a_job, a_spec
+from builders import a_job, a_spec, a_status
 from tf_scheduler.api import secrets
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.policy import Policy
 from tf_scheduler.api.secrets import secrets_app, with_secrets
 from tf_scheduler.api.server import ApiServer
 from tf_scheduler.api.views import Snapshot
-from tf_scheduler.core.handover import digest, given_by_us, is_known
+from tf_scheduler.core.handover import digest, given_now, is_known
+from tf_scheduler.core.reduce import apply
 from tf_scheduler.core.scheduler import handle
+from tf_scheduler.model.effects import StatusStored
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName
 from tf_scheduler.model.secrets import Delivery, SecretSpec
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord
+from tf_scheduler.model.task import TaskRecord, TaskState
 from tf_scheduler.secrets.allowance import Allowance
 from tf_scheduler.secrets.desk import Desk
 from tf_scheduler.secrets.errors import SecretError, SourceAway
@@ -62,7 +64,7 @@ class Loop:
         spec = a_spec(jobs=(a_job(JobKind.WORKER),), secrets=secrets, delivery=Delivery("http://127.0.0.1"))
         self.state = replace(SchedulerState(spec), tasks={RECORD.name: RECORD})
         self.busy = False
-        self.desk = Desk(self.put, Sources({"env": read}), given_by_us, is_known, patience=0.2)
+        self.desk = Desk(self.put, Sources({"env": read}), given_now, is_known, patience=0.2)
 
     def put(self, thunk):
         if not self.busy:
@@ -112,6 +114,16 @@ def test_who_has_no_token_gets_nothing(ask, change, code):
     """Wrong, what is stored of it, and another task's."""
     found = ask({**GOOD, **change})
     assert (code, "this token is not good: no task that starts now has it") == found[:2]
+
+
+def test_a_program_that_runs_gets_what_reloads(ask, loop):
+    """The executor sees by the answer what its program wants to hear of."""
+    secrets = (*loop.state.spec.secrets, SecretSpec("env:A", "", "b", reloads=True))
+    loop.state = replace(loop.state, spec=replace(loop.state.spec, secrets=secrets))
+    first = json.loads(ask()[1])["secrets"]
+    loop.state = apply(loop.state, StatusStored(a_status(RECORD.id, TaskState.RUNNING)))
+    assert [("A", False), ("a", False), ("b", True)] == [(one["env"] or one["file"], one["reload"]) for one in first]
+    assert first[2:] == json.loads(ask()[1])["secrets"]
 
 
 def test_a_token_is_used_once(ask):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import getpass
 import hashlib
 import http.client
 import json
 import os
+import queue
+import ssl
 import subprocess
 import sys
 import threading
@@ -17,26 +20,42 @@ from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mesos_client import SchedulerDriver
 from mesos_local import AgentSpec, LocalCluster, operator_api
 from mesos_local.ports import free_ports
 from mesos_local.status import read_status
 from tf_scheduler.bundle import build_bundle
+from tls_proxy import TlsProxy
+from wire.certificates import Certificates
+from wire.process import FRAMEWORK
 
 pytestmark = pytest.mark.mesos
 
 PATIENCE = 120
 #: Looks different in each form.
 CANARY = 'canary?7f3a+9c51/äöü=&"end'
+#: What it is replaced by while the programs run.
+SECOND = 'second?5b1d+0e77/ñßø=&"end'
 SMALL = {"cpus": 0.1, "mem": 64, "disk": 0}
-#: Of a master that lets nobody else in, and permits the principal two roles of three.
+#: Of a master that lets nobody else in, and permits the principal three roles of four, and one user.
 PRINCIPAL, PASSWORD = "tf", "pässwörd-4c1e"
-ROLES = [
-    {"principals": {"values": [PRINCIPAL]}, "roles": {"values": ["good-role", "bad-role"]}},
-    {"principals": {"values": [PRINCIPAL]}, "roles": {"type": "NONE"}},
-]
+USER = getpass.getuser()
+
+
+def permitted(kind: str, *values: str) -> list[dict[str, object]]:
+    """An access list: these, and nothing else of the kind."""
+    who = {"values": [PRINCIPAL]}
+    return [{"principals": who, kind: {"values": list(values)}}, {"principals": who, kind: {"type": "NONE"}}]
+
+
+ACLS = {
+    "register_frameworks": permitted("roles", "good-role", "bad-role", "poor-role"),
+    "run_tasks": permitted("users", USER),
+}
 COMMANDS = (
     "config target",
     "tasks",
@@ -46,8 +65,9 @@ COMMANDS = (
     "pod info worker-0",
     "--json tasks",
 )
-#: Proves that it has both, waits for leave to end, and ends as it is told.
+#: Proves that it has both, and what it hears of, waits for leave to end, and ends as it is told.
 PROGRAM = (
+    "trap 'sha256sum < \"$KEY_FILE\" > renewing; mv renewing renewed' HUP; "
     "python -c \"import hashlib, os; open('proof', 'w').write(' '.join(hashlib.sha256(text).hexdigest() for text in "
     "(os.environb[b'KEY'], open(os.environ['KEY_FILE'], 'rb').read())))\"; "
     "while ! test -e {go}; do sleep 0.1; done; exit {code}"
@@ -72,7 +92,7 @@ def forms(name: str, text: str) -> dict[str, bytes]:
     return {f"{name}, {form}": needle for form, needle in found.items()}
 
 
-FORMS = forms("canary", CANARY) | forms("password", PASSWORD)
+FORMS = forms("canary", CANARY) | forms("second", SECOND) | forms("password", PASSWORD)
 
 
 def found_in(name: str, data: bytes) -> list[str]:
@@ -102,7 +122,7 @@ class Scheduler:
         document = {
             "service": {
                 "name": name,
-                "user": "root",
+                "user": USER,
                 "principal": PRINCIPAL,
                 "command": PROGRAM.format(go=self.go, code=code),
                 "python": sys.executable,
@@ -114,14 +134,15 @@ class Scheduler:
             "executor": {"python": sys.executable},
             "mesos": {"master": master, "secret": "file:mesos"},
             "scheduler": {"state": state},
-            "secret_delivery": {"directory": str(self.folder / "secrets")},
+            "secret_delivery": {"directory": str(self.folder / "secrets"), "reload_seconds": 1},
             "secrets": [
                 {"source": "file:team/key", "env": "KEY"},
-                {"source": "file:team/key", "env": "KEY_FILE", "file": "certs/key"},
+                {"source": "file:team/key", "env": "KEY_FILE", "file": "certs/key", "reload": "hup"},
             ],
         }
         for section, values in more.items():
-            document[section] = {**document[section], **values} if isinstance(values, dict) else values
+            document[section] = {**document.get(section, {}), **values} if isinstance(values, dict) else values
+        self._authority = document["secret_delivery"].get("ca_file")
         options = self.folder / "options.json"
         options.write_text(json.dumps(document))
         self._environment = {
@@ -140,8 +161,18 @@ class Scheduler:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(self._command, env=self._environment, stdout=log, stderr=log)
 
+    def renew(self, value: str) -> None:
+        """Another value, at once, as Kubernetes does it."""
+        key = self.folder / "secrets" / "team" / "key"
+        key.with_name("renewing").write_text(value)
+        key.with_name("renewing").replace(key)
+
     def get(self, path: str) -> bytes:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        if self._authority is None:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        else:
+            trusting = ssl.create_default_context(cafile=self._authority)
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=5, context=trusting)
         try:
             connection.request("GET", path)
             return connection.getresponse().read()
@@ -191,7 +222,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
         "authenticate_http_frameworks": True,
         "http_framework_authenticators": "basic",
         "credentials": str(credentials),
-        "acls": json.dumps({"register_frameworks": ROLES}),
+        "acls": json.dumps(ACLS),
     }
     with LocalCluster(agents, tmp_path / "cluster", flags, zookeeper=True, die_with_parent=True) as found:
         credentials.unlink()
@@ -199,12 +230,36 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def schedulers(cluster: LocalCluster, tmp_path: Path) -> Iterator[list[Scheduler]]:
-    """One succeeds and keeps its state in SQLite, one fails and keeps it in ZooKeeper, one may not have its role."""
-    master = cluster.master.address
-    places = [("good", (tmp_path / "state.db").as_uri(), 0), ("bad", f"zk://{cluster.zookeeper.address}/tf", 3)]
-    places.append(("ugly", (tmp_path / "ugly.db").as_uri(), 0))
-    made = [Scheduler(tmp_path, name, master, state, code) for name, state, code in places]
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates.make(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def tls_master(cluster: LocalCluster, certificates: Certificates) -> Iterator[str]:
+    with TlsProxy(cluster.master.address, certificates.server_context()) as proxy:
+        yield proxy.address
+
+
+@pytest.fixture
+def schedulers(
+    cluster: LocalCluster, tls_master: str, certificates: Certificates, tmp_path: Path
+) -> Iterator[list[Scheduler]]:
+    """One succeeds and keeps its state in SQLite, one fails and keeps it in ZooKeeper.
+
+    The second sees the master, and is seen, over TLS with an authority of ours. Two more are denied something: the one
+    its user, the other its role.
+    """
+    master, zookeeper = cluster.master.address, f"zk://{cluster.zookeeper.address}/tf"
+    names = {"certificate_file": certificates.path("server.pem"), "key_file": certificates.path("server.key")}
+    trust = {"ca_file": certificates.ca}
+    tls = {"tls": {"enabled": True, **trust}, "api": names, "secret_delivery": trust}
+    state = lambda name: (tmp_path / f"{name}.db").as_uri()  # noqa: E731
+    made = [
+        Scheduler(tmp_path, "good", master, state("state"), 0),
+        Scheduler(tmp_path, "bad", tls_master, zookeeper, 3, **tls),
+        Scheduler(tmp_path, "poor", master, state("poor"), 0, service={"user": "nobody"}),
+        Scheduler(tmp_path, "ugly", master, state("ugly"), 0),
+    ]
     yield made
     for one in made:
         one.end()
@@ -256,8 +311,9 @@ def fetched(address: str, path: str, body: bytes | None = None) -> bytes:
 def test_a_canary_is_found_nowhere(cluster: LocalCluster, schedulers: list[Scheduler], tmp_path: Path) -> None:
     """While the programs run and after their end, well and not: plain, in base64, for URLs, in JSON, in hex."""
     sandboxes = lambda: [path.parent for path in (tmp_path / "cluster").rglob("runs/*/proof")]  # noqa: E731
-    *schedulers, ugly = schedulers
-    until(lambda: "not authorized" in ugly.log.read_text().lower(), "the master does not refuse the third")
+    *schedulers, poor, ugly = schedulers
+    until(lambda: "not authorized" in ugly.log.read_text().lower(), "the master does not refuse a role")
+    until(lambda: "nobody" in denied(poor), "the master does not refuse a user")
     until(lambda: len(sandboxes()) >= 2, "the programs do not run")
     proof = " ".join([hashlib.sha256(CANARY.encode()).hexdigest()] * 2)
     places = {path.resolve() for path in sandboxes()}
@@ -280,6 +336,12 @@ def test_a_canary_is_found_nowhere(cluster: LocalCluster, schedulers: list[Sched
     assert [] == [hit for name, data in told.items() for hit in found_in(name, data)]
     assert "worker-0" in told[next(name for name in told if name.endswith(" tasks"))].decode()
 
+    for one in schedulers:
+        one.renew(SECOND)
+    renewed = f"{hashlib.sha256(SECOND.encode()).hexdigest()}  -\n"
+    until(lambda: {renewed} == {read(place / "renewed") for place in places}, "the programs do not hear of another key")
+    assert {SECOND} == {link.read_text() for link in links}
+
     targets = [link.readlink() for link in links]
     for one in schedulers:
         one.go.touch()
@@ -291,10 +353,21 @@ def test_a_canary_is_found_nowhere(cluster: LocalCluster, schedulers: list[Sched
     assert [] == [hit for one in schedulers for path, data in one.answers().items() for hit in found_in(path, data)]
     assert [] == [hit for name, data in mesos(cluster).items() for hit in found_in(name, data)]
     # Everything on disk but the two files that it came from: state in SQLite and ZooKeeper, work folders, logs.
-    folders = [one.folder / "secrets" for one in (*schedulers, ugly)]
-    sources = {f"canary, plain in {folder / 'team' / 'key'}" for folder in folders}
+    folders = [one.folder / "secrets" for one in (*schedulers, poor, ugly)]
+    sources = {f"second, plain in {folder / 'team' / 'key'}" for folder in folders[:2]}
+    sources |= {f"canary, plain in {folder / 'team' / 'key'}" for folder in folders[2:]}
     sources |= {f"password, plain in {folder / 'mesos'}" for folder in folders}
     assert sources == set(found_below(tmp_path))
+
+
+def denied(one: Scheduler) -> str:
+    """What its log says of what it may not."""
+    return "\n".join(line for line in one.log.read_text().splitlines() if "authorized" in line)
+
+
+def read(path: Path) -> str:
+    """Empty: there is no such file yet."""
+    return path.read_text() if path.exists() else ""
 
 
 class Thief:
@@ -364,7 +437,7 @@ def test_a_token_is_good_once_also_when_the_scheduler_dies(
     Beside it, a secret that Mesos itself shall resolve: an agent without a resolver says so, and the user hears it.
     """
     own = {"mesos": {"secret": ""}, "service": {"principal": "", "role": "*", "command": "exec sleep 1000"}}
-    delivery = {"secret_delivery": {"url": thief.url}}
+    delivery = {"secret_delivery": {"url": thief.url}, "secrets": [{"source": "file:team/key", "env": "KEY"}]}
     reference = {"secrets": [{"source": "reference:team/key", "env": "KEY"}]}
     master = local_cluster.master.address
     one = Scheduler(tmp_path, "stolen", master, (tmp_path / "one.db").as_uri(), 0, **own, **delivery)
@@ -385,6 +458,8 @@ def test_a_token_is_good_once_also_when_the_scheduler_dies(
         assert {asked} == set(thief.asked)
         assert len(thief.asked) > 1
         until(lambda: b"does not start any more" in thief.ask(asked)[1], "a program that runs may ask again")
+        another_framework_interferes(master, "stolen")
+        assert running(master, "stolen")
         until(lambda: "cannot resolve references" in two.log.read_text(), "the user does not hear of the reference")
     finally:
         for scheduler in (one, two):
@@ -395,6 +470,41 @@ def test_a_token_is_good_once_also_when_the_scheduler_dies(
 
 
 def running(master: str, service: str) -> bool:
-    status = read_status(master)
-    ids = {framework.framework_id for framework in status.frameworks if framework.name == service}
-    return any(task.framework_id in ids and task.state == "TASK_RUNNING" for task in status.tasks)
+    return any(task["state"] == "TASK_RUNNING" for task in tasks(master, service))
+
+
+def tasks(master: str, service: str) -> list[dict[str, Any]]:
+    """As Mesos shows them to everybody."""
+    frameworks = json.loads(fetched(master, "/state"))["frameworks"]
+    return [task for one in frameworks if one["name"] == service for task in one["tasks"]]
+
+
+def another_framework_interferes(master: str, service: str) -> None:
+    """It has the same role and all the ids: Mesos tells it that the task is none of its own."""
+    (task,) = tasks(master, service)
+    names = {"executor_id": {"value": task["executor_id"]}, "agent_id": {"value": task["slave_id"]}}
+    mine = {"task_id": {"value": task["id"]}, "agent_id": {"value": task["slave_id"]}}
+    heard: queue.Queue[Any] = queue.Queue()
+    rival = SchedulerDriver(
+        {**FRAMEWORK, "name": "rival", "roles": ["*"]}, master, on_event=heard.put, on_state=heard.put
+    )
+    rival.start()
+    try:
+        awaited(heard, "SUBSCRIBED")
+        assert rival.send({"type": "MESSAGE", "message": {**names, "data": ""}}).ok
+        assert rival.send({"type": "SHUTDOWN", "shutdown": names}).ok
+        assert rival.send({"type": "KILL", "kill": mine}).ok
+        told = awaited(heard, "UPDATE")["update"]["status"]
+        assert (task["id"], "REASON_RECONCILIATION") == (told["task_id"]["value"], told["reason"])
+        assert told["state"] != "TASK_KILLED"
+    finally:
+        rival.teardown()
+        rival.stop()
+
+
+def awaited(heard: queue.Queue[Any], kind: str) -> dict[str, Any]:
+    """The next event of that kind."""
+    while True:
+        event = heard.get(timeout=PATIENCE)
+        if isinstance(event, dict) and event["type"] == kind:
+            return event

@@ -29,6 +29,15 @@ class SecretRecord(Section):
             "Sections whose tasks get it, with commas between; empty: all.", examples=["chief", "worker,gpu_worker"]
         ),
     )
+    reload = Text(
+        load_default="",
+        choices=("hup", ""),
+        metadata=about(
+            "What happens when the value changes while the program runs. hup: its file is written again, and the "
+            "program gets SIGHUP. Empty: nothing, the next start gets it.",
+            examples=["hup"],
+        ),
+    )
 
 
 class SecretDeliverySection(Section):
@@ -57,6 +66,13 @@ class SecretDeliverySection(Section):
     from_agent_only = Flag(
         load_default=True,
         metadata=about("Give a task's secrets only to the address of its agent. Not for agents behind NAT."),
+    )
+    reload_seconds = Number(
+        load_default=60.0,
+        least=1.0,
+        most=86_400.0,
+        unit="seconds",
+        metadata=about("How often a task asks whether a secret with reload has changed.", "seconds"),
     )
     directory = Text(
         load_default="/run/secrets",

@@ -1,0 +1,58 @@
+"""TLS in front of a server that has none, such as the Mesos of the package index."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import threading
+from contextlib import suppress
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from types import TracebackType
+
+
+class TlsProxy:
+    """Listens at `address`, "127.0.0.1:PORT", and passes what it hears on to `target` in the clear, and back.
+
+    Its clients must have ended before it does.
+    """
+
+    def __init__(self, target: str, context: ssl.SSLContext) -> None:
+        host, _, port = target.rpartition(":")
+
+        class Handler(BaseRequestHandler):
+            def handle(self) -> None:
+                # Who does not trust us, or speaks no TLS, goes.
+                with (
+                    suppress(OSError),
+                    context.wrap_socket(self.request, server_side=True) as client,
+                    socket.create_connection((host, int(port))) as server,
+                ):
+                    pass_on(client, server)
+
+        self._server = ThreadingTCPServer(("127.0.0.1", 0), Handler)
+        self.address = f"127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
+        self._thread.start()
+
+    def __enter__(self) -> TlsProxy:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def pass_on(client: ssl.SSLSocket, server: socket.socket) -> None:
+    """Both ways, in one thread, until either side ends."""
+    while True:
+        # What is decrypted already makes no socket ready.
+        ready = [client] if client.pending() else select.select([client, server], [], [])[0]
+        for one in ready:
+            data = one.recv(65536)
+            if not data:
+                return
+            (server if one is client else client).sendall(data)
