@@ -30,6 +30,8 @@ _COMMANDS: Mapping[str, str] = {
     "property": "state properties",
 }
 _SHOWN = 12  # names in a hint
+#: With these words the scheduler lists names itself.
+_LISTED = "there are: "
 
 
 def names(service: Service, kind: str, given: Given) -> list[str]:
@@ -46,16 +48,19 @@ def names(service: Service, kind: str, given: Given) -> list[str]:
     return []
 
 
-def hint(service: Service, command: Command, given: Given) -> str:
-    """Which of the names is wrong, what there is instead, and the command that tells; empty: nothing is known."""
+def hint(service: Service, command: Command, given: Given, told: str = "") -> str:
+    """Which of the names is wrong, what there is instead, and the command that tells; empty: nothing is known.
+
+    `told`: what the scheduler said. Names that it has listed are not listed again.
+    """
     for argument in command.arguments:
-        found = _unknown(service, argument, given)
+        found = _unknown(service, argument, given, told)
         if found is not None:
             return found
     return ""
 
 
-def _unknown(service: Service, argument: Argument, given: Given) -> str | None:
+def _unknown(service: Service, argument: Argument, given: Given, told: str) -> str | None:
     value = given.get(argument.name)
     if not value or argument.kind not in _COMMANDS:
         return None
@@ -65,13 +70,15 @@ def _unknown(service: Service, argument: Argument, given: Given) -> str | None:
         return None
     if value in known:
         return None
-    return f"\n{_instead(str(value), known)}See: {service.program} {_COMMANDS[argument.kind].format(**given)}"
+    return f"\n{_instead(str(value), known, told)}See: {service.program} {_COMMANDS[argument.kind].format(**given)}"
 
 
-def _instead(value: str, known: list[str]) -> str:
+def _instead(value: str, known: list[str], told: str) -> str:
     close: Any = get_close_matches(value, known, n=1)
     if close:
         return f"Did you mean {close[0]}? "
+    if _LISTED in told:
+        return ""
     if not known:
         return "There are none. "
     more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""

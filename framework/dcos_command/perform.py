@@ -34,7 +34,7 @@ def perform(command: Command, service: Service, given: Given, screen: Screen, *,
             confirm(command.confirm.format(**given), sys.stdin, sys.stderr)
         _perform(command, service, given, screen, as_json)
     except RefusedError as error:
-        known = hint(service, command, given) if error.status in _WRONG_NAME else ""
+        known = hint(service, command, given, str(error)) if error.status in _WRONG_NAME else ""
         raise RefusedError(f"{error}{known}", error.status) from error
 
 

@@ -31,12 +31,35 @@ def _table(table: Table, width: int | None) -> Iterator[str]:
     if not table.rows:
         yield table.empty
         return
-    rows = [[text_of(cell) for cell in row] for row in [list(table.columns), *table.rows]]
+    rows = _texts(table)
+    if width is not None and width < narrowest(table):
+        yield from _stacked(rows, width)
+        return
     widths = _widths(rows, width)
     for row in rows:
         broken = [_broken(cell, limit) for cell, limit in zip(row, widths)]
         for cells in zip_longest(*broken, fillvalue=""):
             yield _GAP.join(_padded(cell, limit) for cell, limit in zip(cells, widths)).rstrip()
+
+
+def narrowest(table: Table) -> int:
+    """Columns of a terminal below which the table is drawn as one line for each cell."""
+    widths = [min(width, _NARROWEST) for width in _widths(_texts(table), None)]
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _texts(table: Table) -> list[list[str]]:
+    """The names of the columns first."""
+    return [[text_of(cell) for cell in row] for row in [list(table.columns), *table.rows]]
+
+
+def _stacked(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    """`task: worker-0`, a line for each cell, and an empty one between two rows."""
+    for number, row in enumerate(rows[1:]):
+        if number:
+            yield ""
+        for name, cell in zip(rows[0], row):
+            yield from _broken(f"{name}: {cell}", width)
 
 
 def _widths(rows: Sequence[Sequence[str]], width: int | None) -> list[int]:

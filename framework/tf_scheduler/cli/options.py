@@ -26,6 +26,8 @@ from tf_scheduler.options.tree import OPTIONS, Option
 
 file_type = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+#: For what is JSON in any case: so that --json is right after every command.
+already_json = click.option("--json", is_flag=True, expose_value=False, help="It is JSON in any case.")
 
 
 class Loaded(NamedTuple):
@@ -65,6 +67,7 @@ def validate(file: Path, as_json: bool) -> None:
 @options.command()
 @click.argument("file", type=file_type)
 @click.option("--changed", is_flag=True, help="Only options that are not at their default.")
+@already_json
 def show(file: Path, changed: bool) -> None:
     """Print every option with the value that FILE gives it, as JSON; secrets are hidden."""
     loaded = _load(file)
@@ -90,6 +93,7 @@ def diff(old: Path, new: Path, as_json: bool) -> None:
 
 @options.command()
 @click.option("--template", is_flag=True, help="Print instead the variables of the package's Marathon template.")
+@already_json
 def schema(template: bool) -> None:
     """Print the JSON Schema (draft 4) of the options file; it is the package's config.json."""
     click.echo(",\n".join(template_lines()) if template else json.dumps(config_schema(), indent=2))
@@ -105,12 +109,14 @@ def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: 
 
 @options.command()
 @click.argument("path", shell_complete=_complete)
-def explain(path: str) -> None:
+@json_option
+def explain(path: str, as_json: bool) -> None:
     """Tell all about the option PATH, such as worker.cpus, or about all of a section, such as worker."""
     found = [option for option in OPTIONS if str(option) == path or str(option).startswith(f"{path}.")]
     if not found:
         raise OptionsError([Problem(path, f"is no option{_suggestion(path)}")])
-    click.echo("\n\n".join(explained(option) for option in found))
+    told = {str(option): explained(option) for option in found}
+    click.echo(json.dumps(told, indent=2) if as_json else "\n\n".join(told.values()))
 
 
 def _suggestion(path: str) -> str:

@@ -6,16 +6,16 @@ import json
 import sys
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from mesos_local import AgentSpec, LocalCluster, default_agents, load_agents, with_ports
-from tf_scheduler.errors import JobError
+from mesos_local import AgentSpec, LocalCluster, MesosLocalError, default_agents, load_agents, with_ports
+from tf_scheduler.errors import JobError, SchedulerError
 from tf_scheduler.model.spec import ServiceSpec
 
 from .files import load_document, load_options
@@ -56,6 +56,7 @@ def run(
     """
     with ExitStack() as stack:
         running = LocalCluster.running(directory)
+        stack.enter_context(_errors_told(as_json))
         first_port = 0 if running else stack.enter_context(port_block())
         spec, specs = all_problems(lambda: load_options(options), lambda: _agents(agents, running, first_port))
         check_fit(spec, specs)
@@ -64,6 +65,17 @@ def run(
 
 
 def _agents(path: Path | None, running: LocalCluster | None, first_port: int) -> Sequence[AgentSpec]:
+@contextmanager
+def _errors_told(as_json: bool) -> Iterator[None]:
+    """What keeps the job from being run is JSON, too, for whoever reads standard output; in the API's shape."""
+    try:
+        yield
+    except (SchedulerError, MesosLocalError) as error:
+        if as_json:
+            click.echo(json.dumps({"error": {"message": str(error)}}, indent=2))
+        raise
+
+
     if running is None:
         return default_agents(first_port) if path is None else with_ports(load_agents(path), first_port)
     if path is not None:

@@ -49,14 +49,16 @@ def serve(directory: Path, port: int, where: bool) -> None:
     if record is not None:
         raise JobError(f"the local DC/OS serves at {record.url} already")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
-    chosen = choose_port(folder, port)
-    build_local(cluster, folder.universe, f"{url_of(chosen)}/universe")
-    with terminated_like_interrupted(), serving(cluster, chosen) as record, noted() as note:
-        note(record.url)
-        click.echo(f"{_READY}{record.url}")
-        click.echo(f"export DCOS_URL={record.url}", err=True)
-        _wait_for_end(directory)
-        click.echo("the local cluster has ended", err=True)
+    with terminated_like_interrupted():
+        chosen = choose_port(folder, port)
+        click.echo("building the package for this machine, then starting what was installed before", err=True)
+        build_local(cluster, folder.universe, f"{url_of(chosen)}/universe")
+        with serving(cluster, chosen) as record, noted() as note:
+            note(record.url)
+            click.echo(f"{_READY}{record.url}")
+            click.echo(f"export DCOS_URL={record.url}", err=True)
+            _wait_for_end(directory)
+            click.echo("the local cluster has ended", err=True)
 
 
 def _wait_for_end(directory: Path) -> None:

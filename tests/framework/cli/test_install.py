@@ -232,7 +232,7 @@ def test_down_ends_the_local_dc_os_too(tmp_path, job):
 
 @pytest.mark.mesos
 def test_serving_in_the_foreground_ends_with_the_cluster(tmp_path):
-    """Also when a person started it, in a shell of its own."""
+    """Also when a person started it, in a shell of its own. Ctrl-C ends it at any time, as other commands."""
     folder, agents = tmp_path / "cluster", tmp_path / "agents.json"
     agents.write_text(
         json.dumps([{"hostname": "only", "resources": {"cpus": 2, "mem": 1024, "ports": "[31960-31979]"}}])
@@ -240,6 +240,10 @@ def test_serving_in_the_foreground_ends_with_the_cluster(tmp_path):
     try:
         assert 0 == run("up", "--agents", agents, "--dir", folder).returncode
         command = [sys.executable, "-m", "tf_scheduler", "local", "serve", "--dir", str(folder)]
+        with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as early:
+            assert "building" in early.stderr.readline()
+            early.send_signal(signal.SIGINT)
+            assert (130, False) == (early.wait(PATIENCE), "Aborted" in early.stderr.read())
         serving = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
         assert "the local DC/OS serves at http://127.0.0.1:" in serving.stdout.readline()
     finally:

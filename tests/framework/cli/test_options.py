@@ -101,6 +101,7 @@ def test_show_prints_every_option_with_secrets_hidden(run, write):
 
     assert resolve(GOOD) == resolve(without_nulls(json.loads(shown)))
     assert {"service": {"command": "x", "gcs_key": "********"}, "worker": {"count": 1}} == json.loads(hidden)
+    assert shown == run("show", "--json", write(GOOD))[1]
 
 
 def without_nulls(value):
@@ -217,6 +218,13 @@ def test_a_section_is_explained_option_by_option(run):
     assert ["gang.hold_seconds", "gang.mode", "gang.reserve_timeout"] == [
         line.partition(":")[0] for line in out.splitlines() if line.startswith("gang.")
     ]
+
+
+def test_it_is_explained_as_json_too(run):
+    """Option -> what is told of it."""
+    (told,) = json.loads(run("explain", "--json", "worker.cpus")[1]).items()
+
+    assert ("worker.cpus", True) == (told[0], "variable: WORKER_CPUS" in told[1])
 
 
 def test_the_shell_completes_options_from_the_schema():

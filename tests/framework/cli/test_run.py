@@ -147,16 +147,17 @@ def test_all_wrong_input_is_told_at_once(run, tmp_path):
     ],
 )
 def test_input_that_cannot_work_is_exit_1(run, tmp_path, content, message):
-    """A sentence, no traceback."""
+    """A sentence, no traceback; JSON for those who want that."""
     path = tmp_path / "options.json"
     if content is not None:
         path.write_text(content)
 
-    code, _, err = run("local", "run", path)
+    code, out, err = run("local", "run", path, "--json")
 
     assert 1 == code
     assert message in err
     assert "Traceback" not in err
+    assert message in json.loads(out)["error"]["message"]
 
 
 def test_wrong_usage_is_exit_2(run):

@@ -155,6 +155,7 @@ def test_what_is_wrong_comes_with_what_there_is(ask, api):
     assert "worker-1" in far.err
     assert "Did you mean worker?" in phase.err
     assert "There are: ps-0." in step.err
+    assert 1 == ask("logs", "nosuch").err.lower().count("there are")
     assert "plan status deploy" in step.err
     assert "worker-9" in ask("logs", "worker-9").err
 

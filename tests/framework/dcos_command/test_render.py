@@ -29,6 +29,16 @@ def test_a_cell_that_is_too_wide_is_broken_into_lines():
     assert ["task      why", "worker-0  needs 4 cpus,", "          best agent has 2"] == list(lines(table, 27))
 
 
+def test_a_terminal_without_room_for_the_columns_gets_a_line_for_each_cell():
+    """Where they are short, they stay side by side."""
+    wide = Table(("task", "address", "what"), [("worker-0", "10.0.0.1:31000", "-"), ("ps-0", "-", "it waits")])
+
+    assert "task: worker-0/address:/10.0.0.1:31000/what: -//task: ps-0/address: -/what: it waits" == "/".join(
+        lines(wide, 17)
+    )
+    assert ["a  b  c", "1  2  3"] == list(lines(Table(("a", "b", "c"), [("1", "2", "3")]), 10))
+
+
 def test_several_lines_in_a_cell_stay_several():
     """Each reason on its own."""
     assert ["pod  why", "a    one", "     two"] == list(lines(Table(("pod", "why"), [("a", "one\ntwo")])))

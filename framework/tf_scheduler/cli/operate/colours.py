@@ -12,6 +12,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from dcos_command.parts import Cell, Line, Part, Parts, Raw, Table, Word
+from dcos_command.render import lines, narrowest
 from dcos_command.screen import Screen
 
 _STYLES = {"good": "green", "busy": "cyan", "wait": "yellow", "bad": "red", "dim": "dim", "strong": "bold"}
@@ -31,12 +32,19 @@ class ColourScreen(Screen):
                 self._console.file.write(part.text)
                 self._console.file.flush()
             else:
+                part = self._fitting(part)
                 self._console.print(Group(drawn(part)))  # alone a Text would lose how it is to be broken
 
     def play(self, frames: Iterable[Parts]) -> None:
         with Live(console=self._console, auto_refresh=False) as live:
             for frame in frames:
-                live.update(Group(*(drawn(part) for part in frame)), refresh=True)
+                live.update(Group(*(drawn(self._fitting(part)) for part in frame)), refresh=True)
+
+    def _fitting(self, part: Part) -> Part:
+        """Itself; of a table that no terminal so narrow has room for, its cells one below the other."""
+        width = self._console.width
+        narrow = isinstance(part, Table) and width < narrowest(part)
+        return "\n".join(lines(part, width)) if narrow else part
 
 
 def drawn(part: Part) -> RenderableType:

@@ -44,7 +44,7 @@ def test_no_color_means_no_colour(monkeypatch):
     assert "\x1b[3" not in out.getvalue()
 
 
-@pytest.mark.parametrize("width", [30, 40, 80])
+@pytest.mark.parametrize("width", [16, 20, 30, 40, 80])
 def test_tables_fit_and_lose_nothing(width, monkeypatch):
     """What people wrote is no markup."""
     monkeypatch.setenv("NO_COLOR", "1")
