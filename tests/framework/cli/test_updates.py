@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 
 import pytest
 
@@ -97,6 +98,19 @@ class Installed:
         """Names of those that are registered."""
         return [framework.name for framework in read_status(self.cluster.master.address).frameworks]
 
+    def status(self, plan):
+        """Of the plan; None: there is none now."""
+        return (self.get(f"v1/plans/{plan}") or {}).get("status")
+
+    def put(self, **variables):
+        """As operators of a plain Marathon do it: its app again, with other variables."""
+        url = f"{self.service.cluster.url}/service/marathon/v2/apps//{NAME}"
+        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+            environment = json.load(answer)["app"]["env"]
+        body = json.dumps({"env": {**environment, **variables}}).encode()
+        headers = {"Content-Type": "application/json"}
+        urllib.request.urlopen(urllib.request.Request(url, body, headers, method="PUT"), timeout=PATIENCE).close()
+
     def uninstall(self):
         """It, and the serving process."""
         ended = command("local", "uninstall", NAME, "--dir", self.cluster.directory)
@@ -169,6 +183,47 @@ def test_a_service_is_updated_scaled_and_rolled_back(installed):
     ended = installed.uninstall()
     assert (0, True) == (ended.returncode, "nothing is left behind" in ended.stdout), ended.stderr
     assert {} == installed.tasks()
+
+
+@pytest.mark.mesos
+@pytest.mark.timeout(600)
+def test_a_ring_is_scaled_while_its_update_is_paused_and_by_its_marathon_app(local_cluster, tmp_path):
+    """All of it starts anew together; paused, nothing does. Marathon alone updates as DC/OS does, and is refused so."""
+    gate, two = tmp_path / "gate", ("worker-0", "worker-1")
+    holds = f'trap "until [ -e {gate} ]; do sleep 0.2; done; exit 143" TERM; sleep 1000 & wait'
+    none, ring = {"count": 0}, {"strategy": "multi_worker_mirrored", "command": holds}
+    options = {"service": ring, "chief": none, "parameter_server": none, "worker": {"kill_grace": 60}}
+    installed = Installed(local_cluster, tmp_path, options)
+    try:
+        until(lambda: installed.is_up(two, "deploy", 1))
+        first = installed.tasks()
+        more = installed.write("more", {"worker": {"count": 3}})
+        assert 0 == installed.run("update", "start", "--options", more, "--yes").returncode
+        until(lambda: installed.status("update") == "IN_PROGRESS")
+        paused = installed.run("update", "pause")
+        assert 0 == paused.returncode, paused.stderr
+        gate.touch()
+        until(lambda: not installed.tasks())
+        assert "WAITING" == installed.status("update")
+        assert 0 == installed.run("update", "resume").returncode
+        until(lambda: installed.is_up((*two, "worker-2"), "update", 2))
+        second = installed.tasks()
+        assert set(first.values()).isdisjoint(second.values())
+        target = installed.get("v1/configurations/targetId")
+
+        installed.put(SERVICE_STRATEGY="between_graph")
+        until(lambda: installed.status("deploy") == "ERROR")
+        assert "service.strategy: cannot change" in installed.get("v1/plans/deploy")["errors"][0]
+        assert (target, second) == (installed.get("v1/configurations/targetId"), installed.tasks())
+
+        installed.put(SERVICE_STRATEGY="multi_worker_mirrored", WORKER_COUNT="2")
+        until(lambda: installed.is_up(two, "update", 2))
+        assert set(second.values()).isdisjoint(installed.tasks().values())
+        assert target != installed.get("v1/configurations/targetId")
+    finally:
+        gate.touch()
+        ended = installed.uninstall()
+    assert (0, True) == (ended.returncode, "nothing is left behind" in ended.stdout), ended.stderr
 
 
 @pytest.mark.mesos

@@ -33,6 +33,7 @@ class Scheduler:
         for section in ("chief", "parameter_server", "worker"):
             document[section].update(cpus=0.2, mem=700, disk=0)
         document["worker"]["placement_constraint"] = "hostname:UNIQUE"
+        document["chief"].update(gpus=1, gpu_check=False)  # counted by Mesos, not there
         document["service"].update(
             user="root",
             job_url=(DIGITS / "train.py").as_uri(),
@@ -113,8 +114,11 @@ def test_a_training_is_watched_and_commanded(scheduler, visit):
 
     chip = region("Cluster").get_by_role("button")
     expect(chip.filter(has_text="running")).to_have_count(4)
+    with_gpus = page.get_by_role("article", name="Agent agent-3")
+    expect(with_gpus.locator("p")).to_contain_text("1 GPU")
+    expect(with_gpus.get_by_role("button", name="chief-0").locator(".gpus i")).to_have_count(1)
     expect(region("Plans").get_by_role("region", name="Plan deploy")).to_contain_text("complete4/4")
-    expect(region("Why pending")).to_contain_text("retune")
+    expect(region("Why pending")).to_contain_text("Nothing waits.")
     expect(region("Task and its output").locator("pre")).to_contain_text(re.compile(r"epoch 5: loss"))
     expect(page.get_by_role("img", name=re.compile("Loss over the steps; now: chief-0"))).to_be_visible()
     expect(page.get_by_role("group", name="At a glance")).to_contain_text("4 of 4")
