@@ -42,7 +42,7 @@ def conclusion(
     """The last update. `ending` is the program's; `trouble`: what failed beside it; `memory`: what the kernel did."""
     if stopped is not None:
         state = "TASK_FAILED" if stopped.failed else "TASK_KILLED"
-        how = describe(ending, ours=True) if started else "the program had not started"
+        how = describe(ending) if started else "the program had not started"
         return Report(state, f"{stopped.message}; {how}", ending, stopped.reason, stopped.healthy)
     if not started:
         return Report("TASK_FAILED", _joined(trouble, memory), ending)
@@ -50,12 +50,12 @@ def conclusion(
         return Report("TASK_FINISHED", describe(ending), ending)
     if ending.exit_code == 0:
         return Report("TASK_FAILED", _joined(f"the program succeeded, but {trouble}", memory), ending)
-    return Report("TASK_FAILED", _joined(describe(ending, ours=bool(memory)), memory, trouble), ending)
+    return Report("TASK_FAILED", _joined(describe(ending), memory, trouble), ending)
 
 
-def stage_failed(stage: Stage, ending: Ending, memory: str = "") -> str:
+def stage_failed(stage: Stage, ending: Ending) -> str:
     """A stage beside the program has ended badly."""
-    return f"{_NOUNS[stage]} failed: {describe(ending, ours=bool(memory))}"
+    return f"{_NOUNS[stage]} failed: {describe(ending)}"
 
 
 def stage_too_long(stage: Stage, seconds: float | None) -> str:
@@ -68,32 +68,32 @@ def stage_runs(stage: Stage) -> str:
     return f"{_NOUNS[stage]} runs"
 
 
-def describe(ending: Ending, ours: bool = False) -> str:
-    """How the program ended; `ours`: why it got SIGKILL is known, so that the signal needs no further explanation."""
+def describe(ending: Ending) -> str:
+    """How the program ended, and no more than that: anybody can send a SIGKILL, and only the kernel's own counters
+    tell whether it was for lack of memory (`memory`).
+    """
     if ending.signal is not None:
-        return "killed by " + _name(ending.signal, ours)
+        return "killed by " + _name(ending.signal)
     if ending.exit_code is None:
         return "the program did not end"
-    return f"exit code {ending.exit_code}{_hint(ending.exit_code, ours)}"
+    return f"exit code {ending.exit_code}{_hint(ending.exit_code)}"
 
 
 def _joined(*parts: str) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _hint(code: int, ours: bool) -> str:
+def _hint(code: int) -> str:
     if code in _SHELL_HINTS:
         return f" ({_SHELL_HINTS[code]})"
     number = code - _SHELL_SIGNAL_BASE
     if number in [int(known) for known in signal.Signals]:
-        return f" (from a shell: its command was killed by {_name(number, ours)})"
+        return f" (from a shell: its command was killed by {_name(number)})"
     return ""
 
 
-def _name(number: int, ours: bool) -> str:
-    """Number, name and, for SIGKILL from elsewhere, the usual suspect where the kernel has left no trace."""
+def _name(number: int) -> str:
     try:
-        text = f"signal {number} ({signal.Signals(number).name})"
+        return f"signal {number} ({signal.Signals(number).name})"
     except ValueError:
-        text = f"signal {number}"
-    return text if ours or number != signal.SIGKILL else text + ", possibly out of memory"
+        return f"signal {number}"

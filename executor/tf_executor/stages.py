@@ -88,7 +88,7 @@ def exited(state: State, event: Exited, now: float) -> Step:
         state = replace(state, ending=event.ending)
     elif event.ending.exit_code != 0:
         assert state.stage is not None
-        state = state.with_trouble(messages.stage_failed(state.stage, event.ending, event.memory))
+        state = state.with_trouble(messages.stage_failed(state.stage, event.ending))
     return _next_stage(state) if state.ahead else sweep(state, now)
 
 

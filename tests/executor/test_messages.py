@@ -15,18 +15,15 @@ from tf_executor.reports import Ending
         (Ending(exit_code=127), ("TASK_FAILED", "exit code 127 (the shell did not find the command)")),
         (
             Ending(exit_code=137),
-            (
-                "TASK_FAILED",
-                "exit code 137 (from a shell: its command was killed by signal 9 (SIGKILL), possibly out of memory)",
-            ),
+            ("TASK_FAILED", "exit code 137 (from a shell: its command was killed by signal 9 (SIGKILL))"),
         ),
-        (Ending(signal=9), ("TASK_FAILED", "killed by signal 9 (SIGKILL), possibly out of memory")),
+        (Ending(signal=9), ("TASK_FAILED", "killed by signal 9 (SIGKILL)")),
         (Ending(signal=11), ("TASK_FAILED", "killed by signal 11 (SIGSEGV)")),
         (Ending(signal=40), ("TASK_FAILED", "killed by signal 40")),
     ],
 )
 def test_an_end_that_nobody_asked_for(ending: Ending, expected: tuple[str, str]) -> None:
-    """State and sentence say what happened, and what it probably means."""
+    """State and sentence say what is known, and nothing of what a SIGKILL may have been for."""
     assert Report(*expected, ending) == conclusion(ending)
 
 
@@ -74,7 +71,7 @@ MEMORY = "out of memory: the kernel killed 1 process of the task's container mea
     ],
 )
 def test_what_failed_beside_the_program_is_told(ending: Ending, trouble: str, memory: str, message: str) -> None:
-    """And the kernel's word for it replaces our guess."""
+    """With the kernel's word for it, if there is one: lack of memory is not guessed."""
     assert Report("TASK_FAILED", message, ending) == conclusion(ending, None, trouble, memory)
 
 
