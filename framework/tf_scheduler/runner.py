@@ -5,6 +5,9 @@
                                      3. make the calls       (acknowledgements among them: after the store)
                                      4. tell the outcomes
 
+Status updates that wait in the inbox together are a burst: decided one by one, stored in one transaction, and what the
+plans make of them is decided once, with the last.
+
 Store before you act, acknowledge after you store. When the store fails, the exception ends the process: state and
 Mesos are as before the event, and the next start recovers.
 """
@@ -15,7 +18,7 @@ import logging
 import queue
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from .core.deadlines import next_deadline
@@ -23,7 +26,15 @@ from .core.reduce import apply
 from .core.scheduler import handle
 from .interfaces import Driver, Observer
 from .model.effects import Decision, Outcome, Teardown
-from .model.events import Event, ResetRequested, StopRequested, Tick
+from .model.events import (
+    Event,
+    ExecutorFailed,
+    ProgressReported,
+    ResetRequested,
+    StatusUpdated,
+    StopRequested,
+    Tick,
+)
 from .model.spec import ServiceSpec
 from .model.state import SchedulerState
 from .store.interface import Leadership, StateStore, Write
@@ -40,6 +51,10 @@ Decide = Callable[[SchedulerState, Event, float, Callable[[], str]], Decision]
 
 #: Told of each point where the process may die: ("before" | "after", "store" | a call's kind | "outcomes").
 Checkpoint = Callable[[str, str], None]
+
+
+#: So many events are stored together at most: then it is time to act.
+BURST = 500
 
 
 def _pass(_moment: str, _what: str) -> None:
@@ -84,6 +99,8 @@ class Runner:
         self._checkpoint = checkpoint
         self._aborted = self._teardown = False
         self._inbox: queue.SimpleQueue[Thunk] = queue.SimpleQueue()
+        #: Taken from the inbox, and to be handled next.
+        self._next: Event | None = None
         if leadership is not None:
             leadership.on_lost(lambda _: self.put(leadership.check))
 
@@ -125,7 +142,7 @@ class Runner:
             while not self.state.over and not self._aborted:
                 event = self._next_event()
                 if event is not None:
-                    self.step(driver, event)
+                    self.burst(driver, self._with_those_behind(event))
         finally:
             if self._teardown:
                 driver.perform(Teardown())
@@ -134,6 +151,9 @@ class Runner:
 
     def _next_event(self) -> Event | None:
         """The next from the inbox, or a Tick when a deadline of the state comes first."""
+        waiting, self._next = self._next, None
+        if waiting is not None:
+            return waiting
         deadline = next_deadline(self.state)
         timeout = None if deadline is None else max(0.0, deadline - self._clock())
         try:
@@ -141,28 +161,52 @@ class Runner:
         except queue.Empty:
             return Tick()
 
+    def _with_those_behind(self, event: Event) -> list[Event]:
+        """A status update with all that wait behind it already; any other event alone."""
+        found = [event]
+        while isinstance(event, StatusUpdated) and len(found) < BURST and not self._inbox.empty():
+            another = self._inbox.get_nowait()()
+            if isinstance(another, StatusUpdated | ExecutorFailed | ProgressReported):
+                found.append(another)
+            elif another is not None:
+                self._next = another
+                break
+        return found
+
     def step(self, driver: Driver, event: Event) -> Decision:
         """Handle one event; in the loop's thread only."""
+        return self.burst(driver, (event,))[0]
+
+    def burst(self, driver: Driver, events: Sequence[Event]) -> list[Decision]:
+        """Handle events as one: all that they change is stored, or nothing, and only then anything is done."""
         before = self.state
-        decision = self._decide(before, event, self._clock(), self._new_id)
-        self._decisions += 1
-        stored = transaction(before, decision)
+        decisions: list[Decision] = []
+        stored: list[Write] = []
+        for event in together(events):
+            decisions.append(self._decide(before, event, self._clock(), self._new_id))
+            stored += transaction(before, decisions[-1])
+            before = decisions[-1].state
         if stored:
             self._checkpoint("before", "store")
             self._store.apply(stored)
             self._checkpoint("after", "store")
-        self.state = decision.state
-        for call in decision.calls:
+        self.state = before
+        for call in (call for decision in decisions for call in decision.calls):
             self._check_leadership()
             self._checkpoint("before", type(call).__name__)
             driver.perform(call)
             self._checkpoint("after", type(call).__name__)
+        for event, decision in zip(events, decisions, strict=True):
+            self._tell(event, decision)
+        self._checkpoint("after", "outcomes")
+        return decisions
+
+    def _tell(self, event: Event, decision: Decision) -> None:
+        self._decisions += 1
         for outcome, facts in told(self._decisions, event, decision):
-            _tell(outcome, facts)
+            _log(outcome, facts)
         for observer in self._observers:
             observer(event, decision)
-        self._checkpoint("after", "outcomes")
-        return decision
 
     def _check_leadership(self) -> None:
         if self._leadership is not None:
@@ -174,6 +218,16 @@ def transaction(before: SchedulerState, decision: Decision) -> list[Write]:
     return [write for change in decision.changes for write in writes(change, before)]
 
 
-def _tell(outcome: Outcome, facts: Mapping[str, str]) -> None:
+def together(events: Sequence[Event]) -> list[Event]:
+    """The same, each update but the last knowing that another one follows."""
+    updates = [place for place, event in enumerate(events) if isinstance(event, StatusUpdated)]
+    early = frozenset(updates[:-1])
+    return [
+        replace(event, more=True) if place in early and isinstance(event, StatusUpdated) else event
+        for place, event in enumerate(events)
+    ]
+
+
+def _log(outcome: Outcome, facts: Mapping[str, str]) -> None:
     level = logging.WARNING if outcome.warning else logging.INFO
     log.log(level, "%s", outcome.message, extra=facts)

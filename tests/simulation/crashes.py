@@ -63,6 +63,8 @@ class Story:
     agents: Callable[[], Sequence[Agent]]
     chapters: Sequence[Chapter]
     kills_at_once: bool = True
+    #: Whether updates come in bursts.
+    bursts: bool = False
     #: Tasks that a death in the middle of a gang's launch may start once more.
     again: frozenset[str] = frozenset()
 
@@ -73,7 +75,7 @@ def tell(story: Story, *lives: int) -> tuple[World, Fuse]:
     world = None
     while world is None:
         world = _alive(lambda: World(story.spec, *story.agents(), kills_at_once=story.kills_at_once, checkpoint=fuse))
-    world.watches_moves = False
+    world.watches_moves, world.bursts = False, story.bursts
     _again(world, world.register)
     for chapter in story.chapters:
         _again(world, lambda chapter=chapter: chapter.happens(world))

@@ -125,6 +125,13 @@ STORIES = {
         (DEPLOY, Chapter("lost", lambda world: world.mesos.lose("agent-2"), all_run)),
         again=CHIEF,
     ),
+    "an agent is lost, in one burst": Story(
+        a_spec(),
+        agents(3),
+        (DEPLOY, Chapter("lost", lambda world: world.mesos.lose("agent-2"), all_run)),
+        bursts=True,
+        again=CHIEF,
+    ),
     "an agent goes into maintenance": Story(
         a_spec(), agents(3), (DEPLOY, Chapter("window", window, moved)), again=CHIEF
     ),

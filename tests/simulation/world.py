@@ -19,7 +19,7 @@ from tf_scheduler.core.deadlines import next_deadline
 from tf_scheduler.core.plans import plans
 from tf_scheduler.core.plans.tables import check
 from tf_scheduler.model.effects import Call, Decision, Outcome
-from tf_scheduler.model.events import Disconnected, Event, Tick
+from tf_scheduler.model.events import Disconnected, Event, StatusUpdated, Tick
 from tf_scheduler.model.ids import TaskId, TaskName
 from tf_scheduler.model.plan import Status
 from tf_scheduler.model.spec import ServiceSpec
@@ -49,6 +49,8 @@ class World:
         self.decisions: list[Decision] = []
         #: It costs most of the time that a step takes.
         self.watches_moves = True
+        #: Updates that Mesos sends one after the other are found in the inbox together, as in a burst.
+        self.bursts = False
         #: From which status to which the steps of plans have gone.
         self.moves: set[tuple[Status, Status]] = set()
         self._start(spec)
@@ -87,8 +89,21 @@ class World:
         for _ in range(100_000):
             if not self.mesos.events:
                 return
-            self.step(self.mesos.events.popleft())
+            if self.bursts:
+                self._burst()
+            else:
+                self.step(self.mesos.events.popleft())
         raise AssertionError("this does not come to rest")
+
+    def _burst(self) -> None:
+        """What the runner takes from its inbox at once."""
+        events = [self.mesos.events.popleft()]
+        while isinstance(events[-1], StatusUpdated) and self.mesos.events:
+            if not isinstance(self.mesos.events[0], StatusUpdated):
+                break
+            events.append(self.mesos.events.popleft())
+        self.decisions += self.runner.burst(self, events)
+        self.mesos.live()
 
     def register(self) -> None:
         self.mesos.subscribe(self.state.framework_id)

@@ -32,7 +32,7 @@ def overview(state: SchedulerState) -> Overview:
         unplaced=bool(state.unplaced()),
         leader=_leader(state),
         verdict=state.result.verdict.value if state.result else "",
-        reason=state.result.reason if state.result else "",
+        reason=state.result.sentence if state.result else "",
         kept=state.result is not None and (keeping.stays(state) or bool(keeping.kept(state))),
         refused=state.refused,
         over=state.over,

@@ -131,7 +131,7 @@ class Daemon:
             runner.forget()
             log.info("the service is uninstalled: %s", what_is_left(final))
         if final.result is not None:
-            log.info("the job has ended: %s: %s", final.result.verdict.value, final.result.reason)
+            log.info("the job has ended: %s: %s", final.result.verdict.value, final.result.sentence)
         log.info("nothing is left to do; the API stays until the service is removed")
 
     def _follow(

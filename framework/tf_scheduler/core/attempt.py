@@ -44,7 +44,7 @@ class Attempt:
 
 def attempt(state: SchedulerState, gangs: Sequence[Gang], offers: Iterable[Offer], now: float) -> Attempt:
     """Try the gangs in their order, each on what those before it left."""
-    agents = {agent.id: agent for agent in merge(offers, state.spec.name)}
+    agents = {agent.id: agent for agent in avoid.without_shunned(state, merge(offers, state.spec.name))}
     count = len(agents)
     passed = merge((offer for key, offer in state.passed.items() if key not in agents), state.spec.name)
     placements: list[Placement] = []

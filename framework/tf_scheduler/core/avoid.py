@@ -1,4 +1,5 @@
-"""Agents that are to be avoided: those on which launches fail, and those that an operator wants a task to leave.
+"""Agents that are to be avoided: those on which launches fail, and those that an operator wants a task to leave; and
+ports that may be somebody else's.
 
 Never so that a job cannot run: after a round of offers without success the least bad of them are used, too.
 """
@@ -6,11 +7,15 @@ Never so that a job cannot run: after a round of offers without success the leas
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from tf_scheduler.model.ids import AgentId
 from tf_scheduler.model.reasons import AgentReason, Left, Unreliable
 from tf_scheduler.model.spec import TaskSpec
 from tf_scheduler.model.state import SchedulerState
+
+from .placement.agents import Agent
+from .resources import claim_ports
 
 
 def attempts(state: SchedulerState, tasks: Iterable[TaskSpec], now: float) -> Iterator[Mapping[AgentId, AgentReason]]:
@@ -22,6 +27,15 @@ def attempts(state: SchedulerState, tasks: Iterable[TaskSpec], now: float) -> It
     while avoided:
         del avoided[min(avoided, key=lambda agent: _badness(avoided[agent]))]
         yield avoided
+
+
+def without_shunned(state: SchedulerState, agents: Iterable[Agent]) -> Iterator[Agent]:
+    """The agents without the ports at which a task of ours has failed at once, twice in a row: none of us gets them."""
+    shunned = () if state.gathering.failures else {each for item in state.recoveries.values() for each in item.shuns}
+    parts = [address.rpartition(":") for address in shunned]
+    for agent in agents:
+        ports = frozenset(int(port) for host, _, port in parts if host == agent.address)
+        yield replace(agent, resources=claim_ports(agent.resources, ports)[1]) if ports else agent
 
 
 def _unreliable(state: SchedulerState, now: float) -> dict[AgentId, AgentReason]:

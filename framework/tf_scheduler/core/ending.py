@@ -103,5 +103,5 @@ def _tear_down(state: SchedulerState, result: Result, now: float) -> Decision:
     shut: tuple[Call, ...] = tuple(
         ShutdownExecutor(executor_of(record.id), record.agent_id) for record in state.tasks.values()
     )
-    told = Outcome(f"{result.verdict.value}: {result.reason}")
+    told = Outcome(f"{result.verdict.value}: {result.sentence}")
     return decide(replace(state, teardown_at=now, kill_at=0.0), calls=(*shut, Teardown()), outcomes=(told,))

@@ -65,6 +65,8 @@ def _waits_until(state: SchedulerState, name: TaskName, avoided: Collection[Agen
     record, item = state.tasks.get(name), state.recoveries.get(name)
     if record is None or record.agent_id in avoided or state.spec.network is not None:
         return None  # on a virtual network the name goes with the task
+    if item is not None and record.address in item.shuns:
+        return None
     if item is None or item.launch != record.id:
         return 0.0
     return None if item.leaves else item.home_until

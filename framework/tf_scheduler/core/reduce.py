@@ -72,9 +72,15 @@ class _Draft:
             if difference > 0:
                 self.own("joining")[status.id] = status.timestamp
 
+    def starts(self, launch: TaskId) -> None:
+        """It has begun, or is no more."""
+        if launch in self.get("unstarted"):
+            del self.own("unstarted")[launch]
+
     def forget(self, launch: TaskId) -> None:
         """Everything that was known of one launch."""
         self.tell(self.own("statuses").pop(launch, None), -1)
+        self.starts(launch)
         if launch in self._state.progress or "progress" in self.fields:
             self.own("progress").pop(launch, None)
         if launch in self._state.given or "given" in self.fields:
@@ -101,7 +107,7 @@ def _registered(draft: _Draft, change: FrameworkRegistered) -> None:
 def _without_framework(draft: _Draft, _: FrameworkForgotten) -> None:
     draft.fields.update(framework_id=None, removed=False, result=None, unready=0, silent_since=0.0)
     gone = ("tasks", "statuses", "retired", "recoveries", "given", "reservations", "tally", "joining", "progress")
-    draft.fields.update({name: {} for name in gone})
+    draft.fields.update({name: {} for name in (*gone, "unstarted")})
 
 
 def _launched(draft: _Draft, change: TaskLaunched) -> None:
@@ -110,6 +116,7 @@ def _launched(draft: _Draft, change: TaskLaunched) -> None:
     if before is not None:
         draft.forget(before.id)
     tasks[change.record.name] = change.record
+    draft.own("unstarted")[change.record.id] = change.record.launched_at
     draft.fields["silent_since"] = min(draft.get("silent_since") or math.inf, change.record.launched_at)
 
 
@@ -117,12 +124,15 @@ def _status(draft: _Draft, change: StatusStored) -> None:
     statuses = draft.own("statuses")
     draft.tell(statuses.get(change.status.id), -1)
     draft.tell(change.status, 1)
+    if change.status.state is not TaskState.STAGING:
+        draft.starts(change.status.id)
     statuses[change.status.id] = change.status
 
 
 def _result(draft: _Draft, change: ResultDecided) -> None:
+    if draft.get("result") is None:
+        draft.fields["kill_at"] = 0.0
     draft.fields["result"] = change.result
-    draft.fields["kill_at"] = 0.0
 
 
 def _retired(draft: _Draft, change: LaunchRetired) -> None:

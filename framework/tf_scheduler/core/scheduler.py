@@ -65,14 +65,24 @@ def handle(state: SchedulerState, event: Event, now: float, new_id: NewId) -> De
         return progress.reported(state, event)
     if isinstance(event, SecretsAsked):
         return handover.asked(state, event, now)
+    if isinstance(event, ExecutorFailed):
+        # A hint, one for each executor: what counts is the status of its task.
+        return decide(state)
+    if isinstance(event, StatusUpdated) and event.more:
+        return _with_keeping(state, status.updated(state, event.status, now, new_id))
     decision = _handle(heal.ripen(state, now), event, now, new_id)
     decision = then(decision, shrink.grow)
     decision = then(decision, lambda after: decide(heal.ripen(after, now)))
     decision = then(decision, lambda after: plans.act(after, now))
     decision = then(decision, lambda after: demand.demand(after, now))
-    if state.result is None and decision.state.result is not None:
-        decision = then(decision, keeping.told)
+    decision = _with_keeping(state, decision)
     return then(decision, lambda after: ending.finish(after, now))
+
+
+def _with_keeping(before: SchedulerState, decision: Decision) -> Decision:
+    """With what is kept after the job, if its end was just decided."""
+    decided = before.result is None and decision.state.result is not None
+    return then(decision, keeping.told) if decided else decision
 
 
 def _handle(state: SchedulerState, event: Event, now: float, new_id: NewId) -> Decision:
@@ -104,8 +114,6 @@ def _handle(state: SchedulerState, event: Event, now: float, new_id: NewId) -> D
         case AgentFailed():
             told = Outcome(f"agent {event.agent_id} is gone", warning=True)
             return decide(offers.agent_gone(state, event.agent_id), outcomes=(told,))
-        case ExecutorFailed():
-            return decide(state)
     raise TypeError(event)
 
 

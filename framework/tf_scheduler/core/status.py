@@ -23,11 +23,9 @@ from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
 from . import plans, reconcile, success
-from .recovery import heal, joining
+from .recovery import heal, joining, starting
 from .recovery.anew import is_replaced, settled
 from .reduce import decide, then
-
-_BEFORE_THE_PROGRAM = frozenset({TaskState.STAGING, TaskState.STARTING})
 
 
 def updated(state: SchedulerState, status: TaskStatus, now: float, unique: Callable[[], str]) -> Decision:
@@ -54,16 +52,17 @@ def updated(state: SchedulerState, status: TaskStatus, now: float, unique: Calla
         status = replace(status, timestamp=since)
     status = joining.dated(status, stored, now)
     known = decide(state, StatusStored(status), calls=_acknowledge(status))
-    ran = stored is not None and stored.state not in _BEFORE_THE_PROGRAM
-    return then(known, lambda after: _judge(after, record, status, ran, now, unique))
+    return then(known, lambda after: _judge(after, record, status, stored, now, unique))
 
 
 def given_up(state: SchedulerState, now: float, unique: Callable[[], str]) -> Decision:
     """Tasks whose agent has not answered for too long count as lost; those that have not joined in time, too."""
     decision = joining.late(state, now, unique)
-    for status in heal.give_up_unreachable(state, now):
+    unstarted = starting.given_up(decision.state, now)
+    for status in (*heal.give_up_unreachable(state, now), *unstarted):
         decision = then(decision, lambda after, status=status: updated(after, status, now, unique))  # type: ignore[misc]
-    return decision
+    kills = tuple(Kill(status.id, status.agent_id) for status in unstarted if status.agent_id is not None)
+    return replace(decision, calls=(*decision.calls, *kills))
 
 
 def _acknowledge(status: TaskStatus) -> tuple[Call, ...]:
@@ -82,15 +81,22 @@ def _stray(state: SchedulerState, status: TaskStatus) -> Decision:
 
 
 def _judge(
-    state: SchedulerState, record: TaskRecord, status: TaskStatus, ran: bool, now: float, unique: Callable[[], str]
+    state: SchedulerState,
+    record: TaskRecord,
+    status: TaskStatus,
+    before: TaskStatus | None,
+    now: float,
+    unique: Callable[[], str],
 ) -> Decision:
     sentence = describe(record, status)
     told = Outcome(sentence, record.name, warning=status.state.ended and status.state is not TaskState.FINISHED)
-    if state.result is not None or not status.state.ended:
+    if state.result is not None:
+        return decide(state, *_collateral(state.result, record, status, now), outcomes=(told,))
+    if not status.state.ended:
         return decide(state, outcomes=(told,))
     if status.state is not TaskState.FINISHED:
         if plans.is_needed(state, record) and not is_replaced(state, record):
-            return heal.ended(state, record, status, ran, now, unique)
+            return heal.ended(state, record, status, before, now, unique)
         plan, settling = plans.replaces(state, record), settled(state, record, status, now)
         changes: list[Change] = [LaunchRetired(record.id, plan)] if plan else []
         changes += [RecoveryDecided(settling)] if settling else []
@@ -98,6 +104,14 @@ def _judge(
     if success.decides(state, record):
         return decide(state, ResultDecided(Result(Verdict.SUCCEEDED, sentence, now)), outcomes=(told,))
     return decide(state, outcomes=(told,))
+
+
+def _collateral(result: Result, record: TaskRecord, status: TaskStatus, now: float) -> tuple[Change, ...]:
+    """Whoever fails by itself soon after the failure of the job fails because of it: the first one is blamed."""
+    soon = now - result.decided_at < heal.COLLATERAL
+    if result.verdict is not Verdict.FAILED or status.state is not TaskState.FAILED or not soon:
+        return ()
+    return (ResultDecided(replace(result, collateral=(*result.collateral, record.name))),)
 
 
 def describe(record: TaskRecord, status: TaskStatus) -> str:

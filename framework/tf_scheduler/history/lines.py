@@ -76,7 +76,7 @@ def _change(change: Change) -> Iterator[Line]:
     elif isinstance(change, RecoveryDecided):
         yield {"replaced": change.recovery.launch, "why": change.recovery.why}
     elif isinstance(change, ResultDecided):
-        yield {"result": change.result.verdict.value, "reason": change.result.reason}
+        yield {"result": change.result.verdict.value, "reason": change.result.sentence}
 
 
 def _progress(event: ProgressReported, state: SchedulerState, now: float) -> Iterator[Line]:

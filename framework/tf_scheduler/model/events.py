@@ -73,6 +73,8 @@ class InverseOfferRescinded:
 @dataclass(frozen=True, slots=True)
 class StatusUpdated:
     status: TaskStatus
+    #: Whether another one follows at once: what follows from both is decided then, as after a burst of a thousand.
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,13 @@ class Recovery:
     unjoined: int = 0
     #: Whether it is to go elsewhere: not to its old address, nor to the agent, as long as another one will do.
     leaves: bool = False
+    #: The address at which this launch has failed at once, if it has: after one more such failure there, the task
+    #: goes elsewhere (core/recovery/stumbling.py).
+    stumbled: str = ""
+    #: Addresses at which it has failed so twice in a row: it gets other ports, if there are any.
+    shuns: tuple[str, ...] = ()
+    #: Whether a launch of it has joined the others: its program is known to open a server.
+    served: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,9 @@ from .reservation import Reservation
 from .spec import ServiceSpec
 from .task import TaskRecord, TaskState, TaskStatus
 
+#: So many names of tasks in one sentence.
+_NAMED = 5
+
 
 class Verdict(str, Enum):
     """How the service ended."""
@@ -30,13 +33,24 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Decided once, stored, never changed."""
+    """Decided once, and stored; later only `collateral` grows."""
 
     verdict: Verdict
     #: A sentence for the user.
     reason: str
     #: Seconds since the epoch.
     decided_at: float
+    #: Tasks that failed by themselves soon after, because of it.
+    collateral: tuple[TaskName, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The reason, and who ended because of it."""
+        count = len(self.collateral)
+        if not count:
+            return self.reason
+        names = ", ".join(self.collateral[:_NAMED]) + (" ..." if count > _NAMED else "")
+        return f"{self.reason}; {count} other{'' if count == 1 else 's'} ended because of it: {names}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +92,8 @@ class SchedulerState:
     unready: int = 0
     #: Launches that run and have not joined the others -> since when they run, by our clock.
     joining: Mapping[TaskId, float] = field(default_factory=dict)
+    #: Launches of which Mesos has said nothing, or TASK_STAGING -> when they were made; seconds since the epoch.
+    unstarted: Mapping[TaskId, float] = field(default_factory=dict)
     #: No launch without a status was made, or asked for, before; seconds since the epoch.
     silent_since: float = 0.0
     # -- volatile
@@ -113,6 +129,8 @@ class SchedulerState:
     windows: Mapping[AgentId, InverseOffer] = field(default_factory=dict)
     #: Launches to be replaced whose back-off is over.
     ripe: frozenset[TaskId] = frozenset()
+    #: When it was told last that nobody's server answers: the time at which that was due; seconds since the epoch.
+    told_mute: float = 0.0
     #: What the executor of each launch told last of its training.
     progress: Mapping[TaskId, Progress] = field(default_factory=dict)
     #: When each task was last asked to end; seconds since the epoch.

@@ -188,6 +188,7 @@ def _retired(fields: dict[str, Any]) -> Change:
 
 def _recovery(fields: dict[str, Any]) -> Change:
     typed = {"cause": Cause(fields["cause"]), "failures": tuple(fields["failures"])}
+    typed["shuns"] = tuple(fields.get("shuns", ()))
     return RecoveryDecided(Recovery(**{**fields, **typed}))
 
 
@@ -217,7 +218,8 @@ _NODE_SETS = ("interrupted", "forced", "released")
 
 
 def _result(fields: dict[str, Any]) -> Change:
-    return ResultDecided(Result(**{**fields, "verdict": Verdict(fields["verdict"])}))
+    typed = {"verdict": Verdict(fields["verdict"]), "collateral": tuple(fields.get("collateral", ()))}
+    return ResultDecided(Result(**{**fields, **typed}))
 
 
 _DECODERS: Mapping[str, Callable[[dict[str, Any]], Change]] = {

@@ -10,6 +10,7 @@ from tf_scheduler.core.deadlines import next_deadline
 from tf_scheduler.core.reconcile import ALL_AGAIN, FIRST_WAIT, LONGEST_WAIT
 from tf_scheduler.model.effects import Reconcile
 from tf_scheduler.model.ids import name_of
+from tf_scheduler.model.policy import RecoveryPolicy
 from tf_scheduler.model.task import TaskState
 
 ALL = {"ps-0", "worker-0", "worker-1", "chief-0"}
@@ -17,7 +18,8 @@ ALL = {"ps-0", "worker-0", "worker-1", "chief-0"}
 
 def deployed() -> World:
     """Two tasks on each of two agents."""
-    world = World(a_spec(), an_agent("agent-1", cpus=1.3), an_agent("agent-2", cpus=1.3))
+    spec = a_spec(recovery=RecoveryPolicy(start_timeout=None))
+    world = World(spec, an_agent("agent-1", cpus=1.3), an_agent("agent-2", cpus=1.3))
     return play(world, send.register(), send.offers(), send.running(), expect.alive(*ALL))
 
 

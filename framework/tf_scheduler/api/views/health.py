@@ -48,7 +48,7 @@ def _health(snapshot: Snapshot) -> tuple[int, str]:
     if snapshot.uninstalling:
         return 200, "being uninstalled"
     if state.result is not None and state.result.verdict is not Verdict.FAILED:
-        return 200, f"{state.result.verdict.value}: {state.result.reason}"
+        return 200, f"{state.result.verdict.value}: {state.result.sentence}"
     if state.rejected:
         return 500, f"the new options are refused: {state.rejected[0]}"
     deploy = plans.plan_named(state, plans.DEPLOY)

@@ -54,7 +54,7 @@ def result(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
     body: ResultBody = {
         "over": snapshot.state.over,
         "verdict": None if found is None else found.verdict,
-        "reason": None if found is None else found.reason,
+        "reason": None if found is None else found.sentence,
         "decided_at": None if found is None else found.decided_at,
     }
     return View(body)

@@ -44,7 +44,7 @@ def anew(
     state: SchedulerState, record: TaskRecord, why: str, now: float, cause: Cause = Cause.INFRASTRUCTURE
 ) -> Recovery:
     """Replace this launch now, at its old address if possible. Its failures and its back-off stay as they are."""
-    before = state.recoveries.get(record.name)
+    before, status = state.recoveries.get(record.name), state.statuses.get(record.id)
     return Recovery(
         task=record.name,
         launch=record.id,
@@ -55,6 +55,9 @@ def anew(
         home_until=now + HOME_WAIT,
         failures=before.failures if before else (),
         streak=before.streak if before else 0,
+        stumbled=before.stumbled if before else "",
+        shuns=before.shuns if before else (),
+        served=(before is not None and before.served) or (status is not None and status.healthy is True),
     )
 
 

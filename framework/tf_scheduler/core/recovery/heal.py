@@ -14,13 +14,13 @@ from tf_scheduler.core.back_off import chance
 from tf_scheduler.core.reduce import decide
 from tf_scheduler.model.effects import AgentSuspected, Change, Decision, Outcome, RecoveryDecided, ResultDecided
 from tf_scheduler.model.failure import Cause, Ended
-from tf_scheduler.model.ids import TaskName, name_of
+from tf_scheduler.model.ids import name_of
 from tf_scheduler.model.reasons import AwaitsHome
 from tf_scheduler.model.recovery import Recovery
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
-from . import joining
+from . import joining, starting, stumbling
 from .anew import HOME_WAIT, anew, is_gone, mates
 from .causes import cause_of
 from .policies import counts, is_final, restart_policy, unreachable_timeout
@@ -31,19 +31,31 @@ from .waiting import delay, gives_up, recent
 STEADY = 60.0
 #: Survivors of a lost peer exit with an error up to so many seconds later (measured with collective training).
 COLLATERAL = 20.0
+_BEFORE_THE_PROGRAM = frozenset({TaskState.STAGING, TaskState.STARTING})
 
 
 def ended(
-    state: SchedulerState, record: TaskRecord, status: TaskStatus, ran: bool, now: float, unique: Callable[[], str]
+    state: SchedulerState,
+    record: TaskRecord,
+    status: TaskStatus,
+    before: TaskStatus | None,
+    now: float,
+    unique: Callable[[], str],
 ) -> Decision:
     """What the end of `record`, needed and not finished, means. The status itself is stored by the caller.
 
-    `ran`: whether its program had run.
+    `before`: what was known of the launch until then.
     """
+    ran = before is not None and before.state not in _BEFORE_THE_PROGRAM
+    served = before is not None and before.healthy is True
     cause = _cause(state, record, status, ran, now)
     found = _recovery(state, record, status, cause, now, unique)
+    found = stumbling.noted(state, found, status, ready=served or record.id in state.progress)
+    # A launch that never began is not tried on that agent again, as long as another one will do.
+    found = replace(found, leaves=status.state is TaskState.LOST and not ran, served=found.served or served)
     policy, said = restart_policy(state.spec, record), status.message or status.reason
     if final := is_final(policy, cause, status):
+        said += f" (collateral: {_first(state, found).why})" if cause is Cause.COLLATERAL else ""
         return _failed(state, f"{said}; {final}", record, now)
     if counts(policy, cause) and gives_up(policy, found.failures, now):
         limit = f"restart.max_failures is {policy.max_failures} in {policy.window:g} s"
@@ -75,6 +87,7 @@ def deadlines(state: SchedulerState) -> Iterator[float]:
             yield from (item.home_until,) if _awaits_home(state, item) else ()
     yield from (_lost_at(state, status) for status in _unreachable(state))
     yield from joining.deadlines(state)
+    yield from starting.deadlines(state)
 
 
 def give_up_unreachable(state: SchedulerState, now: float) -> tuple[TaskStatus, ...]:
@@ -148,6 +161,7 @@ def _recovery(
         failures=(*failures, now) if counts(policy, cause) else failures,
         streak=streak,
         unjoined=0 if before is None or _has_joined(state, record, now) else before.unjoined,
+        served=before is not None and before.served,
     )
 
 
@@ -170,15 +184,20 @@ def _told(state: SchedulerState, found: Recovery, others: tuple[Recovery, ...]) 
     together = f", together with {', '.join(item.task for item in others)}" if others else ""
     cause = found.cause.value
     if found.cause is Cause.COLLATERAL:
-        cause += f" of the end of {_first(state, found)}"
+        cause += f" of the end of {_first(state, found).task}"
     return Outcome(f"{found.why} ({cause}): launched again {when}{together}", found.task, warning=True)
 
 
-def _first(state: SchedulerState, found: Recovery) -> TaskName:
-    """Whose end it most likely was that others followed."""
-    others = (item for item in state.recoveries.values() if item.task != found.task)
-    close = (item for item in others if found.since - item.since < COLLATERAL)
-    return min(close, key=lambda item: (item.cause is Cause.COLLATERAL, item.since)).task
+def _first(state: SchedulerState, found: Recovery) -> Recovery:
+    """Whose end it most likely was that others followed. A plain loop: a thousand may ask, one after the other."""
+    best, after, name = found, found.since - COLLATERAL, found.task
+    for item in state.recoveries.values():
+        if item.since <= after or item.task == name:
+            continue
+        mine, known = item.cause is Cause.COLLATERAL, best.cause is Cause.COLLATERAL
+        if best is found or mine < known or (mine is known and item.since < best.since):
+            best = item
+    return best
 
 
 def _failed(state: SchedulerState, why: str, record: TaskRecord, now: float) -> Decision:

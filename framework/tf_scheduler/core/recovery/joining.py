@@ -1,8 +1,9 @@
 """The start-up watchdog: TensorFlow waits for a peer that does not come silently and for ever, and looks well.
 
 A task has joined when its TensorFlow server answers; its executor tells that. Whether there will be a server nobody
-says beforehand: a program may have none. So a task is only late when others of its cluster have joined, and when it
-has told no progress, which somebody who waits for others cannot make.
+says beforehand: a program may have none. So a task is only late when it has told no progress, which somebody who waits
+for others cannot make, and when it is known to open a server: others of its cluster have, it has before, or its program
+gets its server from us. When none of that is so, and nobody's server answers, that is told, and no more.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from .waiting import delay
 
 #: Launches of a task in a row that may be late; with one more the job fails.
 FORGIVEN = 2
+#: So many names of tasks in one sentence.
+_NAMED = 5
 #: Seconds after a subscription in which nobody is late: what is known of progress is void with the connection.
 GRACE = 60.0
 
@@ -43,11 +46,13 @@ def dated(status: TaskStatus, stored: TaskStatus | None, now: float) -> TaskStat
 def deadlines(state: SchedulerState) -> Iterator[float]:
     """When the next task is late."""
     yield from (due for _, due in _watched(state))
+    if (due := _mute_due(state)) is not None:
+        yield due
 
 
 def late(state: SchedulerState, now: float, unique: Callable[[], str]) -> Decision:
     """Whoever is late is ended and launched again, with whoever must start with it; in the end the job fails."""
-    decision = decide(state)
+    decision = _tell_mute(state, now)
     for record in [record for record, due in _watched(state) if now >= due]:
         decision = then(decision, lambda after, record=record: _late(after, record, now, unique))  # type: ignore[misc]
     return decision
@@ -60,14 +65,63 @@ def joined(state: SchedulerState) -> int:
 
 def _watched(state: SchedulerState) -> Iterator[tuple[TaskRecord, float]]:
     """Tasks that are still to join, with when each is late."""
-    patience = state.spec.recovery.start_timeout
-    if patience is None or not state.joining or joined(state) <= 0 or state.result is not None:
+    if state.spec.recovery.start_timeout is None or not _looks(state):
         return
-    earliest = state.connected_at + GRACE
+    others = joined(state) > 0
+    if not others and not state.recoveries and state.spec.program is None:
+        return
     for launch, since in state.joining.items():
         record = _expected(state, launch)
-        if record is not None:
-            yield record, max(since + patience, min(earliest, state.connected_at + patience))
+        if record is not None and (others or _serves(state, record)):
+            yield record, _due(state, since, state.spec.recovery.start_timeout)
+
+
+def _looks(state: SchedulerState) -> bool:
+    """Whether there is anything to look at. Without a connection nothing new would be known of it."""
+    return bool(state.joining) and state.connected and state.result is None
+
+
+def _due(state: SchedulerState, since: float, patience: float) -> float:
+    return max(since + patience, state.connected_at + min(GRACE, patience))
+
+
+def _serves(state: SchedulerState, record: TaskRecord) -> bool:
+    """Whether its program is known to open a server: it did before, or we open it ourselves."""
+    known = state.recoveries.get(record.name)
+    if known is not None and known.served:
+        return True
+    job = state.spec.job_of(record.job, record.index)
+    ours = state.spec.program is not None and job is not None and not job.command
+    return ours and state.spec.strategy.has_servers
+
+
+def _mute_due(state: SchedulerState) -> float | None:
+    """When it is to be told that nobody's server answers; None: somebody's does, or it is told. Cheap: asked often."""
+    patience = state.spec.recovery.start_timeout
+    if patience is None or not _looks(state) or joined(state) > 0:
+        return None
+    if not state.spec.strategy.has_servers or any(launch in state.joining for launch in state.progress):
+        return None
+    due = _due(state, max(state.joining.values()), patience)
+    return due if due > state.told_mute else None
+
+
+def _tell_mute(state: SchedulerState, now: float) -> Decision:
+    """Once for the same launches."""
+    due = _mute_due(state)
+    if due is None or now < due:
+        return decide(state)
+    told = replace(state, told_mute=due)
+    names = [record.name for launch in state.joining if (record := _expected(state, launch)) is not None]
+    if not names:
+        return decide(told)
+    few = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} others" if len(names) > _NAMED else "")
+    sentence = (
+        f"nobody has joined: no TensorFlow server of {few} answers {state.spec.recovery.start_timeout:g} s after the "
+        f"start, and none of them has told progress. A program may have no server, so they are left alone; if this one "
+        f"has, look at the output of {names[0]} for what it waits for"
+    )
+    return decide(told, outcomes=(Outcome(sentence, warning=True),))
 
 
 def _expected(state: SchedulerState, launch: TaskId) -> TaskRecord | None:
@@ -82,10 +136,10 @@ def _late(state: SchedulerState, record: TaskRecord, now: float, unique: Callabl
     if is_replaced(state, record) or state.result is not None:
         return decide(state)
     before = state.recoveries.get(record.name)
-    count = 1 + (before.unjoined if before else 0)
+    count, well = 1 + (before.unjoined if before else 0), joined(state)
     why = (
         f"{record.name} on {record.hostname} has not joined the others: its TensorFlow server does not answer "
-        f"{state.spec.recovery.start_timeout:g} s after its start, {joined(state)} others do"
+        f"{state.spec.recovery.start_timeout:g} s after its start, {well if well > 0 else 'no'} others do"
     )
     if count > FORGIVEN:
         sentence = f"{why}; that was launch {count} in a row"

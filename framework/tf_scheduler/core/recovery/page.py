@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tf_scheduler.model.failure import Cause
 
-from . import anew, causes, heal, joining, suspects, units
+from . import anew, causes, heal, joining, starting, stumbling, suspects, units
 
 _INTRODUCTION = f"""# Recovery
 
@@ -20,6 +20,11 @@ What happens when a task ends that has not finished, or is lost. This page is ma
 4. From its end on it seeks its **old address**, the same agent and port, for {anew.HOME_WAIT:g} s: then nobody else
    has to start again. If its agent is gone, or that time is over, it goes wherever it fits. The ClusterSpec gets a new
    generation, and the tasks that must know every address start again with it (fourth column of the second table).
+5. A program that ends **at once**, twice in a row at the same address, does not go there again, as somebody who is no
+   task of Mesos may have its port: the next launch gets other ports, as in 4. *At once*: with an error of its own (an
+   exit code that asks for no restart, or SIGABRT), within {stumbling.SOON:g} s of its launch, before its server
+   answered and before it told progress. No task of the service gets that port then, as long as a round of offers finds
+   places without it. The last {stumbling.KEPT} such addresses of each task are remembered.
 
 Everything of this is stored before it is done: the back-off and the count of failures survive the scheduler.
 
@@ -30,10 +35,16 @@ returns it is killed. One that is gone for good is replaced at once.
 ## Who does not join, and who hangs
 
 TensorFlow waits for a missing peer silently and for ever, and looks well. A program that has not opened its TensorFlow
-server's port `recovery.start_timeout` seconds after its start, while those of others answer, and that has told no
-progress, is ended and launched again, with its unit. Its last output is told. That counts as no failure, but after
-{joining.FORGIVEN} such launches in a row the next one ends the job. Programs that never open a port are left alone:
-then nobody's does. In the first {joining.GRACE:g} s of a scheduler nobody is late.
+server's port `recovery.start_timeout` seconds after its start, and that has told no progress, is ended and launched
+again, with its unit, if it is known to open one: those of others answer, that of an earlier launch did, or its
+server is opened for it (`service.job_name`). Its last output is told. That counts as no failure, but after
+{joining.FORGIVEN} such launches in a row the next one ends the job. When nobody's server answers, and nothing is known,
+that is told, with the names of all, and nobody is ended: a program may have no server. In the first {joining.GRACE:g} s
+of a scheduler nobody is late.
+
+A launch that stays in TASK_STAGING, or of which nothing is heard, for `recovery.start_timeout` seconds
+({starting.LEAST:g} at least) counts as lost: Mesos is told to end it, and the next launch goes to another agent, if
+there is one.
 
 With `health.stalled_after` a program without progress and without output for so long fails: exit by the executor,
 counted. Parameter servers, and workers with strategy `parameter_server`, are silent by nature and not looked at.
@@ -82,7 +93,8 @@ def _causes() -> str:
     note = (
         f"An error within {heal.COLLATERAL:g} s of another task's loss is *collateral*: launched again, not counted. "
         "*Counted* means against `restart.max_failures` within `restart.window`; one more ends the job. "
-        "`restart.uncounted_exit_codes` are the exit codes that ask for a restart."
+        "`restart.uncounted_exit_codes` are the exit codes that ask for a restart. The result of a job names the "
+        "failure that ended it; who fails by itself in the same time after it is added, as ended because of it."
     )
     return f"{table}\n\n{note}"
 

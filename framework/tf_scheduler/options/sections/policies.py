@@ -65,7 +65,7 @@ class RecoverySection(Section):
         unit="seconds",
         metadata=about(
             "How long after its start a program may take until its TensorFlow server answers, once those of others do; "
-            "then it counts as lost. 0: for ever.",
+            "and a launch until its agent has started it. Then the task counts as lost. 0: for ever.",
             "seconds",
         ),
     )

@@ -1,0 +1,78 @@
+"""A thousand tasks lost at once: what it costs until each loss is stored and acknowledged, and the plans know.
+
+Run with `-s` to see the numbers. Correctness is asserted first; the time for a thousand over that for a hundred is
+printed: 10 is linear, 100 would be quadratic.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.test_plans import a_service, launched
+from tf_scheduler.core import plans
+from tf_scheduler.model.effects import Acknowledge, Call
+from tf_scheduler.model.events import StatusUpdated
+from tf_scheduler.model.policy import RestartPolicy
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskState, TaskStatus
+from tf_scheduler.runner import Runner
+from tf_scheduler.store.memory import MemoryStore
+
+
+class Counting:
+    """A driver that only notes what it is to send."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    def start(self) -> None:
+        """There is nobody."""
+
+    def stop(self) -> None:
+        """There was nobody."""
+
+    def perform(self, call: Call) -> None:
+        self.calls.append(call)
+
+
+def losses(state: SchedulerState, **end: object) -> list[StatusUpdated]:
+    """Of every worker."""
+    names = [name for name in state.tasks if name.startswith("worker-")]
+    records = [state.tasks[name] for name in names]
+    return [
+        StatusUpdated(TaskStatus(record.id, TaskState.FAILED, record.agent_id, uuid=f"uuid-{record.name}", **end))
+        for record in records
+    ]
+
+
+def lose(state: SchedulerState, events: list[StatusUpdated], bursts: bool) -> tuple[float, Runner, Counting]:
+    """Seconds from the first to the last, as the runner handles them: in bursts, or one by one."""
+    store, driver = MemoryStore("digits"), Counting()
+    store.load()
+    runner = Runner(state, store, clock=lambda: 100.0, new_id=lambda: "id")
+    begun = time.perf_counter()
+    for place in range(0, len(events), 500 if bursts else 1):
+        runner.burst(driver, events[place : place + 500] if bursts else [events[place]])
+    return time.perf_counter() - begun, runner, driver
+
+
+@pytest.mark.parametrize("end", [{"signal": 9}, {"exit_code": 1}], ids=["killed", "failed"])
+def test_a_thousand_losses(end):
+    """Each is to be launched again, and acknowledged once."""
+    seconds = {}
+    for count in (100, 1_000):
+        spec = replace(a_service(count), restart=RestartPolicy(max_failures=3))
+        state = launched(spec, TaskState.RUNNING)
+        events = losses(state, **end)
+        alone = lose(state, events, bursts=False)[0] if count == 100 else float("nan")
+        seconds[count], runner, driver = lose(state, events, bursts=True)
+
+        after = runner.state
+        assert {event.status.id for event in events} == {item.launch for item in after.recoveries.values()}
+        assert len(events) == sum(isinstance(call, Acknowledge) for call in driver.calls)
+        assert len(events) == len([task for gang in plans.wanted(after) for task in gang.tasks])
+        print(f"{count:5} lost at once {seconds[count] * 1000:9.1f} ms; one by one {alone * 1000:9.1f} ms")
+    print(f"{end}: ratio {seconds[1_000] / seconds[100]:.1f}")

@@ -1,0 +1,83 @@
+"""The first failure is blamed; who failed because of it is named beside it."""
+
+from __future__ import annotations
+
+import json
+
+from builders import a_job, a_spec
+from simulation import expect, send
+from simulation.mesos import an_agent
+from simulation.world import World, play
+from tf_scheduler.api.overview import overview
+from tf_scheduler.model.policy import RestartPolicy, RestartWhen
+from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.state import Verdict
+from tf_scheduler.model.task import TaskState
+from tf_scheduler.store import records
+
+FAILED = TaskState.FAILED
+
+
+def deployed(workers: int = 2, **options: object) -> World:
+    """One failure is one too many."""
+    spec = a_spec(workers=workers, restart=RestartPolicy(max_failures=0), **options)
+    world = World(spec, an_agent("agent-1", cpus=100, mem=1_000_000), kills_at_once=False)
+    return play(world, send.register(), send.offers(), send.running())
+
+
+def failed(name: str):
+    return send.status(name, FAILED, exit_code=1, message="exit code 1")
+
+
+def test_who_fails_soon_after_is_named_and_the_first_is_blamed():
+    """In the result, for whoever asks for it, and at the end; not who was ended by us, or failed much later."""
+    world = deployed()
+    play(world, failed("worker-1"), expect.result(Verdict.FAILED), failed("chief-0"), failed("worker-0"))
+    told = "worker-1 on agent-1 failed: exit code 1 (failure 1: restart.max_failures is 0 in 3600 s)"
+    sentence = f"{told}; 2 others ended because of it: chief-0, worker-0"
+
+    assert (told, sentence) == (world.state.result.reason, world.state.result.sentence)
+    assert sentence == overview(world.state).reason
+    play(world, send.restart(), send.killed("ps-0"), expect.told(f"failed: {sentence}"), expect.torn_down())
+
+
+def test_who_fails_much_later_has_reasons_of_its_own():
+    """Or was ended by us."""
+    world = deployed()
+    play(world, failed("worker-1"), send.killed("chief-0"), send.wait(21.0), failed("worker-0"))
+
+    assert () == world.state.result.collateral
+
+
+def test_of_many_a_few_are_named():
+    """With how many there are."""
+    world = deployed(workers=10)
+    play(world, *(failed(f"worker-{index}") for index in range(9)))
+
+    end = "; 8 others ended because of it: worker-1, worker-2, worker-3, worker-4, worker-5 ..."
+    assert world.state.result.sentence.endswith(end)
+
+
+def test_a_collateral_failure_that_ends_the_job_names_the_first_one():
+    """The chief may not be launched again; the ps was lost first."""
+    jobs = (
+        a_job(JobKind.PS),
+        a_job(JobKind.WORKER, 2, restart=RestartPolicy(when=RestartWhen.NEVER)),
+        a_job(JobKind.CHIEF),
+    )
+    world = deployed(jobs=jobs)
+    play(world, send.status("ps-0", FAILED, signal=9, message="killed by signal 9 (SIGKILL)"), failed("worker-0"))
+
+    said = "worker-0 on agent-1 failed: exit code 1 (collateral: ps-0 is failed: killed by signal 9 (SIGKILL))"
+    assert f"{said}; its restart_policy is never" == world.state.result.reason
+
+
+def test_a_result_of_an_older_scheduler_is_read():
+    """It names nobody else."""
+    world = play(deployed(), failed("worker-1"))
+    old = json.loads(world.stored()["result"])
+    del old["collateral"]
+
+    (change,) = records.changes({"result": json.dumps(old).encode()})
+
+    assert world.state.result == change.result

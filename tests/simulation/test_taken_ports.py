@@ -1,0 +1,149 @@
+"""A program that fails at once, twice in a row, at one address: somebody else may have its port."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders import a_job, a_spec
+from simulation import expect, send
+from simulation.mesos import an_agent
+from simulation.world import World, play
+from tf_scheduler.model.events import ProgressReported
+from tf_scheduler.model.network import VirtualNetwork
+from tf_scheduler.model.policy import RestartPolicy
+from tf_scheduler.model.progress import Progress
+from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy
+from tf_scheduler.model.state import Verdict
+from tf_scheduler.model.task import TaskState
+
+ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
+IN_USE = send.status("worker-1", TaskState.FAILED, exit_code=1, message="exit code 1")
+#: Until every back-off is over.
+AGAIN = (send.wait(8.0), send.offers(), send.running())
+
+
+def deployed(spec: ServiceSpec | None = None) -> World:
+    world = World(spec or a_spec(restart=RestartPolicy(max_failures=100)), an_agent("agent-1", cpus=8))
+    return play(world, send.register(), send.offers(), send.running())
+
+
+def address(world: World, name: str = "worker-1") -> str:
+    return world.state.tasks[name].address
+
+
+def test_the_third_launch_gets_another_port_and_the_chief_alone_starts_with_it():
+    """In place first, for most failures are none of the port; then a new generation, with the least restart."""
+    world = deployed()
+    first = address(world)
+
+    play(world, IN_USE, *AGAIN)
+    assert (first, 1) == (address(world), world.state.tasks["worker-1"].generation)
+    play(world, IN_USE, expect.told(f"at once, twice in a row at {first}, so not there again"), *AGAIN, *AGAIN)
+
+    assert first != address(world)
+    assert {"worker-1": 2, "chief-0": 2, "ps-0": 1, "worker-0": 1} == {
+        name: record.generation for name, record in world.state.tasks.items()
+    }
+    play(world, expect.alive(*ALL), expect.cluster("chief-0", ps=1, worker=2, chief=1))
+
+
+def test_collective_training_goes_on_with_the_new_address():
+    """All start again anyway, and know it."""
+    spec = a_spec(
+        strategy=Strategy.MULTI_WORKER_MIRRORED,
+        jobs=(a_job(JobKind.WORKER, 3),),
+        restart=RestartPolicy(max_failures=100),
+    )
+    world = deployed(spec)
+    before = {name: address(world, name) for name in world.state.tasks}
+
+    play(world, IN_USE, *AGAIN, *AGAIN, IN_USE, *AGAIN, *AGAIN)
+
+    assert {"worker-1"} == {name for name, known in before.items() if address(world, name) != known}
+    play(world, expect.cluster("worker-0", worker=3), expect.alive("worker-0", "worker-1", "worker-2"))
+
+
+def test_no_port_that_failed_is_tried_again():
+    """Neither by that task nor by another one of the service; the next scheduler knows."""
+    world = deployed()
+    seen = [address(world)]
+    for _ in range(3):
+        play(world, IN_USE, *AGAIN, *AGAIN, IN_USE, send.restart(), *AGAIN, *AGAIN)
+        seen.append(address(world))
+
+    assert len(set(seen)) == len(seen)
+    assert set(world.state.recoveries["worker-1"].shuns) == set(seen[:-1])
+    assert set() == {address(world, name) for name in ("ps-0", "worker-0", "chief-0")} & set(seen)
+
+
+def test_a_port_is_better_than_none():
+    """After a round of offers without success the ports that failed are used all the same."""
+    world = World(
+        a_spec(restart=RestartPolicy(max_failures=100)), an_agent("agent-1", cpus=8, port_ranges=((31000, 31003),))
+    )
+    play(world, send.register(), send.offers(), send.running())
+    first = address(world)
+
+    play(world, IN_USE, *AGAIN, IN_USE, send.wait(8.0), send.offers(), expect.launched())
+    play(world, send.wait(100.0), send.offers(), expect.launched("worker-1"))
+
+    assert first == address(world)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param({"signal": 9}, id="killed"),
+        pytest.param({"exit_code": 143}, id="asks for a restart"),
+    ],
+)
+def test_only_an_error_of_its_own_is_the_ports_fault(end):
+    """Whoever is killed, or asks for a restart, comes back to its address, however often."""
+    world = deployed()
+    first = address(world)
+    for _ in range(3):
+        play(world, send.status("worker-1", TaskState.FAILED, **end), send.wait(10.0), send.offers(), send.running())
+
+    assert first == address(world)
+
+
+def test_an_abort_is_an_error_of_its_own():
+    """TensorFlow ends so, too, where it cannot go on."""
+    world = deployed()
+    first = address(world)
+    abort = send.status("worker-1", TaskState.FAILED, signal=6)
+
+    play(world, abort, *AGAIN, abort, *AGAIN, *AGAIN)
+
+    assert first != address(world)
+
+
+def test_who_was_ready_or_lasted_had_its_port():
+    """Its server had answered, or it had told progress, or a minute had passed: then the row begins anew."""
+    world = deployed()
+    first = address(world)
+    ready = send.status("worker-1", TaskState.RUNNING, healthy=True)
+
+    play(world, IN_USE, *AGAIN, ready, IN_USE, *AGAIN)
+    assert "" == world.state.recoveries["worker-1"].stumbled
+    play(world, IN_USE, *AGAIN)
+    play(world, send.event(ProgressReported(world.id_of("worker-1"), Progress(1, 0.0, step=1))), IN_USE, *AGAIN)
+    play(world, IN_USE, *AGAIN, send.wait(60.0), IN_USE, *AGAIN)
+
+    assert (first, ()) == (address(world), world.state.recoveries["worker-1"].shuns)
+
+
+def test_on_a_virtual_network_nobody_shares_ports():
+    """Each container has all of them."""
+    world = deployed(a_spec(network=VirtualNetwork("dcos"), restart=RestartPolicy(max_failures=100)))
+
+    play(world, IN_USE, *AGAIN, IN_USE, *AGAIN, expect.alive(*ALL))
+
+    assert () == world.state.recoveries["worker-1"].shuns
+
+
+def test_its_failures_count_as_ever():
+    """Other ports are no reason to go on for ever."""
+    world = deployed(a_spec(restart=RestartPolicy(max_failures=2)))
+
+    play(world, IN_USE, *AGAIN, IN_USE, *AGAIN, *AGAIN, IN_USE, expect.result(Verdict.FAILED))
