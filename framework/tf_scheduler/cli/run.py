@@ -64,7 +64,6 @@ def run(
     sys.exit(exit_code(found))
 
 
-def _agents(path: Path | None, running: LocalCluster | None, first_port: int) -> Sequence[AgentSpec]:
 @contextmanager
 def _errors_told(as_json: bool) -> Iterator[None]:
     """What keeps the job from being run is JSON, too, for whoever reads standard output; in the API's shape."""
@@ -76,6 +75,7 @@ def _errors_told(as_json: bool) -> Iterator[None]:
         raise
 
 
+def _agents(path: Path | None, running: LocalCluster | None, first_port: int) -> Sequence[AgentSpec]:
     if running is None:
         return default_agents(first_port) if path is None else with_ports(load_agents(path), first_port)
     if path is not None:
