@@ -59,6 +59,9 @@ def _records(field: Any) -> st.SearchStrategy[Any]:
         needed = {"plan": FILLED, "phase": FILLED, "job": value_of(field.schema.fields["job"])}
         return st.lists(st.fixed_dictionaries(needed, optional={"strategy": st.just("parallel")}), max_size=3)
     jobs = st.sampled_from(["", "worker", "chief,worker"])
+    if "host_path" in field.schema.fields:
+        needed = {"host_path": st.just("/mnt/a"), "container_path": FILLED}
+        return st.lists(st.fixed_dictionaries(needed, optional={"mode": st.just("RO"), "jobs": jobs}), max_size=3)
     return st.lists(st.fixed_dictionaries({"source": FILLED}, optional={"jobs": jobs}), max_size=3)
 
 
@@ -156,6 +159,8 @@ def _fit_rest(document: Document) -> None:
     for place, record in enumerate(plans.get("phases", [])):
         record["plan"] = f"{place} {record['plan']}"
     _fit_access(document)
+    for place, record in enumerate(document.get("volumes", [])):
+        record["container_path"] = f"volume-{place}"
     for place, record in enumerate(document.get("secrets", [])):
         record["env" if place % 2 else "file"] = f"SECRET_{place}"
         record["source"] = ("folder/name", "reference:name", "file:name", "env:NAME")[place % 4]

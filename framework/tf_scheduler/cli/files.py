@@ -22,6 +22,7 @@ from tf_scheduler.options.loader import resolve, to_spec
 from tf_scheduler.options.notices import without_effect
 from tf_scheduler.options.parse import parse
 from tf_scheduler.options.sections.jobs import JOBS
+from tf_scheduler.options.side_jobs import image_of
 
 from .runtime_names import with_runtimes
 
@@ -42,6 +43,7 @@ def load_options(path: Path) -> ServiceSpec:
         lambda options: _missing_files(options, folder),
         _missing_programs,
         _impossible_user,
+        _other_containers,
     )
     document = with_runtimes(parse(read_bytes(path), str(path)))
     options = resolve(document, _local_defaults(), rules)
@@ -104,6 +106,19 @@ def _impossible_user(options: Options) -> Iterator[Problem]:
         return
     if other and os.geteuid() != 0:
         yield Problem("service.user", f"only root can run tasks as another user, here {user}; leave it out")
+
+
+def _other_containers(options: Options) -> Iterator[Problem]:
+    """Images, networks and mounts need isolators of Mesos that only root on a prepared machine can have."""
+    service = options["service"]
+    has_gpus = {section: options[section]["gpus"] > 0 for section in JOBS if options[section]["count"]}
+    for section, gpus in has_gpus.items():
+        if image := image_of(service, options[section]["image"], gpus):
+            yield Problem(f"{section}.image", f"the local cluster runs no images, such as {image}: leave it out here")
+    if service["virtual_network_enabled"]:
+        yield Problem("service.virtual_network_enabled", "the local cluster has no networks but that of this machine")
+    if options["volumes"]:
+        yield Problem("volumes", "the local cluster mounts nothing: tasks find this machine's folders where they are")
 
 
 def _localised(options: Options, folder: Path) -> Options:

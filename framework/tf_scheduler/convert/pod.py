@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from . import container
+from . import container, volumes
 from .mapping import Deed, Put, Row, Say, Spot, nothing, to, walk
 
 #: Of a TFJob's pod: the container that its operator watches (training-operator, TFJobDefaultContainerName).
 MAIN = "tensorflow"
 _POD = "template.spec"
 _BOX = f"{_POD}.containers[]"
-_VOLUMES = "mount the share on the agents and name its folder in service.checkpoint_dir, or read s3, gs or hdfs"
 
 
 def has_gpus(replica: Mapping[str, Any]) -> bool:
@@ -51,7 +50,8 @@ def _containers(replica: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 def _only(replica: Mapping[str, Any], main: Mapping[str, Any]) -> Mapping[str, Any]:
     template = dict(replica.get("template") or {})
-    template["spec"] = {**(template.get("spec") or {}), "containers": [main]}
+    pod = template.get("spec") or {}
+    template["spec"] = {**pod, "containers": [volumes.with_volumes(main, pod.get("volumes"))]}
     return {**replica, "template": template}
 
 
@@ -99,13 +99,19 @@ ROWS = (
         "cpu as requested; memory, ephemeral-storage and GPUs as limited. GPUs make workers gpu_worker",
         container.take_resources,
     ),
-    Row(_inside("volumeMounts"), (), _VOLUMES),
+    Row(
+        _inside("volumeMounts"),
+        ("volumes",),
+        "hostPath volumes; for others mount the share on the agents and name its folder in volumes, or in "
+        "service.checkpoint_dir, or read s3, gs or hdfs",
+        volumes.take_mounts,
+    ),
     Row(_inside("livenessProbe"), (), "say it with health.liveness, health.target and health.interval"),
     Row(_inside("readinessProbe"), (), "a task is ready when its TensorFlow server answers"),
     Row(_inside("lifecycle"), (), "use pre_command and post_command"),
     Row(_inside("imagePullPolicy"), (), "agents ask the registry what they lack"),
     Row(_inside("securityContext"), (), "tasks run as service.user"),
-    Row(f"{_POD}.volumes", (), _VOLUMES),
+    Row(f"{_POD}.volumes", ("volumes",), "those that are mounted, see volumeMounts", nothing),
     Row(f"{_POD}.initContainers", (), "use pre_command"),
     Row(
         f"{_POD}.terminationGracePeriodSeconds",

@@ -74,6 +74,20 @@ def _take_image(value: Any, spot: Spot) -> Iterator[Deed]:
         yield Put(("service", name), str(value))
 
 
+def _take_mounts(value: Any, spot: Spot) -> Iterator[Deed]:
+    """`/folder:/place:ro` or `rw`, as YARN has it for containers of Docker."""
+    if not truth(spot.siblings.get("tony.docker.enabled")):
+        yield Say(spot.path, "was left out: tony.docker.enabled is not true")
+        return
+    for mount in _words(value):
+        host, container, mode = (*mount.split(":"), "rw")[:3]
+        read_only = mode.partition("+")[0] == "ro"
+        yield Put(
+            ("volumes",),
+            [{"host_path": host, "container_path": container, "mode": "RO" if read_only else "RW"}],
+        )
+
+
 def _take_label(value: Any, spot: Spot) -> Iterator[Deed]:
     sections = [spot.section] if spot.section else [SECTIONS[role] for role in roles(spot.siblings)]
     for section in sections:
@@ -162,7 +176,12 @@ ROWS = (
     Row("tony.container.allocation.timeout", (), "a job waits until it fits, and says what is missing"),
     Row("tony.docker.enabled", (), "read with the image", nothing),
     Row("tony.docker.containers.image", ("service.tf_image", "service.gpu_tf_image"), "", _take_image),
-    Row("tony.docker.containers.mount", (), "put shared data in service.checkpoint_dir"),
+    Row(
+        "tony.docker.containers.mount",
+        ("volumes",),
+        "of all tasks; agents need the isolator filesystem/linux",
+        _take_mounts,
+    ),
     Row("tony.python-exec-path", ("service.python",), "", to("service", "python", as_=str)),
     Row(
         "tony.yarn.queue",

@@ -98,6 +98,7 @@ def _launch(state: SchedulerState, placement: Placement, record: TaskRecord, clu
         kill_grace=job.kill_grace,
         payload=replace(payload, environment={**payload.environment, **parameters}).encode(),
         image=job.image,
+        volumes=job.volumes,
         network=spec.network,
         max_completion_time=job.max_completion_time,
         references=handover.references(spec, job),

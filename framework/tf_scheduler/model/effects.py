@@ -34,6 +34,7 @@ from .secrets import Source
 from .spec import ExecutorSpec, Uri
 from .state import SchedulerState
 from .task import TaskRecord
+from .volume import Volume
 
 __all__ = [
     "Accept",
@@ -90,6 +91,7 @@ class Launch:
     payload: bytes
     #: Docker image of the container; empty: the agent's own file system.
     image: str = ""
+    volumes: tuple[Volume, ...] = ()
     #: None: that of the agent.
     network: VirtualNetwork | None = None
     #: Seconds that the task may run; None: for ever.

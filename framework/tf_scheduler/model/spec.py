@@ -14,6 +14,7 @@ from .policy import FinishPolicy, RecoveryPolicy, RestartPolicy
 from .program import Hooks, Limits, Liveness, Output, Program
 from .resources import Needs
 from .secrets import Access, Delivery, SecretSpec
+from .volume import Volume
 
 
 class JobKind(str, Enum):
@@ -107,6 +108,7 @@ class JobSpec:
     constraints: tuple[Constraint, ...] = ()
     #: Docker image of the container; empty: the agent's own file system.
     image: str = ""
+    volumes: tuple[Volume, ...] = ()
     #: Whether --ps_hosts, --worker_hosts, --job_name and --task_index are appended to the command.
     cluster_flags: bool = False
     hooks: Hooks = field(default_factory=Hooks)

@@ -19,6 +19,7 @@ _WORDS = {
     "environment": "its environment",
     "python": "its interpreter",
     "image": "its image",
+    "volumes": "its volumes",
     "needs": "its resources",
     "cluster_flags": "its command",
     "uris": "the fetched files",

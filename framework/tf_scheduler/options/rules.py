@@ -12,6 +12,7 @@ from . import job_rules as jobs
 from . import plan_rules as plans
 from . import secret_rules as secrets
 from . import service_rules as service
+from . import volume_rules as volumes
 
 #: Resolved options -> what is wrong with them together.
 Rule = Callable[[Mapping[str, Any]], Iterator[Problem]]
@@ -48,6 +49,10 @@ RULES: tuple[Rule, ...] = (
     secrets.addresses_of_secrets_are_web_addresses,
     secrets.the_schedulers_own_secrets_are_near,
     secrets.a_principals_secret_needs_the_principal,
+    volumes.volumes_are_for_jobs_that_there_are,
+    volumes.volumes_are_at_absolute_paths_of_the_agents,
+    volumes.volumes_are_found_at_paths,
+    volumes.volumes_do_not_hide_each_other,
     jobs.liveness_has_something_to_look_at,
     jobs.fewer_workers_are_for_collective_training,
     jobs.the_longest_wait_is_no_shorter_than_the_first,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .lists import Records
 from .sections.api import ApiSection
-from .sections.base import Section, about, section
+from .sections.base import Change, Section, about, section
 from .sections.connections import MesosSection, MetricsSection, TlsSection
 from .sections.executor import ExecutorSection
 from .sections.gang import GangSection
@@ -26,6 +26,7 @@ from .sections.scheduler import SchedulerSection
 from .sections.secrets import DcosSection, SecretDeliverySection, SecretRecord, VaultSection
 from .sections.service import ServiceSection
 from .sections.side_jobs import DataServiceSection, TensorBoardSection
+from .sections.volumes import VolumeRecord
 
 
 class Options(Section):
@@ -61,6 +62,15 @@ class Options(Section):
     secret_delivery = section(SecretDeliverySection, "How secrets get from the scheduler to the tasks.")
     vault = section(VaultSection, "HashiCorp Vault, where secrets may be.")
     dcos = section(DcosSection, "DC/OS Enterprise, where secrets may be.")
+    volumes = Records(
+        VolumeRecord,
+        load_default=(),
+        metadata=about(
+            "Folders of the agents that tasks see. Agents need the Mesos isolator filesystem/linux for them, as those "
+            "of DC/OS have it; the local cluster has not.",
+            change=Change.RESTART,
+        ),
+    )
     executor = section(
         ExecutorSection, "Our program that carries each task on an agent. Changes hold for tasks launched from then on."
     )

@@ -10,6 +10,7 @@ from tf_scheduler.model.resources import UNIT, Needs, thousandths
 from tf_scheduler.model.spec import JobKind, JobSpec
 
 from .sections.program import ORIGINAL_GPU_IMAGE, ORIGINAL_IMAGE
+from .volumes import volumes_of
 
 Document = Mapping[str, Any]
 
@@ -65,5 +66,7 @@ def _job(
         python=service["python"],
         section=section,
         image=image_of(service, "", has_gpus=False),
+        # The dispatcher has no section of its own.
+        volumes=volumes_of(options, "data_service" if section == "data_dispatcher" else section),
         port=port,
     )

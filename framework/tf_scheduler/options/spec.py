@@ -27,6 +27,7 @@ from .secrets import access_of, delivery_of, secrets_of
 from .sections.jobs import JOBS
 from .side_jobs import after, before, image_of, ports_of
 from .ulimits import parse_ulimits
+from .volumes import volumes_of
 from .words import words
 
 Document = Mapping[str, Any]
@@ -89,6 +90,7 @@ def _job(options: Document, section: str) -> JobSpec:
         first_index=options["worker"]["count"] if section == "gpu_worker" else 0,
         constraints=parse_constraints(job["placement_constraint"]),
         image=image_of(service, job["image"], job["gpus"] > 0),
+        volumes=volumes_of(options, section),
         cluster_flags=job["cluster_flags"],
         hooks=Hooks(job["pre_command"], job["post_command"], job["hook_timeout"]),
         limits=Limits(job["nice"], parse_ulimits(job["ulimits"])),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tf_scheduler.cli.files import load_options
+from tf_scheduler.errors import OptionsError
 
 
 @pytest.mark.parametrize("present", [True, False])
@@ -22,3 +23,23 @@ def test_gpus_that_are_only_counted_are_not_looked_for(
     )
     spec = load_options(tmp_path / "options.json")
     assert {"gpu_worker": present, "worker": True} == {job.group: job.gpu_check for job in spec.jobs}
+
+
+def test_containers_that_the_local_cluster_cannot_make_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its agents would refuse each launch. A job without tasks needs none of them."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    document = {
+        "service": {"command": "true", "virtual_network_enabled": True, "gpu_tf_image": "mine"},
+        "worker": {"count": 1, "image": "tensorflow/tensorflow"},
+        "gpu_worker": {"count": 0},
+        "volumes": [{"host_path": "/mnt", "container_path": "data"}],
+    }
+    (tmp_path / "options.json").write_text(json.dumps(document))
+
+    with pytest.raises(OptionsError) as caught:
+        load_options(tmp_path / "options.json")
+
+    found = ["worker.image", "service.virtual_network_enabled", "volumes"]
+    assert found == [problem.path for problem in caught.value.problems]

@@ -42,6 +42,13 @@ def test_jobs_resources_and_commands_are_taken_along(converted):
     )
 
 
+def test_folders_of_the_host_become_volumes(converted):
+    """For the tasks that mount them, where and how they do."""
+    expected = {"host_path": "/mnt/disk/mnist", "container_path": "/disk", "mode": "RO", "jobs": "gpu_worker"}
+
+    assert [expected] == converted.options["volumes"]
+
+
 def test_policies_are_taken_along(converted):
     """Success, clean-up, deadline, queue; the most forgiving restart policy of the jobs."""
     options = converted.options
@@ -63,7 +70,8 @@ def test_policies_are_taken_along(converted):
         "spec.tfReplicaSpecs.PS.template.spec.containers[0].ports[1]",
         "spec.tfReplicaSpecs.PS.template.spec.containers[0].resources.limits.example.com/fpga",
         "spec.tfReplicaSpecs.PS.template.spec.containers[0].surprise",
-        "spec.tfReplicaSpecs.Worker.template.spec.volumes",
+        "spec.tfReplicaSpecs.Worker.template.spec.containers[0].volumeMounts[0]",
+        "spec.tfReplicaSpecs.Worker.template.spec.containers[0].volumeMounts[2]",
         "service.strategy",
     ],
 )

@@ -59,6 +59,25 @@ def test_other_frameworks_have_strategies_of_their_own(framework, strategy):
     assert not [warning for warning in found.warnings if warning.path == "service.strategy"]
 
 
+@pytest.mark.parametrize(("enabled", "expected"), [("true", True), ("false", False)])
+def test_mounts_of_containers_become_volumes(enabled, expected):
+    """Where containers are used at all."""
+    entry = "<property><name>tony.{}</name><value>{}</value></property>"
+    wanted = (
+        ("docker.enabled", enabled),
+        ("docker.containers.mount", "/etc/a:/a:ro, /mnt/b:/b:rw+rshared"),
+        ("worker.instances", 2),
+        ("worker.command", "python a.py"),
+    )
+    text = f"<configuration>{''.join(entry.format(*pair) for pair in wanted)}</configuration>"
+
+    volumes = convert(text.encode(), "tony.xml").options.get("volumes")
+
+    assert ([("/etc/a", "/a", "RO"), ("/mnt/b", "/b", "RW")] if expected else None) == (
+        volumes and [tuple(volume[name] for name in ("host_path", "container_path", "mode")) for volume in volumes]
+    )
+
+
 BOMB = """<?xml version="1.0"?>
 <!DOCTYPE configuration [<!ENTITY x SYSTEM "file:///etc/passwd">]>
 <configuration><property><name>tony.application.name</name><value>&x;</value></property></configuration>"""

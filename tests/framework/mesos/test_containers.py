@@ -6,6 +6,7 @@ from tf_scheduler.model.effects import Launch
 from tf_scheduler.model.ids import AgentId, FrameworkId, TaskId, TaskName
 from tf_scheduler.model.spec import ExecutorSpec, JobKind
 from tf_scheduler.model.task import TaskRecord
+from tf_scheduler.model.volume import Volume
 
 
 def executor_info(**options):
@@ -22,6 +23,20 @@ def test_an_image_is_run_by_the_mesos_containerizer():
     expected = {"type": "MESOS", "mesos": {"image": {"type": "DOCKER", "docker": {"name": "tensorflow/tensorflow"}}}}
 
     assert expected == executor_info(image="tensorflow/tensorflow")["container"]
+
+
+def test_folders_of_the_agent_are_volumes_of_the_container():
+    """With an image or without, read-only or not."""
+    volumes = (Volume("/mnt/nfs", "data", read_only=True), Volume("/scratch", "/scratch"))
+
+    assert {
+        "type": "MESOS",
+        "mesos": {},
+        "volumes": [
+            {"mode": "RO", "container_path": "data", "host_path": "/mnt/nfs"},
+            {"mode": "RW", "container_path": "/scratch", "host_path": "/scratch"},
+        ],
+    } == executor_info(volumes=volumes)["container"]
 
 
 def test_without_an_image_no_container_is_asked_for():

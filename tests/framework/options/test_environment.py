@@ -134,4 +134,7 @@ def test_fields_of_list_entries_are_found_in_the_entry_only():
     fields = {name for option in OPTIONS for name in getattr(getattr(option.field, "schema", None), "fields", ())}
 
     assert set() == sections & fields
-    assert {"source", "env", "file", "jobs", "reload", "plan", "phase", "job", "strategy", "tasks", "after"} == fields
+    assert {
+        *("source", "env", "file", "jobs", "reload", "plan", "phase", "job", "strategy", "tasks", "after"),
+        *("host_path", "container_path", "mode"),
+    } == fields

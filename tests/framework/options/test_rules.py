@@ -5,7 +5,16 @@ import inspect
 import pytest
 
 from tf_scheduler.errors import OptionsError
-from tf_scheduler.options import api_rules, job_rules, plan_rules, rules, secret_rules, service_rules, update
+from tf_scheduler.options import (
+    api_rules,
+    job_rules,
+    plan_rules,
+    rules,
+    secret_rules,
+    service_rules,
+    update,
+    volume_rules,
+)
 from tf_scheduler.options.loader import resolve
 
 KERBEROS = {"enabled": True, "realm": "LOCAL", "kdc": {"hostname": "kdc"}}
@@ -165,6 +174,28 @@ BROKEN = {
         {"secrets": [{"source": "a", "env": "A", "jobs": "worker, ps"}]},
         "secrets.0.jobs: must be some of parameter_server, worker, gpu_worker, chief, evaluator, not ps",
     ),
+    "volumes_are_for_jobs_that_there_are": (
+        {"volumes": [{"host_path": "/a", "container_path": "a", "jobs": "worker, ps"}]},
+        "volumes.0.jobs: must be some of parameter_server, worker, gpu_worker, chief, evaluator, tensorboard, "
+        "data_service, not ps",
+    ),
+    "volumes_are_at_absolute_paths_of_the_agents": (
+        {"volumes": [{"host_path": "/a/../b", "container_path": "a"}]},
+        "volumes.0.host_path: must be an absolute path without '..', not \"/a/../b\"",
+    ),
+    "volumes_are_found_at_paths": (
+        {"volumes": [{"host_path": "/a", "container_path": "../a"}]},
+        "volumes.0.container_path: must be an absolute path, or one below the working directory",
+    ),
+    "volumes_do_not_hide_each_other": (
+        {
+            "volumes": [
+                {"host_path": "/a", "container_path": "data/", "jobs": "worker"},
+                {"host_path": "/b", "container_path": "data"},
+            ]
+        },
+        "volumes.1: gives worker data again, as volumes.0 does",
+    ),
     "secrets_do_not_overwrite_each_other": (
         {"secrets": [{"source": "a", "env": "A", "jobs": "worker"}, {"source": "b", "env": "A"}]},
         "secrets.1: gives worker A again, as secrets.0 does",
@@ -228,6 +259,7 @@ FUNCTIONS = (
     | functions_of(plan_rules)
     | functions_of(secret_rules)
     | functions_of(api_rules)
+    | functions_of(volume_rules)
 )
 
 

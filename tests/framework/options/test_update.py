@@ -27,6 +27,7 @@ CHANGED = {
     "service.name": "changed",
     "service.job_context": '{"rate": 1}',
     "secrets": ({"source": "a", "env": "A", "file": "", "jobs": "", "reload": ""},),
+    "volumes": ({"host_path": "/a", "container_path": "a", "mode": "RO", "jobs": ""},),
     "service.security.kerberos.kdc.port": 88,
     "plans.phases": (
         {"plan": "retune", "phase": "a", "job": "worker", "strategy": "serial", "tasks": "", "after": ""},

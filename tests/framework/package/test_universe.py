@@ -47,6 +47,7 @@ ORIGINAL = {
         }
     },
     "secrets": {"secrets": [{"source": "dev/key", "env": "KEY", "jobs": "worker,chief"}, {"source": "a", "file": "b"}]},
+    "volumes": {"volumes": [{"host_path": "/mnt/a", "container_path": "a", "mode": "RO", "jobs": "worker"}]},
     "kerberos": {
         "service": {
             "security": {

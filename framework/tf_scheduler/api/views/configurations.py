@@ -15,6 +15,7 @@ from tf_scheduler.model.configuration import Configuration, newest_first
 from tf_scheduler.model.masking import masked_variables, without_password
 from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import JobSpec, ServiceSpec
+from tf_scheduler.model.volume import Volume
 
 from .base import Answer, Problem, Snapshot, View
 
@@ -86,10 +87,16 @@ def _pod(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
         "count": job.count,
         "allow-decommission": True,
         "image": job.image or None,
+        "host-volumes": [_volume(volume) for volume in job.volumes],
         "placement-rule": [str(constraint) for constraint in job.constraints],
         "uris": [without_password(uri.value) for uri in spec.uris],
         "task-specs": [_task(job)],
     }
+
+
+def _volume(volume: Volume) -> dict[str, Any]:
+    mode = "RO" if volume.read_only else "RW"
+    return {"host-path": volume.host_path, "container-path": volume.container_path, "mode": mode}
 
 
 def _task(job: JobSpec) -> dict[str, Any]:

@@ -92,6 +92,7 @@ def launched_with(spec: ServiceSpec, job: JobSpec) -> Mapping[str, Any]:
     return {
         **own,
         **shared,
+        "volumes": job.volumes,
         "cluster": _shape(spec) if job.kind in KNOWERS[spec.strategy] or _is_shard(spec, job) else {},
     }
 
@@ -102,7 +103,8 @@ def _is_shard(spec: ServiceSpec, job: JobSpec) -> bool:
 
 
 def _config(spec: ServiceSpec, job: JobSpec) -> str:
-    return _digest({name: _data(value) for name, value in launched_with(spec, job).items()})
+    # Without volumes it is what it was before there were any: nobody restarts because the scheduler is a newer one.
+    return _digest({k: _data(v) for k, v in launched_with(spec, job).items() if v or k != "volumes"})
 
 
 def _data(value: Any) -> Any:

@@ -1,0 +1,102 @@
+"""What is sent to Mesos is what Mesos understands: compared with the schema inside libmesos."""
+
+import pytest
+
+from builders import a_job, a_spec, an_offer, needs
+from tf_scheduler.core.launch import accepts, plan_launches
+from tf_scheduler.core.matching import match_gang
+from tf_scheduler.core.placement.demand import Circumstances
+from tf_scheduler.mesos import encode, filters
+from tf_scheduler.model.ids import FrameworkId
+from tf_scheduler.model.network import VirtualNetwork
+from tf_scheduler.model.placement import Constraint, Operator
+from tf_scheduler.model.secrets import SecretSpec
+from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.volume import Volume
+
+pytestmark = pytest.mark.mesos
+
+SPEC = a_spec(
+    jobs=(
+        a_job(
+            JobKind.WORKER,
+            1,
+            needs=needs(ports=0),
+            image="tensorflow/tensorflow:2.15.0",
+            volumes=(Volume("/mnt/nfs", "data", read_only=True), Volume("/scratch", "/scratch")),
+            max_completion_time=60.0,
+            constraints=(Constraint("rack", Operator.IS_NOT, "a"),),
+        ),
+    ),
+    network=VirtualNetwork("blue", {"k_0": "v_0"}),
+    secrets=(SecretSpec("reference:name#key", "KEY"),),
+)
+
+
+@pytest.fixture(scope="module")
+def schema():
+    """Out of the library that the local cluster runs."""
+    pytest.importorskip("google.protobuf", reason="comes with TensorFlow")
+    from mesos_local.artefact import ensure_library
+    from mesos_schema import MesosSchema
+
+    return MesosSchema(ensure_library())
+
+
+def launch_call():
+    """An ACCEPT with everything that a container may have."""
+    match = match_gang(tuple(SPEC.tasks()), [an_offer()], Circumstances(SPEC.executor.needs))
+    (accept,) = accepts(
+        match.placements, plan_launches(SchedulerState(SPEC), match.placements, 1000.0, lambda: "id"), 5.0
+    )
+    return {**encode.call(accept, FrameworkId("fw-1")), "framework_id": {"value": "fw-1"}}
+
+
+def test_a_launch_with_image_network_volumes_and_secret_is_understood_whole(schema):
+    """Nothing is lost, nothing is of another type."""
+    call = launch_call()
+
+    read = schema.read("mesos.v1.scheduler.Call", call)
+
+    (sent,), (found,) = (one["accept"]["operations"][0]["launch"]["task_infos"] for one in (call, read))
+    assert {
+        "type": "MESOS",
+        "mesos": {"image": {"type": "DOCKER", "docker": {"name": "tensorflow/tensorflow:2.15.0"}}},
+        "network_infos": [{"name": "blue", "labels": {"labels": [{"key": "k_0", "value": "v_0"}]}}],
+        "volumes": [
+            {"mode": "RO", "container_path": "data", "host_path": "/mnt/nfs"},
+            {"mode": "RW", "container_path": "/scratch", "host_path": "/scratch"},
+        ],
+    } == found["executor"]["container"]
+    assert plain(sent) == plain(found)
+
+
+def test_a_subscription_is_understood_whole(schema):
+    """FrameworkInfo, with filters and constraints of offers."""
+    subscribe = {
+        "framework_info": encode.framework_info(SPEC, FrameworkId("fw-1"), "host", "http://host:1"),
+        "offer_constraints": filters.offer_constraints(SPEC),
+    }
+    call = {"type": "SUBSCRIBE", "subscribe": subscribe, "framework_id": {"value": "fw-1"}}
+
+    assert plain(call) == plain(schema.read("mesos.v1.scheduler.Call", call))
+
+
+def plain(value):
+    """Whole numbers as protobuf's JSON has those of 64 bits: as text."""
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    whole = isinstance(value, (int, float)) and not isinstance(value, bool) and value == int(value)
+    return str(int(value)) if whole else value
+
+
+def test_a_field_that_mesos_does_not_know_is_found(schema):
+    """Or these tests would prove nothing."""
+    call = launch_call()
+    call["accept"]["operations"][0]["launch"]["task_infos"][0]["executor"]["container"]["volume"] = []
+
+    with pytest.raises(Exception, match='no field named "volume"'):
+        schema.read("mesos.v1.scheduler.Call", call)
