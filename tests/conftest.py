@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from itertools import chain, zip_longest
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from mesos_local import LocalCluster, default_agents
+from spotless import FAILED, no_framework_left
+from tf_scheduler.cli.ports import port_block
 
 # How long an example takes says nothing about it on a machine that is busy with others.
 settings.register_profile("patient", deadline=None)
@@ -16,15 +20,56 @@ settings.register_profile("patient", deadline=None)
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable" if os.environ.get("CI") else "patient")
 
-# Not the default: a developer's own local cluster may be up and use those ports. Each process of pytest-xdist has
-# its own.
-_FIRST_PORT = 31500 + 100 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _QUICK_MASTER = {"allocation_interval": "100ms", "agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "3"}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that train or start clusters first: none begins when the other processes of pytest-xdist are done.
+
+    By turns: trainings take the processors, clusters mostly wait.
+    """
+    marks: dict[Path, set[str]] = {}
+    for item in items:
+        marks.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
+    train = [path for path, names in marks.items() if "tensorflow" in names]
+    wait = [path for path, names in marks.items() if "mesos" in names and path not in train]
+    first = [path for path in chain.from_iterable(zip_longest(train, wait)) if path]
+    order = {path: number for number, path in enumerate([*first, *(path for path in marks if path not in first)])}
+    items.sort(key=lambda item: order[item.path])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember whether the test, not its clean-up, has failed; of a file, whether any of its tests has."""
+    report = yield
+    if call.when != "teardown":
+        item.stash[FAILED] = report.failed
+        if report.failed and (file := item.getparent(pytest.Module)):
+            file.stash[FAILED] = True
+    return report
 
 
 @pytest.fixture(scope="session")
 def local_cluster() -> Iterator[LocalCluster]:
-    """A real master and three real agents for the whole session: leave them as they were."""
-    agents = default_agents(_FIRST_PORT)
-    with LocalCluster(agents, master_flags=_QUICK_MASTER, die_with_parent=True) as cluster:
+    """A real master and three real agents for the whole session: leave them as they were.
+
+    Not with the default ports: a developer's own local cluster may be up, and each process of pytest-xdist has one.
+    """
+    with (
+        port_block() as first,
+        LocalCluster(default_agents(first), master_flags=_QUICK_MASTER, die_with_parent=True) as cluster,
+    ):
         yield cluster
+
+
+@pytest.fixture(autouse=True)
+def _no_framework_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Of those in the shared cluster, if the test uses it."""
+    if "local_cluster" not in request.fixturenames:
+        yield
+        return
+    with no_framework_left(request.getfixturevalue("local_cluster"), request.node):
+        yield

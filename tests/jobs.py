@@ -1,10 +1,11 @@
 """Small jobs that need no TensorFlow, and agents for them."""
 
 import json
-import os
+import threading
+import time
 
 #: Long enough for a busy machine; a hang is a failure, not a wait.
-PATIENCE = 120
+PATIENCE = 180
 
 
 def options(folder, command="true", service=None, **sections):
@@ -34,7 +35,10 @@ WORKER_0 = 'case "$TASK_NAME" in worker-0) {};; *) exec sleep 1000;; esac'
 
 
 def wait_for(*paths):
-    """Until all are there; they appear within milliseconds of the tasks' start."""
-    for path in paths:
-        while not path.exists():
-            os.sched_yield()
+    """Until all are there. A file cannot be awaited with what the standard library has; looking on and on would take
+    the processor from who is to make it.
+    """
+    end = time.monotonic() + PATIENCE
+    while missing := [path for path in paths if not path.exists()]:
+        assert time.monotonic() < end, f"waited in vain for {', '.join(map(str, missing))}"
+        threading.Event().wait(0.02)

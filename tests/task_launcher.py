@@ -20,9 +20,10 @@ from types import MappingProxyType
 from typing import Any
 
 from mesos_client import SchedulerDriver
-from mesos_local import AgentSpec, LocalCluster
+from mesos_local import AgentSpec, LocalCluster, with_ports
 from tf_executor.payload import Payload
 from tf_executor.reports import Progress
+from tf_scheduler.cli.ports import port_block
 
 MARK = "TEST_MARK"
 #: Seconds to wait for an event that must come; far more than it takes.
@@ -221,7 +222,12 @@ def subscribed(bundle: Path, agent_flags: Mapping[str, object] = MappingProxyTyp
     """With one agent, whose tasks are launched one after the other."""
     agent = AgentSpec("agent-1", f"cpus:{CPUS};mem:1024", "")
     quick = {"allocation_interval": "100ms"}
-    with LocalCluster([agent], master_flags=quick, agent_flags=agent_flags, die_with_parent=True) as cluster:
+    with (
+        port_block() as first_port,
+        LocalCluster(
+            with_ports([agent], first_port), master_flags=quick, agent_flags=agent_flags, die_with_parent=True
+        ) as cluster,
+    ):
         scheduler = Scheduler(cluster, bundle)
         try:
             yield scheduler

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mesos_local import LocalCluster
+from spotless import no_framework_left
 
 VERSION = "0.6.1"
 #: The newest pip that Python 3.6 has; its own is too old for some of what the command requires.
@@ -63,6 +64,13 @@ def _install(python: Path, home: Path) -> None:
         if result.returncode != 0:
             pytest.skip(f"dcoscli {VERSION} cannot be installed: {result.stderr.strip()[-300:]}")
     (home / "complete").touch()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_framework_left(local_cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Of the whole file: its tests share a service."""
+    with no_framework_left(local_cluster, request.node):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import sys
+import threading
 import time
 from contextlib import closing
 
@@ -29,10 +30,11 @@ PATIENCE = 120
 
 
 def until(condition):
-    """What it gives, as soon as that is true: the command can only ask, not wait."""
+    """What it gives, as soon as that is true: the command can only ask, not wait, and takes a second to start."""
     end = time.monotonic() + PATIENCE
     while not (found := condition()):
         assert time.monotonic() < end
+        threading.Event().wait(0.5)
     return found
 
 

@@ -34,6 +34,8 @@ def running(folder, master, form, statsd):
         "service": {
             "name": f"metered-{form}",
             "user": "root",
+            # Its cluster is everybody's: with its scheduler it goes.
+            "failover_timeout": 1,
             # Its name is in what its end is told with, and that goes into the log.
             "command": f"echo {CANARY}; exec sleep 1000",
             "python": sys.executable,
