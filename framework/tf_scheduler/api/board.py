@@ -89,6 +89,9 @@ class Board:
     async def _serve(self, request: Request) -> Response:
         # It commands nothing: no line of the audit log, which would have the key in it.
         request.scope["api.quiet"] = True
+        if "service-worker" in request.headers:
+            # It could answer in our place from then on, without what keeps its pages in.
+            return respond(Problem(403, "no page of TensorBoard may install a service worker here"), as_json=True)
         snapshot = self._look()
         found = running(snapshot.state)
         if isinstance(found, Problem):
@@ -184,6 +187,7 @@ def policy(service: str) -> str:
     """
     places = f"*:*/{FOLDER}/ *:*/service/{quote(service)}/{FOLDER}/"
     return (
-        f"default-src {places} data: blob: 'unsafe-inline' 'unsafe-eval'; object-src 'none'; form-action 'none'; "
-        "base-uri 'none'; frame-ancestors 'self'; sandbox allow-scripts allow-same-origin allow-downloads allow-modals"
+        f"default-src {places} data: blob: 'unsafe-inline' 'unsafe-eval'; frame-src {places}; object-src 'none'; "
+        "form-action 'none'; base-uri 'none'; frame-ancestors 'self'; "
+        "sandbox allow-scripts allow-same-origin allow-downloads allow-modals"
     )

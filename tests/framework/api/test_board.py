@@ -151,6 +151,14 @@ def test_pages_of_others_reach_it_no_more_than_the_api(place):
     assert 403 == ask(an_app(a_state(place), loopback=True), "/tensorboard/any/", headers={"Host": "evil.test"}).code
 
 
+def test_it_installs_no_service_worker(place):
+    """That would answer for us, without our policy. Browsers ask for one with this header (W3C Service Workers)."""
+    app = an_app(a_state(place))
+
+    assert 403 == ask(app, "/tensorboard/any/worker.js", headers={"Service-Worker": "script"}).code
+    assert 200 == ask(app, "/tensorboard/any/worker.js").code
+
+
 def test_the_key_is_in_no_log(place, caplog):
     """What TensorBoard is asked by POST is no command."""
     caplog.set_level(logging.INFO)

@@ -57,6 +57,7 @@ const framed = () => new Promise((done) => {
   });
   await tried("own", async () => (await (await fetch("data", { method: "POST", body: "x" })).json()).path);
   await tried("kept", async () => { localStorage.setItem("a", "b"); return localStorage.getItem("a"); });
+  await tried("server", async () => Boolean(await navigator.serviceWorker.register("server.js")));
   await tried("worker", () => new Promise((done) => {
     const worker = new Worker("worker.js");
     worker.onmessage = (message) => done(message.data);
@@ -68,6 +69,7 @@ const framed = () => new Promise((done) => {
 FILES = {
     "/": ("text/html", PAGE),
     "/script.js": ("text/javascript", SCRIPT),
+    "/server.js": ("text/javascript", b"onfetch = () => {}"),
     "/worker.js": ("text/javascript", b"postMessage('works')"),
 }
 
@@ -124,6 +126,7 @@ def test_its_pages_work_and_can_command_nothing(chromium, prefix):
             context.close()
 
     assert ("TypeError", "TypeError", True, False) == (found["write"], found["read"], found["window"], found["frame"])
+    assert "TypeError" == found["server"]
     assert (503, "/data", "b", "works") == (found["led"], found["own"], found["kept"], found["worker"])
     assert ([], 1) == (events, pages)
 
