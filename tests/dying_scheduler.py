@@ -2,7 +2,7 @@
 
 Each life goes on with the state of the one before, and kills itself (SIGKILL) at the first kind of point that none
 died at yet: before the store, after an ACCEPT, and so on. FOLDER gets a file for each. The last life ends by itself,
-and prints the verdict. Lives are forks of one process, which has loaded everything.
+and prints its framework and the verdict. Lives are forks of one process, which has loaded everything.
 """
 
 from __future__ import annotations
@@ -15,14 +15,19 @@ import traceback
 from contextlib import closing
 from pathlib import Path
 
+from kazoo.client import KazooClient
+
 from tf_scheduler.cli.files import load_options
 from tf_scheduler.mesos.driver import MesosDriver
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.runner import Runner, restore
-from tf_scheduler.store.open import lead, open_store
+from tf_scheduler.store.open import lead, open_store, state_file
+from tf_scheduler.store.zookeeper import ZooKeeperPlace
 
 #: More than there are kinds of points.
 LIVES = 60
+#: Seconds until a ZooKeeper answers.
+PATIENCE = 60
 
 
 def live(spec: ServiceSpec, master: str, state: str, folder: Path) -> None:
@@ -32,11 +37,29 @@ def live(spec: ServiceSpec, master: str, state: str, folder: Path) -> None:
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
+    bury(state, spec.name)
     with closing(open_store(state, spec.name)) as store:
         leadership = lead(store)
         runner = Runner(restore(spec, store), store, leadership=leadership, checkpoint=checkpoint)
         final = runner.run(MesosDriver(spec, master, runner.state.framework_id, runner.put, leads=leadership.check))
+        print("framework", final.framework_id)
         print("verdict", final.result.verdict.value, flush=True)
+
+
+def bury(state: str, service: str) -> None:
+    """ZooKeeper takes the life before for alive until its session ends: what it led with is removed at once."""
+    if state_file(state) is not None:
+        return
+    place = ZooKeeperPlace.parse(state)
+    client, path = KazooClient(",".join(place.servers)), f"{place.chroot}/dcos-service-{service}"
+    client.start(PATIENCE)
+    try:
+        for name in client.get_children(path) if client.exists(path) else ():
+            if name == "lock" or name.startswith("leader-"):
+                client.delete(f"{path}/{name}")
+    finally:
+        client.stop()
+        client.close()
 
 
 def main(options: str, master: str, state: str, folder: str) -> None:

@@ -1,42 +1,48 @@
-"""Healing on the real master and agents: who does not join, who hangs, what operators order, agents to avoid."""
+"""Healing on the real master and agents: who does not join, who hangs, who fails too often, what operators order."""
 
 from __future__ import annotations
 
 import getpass
+import http.client
+import json
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from builders import a_job, a_spec, needs
 from jobs import PATIENCE
-from mesos_local import AgentSpec, LocalCluster
+from mesos_local import AgentSpec, LocalCluster, with_ports
 from tf_scheduler.bundle import build_bundle
+from tf_scheduler.cli.ports import port_block
 from tf_scheduler.cli.service import Service
 from tf_scheduler.model.effects import Decision
 from tf_scheduler.model.events import Event, PodCommand
 from tf_scheduler.model.failure import Cause
 from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.placement import GangSpec
 from tf_scheduler.model.plan import Reply
-from tf_scheduler.model.policy import RecoveryPolicy
+from tf_scheduler.model.policy import RecoveryPolicy, RestartPolicy, RestartWhen
 from tf_scheduler.model.recovery import PodVerb
-from tf_scheduler.model.spec import ExecutorSpec, JobKind
-from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.spec import ExecutorSpec, JobKind, ServiceSpec, Strategy
+from tf_scheduler.model.state import SchedulerState, Verdict
 from tf_scheduler.model.task import TaskRecord, TaskState
 
 pytestmark = pytest.mark.mesos
 
+#: Mesos runs nothing as this user.
+FORBIDDEN = "games"
 MASTER_FLAGS = {
     "allocation_interval": "100ms",
     "allocator_agent_recovery_factor": "0",
     "allocator_recovery_timeout": "1secs",
+    "acls": json.dumps({"run_tasks": [{"principals": {"type": "NONE"}, "users": {"values": [FORBIDDEN]}}]}),
 }
-AGENTS = tuple(
-    AgentSpec(name, f"cpus:2;mem:2048;disk:1000;ports:[{port}-{port + 9}]")
-    for name, port in (("h-1", 31600), ("h-2", 31610), ("h-3", 31620))
-)
+AGENTS = tuple(AgentSpec(name, "cpus:2;mem:2048;disk:1000") for name in ("h-1", "h-2", "h-3"))
 #: Greets as a gRPC server does.
 SERVER = """
 import socket, sys
@@ -97,34 +103,60 @@ class Watched:
         assert Reply.OK is self.answers[-1]
 
 
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """Three agents; tests leave them as they were. Their tasks listen, so nobody else has these ports."""
+    with (
+        port_block() as first,
+        LocalCluster(with_ports(AGENTS, first), master_flags=MASTER_FLAGS, die_with_parent=True) as started,
+    ):
+        yield started
+
+
 @pytest.fixture
-def watched(tmp_path: Path) -> Iterator[Watched]:
+def start(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[[ServiceSpec], Watched]]:
+    """Starts services; at the end those that still run are stopped."""
+    with ExitStack() as stack:
+
+        def launch(spec: ServiceSpec) -> Watched:
+            found = Watched()
+            found.service = Service(
+                spec, cluster.master.address, tmp_path / "state.db", observers=[found.see], on_end=found.end
+            )
+            stack.enter_context(found.service)
+            stack.callback(lambda: None if found.service.ended else stop(found))
+            return found
+
+        yield launch
+
+
+def stop(watched: Watched) -> None:
+    watched.service.runner.request_stop("the test is over")
+    watched.until(lambda state: state.over)
+
+
+def a_service(*jobs: Any, **options: Any) -> ServiceSpec:
+    """Of small programs that run as we do."""
+    executor = ExecutorSpec(str(build_bundle()), python=sys.executable, needs=needs(0.01, 32, ports=0))
+    return a_spec(**{"name": "healing", "jobs": jobs, "executor": executor, "user": getpass.getuser(), **options})
+
+
+@pytest.fixture
+def watched(start: Callable[[ServiceSpec], Watched], tmp_path: Path) -> Watched:
     """A ps and two workers with servers; at its first start worker-1 has none, and the evaluator falls silent."""
     (tmp_path / "server.py").write_text(SERVER)
     serve = f"exec {sys.executable} {tmp_path}/server.py {{port}}"
     first = f'[ "$TASK_NAME" = worker-1 ] && mkdir {tmp_path}/started-1 2>/dev/null'
     silent = f"mkdir {tmp_path}/started-2 && echo once && exec sleep 1000; while :; do echo again; sleep 0.1; done"
     small = {"needs": needs(0.1, 64), "kill_grace": 1.0}
-    spec = a_spec(
-        name="healing",
-        jobs=(
+    return start(
+        a_service(
             a_job(JobKind.PS, 1, command=serve, **small),
             a_job(JobKind.WORKER, 2, command=f"{first} && echo waits for data && exec sleep 1000; {serve}", **small),
-            a_job(JobKind.EVALUATOR, 1, command=silent, stalled_after=1.0, **small),
-        ),
-        executor=ExecutorSpec(str(build_bundle()), python=sys.executable, needs=needs(0.01, 32, ports=0)),
-        user=getpass.getuser(),
-        recovery=RecoveryPolicy(start_timeout=4.0, avoid_after=1, avoid_for=3600.0),
-    )
-    found = Watched()
-    with LocalCluster(AGENTS, master_flags=MASTER_FLAGS, die_with_parent=True) as cluster:
-        found.service = Service(
-            spec, cluster.master.address, tmp_path / "state.db", observers=[found.see], on_end=found.end
+            a_job(JobKind.EVALUATOR, 1, command=silent, stalled_after=2.0, **small),
+            recovery=RecoveryPolicy(start_timeout=10.0, avoid_after=1, avoid_for=3600.0),
         )
-        with found.service:
-            yield found
-            found.service.runner.request_stop("the test is over")
-            found.until(lambda state: state.over)
+    )
 
 
 def test_tasks_are_healed_and_ordered_about(watched):
@@ -139,7 +171,7 @@ def test_tasks_are_healed_and_ordered_about(watched):
     assert f"{first.hostname} is avoided for 3600 s" in watched.until_told("is avoided")
 
     stalled = watched.until(lambda state: "evaluator-0" in state.recoveries).recoveries["evaluator-0"]
-    assert "stalled: no progress and no output for 1 s" in stalled.why
+    assert "stalled: no progress and no output for 2 s" in stalled.why
     assert (Cause.USER_ERROR, 1) == (stalled.cause, len(stalled.failures))
 
     watched.order(PodVerb.RESTART)
@@ -156,3 +188,86 @@ def test_tasks_are_healed_and_ordered_about(watched):
     fifth = watched.joined(WORKER_1, after=fourth)
     assert fifth.hostname not in (first.hostname, fourth.hostname)
     assert {1} == {watched.service.state.tasks[TaskName(name)].serial for name in ("ps-0", "worker-0")}
+
+
+def operate(cluster: LocalCluster, kind: str, agent_id: str) -> None:
+    """A call of the master's operator API about one agent."""
+    with closing(http.client.HTTPConnection(cluster.master.address, timeout=PATIENCE)) as connection:
+        body = {"type": kind, kind.lower(): {"agent_id": {"value": agent_id}}}
+        connection.request("POST", "/api/v1", json.dumps(body), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        assert response.status in (200, 202), response.read()
+
+
+def runs(state: SchedulerState, count: int) -> bool:
+    """Whether so many workers run, and no other."""
+    found = [state.statuses.get(record.id) for record in state.live()]
+    return len(found) == count and all(status and status.state is TaskState.RUNNING for status in found)
+
+
+def test_collective_training_leaves_a_drained_agent_and_goes_on_smaller(cluster, start, tmp_path):
+    """Who is drained has the time that a checkpoint takes; with two of three it goes on; a restart makes them three."""
+    save = f"trap 'sleep 2; echo saved > {tmp_path}/checkpoint; exit 143' TERM"
+    command = (
+        f'printf "%s" "$TF_CONFIG" > {tmp_path}/$TASK_NAME; '
+        f'[ "$TASK_NAME" = worker-2 ] && [ ! -e {tmp_path}/checkpoint ] && {save}; '
+        f"sleep 1000 & touch {tmp_path}/$TASK_NAME.ready; wait"
+    )
+    # Each takes an agent for itself.
+    job = a_job(JobKind.WORKER, 3, needs=needs(1.5, 64), command=command, kill_grace=60.0, min_count=2)
+    recovery = RecoveryPolicy(shrink_after=4.0)
+    gang = GangSpec(hold_seconds=1.0)
+    service = start(a_service(job, strategy=Strategy.MULTI_WORKER_MIRRORED, recovery=recovery, gang=gang))
+    state = service.until(lambda state: runs(state, 3))
+    while not (tmp_path / "worker-2.ready").exists():
+        threading.Event().wait(0.05)
+    drained = state.tasks[TaskName("worker-2")]
+    try:
+        operate(cluster, "DRAIN_AGENT", drained.agent_id)
+        service.until_told("the cluster starts again with 2 of 3 workers")
+        state = service.until(lambda state: runs(state, 2))
+        assert (tmp_path / "checkpoint").exists()
+        assert drained.agent_id not in {record.agent_id for record in state.live()}
+        assert [2, 2] == [workers_of(tmp_path, task) for task in ("worker-0", "worker-1")]
+        assert all(() == item.failures for item in state.recoveries.values())
+    finally:
+        operate(cluster, "REACTIVATE_AGENT", drained.agent_id)
+
+    service.order(PodVerb.RESTART)
+    service.until(lambda state: runs(state, 3))
+    assert [3, 3, 3] == [workers_of(tmp_path, task) for task in ("worker-0", "worker-1", "worker-2")]
+
+
+def workers_of(folder: Path, task: str) -> int:
+    """How many there are in the ClusterSpec that the task's last program was given."""
+    return len(json.loads((folder / task).read_text())["cluster"]["worker"])
+
+
+@pytest.mark.parametrize(
+    ("options", "ends", "starts", "why"),
+    [
+        ({"restart": RestartPolicy(max_failures=1, backoff=0.1)}, "exit 3", 2, "failure 2: restart.max_failures is 1"),
+        ({"restart": RestartPolicy(when=RestartWhen.NEVER)}, "kill -KILL $$", 1, "its restart_policy is never"),
+        (
+            {"restart": RestartPolicy(max_failures=0, backoff=0.1, when=RestartWhen.EXIT_CODE)},
+            "[ $(wc -l < starts) = 1 ] && kill -KILL $$; exit 5",
+            2,
+            "its restart_policy is exit_code, and 1 to 127 are final",
+        ),
+        ({"user": FORBIDDEN}, "exit 0", 0, "another launch would end in the same way"),
+    ],
+    ids=["max_failures", "never", "exit_code", "refused by Mesos"],
+)
+def test_a_task_that_may_not_start_again_ends_the_job(start, tmp_path, options, ends, starts, why):
+    """By its restart policy, or because Mesos would refuse it again; the reason is told."""
+    told = tmp_path / "starts"
+    told.touch()
+    command = f"echo started >> {told}; {ends.replace('starts', str(told))}"
+    job = a_job(JobKind.WORKER, 1, needs=needs(0.1, 64), command=command)
+    service = start(a_service(job, strategy=Strategy.INDEPENDENT, **options))
+
+    state = service.until(lambda state: state.over)
+
+    assert Verdict.FAILED is state.result.verdict
+    assert why in state.result.reason
+    assert starts == len(told.read_text().splitlines())
