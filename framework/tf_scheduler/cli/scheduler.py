@@ -26,7 +26,7 @@ from tf_scheduler.options.environment import to_document
 from tf_scheduler.options.loader import resolve, to_spec
 from tf_scheduler.options.notices import notices
 from tf_scheduler.options.parse import parse
-from tf_scheduler.store.interface import StoreError, StoreUnavailable
+from tf_scheduler.store.interface import StoreConflict, StoreError, StoreUnavailable
 from tf_scheduler.telling.lines import log_to
 from tf_scheduler.telling.masks import Masks
 
@@ -106,7 +106,7 @@ def run(file: Path | None, reset: str) -> None:
     )
     try:
         daemon.run()
-    except StoreUnavailable as error:
+    except (StoreUnavailable, StoreConflict) as error:
         raise NotRunningError(str(error)) from error
 
 

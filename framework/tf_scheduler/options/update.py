@@ -69,10 +69,15 @@ def tasks_cannot_move_to_another_network(old: Document, new: Document) -> Iterat
 
 def the_state_stays_where_it_is(old: Document, new: Document) -> Iterator[Problem]:
     """A scheduler that finds no state starts a second service beside the tasks of the first."""
-    if old["scheduler"]["state"] != new["scheduler"]["state"]:
+    if _place(old["scheduler"]["state"]) != _place(new["scheduler"]["state"]):
         yield _fixed(
             "scheduler.state", old, new, "the service would be forgotten; export it, install it anew, import it"
         )
+
+
+def _place(address: str) -> str:
+    """Without what only says how a ZooKeeper is spoken to, such as `session_timeout`."""
+    return address.partition("?")[0] if address.startswith(("zk://", "zks://")) else address
 
 
 RULES: tuple[Callable[[Document, Document], Iterator[Problem]], ...] = (

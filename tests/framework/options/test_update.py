@@ -169,3 +169,16 @@ def test_secrets_are_hidden_in_the_difference():
 
     assert [] == [secret for secret in ("old-key", "new-key", "t-1", "t-2", "pw") if secret in shown]
     assert MASK in shown
+
+
+def test_how_the_zookeeper_of_the_state_is_spoken_to_can_change():
+    """But not which one it is, nor which file."""
+    here = "zk://a:2181,b:2181/frameworks"
+
+    def problems(before, after):
+        given = [options(scheduler={"state": state}) for state in (before, after)]
+        return [problem.path for problem in difference(*given).refused]
+
+    assert [] == problems(here, f"{here}?session_timeout=30")
+    assert ["scheduler.state"] == problems(here, "zk://a:2181,b:2181/others?session_timeout=30")
+    assert ["scheduler.state"] == problems("file:///state.db?1", "file:///state.db?2")

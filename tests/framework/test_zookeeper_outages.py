@@ -1,0 +1,185 @@
+"""A whole scheduler on a real Mesos, its state in three real ZooKeeper servers that are killed and frozen."""
+
+from __future__ import annotations
+
+import getpass
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from jobs import PATIENCE, options
+from mesos_local import LocalCluster, ZooKeeperEnsemble
+from mesos_local.ports import free_ports
+from mesos_local.status import read_status
+from tf_scheduler.bundle import build_bundle
+
+pytestmark = [pytest.mark.mesos, pytest.mark.zookeeper]
+
+NAME = "zookeeper-outages"
+#: Each start of a task leaves a line. Worker 0 ends, and so the job, when there is a file `end`; worker 1 kills itself
+#: when there is a file `fail`.
+COMMAND = (
+    'echo "$TASK_NAME" >> $CHECKPOINT_DIR/starts; case "$TASK_NAME" in '
+    "worker-0) until [ -e $CHECKPOINT_DIR/end ]; do sleep 0.1; done;; "
+    "worker-1) until [ -e $CHECKPOINT_DIR/fail ]; do sleep 0.1; done; rm $CHECKPOINT_DIR/fail; kill -KILL $$;; "
+    "*) exec sleep 1000;; esac"
+)
+#: Seconds. So long that a scheduler without ZooKeeper can be looked at while it waits, and so short that it need not.
+LONG, SHORT = 120, 6
+CANNOT_STORE = 319  # docs/api.md, /v1/health
+LOST_ZOOKEEPER = 3  # exit code
+
+
+class Host:
+    """A machine with schedulers of one service, one after the other: one that ZooKeeper fails is started again."""
+
+    def __init__(self, folder: Path, master: str, stack: ExitStack) -> None:
+        self.folder, self.master, self._stack = folder, master, stack
+        self.checkpoints, self.log = folder / "checkpoints", folder / "scheduler.log"
+        self.checkpoints.mkdir()
+        self.port = free_ports(1)[0]
+        self.ensemble = stack.enter_context(ZooKeeperEnsemble(3, settings=[f"maxSessionTimeout={LONG}000"]))
+
+    def start(self, session_timeout: int, request_timeout: int = 5) -> subprocess.Popen[bytes]:
+        """The next scheduler; it ends with the test."""
+        place = f"zk://{self.ensemble.addresses}/frameworks"
+        state = f"{place}?session_timeout={session_timeout}&request_timeout={request_timeout}"
+        user = {"name": NAME, "user": getpass.getuser(), "python": sys.executable, "failover_timeout": 600}
+        path = options(
+            self.folder,
+            COMMAND,
+            service={"checkpoint_dir": str(self.checkpoints), **user},
+            executor={"python": sys.executable},
+            mesos={"master": self.master},
+            restart={"backoff": 1},
+            scheduler={"state": state},
+        )
+        own = {"PORT_API": str(self.port), "EXECUTOR_URI": build_bundle().as_uri(), "HOST": "127.0.0.1"}
+        variables = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), **own}
+        command = [sys.executable, "-m", "tf_scheduler", "scheduler", "run", "--options", str(path)]
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(command, env=variables, stdout=log, stderr=log)
+        self._stack.enter_context(process)
+        self._stack.callback(process.kill)
+        self._process, self._again = process, lambda: self.start(session_timeout, request_timeout)
+        return process
+
+    def until(self, holds: Callable[[], object]) -> None:
+        """What dies says nothing: look again and again."""
+        end = time.monotonic() + PATIENCE
+        while not holds():
+            assert time.monotonic() < end, self.log.read_text()[-4000:]
+            if self._process.poll() == LOST_ZOOKEEPER:
+                self._again()
+            threading.Event().wait(0.05)
+
+    def health(self) -> int:
+        """Status of /v1/health; 0: nobody answers."""
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)) as connection:
+            try:
+                connection.request("GET", "/v1/health")
+                return connection.getresponse().status
+            except (OSError, http.client.HTTPException):
+                return 0
+
+    def until_health(self, *wanted: int) -> None:
+        self.until(lambda: self.health() in wanted)
+
+    def running(self) -> dict[str, str]:
+        """Task -> id, of the tasks of our framework, the only one of its name, that run."""
+        shown = read_status(self.master)
+        ours = {framework.framework_id for framework in shown.frameworks if framework.name == NAME}
+        assert len(ours) <= 1
+        running = [task for task in shown.tasks if task.framework_id in ours and task.state == "TASK_RUNNING"]
+        return {task.name: task.task_id for task in running}
+
+    def fail(self) -> dict[str, str]:
+        """Worker 1 fails; what runs besides."""
+        others = {name: task_id for name, task_id in self.running().items() if name != "worker-1"}
+        (self.checkpoints / "fail").touch()
+        self.until(lambda: not (self.checkpoints / "fail").exists())
+        return others
+
+    def until_replaced(self, before: dict[str, str]) -> None:
+        """Worker 1 runs in another launch, everybody else in the same one."""
+        self.until(lambda: self.running().get("worker-1", before["worker-1"]) != before["worker-1"])
+        after = self.running()
+        assert {**before, "worker-1": after["worker-1"]} == after, self.log.read_text()[-4000:]
+
+    def starts(self) -> list[str]:
+        return sorted((self.checkpoints / "starts").read_text().split())
+
+
+@pytest.fixture
+def host(local_cluster: LocalCluster, tmp_path: Path) -> Iterator[Host]:
+    with ExitStack() as stack:
+        yield Host(tmp_path, local_cluster.master.address, stack)
+
+
+def test_a_job_lives_through_the_death_of_zookeeper_servers(host):
+    """Without one server all goes on; without a majority the scheduler waits and says so; frozen, it ends in time."""
+    ensemble = host.ensemble
+    first = host.start(session_timeout=LONG)
+    host.until_health(200)
+    before = host.running()
+    assert {"ps-0", "worker-0", "worker-1"} == set(before)
+
+    # The leader is killed: what has to be stored is, on the other two.
+    leader = ensemble.leader()
+    leader.kill()
+    ensemble.wait_serving()
+    host.fail()
+    host.until_replaced(before)
+    leader.launch()
+    ensemble.wait_serving()
+
+    # Two are killed: the last one refuses everything.
+    before = host.running()
+    killed, last = ensemble.servers[:2], ensemble.servers[2]
+    for server in killed:
+        server.kill()
+    host.until(lambda: last.mode() is None)
+    others = host.fail()
+    host.until_health(CANNOT_STORE)
+    assert others == {name: task_id for name, task_id in host.running().items() if name != "worker-1"}
+    assert 2 == host.starts().count("worker-1"), "what cannot be stored is not done"
+    for server in killed:
+        server.launch()
+    ensemble.wait_serving()
+    host.until_replaced(before)
+    host.until_health(200)
+    assert first.poll() is None, "it went on by itself"
+    first.send_signal(signal.SIGTERM)
+    assert 0 == first.wait(PATIENCE)
+
+    # All are frozen for longer than a session lasts: whoever leads ends before ZooKeeper could give the lead away.
+    second = host.start(session_timeout=SHORT)
+    host.until_health(200)
+    before = host.running()
+    frozen_at = time.monotonic()
+    for server in ensemble.servers:
+        server.freeze()
+    assert LOST_ZOOKEEPER == second.wait(PATIENCE)
+    assert "this scheduler leads no more" in host.log.read_text()
+    # The next ones find nobody who answers, and end.
+    others = host.fail()
+    host.until(lambda: time.monotonic() > frozen_at + SHORT)
+    for server in ensemble.servers:
+        server.thaw()
+    ensemble.wait_serving()
+    assert others == {name: task_id for name, task_id in host.running().items() if name != "worker-1"}
+    host.until_replaced(before)
+    (host.checkpoints / "end").touch()
+    host.until(lambda: "the job has ended: succeeded" in host.log.read_text())
+
+    assert ["ps-0", "worker-0", *["worker-1"] * 4] == host.starts()
+    host.until(lambda: not host.running())
