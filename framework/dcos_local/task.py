@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import shutil
 import signal
 import subprocess
 import threading
@@ -12,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from mesos_local.commands import environment as node_environment
 from mesos_local.commands import node_command
@@ -81,9 +83,10 @@ class Task:
         self._on_end(code)
 
     def _fetch(self) -> int:
-        if not self.app.definition["fetch"]:
+        left = [item for item in self.app.definition["fetch"] if not copied(item, self.place.sandbox, self.app.user)]
+        if not left:
             return 0
-        info = fetcher_info(self.app.definition["fetch"], self.place.sandbox, self.app.user)
+        info = fetcher_info(left, self.place.sandbox, self.app.user)
         variables = {**node_environment(self.place.mark), "MESOS_FETCHER_INFO": json.dumps(info)}
         return self._wait(node_command("fetcher"), variables, None)
 
@@ -132,6 +135,24 @@ def _ended(process: subprocess.Popen[bytes]) -> int:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     return process.wait()
+
+
+def copied(item: Mapping[str, object], sandbox: Path, user: str | None) -> bool:
+    """Whether it was a plain file of this machine, and is in the sandbox now: that takes no process of its own.
+
+    What goes wrong is left to the fetcher, which tells it.
+    """
+    uri, name = urlsplit(str(item["uri"])), str(item.get("destPath") or "")
+    plain = uri.scheme == "file" and not item.get("extract", True) and not item.get("executable", False)
+    if not plain or uri.netloc not in ("", "localhost") or Path(name).name != name or not name:
+        return False
+    try:
+        shutil.copyfile(unquote(uri.path), sandbox / name)
+        if user is not None and os.geteuid() == 0:
+            shutil.chown(sandbox / name, user)
+    except (OSError, LookupError):
+        return False
+    return True
 
 
 def fetcher_info(fetch: Sequence[Mapping[str, object]], sandbox: Path, user: str | None) -> dict[str, object]:

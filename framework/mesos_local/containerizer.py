@@ -10,15 +10,7 @@ import json
 import os
 
 from . import native, pinned
-
-
-def redirect_output(folder: str | None) -> None:
-    """Standard output and error to the sandbox: libmesos' local mode leaves containers on the agent's own."""
-    if folder:
-        for descriptor, name in ((1, "stdout"), (2, "stderr")):
-            target = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            os.dup2(target, descriptor)
-            os.close(target)
+from .output import redirect_output
 
 
 def run_launcher(library: str, arguments: list[str]) -> int:

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from .containerizer import redirect_output
 from .errors import MesosLocalError
-from .extract import extract
+from .output import redirect_output
 
+#: Names of what may have to be extracted, as `extract` knows them.
+ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip", ".gz")
 _STALL_TIMEOUT = 60.0  # seconds without a byte, as the agent's --fetcher_stall_timeout
 _NANOSECONDS = 1e9
 
@@ -56,7 +57,9 @@ def _fetch_item(item: Mapping[str, Any], info: Mapping[str, Any], sandbox: Path)
         shutil.copyfile(cached, target)
     if uri.get("executable"):
         target.chmod(0o755)
-    elif uri.get("extract", True):
+    elif uri.get("extract", True) and target.name.lower().endswith(ARCHIVES):
+        from .extract import extract  # slow to import, and many containers fetch no archive
+
         extract(target, target.parent if uri.get("output_file") else sandbox)
 
 

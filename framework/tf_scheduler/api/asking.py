@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from tf_scheduler.model.effects import Decision
 from tf_scheduler.model.events import Event
 from tf_scheduler.model.plan import Answer
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 #: Seconds that a client waits for the loop.
 PATIENCE = 10.0
@@ -36,6 +38,9 @@ class Desk:
 
     async def ask(self, put: Put, event: Event) -> Answer | None:
         """What the loop says; None: it had nothing to say. Raise NoAnswer."""
+        import asyncio  # who asks has loaded it; the loop, which is an observer's place, need not
+        from concurrent.futures import Future
+
         future: Future[Answer | None] = Future()
         # The dict keeps no event: the closure in the inbox does, so that its id is not used again.
         self._waiting[id(event)] = future

@@ -2,60 +2,42 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import ssl
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from tf_scheduler.errors import SchedulerError
-
+from .listening import ApiError, ServerTls, address_for, listen
 from .protocol import Connection
 
-_BACKLOG = 128
+__all__ = ["ApiError", "ApiServer", "ServerTls", "address_for"]
+
 #: Connections at one time; more are answered 503. Each may be a stream.
 _CONNECTIONS = 1000
 _LEAVE_AFTER = 2  # seconds; requests that are still open then are cut
 
 
-class ApiError(SchedulerError):
-    """The API cannot be served; the text names the address."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerTls:
-    """PEM files: what the server shows, and what it checks certificates of clients with (empty: it asks for none)."""
-
-    certificate: str
-    key: str
-    client_ca: str = ""
-
-
-def address_for(host: str) -> str:
-    """The address to listen at on an agent called `host`: all, or loopback where nobody else could reach us anyway.
-
-    Mesos checks the health of tasks over the agent's loopback, others come over its network.
-    """
-    try:
-        return host if ipaddress.ip_address(host).is_loopback else "0.0.0.0"  # noqa: S104
-    except ValueError:
-        return "127.0.0.1" if host == "localhost" else "0.0.0.0"  # noqa: S104
-
-
 class ApiServer:
     """A context manager: from its construction on connections are taken, inside they are answered.
 
-    Raise ApiError when the port cannot be had. `port` 0: any free one, told by `port`.
+    Raise ApiError when the port cannot be had. `port` 0: any free one, told by `port`. `listener`: one that listens
+    already.
     """
 
-    def __init__(self, app: ASGIApp, host: str, port: int, tls: ServerTls | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        host: str,
+        port: int,
+        tls: ServerTls | None = None,
+        listener: socket.socket | None = None,
+    ) -> None:
         config = _config(app, tls)
-        self._socket = _listen(host, port)
+        self._socket = listener or listen(host, port)
         self.port: int = self._socket.getsockname()[1]
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._serve, name="api", daemon=True)
@@ -100,15 +82,3 @@ def _encrypt(config: uvicorn.Config, tls: ServerTls) -> None:
         missing = [file for file in (tls.certificate, tls.key, tls.client_ca) if file and not Path(file).is_file()]
         files = ", ".join(missing) or f"{tls.certificate} and {tls.key}"
         raise ApiError(f"the API cannot be encrypted with {files}: {error.strerror or error}") from error
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(_BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise ApiError(f"cannot listen at {host}:{port}: {error.strerror}") from error
-    return listener

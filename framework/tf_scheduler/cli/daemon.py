@@ -14,14 +14,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from mesos_client import Credentials, Tls
 from tf_scheduler import __version__
-from tf_scheduler.api.app import create_app
-from tf_scheduler.api.courtesy import Courtesy
-from tf_scheduler.api.secrets import with_secrets
-from tf_scheduler.api.server import ApiServer
-from tf_scheduler.api.table_metrics import Counted, metrics
+from tf_scheduler.api.late import LateServer
+from tf_scheduler.api.listening import listen
 from tf_scheduler.api.views import Snapshot
 from tf_scheduler.core.removal import lament
 from tf_scheduler.core.scheduler import handle
@@ -40,11 +38,13 @@ from tf_scheduler.store.interface import Leadership
 from tf_scheduler.store.open import lead, open_store
 from tf_scheduler.store.patient import PatientStore
 from tf_scheduler.store.shared import SharedStore
-from tf_scheduler.web.pages import pages
 
 from .front import ApiSettings, Front
 from .secrets import credentials_of, desk_of
 from .settle import Settling
+
+if TYPE_CHECKING:
+    from tf_scheduler.api.server import ApiServer
 
 log = logging.getLogger(__name__)
 
@@ -153,17 +153,26 @@ class Daemon:
         """Only the framework that the operator named, and only if Mesos has removed it: else its tasks would run on."""
         return state.removed and state.framework_id == self.reset
 
-    def _api(self, runner: Runner, front: Front, desk: Desk, meter: Meter) -> ApiServer:
+    def _api(self, runner: Runner, front: Front, desk: Desk, meter: Meter) -> LateServer:
         foretell = None if self.settling is None else self.settling.foretell
         backend = front.backend(runner, uninstalling=self.uninstalling, foretell=foretell)
-        rows = tuple(metrics(meter.prometheus, meter.dropwizard))
-        app = create_app(backend, self.access.policy, rows, pages=pages())
-        # Tasks that fetch their secrets do not stand in the line of those who look.
-        whole = Counted(with_secrets(Courtesy(app), desk.give), meter.request)
-        api = ApiServer(whole, self.host, self.port, self.access.tls)
-        scheme = "http" if self.access.tls is None else "https"
-        log.info("the API of %s is at %s://%s:%s/v1", self.spec.name, scheme, self.host, api.port)
-        return api
+        listener = listen(self.host, self.port)
+
+        def make() -> ApiServer:
+            from .web_server import web_server
+
+            return web_server(backend, self.access, desk.give, meter, listener)
+
+        def leave() -> None:
+            self._leave.set()
+            runner.abort()
+
+        encrypted = self.access.tls is not None
+        # Files that cannot be used are told before anything is launched.
+        made = make() if encrypted else None
+        scheme, port = "https" if encrypted else "http", listener.getsockname()[1]
+        log.info("the API of %s is at %s://%s:%s/v1", self.spec.name, scheme, self.host, port)
+        return LateServer(listener, lambda: made or make(), front.launched, leave)
 
     @contextmanager
     def _signals(self, runner: Runner) -> Iterator[None]:

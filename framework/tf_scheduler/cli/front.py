@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,13 +11,13 @@ from typing import Any
 
 from mesos_client import Credentials, Tls
 from tf_scheduler.api.backend import Backend, Foretell
+from tf_scheduler.api.listening import ServerTls, address_for
 from tf_scheduler.api.policy import Policy
-from tf_scheduler.api.server import ServerTls, address_for
 from tf_scheduler.api.views import Snapshot
 from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.journal import Journal
 from tf_scheduler.mesos.agent_files import AgentFiles
-from tf_scheduler.model.effects import Decision
+from tf_scheduler.model.effects import Accept, Decision
 from tf_scheduler.model.events import Event
 from tf_scheduler.runner import Runner
 from tf_scheduler.secrets.errors import SecretError
@@ -78,11 +79,15 @@ class Front:
         self.master: Callable[[], str | None] = lambda: None
         #: Why nothing can be stored now; empty: it can.
         self.trouble: Callable[[], str] = lambda: ""
+        #: Set when the first tasks are on their way: before, all else has time.
+        self.launched = threading.Event()
         self._files = AgentFiles(lambda: self.master(), credentials, tls)
         self._backend: Backend | None = None
 
     def observe(self, event: Event, decision: Decision) -> None:
         """Of every decision."""
+        if not self.launched.is_set() and any(isinstance(call, Accept) and call.launches for call in decision.calls):
+            self.launched.set()
         self.journal(event, decision)
         if self._backend is not None:
             self._backend.observe(event, decision)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import importlib.util
 import re
 import sys
 import zipfile
@@ -14,8 +15,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tf_scheduler.bundle import PACKAGES as EXECUTOR_PACKAGES
 from tf_scheduler.bundle import build_bundle
 from tf_scheduler.pyz import build, digest, licences, pack, sources, write
+
+from .stamp import remember, remembered, watched
 
 SCHEDULER, EXECUTOR = "tensorflow-scheduler.pyz", "tensorflow-executor.pyz"
 COMMAND, EXAMPLES = "dcos-tensorflow", "tensorflow-examples.zip"
@@ -83,7 +87,19 @@ def build_cached(cache: Path, version: str, sources_folder: Path) -> Path:
     """What a service fetches, in a folder of `cache` that is named after its content; that folder, as a repository's.
 
     There the artefacts of `version` are in a folder of that name. Other sources, another folder. Raise BundleError.
+    As long as no source has changed since the last time, none of them is read.
     """
+    stamp = cache / f"{sha256(f'{sys.executable} {sys.version} {sources_folder}'.encode())[:16]}.stamp"
+    known = remembered(stamp)
+    if known is not None and (cache / known / version / EXAMPLES).is_file():
+        return cache / known
+    seen = watched(_source_files(sources_folder))
+    home = _build_cached(cache, version, sources_folder)
+    remember(stamp, home.name, seen)
+    return home
+
+
+def _build_cached(cache: Path, version: str, sources_folder: Path) -> Path:
     program, examples = _scheduler_sources(), examples_bytes(sources_folder.parent / "examples")
     executor = build_bundle()
     home = cache / sha256(f"{digest(program)} {executor.name} {sha256(examples)}".encode())[:16]
@@ -123,6 +139,23 @@ def _scheduler_files() -> Iterator[tuple[str, bytes]]:
             text = path.as_posix()
             if path.suffix in (".py", *_DATA) and not text.startswith(("..", *_LEFT_OUT)):
                 yield text, path.read_binary()
+
+
+def _source_files(sources_folder: Path) -> Iterator[Path]:
+    """All that the artefacts of `build_cached` are made of, and the folders that it is in."""
+    for package in (*_PACKAGES, *EXECUTOR_PACKAGES):
+        spec = importlib.util.find_spec(package)
+        origin = Path(spec.origin) if spec is not None and spec.origin is not None else None
+        if origin is not None and origin.name == "__init__.py":
+            yield from (path for path in (origin.parent, *origin.parent.rglob("*")) if "__pycache__" not in path.parts)
+        elif origin is not None:
+            yield origin
+    for name in _closure(_DISTRIBUTIONS):
+        found = [Path(str(path.locate())) for path in importlib.metadata.files(name) or ()]
+        yield from (path for path in found if path.suffix != ".pyc")
+        yield from {path.parent.parent for path in found if path.name == "RECORD"}
+    examples = sources_folder.parent / "examples"
+    yield from (examples, *examples.rglob("*"))
 
 
 def _closure(names: tuple[str, ...]) -> set[str]:

@@ -80,18 +80,20 @@ def test_a_task_that_ends_is_started_again(marathon, tmp_path):
 
 
 def test_what_is_fetched_is_there(marathon, tmp_path):
-    """By the same fetcher as that of the local agents; renamed, and not extracted where it shall not be."""
-    (tmp_path / "job.zip").write_bytes(b"no zip")
-    fetch = [{"uri": (tmp_path / "job.zip").as_uri(), "destPath": "sub/job.pyz", "extract": False}]
+    """By the same fetcher as that of the local agents, or as it does it; renamed, and not extracted where it shall not."""
+    (tmp_path / "a job.zip").write_bytes(b"no zip")
+    names = ("sub/job.pyz", "plain.pyz")
+    fetch = [{"uri": (tmp_path / "a job.zip").as_uri(), "destPath": name, "extract": False} for name in names]
 
-    marathon.create(an_app("cat sub/job.pyz; exec sleep 1000", fetch=fetch))
+    marathon.create(an_app("cat sub/job.pyz plain.pyz; exec sleep 1000", fetch=fetch))
 
-    until(lambda: marathon.snapshot("job").task and written(sandbox(marathon) / "stdout") == "no zip")
+    until(lambda: marathon.snapshot("job").task and written(sandbox(marathon) / "stdout") == "no zipno zip")
 
 
 def test_what_cannot_be_fetched_is_told_in_the_sandbox(marathon):
     """And tried again, as a task that failed."""
-    marathon.create(an_app("true", fetch=[{"uri": "file:///no/file"}]))
+    plain = {"uri": "file:///no/file", "destPath": "plain", "extract": False}
+    marathon.create(an_app("true", fetch=[plain]))
 
     until(lambda: marathon.snapshot("job").last_exit)
 

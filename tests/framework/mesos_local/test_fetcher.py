@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 
 from mesos_local.commands import node_command
+from mesos_local.fetcher import ARCHIVES
+from tf_executor import archive
 
 
 @pytest.fixture
@@ -232,3 +234,8 @@ def test_user_owns_what_was_fetched(source: Path, sandbox: Path) -> None:
     assert fetch(sandbox, {"value": str(source / "a.zip")}, user="nobody") == 0
     owners = {path.owner() for path in (sandbox, sandbox / "a.zip", sandbox / "lib", sandbox / "lib/inner")}
     assert {"nobody"} == owners
+
+
+def test_archives_are_known_by_the_names_that_the_executor_knows() -> None:
+    """What is none of them is not even looked at."""
+    assert set(ARCHIVES) == {*archive.TAR, ".zip", ".gz"}
