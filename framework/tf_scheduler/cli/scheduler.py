@@ -73,7 +73,8 @@ def run(file: Path | None, reset: str) -> None:
     (docs/options.md), PORT_API for the HTTP API, EXECUTOR_URI for the executor's bundle, and SDK_UNINSTALL=true when
     the service is to be taken down.
     """
-    from tf_scheduler.api.server import address_for  # a web server, which other commands need not load
+    # Much that other commands need not load.
+    from tf_scheduler.api.listening import address_for
 
     from .daemon import Daemon
     from .front import api_settings
