@@ -92,7 +92,7 @@ class Daemon:
         desk = desk_of(self.spec, lambda thunk: runner.put(thunk), self.environment)
         front = Front(store, credentials, self.tls)
         meter = self._meter(begin, lambda: Snapshot(runner.state, self.uninstalling))
-        observers: list[Observer] = [desk.observe, front.observe, meter.count, *self._recorders]
+        observers: list[Observer] = [desk.observe, front.observe, meter.count, *self._recorders(begin)]
         patient = PatientStore(meter.store(store), self._leave, leadership.check)
         front.trouble = lambda: patient.trouble
         decide = meter.decide(handle)
@@ -105,9 +105,12 @@ class Daemon:
         statsd = target(self.statsd, self.spec.name, self.environment)
         return Meter(begin, lambda: look().state, lambda: look().plans(), statsd, __version__)
 
-    @property
-    def _recorders(self) -> tuple[Observer, ...]:
-        return () if self.recording is None else (Recorder(self.recording),)
+    def _recorders(self, begin: SchedulerState) -> tuple[Observer, ...]:
+        if self.recording is None:
+            return ()
+        recorder = Recorder(self.recording)
+        recorder.resume(begin)
+        return (recorder,)
 
     def _work(
         self,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tf_scheduler.model.effects import Decision
-from tf_scheduler.model.events import Event
+from tf_scheduler.model.effects import Change, Decision, RecoveryDecided, StatusStored, TaskLaunched
+from tf_scheduler.model.events import Event, Tick
+from tf_scheduler.model.state import SchedulerState
 
 from .lines import encode, lines
+from .recording import decode
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +26,8 @@ _MOST_TEXT = 2_000
 
 
 class Recorder:
-    """An observer of the runner. A file that cannot be written is told once, and never stops the scheduler.
+    """An observer of the runner. A file that cannot be written is told once, and never stops the scheduler: it is
+    written again as soon as it can be.
 
     Called in the runner's thread: one write of a few hundred bytes, and only when there is something to remember.
     """
@@ -33,19 +36,40 @@ class Recorder:
         self._path, self._clock, self._most = path, clock, most_bytes
         self._last: dict[str, float] = {}
         self._failed = False
+        #: Whether the file may end with a part of a line.
+        self._torn = False
 
     def __call__(self, event: Event, decision: Decision) -> None:
         text = "".join(encode(_short(line)) for line in lines(event, decision, self._clock()) if self._due(line))
-        if not text or self._failed:
-            return
+        if text:
+            self._append(text)
+
+    def resume(self, state: SchedulerState) -> None:
+        """Add what the scheduler before us had stored when it died, before it was written here."""
+        written = self._written()
+        self._torn = bool(written) and not written.endswith("\n")
+        known = {_key(line) for line in map(decode, written.splitlines()) if line is not None}
+        found = lines(Tick(), Decision(state, tuple(_stored(state))), self._clock())
+        if text := "".join(encode(_short(line)) for line in found if _key(line) not in known):
+            self._append(text)
+
+    def _written(self) -> str:
+        try:
+            return self._path.read_text(errors="replace")
+        except OSError:
+            return ""  # whether it can be written is told when it is
+
+    def _append(self, text: str) -> None:
         try:
             with self._path.open("a") as file:
                 size = file.tell()
                 if size + len(text) <= (self._most // 2 if '"progress"' in text else self._most):
-                    file.write(text)
+                    file.write(f"\n{text}" if self._torn else text)
+            self._failed = self._torn = False
         except OSError as error:
-            self._failed = True
-            log.warning("the history of this run is not recorded: %s: %s", self._path, error.strerror)
+            if not self._failed:
+                log.warning("the history of this run is not recorded: %s: %s", self._path, error.strerror)
+            self._failed = self._torn = True
 
     def _due(self, line: Mapping[str, Any]) -> bool:
         """Progress may come with every step; a curve needs less."""
@@ -56,6 +80,17 @@ class Recorder:
         if due:
             self._last[task] = line["t"]
         return due
+
+
+def _stored(state: SchedulerState) -> Iterator[Change]:
+    """What has made the state, as far as it can be told from it."""
+    yield from map(TaskLaunched, state.tasks.values())
+    yield from map(StatusStored, state.statuses.values())
+    yield from map(RecoveryDecided, state.recoveries.values())
+
+
+def _key(line: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(line.get(name) for name in ("launched", "status", "state", "healthy", "replaced"))
 
 
 def _short(line: Mapping[str, Any]) -> dict[str, Any]:

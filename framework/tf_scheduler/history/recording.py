@@ -33,10 +33,11 @@ def read(path: Path) -> Recording:
         text = path.read_text(errors="replace")
     except FileNotFoundError:
         return Recording()
-    return fold(line for line in map(_decoded, text.splitlines()) if line is not None)
+    return fold(line for line in map(decode, text.splitlines()) if line is not None)
 
 
-def _decoded(text: str) -> dict[str, Any] | None:
+def decode(text: str) -> dict[str, Any] | None:
+    """One line; None for what is none."""
     try:
         line = json.loads(text)
     except ValueError:

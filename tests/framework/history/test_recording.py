@@ -1,5 +1,7 @@
 """What a scheduler decides becomes lines, and lines become launches and curves."""
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,6 +99,33 @@ def test_a_recording_that_cannot_be_written_stops_nobody(tmp_path, caplog):
         record(Tick(), Decision(STATE, (TaskLaunched(RECORD),)))
 
     assert 1 == caplog.text.count("is not recorded")
+
+
+def test_what_can_be_written_again_is(tmp_path):
+    """The disk was full: what comes later is not lost for that."""
+    record = Recorder(tmp_path / "missing" / "recording.jsonl", lambda: 1.0)
+    record(Tick(), Decision(STATE, (a_status(TaskState.RUNNING),)))
+    (tmp_path / "missing").mkdir()
+    record(Tick(), Decision(STATE, (TaskLaunched(RECORD),)))
+
+    assert 1 == len(read(tmp_path / "missing" / "recording.jsonl").launches)
+
+
+def test_a_scheduler_adds_what_the_one_before_it_had_stored_only(tmp_path):
+    """That one was killed between the two; and in the middle of a line."""
+    path = tmp_path / "recording.jsonl"
+    (line,) = lines(Tick(), Decision(STATE, (TaskLaunched(RECORD),)), 1.0)
+    path.write_text(encode(line) + encode(line)[:20])
+    lost = Recovery("worker-0", "id-1", Cause.INFRASTRUCTURE, "agent a was lost", 109.0, 109.0, 110.0)
+    failed = TaskStatus("id-1", TaskState.FAILED, exit_code=3)
+    state = replace(STATE, statuses={"id-1": failed}, recoveries={"worker-0": lost})
+
+    for now in (200.0, 300.0):
+        Recorder(path, lambda now=now: now).resume(state)
+
+    (launch,) = read(path).launches
+    assert (100.0, 200.0, 3, "agent a was lost") == (launch.launched, launch.ended, launch.exit_code, launch.replaced)
+    assert 4 == len(path.read_text().splitlines()), "each once"
 
 
 def test_a_line_that_was_cut_off_is_left_out(tmp_path):
