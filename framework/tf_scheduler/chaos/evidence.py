@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import gcd
 from typing import Any
 
 _EPOCH = re.compile(r"epoch (\d+): ")
@@ -68,6 +69,8 @@ class Record:
     launched: tuple[Launched, ...] = ()
     heard: tuple[Heard, ...] = ()
     decided: tuple[Decided, ...] = ()
+    #: Of one epoch; None: nobody has told its progress.
+    epoch_steps: int | None = None
 
     @property
     def tasks(self) -> frozenset[str]:
@@ -95,7 +98,9 @@ def accuracy(said: Iterable[Said]) -> float | None:
 def read(lines: Iterable[Mapping[str, Any]]) -> Record:
     """Lines of a recording, see tf_scheduler.history.lines."""
     kept = list(lines)
-    return Record(tuple(_launches(kept)), tuple(_statuses(kept)), tuple(_decisions(kept)))
+    # It is told after epochs, though not after each.
+    steps = gcd(*(line["step"] for line in kept if "progress" in line and line.get("step")))
+    return Record(tuple(_launches(kept)), tuple(_statuses(kept)), tuple(_decisions(kept)), steps or None)
 
 
 def _launches(lines: Iterable[Mapping[str, Any]]) -> Iterator[Launched]:

@@ -15,7 +15,7 @@ class Struck:
     """A fault that has struck. Times: seconds since the epoch.
 
     `began`, `whole`: when it struck, and when everything was as before, an epoch of training included. `hit`: the tasks
-    that it ended.
+    that it ended. `unit`: they, and those that have to start again with them.
     """
 
     fault: str
@@ -23,6 +23,7 @@ class Struck:
     began: float
     whole: float
     hit: frozenset[str]
+    unit: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +39,19 @@ class Cost:
     whole: float
     #: Finished epochs that had to be trained again; None: training went on from where it was.
     epochs_lost: int | None
+    #: Steps of these, and of the epoch that was under way: at most so many.
+    steps_lost: int | None
     hit: tuple[str, ...]
     others: tuple[str, ...]
+    #: Of the others, those that need not have started again.
+    needless: tuple[str, ...]
 
 
 def cost(struck: Struck, record: Record, said: Sequence[Said]) -> Cost:
     """Of one fault."""
     losses = _losses(struck, record)
     again = [launch for launch in record.launched if struck.began <= launch.time <= struck.whole]
+    others, epochs = {launch.task for launch in again} - struck.hit, _epochs_lost(struck, said)
     return Cost(
         fault=struck.fault,
         victim=struck.victim,
@@ -54,9 +60,11 @@ def cost(struck: Struck, record: Record, said: Sequence[Said]) -> Cost:
         answers=_answers(struck, record, again),
         still=_still(struck, said),
         whole=struck.whole - struck.began,
-        epochs_lost=_epochs_lost(struck, said),
+        epochs_lost=epochs,
+        steps_lost=None if epochs is None or record.epoch_steps is None else (epochs + 1) * record.epoch_steps,
         hit=tuple(sorted(struck.hit)),
-        others=tuple(sorted({launch.task for launch in again} - struck.hit)),
+        others=tuple(sorted(others)),
+        needless=tuple(sorted(others - struck.unit)),
     )
 
 

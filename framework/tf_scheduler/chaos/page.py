@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from .faults import CATALOGUE, Store
+from .goals import Goal, goals, ratio
 from .measures import Cost
 
 
@@ -39,6 +40,10 @@ class Circumstances:
     load: float
 
 
+_HEADS = (
+    *("fault", "strikes", "noticed", "decided", "answers again", "stood still", "all as before"),
+    *("steps lost", "hit", "others"),
+)
 #: Of a finding in a table.
 _LONGEST = 200
 
@@ -68,8 +73,8 @@ Seconds; of several strikes the median, and in parentheses the longest.
 - *stood still*: how much longer than usual no epoch was finished.
 - *all as before*: from the fault until every task ran and answered, everything was registered with the master, every
   update was acknowledged, and an epoch was finished after that.
-- *lost*: finished epochs that were trained again. A new chief begins with the epoch that was under way (44 steps);
-  *none*: training went on where it was.
+- *steps lost*: steps of training that were done again, at most: those of finished epochs, and of the epoch that was
+  under way, which a new chief begins anew. *none*: training went on where it was.
 - *hit*: tasks whose programs the fault ended. *others*: tasks that started again besides.
 """
 
@@ -92,7 +97,8 @@ def page(circumstances: Circumstances, trainings: Sequence[Training]) -> str:
         "## What each fault cost\n",
         "\n".join(_table(trainings)) + "\n",
         COLUMNS,
-        "## How fast a worker is back\n",
+        "## What is aimed at\n",
+        "\n".join(_goals(_all_costs(trainings), _all_bare(trainings))) + "\n",
         " ".join(_bare(trainings)) + "\n",
         "## What held\n",
         HELD,
@@ -103,10 +109,10 @@ def page(circumstances: Circumstances, trainings: Sequence[Training]) -> str:
 
 
 def _table(trainings: Sequence[Training]) -> Iterator[str]:
-    yield "| fault | strikes | noticed | decided | answers again | stood still | all as before | lost | hit | others |"
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    yield f"| {' | '.join(_HEADS)} |"
+    yield f"| {' | '.join(['---'] * len(_HEADS))} |"
     for fault in CATALOGUE.values():
-        costs = [cost for training in trainings for cost in training.costs if cost.fault == fault.name]
+        costs = [cost for cost in _all_costs(trainings) if cost.fault == fault.name]
         if costs:
             yield _row(fault.what, costs)
 
@@ -142,24 +148,45 @@ def _seconds(values: Iterable[float | None], digits: int) -> str:
 
 
 def _lost(costs: Sequence[Cost]) -> str:
-    known = [cost.epochs_lost for cost in costs if cost.epochs_lost is not None]
-    return str(max(known)) if known else "none"
+    if all(cost.epochs_lost is None for cost in costs):
+        return "none"
+    known = [cost.steps_lost for cost in costs if cost.steps_lost is not None]
+    return str(max(known)) if known else "not told"
 
 
 def _names(found: Iterable[Sequence[str]]) -> str:
     return ", ".join(sorted({name for names in found for name in names})) or "-"
 
 
+def _all_costs(trainings: Sequence[Training]) -> list[Cost]:
+    return [cost for training in trainings for cost in training.costs]
+
+
+def _all_bare(trainings: Sequence[Training]) -> list[float]:
+    return [seconds for training in trainings for seconds in training.bare.values()]
+
+
+def _goals(costs: Sequence[Cost], bare: Sequence[float]) -> Iterator[str]:
+    yield "| goal | measured | |"
+    yield "| --- | --- | --- |"
+    for goal in goals(costs, bare):
+        yield f"| {goal.what} | {goal.measured} | {_verdict(goal)} |"
+
+
+def _verdict(goal: Goal) -> str:
+    return "not measured" if goal.met is None else "met" if goal.met else "**missed**"
+
+
 def _bare(trainings: Sequence[Training]) -> Iterator[str]:
-    bare = [seconds for training in trainings for seconds in training.bare.values()]
-    again = [cost.answers for training in trainings for cost in training.costs if cost.fault == "worker"]
-    known = [seconds for seconds in again if seconds is not None]
-    if not bare or not known:
+    costs, bare = _all_costs(trainings), _all_bare(trainings)
+    known = [cost.answers for cost in costs if cost.fault == "worker" and cost.answers is not None]
+    times = ratio(costs, bare)
+    if times is None:
         yield "Not measured: no worker was killed, or none was started by hand."
         return
     yield f"Started by hand beside the training, a worker's program takes {median(bare):.1f} s until it answers."
     yield f"From the kill of a worker to the answer of the next one it took {median(known):.1f} s:"
-    yield f"{median(known) / median(bare):.2f} times as long."
+    yield f"{times:.2f} times as long."
 
 
 def _trainings(trainings: Sequence[Training]) -> Iterator[str]:

@@ -49,12 +49,17 @@ class RunApp:
         return self.seen
 
     @property
+    def last_exit(self) -> int | None:
+        """Exit code of the last scheduler that has ended by itself; negative: by that signal. None: none has."""
+        return self._marathon.snapshot(self._app.id).last_exit
+
+    @property
     def trouble(self) -> str:
         """Why its scheduler ended with an error, which would be the same the next time; empty when it did not.
 
         One that a signal ended is started again, as on DC/OS.
         """
-        code = self._marathon.snapshot(self._app.id).last_exit
+        code = self.last_exit
         return f"the scheduler ended with exit code {code}: {self._log.last_line}" if code and code > 0 else ""
 
     @property

@@ -43,17 +43,28 @@ def test_a_killed_worker_is_noticed_decided_and_back_while_training_goes_on():
 
 def test_a_chief_that_starts_again_with_its_ps_is_another_task_and_tells_how_much_was_lost():
     lines = [*up("ps-0", 1, 0), *up("chief-0", 1, 0), *lost("ps-0", 1, 10.2, 10.1)]
+    lines += [{"t": 7 + epoch, "progress": "chief-0", "step": 44 * epoch} for epoch in (1, 2, 3)]
     record = read([*lines, *lost("chief-0", 1, 10.4, 10.4), *up("ps-0", 2, 10.5), *up("chief-0", 2, 10.6)])
     said = [
         *epochs(1, 7, 8, 9),
         Said(15.0, "run-2", "resumed after epoch 2"),
         *epochs(3, 16, 17, run="run-2"),
     ]
-    found = cost(Struck("ps", "ps-0", 10.0, 17.5, frozenset({"ps-0"})), record, said)
+    unit = frozenset({"ps-0", "chief-0"})
+    found = cost(Struck("ps", "ps-0", 10.0, 17.5, frozenset({"ps-0"}), unit), record, said)
 
-    assert ("chief-0",) == found.others
-    assert 1 == found.epochs_lost
+    assert (("chief-0",), ()) == (found.others, found.needless)
+    assert (1, 88) == (found.epochs_lost, found.steps_lost), "the epoch under way is begun anew"
     assert 6.0 == found.still, "seven seconds between two epochs, where one is usual"
+
+
+def test_who_started_again_without_need_is_named():
+    record = read(
+        [*up("worker-0", 1, 0), *lost("worker-0", 1, 10.3, 10.2), *up("worker-0", 2, 10.5), *up("ps-0", 2, 11)]
+    )
+    hit = frozenset({"worker-0"})
+
+    assert ("ps-0",) == cost(Struck("worker", "worker-0", 10.0, 14.0, hit, hit), record, []).needless
 
 
 def test_a_chief_that_began_anew_has_lost_all():

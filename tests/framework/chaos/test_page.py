@@ -6,7 +6,8 @@ from tf_scheduler.chaos.page import Circumstances, Training, page
 
 
 def a_cost(fault, answers=3.0, **others):
-    known = {"noticed": 0.12, "decided": 0.01, "still": 0.0, "whole": 5.0, "epochs_lost": None}
+    known = {"noticed": 0.12, "decided": 0.01, "still": 0.0, "whole": 5.0, "epochs_lost": None, "steps_lost": None}
+    known["needless"] = ()
     return Cost(fault, "worker-0", answers=answers, **{**known, "hit": ("worker-0",), "others": (), **others})
 
 
@@ -30,9 +31,9 @@ def test_each_fault_that_struck_has_one_row_in_the_order_of_the_catalogue():
 
 
 def test_what_a_new_chief_had_to_repeat_and_who_started_with_it_is_told():
-    _, found = rows(a_training(a_cost("ps", epochs_lost=0, hit=("ps-0",), others=("chief-0",))))
+    _, found = rows(a_training(a_cost("ps", epochs_lost=1, steps_lost=88, hit=("ps-0",), others=("chief-0",))))
 
-    assert "| 0 | ps-0 | chief-0 |" in found[2]
+    assert "| 88 | ps-0 | chief-0 |" in found[2]
 
 
 def test_a_worker_that_is_back_is_compared_with_one_that_was_started_by_hand():

@@ -25,7 +25,9 @@ from .witness import Witness
 
 #: Of the file that ends the training, in the folder of the checkpoints.
 ENOUGH = "enough"
-_PATIENCE = 180.0  # seconds for anything
+_PATIENCE = 300.0  # seconds for anything: to import TensorFlow takes a minute where many want a processor
+#: Exit code of a scheduler that lost its store, or the right to act with it: the next one waits for ZooKeeper.
+_NO_STORE = 3
 _LOOK = 0.1
 #: A lost agent is noticed within seconds, and two agents have room for what three had.
 _MASTER = {"allocation_interval": "100ms", "agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "3"}
@@ -52,7 +54,7 @@ class Arena:
                 raise JobError(f"the training {seen.verdict} while waiting until {what}: {seen.reason}")
             if time.monotonic() > deadline:
                 raise JobError(f"{patience:.0f} s were not enough until {what}")
-            if self.app.trouble:
+            if self.app.trouble and self.app.last_exit != _NO_STORE:
                 raise JobError(self.app.trouble)
             time.sleep(_LOOK)  # whatever could announce it may be what was killed
 
@@ -61,7 +63,8 @@ class Arena:
         record = self.witness.record()
         launches = [record.of(task)[-1] for task in record.tasks]
         again = {launch.task for launch in launches if launch.time >= since}
-        return hit <= again and all(_answers(record, launch) for launch in launches) and self._registered(len(launches))
+        ran = bool(launches) and hit <= again and all(_answers(record, launch) for launch in launches)
+        return ran and self._registered(len(launches))
 
     def _registered(self, tasks: int) -> bool:
         try:

@@ -21,7 +21,7 @@ from mesos_local.ports import free_ports
 from tf_scheduler.errors import JobError
 
 _LOOK = 0.02  # a port that opens announces itself to nobody
-_PATIENCE = 120.0
+_PATIENCE = 300.0
 
 
 def bare_start(document: Mapping[str, Any]) -> float:

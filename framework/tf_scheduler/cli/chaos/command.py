@@ -22,6 +22,7 @@ from tf_scheduler.chaos.page import Circumstances, Training, page
 from tf_scheduler.cli.files import load_document, load_options
 from tf_scheduler.cli.local import terminated_like_interrupted
 from tf_scheduler.errors import JobError
+from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.package.sources import HOME
 
 from .arena import ENOUGH
@@ -56,10 +57,10 @@ def chaos(options: Path, minutes: float | None, seed: int, faults: str, as_json:
     names = [name.strip() for name in faults.split(",") if name.strip()]
     if problems := unknown(names):
         raise JobError("\n".join(f"--faults: {problem}" for problem in problems))
-    document = _document(options)
+    document, spec = _document(options)
     began, deadline = time.monotonic(), None if minutes is None else time.monotonic() + 60 * minutes
     with terminated_like_interrupted():
-        done = _trainings(document, names, Random(seed), deadline)  # noqa: S311 - nobody shall not guess it
+        done = _trainings(document, spec, names, Random(seed), deadline)  # noqa: S311 - nobody shall not guess it
     found = Circumstances(
         command=_command(minutes, seed, names),
         day=datetime.now(timezone.utc).strftime("%Y-%m-%d"),
@@ -70,7 +71,7 @@ def chaos(options: Path, minutes: float | None, seed: int, faults: str, as_json:
     sys.exit(0 if all(each.held for each in done) else 1)
 
 
-def _document(path: Path) -> Mapping[str, Any]:
+def _document(path: Path) -> tuple[Mapping[str, Any], ServiceSpec]:
     """The options, with what makes the training last as long as the faults. Raise JobError with all that is wrong."""
     spec = load_options(path)
     document = load_document(path)
@@ -78,16 +79,13 @@ def _document(path: Path) -> Mapping[str, Any]:
         raise JobError(f"{path}: service.job_url is to name a file beside it: the program of examples/digits, or alike")
     given = document["service"]
     service = {**_SERVICE, **given, "command": f'{given["command"]} --until "$CHECKPOINT_DIR/{ENOUGH}"'}
-    return {
-        **document,
-        "service": service,
-        "recovery": {**_RECOVERY, **document.get("recovery", {})},
-        "restart": {**_RESTART, **document.get("restart", {})},
-    }
+    recovery = {**_RECOVERY, **document.get("recovery", {})}
+    restart = {**_RESTART, **document.get("restart", {})}
+    return {**document, "service": service, "recovery": recovery, "restart": restart}, spec
 
 
 def _trainings(
-    document: Mapping[str, Any], names: Sequence[str], chance: Random, deadline: float | None
+    document: Mapping[str, Any], spec: ServiceSpec, names: Sequence[str], chance: Random, deadline: float | None
 ) -> list[Training]:
     """At least one; no fault begins after the deadline (of the monotonic clock)."""
 
@@ -100,7 +98,7 @@ def _trainings(
         if done and not go_on():
             break
         click.echo(f"training {len(done) + 1}: the state is in {each.store.value}", err=True)
-        done.append(training(document, each, go_on))
+        done.append(training(document, spec, each, go_on))
         for finding in done[-1].findings:
             click.echo(f"  did not hold: {finding}", err=True)
     return done

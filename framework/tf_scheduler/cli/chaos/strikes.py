@@ -24,12 +24,17 @@ _CANNOT_STORE = 319  # docs/api.md, /v1/health
 _HEARTBEATS = 120.0
 
 
+def _nothing() -> None:
+    """It is done already, or heals without us."""
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
-    """`hit`: the tasks that will be launched again for it."""
+    """`hit`: the tasks that will be launched again for it. `mend`: what neither the scheduler nor Mesos can do."""
 
     victim: str
     hit: frozenset[str] = frozenset()
+    mend: Callable[[], None] = _nothing
 
 
 Kind = Callable[[Arena, int], Done]
@@ -37,9 +42,10 @@ Kind = Callable[[Arena, int], Done]
 
 def strike(arena: Arena, what: Strike) -> Done:
     """Do it; returns when nothing more has to be done to heal it but by the scheduler and Mesos."""
-    if what.fault.name != TWO:
-        return _KINDS[what.fault.name](arena, what.number)
-    done = [_KINDS[part.name](arena, what.number) for part in what.parts]
+    kinds = [part.name for part in what.parts] if what.fault.name == TWO else [what.fault.name]
+    done = [_KINDS[kind](arena, what.number) for kind in kinds]
+    for each in done:
+        each.mend()
     return Done(" and ".join(each.victim for each in done), frozenset().union(*(each.hit for each in done)))
 
 
@@ -65,30 +71,30 @@ def _kill(arena: Arena, task: str, *, program: bool) -> None:
 
 def _scheduler(arena: Arena, _number: int) -> Done:
     process = arena.app.process
+
+    def again() -> bool:
+        return arena.app.process not in (None, process)
+
     if process is not None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        arena.until("Marathon starts the scheduler again", lambda: arena.app.process not in (None, process))
-    return Done("scheduler")
+    return Done("scheduler", mend=lambda: arena.until("Marathon starts the scheduler again", again))
 
 
 def _master(arena: Arena, _number: int) -> Done:
     arena.cluster.master.kill()
-    arena.cluster.master.start()
-    return Done("master")
+    return Done("master", mend=arena.cluster.master.start)
 
 
 def _zookeeper(arena: Arena, _number: int) -> Done:
     arena.cluster.zookeeper.kill()
-    arena.cluster.zookeeper.start()
-    return Done("zookeeper")
+    return Done("zookeeper", mend=arena.cluster.zookeeper.start)
 
 
 def _agent(arena: Arena, number: int) -> Done:
     victim = _host(arena, number)
     arena.wanted[victim].kill()
-    arena.wanted[victim].start()
-    return Done(victim)
+    return Done(victim, mend=arena.wanted[victim].start)
 
 
 def _agent_frozen(arena: Arena, number: int) -> Done:

@@ -20,7 +20,10 @@ from tf_scheduler.chaos.invariants import launched_twice, left_behind
 from tf_scheduler.chaos.measures import Cost, Struck, cost
 from tf_scheduler.chaos.page import Training
 from tf_scheduler.cli.folders import RunFolder
+from tf_scheduler.core.recovery.units import restarts
 from tf_scheduler.errors import JobError, SchedulerError
+from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.runner import unique
 
 from .arena import Arena, arena, enough
@@ -31,14 +34,15 @@ from .strikes import strike
 _GONE = 30.0  # seconds until executors and programs of a service that has ended are gone
 
 
-def training(document: Mapping[str, Any], planned: Round, go_on: Callable[[], bool]) -> Training:
+def training(document: Mapping[str, Any], spec: ServiceSpec, planned: Round, go_on: Callable[[], bool]) -> Training:
     """Train until every planned fault has struck, or `go_on` says no; what is left behind is a finding.
 
-    `document`: checked options. The folder of logs is removed when all held, or when we are interrupted.
+    `document`: checked options, `spec`: what they say. The folder of logs is removed when all held, or when we are
+    interrupted.
     """
     folder = RunFolder.create("chaos", unique())
     try:
-        done = _training(document, planned, go_on, folder)
+        done = _training(document, spec, planned, go_on, folder)
     except BaseException:
         shutil.rmtree(folder.path)
         raise
@@ -49,7 +53,9 @@ def training(document: Mapping[str, Any], planned: Round, go_on: Callable[[], bo
     return done
 
 
-def _training(document: Mapping[str, Any], planned: Round, go_on: Callable[[], bool], folder: RunFolder) -> Training:
+def _training(
+    document: Mapping[str, Any], spec: ServiceSpec, planned: Round, go_on: Callable[[], bool], folder: RunFolder
+) -> Training:
     began = time.monotonic()
     held: list[str] = []
     costs: list[Cost] = []
@@ -59,7 +65,7 @@ def _training(document: Mapping[str, Any], planned: Round, go_on: Callable[[], b
             found.settle(frozenset(), 0.0)
             bare |= {"worker": bare_start(document)}
             for what in planned.strikes:
-                costs += [_strike(found, what)] if go_on() else []
+                costs += [_strike(found, spec, what)] if go_on() else []
             enough(folder).touch()
             found.until("the training has ended", lambda: bool((seen := found.app.look()) and seen.over))
             held += _left_in_mesos(found)
@@ -80,12 +86,13 @@ def _training(document: Mapping[str, Any], planned: Round, go_on: Callable[[], b
     )
 
 
-def _strike(found: Arena, what: Strike) -> Cost:
+def _strike(found: Arena, spec: ServiceSpec, what: Strike) -> Cost:
     click.echo(f"{what.fault.name}: {what.fault.what}", err=True)
     began = time.time()
     try:
         done = strike(found, what)
-        struck = Struck(what.fault.name, done.victim, began, found.settle(done.hit, began), done.hit)
+        unit = restarts(spec, map(TaskName, done.hit), moved=False)
+        struck = Struck(what.fault.name, done.victim, began, found.settle(done.hit, began), done.hit, unit)
     except (SchedulerError, MesosLocalError) as error:
         raise JobError(f"{what.fault.name}: {error}") from error
     found_cost = cost(struck, found.witness.record(), found.witness.said)
