@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import http.client
 import json
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -160,7 +161,10 @@ def watched(start: Callable[[ServiceSpec], Watched], tmp_path: Path) -> Watched:
 
 
 def test_tasks_are_healed_and_ordered_about(watched):
-    """In one go: late, avoided, stalled; restarted, paused, resumed, replaced. Nobody else is ever started again."""
+    """In one go: late, avoided, stalled; restarted, paused, resumed, replaced; its port taken by a stranger.
+
+    Nobody else is ever started again.
+    """
     late = watched.until(lambda state: WORKER_1 in state.recoveries)
     first = late.tasks[WORKER_1]
     assert Cause.NOT_JOINED is late.recoveries[WORKER_1].cause
@@ -187,6 +191,14 @@ def test_tasks_are_healed_and_ordered_about(watched):
     watched.order(PodVerb.REPLACE)
     fifth = watched.joined(WORKER_1, after=fourth)
     assert fifth.hostname not in (first.hostname, fourth.hostname)
+
+    watched.order(PodVerb.PAUSE)
+    watched.until(lambda state: not state.is_live(fifth))
+    with socket.create_server(("", int(fifth.address.rpartition(":")[2]))):
+        watched.order(PodVerb.RESUME)
+        watched.until_told(f"at once, twice in a row at {fifth.address}, so not there again")
+        sixth = watched.joined(WORKER_1, after=fifth)
+    assert fifth.address != sixth.address
     assert {1} == {watched.service.state.tasks[TaskName(name)].serial for name in ("ps-0", "worker-0")}
 
 
