@@ -166,9 +166,9 @@ class Scheduler:
             return {Path(item["path"]).name: item["size"] for item in json.load(answer)}
 
     def executor_pid(self, name: str) -> int:
-        """The process that carries the task."""
-        mine = [pid for pid in all_processes() if f"MESOS_EXECUTOR_ID={name}" in environment(pid)]
-        (found,) = [pid for pid in mine if arguments(pid)[1:] == [self.bundle.name]]
+        """The process that carries the task, which must run. Nobody but root can read the executor's environment."""
+        above = {pid for started in processes(name) for pid in ancestors(started)}
+        (found,) = [pid for pid in above if arguments(pid)[1:] == [self.bundle.name]]
         return found
 
     def executor_environment(self, name: str) -> str:
@@ -198,6 +198,17 @@ def processes(name: str) -> list[int]:
 
 def all_processes() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+
+
+def ancestors(pid: int) -> Iterator[int]:
+    """The process, its parent, and so on."""
+    while pid:
+        yield pid
+        try:
+            # The name, in brackets, may hold anything; state and parent follow it (proc(5)).
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            return
 
 
 def environment(pid: int) -> list[str]:
