@@ -78,8 +78,9 @@ class SchedulerCalls:
     def acknowledgeOperationStatusUpdate(self, status: Json) -> SendResult:
         if "uuid" not in status or "operation_id" not in status:
             return Sent()
-        wanted = _picked(status, "agent_id", "resource_provider_id", "uuid", "operation_id")
-        return self._call("ACKNOWLEDGE_OPERATION_STATUS", wanted)
+        wanted = _picked(status, "agent_id", "resource_provider_id", "operation_id")
+        # A message of its own in the status, bytes in the call (mesos.proto, scheduler.proto).
+        return self._call("ACKNOWLEDGE_OPERATION_STATUS", {**wanted, "uuid": status["uuid"]["value"]})
 
     def reconcileTasks(self, tasks: Sequence[Json]) -> SendResult:
         """Each task: {"task_id", "agent_id" when known}. An empty list asks for all."""

@@ -141,6 +141,7 @@ def check(world: World) -> None:
     assert not mesos.subscribed or set(mesos.offers) == set(world.state.offers), "an offer waits for its answer"
     for task in mesos.tasks.values():
         assert not task.updates or mesos.removed, f"{task.launch.record.id} waits for an acknowledgement"
+    assert not mesos.operations or mesos.removed, f"{list(mesos.operations)} wait for an acknowledgement"
     forgotten = reserved(mesos) - set(world.state.reservations)
     assert not forgotten, f"{forgotten} are reserved for ever"
 

@@ -18,11 +18,13 @@ from tf_scheduler.model.effects import (
     Accept,
     AcceptInverseOffers,
     Acknowledge,
+    AcknowledgeOperation,
     Call,
     Decline,
     Kill,
     Launch,
     Reconcile,
+    ReconcileOperations,
     Revive,
     ShutdownExecutor,
     Suppress,
@@ -33,13 +35,15 @@ from tf_scheduler.model.events import (
     InverseOffersReceived,
     OfferRescinded,
     OffersReceived,
+    OperationUpdated,
     Refused,
     StatusUpdated,
     Subscribed,
     TornDown,
 )
-from tf_scheduler.model.ids import AgentId, FrameworkId, OfferId, TaskId
+from tf_scheduler.model.ids import AgentId, FrameworkId, OfferId, OperationId, TaskId
 from tf_scheduler.model.offer import InverseOffer, Offer, Unavailability
+from tf_scheduler.model.operation import Operation, OperationState, OperationStatus
 from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.task import TaskState, TaskStatus
 
@@ -61,6 +65,8 @@ class Agent:
     up: bool = True
     #: Declined resources, and until when: no offer that is a part of them before.
     filters: list[tuple[Pool, float]] = field(default_factory=list)
+    #: It cannot tell what becomes of operations (no AGENT_OPERATION_FEEDBACK).
+    mute: bool = False
 
     @property
     def id(self) -> AgentId:
@@ -115,6 +121,11 @@ class FakeMesos:
         self.doomed: set[TaskId] = set()
         #: Rescinded while the scheduler may still use them, which is a race and no fault.
         self.rescinded: set[OfferId] = set()
+        #: Operations with ids: what the scheduler has not acknowledged of them, and all ids that were ever used.
+        self.operations: dict[OperationId, OperationStatus] = {}
+        self.operation_ids: set[OperationId] = set()
+        #: Why every RESERVE is refused; empty: none is.
+        self.refusal = ""
         self.framework: FrameworkId | None = None
         self.registrations = 0
         self.subscribed = self.suppressed = self.removed = False
@@ -136,8 +147,7 @@ class FakeMesos:
         self.disconnect()
         self.subscribed, self.suppressed = True, False
         self.events.append(Subscribed(self.framework))
-        for task in self.tasks.values():
-            self._send(task)
+        self.resend()
         for agent in self.agents.values():
             if "unavailability" in agent.more:
                 self._ask_for(agent, agent.more["unavailability"])
@@ -193,6 +203,7 @@ class FakeMesos:
         """Updates come again until they are acknowledged."""
         for task in self.tasks.values():
             self._send(task)
+        self.events.extend(OperationUpdated(status) for status in self.operations.values())
 
     def lose(self, hostname: str) -> None:
         """The agent is gone for good, with its tasks."""
@@ -219,8 +230,13 @@ class FakeMesos:
                 self._acknowledge(call)
             case Kill():
                 self._kill(call)
+            case AcknowledgeOperation():
+                if self.operations.pop(call.id, None) is None:
+                    raise RuleBroken(f"acknowledges what was not sent: {call}")
             case Reconcile():
                 self._reconcile(call)
+            case ReconcileOperations():
+                self._reconcile_operations(call)
             case AcceptInverseOffers():
                 for offer_id in call.offer_ids:
                     self._answer_inverse(offer_id)
@@ -280,8 +296,11 @@ class FakeMesos:
         if len({agent.id for agent, _ in found}) > 1:
             raise RuleBroken(f"one ACCEPT, several agents: {call}")
         rest = sum((pool for _, pool in found), Pool())
-        if len(found) == len(taken):
-            rest = _reserved(call, rest)
+        agent = found[0][0] if found and len(found) == len(taken) else None
+        for operation in call.unreserve:
+            rest = self._operate(agent, operation, rest, reserve=False)
+        for operation in call.reserve:
+            rest = self._operate(agent, operation, rest, reserve=True)
         for launch in call.launches:
             if len(found) < len(taken):
                 self._drop(launch)
@@ -290,6 +309,36 @@ class FakeMesos:
         for agent, _ in found[:1]:
             agent.filters.append((rest, now + call.refuse_seconds))
             agent.free += rest
+
+    def _operate(self, agent: Agent | None, operation: Operation, rest: Pool, *, reserve: bool) -> Pool:
+        """What is left after RESERVE or UNRESERVE; the master's own refusals want no acknowledgement."""
+        refusal = self.refusal if reserve else ""
+        if agent is None:
+            refusal = "Invalid offers"
+        elif agent.mute and operation.id:
+            refusal = "Operation requested feedback, but agent cannot give it"
+        if operation.id:
+            self._tell(agent, operation.id, refusal)
+        return rest if refusal else _traded_in(operation, rest, reserve=reserve)
+
+    def _tell(self, agent: Agent | None, operation: OperationId, refusal: str) -> None:
+        if operation in self.operation_ids:
+            raise RuleBroken(f"{operation} is used twice")
+        self.operation_ids.add(operation)
+        if refusal or agent is None:
+            status = OperationStatus(operation, OperationState.ERROR, message=refusal)
+        else:
+            uuid = f"uuid-{next(self._numbers)}"
+            status = OperationStatus(operation, OperationState.FINISHED, agent.id, uuid=uuid)
+            self.operations[operation] = status
+        self.events.append(OperationUpdated(status))
+
+    def _reconcile_operations(self, call: ReconcileOperations) -> None:
+        for operation, agent_id in sorted(call.operations.items()):
+            known = self.operations.get(operation)
+            state = known.state if known else OperationState.UNKNOWN
+            state = OperationState.RECOVERING if agent_id in self.missing else state
+            self.events.append(OperationUpdated(OperationStatus(operation, state, agent_id)))
 
     def _answer_inverse(self, offer_id: OfferId) -> None:
         if offer_id not in self.inverse:
@@ -371,12 +420,9 @@ class FakeMesos:
             self.events.append(StatusUpdated(task.updates[0]))
 
 
-def _reserved(call: Accept, rest: Pool) -> Pool:
-    """UNRESERVE, then RESERVE, as the operations of a call come."""
-    for entry in call.unreserve:
-        rest = _traded(rest, entry, _bare(entry))
-    for entry in call.reserve:
-        rest = _traded(rest, _bare(entry), entry)
+def _traded_in(operation: Operation, rest: Pool, *, reserve: bool) -> Pool:
+    for entry in operation.resources:
+        rest = _traded(rest, _bare(entry), entry) if reserve else _traded(rest, entry, _bare(entry))
     return rest
 
 

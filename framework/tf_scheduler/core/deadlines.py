@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tf_scheduler.model.state import SchedulerState
 
-from . import keeping, maintenance, overdue, reconcile
+from . import keeping, maintenance, operations, overdue, reconcile
 from .plans.act import KILL_AGAIN
 from .recovery import heal
 from .reserve import lost_at, settling_until
@@ -32,6 +32,7 @@ def _deadlines(state: SchedulerState) -> Iterator[float]:
         if item.id in state.returned:
             yield settling_until(state)
     yield from reconcile.deadlines(state)
+    yield from operations.deadlines(state)
     if state.result is None:
         yield from heal.deadlines(state)
         yield from maintenance.deadlines(state)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tf_scheduler.model.ids import AgentId, TaskName
 from tf_scheduler.model.offer import Offer
+from tf_scheduler.model.operation import Operation
 from tf_scheduler.model.reasons import Reason
 from tf_scheduler.model.resources import Needs, Resource
 from tf_scheduler.model.spec import JobSpec, TaskSpec
@@ -29,7 +30,7 @@ class Placement:
     #: Why this agent, in words.
     why: str = ""
     #: What is reserved for it, to be given back in the same call, and that reservation's id.
-    unreserve: tuple[Resource, ...] = ()
+    unreserve: tuple[Operation, ...] = ()
     reservation: str = ""
 
 

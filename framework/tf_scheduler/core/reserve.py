@@ -4,6 +4,8 @@
     its own, or a free place, UNRESERVE and LAUNCH in one ACCEPT per agent -> nothing stays reserved while tasks run.
     At the deadline all is given back, and the service keeps away for a while, as after any round without success.
 
+What becomes of these operations is told by Mesos: core/operations.py.
+
 UNRESERVE may be lost, as any call, and so may the scheduler before it has sent it. So a reservation is forgotten only
 when its agent offers without it, or when it was not offered again for a moment after UNRESERVE.
 
@@ -19,8 +21,9 @@ from dataclasses import replace
 from typing import Any
 
 from tf_scheduler.model.effects import Accept, Change, ReservationDropped, ReservationMade
-from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.ids import OperationId, TaskName
 from tf_scheduler.model.offer import Offer
+from tf_scheduler.model.operation import Operation
 from tf_scheduler.model.reservation import Reservation
 from tf_scheduler.model.resources import Needs, Resource
 from tf_scheduler.model.spec import TaskSpec
@@ -63,15 +66,20 @@ def give_back(
             for key in agent.reserved.keys() & kept.keys()
             if use(wanted[kept[key].task], agent, kept[key], state.spec.executor.needs)
         }
-        useless = [entry for key, entries in agent.reserved.items() if key not in serving for entry in entries]
+        useless = tuple(
+            _unreserve(state.reservations.get(key), entries, agent)
+            for key, entries in agent.reserved.items()
+            if key not in serving
+        )
         if useless:
-            calls.append(Accept(agent.offer_ids, (), 0.0, unreserve=tuple(useless)))
+            calls.append(Accept(agent.offer_ids, (), 0.0, unreserve=useless))
     return tuple(calls)
 
 
 def named(calls: Iterable[Accept]) -> frozenset[str]:
     """Ids of what those calls give back."""
-    return frozenset(nature_of(entry.shape).resource_id for call in calls for entry in call.unreserve)
+    given_back = (entry for call in calls for operation in call.unreserve for entry in operation.resources)
+    return frozenset(nature_of(entry.shape).resource_id for entry in given_back)
 
 
 def gone(state: SchedulerState, offers: Sequence[Offer], now: float) -> tuple[Change, ...]:
@@ -122,7 +130,8 @@ def use(task: TaskSpec, agent: Agent, reservation: Reservation, executor: Needs)
         return None
     for_task, _ = consume(rest, task.job.needs)
     why = "it was reserved for it"
-    return Placement(task, agent, for_task, for_executor, why, unreserve=entries, reservation=reservation.id)
+    unreserve = (_unreserve(reservation, entries, agent),)
+    return Placement(task, agent, for_task, for_executor, why, unreserve, reservation.id)
 
 
 def reserve(
@@ -136,14 +145,23 @@ def reserve(
     changes: list[Change] = []
     for placement, unique in zip(match.placements, new_ids, strict=False):
         agent, job = placement.agent, placement.task.job
-        changes.append(
-            ReservationMade(Reservation(unique, placement.task.name, job.group, agent.id, agent.place, deadline))
-        )
+        operation = OperationId("" if agent.id in state.mute else f"{unique}.reserve")
+        made = Reservation(unique, placement.task.name, job.group, agent.id, agent.place, deadline, operation)
+        changes.append(ReservationMade(made))
         taken = (*placement.executor_resources, *placement.task_resources)
         entries = tuple(_with_ours(state, entry, unique) for entry in taken)
         before = accepts.get(agent.id, Accept(agent.offer_ids, (), 0.0))
-        accepts[agent.id] = replace(before, reserve=(*before.reserve, *entries))
+        accepts[agent.id] = replace(before, reserve=(*before.reserve, Operation(entries, operation)))
     return tuple(accepts.values()), tuple(changes)
+
+
+def _unreserve(known: Reservation | None, entries: tuple[Resource, ...], agent: Agent) -> Operation:
+    """With an id only where the agent has told of RESERVE: a launch in the same call depends on it.
+
+    An offer is answered once, so that its id makes ours unique.
+    """
+    unique = f"{known.id}.unreserve.{agent.offer_ids[0]}" if known is not None and known.made else ""
+    return Operation(entries, OperationId(unique))
 
 
 def _that_fit(part: Iterable[Chosen], bare: Mapping[Any, Agent], executor: Needs) -> list[Chosen]:

@@ -61,16 +61,22 @@ def _end_round(state: SchedulerState, now: float, new_id: NewId) -> Decision:
         return _give_up(state, now, new_id)
     used = {offer_id for call in calls for offer_id in call.offer_ids}
     rest = [key for key in state.offers if key not in used]
-    after = holding(state, {})
+    after = replace(holding(state, {}), operations_at=now)
     return decide(after, *changes, calls=(*calls, *declines(rest, REFUSE_SHORT)), outcomes=_told(found.reasons))
 
 
 def _give_up(state: SchedulerState, now: float, new_id: NewId) -> Decision:
-    """Give all offers back, and keep away for a while."""
+    """As a round without success ends."""
+    away = keep_away(state, now, new_id)
+    return then(away, lambda after: decide(after, outcomes=_told(after.pending)))
+
+
+def keep_away(state: SchedulerState, now: float, new_id: NewId) -> Decision:
+    """Give all offers back, and take none for a while."""
     failures = state.gathering.failures + 1
     wait = back_off(failures, state.spec.gang.hold_seconds, chance(new_id()))
     after = replace(state, offers={}, gathering=Gathering(None, failures, now + wait))
-    return decide(after, calls=declines(list(state.offers), wait), outcomes=_told(state.pending))
+    return decide(after, calls=declines(list(state.offers), wait))
 
 
 def _expire(state: SchedulerState, now: float, new_id: NewId) -> Decision:

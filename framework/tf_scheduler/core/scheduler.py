@@ -20,6 +20,7 @@ from tf_scheduler.model.events import (
     InverseOffersReceived,
     OfferRescinded,
     OffersReceived,
+    OperationUpdated,
     PlanCommand,
     PodCommand,
     ProgressReported,
@@ -43,6 +44,7 @@ from . import (
     keeping,
     maintenance,
     offers,
+    operations,
     overdue,
     plans,
     progress,
@@ -99,6 +101,8 @@ def _handle(state: SchedulerState, event: Event, now: float, new_id: NewId) -> D
             return maintenance.cancelled(state, event.offer_id)
         case StatusUpdated():
             return status.updated(state, event.status, now, new_id)
+        case OperationUpdated():
+            return operations.updated(state, event.status, now, new_id)
         case Tick():
             return _ticked(state, now, new_id)
         case PlanCommand():
@@ -144,6 +148,7 @@ def _ticked(state: SchedulerState, now: float, new_id: NewId) -> Decision:
     if state.offers and state.recoveries:
         decision = then(decision, lambda after: offers.received(after, (), now, new_id))
     decision = then(decision, lambda after: rounds.release(after, now, new_id))
+    decision = then(decision, lambda after: operations.due(after, now))
     return then(decision, lambda after: reconcile.due(after, now))
 
 
@@ -157,7 +162,10 @@ def _subscribed(state: SchedulerState, event: Subscribed, now: float) -> Decisio
     registered = () if known else (FrameworkRegistered(event.framework_id),)
     told = Outcome(f"subscribed as framework {event.framework_id}")
     subscribed = decide(fresh, *registered, outcomes=(told,))
-    return then(subscribed, lambda after: reconcile.ask(after, now)) if known else subscribed
+    if not known:
+        return subscribed
+    asked = then(subscribed, lambda after: reconcile.ask(after, now))
+    return then(asked, lambda after: operations.ask(after, now))
 
 
 def _without_connection(state: SchedulerState) -> SchedulerState:

@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 
 def container(launch: Launch) -> Json:
-    """A container of Mesos itself (mesos.proto, ContainerInfo): of a Docker image, on a network of its own, with folders
+    """A container of Mesos itself (mesos.proto, ContainerInfo): of a Docker image, on an own network, with folders
     of its agent, or all of that.
 
     It carries the executor and, in it, the task.

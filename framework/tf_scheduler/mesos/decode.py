@@ -16,11 +16,13 @@ from tf_scheduler.model.events import (
     InverseOffersReceived,
     OfferRescinded,
     OffersReceived,
+    OperationUpdated,
     StatusUpdated,
     Subscribed,
 )
-from tf_scheduler.model.ids import AgentId, ExecutorId, FrameworkId, OfferId, TaskId
+from tf_scheduler.model.ids import AgentId, ExecutorId, FrameworkId, OfferId, OperationId, TaskId
 from tf_scheduler.model.offer import InverseOffer, Offer, Unavailability
+from tf_scheduler.model.operation import OperationState, OperationStatus
 from tf_scheduler.model.resources import Resource, Value, thousandths
 from tf_scheduler.model.task import TaskState, TaskStatus
 
@@ -35,7 +37,7 @@ _NANOSECONDS = 1e9
 
 
 def event(raw: Json) -> Event | None:
-    """The model's event; None for what the scheduler has no use for (operations, foreign messages)."""
+    """The model's event; None for what the scheduler has no use for (foreign messages)."""
     decoder = _DECODERS.get(raw["type"])
     return None if decoder is None else decoder(raw)
 
@@ -105,6 +107,18 @@ def status(raw: Json) -> TaskStatus:
     )
 
 
+def operation(raw: Json) -> OperationStatus:
+    """What Mesos said of one operation; all of ours have ids, or it would not tell."""
+    agent = raw.get("agent_id", {}).get("value")
+    return OperationStatus(
+        id=OperationId(raw.get("operation_id", {}).get("value", "")),
+        state=OperationState(raw["state"]),
+        agent_id=AgentId(agent) if agent else None,
+        message=raw.get("message", ""),
+        uuid=raw.get("uuid", {}).get("value", ""),
+    )
+
+
 def _domain(raw: Json, name: str) -> str:
     """`region` or `zone` of a fault domain; empty when there is none."""
     return str(raw.get("domain", {}).get("fault_domain", {}).get(name, {}).get("name", ""))
@@ -141,6 +155,7 @@ _DECODERS: Mapping[str, Callable[[Json], Event | None]] = {
         OfferId(raw["rescind_inverse_offer"]["inverse_offer_id"]["value"])
     ),
     "UPDATE": lambda raw: StatusUpdated(status(raw["update"]["status"])),
+    "UPDATE_OPERATION_STATUS": lambda raw: OperationUpdated(operation(raw["update_operation_status"]["status"])),
     "FAILURE": _failure,
     "MESSAGE": lambda raw: progress(raw["message"]),
 }

@@ -8,25 +8,14 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tf_scheduler.model.effects import (
-    Accept,
-    AcceptInverseOffers,
-    Acknowledge,
-    Call,
-    Decline,
-    Kill,
-    Launch,
-    Reconcile,
-    Revive,
-    ShutdownExecutor,
-    Suppress,
-)
+from tf_scheduler.model.effects import Accept, Call, Launch
 from tf_scheduler.model.ids import FrameworkId, executor_of
+from tf_scheduler.model.operation import Operation
 from tf_scheduler.model.resources import UNIT, Resource
 from tf_scheduler.model.secrets import Source
 from tf_scheduler.model.spec import ServiceSpec, Uri
 
-from . import filters
+from . import filters, id_calls
 from .container import container
 
 Json = dict[str, Any]
@@ -159,73 +148,26 @@ def _nanoseconds(seconds: float) -> Json:
     return {"nanoseconds": round(seconds * 1e9)}
 
 
-def _values(ids: Iterable[str]) -> list[Json]:
-    return [{"value": value} for value in ids]
-
-
 def _accept(item: Accept, framework_id: FrameworkId) -> Json:
-    operations: list[Json] = []
-    if item.unreserve:
-        operations.append({"type": "UNRESERVE", "unreserve": {"resources": _resources(item.unreserve)}})
-    if item.reserve:
-        operations.append({"type": "RESERVE", "reserve": {"resources": _resources(item.reserve)}})
+    operations = [_operation("UNRESERVE", entry) for entry in item.unreserve]
+    operations += [_operation("RESERVE", entry) for entry in item.reserve]
     if item.launches:
         launch = {"task_infos": [task_info(entry, framework_id) for entry in item.launches]}
         operations.append({"type": "LAUNCH", "launch": launch})
     return {
         "type": "ACCEPT",
         "accept": {
-            "offer_ids": _values(item.offer_ids),
+            "offer_ids": id_calls.values(item.offer_ids),
             "operations": operations,
             "filters": {"refuse_seconds": item.refuse_seconds},
         },
     }
 
 
-def _decline(item: Decline, _: FrameworkId) -> Json:
-    filters = {"refuse_seconds": item.refuse_seconds}
-    return {"type": "DECLINE", "decline": {"offer_ids": _values(item.offer_ids), "filters": filters}}
+def _operation(kind: str, item: Operation) -> Json:
+    content = {"type": kind, kind.lower(): {"resources": _resources(item.resources)}}
+    return {**content, **({"id": {"value": item.id}} if item.id else {})}
 
 
-def _accept_inverse(item: AcceptInverseOffers, _: FrameworkId) -> Json:
-    content = {"inverse_offer_ids": _values(item.offer_ids), "filters": {"refuse_seconds": item.refuse_seconds}}
-    return {"type": "ACCEPT_INVERSE_OFFERS", "accept_inverse_offers": content}
-
-
-def _kill(item: Kill, _: FrameworkId) -> Json:
-    return {"type": "KILL", "kill": {"task_id": {"value": item.task_id}, "agent_id": {"value": item.agent_id}}}
-
-
-def _shutdown(item: ShutdownExecutor, _: FrameworkId) -> Json:
-    ids = {"executor_id": {"value": item.executor_id}, "agent_id": {"value": item.agent_id}}
-    return {"type": "SHUTDOWN", "shutdown": ids}
-
-
-def _acknowledge(item: Acknowledge, _: FrameworkId) -> Json:
-    return {
-        "type": "ACKNOWLEDGE",
-        "acknowledge": {
-            "agent_id": {"value": item.agent_id},
-            "task_id": {"value": item.task_id},
-            "uuid": item.uuid,
-        },
-    }
-
-
-def _reconcile(item: Reconcile, _: FrameworkId) -> Json:
-    tasks = [{"task_id": {"value": task}, "agent_id": {"value": agent}} for task, agent in item.tasks.items()]
-    return {"type": "RECONCILE", "reconcile": {"tasks": tasks}}
-
-
-#: Ordered, one row per call.
-_ENCODERS: Mapping[type, Callable[[Any, FrameworkId], Json]] = {
-    Accept: _accept,
-    Decline: _decline,
-    AcceptInverseOffers: _accept_inverse,
-    Suppress: lambda _item, _id: {"type": "SUPPRESS", "suppress": {}},
-    Revive: lambda _item, _id: {"type": "REVIVE", "revive": {}},
-    Kill: _kill,
-    ShutdownExecutor: _shutdown,
-    Acknowledge: _acknowledge,
-    Reconcile: _reconcile,
-}
+#: One row per call.
+_ENCODERS: Mapping[type, Callable[[Any, FrameworkId], Json]] = {Accept: _accept, **id_calls.ENCODERS}

@@ -26,8 +26,9 @@ from .changes import (
     TaskPaused,
     TaskResumed,
 )
-from .ids import AgentId, ExecutorId, OfferId, TaskId, TaskName
+from .ids import AgentId, ExecutorId, OfferId, OperationId, TaskId, TaskName
 from .network import VirtualNetwork
+from .operation import Operation
 from .plan import Answer
 from .resources import Resource
 from .secrets import Source
@@ -40,6 +41,7 @@ __all__ = [
     "Accept",
     "AcceptInverseOffers",
     "Acknowledge",
+    "AcknowledgeOperation",
     "AgentSuspected",
     "Call",
     "Change",
@@ -55,6 +57,7 @@ __all__ = [
     "Outcome",
     "PlanControlled",
     "Reconcile",
+    "ReconcileOperations",
     "RecoveryDecided",
     "ReservationDropped",
     "ReservationMade",
@@ -110,8 +113,8 @@ class Accept:
     offer_ids: tuple[OfferId, ...]
     launches: tuple[Launch, ...]
     refuse_seconds: float
-    unreserve: tuple[Resource, ...] = ()
-    reserve: tuple[Resource, ...] = ()
+    unreserve: tuple[Operation, ...] = ()
+    reserve: tuple[Operation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +165,26 @@ class Acknowledge:
 
 
 @dataclass(frozen=True, slots=True)
+class AcknowledgeOperation:
+    """Leaves only after what it means is stored."""
+
+    id: OperationId
+    agent_id: AgentId
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reconcile:
     """Ask for the state of these tasks; of all that Mesos knows when empty (Mesos documentation, reconciliation)."""
 
     tasks: Mapping[TaskId, AgentId]
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileOperations:
+    """Ask what became of these operations."""
+
+    operations: Mapping[OperationId, AgentId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +201,9 @@ Call = (
     | Kill
     | ShutdownExecutor
     | Acknowledge
+    | AcknowledgeOperation
     | Reconcile
+    | ReconcileOperations
     | Teardown
 )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from .ids import AgentId, ExecutorId, FrameworkId, OfferId, TaskId, TaskName
 from .offer import InverseOffer, Offer
+from .operation import OperationStatus
 from .plan import Verb
 from .progress import Progress
 from .recovery import PodVerb
@@ -75,6 +76,11 @@ class StatusUpdated:
     status: TaskStatus
     #: Whether another one follows at once: what follows from both is decided then, as after a burst of a thousand.
     more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OperationUpdated:
+    status: OperationStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +167,7 @@ Event = (
     | InverseOffersReceived
     | InverseOfferRescinded
     | StatusUpdated
+    | OperationUpdated
     | AgentFailed
     | ExecutorFailed
     | ProgressReported

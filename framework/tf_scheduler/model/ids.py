@@ -12,6 +12,9 @@ AgentId = NewType("AgentId", str)
 OfferId = NewType("OfferId", str)
 FrameworkId = NewType("FrameworkId", str)
 ExecutorId = NewType("ExecutorId", str)
+OperationId = NewType("OperationId", str)
+#: Of operations that Mesos does not tell of.
+NO_OPERATION = OperationId("")
 
 _SEPARATOR = "__"
 

@@ -218,17 +218,16 @@ class Reserved:
         return f"has its place reserved on {self.hostname}, waits for the rest of its gang"
 
 
-Reason = Refusal | MoreAgents | BestOfAnyAgent | NoOffers | WaitsFor | Reserved | AwaitsHome
+@dataclass(frozen=True, slots=True)
+class NotReserved:
+    """A place was found for it, which Mesos does not let us reserve."""
+
+    hostname: str
+    #: In Mesos' words.
+    why: str
+
+    def __str__(self) -> str:
+        return f"its place on {self.hostname} could not be reserved: {self.why}"
 
 
-def kind_of(reason: AgentReason) -> str:
-    """What to count many agents by."""
-    if isinstance(reason, TooSmall):
-        return f"have too little {', '.join(item.name for item in reason.shortages)}"
-    if isinstance(reason, Excluded | Full | Uneven):
-        return f"are not allowed by {reason.constraint}"
-    if isinstance(reason, OtherRegion):
-        return "are in another region"
-    if isinstance(reason, Unreliable | Left):
-        return "are avoided"
-    return "are kept for GPUs" if isinstance(reason, KeptForGpus) else "go into maintenance"
+Reason = Refusal | MoreAgents | BestOfAnyAgent | NoOffers | WaitsFor | Reserved | NotReserved | AwaitsHome

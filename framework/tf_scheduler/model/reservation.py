@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .ids import AgentId, TaskName
+from .ids import NO_OPERATION, AgentId, OperationId, TaskName
 from .placement import Place
 
 
@@ -20,3 +20,7 @@ class Reservation:
     place: Place
     #: Seconds since the epoch; one for all reservations of a gang. From then on it is given back.
     deadline: float
+    #: The id of RESERVE; empty when Mesos does not tell what becomes of it.
+    operation: OperationId = NO_OPERATION
+    #: Mesos has told that it is made.
+    made: bool = False

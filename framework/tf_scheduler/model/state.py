@@ -121,6 +121,10 @@ class SchedulerState:
     returned: frozenset[str] = frozenset()
     #: When UNRESERVE was last sent; seconds since the epoch.
     given_back_at: float = 0.0
+    #: Agents that do not tell what becomes of operations.
+    mute: frozenset[AgentId] = frozenset()
+    #: When RESERVE was last sent, or Mesos asked what became of it; seconds since the epoch.
+    operations_at: float = 0.0
     #: The last decisions on offers, newest last.
     evaluations: tuple[Evaluation, ...] = ()
     #: Region of the master.

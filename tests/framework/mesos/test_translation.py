@@ -13,6 +13,7 @@ from tf_scheduler.core.placement.demand import Circumstances
 from tf_scheduler.mesos import decode, encode, filters
 from tf_scheduler.model import effects, events
 from tf_scheduler.model.offer import InverseOffer, Unavailability
+from tf_scheduler.model.operation import Operation, OperationState, OperationStatus
 from tf_scheduler.model.placement import Constraint, GangMode, GangSpec, Operator, PlacementSpec
 from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.spec import JobKind
@@ -94,7 +95,7 @@ def test_events_that_the_scheduler_knows():
     assert (status.state, status.uuid, status.agent_id) == (TaskState.FAILED, "dQ==", None)
     assert events.AgentFailed("a-1") == decoded("FAILURE", **failure)
     assert events.ExecutorFailed("a-1", "e", 9) == decoded("FAILURE", **failure, executor_id={"value": "e"}, status=9)
-    assert [None, None] == [decoded("MESSAGE"), decoded("UPDATE_OPERATION_STATUS")]
+    assert decoded("MESSAGE") is None
 
 
 def test_the_whole_accept_call():
@@ -153,6 +154,8 @@ def test_every_call_has_an_encoder():
         effects.ShutdownExecutor("e", "a"),
         effects.Acknowledge("t", "a", "u"),
         effects.Reconcile({"t": "a"}),
+        effects.AcknowledgeOperation("o", "a", "u"),
+        effects.ReconcileOperations({"o": "a"}),
     ]
 
     calls = [encode.call(example, "fw-1") for example in examples]
@@ -171,7 +174,43 @@ def test_every_call_has_an_encoder():
             "type": "RECONCILE",
             "reconcile": {"tasks": [{"task_id": {"value": "t"}, "agent_id": {"value": "a"}}]},
         },
+        {
+            "type": "ACKNOWLEDGE_OPERATION_STATUS",
+            "acknowledge_operation_status": {
+                "agent_id": {"value": "a"},
+                "operation_id": {"value": "o"},
+                "uuid": "u",
+            },
+        },
+        {
+            "type": "RECONCILE_OPERATIONS",
+            "reconcile_operations": {
+                "operations": [{"operation_id": {"value": "o"}, "agent_id": {"value": "a"}}],
+            },
+        },
     ]
+
+
+def test_what_became_of_an_operation_is_read():
+    """As an agent tells it, and as the master does when it refuses: then without agent and uuid."""
+    told = {
+        "operation_id": {"value": "1.reserve"},
+        "state": "OPERATION_FINISHED",
+        "uuid": {"value": "AAAA"},
+        "agent_id": {"value": "a"},
+        "converted_resources": [],
+    }
+    refused = {"operation_id": {"value": "1.reserve"}, "state": "OPERATION_ERROR", "message": "not allowed"}
+
+    statuses = [
+        decode.event({"type": "UPDATE_OPERATION_STATUS", "update_operation_status": {"status": raw}}).status
+        for raw in (told, refused)
+    ]
+
+    assert [
+        OperationStatus("1.reserve", OperationState.FINISHED, "a", uuid="AAAA"),
+        OperationStatus("1.reserve", OperationState.ERROR, message="not allowed"),
+    ] == statuses
 
 
 def test_gpu_resources_is_promised_only_by_those_who_ask_for_gpus():
@@ -252,7 +291,9 @@ def test_reservations_are_undone_and_made_before_the_launch():
     """Mesos does the operations of a call in their order."""
     cpus = Resource("cpus", 1500, json.dumps({"reservations": [{"type": "DYNAMIC", "role": "r"}]}))
 
-    body = encode.call(effects.Accept(("o-1",), (), 0.0, (cpus,), (cpus,)), "fw-1")["accept"]
+    accept = effects.Accept(("o-1",), (), 0.0, (Operation((cpus,)),), (Operation((cpus,), "1.reserve"),))
+
+    body = encode.call(accept, "fw-1")["accept"]
 
     wire = {
         "name": "cpus",
@@ -262,7 +303,7 @@ def test_reservations_are_undone_and_made_before_the_launch():
     }
     assert [
         {"type": "UNRESERVE", "unreserve": {"resources": [wire]}},
-        {"type": "RESERVE", "reserve": {"resources": [wire]}},
+        {"type": "RESERVE", "reserve": {"resources": [wire]}, "id": {"value": "1.reserve"}},
     ] == body["operations"]
     assert {"refuse_seconds": 0.0} == body["filters"]
 

@@ -106,14 +106,17 @@ def test_p26_events_are_plain_dicts(driver_of, recorder):
 
 def test_p29_an_operations_status_is_acknowledged_by_its_ids(driver_of, recorder):
     """P29: the call has what Mesos wants, not the whole status; without a uuid there is nothing to acknowledge."""
-    ids = {"agent_id": {"value": "a"}, "operation_id": {"value": "o"}, "uuid": "AAAA"}
+    ids = {"agent_id": {"value": "a"}, "operation_id": {"value": "o"}}
+    finished = {**ids, "uuid": {"value": "AAAA"}, "state": "OPERATION_FINISHED"}
     with Peer(stream(subscribed())) as peer:
         driver = driver_of(peer.address)
         driver.start()
         recorder.wait_event("SUBSCRIBED")
-        for status_ in ({**ids, "state": "OPERATION_FINISHED"}, {"operation_id": {"value": "o"}}):
+        for status_ in (finished, {"operation_id": {"value": "o"}}):
             assert driver.acknowledgeOperationStatusUpdate(status_).ok
-        assert [ids] == [one.body["acknowledge_operation_status"] for one in peer.all("ACKNOWLEDGE_OPERATION_STATUS")]
+        assert [{**ids, "uuid": "AAAA"}] == [
+            one.body["acknowledge_operation_status"] for one in peer.all("ACKNOWLEDGE_OPERATION_STATUS")
+        ]
 
 
 def test_p29_nothing_is_acknowledged_by_itself(driver_of, recorder):

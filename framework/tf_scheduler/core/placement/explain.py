@@ -9,13 +9,19 @@ from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.reasons import (
     AgentReason,
     BestOfAnyAgent,
+    Excluded,
+    Full,
+    KeptForGpus,
+    Left,
     MoreAgents,
     NoOffers,
+    OtherRegion,
     Reason,
     Refusal,
     TooSmall,
+    Uneven,
+    Unreliable,
     WaitsFor,
-    kind_of,
 )
 from tf_scheduler.model.resources import Shortage
 
@@ -58,7 +64,7 @@ def _of_demand(demand: Demand, rooms: Sequence[Room], rules: Rules) -> tuple[Rea
     told: list[Reason] = [*refusals[:TOLD_AGENTS]]
     if len(refusals) > TOLD_AGENTS:
         rest = refusals[TOLD_AGENTS:]
-        tallies = Counter(kind for item in rest for kind in {kind_of(reason) for reason in item.reasons})
+        tallies = Counter(kind for item in rest for kind in {_kind_of(reason) for reason in item.reasons})
         told.append(MoreAgents(tuple(sorted(tallies.items(), key=lambda pair: (-pair[1], pair[0]))), len(rest)))
     return (*told, _best(demand, rooms))
 
@@ -81,3 +87,16 @@ def _best(demand: Demand, rooms: Sequence[Room]) -> BestOfAnyAgent:
         room = max(rooms, key=lambda room: room.whole[place])
         best.append((NAMES[place], room.whole[place], room.agent.hostname))
     return BestOfAnyAgent(demand.needs, tuple(best))
+
+
+def _kind_of(reason: AgentReason) -> str:
+    """What to count many agents by."""
+    if isinstance(reason, TooSmall):
+        return f"have too little {', '.join(item.name for item in reason.shortages)}"
+    if isinstance(reason, Excluded | Full | Uneven):
+        return f"are not allowed by {reason.constraint}"
+    if isinstance(reason, OtherRegion):
+        return "are in another region"
+    if isinstance(reason, Unreliable | Left):
+        return "are avoided"
+    return "are kept for GPUs" if isinstance(reason, KeptForGpus) else "go into maintenance"

@@ -1,0 +1,203 @@
+"""What Mesos tells of RESERVE and UNRESERVE: stored, then acknowledged; a refused one frees its place at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders import a_job, a_spec, needs
+from simulation.mesos import an_agent
+from simulation.world import World
+from tf_scheduler.core.reconcile import LAUNCH_TIMEOUT
+from tf_scheduler.core.reserve import SETTLE
+from tf_scheduler.model.effects import Accept, AcknowledgeOperation, ReconcileOperations, ReservationMade
+from tf_scheduler.model.events import OperationUpdated, StopRequested, Tick
+from tf_scheduler.model.operation import OperationState, OperationStatus
+from tf_scheduler.model.placement import GangMode, GangSpec
+from tf_scheduler.model.spec import JobKind
+
+HOLD, TIMEOUT = 5.0, 300.0
+
+
+@pytest.fixture
+def world():
+    """Three workers, each as large as an agent, and two agents."""
+    job = a_job(JobKind.WORKER, 3, needs=needs(cpus=1.5))
+    found = World(a_spec(jobs=(job,), gang=GangSpec(HOLD, GangMode.RESERVE, TIMEOUT)), *(_agent(name) for name in "ab"))
+    found.register()
+    return found
+
+
+def _agent(name):
+    return an_agent(name, cpus=2)
+
+
+def pass_time(world, seconds):
+    for _ in range(round(seconds)):
+        world.mesos.allocate(world.now)
+        world.settle()
+        world.wait(1.0)
+
+
+def reserve(world, *, hear=True):
+    """Until the places that are there are reserved, and what Mesos says of it is heard, or still on its way."""
+    while not world.state.reservations:
+        world.mesos.allocate(world.now)
+        world.settle()
+        world.now += 1.0
+        world.step(Tick())
+    if hear:
+        world.settle()
+    return list(world.state.reservations.values())
+
+
+def reserved(world):
+    """What is reserved anywhere, offered or not."""
+    pools = [agent.free for agent in world.mesos.agents.values()] + [pool for _, pool in world.mesos.offers.values()]
+    return [entry.shape for pool in pools for entry in pool.entries() if "reservations" in entry.shape]
+
+
+def ids(world, name):
+    """Of the `reserve` or `unreserve` operations that were sent."""
+    return [operation.id for call in world.made(Accept) for operation in getattr(call, name)]
+
+
+def test_what_is_made_is_stored_and_then_acknowledged(world):
+    """Each reservation is an operation of its own, with its id."""
+    first, second = reserve(world)
+
+    told = [
+        decision for decision in world.decisions if any(isinstance(c, AcknowledgeOperation) for c in decision.calls)
+    ]
+    assert (
+        [first.operation, second.operation]
+        == ids(world, "reserve")
+        == [f"{item.id}.reserve" for item in (first, second)]
+    )
+    assert [(ReservationMade(first),), (ReservationMade(second),)] == [decision.changes for decision in told]
+    assert first.made
+    assert second.made
+    assert {} == world.mesos.operations
+
+
+def test_a_status_that_comes_again_is_only_acknowledged(world):
+    """The acknowledgement, or the scheduler, may be lost before it leaves."""
+    first, _ = reserve(world)
+    again = OperationStatus(first.operation, OperationState.FINISHED, first.agent_id, uuid="uuid-9")
+    world.mesos.operations[first.operation] = again
+
+    decision = world.step(OperationUpdated(again))
+
+    assert () == decision.changes
+    assert (AcknowledgeOperation(first.operation, first.agent_id, "uuid-9"),) == decision.calls
+
+
+def test_a_refused_reservation_frees_its_place_at_once_and_says_why(world):
+    """The master's sentence, such as one of an access list; then the service keeps away, as after a round in vain."""
+    world.mesos.refusal = "not authorized"
+
+    pass_time(world, HOLD + 1)
+
+    assert {} == world.state.reservations
+    assert "its place on a could not be reserved: not authorized" == str(world.state.pending["worker-0"][0])
+    assert "worker-0 is pending: its place on a could not be reserved: not authorized" in {
+        outcome.message for outcome in world.outcomes if outcome.warning
+    }
+    assert 1 == world.state.gathering.failures
+    assert world.now < world.state.gathering.back_off_until
+
+
+@pytest.mark.parametrize("state", OperationState)
+def test_only_what_will_never_be_made_is_given_up(world, state):
+    """An agent that is away may have made it. What is there after all is offered, and given back."""
+    first, _ = reserve(world)
+
+    world.step(OperationUpdated(OperationStatus(first.operation, state)))
+
+    lost = state.undone
+    assert lost is (first.id not in world.state.reservations)
+    assert lost is (state.spoken in {"failed", "error", "dropped", "gone by operator", "unknown"})
+    assert len(world.state.reservations) == (1 if lost else 2)
+
+
+def test_agents_that_cannot_tell_are_not_asked_to(world):
+    """The master refuses the id, not the reservation: without it all goes as it should."""
+    for agent in world.mesos.agents.values():
+        agent.mute = True
+
+    pass_time(world, 3 * HOLD)
+
+    assert ["", ""] == [item.operation for item in world.state.reservations.values()]
+    assert "agent a does not tell what becomes of reservations" in {outcome.message for outcome in world.outcomes}
+    world.mesos.agents["c-id"] = _agent("c")
+    world.decisions.clear()
+    pass_time(world, HOLD + 3)
+    assert len(world.state.tasks) == 3
+    assert ["", ""] == ids(world, "unreserve")
+
+
+def test_what_was_not_heard_of_is_asked_for_after_a_subscription(world):
+    """With its agent. Here the answer is that the operation is unknown: what is offered all the same is given back."""
+    items = reserve(world, hear=False)
+    world.mesos.operations.clear()
+
+    world.restart()
+    world.register()
+
+    assert [ReconcileOperations({item.operation: item.agent_id for item in items})] == world.made(ReconcileOperations)
+    assert {} == world.state.reservations
+    world.mesos.allocate(world.now)
+    world.settle()
+    assert [] == reserved(world)
+
+
+def test_an_agent_that_has_not_come_back_is_asked_for_again(world):
+    """The master says so, and it may take minutes."""
+    items = reserve(world, hear=False)
+    world.mesos.operations.clear()
+    world.mesos.missing = {item.agent_id for item in items}
+    world.restart()
+    world.register()
+
+    world.decisions.clear()
+    world.wait(LAUNCH_TIMEOUT + 1)
+
+    assert 1 == len(world.made(ReconcileOperations))
+    assert 2 == len(world.state.reservations)
+
+
+def test_what_is_heard_of_is_not_asked_for(world):
+    """After its acknowledgement Mesos does not know it any more."""
+    reserve(world)
+
+    world.restart()
+    world.register()
+
+    assert [] == world.made(ReconcileOperations)
+    assert 2 == len(world.state.reservations)
+
+
+def test_what_was_given_back_is_forgotten_as_soon_as_mesos_says_so(world):
+    """Without that it would be after a while."""
+    items = reserve(world)
+
+    world.step(StopRequested("enough"))
+    world.mesos.allocate(world.now)
+    world.settle()
+
+    assert {f"{item.id}.unreserve" for item in items} == {key.rpartition(".")[0] for key in ids(world, "unreserve")}
+    assert {} == world.state.reservations
+    assert {} == world.mesos.operations
+    assert world.now < world.state.given_back_at + SETTLE
+
+
+def test_what_cannot_be_given_back_is_told(world):
+    """It is offered again, and tried again."""
+    first, _ = reserve(world)
+
+    refused = OperationStatus(f"{first.id}.unreserve.offer-9", OperationState.ERROR, message="not authorized")
+    decision = world.step(OperationUpdated(refused))
+
+    assert ["what was reserved on a could not be given back: not authorized"] == [
+        outcome.message for outcome in decision.outcomes
+    ]
+    assert first.id in world.state.reservations
