@@ -1,4 +1,4 @@
-"""What was made of many files, for as long as none of them changes: told by their times and sizes, not by reading them."""
+"""What was made of many files, for as long as none of them changes: told by times and sizes, not by reading them."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_a_task_that_ends_is_started_again(marathon, tmp_path):
 
 
 def test_what_is_fetched_is_there(marathon, tmp_path):
-    """By the same fetcher as that of the local agents, or as it does it; renamed, and not extracted where it shall not."""
+    """By the fetcher of the local agents, or as it does it; renamed, and not extracted where it shall not."""
     (tmp_path / "a job.zip").write_bytes(b"no zip")
     names = ("sub/job.pyz", "plain.pyz")
     fetch = [{"uri": (tmp_path / "a job.zip").as_uri(), "destPath": name, "extract": False} for name in names]
