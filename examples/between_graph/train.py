@@ -1,9 +1,9 @@
 """Train a classifier the way of TensorFlow 1: between-graph replication over parameter servers (ps) and workers.
 
 Start the same command once for each task of a cluster. TF_CONFIG tells each task who it is. Every worker builds the
-same graph, with the variables placed on the ps, and runs the training step on its own. Worker 0 also initialises the
-variables, writes the checkpoints, and tests the last one. A worker that is started again takes the variables as the ps
-has them.
+same graph, with the variables placed on the ps, and runs the training step on its own; with --sync the gradients of all
+workers make one step together. Worker 0 also initialises the variables, writes the checkpoints, and tests the last one.
+A worker that is started again takes the variables as the ps has them.
 
 The data are the 1797 images of digits that scikit-learn brings along, so nothing is downloaded.
 """
@@ -28,6 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train a digits classifier on the cluster that TF_CONFIG describes.")
     parser.add_argument("--model-dir", type=Path, required=True, help="folder for checkpoints")
     parser.add_argument("--steps", type=int, default=2000, help="steps of all workers together (default: %(default)s)")
+    parser.add_argument("--sync", action="store_true", help="a step takes the gradients of all workers")
     options = parser.parse_args()
     config = json.loads(os.environ["TF_CONFIG"])
     job, index = config["task"]["type"], config["task"]["index"]
@@ -37,7 +38,7 @@ def main() -> None:
     if job == "ps":
         server.join()
     data = load_data()
-    train(cluster, server, index, options.model_dir, options.steps, data)
+    train(cluster, server, index, options, data)
     if index == 0:
         print(f"test accuracy {accuracy(options.model_dir, data):.4f}, checkpoints in {options.model_dir}", flush=True)
 
@@ -48,11 +49,16 @@ def load_data() -> list[Any]:
     return list(train_test_split((images / 16).astype("float32"), labels, test_size=0.2, random_state=0))
 
 
-def train(cluster: Any, server: Any, index: int, model_dir: Path, steps: int, data: list[Any]) -> None:
+def train(cluster: Any, server: Any, index: int, options: argparse.Namespace, data: list[Any]) -> None:
     """Run training steps until all workers together have done enough of them."""
+    optimizer, hooks = tf.train.AdamOptimizer(0.01), [tf.train.StopAtStepHook(last_step=options.steps)]
+    if options.sync:
+        workers = cluster.num_tasks("worker")
+        optimizer = tf.train.SyncReplicasOptimizer(optimizer, workers, total_num_replicas=workers)
+        hooks.append(optimizer.make_session_run_hook(is_chief=index == 0))
     with tf.Graph().as_default():
         with tf.device(tf.train.replica_device_setter(cluster=cluster, worker_device=f"/job:worker/task:{index}")):
-            step, loss, train_op = build_graph(data[0], data[2])
+            step, loss, train_op = build_graph(data[0], data[2], optimizer)
         # A worker sees the ps and itself, so that losing one worker does not stop the others.
         session_config = tf.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{index}"])
         if index > 0:
@@ -60,10 +66,12 @@ def train(cluster: Any, server: Any, index: int, model_dir: Path, steps: int, da
         with tf.train.MonitoredTrainingSession(
             server.target,
             is_chief=index == 0,
-            checkpoint_dir=str(model_dir),
+            checkpoint_dir=str(options.model_dir),
             save_checkpoint_steps=500,
-            hooks=[tf.train.StopAtStepHook(last_step=steps)],
+            hooks=hooks,
             config=session_config,
+            # With --sync a thread of worker 0 waits for the next gradients, which nobody makes any more.
+            stop_grace_period_secs=2,
         ) as session:
             printed = 0
             while not session.should_stop():
@@ -73,7 +81,7 @@ def train(cluster: Any, server: Any, index: int, model_dir: Path, steps: int, da
                     print(f"step {now}: loss {value:.4f}", flush=True)
 
 
-def build_graph(images: Any, labels: Any) -> tuple[Any, Any, Any]:
+def build_graph(images: Any, labels: Any, optimizer: Any) -> tuple[Any, Any, Any]:
     """Build softmax regression on batches of 32 images. Return its global step, loss and training operation."""
     step = tf.train.get_or_create_global_step()
     weights = tf.get_variable("weights", [64, 10])
@@ -81,12 +89,12 @@ def build_graph(images: Any, labels: Any) -> tuple[Any, Any, Any]:
     picked = tf.random.uniform([32], maxval=len(labels), dtype=tf.int32)
     logits = tf.gather(images, picked) @ weights + bias
     loss = tf.losses.sparse_softmax_cross_entropy(tf.gather(labels, picked), logits)
-    return step, loss, tf.train.AdamOptimizer(0.01).minimize(loss, global_step=step)
+    return step, loss, optimizer.minimize(loss, global_step=step)
 
 
 def wait_for_variables(server: Any, config: Any) -> None:
     """Wait until worker 0 has initialised the variables. MonitoredTrainingSession would look only every 30 seconds."""
-    missing = tf.report_uninitialized_variables()
+    missing = tf.report_uninitialized_variables(tf.global_variables())
     with tf.Session(server.target, config=config) as session:
         while session.run(missing).size:
             time.sleep(0.5)

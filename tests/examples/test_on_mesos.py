@@ -11,13 +11,17 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow]
+pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(600)]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 #: Example -> task, file, and what it must have written there. The others are run by the tests of the command.
 TOLD = {
     "multi_worker_mirrored": [("worker-0", "stdout", r"epoch 12: loss [\d.]+, 2 replicas\ntest accuracy 0\.9")],
     "between_graph": [("worker-0", "stdout", r"step \d+: loss [\d.]+\n(.*\n)*test accuracy 0\.9")],
+    "between_graph/options-sync.json": [
+        ("worker-0", "stdout", r"step \d+: loss [\d.]+\n(.*\n)*test accuracy 0\.9"),
+        ("worker-1", "stdout", r"step \d+: loss [\d.]+"),
+    ],
     "independent": [("worker-0", "stdout", "setting 3 of 6: "), ("worker-2", "stdout", "setting 5 of 6: ")],
     "data_service": [("worker-0", "stdout", r"test accuracy 0\.9")],
     "evaluator": [
@@ -30,16 +34,17 @@ TOLD = {
 @pytest.mark.parametrize("example", TOLD)
 def test_the_example_trains(example: str, tmp_path: Path) -> None:
     """Exit code 0, every task that trains has finished, and their output says what the README says."""
-    command = [sys.executable, "-m", "tf_scheduler", "local", "run", "--json", EXAMPLES / example / "options.json"]
+    path = EXAMPLES / (example if example.endswith(".json") else f"{example}/options.json")
+    command = [sys.executable, "-m", "tf_scheduler", "local", "run", "--json", path]
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
 
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
     result = json.loads(ended.stdout)
     assert "succeeded" == result["state"]
     # With worker 0 a between-graph job has ended, whatever the others do.
-    needed = "worker-0" if example == "between_graph" else ("worker", "eval")
+    needed = "worker-0" if example.startswith("between_graph") else ("worker", "eval")
     assert {"finished"} == {task["state"] for task in result["tasks"] if task["name"].startswith(needed)}
     for task, file, words in TOLD[example]:
         (text,) = [path.read_text() for path in tmp_path.glob(f"dcos-tensorflow/runs/*/logs/{task}/{file}")]
