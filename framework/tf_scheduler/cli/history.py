@@ -23,11 +23,14 @@ from tf_scheduler.history.comparing import (
     results_between,
 )
 from tf_scheduler.history.model import Run, to_json
+from tf_scheduler.history.service_run import service_run
 from tf_scheduler.options.loader import resolve
-from tf_scheduler.options.masking import MASK
+from tf_scheduler.options.masking import MASK, masked
+from tf_scheduler.options.parse import parse
 from tf_scheduler.report.markup import moment, number, seconds
 
-from .options import json_option, write
+from .files import read_bytes
+from .options import json_option, without_defaults, write
 from .remember import draw, environment_of, shelf
 
 #: Runs that the list shows by default.
@@ -40,7 +43,7 @@ _MISSING = "–"
 @json_option
 @click.pass_context
 def history(context: click.Context, most: int, as_json: bool) -> None:
-    """Past local runs, newest first. RUN is an id, the begin of one, or `last`."""
+    """Past runs, newest first: local ones, and those that were added. RUN is an id, the begin of one, or `last`."""
     if context.invoked_subcommand is not None:
         return
     runs = shelf().all()[:most]
@@ -117,7 +120,25 @@ def reproduce(run: str, output: Path | None, force: bool, as_json: bool) -> None
     click.echo(text if output is None else f"wrote {output}", nl=output is not None)
 
 
+@history.command()
+@click.argument("recording", type=click.Path(path_type=Path))
+@click.option("--name", default="", help="Of the service. Default: that of its options, else tensorflow.")
+@click.option(
+    "--options", "options_file", type=click.Path(path_type=Path), help="Its options file; secrets are not kept."
+)
+def add(recording: Path, name: str, options_file: Path | None) -> None:
+    """Add the run of an installed service: RECORDING is recording.jsonl of its scheduler's sandbox."""
+    document = {} if options_file is None else parse(read_bytes(options_file), str(options_file))
+    resolved = resolve(document) if document else {}
+    options = without_defaults(masked(resolved), resolved) if resolved else {}
+    found = service_run(recording, name or options.get("service", {}).get("name", "tensorflow"), options)
+    shelf().keep(found)
+    click.echo(f"added {found.id}: {found.state}, {len(found.launches)} launches")
+
+
 def _changed(run: Run) -> list[Different]:
+    if not run.environment:  # it was added, and nobody knows
+        return []
     try:
         return environment_between(run.environment, environment_of(resolve(run.options)))
     except OptionsError as error:

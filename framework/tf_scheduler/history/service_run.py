@@ -1,0 +1,62 @@
+"""The recording of a service that is, or was, installed -> a run of the history."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from tf_scheduler.errors import JobError
+
+from .model import Run
+from .recording import read
+
+#: State of a service that had not ended when its recording was taken.
+RUNNING = "running"
+
+
+def service_run(path: Path, name: str, options: Mapping[str, Any]) -> Run:
+    """`name`: of the service; `options`: without secrets. Raise JobError when the file is no recording.
+
+    Its id follows from the first launch: a recording that has grown stands for the same run.
+    """
+    lines = [line for line in map(_line, _text(path).splitlines()) if line]
+    recorded = read(path)
+    if not recorded.launches:
+        raise JobError(f"{path} is no recording of a scheduler: it has no launch")
+    begun, ended = lines[0]["t"], lines[-1]["t"]
+    result: Mapping[str, Any] = next((line for line in reversed(lines) if "result" in line), {})
+    stamp = datetime.fromtimestamp(begun, timezone.utc).strftime("%Y%m%d-%H%M%S")
+    digest = hashlib.sha256(recorded.launches[0].id.encode()).hexdigest()[:6]
+    return Run(
+        id=f"{name.strip('/').replace('/', '-')}-{stamp}-{digest}",
+        service=name,
+        state=result.get("result", RUNNING),
+        reason=result.get("reason", ""),
+        submitted=begun,
+        seconds=round(ended - begun, 3),
+        options=options,
+        launches=recorded.launches,
+        curves=recorded.curves,
+        unit=recorded.unit,
+        told=recorded.told,
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError as error:
+        raise JobError(f"{path}: {error.strerror}") from error
+
+
+def _line(text: str) -> Mapping[str, Any] | None:
+    """None for what no recorder has written, such as a line that was cut off."""
+    try:
+        line = json.loads(text)
+    except ValueError:
+        return None
+    return line if isinstance(line, dict) and isinstance(line.get("t"), (int, float)) else None
