@@ -28,8 +28,10 @@ class Goal:
 def goals(costs: Sequence[Cost], bare: Sequence[float]) -> Iterator[Goal]:
     """The longest of all strikes counts. `bare`: seconds that a worker's program takes by itself until it answers."""
     local = [cost for cost in costs if cost.fault in LOCAL]
-    yield _within("the end of a program or an executor is noticed", [cost.noticed for cost in local], NOTICED)
-    yield _within("what starts again is decided after that", [cost.decided for cost in local], DECIDED)
+    yield _within(
+        "the end of a program or an executor is noticed within {:g} s", [cost.noticed for cost in local], NOTICED
+    )
+    yield _within("what starts again is decided within {:g} s of that", [cost.decided for cost in local], DECIDED)
     yield _back(ratio(costs, bare))
     yield _alone([cost for cost in costs if cost.fault not in MOVING])
 
@@ -43,7 +45,7 @@ def ratio(costs: Sequence[Cost], bare: Sequence[float]) -> float | None:
 def _within(what: str, values: Sequence[float | None], limit: float) -> Goal:
     known = [value for value in values if value is not None]
     measured = f"{max(known):.3f} s at most" if known else "-"
-    return Goal(f"{what} within {limit:g} s", measured, max(known) < limit if known else None)
+    return Goal(what.format(limit), measured, max(known) < limit if known else None)
 
 
 def _back(found: float | None) -> Goal:
