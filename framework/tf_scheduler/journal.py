@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
 from .model.effects import Decision, Outcome
@@ -28,12 +28,18 @@ _LATER = 10.0  # seconds after one that failed
 class Journal:
     """A context manager: inside, what is new is stored. Reading is safe for all threads.
 
-    `store`: one that several threads may use, see `store.shared`; None: nothing is stored. Raises what `load` does.
+    `store`: one that several threads may use, see `store.shared`; None: nothing is stored. `values`: what it has, if
+    that is loaded already. Raises what `load` does.
     """
 
-    def __init__(self, store: StateStore | None = None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        store: StateStore | None = None,
+        clock: Callable[[], float] = time.time,
+        values: Mapping[str, bytes] | None = None,
+    ) -> None:
         self._store, self._clock = store, clock
-        found = entries_of(store.load()) if store is not None else ()
+        found = entries_of(store.load() if values is None else values) if store is not None else ()
         self._entries: deque[Entry] = deque(found, maxlen=KEPT)
         self._last = self._stored = found[-1].number if found else 0
         self._listeners: tuple[Callable[[], None], ...] = ()

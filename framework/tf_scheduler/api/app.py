@@ -147,6 +147,8 @@ async def _body(row: Endpoint, request: Request) -> Any:
         raise BadRequest(Problem(400, f"the body did not come within {_SLOW:g} s")) from error
     except ClientDisconnect as error:
         raise BadRequest(Problem(400, "the body is cut off")) from error
+    if row.takes is bytes:
+        return content
     if row.optional and not content:
         return None
     try:

@@ -18,7 +18,7 @@ from .asking import Desk, Put
 from .curves import Curves
 from .views.base import Snapshot
 
-__all__ = ["Backend", "FileError", "Files", "Foretell", "Journal", "Piece"]
+__all__ = ["Backend", "FileError", "Files", "Foretell", "Journal", "Kept", "Piece"]
 
 
 class Journal(Protocol):
@@ -39,6 +39,19 @@ class Journal(Protocol):
         """Call it whenever there are new ones, from any thread; it must not block. What is returned ends that."""
 
 
+class Kept(Protocol):
+    """Small files that are stored with the state. Safe for all threads."""
+
+    def names(self) -> Sequence[str]:
+        """Sorted."""
+
+    def content(self, name: str) -> bytes | None:
+        """None: there is no such file."""
+
+    def keep(self, name: str, content: bytes) -> None:
+        """Store it; may block. Raise FileError."""
+
+
 #: New options, or the environment of an app that has them -> what an update to them would do.
 Foretell = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -53,6 +66,7 @@ class Backend:
     journal: Journal | None = None
     curves: Curves = field(default_factory=Curves)
     files: Files | None = None
+    kept: Kept | None = None
     #: What an update would do; raises SchedulerError for options that are wrong.
     foretell: Foretell | None = None
 

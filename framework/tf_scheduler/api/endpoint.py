@@ -66,7 +66,7 @@ class Call:
     snapshot: Snapshot
     #: Parameters of the path and of the query, by name.
     given: Mapping[str, Any]
-    #: Parsed JSON; None where the endpoint takes none.
+    #: Parsed JSON, or bytes where it takes a file; None where the endpoint takes nothing.
     body: Any
     #: Names in lower case.
     headers: Mapping[str, str]
@@ -96,7 +96,7 @@ class Endpoint:
     look: Look | None = None
     act: Act | None = None
     query: tuple[Query, ...] = ()
-    #: Type of the JSON that it takes; None: none.
+    #: Type of the JSON that it takes; `bytes`: a form with a file; None: nothing.
     takes: Any = None
     #: The body may be left out.
     optional: bool = False

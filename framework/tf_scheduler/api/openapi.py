@@ -15,6 +15,8 @@ from .shapes import ErrorBody
 VERSION = "1"
 _SECURITY: list[dict[str, list[str]]] = [{"bearer": []}, {"basic": []}, {}]
 _SCHEMES = {"bearer": {"type": "http", "scheme": "bearer"}, "basic": {"type": "http", "scheme": "basic"}}
+_FILE = {"type": "object", "required": ["file"], "properties": {"file": {"type": "string", "format": "binary"}}}
+_FORM: dict[str, Any] = {"multipart/form-data": {"schema": _FILE}}
 #: The standard library has no words for the SDK's.
 _HEALTH_CODES = {318: "Initializing", 319: "Waiting for the store", 320: "Backing up", 321: "Restoring"}
 
@@ -51,7 +53,7 @@ def _operation(row: Endpoint, schemas: Schemas) -> dict[str, Any]:
     if parameters:
         found["parameters"] = parameters
     if row.takes is not None:
-        content = {"application/json": {"schema": schemas.of(row.takes)}}
+        content = _FORM if row.takes is bytes else {"application/json": {"schema": schemas.of(row.takes)}}
         found["requestBody"] = {"required": not row.optional, "content": content}
     if row.access is not Access.OPEN:
         found["security"] = _SECURITY

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .backend import Backend
 from .endpoint import Endpoint
+from .kept import kept_files
 from .table_ours import ours
 from .table_pods import pod_commands
 from .table_sdk import commands, sdk
@@ -11,4 +12,4 @@ from .table_sdk import commands, sdk
 
 def endpoints(backend: Backend) -> tuple[Endpoint, ...]:
     """Rows in the order in which they are tried: what has a name of its own before what takes any."""
-    return (*sdk(), *commands(backend), *pod_commands(backend), *ours(backend))
+    return (*sdk(), *commands(backend), *pod_commands(backend), *kept_files(backend), *ours(backend))

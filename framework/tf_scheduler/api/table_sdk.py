@@ -77,15 +77,11 @@ def _state() -> Iterator[Endpoint]:
     yield _get(f"{room}/frameworkId", "A list of one id, or none.", state.framework_id, list[str])
     yield _get(f"{room}/properties", "Names of properties.", state.properties, list[str])
     yield _get(f"{room}/properties/{{key}}", "A property.", state.property_of, Any, 404)
-    yield _get(f"{room}/files", "Names of files: none.", state.files, list[str])
-    yield _get(f"{room}/files/{{name}}", "A file: there is none.", state.file, Any, 404)
     yield _get(f"{room}/zone/tasks", "Task -> its zone.", state.zones, dict[str, str])
     yield _get(f"{room}/zone/tasks/{{task}}", "Zone of a task.", state.zone_of_task, str, 404)
     yield _get(f"{room}/zone/{{job}}/{{ip}}", "Zone of the task at an address.", state.zone_of_address, str, 404)
     what = "There is no cache to refresh."
     yield Endpoint("PUT", f"{room}/refresh", what, {409: str}, state.refresh, access=Access.WRITE)
-    what = "Files are not kept."
-    yield Endpoint("PUT", f"{room}/files/{{name}}", what, {409: str}, state.keep_file, access=Access.WRITE)
     path = "/v1/artifacts/template/{id}/{pod}/{task}/{name}"
     yield _get(path, "A template of a configuration: no task has one.", state.template, str, 400, 404)
 

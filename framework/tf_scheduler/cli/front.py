@@ -16,6 +16,7 @@ from tf_scheduler.api.policy import Policy
 from tf_scheduler.api.views import Snapshot
 from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.journal import Journal
+from tf_scheduler.kept_files import KeptFiles
 from tf_scheduler.mesos.agent_files import AgentFiles
 from tf_scheduler.model.effects import Accept, Decision
 from tf_scheduler.model.events import Event
@@ -74,7 +75,8 @@ class Front:
     """What the API stands on. Made before the loop, whose observers it is among."""
 
     def __init__(self, store: StateStore, credentials: Credentials | None, tls: Tls | None) -> None:
-        self.journal = Journal(store)
+        values = store.load()
+        self.journal, self._kept = Journal(store, values=values), KeptFiles(store, values)
         #: Base URL of the Mesos master now.
         self.master: Callable[[], str | None] = lambda: None
         #: Why nothing can be stored now; empty: it can.
@@ -99,6 +101,7 @@ class Front:
             runner.put,
             journal=self.journal,
             files=self._files,
+            kept=self._kept,
             foretell=foretell,
         )
         return self._backend

@@ -17,11 +17,13 @@ from tf_scheduler.api.table_metrics import metrics
 from tf_scheduler.api.views import Snapshot
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.journal import Journal
+from tf_scheduler.kept_files import KeptFiles
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.ids import TaskId
 from tf_scheduler.model.progress import Progress
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
+from tf_scheduler.store.memory import MemoryStore
 
 
 class Service:
@@ -36,7 +38,9 @@ class Service:
         status = a_status(record.id)
         self.state = SchedulerState(spec, framework_id="f", tasks={task.name: record}, statuses={record.id: status})
         self.journal = Journal(clock=lambda: 1.0)
-        self.backend = Backend(lambda: Snapshot(self.state), self.put, journal=self.journal)
+        store = MemoryStore("service")
+        kept = KeptFiles(store, store.load())
+        self.backend = Backend(lambda: Snapshot(self.state), self.put, journal=self.journal, kept=kept)
         self.put(lambda: ProgressReported(record.id, Progress(1, 1.0, step=1, total=9, loss=0.1)))
 
     def put(self, thunk) -> None:

@@ -60,13 +60,13 @@ class Api:
             reader.join()
             process.stderr.close()
 
-    def connect(self, method, path, token):
+    def connect(self, method, path, token, body=None):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        connection.request(method, path, headers={"Authorization": f"Bearer {token}"} if token else {})
+        connection.request(method, path, body, headers={"Authorization": f"Bearer {token}"} if token else {})
         return connection
 
-    def ask(self, path, method="GET", token="r"):
-        connection = self.connect(method, path, token)
+    def ask(self, path, method="GET", token="r", body=None):
+        connection = self.connect(method, path, token, body)
         try:
             answer = connection.getresponse()
             text = answer.read().decode()
@@ -126,6 +126,8 @@ def test_a_service_is_watched_and_commanded_over_its_api(tmp_path, local_cluster
         assert "from" in next(data["data"] for kind, data in heard if kind == "log" and data["data"])
         following.close()
         assert 200 == api.ask("/v1/health", token="")[0]
+        assert 403 == api.ask("/v1/state/files/note", "PUT")[0]
+        assert 200 == api.ask("/v1/state/files/note", "PUT", "w", b"kept")[0]
         told = api.ask("/v1/events?task=worker-0")[1]
         assert any("operator wants restart of worker-0" in event["message"] for event in told["events"])
     audited = [line for line in log if "audit: POST /v1/pod/worker-0/restart" in line]
@@ -136,4 +138,5 @@ def test_a_service_is_watched_and_commanded_over_its_api(tmp_path, local_cluster
         api.until("/v1/plans/deploy", lambda code, _: code == 200)
         kept = api.ask("/v1/events?after=0")[1]["events"]
         assert told["events"][0] in kept
+        assert (["note"], "kept") == (api.ask("/v1/state/files")[1], api.ask("/v1/state/files/note")[1])
         assert 2 == sum(event["kind"] == "SchedulerStarted" for event in kept)

@@ -46,21 +46,6 @@ def _properties(snapshot: Snapshot) -> dict[str, Any]:
     return found
 
 
-def files(_snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
-    """None: nothing of ours needs them, and a scheduler is no place for files."""
-    return View([])
-
-
-def file(_snapshot: Snapshot, given: Mapping[str, Any]) -> Answer:
-    """There is none."""
-    return Problem(404, f"File {given['name']} not found")
-
-
-def keep_file(_snapshot: Snapshot, given: Mapping[str, Any]) -> Answer:
-    """As where the SDK cannot do what is asked: tasks get theirs from where their agents fetch them."""
-    return Problem(409, f"File {given['name']} is not kept: those of tasks belong where their agents fetch them")
-
-
 def template(snapshot: Snapshot, given: Mapping[str, Any]) -> Answer:
     """No task has one: 400 and 404 as the SDK, for a configuration that there is not, too."""
     found = configuration(snapshot, {"id": given["id"]})

@@ -1,0 +1,78 @@
+"""The SDK's files over HTTP: as a form, as its tools send them, or as they are."""
+
+import pytest
+
+from asgi_client import ask
+from builders import a_spec
+from tf_scheduler.api.app import create_app
+from tf_scheduler.api.backend import Backend
+from tf_scheduler.api.policy import Policy
+from tf_scheduler.api.views import Snapshot
+from tf_scheduler.kept_files import KeptFiles
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.store.memory import MemoryStore
+
+PATH = "/v1/state/files/note"
+FORM = {"Content-Type": "multipart/form-data; boundary=xyz"}
+CONTENT = b"one\r\ntwo\n\xff\x00--xy"
+
+
+def an_app(*, uninstalling=False, **options):
+    store, state = MemoryStore("service"), SchedulerState(a_spec(), framework_id="f")
+    kept = KeptFiles(store, store.load())
+    return create_app(Backend(lambda: Snapshot(state, uninstalling), kept=kept), Policy(**options))
+
+
+def form(name, content):
+    head = f'--xyz\r\nContent-Disposition: form-data; name="{name}"; filename="x"\r\n\r\n'
+    return head.encode() + content + b"\r\n--xyz--\r\n"
+
+
+@pytest.mark.parametrize(("headers", "body"), [(FORM, form("file", CONTENT)), ({}, CONTENT)])
+def test_a_file_is_kept_and_given_back(headers, body):
+    """Byte by byte, and as text: a browser takes it for nothing else."""
+    app = an_app()
+
+    assert {"message": "Received cmd: store file note"} == ask(app, PATH, "PUT", headers=headers, body=body).body
+    got = ask(app, PATH)
+    assert (200, CONTENT, "nosniff") == (got.code, got.content, got.headers["x-content-type-options"])
+    assert got.headers["content-type"].startswith("text/plain")
+    assert ["note"] == ask(app, "/v1/state/files").body
+    assert (404, "File none not found") == (
+        ask(app, "/v1/state/files/none").code,
+        ask(app, "/v1/state/files/none").text,
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "body"),
+    [
+        (PATH, {}, b"x" * 1025),
+        (PATH, FORM, form("other", b"x")),
+        (PATH, FORM, b"no form"),
+        (PATH, {"Content-Type": "multipart/form-data"}, form("file", b"x")),
+        ("/v1/state/files/..", {}, b"x"),
+    ],
+)
+def test_what_is_no_file_is_refused(path, headers, body):
+    """With 400, and nothing is kept."""
+    app = an_app()
+
+    assert 400 == ask(app, path, "PUT", headers=headers, body=body).code
+    assert [] == ask(app, "/v1/state/files").body
+
+
+def test_who_may_only_read_keeps_nothing():
+    """Nor does a service that is being uninstalled: its state is erased."""
+    reader = {"Authorization": "Bearer r"}
+
+    assert 403 == ask(an_app(read_token="r", write_token="w"), PATH, "PUT", headers=reader, body=b"x").code
+    assert 409 == ask(an_app(uninstalling=True), PATH, "PUT", body=b"x").code
+
+
+def test_no_task_has_a_template():
+    """404, and 400 for an id that is none."""
+    known = ask(an_app(), "/v1/configurations/targetId").body[0]
+    codes = {key: ask(an_app(), f"/v1/artifacts/template/{key}/worker-0/train/x").code for key in (known, "x")}
+
+    assert {known: 404, "x": 400} == codes
