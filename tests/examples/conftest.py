@@ -43,7 +43,8 @@ class Cluster:
     def start(self, job: str, index: int, *arguments: str) -> subprocess.Popen[str]:
         """Start one task. Its stdout is a pipe, its stderr the file `<job>-<index>.err`."""
         task = {"cluster": self.spec, "task": {"type": job, "index": index}}
-        environment = {**os.environ, "TF_CONFIG": json.dumps(task), "TF_CPP_MIN_LOG_LEVEL": "2"}
+        quick = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0"}  # as the examples' options have it
+        environment = {**os.environ, "TF_CONFIG": json.dumps(task), **quick}
         with self.stderr_of(job, index).open("w") as stderr:
             process = subprocess.Popen(
                 [sys.executable, str(self.script), "--model-dir", str(self.model_dir), *arguments],

@@ -11,32 +11,20 @@ import pytest
 pytestmark = pytest.mark.tensorflow
 
 
-def test_digits_reaches_its_target(make_cluster: Callable) -> None:
-    """The chief trains, saves the model and exits 0; ps and workers go on serving, so somebody else has to end them."""
+def test_digits_goes_on_after_a_kill_and_is_judged_by_its_target(make_cluster: Callable) -> None:
+    """The chief goes on where it was killed, with the ps and workers untouched, saves the model, and exits 0.
+
+    Below its target it exits 1, and says why. ps and workers go on serving, so somebody else has to end them. How good
+    the model gets with all its epochs is seen on Mesos.
+    """
     cluster = make_cluster("digits", {"chief": 1, "ps": 1, "worker": 2})
     servers = [cluster.start("ps", 0), cluster.start("worker", 0), cluster.start("worker", 1)]
-    chief = cluster.start("chief", 0)
-
-    output, _ = chief.communicate()
-
-    assert chief.returncode == 0, cluster.stderr_of("chief", 0).read_text()
-    assert accuracy(output) >= 0.95
-    assert list(range(1, 31)) == epochs(output)
-    assert (cluster.model_dir / "digits.keras").is_file()
-    assert [server.poll() for server in servers] == [None, None, None]
-
-
-def test_digits_chief_resumes_after_a_kill(make_cluster: Callable) -> None:
-    """A chief killed after epoch 2 goes on after the last epoch it reported, with the ps and workers untouched."""
-    cluster = make_cluster("digits", {"chief": 1, "ps": 1, "worker": 2})
-    for job, index in (("ps", 0), ("worker", 0), ("worker", 1)):
-        cluster.start(job, index)
     first = cluster.start("chief", 0, "--epochs", "1000")
     read_until(first, "epoch 2:")
     first.kill()
     done = max([2, *epochs(first.communicate()[0])])
 
-    second = cluster.start("chief", 0, "--epochs", str(done + 3), "--target", "0")
+    second = cluster.start("chief", 0, "--epochs", str(done + 3), "--target", "0.2")
     output, _ = second.communicate()
 
     assert second.returncode == 0, cluster.stderr_of("chief", 0).read_text()
@@ -44,20 +32,17 @@ def test_digits_chief_resumes_after_a_kill(make_cluster: Callable) -> None:
     # The chief may die between writing a checkpoint and reporting the epoch, never the other way round.
     assert resumed in (done, done + 1)
     assert list(range(resumed + 1, done + 4)) == epochs(output)
+    assert accuracy(output) >= 0.2
+    assert (cluster.model_dir / "digits.keras").is_file()
 
+    third = cluster.start("chief", 0, "--epochs", str(done + 4), "--target", "1")
+    output, _ = third.communicate()
 
-def test_digits_below_target_fails(make_cluster: Callable) -> None:
-    """A model below its target makes the chief exit 1, and the last line of stderr says why."""
-    cluster = make_cluster("digits", {"chief": 1, "ps": 1, "worker": 1})
-    cluster.start("ps", 0)
-    cluster.start("worker", 0)
-    chief = cluster.start("chief", 0, "--epochs", "1", "--target", "1")
-
-    output, _ = chief.communicate()
-
-    assert chief.returncode == 1
+    assert third.returncode == 1
+    assert [done + 4] == epochs(output)
     reason = cluster.stderr_of("chief", 0).read_text().splitlines()[-1]
     assert f"the test accuracy {accuracy(output):.4f} is below the target 1.0" == reason
+    assert [server.poll() for server in servers] == [None, None, None]
 
 
 def test_between_graph_trains_on_both_workers(make_cluster: Callable) -> None:

@@ -230,4 +230,4 @@ def reserved(agent):
 
 
 TestOffers = Offers.TestCase
-TestOffers.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestOffers.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -74,7 +74,7 @@ placements = st.builds(
 
 
 @given(gangs(), offer_lists(), placements)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_match_breaks_nothing(tasks, offers, placement):
     """Every task once, in the agent's offers, with exactly what it needs, and every constraint holds."""
     circumstances = Circumstances(EXECUTOR, placement)
@@ -87,7 +87,7 @@ def test_a_match_breaks_nothing(tasks, offers, placement):
 
 
 @given(gangs(), offer_lists(), placements)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_without_a_match_every_task_has_its_reasons(tasks, offers, placement):
     """Those without a place say what each agent lacks; the others say whom they wait for."""
     found = match_gang(tasks, offers, Circumstances(EXECUTOR, placement))
@@ -98,7 +98,7 @@ def test_without_a_match_every_task_has_its_reasons(tasks, offers, placement):
 
 
 @given(gangs(), offer_lists(), placements, st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_order_of_offers_makes_no_difference(tasks, offers, placement, random):
     """Deterministic: equal offers, equal places."""
     circumstances = Circumstances(EXECUTOR, placement)
@@ -117,7 +117,7 @@ alike = gangs(most=3).map(
 
 
 @given(alike, offer_lists(most=4))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_a_gang_of_one_kind_is_placed_whenever_it_can_be(tasks, offers):
     """Without constraints, and with one kind of task, the greedy search misses nothing."""
     circumstances = Circumstances(EXECUTOR)
