@@ -111,7 +111,7 @@ def _value_error(name: str, value: str) -> str:
         return "" if _valid_ports(value) else "is not ranges such as [31000-31099,31200-31299]"
     if _NUMBER.fullmatch(value):
         if float(value) > _MOST:
-            return f"is too large: at most {_MOST:.0f}"
+            return f"is too large: at most {_MOST:,.0f}"
         return "is not a whole number" if name == "gpus" and "." in value else ""
     if name in ("cpus", "mem", "disk", "gpus"):
         return "is not a number"

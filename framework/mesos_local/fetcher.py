@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -76,7 +75,6 @@ def _base_name(uri: str) -> str:
 
 def _get(uri: str, target: Path, frameworks_home: str | None, timeout: float) -> None:
     scheme = urlsplit(uri).scheme.lower()
-    print(f"Fetching {uri} to {target}", file=sys.stderr)  # noqa: T201 - the sandbox's stderr is the fetcher's log
     if scheme in ("http", "https"):
         _download(uri, target, timeout)
     elif scheme in ("", "file"):

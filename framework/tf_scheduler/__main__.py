@@ -1,6 +1,6 @@
 """`python -m tf_scheduler`: the same as the command `dcos-tensorflow`."""
 
-from tf_scheduler.cli.main import main
+from tf_scheduler.cli.start import main
 
 if __name__ == "__main__":
     main()

@@ -33,12 +33,15 @@ _AGAIN = 0.2  # seconds between two looks
 @click.option("--options", type=click.Path(path_type=Path), help="Options file. Default: a check of the cluster.")
 @click.option("--app-id", help="Id of the Marathon app. Default: the service's name.")
 @directory_option
-def install(options: Path | None, app_id: str | None, directory: Path) -> None:
+@click.argument("misplaced", nargs=-1, metavar="")
+def install(options: Path | None, app_id: str | None, directory: Path, misplaced: tuple[str, ...]) -> None:
     """Install the package on the local cluster that is up, as DC/OS would.
 
     Its Marathon app is rendered and started: a scheduler of its own, which is started again when it ends. A job_url
     that names a file is relative to the options file. Without a folder for checkpoints the service gets one of its own.
     """
+    if misplaced:
+        raise click.UsageError(f"the options file is named with --options: local install --options {misplaced[0]}")
     cluster = find_cluster(directory)
     given = _CHECK if options is None else _options(options, Folder(cluster.directory))
     record = ensure_served(cluster)

@@ -14,7 +14,8 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from mesos_local import AgentSpec, LocalCluster, MesosLocalError, NodeDiedError, load_agents
+from mesos_local import AgentSpec, LocalCluster, MesosLocalError, NodeDiedError, default_agents, load_agents, with_ports
+from mesos_local.agent_rules import port_spans
 from mesos_local.artefact import check_platform
 from mesos_local.operator_api import MasterUnavailableError
 from mesos_local.ports import is_free
@@ -22,6 +23,7 @@ from mesos_local.record import read_record
 from tf_scheduler.errors import NotRunningError
 
 from .folders import state_home
+from .ports import ports_to_stay
 from .root import Later
 
 if TYPE_CHECKING:
@@ -95,7 +97,7 @@ def up(agents_file: Path | None, directory: Path, zookeeper: bool, foreground: b
     $REQUESTS_CA_BUNDLE are honoured. It is kept in $XDG_CACHE_HOME/dcos-tensorflow.
     """
     check_platform()
-    agents: Sequence[AgentSpec] | None = load_agents(agents_file) if agents_file else None
+    agents, notice = _agents_to_stay(agents_file, directory)
     with terminated_like_interrupted():
         cluster = LocalCluster(
             agents,
@@ -105,15 +107,25 @@ def up(agents_file: Path | None, directory: Path, zookeeper: bool, foreground: b
             master_port=preferred_master_port(),
         )
         if foreground:
-            _stay(cluster)
+            _stay(cluster, notice)
         else:
             cluster.start()
-            _print(cluster.state())
+            _print(cluster.state(), notice)
 
 
-def _stay(cluster: LocalCluster) -> None:
+def _agents_to_stay(file: Path | None, directory: Path) -> tuple[Sequence[AgentSpec], str]:
+    """Those of the file, or the usual ones, with ports that no other cluster offers; and what to say of that."""
+    given = load_agents(file) if file else None
+    if given is not None and all(port_spans(spec.fields()) for spec in given):
+        return given, ""
+    first, other = ports_to_stay(directory)
+    notice = other and f"the usual ports are those of the cluster in {other}: here they begin with {first}"
+    return default_agents(first) if given is None else with_ports(given, first), notice or ""
+
+
+def _stay(cluster: LocalCluster, notice: str) -> None:
     with cluster:
-        _print(cluster.state())
+        _print(cluster.state(), notice)
         click.echo("Ctrl-C ends the local cluster.")
         signal.pause()
 
@@ -163,10 +175,12 @@ def logs(name: str, directory: Path, follow: bool) -> None:
             _follow(log, directory)
 
 
-def _print(snapshot: ClusterStatus) -> None:
+def _print(snapshot: ClusterStatus, notice: str = "") -> None:
     from .cluster_status import print_status  # tables, which a run need not load
 
     print_status(snapshot)
+    if notice:
+        click.echo(notice, err=True)
 
 
 def _follow(log: IO[str], directory: Path) -> None:

@@ -1,10 +1,11 @@
 """`dcos-tensorflow`: the commands, and what an error means for the exit code.
 
-0 success, 1 the job or its input failed, 2 usage, 3 nothing answers.
+0 success, 1 the job or its input failed, 2 usage, 3 nothing answers, 130 Ctrl-C.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -17,7 +18,7 @@ from tf_scheduler.errors import NotRunningError, SchedulerError
 from .operate.common import before
 from .root import Root
 
-FAILED, UNREACHABLE = 1, 3
+FAILED, UNREACHABLE, INTERRUPTED = 1, 3, 130
 
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
@@ -32,7 +33,12 @@ cli.params += before()
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; ends the process."""
     try:
-        cli.main(args=arguments, prog_name="dcos-tensorflow")
+        code = cli.main(args=arguments, prog_name="dcos-tensorflow", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(INTERRUPTED)
     except NotRunningError as error:
         _fail(error, UNREACHABLE)
     except CommandError as error:
@@ -40,7 +46,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except _failures() as error:
         _fail(error, FAILED)
     except OSError as error:
-        _fail(f"{error.filename}: {error.strerror}" if error.filename else error, FAILED)
+        _fail(f"{place}: {error.strerror}" if (place := error.filename or _output()) else error, FAILED)
+    else:
+        sys.exit(code or 0)
+
+
+def _output() -> str:
+    """Its name, when it is standard output that cannot be written: an end of line is tried.
+
+    Then that is given up, or Python would try once more at its end.
+    """
+    try:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return "standard output"
+    return ""
 
 
 def _failures() -> tuple[type[Exception], ...]:

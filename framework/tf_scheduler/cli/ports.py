@@ -9,9 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from mesos_local import MesosLocalError
+from mesos_local.agents import FIRST_PORT
 from mesos_local.ports import is_free
+from mesos_local.process import ProcessId
+from mesos_local.record import read_record
 from tf_scheduler.errors import JobError
 
+#: First ports of clusters that stay up: Mesos' own, then the room between it and the masters' and agents' (to 29999).
+_STAYING = (FIRST_PORT, *range(30_000, 30_601, 300))
 #: Below the ports that masters and agents listen on (from 20000); then above those of `local up` (from 31000), below
 #: those that Linux takes for outgoing connections (from 32768).
 _BLOCKS = (*range(10_000, 19_701, 300), *range(31_300, 32_401, 300))
@@ -23,8 +29,7 @@ def port_block() -> Iterator[int]:
 
     Wherever the runs keep their state. Whose first port is in use belongs to somebody else.
     """
-    folder = Path(tempfile.gettempdir()) / f"dcos-tensorflow-ports-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    folder = _notes()
     for first in filter(is_free, _BLOCKS):
         with (folder / str(first)).open("w") as lock:
             try:
@@ -34,3 +39,51 @@ def port_block() -> Iterator[int]:
             yield first
             return
     raise JobError(f"{len(_BLOCKS)} local runs are under way: that is as many as there are ports for")
+
+
+def ports_to_stay(directory: Path) -> tuple[int, Path | None]:
+    """The first port of 300 that no other cluster of this user which is up offers, and who has the usual ones, if so.
+
+    It is noted until the cluster in `directory` has ended, or, if it never starts, this process.
+    """
+    folder, directory = _notes(), directory.resolve()
+    with (folder / "choice").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        holders = {first: _holder(folder / f"up-{first}") for first in _STAYING}
+        usual = holders[FIRST_PORT]
+        for first, holder in holders.items():
+            if holder in (None, directory):
+                (folder / f"up-{first}").write_text(f"{os.getpid()} {_own().start_time} {directory}")
+                return first, usual if first != FIRST_PORT else None
+    raise JobError(f"{len(_STAYING)} local clusters are up: that is as many as there are ports for")
+
+
+def _notes() -> Path:
+    folder = Path(tempfile.gettempdir()) / f"dcos-tensorflow-ports-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def _own() -> ProcessId:
+    found = ProcessId.of(os.getpid())
+    assert found is not None
+    return found
+
+
+def _holder(note: Path) -> Path | None:
+    """The folder of the cluster that has these ports; None when it has ended."""
+    try:
+        pid, start_time, name = note.read_text().split(" ", 2)
+        starting = ProcessId(int(pid), int(start_time))
+    except (OSError, ValueError):
+        return None
+    return Path(name) if starting.alive() or _is_up(Path(name)) else None
+
+
+def _is_up(directory: Path) -> bool:
+    """Whether any part of it still runs; one that cannot be read may."""
+    try:
+        record = read_record(directory)
+    except MesosLocalError:
+        return True
+    return record is not None and record.any_alive()

@@ -8,6 +8,7 @@ from typing import Any
 
 from mesos_local import LocalCluster
 from tf_scheduler.api.glance import Overview, TaskRow
+from tf_scheduler.errors import JobError
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import TaskState
@@ -37,6 +38,19 @@ def report(watched: Watched, spec: ServiceSpec, cluster: LocalCluster, folder: R
         "pending": {name: list(reasons) for name, reasons in watched.pending.items()},
         "tasks": [_task(seen, task, cluster, folder) for task in seen.tasks] if seen else [],
     }
+
+
+def check_page(page: Path | None) -> None:
+    """Raise JobError when the page of a run cannot be written there: who trains for hours should not hear it last."""
+    if page is None:
+        return
+    new = not page.exists()
+    try:
+        page.open("ab").close()
+        if new:
+            page.unlink()
+    except OSError as error:
+        raise JobError(f"--report {page}: the page cannot be written there: {error.strerror}") from error
 
 
 def summary(found: Report) -> str:

@@ -27,7 +27,7 @@ from .interrupts import Interrupts, interrupts
 from .local import directory_option, terminated_like_interrupted
 from .local_package import render_run, sources_of_secrets
 from .ports import port_block
-from .report import Report, exit_code, report, summary
+from .report import Report, check_page, exit_code, report, summary
 from .run_app import run_app
 from .scheduler_log import SchedulerLog
 
@@ -55,8 +55,9 @@ def run(
     started as `local install` does it. Ctrl-C stops the job gracefully; a second one leaves without waiting for it.
     """
     with ExitStack() as stack:
-        running = LocalCluster.running(directory)
         stack.enter_context(_errors_told(as_json))
+        check_page(page)
+        running = LocalCluster.running(directory)
         first_port = 0 if running else stack.enter_context(port_block())
         spec, specs = all_problems(lambda: load_options(options), lambda: _agents(agents, running, first_port))
         check_fit(spec, specs)

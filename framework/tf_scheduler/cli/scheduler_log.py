@@ -9,8 +9,6 @@ import click
 from tf_scheduler.telling.lines import GOES_ON, read
 
 _OURS = ("tf_scheduler", "mesos_client")
-#: What the fetcher writes before the scheduler starts.
-_FETCHING = "Fetching file:"
 
 
 class SchedulerLog:
@@ -52,7 +50,7 @@ class SchedulerLog:
         found = read(line)
         if found is not None:
             self._ours = found[0].startswith(_OURS)
-        if self._ours and not line.startswith(_FETCHING):
+        if self._ours:
             message = line.removeprefix(GOES_ON) if found is None else found[1]
             self.last_line = message or self.last_line
             if self._console:

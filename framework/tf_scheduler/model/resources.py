@@ -11,6 +11,9 @@ from dataclasses import dataclass
 #: One unit of a scalar resource, in our integers.
 UNIT = 1000
 
+#: Nobody counts the digits of longer numbers.
+_LONG = 1e6
+
 #: Inclusive (begin, end) pairs, ascending and disjoint.
 Ranges = tuple[tuple[int, int], ...]
 Value = int | Ranges | frozenset[str]
@@ -22,8 +25,9 @@ def thousandths(value: float) -> int:
 
 
 def spoken(value: int) -> str:
-    """Thousandths as a person writes them: 1500 -> `1.5`, 2000 -> `2`."""
-    return f"{value / UNIT:.3f}".rstrip("0").rstrip(".")
+    """Thousandths as a person writes them: 1500 -> `1.5`, 2000 -> `2`, and from a million on `1,000,000`."""
+    number = value / UNIT
+    return (f"{number:,.3f}" if number >= _LONG else f"{number:.3f}").rstrip("0").rstrip(".")
 
 
 @dataclass(frozen=True, slots=True)

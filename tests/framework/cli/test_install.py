@@ -111,6 +111,14 @@ def test_nothing_is_up(tmp_path):
         assert "dcos-tensorflow local up" in result.stderr
 
 
+def test_an_options_file_without_its_flag_is_told_how(tmp_path):
+    """As `local run` takes it."""
+    result = run("install", "two.json", "--dir", tmp_path / "none")
+
+    assert 2 == result.returncode
+    assert "local install --options two.json" in result.stderr
+
+
 @pytest.mark.mesos
 def test_the_cluster_is_checked_without_options(cluster):
     """The package installs as it is; the job ends, the service stays, healthy, until it is uninstalled."""
@@ -259,11 +267,15 @@ def test_serving_in_the_foreground_ends_with_the_cluster(tmp_path):
 @pytest.mark.mesos
 @pytest.mark.tensorflow
 @pytest.mark.timeout(600)
-def test_the_example_trains_when_it_is_installed(cluster):
+def test_the_example_trains_when_it_is_installed(cluster, tmp_path):
     """As `dcos package install tensorflow --options=options.json`: to its end, by the scheduler that Marathon runs."""
-    options = Path(__file__).resolve().parents[3] / "examples" / "digits" / "options.json"
+    digits = Path(__file__).resolve().parents[3] / "examples" / "digits"
+    document = json.loads((digits / "options.json").read_text())
+    service = document["service"]
+    service.update(job_url=(digits / "train.py").as_uri(), command=f"{service['command']} --epochs 3 --target 0.1")
+    (tmp_path / "options.json").write_text(json.dumps(document))
 
-    installed = run("install", "--options", options, "--dir", cluster.directory)
+    installed = run("install", "--options", tmp_path / "options.json", "--dir", cluster.directory)
 
     assert 0 == installed.returncode, installed.stderr
     log = until(lambda: next(Folder(cluster.directory).marathon.glob("tasks/digits.*/stderr"), None))

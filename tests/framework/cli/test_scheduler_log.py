@@ -21,7 +21,6 @@ def sandbox(tmp_path):
 def test_messages_of_ours_are_told_and_everything_is_kept(sandbox, tmp_path, capsys):
     """Without their heads; lines that go on belong to the message before."""
     text = (
-        "Fetching file:///a to /b\n"
         f"{HEAD} tf_scheduler.runner: a task\nthat failed\n"
         f"{HEAD} uvicorn.error: Started\nmore of it\n"
         f"{HEAD} mesos_client.subscriber: connected\n"

@@ -141,7 +141,7 @@ def with_hostname(hostname: str) -> str:
         ("[NaN]", "NaN is not a number that Mesos can count with"),
         (f'[{{"hostname": "a", "resources": "cpus:{"7" * 5_000}"}}]', "is not a number"),
         (f'[{{"hostname": "a", "resources": "ports:[1-{"7" * 5_000}]"}}]', "is not ranges such as"),
-        ('[{"hostname": "a", "resources": "mem:9999999999999"}]', "is too large: at most 1000000000000"),
+        ('[{"hostname": "a", "resources": "mem:9999999999999"}]', "is too large: at most 1,000,000,000,000"),
         ("[" + "[" * 500 + "]" * 500 + "]", "is not an object"),
     ],
 )

@@ -1,0 +1,52 @@
+"""The command from its first moment to its exit code."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FULL = Path("/dev/full")
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+#: Ctrl-C, when the module named first is loaded.
+INTERRUPTED = """
+import os, signal, sys
+
+wanted = sys.argv.pop(1)
+
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == wanted:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+from tf_scheduler.cli.start import main
+main()
+"""
+
+
+def python(*arguments, **options):
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, env=ENVIRONMENT, text=True, stderr=subprocess.PIPE, check=False, **options)
+
+
+@pytest.mark.parametrize(
+    ("module", "code"), [("tf_scheduler.cli.main", -signal.SIGINT), ("tf_scheduler.cli.options", 130)]
+)
+def test_ctrl_c_while_modules_load_is_quiet(module, code):
+    """By the signal itself, which shells tell as 130 too, or by that code."""
+    ended = python("-c", INTERRUPTED, module, "options", "schema", stdout=subprocess.DEVNULL)
+
+    assert (code, "") == (ended.returncode, ended.stderr.strip())
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full")
+def test_an_output_that_is_full_is_told_by_its_name():
+    """Once, and not again when Python ends."""
+    with FULL.open("w") as full:
+        ended = python("-m", "tf_scheduler", "options", "schema", stdout=full)
+
+    assert (1, "standard output: No space left on device\n") == (ended.returncode, ended.stderr)
