@@ -41,6 +41,15 @@ def encode(line: Mapping[str, Any]) -> str:
     return json.dumps(_finite(line), separators=(",", ":"), allow_nan=False) + "\n"
 
 
+def decode(text: str) -> dict[str, Any] | None:
+    """One line; None for what is none."""
+    try:
+        line = json.loads(text)
+    except ValueError:
+        return None
+    return line if isinstance(line, dict) else None
+
+
 def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None

@@ -12,8 +12,7 @@ from tf_scheduler.model.effects import Change, Decision, RecoveryDecided, Status
 from tf_scheduler.model.events import Event, Tick
 from tf_scheduler.model.state import SchedulerState
 
-from .lines import encode, lines
-from .recording import decode
+from .lines import decode, encode, lines
 
 log = logging.getLogger(__name__)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from .lines import decode
 from .model import Launch, Point, Told
 
 #: Points of one curve, and entries of what was told: enough for a picture and for a person.
@@ -34,15 +34,6 @@ def read(path: Path) -> Recording:
     except FileNotFoundError:
         return Recording()
     return fold(line for line in map(decode, text.splitlines()) if line is not None)
-
-
-def decode(text: str) -> dict[str, Any] | None:
-    """One line; None for what is none."""
-    try:
-        line = json.loads(text)
-    except ValueError:
-        return None
-    return line if isinstance(line, dict) else None
 
 
 def fold(found: Iterable[Mapping[str, Any]]) -> Recording:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from tf_scheduler.errors import JobError
 
+from .lines import decode
 from .model import Run
 from .recording import read
 
@@ -55,8 +55,5 @@ def _text(path: Path) -> str:
 
 def _line(text: str) -> Mapping[str, Any] | None:
     """None for what no recorder has written, such as a line that was cut off."""
-    try:
-        line = json.loads(text)
-    except ValueError:
-        return None
-    return line if isinstance(line, dict) and isinstance(line.get("t"), (int, float)) else None
+    line = decode(text)
+    return line if line is not None and isinstance(line.get("t"), (int, float)) else None
