@@ -346,6 +346,10 @@ def test_a_reservation_that_the_master_refuses_is_told(tmp_path):
         state = service.until(lambda state: "could not be reserved: " in str(state.pending.get("worker-0", [""])[0]))
 
         assert "authorized to perform action RESERVE_RESOURCES" in str(state.pending["worker-0"][0])
+        assert (
+            "needs the permission reserve_resources (DC/OS: dcos:mesos:master:reservation:role:offers-role create)"
+            in str(state.pending["worker-0"][0])
+        )
         assert {} == state.reservations == reserved(cluster)
         assert state.gathering.failures >= 1
 

@@ -27,6 +27,7 @@ from tf_scheduler.model.resources import Resource, Value, thousandths
 from tf_scheduler.model.task import TaskState, TaskStatus
 
 from .messages import progress
+from .permissions import explained
 
 Json = Mapping[str, Any]
 
@@ -98,7 +99,7 @@ def status(raw: Json) -> TaskStatus:
         state=TaskState(raw["state"]),
         agent_id=AgentId(agent) if agent else None,
         reason=raw.get("reason", ""),
-        message=raw.get("message", ""),
+        message=_message(raw),
         exit_code=ending.exit_code,
         signal=ending.signal,
         uuid=raw.get("uuid", ""),
@@ -114,9 +115,15 @@ def operation(raw: Json) -> OperationStatus:
         id=OperationId(raw.get("operation_id", {}).get("value", "")),
         state=OperationState(raw["state"]),
         agent_id=AgentId(agent) if agent else None,
-        message=raw.get("message", ""),
+        message=explained(raw.get("message", "")),
         uuid=raw.get("uuid", {}).get("value", ""),
     )
+
+
+def _message(raw: Json) -> str:
+    """What a program says is not explained."""
+    text: str = raw.get("message", "")
+    return explained(text) if raw.get("reason") == "REASON_TASK_UNAUTHORIZED" else text
 
 
 def _domain(raw: Json, name: str) -> str:

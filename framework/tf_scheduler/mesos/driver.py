@@ -14,6 +14,7 @@ from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.spec import ServiceSpec
 
 from . import decode, encode, filters
+from .permissions import explained
 
 #: What the inbox takes: decoded by the runner, in its own thread.
 Thunk = Callable[[], events.Event | None]
@@ -89,6 +90,6 @@ class MesosDriver:
 
     def _on_state(self, state: Disconnected | Aborted) -> None:
         if isinstance(state, Aborted):
-            self._put(partial(events.Refused, state.reason))
+            self._put(partial(events.Refused, explained(state.reason)))
         else:
             self._put(partial(events.Disconnected, state.reason))

@@ -1,0 +1,46 @@
+"""What Mesos refuses for want of a permission, with that permission. The words are those of real masters."""
+
+import pytest
+
+from tf_scheduler.mesos import decode
+from tf_scheduler.mesos.permissions import explained
+
+LAUNCH = "Principal 'tf' no authorized to launch task worker-0__1 of framework 1-0000 under user 'nobody'"
+RUN = "run_tasks (DC/OS: dcos:mesos:master:task:user:nobody create)"
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [
+        (
+            "Not authorized to register framework  with roles { ugly-role }",
+            "register_frameworks (DC/OS: dcos:mesos:master:framework:role:ugly-role create)",
+        ),
+        (LAUNCH, RUN),
+        (
+            'Principal \'\' no authorized to perform action RESERVE_RESOURCES on object {"value":"my-role","resource":',
+            "reserve_resources (DC/OS: dcos:mesos:master:reservation:role:my-role create)",
+        ),
+        (
+            "Principal '' no authorized to perform action UNRESERVE_RESOURCES on object",
+            "unreserve_resources (DC/OS: dcos:mesos:master:reservation:principal delete)",
+        ),
+    ],
+)
+def test_what_is_missing_is_named(words, missing):
+    """Mesos names what was tried; an operator wants to know what to permit."""
+    assert f"needs the permission {missing}: {words}" == explained(words)
+
+
+def test_other_words_stay_as_they_are():
+    """Among them the one that is told apart by its text."""
+    assert "Framework has been removed" == explained("Framework has been removed")
+
+
+@pytest.mark.parametrize(
+    ("reason", "known"), [("REASON_TASK_UNAUTHORIZED", True), ("REASON_COMMAND_EXECUTOR_FAILED", False)]
+)
+def test_only_mesos_own_words_are_explained(reason, known):
+    """A program may print the same."""
+    raw = {"task_id": {"value": "worker-0__1"}, "state": "TASK_ERROR", "reason": reason, "message": LAUNCH}
+    assert known == (RUN in decode.status(raw).message)
