@@ -42,7 +42,8 @@ class Marathon:
 
     def __enter__(self) -> Marathon:
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._end_strays()
+        if (self._folder / "tasks").is_dir():  # else there was no Marathon before us
+            self._end_strays()
         for entry in self._stored():
             self._supervise(App.of(entry, entry["version"]))
         return self

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,15 +21,18 @@ from tf_scheduler.model.spec import ServiceSpec
 from .files import load_document, load_options
 from .fit import check_fit
 from .folders import RunFolder
-from .follow import Watch, Watched, follow
 from .inputs import all_problems
 from .interrupts import Interrupts, interrupts
 from .local import directory_option, terminated_like_interrupted
 from .local_package import render_run, sources_of_secrets
 from .ports import port_block
-from .report import Report, check_page, exit_code, report, summary
 from .run_app import run_app
 from .scheduler_log import SchedulerLog
+
+# What is wanted only when the scheduler starts already, or at the end, is loaded then.
+if TYPE_CHECKING:
+    from .follow import Watched
+    from .report import Report
 
 #: How long executors outlive an agent that is gone, in a cluster that lives for one run only.
 _RECOVERY = {"recovery_timeout": "10secs"}
@@ -56,12 +59,17 @@ def run(
     """
     with ExitStack() as stack:
         stack.enter_context(_errors_told(as_json))
-        check_page(page)
+        if page is not None:
+            from .report import check_page
+
+            check_page(page)
         running = LocalCluster.running(directory)
         first_port = 0 if running else stack.enter_context(port_block())
         spec, specs = all_problems(lambda: load_options(options), lambda: _agents(agents, running, first_port))
         check_fit(spec, specs)
         found = _run(_Job(spec, load_document(options), timeout, as_json, page), running, specs)
+    from .report import exit_code
+
     sys.exit(exit_code(found))
 
 
@@ -106,9 +114,11 @@ def _run(job: _Job, running: LocalCluster | None, specs: Sequence[AgentSpec]) ->
         signals = stack.enter_context(interrupts())
         submitted, started = time.time(), time.monotonic()
         watched = _followed(job, app, cluster, folder, running is None, signals)
-        found = report(watched, job.spec, cluster, folder, time.monotonic() - started)
-        from .remember import remember  # before, nobody should wait for it
+        seconds = time.monotonic() - started
+        from .remember import remember
+        from .report import report
 
+        found = report(watched, job.spec, cluster, folder, seconds)
         remember(job.document, found, folder, cluster.specs, submitted, job.page)
         _tell(found, folder, job.quiet)
     return found
@@ -121,11 +131,15 @@ def _followed(
     grace = max((each.kill_grace for each in job.spec.jobs), default=0.0)
     given = sources_of_secrets(job.document)
     with run_app(app, folder.scheduler, cluster.master.address, log, given) as running:
+        from .follow import Watch, follow
+
         watch = Watch(running, grace, job.timeout, signals)
         return follow(running, watch, cluster, own=own, quiet=job.quiet)
 
 
 def _tell(found: Report, folder: RunFolder, as_json: bool) -> None:
+    from .report import summary
+
     text = json.dumps(found, indent=2)
     click.echo(text if as_json else summary(found))
     try:
