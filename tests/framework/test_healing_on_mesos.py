@@ -8,6 +8,7 @@ import json
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from builders import a_job, a_spec, needs
 from jobs import PATIENCE
 from mesos_local import AgentSpec, LocalCluster, with_ports
+from mesos_local.status import read_status
 from tf_scheduler.bundle import build_bundle
 from tf_scheduler.cli.ports import port_block
 from tf_scheduler.cli.service import Service
@@ -41,6 +43,8 @@ MASTER_FLAGS = {
     "allocation_interval": "100ms",
     "allocator_agent_recovery_factor": "0",
     "allocator_recovery_timeout": "1secs",
+    "agent_ping_timeout": "1secs",
+    "max_agent_ping_timeouts": "3",
     "acls": json.dumps({"run_tasks": [{"principals": {"type": "NONE"}, "users": {"values": [FORBIDDEN]}}]}),
 }
 AGENTS = tuple(AgentSpec(name, "cpus:2;mem:2048;disk:1000") for name in ("h-1", "h-2", "h-3"))
@@ -231,8 +235,7 @@ def test_collective_training_leaves_a_drained_agent_and_goes_on_smaller(cluster,
     gang = GangSpec(hold_seconds=1.0)
     service = start(a_service(job, strategy=Strategy.MULTI_WORKER_MIRRORED, recovery=recovery, gang=gang))
     state = service.until(lambda state: runs(state, 3))
-    while not (tmp_path / "worker-2.ready").exists():
-        threading.Event().wait(0.05)
+    wait_until((tmp_path / "worker-2.ready").exists)
     drained = state.tasks[TaskName("worker-2")]
     try:
         operate(cluster, "DRAIN_AGENT", drained.agent_id)
@@ -248,6 +251,43 @@ def test_collective_training_leaves_a_drained_agent_and_goes_on_smaller(cluster,
     service.order(PodVerb.RESTART)
     service.until(lambda state: runs(state, 3))
     assert [3, 3, 3] == [workers_of(tmp_path, task) for task in ("worker-0", "worker-1", "worker-2")]
+
+
+def test_a_task_that_returns_too_late_is_killed(cluster, start, tmp_path):
+    """Its agent does not answer for longer than it is waited for: it runs elsewhere, and there it stays."""
+    job = a_job(JobKind.WORKER, 1, needs=needs(0.1, 64), command=f"echo $$ >> {tmp_path}/programs; exec sleep 1000")
+    recovery = RecoveryPolicy(unreachable_timeout=1.0)
+    service = start(a_service(job, strategy=Strategy.INDEPENDENT, recovery=recovery))
+    first = service.until(lambda state: runs(state, 1)).tasks[TaskName("worker-0")]
+    agent = cluster.agents[first.hostname]
+    agent.freeze()
+    try:
+        state = service.until(lambda state: state.tasks["worker-0"].id != first.id and runs(state, 1))
+    finally:
+        agent.thaw()
+    second = state.tasks[TaskName("worker-0")]
+    assert first.hostname != second.hostname
+
+    wait_until(lambda: (tmp_path / "programs").read_text().count("\n") == 2)
+    old, new = (Path("/proc", pid) for pid in (tmp_path / "programs").read_text().split())
+    wait_until(lambda: not old.exists())
+    wait_until(lambda: known_tasks(cluster) == [(second.id, "TASK_RUNNING")])
+    wait_until(lambda: [True] * 3 == [shown.active for shown in read_status(cluster.master.address).agents])
+    assert new.exists()
+    assert second.id == service.service.state.tasks[TaskName("worker-0")].id
+
+
+def known_tasks(cluster: LocalCluster) -> list[tuple[str, str]]:
+    """Ids and states of all that have not ended, or whose end nobody has acknowledged."""
+    return [(task.task_id, task.state) for task in read_status(cluster.master.address).tasks]
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """For what nobody announces."""
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end
+        threading.Event().wait(0.05)
 
 
 def workers_of(folder: Path, task: str) -> int:
