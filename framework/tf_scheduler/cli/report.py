@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from mesos_local import LocalCluster
 from tf_scheduler.api.glance import Overview, TaskRow
+from tf_scheduler.api.policy import Policy
 from tf_scheduler.errors import JobError
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import TaskState
+from tf_scheduler.options.loader import resolve
+from tf_scheduler.telling.masks import Masks
 
 from .folders import RunFolder
 from .follow import Watched, sandbox_of
+from .known_secrets import known_secrets
 from .tail import last_lines
 
 #: Of the error output of a task that failed.
@@ -25,8 +30,10 @@ _WELL = (TaskState.FINISHED.spoken, TaskState.KILLED.spoken)
 Report = dict[str, Any]
 
 
-def report(watched: Watched, spec: ServiceSpec, cluster: LocalCluster, folder: RunFolder, seconds: float) -> Report:
-    """Everything worth keeping of a run; keeps the logs of its tasks in its folder."""
+def report(
+    watched: Watched, spec: ServiceSpec, cluster: LocalCluster, folder: RunFolder, seconds: float, masks: Masks
+) -> Report:
+    """Everything worth keeping of a run; keeps the logs of its tasks in its folder. `masks`: secrets in last lines."""
     seen = watched.seen
     return {
         "service": spec.name,
@@ -36,8 +43,13 @@ def report(watched: Watched, spec: ServiceSpec, cluster: LocalCluster, folder: R
         "run": str(folder.path),
         "checkpoints": seen.checkpoint_dir if seen else spec.checkpoint_dir or str(folder.checkpoints),
         "pending": {name: list(reasons) for name, reasons in watched.pending.items()},
-        "tasks": [_task(seen, task, cluster, folder) for task in seen.tasks] if seen else [],
+        "tasks": [_task(seen, task, cluster, folder, masks) for task in seen.tasks] if seen else [],
     }
+
+
+def secrets_of(document: Mapping[str, Any]) -> Masks:
+    """Of options, as far as this command knows them: from themselves, and from its own variables."""
+    return Masks(known_secrets(resolve(document), os.environ, Policy()))
 
 
 def check_page(page: Path | None) -> None:
@@ -81,7 +93,7 @@ def _outcome(watched: Watched) -> dict[str, str]:
     return {"state": Verdict.STOPPED.value if stopped else Verdict.FAILED.value, "reason": trouble}
 
 
-def _task(seen: Overview, task: TaskRow, cluster: LocalCluster, folder: RunFolder) -> Report:
+def _task(seen: Overview, task: TaskRow, cluster: LocalCluster, folder: RunFolder, masks: Masks) -> Report:
     sandbox = sandbox_of(cluster, seen, task)
     return {
         "name": task.name,
@@ -91,7 +103,7 @@ def _task(seen: Overview, task: TaskRow, cluster: LocalCluster, folder: RunFolde
         "agent": task.hostname,
         "address": task.address,
         "generation": task.generation,
-        "last_lines": [] if sandbox is None else _last_words(seen, task, sandbox),
+        "last_lines": [] if sandbox is None else [masks.cover(line) for line in _last_words(seen, task, sandbox)],
         "logs": None if sandbox is None else _kept(task, sandbox, folder),
     }
 

@@ -116,9 +116,9 @@ def _run(job: _Job, running: LocalCluster | None, specs: Sequence[AgentSpec]) ->
         watched = _followed(job, app, cluster, folder, running is None, signals)
         seconds = time.monotonic() - started
         from .remember import remember
-        from .report import report
+        from .report import report, secrets_of
 
-        found = report(watched, job.spec, cluster, folder, seconds)
+        found = report(watched, job.spec, cluster, folder, seconds, secrets_of(job.document))
         remember(job.document, found, folder, cluster.specs, submitted, job.page)
         _tell(found, folder, job.quiet)
     return found
