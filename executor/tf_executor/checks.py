@@ -69,7 +69,8 @@ class Checks:
             if time.monotonic() >= counts_from:
                 failures += 1
             if failures >= liveness.failures:
-                self._on_event(Unhealthy(f"not alive: {problem} ({failures} times in a row)"))
+                often = f" ({failures} times in a row)" if failures > 1 else ""
+                self._on_event(Unhealthy(f"not alive: {problem}{often}"))
                 return
 
     def _watch_silence(self, limit: float, silent_for: Callable[[], float]) -> None:

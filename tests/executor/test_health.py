@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
 
@@ -258,6 +259,12 @@ def test_only_failures_in_a_row_count() -> None:
     """A good look in between starts again."""
     event, looks = outcome(["bad", "", "bad", "bad"], quick("command"))
     assert ("not alive: bad (2 times in a row)", 4) == (event.reason, looks)
+
+
+def test_one_failure_that_is_enough_is_not_counted() -> None:
+    """Nor is it told as a row."""
+    event, _ = outcome(["bad"], replace(quick("command"), failures=1))
+    assert "not alive: bad" == event.reason
 
 
 def test_failures_while_the_program_starts_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
