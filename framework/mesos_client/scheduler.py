@@ -13,14 +13,14 @@ from mesos_client.credentials import Credentials
 from mesos_client.detector import Detector, Leader, ZooKeeperUrl
 from mesos_client.masters import Masters, parse_masters
 from mesos_client.process import OnEvent, OnState, StreamProcess, authorization
+from mesos_client.requests_transport import RequestsTransport
 from mesos_client.results import Disconnected, SendResult
 from mesos_client.retry import Retry
 from mesos_client.scheduler_callbacks import SchedulerCallbacks
 from mesos_client.scheduler_calls import SchedulerCalls
-from mesos_client.stdlib_transport import StdlibTransport
 from mesos_client.subscriber import Loss
 from mesos_client.tls import Tls
-from mesos_client.transport import Request, Stream, Transport
+from mesos_client.transport import Request, Stream
 
 logger = logging.getLogger(__name__)
 
@@ -79,17 +79,8 @@ class SchedulerDriver(SchedulerCalls, SchedulerCallbacks, StreamProcess, MesosSc
         self._moving: str | None = None
         credentials = credentials or Credentials()
         self._retry = Retry(self._masters, credentials, PATH)
-        self._prepare(
-            self._transport_for(tls), credentials, on_event, on_state, "mesos-scheduler-events", call_timeout, clock
-        )
-
-    def _transport_for(self, tls: Tls | None) -> Transport:
-        """Without TLS the standard library does, and is there at once: requests takes a tenth of a second to load."""
-        if tls is None and not str(self._masters.current).startswith("https://"):
-            return StdlibTransport()
-        from mesos_client.requests_transport import RequestsTransport
-
-        return RequestsTransport(tls)
+        transport = RequestsTransport(tls)
+        self._prepare(transport, credentials, on_event, on_state, "mesos-scheduler-events", call_timeout, clock)
 
     @property
     def framework(self) -> dict[str, Any]:
