@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(600
 EXAMPLES = Path(__file__).parents[2] / "examples"
 #: Example -> task, file, and what it must have written there. The others are run by the tests of the command.
 TOLD = {
+    "coordinator": [("chief-0", "stdout", r"epoch 15: loss [\d.]+\ntest accuracy 0\.9")],
     "multi_worker_mirrored": [("worker-0", "stdout", r"epoch 12: loss [\d.]+, 2 replicas\ntest accuracy 0\.9")],
     "between_graph": [("worker-0", "stdout", r"step \d+: loss [\d.]+\n(.*\n)*test accuracy 0\.9")],
     "between_graph/options-sync.json": [
@@ -43,8 +44,8 @@ def test_the_example_trains(example: str, tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     result = json.loads(ended.stdout)
     assert "succeeded" == result["state"]
-    # With worker 0 a between-graph job has ended, whatever the others do.
-    needed = "worker-0" if example.startswith("between_graph") else ("worker", "eval")
+    # With worker 0 a between-graph job has ended, whatever the others do; the chief's workers serve until they are ended.
+    needed = {"between_graph": "worker-0", "coordinator": "chief"}.get(example.partition("/")[0], ("worker", "eval"))
     assert {"finished"} == {task["state"] for task in result["tasks"] if task["name"].startswith(needed)}
     for task, file, words in TOLD[example]:
         (text,) = [path.read_text() for path in tmp_path.glob(f"dcos-tensorflow/runs/*/logs/{task}/{file}")]
