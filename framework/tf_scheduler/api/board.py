@@ -84,7 +84,8 @@ class Board:
         return View({"running": True, "reason": "", "task": found.name, "address": found.address, "path": path})
 
     async def _lead(self, _request: Request) -> Response:
-        return RedirectResponse(f"{self._key}/", 307)
+        found = running(self._look().state)
+        return respond(found, as_json=True) if isinstance(found, Problem) else RedirectResponse(f"{self._key}/", 307)
 
     async def _serve(self, request: Request) -> Response:
         # It commands nothing: no line of the audit log, which would have the key in it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tf_scheduler.model.events import Event
@@ -25,12 +26,20 @@ def on_plan(backend: Backend, verb: Verb) -> Act:
 
     async def act(call: Call) -> Answer:
         parameters = {} if call.body is None else call.body
-        wrong = _wrong(parameters)
+        wrong = _empty(call.given) or _wrong(parameters)
         if wrong is not None:
             return wrong
         return await ask(backend, command(call.snapshot, verb, call.given, parameters))
 
     return act
+
+
+def _empty(given: Mapping[str, Any]) -> Problem | None:
+    """A script whose variable is not set must not command the whole plan."""
+    for name in ("phase", "step"):
+        if given.get(name) == "":
+            return Problem(400, f"The {name} is empty: name one, or leave {name} out for all of them")
+    return None
 
 
 def _wrong(parameters: object) -> Problem | None:

@@ -183,6 +183,8 @@ def test_phases_and_steps_may_be_given_by_id(loop):
         ("/v1/plans/none/stop", b"", 404, "Plan none not found"),
         ("/v1/plans/deploy/restart?phase=none", b"", 404, "Phase none not found"),
         ("/v1/plans/deploy/restart?step=worker-0", b"", 400, "Missing phase"),
+        ("/v1/plans/deploy/restart?phase=", b"", 400, "The phase is empty"),
+        ("/v1/plans/deploy/forceComplete?phase=none&step=", b"", 400, "The step is empty"),
         ("/v1/plans/deploy/start", b"", 400, "Couldn't parse parameters: the body is no JSON"),
         ("/v1/plans/deploy/start", b"[]", 400, "must be a JSON object"),
         ("/v1/plans/deploy/start", b"[" * 60_000, 400, "the body is no JSON"),

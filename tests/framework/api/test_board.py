@@ -181,9 +181,9 @@ def test_the_key_is_in_no_log(place, caplog):
 )
 def test_why_it_is_not_there(state, code, words):
     """As JSON, also for a browser."""
-    reply = ask(an_app(state), "/tensorboard/any/", headers={"Accept": "text/html"})
-
-    assert (code, True) == (reply.code, words in reply.body["error"]["message"])
+    for path in ("/tensorboard/", "/tensorboard/any/"):
+        reply = ask(an_app(state), path, headers={"Accept": "text/html"})
+        assert (code, True) == (reply.code, words in reply.body["error"]["message"])
     told = ask(an_app(state), "/v1/tf/tensorboard").body
     assert (False, None, True) == (told["running"], told["path"], words in told["reason"])
 
