@@ -44,7 +44,7 @@ def test_the_example_trains(example: str, tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     result = json.loads(ended.stdout)
     assert "succeeded" == result["state"]
-    # With worker 0 a between-graph job has ended, whatever the others do; the chief's workers serve until they are ended.
+    # With worker 0 a between-graph job has ended, whatever others do; the chief's workers serve until they are ended.
     needed = {"between_graph": "worker-0", "coordinator": "chief"}.get(example.partition("/")[0], ("worker", "eval"))
     assert {"finished"} == {task["state"] for task in result["tasks"] if task["name"].startswith(needed)}
     for task, file, words in TOLD[example]:
