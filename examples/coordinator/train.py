@@ -1,4 +1,4 @@
-"""Train a classifier of handwritten digits with a loop of its own, by TensorFlow's ClusterCoordinator.
+"""Train a classifier of handwritten digits in a loop of its own: TensorFlow's ClusterCoordinator hands out its steps.
 
 Start the same command once for each task of a cluster: a chief, parameter servers (ps) and workers. TF_CONFIG tells
 each task who it is. The ps holds the variables. The chief schedules the steps of an epoch. Each worker takes the next
