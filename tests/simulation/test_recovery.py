@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -368,6 +369,28 @@ def test_collateral_is_told_as_such():
     world = deployed(a_spec(strategy=Strategy.BETWEEN_GRAPH, restart=RestartPolicy(max_failures=0)))
     play(world, send.status("ps-0", FAILED, **KILLED_HARD), send.wait(5.0), ERROR)
     play(world, expect.told("worker-1 is failed: exit code 3 (collateral of the end of ps-0)"), expect.result(None))
+
+
+def test_tasks_that_know_nothing_of_each_other_do_not_excuse_each_other():
+    """Each error of an independent worker counts, whoever ended just before."""
+    jobs = (a_job(JobKind.WORKER, 3),)
+    world = deployed(a_spec(strategy=Strategy.INDEPENDENT, jobs=jobs, restart=RestartPolicy(max_failures=0)))
+    play(world, send.status("worker-0", FAILED, **KILLED_HARD), send.wait(1.0), ERROR, expect.result(Verdict.FAILED))
+
+
+def test_who_was_excused_excuses_nobody():
+    """Else tasks that crash by turns would never end the job."""
+    world = deployed(a_spec(strategy=Strategy.BETWEEN_GRAPH, restart=RestartPolicy(max_failures=0)))
+    play(world, send.status("ps-0", FAILED, **KILLED_HARD), send.wait(15.0), ERROR, expect.result(None))
+    play(world, send.wait(10.0), send.status("worker-0", FAILED, exit_code=3), expect.result(Verdict.FAILED))
+
+
+def test_a_gang_that_started_again_is_not_excused_by_that():
+    """What fails next, soon after, fails by itself, whichever of its tasks it is."""
+    world = deployed(replace(mirrored(), restart=RestartPolicy(max_failures=0, backoff=1.0)))
+    play(world, send.status("worker-2", FAILED, **KILLED_HARD), expect.killed("worker-0", "worker-1"))
+    play(world, send.wait(2.0), send.offers(), expect.launched("worker-0", "worker-1", "worker-2"), send.running())
+    play(world, send.wait(1.0), send.status("worker-0", FAILED, exit_code=3), expect.result(Verdict.FAILED))
 
 
 def test_a_program_that_hung_is_blamed_though_a_signal_ended_it():

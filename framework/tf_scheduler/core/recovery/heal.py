@@ -17,6 +17,7 @@ from tf_scheduler.model.failure import Cause, Ended
 from tf_scheduler.model.ids import name_of
 from tf_scheduler.model.reasons import AwaitsHome
 from tf_scheduler.model.recovery import Recovery
+from tf_scheduler.model.spec import Strategy
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
@@ -135,10 +136,23 @@ def _cause(state: SchedulerState, record: TaskRecord, status: TaskStatus, ran: b
     hung = status.healthy is False
     end = Ended(status.state.value, status.reason, status.exit_code, status.signal, ran=ran, hung=hung)
     cause = cause_of(end, restart_policy(state.spec, record).uncounted_exit_codes)
-    others = (item for name, item in state.recoveries.items() if name != record.name)
-    if cause is Cause.USER_ERROR and any(now - item.since < COLLATERAL for item in others):
-        return Cause.COLLATERAL
-    return cause
+    return Cause.COLLATERAL if cause is Cause.USER_ERROR and _is_excused(state, record, now) else cause
+
+
+def _is_excused(state: SchedulerState, record: TaskRecord, now: float) -> bool:
+    """Another task was lost just before, for a reason of its own, and not together with this one's former launch.
+
+    Else tasks that crash would excuse each other for ever, and those that know nothing of each other would do, too.
+    """
+    if state.spec.strategy is Strategy.INDEPENDENT:
+        return False
+    own = state.recoveries.get(record.name)
+    return any(
+        now - item.since < COLLATERAL and item.cause is not Cause.COLLATERAL
+        for name, item in state.recoveries.items()
+        if name != record.name
+        if own is None or own.since != item.since or record.launched_at <= item.since
+    )
 
 
 def _recovery(

@@ -92,6 +92,8 @@ def _causes() -> str:
     table = _table(["the first that fits", "cause", "launched again", "counted"], rows)
     note = (
         f"An error within {heal.COLLATERAL:g} s of another task's loss is *collateral*: launched again, not counted. "
+        "Not so with the strategy `independent`, whose tasks know nothing of each other; nor does a collateral error "
+        "excuse another, nor a loss the next launch of a task that was launched again because of it. "
         "*Counted* means against `restart.max_failures` within `restart.window`; one more ends the job. "
         "`restart.uncounted_exit_codes` are the exit codes that ask for a restart. The result of a job names the "
         "failure that ended it; who fails by itself in the same time after it is added, as ended because of it."
