@@ -47,6 +47,9 @@ def _command(verb: str) -> Fetch:
 
 def _show(done: str) -> Any:
     def show(found: Mapping[str, Any], _given: Given) -> Parts:
+        if "pod" not in found:  # it had been done before: the service says so
+            yield Line((found["message"],))
+            return
         yield Line((f"{found['pod']} {done}: ", ", ".join(found["tasks"]) or "no task"))
 
     return show

@@ -138,7 +138,10 @@ def test_pods_obey(ask, api):
     assert ["worker-1 is replaced: worker-1"] == ask("pod", "replace", "worker-1", "--yes").lines
     play(api.world, send.offers(), send.running())
     assert ["worker-0 is paused: worker-0"] == ask("debug", "pod", "pause", "worker-0", "-t", "worker-0").lines
+    assert 1 == len(ask("pod", "pause", "worker-0").lines)
     assert ["worker-0 is resumed: worker-0"] == ask("pod", "resume", "worker-0").lines
+    play(api.world, send.offers(), send.running())
+    assert "worker-0" in ask("pod", "resume", "worker-0").lines[0]
 
 
 def test_what_is_wrong_comes_with_what_there_is(ask, api):
