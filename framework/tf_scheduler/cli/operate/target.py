@@ -61,6 +61,8 @@ def at(url: str, name: str, environment: Mapping[str, str]) -> Service:
     """The service at the URL of its scheduler, or of DC/OS with /service/NAME, or, where a name is given, without."""
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"--url {url}: must begin with http:// or https://")
+    if not url.split("://", 1)[1].strip("/"):
+        raise UsageError(f"--url {url}: no host is given")
     verify = environment.get("DCOS_TENSORFLOW_CA_FILE") or dcos.verification(environment, {})
     certificate = environment.get("DCOS_TENSORFLOW_CERTIFICATE", "")
     behind = _BEHIND_DCOS.fullmatch(url)

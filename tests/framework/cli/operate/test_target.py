@@ -116,3 +116,10 @@ def test_a_url_without_a_scheme_is_wrong_usage():
     """Not guessed."""
     with pytest.raises(UsageError, match="must begin with http"):
         find(Wanted(url="10.0.0.1:8080"), NOWHERE)
+
+
+@pytest.mark.parametrize("url", ["http://", "https:///"])
+def test_a_url_without_a_host_is_wrong_usage(url):
+    """Told before anything is asked."""
+    with pytest.raises(UsageError, match="no host is given"):
+        find(Wanted(url=url), NOWHERE)
