@@ -133,8 +133,11 @@ class Service:
     def _nobody(self, status: int) -> str:
         if self.direct:
             return f"no scheduler answers at {self.url} (HTTP {status})"
+        if status != 404:
+            when = "it is being started, or started again; try again in some seconds"
+            return f"the service {self.name!r} at {self.cluster.url} does not answer (HTTP {status}): {when}"
         hint = "" if self.program != "dcos tensorflow" else "; the names are in: dcos service"
-        return f"there is no service {self.name!r} at {self.cluster.url}, or it does not answer (HTTP {status}){hint}"
+        return f"there is no service {self.name!r} at {self.cluster.url} (HTTP {status}){hint}"
 
 
 def _with(url: str, query: Query) -> str:

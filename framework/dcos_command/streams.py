@@ -73,7 +73,11 @@ def _show_log_item(item: Mapping[str, Any], given: Given) -> Parts:
 
 
 def _events(service: Service, given: Given) -> Any:
-    return service.get(path("events"), limit=str(given.get("limit") or _LIMIT), task=given.get("task"))
+    task = given.get("task")
+    found = service.get(path("events"), limit=str(given.get("limit") or _LIMIT), task=task)
+    if task and not found["events"]:
+        service.get(path("tasks", task))  # refuses, with the names that there are, if there is no such task
+    return found
 
 
 def _show_events(found: Mapping[str, Any], _given: Given) -> Parts:

@@ -19,7 +19,7 @@ from .marathon import Marathon
 from .repositories import Repositories, metadata
 from .search import matching
 from .supervisor import Snapshot
-from .uninstall import Uninstaller
+from .uninstall import Uninstaller, is_uninstalling
 
 Json = Any
 Body = Mapping[str, Json]
@@ -138,8 +138,14 @@ class Cosmos:
         }
 
     def service_update(self, body: Body) -> Json:
-        """New options for an app, on top of its own unless they replace them. Versions change in Enterprise only."""
+        """New options for an app, on top of its own unless they replace them. Versions change in Enterprise only.
+
+        Raise CosmosError 409 for a service that is being uninstalled: without SDK_UNINSTALL it would be deployed anew.
+        """
         shown = self._service(_text(body, "appId"))
+        if is_uninstalling(shown.app):
+            name = shown.app.id.strip("/")
+            raise _conflict(f"the service '{name}' is being uninstalled; install it again once it is gone")
         labels = shown.app.definition["labels"]
         package = decode_definition(labels["DCOS_PACKAGE_DEFINITION"])
         asked = body.get("packageVersion")
@@ -156,9 +162,9 @@ class Cosmos:
             message = f"The new appId {new_id} must be equal to the old appId {shown.app.id}"
             raise CosmosError("AppIdChanged", message, {"newAppId": new_id, "oldAppId": shown.app.id})
         try:
-            _, deployment = self.marathon.replace(shown.app.id, app)
+            _, deployment = self.marathon.replace(shown.app.id, app, instead_of=shown.app)
         except MarathonError as error:
-            raise _of_marathon(error) from error
+            raise _conflict(error.message) if error.status == 409 else _of_marathon(error) from error
         found = {"package": package, "resolvedOptions": resolved(package, options)}
         return {**found, "marathonDeploymentId": deployment}
 
@@ -195,6 +201,10 @@ def _number(value: Json) -> int:
     except (TypeError, ValueError):
         about = {"type": "decode", "reason": "Int", "path": ".index"}
         raise CosmosError("json_error", "JSON decode error: index must be a number", about) from None
+
+
+def _conflict(message: str) -> CosmosError:
+    return CosmosError("MarathonBadResponse", message, status=409)
 
 
 def _of_marathon(error: MarathonError) -> CosmosError:

@@ -80,10 +80,15 @@ class Marathon:
             self._supervise(app)
             return app, self._deployed(app)
 
-    def replace(self, app_id: str, definition: Mapping[str, Json]) -> tuple[App, str]:
-        """The app in a new version; its task is started anew. Raise MarathonError 404, 422."""
+    def replace(self, app_id: str, definition: Mapping[str, Json], *, instead_of: App | None = None) -> tuple[App, str]:
+        """The app in a new version; its task is started anew. Raise MarathonError 404, 422.
+
+        `instead_of`: what the definition was made from; MarathonError 409 when the app has another version by now.
+        """
         with self._lock:
             supervisor = self._find(app_id)
+            if instead_of is not None and supervisor.snapshot.app is not instead_of:
+                raise MarathonError(409, f"App '{instead_of.id}' was changed meanwhile by somebody else: try again")
             app = _app({**definition, "id": app_id})
             supervisor.put(app)
             self._store({app.id: app})

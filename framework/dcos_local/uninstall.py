@@ -38,14 +38,14 @@ class Uninstaller:
         if _LABEL not in app.definition["labels"]:
             self._marathon.delete(app.id)
             return
-        if app.definition["env"].get(_VARIABLE) != "true":
+        if not is_uninstalling(app):
             self._marathon.replace(app.id, uninstalling(app))
             self._watch(app.id)
 
     def resume(self) -> None:
         """Go on with what was under way when the process before us ended."""
         for name, shown in self._marathon.snapshots().items():
-            if shown.app.definition["env"].get(_VARIABLE) == "true":
+            if is_uninstalling(shown.app):
                 self._watch(name)
 
     def stop(self) -> None:
@@ -77,10 +77,15 @@ def uninstalling(app: App) -> dict[str, Json]:
     return {**app.definition, "env": {**app.definition["env"], _VARIABLE: "true"}}
 
 
+def is_uninstalling(app: App) -> bool:
+    """Whether its scheduler takes its service down."""
+    return bool(app.definition["env"].get(_VARIABLE) == "true")
+
+
 def plan_is_complete(shown: Snapshot, ask: Callable[[int, str], int | None] | None = None) -> bool:
     """Whether the scheduler of SDK_UNINSTALL says that nothing is left."""
     version = shown.app.definition["labels"].get("DCOS_COMMONS_API_VERSION", "v1")
-    if shown.task is None or not shown.task.place.ports or shown.app.definition["env"].get(_VARIABLE) != "true":
+    if shown.task is None or not shown.task.place.ports or not is_uninstalling(shown.app):
         return False
     return (ask or _status)(shown.task.place.ports[0], f"/{version}/plans/deploy") == http.client.OK
 

@@ -72,7 +72,7 @@ def _acts(backend: Backend, streams: Streams) -> Iterator[Endpoint]:
     what = "How far the training is."
     act = _progress(backend)
     yield Endpoint("GET", "/v1/tf/progress", what, {200: TrainingBody}, act=act, query=_POINTS)
-    what, bodies = "What an update would do.", {200: dict[str, Any], 404: ErrorBody}
+    what, bodies = "What an update would do.", {200: dict[str, Any], 404: ErrorBody, 409: ErrorBody}
     path = "/v1/tf/update/preview"
     yield Endpoint("POST", path, what, bodies, act=_foretell(backend), takes=dict[str, Any])
     what, bodies = "What happened, and why.", {200: EventsBody, 503: ErrorBody}
@@ -94,6 +94,8 @@ def _foretell(backend: Backend) -> Act:
     async def act(call: Call) -> Answer:
         if backend.foretell is None:
             return Problem(404, "this scheduler cannot tell what other options would change")
+        if (late := _too_late(call.snapshot)) is not None:
+            return late
         if not isinstance(call.body, dict):
             return Problem(400, "the body must be a JSON object with options, or environment")
         try:
@@ -102,6 +104,16 @@ def _foretell(backend: Backend) -> Act:
             return Problem(400, str(error))
 
     return act
+
+
+def _too_late(snapshot: Snapshot) -> Problem | None:
+    """Why other options would change nothing any more."""
+    name = snapshot.state.spec.name
+    if snapshot.uninstalling:
+        return Problem(409, f"the service {name!r} is being uninstalled; it takes no other options any more")
+    if snapshot.state.over or snapshot.state.result is not None:
+        return Problem(409, f"the service {name!r} has ended; it takes no other options any more, install it again")
+    return None
 
 
 def _events(backend: Backend, streams: Streams) -> Act:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -57,6 +59,17 @@ class Root(Later):
         if name not in self.later:
             self._make()
         return super().get_command(context, name)
+
+    def invoke(self, context: click.Context) -> Any:
+        """Who reads only the beginning of what is printed has enough: no error, nothing is left to flush."""
+        try:
+            result = super().invoke(context)
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            return result
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
 
     def _make(self) -> None:
         if not self._complete:

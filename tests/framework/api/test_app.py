@@ -362,3 +362,20 @@ def test_commands_do_not_wait_for_each_other(loop):
         )
 
     assert [200, 404] == [reply.code for reply in asyncio.run(both())]
+
+
+def test_what_an_update_would_do_is_told_as_long_as_one_is_possible(state):
+    """Not of a service that is being uninstalled, or has ended: 409, with the reason."""
+    result = Result(Verdict.SUCCEEDED, "chief-0 has finished", 9.0)
+    found = {}
+    for name, snapshot in {
+        "runs": Snapshot(state),
+        "is being uninstalled": Snapshot(state, uninstalling=True),
+        "has ended": Snapshot(replace(state, result=result)),
+    }.items():
+        backend = Backend(lambda shown=snapshot: shown, foretell=lambda asked: {"asked": asked})
+        found[name] = ask(create_app(backend), "/v1/tf/update/preview", "POST", body=b'{"options": {}}')
+
+    assert (200, {"asked": {"options": {}}}) == (found["runs"].code, found["runs"].body)
+    for name in ("is being uninstalled", "has ended"):
+        assert (409, True) == (found[name].code, name in found[name].body["error"]["message"])

@@ -50,3 +50,21 @@ def test_an_output_that_is_full_is_told_by_its_name():
         ended = python("-m", "tf_scheduler", "options", "schema", stdout=full)
 
     assert (1, "standard output: No space left on device\n") == (ended.returncode, ended.stderr)
+
+
+def test_who_reads_only_the_beginning_makes_no_error():
+    """As of `... | head -1`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as closed:
+        ended = python("-m", "tf_scheduler", "options", "schema", stdout=closed)
+
+    assert (0, "") == (ended.returncode, ended.stderr)
+
+
+def test_without_a_standard_output_the_exit_code_tells():
+    """`>&-`: nobody listens at that address."""
+    script = f'"{sys.executable}" -m tf_scheduler --url http://127.0.0.1:1 plan list >&-'
+    ended = subprocess.run(["sh", "-c", script], env=ENVIRONMENT, text=True, capture_output=True, check=False)
+
+    assert (3, True) == (ended.returncode, ended.stderr.startswith("http://127.0.0.1:1"))

@@ -102,6 +102,14 @@ def test_why_tells_the_reasons(ask, api):
     assert ["Nothing is pending."] == ask("why").lines
 
 
+def test_events_of_a_task_that_is_not_there_are_refused(ask, api):
+    """With the names that there are."""
+    api.deploy()
+    refused = ask("events", "-t", "nope")
+
+    assert (1, True) == (refused.code, "worker-0" in refused.err)
+
+
 def test_a_task_s_tf_config_can_be_had(ask, api):
     """As its program sees it."""
     api.deploy()

@@ -60,7 +60,7 @@ def test_the_configured_service_is_the_default(api, capsys):
         (["--name=/dev/digits", "plan", "status", "backup"], 1, "Plan backup not found"),
         (["plan", "list", "--name=other"], 3, "there is no service 'other'"),
         (["--name=401", "plan", "list"], 1, "dcos auth login"),
-        (["--name=503", "plan", "list"], 3, "does not answer (HTTP 503)"),
+        (["--name=503", "plan", "list"], 3, "does not answer (HTTP 503): it is being started"),
         (["--name=broken", "plan", "list"], 1, "answers no JSON"),
     ],
 )

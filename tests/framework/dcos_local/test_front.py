@@ -249,6 +249,26 @@ def test_the_sub_command_describes_and_updates_a_service(dcos, tmp_path, capsys)
     assert 1 == command("uninstall", "--yes")[0]  # it is no tensorflow
 
 
+def test_a_service_that_is_being_uninstalled_takes_no_options(dcos, tmp_path, capsys):
+    """Otherwise its scheduler would deploy it anew, and the uninstallation would never end."""
+    install(dcos, name="dev/one")
+    labels = {**app(dcos, "dev/one")["labels"], "DCOS_COMMONS_UNINSTALL": "true"}
+    assert 200 == ask(dcos, "PUT", "/service/marathon/v2/apps/dev/one", json.dumps({"labels": labels})).code
+    assert 200 == cosmos(dcos, "uninstall", packageName="small")[0]
+    before = app(dcos, "dev/one")
+    assert "true" == before["env"]["SDK_UNINSTALL"]
+
+    code, found = cosmos(dcos, "service/update", appId="dev/one", replace=False, options={"service": {"a": "3"}})
+
+    assert (409, True) == (code, "the service 'dev/one' is being uninstalled" in found["message"])
+    options = tmp_path / "options.json"
+    options.write_text('{"service": {"a": "3"}}')
+    update = ["tensorflow", "--name=dev/one", "update", "start", f"--options={options}", "--yes"]
+    assert 1 == main(update, {"DCOS_URL": dcos.url, "DCOS_DIR": "/nowhere"})
+    assert "is being uninstalled" in capsys.readouterr().err
+    assert (before["env"], before["versionInfo"]) == (app(dcos, "dev/one")["env"], app(dcos, "dev/one")["versionInfo"])
+
+
 def test_an_app_that_is_no_package_is_not_described_and_not_listed(dcos):
     """`dcos marathon app add` makes such."""
     answer = ask(dcos, "POST", "/service/marathon/v2/apps", json.dumps({"id": "plain", "cmd": "exec sleep 1000"}))

@@ -213,6 +213,18 @@ def test_refusals_are_marathons(marathon, do, status):
     assert (status == 422) is bool(caught.value.problems)
 
 
+def test_an_app_that_somebody_else_has_changed_is_not_replaced(marathon):
+    """So of two changes made from the same version one is refused, and none is lost."""
+    first, _ = marathon.create(an_app("exec sleep 1000"))
+    second, _ = marathon.replace("job", an_app("exec sleep 1001"), instead_of=first)
+
+    with pytest.raises(MarathonError, match="changed meanwhile") as caught:
+        marathon.replace("job", an_app("exec sleep 1002"), instead_of=first)
+
+    assert 409 == caught.value.status
+    assert second is marathon.snapshot("job").app
+
+
 def test_many_threads_may_use_it_at_once(marathon):
     """Of ten that create the same app one succeeds."""
     results = queue.SimpleQueue()

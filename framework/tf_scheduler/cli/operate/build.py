@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -108,6 +109,8 @@ def _wanted(before: Mapping[str, Any], given: Mapping[str, Any]) -> Wanted:
 
 
 def _screen() -> Screen:
+    if sys.stdout is None:  # closed by who started us
+        return Screen(Path(os.devnull).open("w"))
     if not sys.stdout.isatty():
         return Screen(sys.stdout)
     from .colours import ColourScreen  # only what is drawn needs it
