@@ -48,12 +48,17 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns fit the terminal: cells are broken into several lines, never cut."""
+    """Columns fit the terminal: cells are broken into several lines, never cut, but for pictures.
+
+    `pictures`: numbers of columns, from 0, that are drawn with characters, such as bars. Where there are any, they
+    become smaller for the others, which keep one line each.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     #: Shown instead of a table without rows.
     empty: str = ""
+    pictures: Sequence[int] = ()
 
 
 @dataclass(frozen=True)

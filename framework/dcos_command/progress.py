@@ -55,7 +55,7 @@ def show_progress(found: Mapping[str, Any], _given: Given) -> Parts:
     """A row per job that says something of its training."""
     rows = [_row(name, job, _speaker(name, found)) for name, job in found["jobs"].items() if job["reporting"]]
     heading = ("job", "", "step", "steps/s", "examples/s", "left", "loss", "")
-    yield Table(heading, rows, empty="No task has said anything of its training yet.")
+    yield Table(heading, rows, "No task has said anything of its training yet.", pictures=(1, 7))
     silent = [name for name, job in found["jobs"].items() if not job["reporting"]]
     if rows and silent:
         yield Line((dim(f"Nothing is said by: {', '.join(silent)}"),))

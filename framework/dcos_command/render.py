@@ -44,7 +44,8 @@ def _table(table: Table, width: int | None) -> Iterator[str]:
 
 def narrowest(table: Table) -> int:
     """Columns of a terminal below which the table is drawn as one line for each cell."""
-    widths = [min(width, _NARROWEST) for width in _widths(_texts(table), None)]
+    found = enumerate(_widths(_texts(table), None))
+    widths = [width if table.pictures and at not in table.pictures else min(width, _NARROWEST) for at, width in found]
     return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 

@@ -28,7 +28,8 @@ def _start(service: Service, given: Given) -> Any:
 
 
 def _submit(service: Service, body: Mapping[str, Any]) -> Any:
-    return service.cosmos("service.update", "cosmos/service/update", {**app(service), "replace": True, **body})
+    found = service.cosmos("service.update", "cosmos/service/update", {**app(service), "replace": True, **body})
+    return {name: value for name, value in found.items() if name != "package"}  # its files: nobody asked for them
 
 
 def _foretell_start(service: Service, given: Given) -> Parts:

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Iterable
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
+from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -60,12 +61,28 @@ def drawn(part: Part) -> RenderableType:
 
 def _table(table: Table) -> RichTable:
     drawn_table = RichTable(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in table.columns:
-        drawn_table.add_column(column, overflow="fold")
+    for at, column in enumerate(table.columns):
+        drawn_table.add_column(column, overflow="fold", no_wrap=bool(table.pictures) and at not in table.pictures)
     for row in table.rows:
-        drawn_table.add_row(*(_text(cell) for cell in row))
+        drawn_table.add_row(*(_Picture(cell) if at in table.pictures else _text(cell) for at, cell in enumerate(row)))
     return drawn_table
 
 
 def _text(cell: Cell) -> Text:
     return Text(cell.text, _STYLES.get(cell.meaning, "")) if isinstance(cell, Word) else Text(cell)
+
+
+class _Picture:
+    """A cell that is drawn with characters: as much of them as there is room for, evenly chosen."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._text = _text(cell)
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        whole = self._text.plain
+        width = min(len(whole), options.max_width)
+        chosen = (whole[int((at + 0.5) * len(whole) / width)] for at in range(width))
+        yield Text("".join(chosen), self._text.style, no_wrap=True)
+
+    def __rich_measure__(self, _console: Console, _options: ConsoleOptions) -> Measurement:
+        return Measurement(min(4, len(self._text.plain)), len(self._text.plain))

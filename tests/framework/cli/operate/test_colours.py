@@ -44,6 +44,19 @@ def test_no_color_means_no_colour(monkeypatch):
     assert "\x1b[3" not in out.getvalue()
 
 
+def test_pictures_become_smaller_and_numbers_stay_whole(monkeypatch):
+    """Half of a bar is half of it at any width."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    shown, out = screen(40)
+    shown.show([Table(("job", "", "step"), [("worker", "#" * 20 + "." * 20, "123456/200000")], pictures=(1,))])
+
+    (row,) = [line for line in plain(out).splitlines() if "worker" in line]
+    assert len(row) <= 40
+    assert row.endswith("123456/200000")
+    assert row.count("#") > 4
+    assert abs(row.count("#") - row.count(".")) <= 1
+
+
 @pytest.mark.parametrize("width", [16, 20, 30, 40, 80])
 def test_tables_fit_and_lose_nothing(width, monkeypatch):
     """What people wrote is no markup."""
