@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator, Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -19,6 +20,10 @@ settings.register_profile("patient", deadline=None)
 # The same examples each time: a change is judged by itself, and developers' runs go on looking for new ones.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable" if os.environ.get("CI") else "patient")
+
+# Whoever started us in the background of a shell, or by nohup, had these ignored; our programs would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 _QUICK_MASTER = {"allocation_interval": "100ms", "agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "3"}
 
