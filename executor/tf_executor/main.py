@@ -16,7 +16,7 @@ from mesos_client import Aborted, Disconnected
 from mesos_client.executor import ExecutorDriver
 from tf_executor import events
 from tf_executor.guardian import start_guardian
-from tf_executor.processes import become_subreaper, hide_environment
+from tf_executor.processes import become_subreaper, hide_environment, start_with_usual_signals
 from tf_executor.runner import AgentEvent, AgentGone, Runner
 
 LOG_FILE = "executor.log"
@@ -42,6 +42,7 @@ def execute(environ: Mapping[str, str]) -> int:
     """Serve the agent that `environ` names until the task has ended; 1: the agent was lost or we failed."""
     sandbox = environ.get("MESOS_SANDBOX") or str(Path.cwd())
     _log_to(Path(sandbox) / LOG_FILE)
+    start_with_usual_signals()
     start_guardian(environ)
     become_subreaper()
     hide_environment()

@@ -1,4 +1,4 @@
-"""What Linux offers to keep hold of a process tree: prctl and /proc."""
+"""What Linux offers to keep hold of a process tree: prctl, /proc, and signals."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import ctypes
 import os
 import signal
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
 
 # <linux/prctl.h>
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
+
+#: Python ignores these itself, and subprocess resets them.
+_OF_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
+#: To whom these come by default notices nothing. While SIGCHLD is ignored, nobody could wait for a process (wait(2)).
+_HARMLESS = {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH}
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -28,6 +33,22 @@ def hide_environment() -> None:
     The user's program is one of them, unless it runs as root.
     """
     _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def start_with_usual_signals() -> None:
+    """What we start gets every signal as a terminal's programs do, whoever has started us. Before the first fork.
+
+    A signal that is ignored, as by nohup, or blocked, stays so in every program after exec (signal(7), execve(2)): a
+    shell could not even set a trap. One that has a handler is reset by exec, and we go on although it comes.
+    """
+    for number in signal.valid_signals() - _OF_PYTHON:
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL if number in _HARMLESS else _nothing)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _nothing(number: int, frame: Any) -> None:
+    """Handles what was ignored."""
 
 
 def die_with_parent() -> Callable[[], None]:

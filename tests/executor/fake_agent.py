@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from tf_executor.processes import become_subreaper
+from tf_executor.processes import become_subreaper, start_with_usual_signals
 from tf_executor.runner import AgentEvent, AgentGone, Runner
 
 events, updates = open(int(sys.argv[1])), open(int(sys.argv[2]), "w", buffering=1)  # noqa: PTH123, SIM115
@@ -43,6 +43,7 @@ def read() -> None:
             runner.put(AgentGone(body["gone"]["reason"]) if body["type"] == "GONE" else AgentEvent(body))
 
 
+start_with_usual_signals()
 become_subreaper()
 runner = Runner(send, tell, os.environ, str(os.getcwd()))  # noqa: PTH109
 runner.stop_on_signals()

@@ -258,17 +258,28 @@ def test_a_frozen_agent_loses_nothing(bundle: Path, ready: Path) -> None:
         assert 0 == scheduler.executor_exit()
 
 
+@pytest.fixture
+def nohup() -> Iterator[None]:
+    """What the test starts ignores SIGHUP, and leaves it so to what it starts itself."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("nohup")
 def test_an_agent_that_asks_executors_for_their_token(bundle: Path, ready: Path, tmp_path: Path) -> None:
-    """Without it every call would be refused; also after a restart. The program does not see it."""
+    """Without it every call would be refused; also after a restart. The program sees neither it nor nohup."""
     (tmp_path / "jwt").write_text("a secret of the agent's")
     key = tmp_path / "jwt"
     flags = {"authenticate_http_executors": "true", "jwt_secret_key": str(key), "http_authenticators": "jwt"}
     try:
         with subscribed(bundle, flags) as scheduler:
-            scheduler.launch("token", f"env > environment; echo ready > {ready}; read line < {ready}")
+            show = "trap 'echo heard > signals' HUP; kill -HUP $$; env > environment"
+            scheduler.launch("token", f"{show}; echo ready > {ready}; read line < {ready}")
             scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
             assert "ready\n" == ready.read_text()
             assert "TOKEN" not in (scheduler.sandbox("token") / "environment").read_text()
+            assert "heard\n" == (scheduler.sandbox("token") / "signals").read_text()
             # The executor has it, as root can see, and nobody else.
             has_it = "MESOS_EXECUTOR_AUTHENTICATION_TOKEN" in scheduler.executor_environment("token")
             assert has_it == (os.geteuid() == 0)

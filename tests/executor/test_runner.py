@@ -204,6 +204,26 @@ def test_what_cannot_be_spawned_fails_with_the_reason(
     assert reason in status["message"]
 
 
+def test_a_program_has_the_usual_signals_whoever_started_the_agent(start: Any) -> None:
+    """As by nohup: what is ignored or blocked there is neither here, and every child is heard of."""
+    odd = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in odd}
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, odd)
+    try:
+        executor = start("odd")
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    executor.launch("trap 'echo heard' HUP; kill -HUP $$; grep -E 'Sig(Blk|Ign)' /proc/self/status; exit 3")
+
+    assert Ending(exit_code=3) == ending(executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED"))
+
+    assert ["heard", "SigBlk:", "0" * 16, "SigIgn:", "0" * 16] == executor.output().split()
+    executor.acknowledge("TASK_FAILED")
+    assert executor.process.wait() == 0
+
+
 def test_sigterm_to_the_executor_stops_like_a_kill(executor: Any) -> None:
     """An operator who ends the process by hand gets an orderly end."""
     executor.launch("echo ready > ready; sleep 3600")
