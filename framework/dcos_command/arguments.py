@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from functools import lru_cache
-from typing import Any, Tuple
+from typing import Any, NoReturn, Tuple
 
 from . import __version__
 from .command import Command, Option
+from .errors import UsageError
 from .table import COMMANDS, GROUP_ALIASES, GROUPS
 
 INFO = "Distributed TensorFlow on DC/OS"
@@ -16,10 +17,18 @@ SERVICE = "tensorflow"
 _Words = Tuple[str, ...]
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}\n{self.format_usage().strip()}")
+
+
 @lru_cache(maxsize=None)
 def parser() -> argparse.ArgumentParser:
-    """Everything that can be typed. Its result has `command`, the given arguments and options, and the global ones."""
-    root = argparse.ArgumentParser(prog="dcos tensorflow", description=INFO)
+    """Everything that can be typed. Its result has `command`, the given arguments and options, and the global ones.
+
+    What makes no sense raises UsageError.
+    """
+    root = _Parser(prog="dcos tensorflow", description=INFO)
     root.add_argument("--version", action="version", version=__version__)
     root.add_argument("--info", action="store_true", help="print what this is, in one line")
     root.add_argument("--config-schema", action="store_true", help="print the settings, as JSON Schema")

@@ -11,21 +11,24 @@ from __future__ import annotations
 
 
 class CommandError(Exception):
-    """`code` is what the process ends with."""
+    """`code` is what the process ends with, `word` what programs know the error by."""
 
     code = 1
+    word = "failed"
 
 
 class UsageError(CommandError):
     """The command line is understood, and makes no sense."""
 
     code = 2
+    word = "wrong_usage"
 
 
 class UnreachableError(CommandError):
     """Nothing answers, or there is nobody to ask."""
 
     code = 3
+    word = "unreachable"
 
 
 class NothingToDo(CommandError):  # noqa: N818 - it names the condition
@@ -35,8 +38,8 @@ class NothingToDo(CommandError):  # noqa: N818 - it names the condition
 
 
 class RefusedError(CommandError):
-    """`status`: of HTTP. The text is what the scheduler, or the cluster, says."""
+    """`status`: of HTTP. The text is what the scheduler, or the cluster, says; `word`, too, or empty."""
 
-    def __init__(self, message: str, status: int) -> None:
+    def __init__(self, message: str, status: int, word: str = "") -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.word = status, word

@@ -7,9 +7,10 @@ import os
 import sys
 from typing import Any, Mapping
 
-from . import AS_JSON, cluster
+from . import cluster
 from .arguments import SERVICE, parser
 from .errors import CommandError
+from .failing import told, wants_json
 from .perform import perform
 from .screen import Screen
 from .service import Service
@@ -22,14 +23,16 @@ CONFIG_SCHEMA = {
     "type": "object",
 }
 _INTERRUPTED = 130
+_FOLLOW = {"-f", "--follow"}
 
 
 def main(arguments: list[str] | None = None, environment: Mapping[str, str] | None = None) -> int:
     """0 done, 1 an error that is told on standard error, 2 wrong usage, 3 nothing answers."""
     typed = _words(sys.argv[1:] if arguments is None else arguments)
-    given = vars(parser().parse_args(typed))
+    environment = os.environ if environment is None else environment
     try:
-        _run(given, os.environ if environment is None else environment)
+        with told(wants_json(typed, environment), sys.stdout, one_line=not _FOLLOW.isdisjoint(typed)):
+            _run(vars(parser().parse_args(typed)), environment)
     except CommandError as error:
         print(f"dcos tensorflow: {error}", file=sys.stderr)  # noqa: T201 - it is its purpose
         return error.code
@@ -57,8 +60,5 @@ def _run(given: Mapping[str, Any], environment: Mapping[str, str]) -> None:
     else:
         found = cluster.find(environment)
         service = Service(found, given.get("name") or found.service or SERVICE)
-        perform(command, service, given, screen, as_json=_as_json(given, environment) or command.sdk_json)
-
-
-def _as_json(given: Mapping[str, Any], environment: Mapping[str, str]) -> bool:
-    return bool(given.get("json")) or environment.get(AS_JSON, "").lower() in ("1", "true", "yes")
+        as_json = given.get("json") or command.sdk_json or wants_json((), environment)
+        perform(command, service, given, screen, as_json=as_json)

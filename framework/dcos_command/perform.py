@@ -35,7 +35,7 @@ def perform(command: Command, service: Service, given: Given, screen: Screen, *,
         _perform(command, service, given, screen, as_json)
     except RefusedError as error:
         known = hint(service, command, given, str(error)) if error.status in _WRONG_NAME else ""
-        raise RefusedError(f"{error}{known}", error.status) from error
+        raise RefusedError(f"{error}{known}", error.status, error.word) from error
 
 
 def _perform(command: Command, service: Service, given: Given, screen: Screen, as_json: bool) -> None:

@@ -19,6 +19,19 @@ def message_of(text: str) -> str | None:
     return "\n".join([message, *_reasons(found.get("data"))])
 
 
+def code_of(text: str) -> str:
+    """The word for it: our scheduler's `code`, Cosmos' `type`; empty when there is none."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return ""
+    if not isinstance(found, dict):
+        return ""
+    told = found.get("error")
+    word = told.get("code") if isinstance(told, dict) else found.get("type")
+    return word if isinstance(word, str) else ""
+
+
 def _reasons(data: Any) -> Iterator[str]:
     """Cosmos', of options that do not fit, or of an app that Marathon refuses (dcos/cosmos, rpc/v1/model)."""
     errors = data.get("errors") if isinstance(data, dict) else None

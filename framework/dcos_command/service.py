@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 from . import sse, wire
 from .cluster import Cluster
 from .errors import CommandError, RefusedError, UnreachableError
-from .refusals import message_of
+from .refusals import code_of, message_of
 
 #: The DC/OS SDK's "it has been done before".
 ALREADY = 208
@@ -122,7 +122,7 @@ class Service:
         told = message_of(text)
         if told is None and (status in (502, 503, 504) or (status == 404 and not _OURS.match(text))):
             return UnreachableError(self._nobody(status))
-        return RefusedError(told or text.strip() or f"the service answers HTTP {status}", status)
+        return RefusedError(told or text.strip() or f"the service answers HTTP {status}", status, code_of(text))
 
     def _unknown_person(self) -> str:
         if not self.direct:

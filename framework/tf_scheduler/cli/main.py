@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Sequence
 
 import click
 
-from dcos_command.errors import CommandError
+from dcos_command.errors import CommandError, UsageError
+from dcos_command.failing import document, wants_json
 from tf_scheduler import __version__
 from tf_scheduler.errors import NotRunningError, SchedulerError
 
@@ -35,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         code = cli.main(args=arguments, prog_name="dcos-tensorflow", standalone_mode=False)
     except click.ClickException as error:
+        if wants_json(sys.argv[1:] if arguments is None else arguments, os.environ):
+            click.echo(json.dumps(document(UsageError(error.format_message())), indent=2))
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):

@@ -3,6 +3,8 @@
 import json
 import urllib.request
 
+import pytest
+
 from simulation import send
 from simulation.world import play
 from tf_scheduler.core.plans import plan_named
@@ -169,6 +171,29 @@ def test_what_is_wrong_comes_with_what_there_is(ask, api):
     assert 1 == ask("logs", "nosuch").err.lower().count("there are")
     assert "plan status deploy" in step.err
     assert "worker-9" in ask("logs", "worker-9").err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        ("plan pause deploy wroker", 1, {"status": 404, "code": "not_found"}),
+        ("pod replace worker-0", 2, {"code": "wrong_usage"}),
+        ("plan rest deploy", 2, {"code": "wrong_usage"}),
+        ("logs -f nope", 1, {"status": 404, "code": "not_found"}),
+    ],
+)
+def test_an_error_is_a_document_where_json_is_wanted(ask, api, words, code, error):
+    """In the shape of the API's, with the hint; for people it is told as ever."""
+    api.deploy()
+
+    refused = ask(*words.split(), "--json")
+
+    told = json.loads(refused.out)["error"]
+    assert code == refused.code
+    assert error == {name: value for name, value in told.items() if name != "message"}
+    assert told["message"].splitlines()[0] in refused.err
+    if "wroker" in words:
+        assert "Did you mean worker?" in told["message"]
 
 
 def test_what_cannot_be_undone_is_asked_for_first(ask, api):

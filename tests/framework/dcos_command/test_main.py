@@ -72,6 +72,13 @@ def test_what_goes_wrong_is_one_sentence(dcos, arguments, code, message):
     assert message in result.err
 
 
+def test_nobody_there_is_a_document_too(dcos):
+    """With the variable as with --json; the exit code stays."""
+    result = dcos("--name=503", "plan", "status", DCOS_TENSORFLOW_JSON="1")
+
+    assert (3, "unreachable") == (result.code, json.loads(result.out)["error"]["code"])
+
+
 def test_the_token_goes_along(dcos, api):
     """As DC/OS wants it."""
     dcos("--name=401", "plan", "list", DCOS_ACS_TOKEN="a.b.c")

@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 
 from dcos_command.command import Argument, Command, Option
 from dcos_command.errors import CommandError
+from dcos_command.failing import told
 from dcos_command.kinds import names
 from dcos_command.perform import perform
 from dcos_command.screen import Screen
@@ -93,9 +94,11 @@ def _option(option: Option) -> click.Option:
 def _callback(command: Command) -> Callable[..., None]:
     def run(**given: Any) -> None:
         before = click.get_current_context().ensure_object(dict)
-        service = find(_wanted(before, given), os.environ)
+        as_json = given["as_json"] or before.get("as_json", False)
         try:
-            perform(command, service, given, _screen(), as_json=given["as_json"] or before.get("as_json", False))
+            with told(as_json, sys.stdout, one_line=given.get("follow", False)):
+                service = find(_wanted(before, given), os.environ)
+                perform(command, service, given, _screen(), as_json=as_json)
         except KeyboardInterrupt:
             sys.exit(_INTERRUPTED)
 
