@@ -74,9 +74,10 @@ def _unknown(service: Service, argument: Argument, given: Given, told: str) -> s
 
 
 def _instead(value: str, known: list[str], told: str) -> str:
-    close: Any = get_close_matches(value, known, n=1)
+    close: Any = get_close_matches(value, known, n=_SHOWN)
     if close:
-        return f"Did you mean {close[0]}? "
+        *others, last = [name for name in known if name in close]
+        return f"Did you mean {', '.join(others)}{' or ' if others else ''}{last}? "
     if _LISTED in told:
         return ""
     if not known:

@@ -60,15 +60,20 @@ def _standard_input() -> str:
 
 
 def _document(file: str) -> Any:
+    name = "--options - (standard input)" if file == "-" else f"--options {file}"
     try:
         text = _standard_input() if file == "-" else Path(file).read_text(encoding="utf-8")
         found = json.loads(text)
     except OSError as error:
-        raise CommandError(f"--options {file}: {error.strerror}") from error
+        raise CommandError(f"{name} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{name} is no text in UTF-8: see its byte {error.start}") from error
+    except RecursionError as error:
+        raise CommandError(f"{name} is nested too deeply") from error
     except ValueError as error:
-        raise CommandError(f"--options {file}: {error}") from error
+        raise CommandError(f"{name} is no JSON: {error}") from error
     if not isinstance(found, dict):
-        raise CommandError(f"--options {file}: must be a JSON object")
+        raise CommandError(f"{name}: must be a JSON object")
     return found
 
 

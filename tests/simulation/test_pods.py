@@ -112,7 +112,10 @@ def test_a_paused_task_is_not_launched_before_it_is_resumed():
     before = world.state.tasks["worker-1"].address
     others = [name for name in ALL if name != "worker-1"]
 
-    play(world, send.pod(PAUSE, "worker-1"), expect.killed("worker-1"), send.offers(), expect.launched())
+    play(world, send.pod(PAUSE, "worker-1"), expect.killed("worker-1"))
+    told = [outcome.message for outcome in world.outcomes if "told to end" in outcome.message]
+    assert ["plan recovery: worker-1 is told to end, for it is paused: its place is kept"] == told
+    play(world, send.offers(), expect.launched())
     play(world, send.wait(86_400.0), send.restart(), send.offers(), expect.launched(), expect.alive(*others))
     assert {"worker-1": 1000.0} == world.state.paused
     (phase,) = plan_named(world.state, "recovery").phases

@@ -196,6 +196,13 @@ def test_an_error_is_a_document_where_json_is_wanted(ask, api, words, code, erro
         assert "Did you mean worker?" in told["message"]
 
 
+def test_every_name_that_is_close_is_proposed(ask, api):
+    """In the order of the list."""
+    api.deploy()
+
+    assert "Did you mean worker-0 or worker-1? See: " in ask("pod", "restart", "wroker").err
+
+
 def test_what_cannot_be_undone_is_asked_for_first(ask, api):
     """Without somebody to ask, nothing is done: exit code 2."""
     api.deploy()

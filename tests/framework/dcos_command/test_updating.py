@@ -72,3 +72,27 @@ def test_what_cannot_be_gone_back_to_is_told(stored, words):
     """With what to do instead."""
     with pytest.raises(CommandError, match=words):
         earlier(stored, {"program": "x"})
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "cannot be read: No such file"),
+        (b"\xff\xfe{}", "is no text in UTF-8: see its byte 0"),
+        (b'{"a":', "is no JSON: "),
+        (b"[" * 200_000, "is nested too deeply"),
+        (b"[]", ": must be a JSON object"),
+    ],
+)
+def test_an_options_file_that_cannot_be_taken_is_named(own, tmp_path, content, words):
+    """With what is wrong, in one line."""
+    file = tmp_path / "changes.json"
+    if content is not None:
+        file.write_bytes(content)
+
+    refused = own("update", "start", "--replace", "--options", str(file))
+
+    assert 1 == refused.code
+    assert refused.err.startswith(f"--options {file}")
+    assert words in refused.err
+    assert 1 == len(refused.err.splitlines())

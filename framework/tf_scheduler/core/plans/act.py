@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tf_scheduler.core.reduce import decide, then
 from tf_scheduler.model.effects import Change, Decision, Kill, LaunchRetired, Outcome, PlanControlled, TaskForgotten
-from tf_scheduler.model.ids import name_of
+from tf_scheduler.model.ids import TaskName, name_of
 from tf_scheduler.model.plan_names import DEPLOY, UPDATE
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
@@ -86,8 +86,14 @@ def _work(state: SchedulerState, claim: Claim, step: StepDef) -> tuple[Change, O
         return TaskForgotten(record.name), Outcome(f"{record.name} is decommissioned", record.name)
     if record.id in state.retired or not state.is_live(record):
         return None
-    aim = "be launched again" if step.work is Work.LAUNCH else "be decommissioned"
-    return LaunchRetired(record.id, plan), Outcome(f"plan {plan}: {record.name} is told to end, to {aim}", record.name)
+    aim = _aim(state, step, record.name)
+    return LaunchRetired(record.id, plan), Outcome(f"plan {plan}: {record.name} is told to end, {aim}", record.name)
+
+
+def _aim(state: SchedulerState, step: StepDef, name: TaskName) -> str:
+    if step.work is not Work.LAUNCH:
+        return "to be decommissioned"
+    return "for it is paused: its place is kept" if name in state.paused else "to be launched again"
 
 
 def _is_newly_complete(state: SchedulerState, plan: PlanDef) -> bool:

@@ -45,7 +45,7 @@ class Situation(str, Enum):
 
     FORCED = "an operator said that it is complete"
     UNLAUNCHED = "its task was never launched"
-    RETIRED = "its task has been told to end, and is to be launched again"
+    RETIRED = "its task has been told to end, and is to be launched again, if it is paused once it is resumed"
     OUTDATED = (
         "its task was launched with other options, with an older ClusterSpec, for another plan, or before the plan was "
         "started or restarted"
