@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
+
+from tf_scheduler.api.bodies import parsed
 
 from .errors import MarathonError
 from .marathon import Marathon
@@ -143,7 +144,7 @@ class MarathonApi:
 
 def _parsed(body: bytes) -> Mapping[str, Json]:
     try:
-        found = json.loads(body)
+        found = parsed(body)
     except ValueError as error:
         raise MarathonError(400, f"Invalid JSON: {error}") from error
     if not isinstance(found, dict):

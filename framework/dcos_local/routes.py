@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID
 
 from starlette.applications import Starlette
@@ -15,6 +16,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from tf_scheduler.api.bodies import parsed
 from tf_scheduler.package.errors import CosmosError
 from tf_scheduler.package.repository import content_type
 
@@ -130,7 +132,7 @@ def _refusal(error: CosmosError) -> Response:
 
 def _parsed(body: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(body)
+        found = parsed(body)
     except ValueError as error:
         raise CosmosError(
             "json_error", f"JSON parse error: {error}", {"type": "parse", "reason": str(error)}
@@ -164,7 +166,7 @@ class _Router:
         port, rest = found
         if port is None:
             return PlainTextResponse("503 Service Unavailable: the service does not run at the moment", 503)
-        asked = f"/{rest}?{request.url.query}" if request.url.query else f"/{rest}"
+        asked = _quoted(rest, request.url.query)
         body = await request.body()
         address = f"{HOST}:{port}"
         return await run_in_threadpool(passed_on, address, request.method, asked, request.headers, body)
@@ -182,7 +184,7 @@ class _Router:
         return None if best is None else best[1:]
 
     async def mesos(self, request: Request) -> Response:
-        path, body = f"/{request.path_params['path']}", await request.body()
+        path, body = _quoted(request.path_params["path"], ""), await request.body()
         headers, query = request.headers, request.url.query
         return _response(await run_in_threadpool(self._mesos.answer, request.method, path, query, headers, body))
 
@@ -194,10 +196,19 @@ class _Router:
         except logs.NoSuchFileError as error:
             return PlainTextResponse(str(error), 404)
         query = request.query_params
-        text, end = logs.tail(path, query.get("cursor", "BEG"), int(query.get("skip", "0")))
+        skip = query.get("skip", "0")
+        if not skip.removeprefix("-").isdecimal():
+            return PlainTextResponse(f"skip must be a number of lines, not {skip[:40]!r}", 400)
+        text, end = logs.tail(path, query.get("cursor", "BEG"), int(skip))
         if "text/event-stream" in request.headers.get("accept", ""):
             return StreamingResponse(logs.follow(path, text, end), media_type="text/event-stream")
         return Response(text, 200 if text else 204, media_type="text/plain")
+
+
+def _quoted(path: str, query: str) -> str:
+    """As it is sent on: the path has been decoded, and may hold anything."""
+    found = "/" + quote(path, safe="/:@!$&'()*+,;=~")
+    return f"{found}?{query}" if query else found
 
 
 def _response(answer: Answer) -> Response:

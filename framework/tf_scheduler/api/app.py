@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,6 +16,8 @@ from starlette.types import ASGIApp
 
 from .backend import Backend
 from .board import Board
+from .bodies import parsed
+from .clients import address_of
 from .endpoint import Access, Act, BadRequest, Call, Endpoint
 from .guard import Guard
 from .openapi import document
@@ -125,7 +126,7 @@ def _route(row: Endpoint, kept: _Kept) -> Route:
             assert row.act is not None, f"{row.path} does nothing"
             body = None if row.takes is None else await _body(row, request)
             user = request.scope.get("api.user", "")
-            answer = await row.act(Call(kept.snapshot(), given, body, headers, user))
+            answer = await row.act(Call(kept.snapshot(), given, body, headers, user, address_of(request.scope)))
             if row.access is Access.WRITE:
                 kept.forget()
         except BadRequest as error:
@@ -152,11 +153,8 @@ async def _body(row: Endpoint, request: Request) -> Any:
     if row.optional and not content:
         return None
     try:
-        found = json.loads(content)
-        # Half a surrogate pair, which JSON can write: it cannot be encoded, and Mesos would refuse what holds it.
-        json.dumps(found, ensure_ascii=False).encode()
-        return found
-    except (ValueError, RecursionError) as error:
+        return parsed(content)
+    except ValueError as error:
         raise BadRequest(Problem(400, f"Couldn't parse parameters: the body is no JSON: {error}")) from error
 
 

@@ -34,6 +34,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(b"data: one\\n\\n")
             go.wait()
             self.wfile.write(b"data: two\\n")
+        else:
+            self.wfile.write(self.path.encode())
 http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
 TEMPLATE = """{
@@ -200,7 +202,7 @@ def test_what_is_no_json_is_said(dcos):
     kind = "application/vnd.dcos.package.list-{}+json;charset=utf-8;version=v1"
     headers = {"content_type": kind.format("request"), "accept": kind.format("response")}
 
-    for body in ("{", "[]"):
+    for body in ("{", "[]", "[" * 60_000, '{"packageName": "\\ud800"}'):
         assert "json_error" == json.loads(ask(dcos, "POST", "/package/list", body, **headers).text)["type"]
 
 
@@ -310,6 +312,8 @@ def test_events_of_a_service_come_through_as_they_happen(dcos, tmp_path):
     program.write_text(STREAM)
     install(dcos, name="stream", command=f"exec {sys.executable} {program} $PORT0")
     until(lambda: ask(dcos, "GET", "/service/stream/whole").code == 200)
+    for path in ("/v1/tasks/%00?a=%20", "/v1/pod/a%20b", "/%E6%97%A5"):  # as it was asked
+        assert (200, path) == vars_of(ask(dcos, "GET", f"/service/stream{path}"))
     connection = http.client.HTTPConnection(urlsplit(dcos.url).netloc, timeout=PATIENCE)
     try:
         connection.request("GET", "/service/stream/events")
@@ -334,6 +338,9 @@ def test_a_tasks_output_can_be_read_from_both_ends(dcos):
     assert (204, "") == vars_of(ask(dcos, "GET", f"{path}/stdout?cursor=END"))
     assert ask(dcos, "GET", f"{path}/stdout?cursor=2").text.startswith("2\n3\n")
     assert 404 == ask(dcos, "GET", f"{path}/none").code
+    assert 404 == ask(dcos, "GET", f"{path}/%00").code
+    assert 404 == ask(dcos, "GET", "/universe/%00").code
+    assert 400 == ask(dcos, "GET", f"{path}/stdout?skip=x").code
     assert 404 == ask(dcos, "GET", f"{path}/..%2F..%2Fapps.json").code
     assert 404 == ask(dcos, "GET", "/system/v1/logs/v2/task/none/file/stdout").code
 
@@ -370,6 +377,8 @@ def test_a_tasks_output_can_be_followed(dcos, tmp_path):
         ("POST", "apps/none/restart", None, 404),
         ("POST", "apps", "{", 400),
         ("POST", "apps", "[]", 400),
+        ("POST", "apps", "[" * 60_000, 400),
+        ("GET", "apps/%00", None, 404),
         ("POST", "apps", '{"id": "x"}', 422),
         ("PATCH", "apps", "{}", 405),
         ("GET", "none", None, 404),
