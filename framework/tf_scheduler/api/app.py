@@ -17,7 +17,6 @@ from starlette.types import ASGIApp
 from .backend import Backend
 from .board import Board
 from .bodies import parsed
-from .clients import address_of
 from .endpoint import Access, Act, BadRequest, Call, Endpoint
 from .guard import Guard
 from .openapi import document
@@ -126,7 +125,7 @@ def _route(row: Endpoint, kept: _Kept) -> Route:
             assert row.act is not None, f"{row.path} does nothing"
             body = None if row.takes is None else await _body(row, request)
             user = request.scope.get("api.user", "")
-            answer = await row.act(Call(kept.snapshot(), given, body, headers, user, address_of(request.scope)))
+            answer = await row.act(Call(kept.snapshot(), given, body, headers, user))
             if row.access is Access.WRITE:
                 kept.forget()
         except BadRequest as error:
