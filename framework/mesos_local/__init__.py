@@ -5,8 +5,7 @@ Names are imported on first use: the agent runs our helpers for every container,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # type checkers know the name; the module typing is slow to import
 if TYPE_CHECKING:
     from .agents import AgentSpec, default_agents, with_ports
     from .agents_file import load_agents

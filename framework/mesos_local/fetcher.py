@@ -3,35 +3,39 @@
 The agent gives a FetcherInfo (Mesos: include/mesos/fetcher/fetcher.proto) as JSON in MESOS_FETCHER_INFO. Supported:
 file:, plain paths, http: and https:. As in Mesos, an archive is extracted where it was put and kept beside its content,
 `executable` turns extraction off, and `output_file` renames.
+
+The agent runs it once for every container, so it imports little: pathlib, shutil and urllib take longer than the work.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlsplit
+import pwd
 
 from .errors import MesosLocalError
 from .output import redirect_output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 #: Names of what may have to be extracted, as `extract` knows them.
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip", ".gz")
 _STALL_TIMEOUT = 60.0  # seconds without a byte, as the agent's --fetcher_stall_timeout
 _NANOSECONDS = 1e9
+_CHUNK = 1 << 20
 
 
 def run_fetcher(environment: Mapping[str, str] = os.environ) -> None:
     """Fetch everything. Raises MesosLocalError that names the URI and the reason."""
     try:
         info = json.loads(environment["MESOS_FETCHER_INFO"])
-        sandbox, items = Path(info["sandbox_directory"]), info["items"]
+        sandbox, items = os.fspath(info["sandbox_directory"]), info["items"]
     except (KeyError, ValueError, TypeError) as error:
         raise MesosLocalError(f"MESOS_FETCHER_INFO is not a FetcherInfo in JSON: {error!r}") from error
-    redirect_output(str(sandbox))
+    redirect_output(sandbox)
     for item in items:
         try:
             _fetch_item(item, info, sandbox)
@@ -41,74 +45,109 @@ def run_fetcher(environment: Mapping[str, str] = os.environ) -> None:
         _give_to(user, sandbox)
 
 
-def _fetch_item(item: Mapping[str, Any], info: Mapping[str, Any], sandbox: Path) -> None:
+def _fetch_item(item: Mapping[str, Any], info: Mapping[str, Any], sandbox: str) -> None:
     uri, action = item["uri"], item.get("action", "BYPASS_CACHE")
     target = _inside(sandbox, uri.get("output_file") or _base_name(uri["value"]))
-    target.parent.mkdir(parents=True, exist_ok=True)
+    os.makedirs(os.path.dirname(target), exist_ok=True)
     timeout = info.get("stall_timeout", {}).get("nanoseconds", _STALL_TIMEOUT * _NANOSECONDS) / _NANOSECONDS
     if action == "BYPASS_CACHE":
         _get(uri["value"], target, info.get("frameworks_home"), timeout)
     else:
-        cached = _inside(Path(info["cache_directory"]), item["cache_filename"])
+        cached = _inside(info["cache_directory"], item["cache_filename"])
         if action == "DOWNLOAD_AND_CACHE":
-            cached.parent.mkdir(parents=True, exist_ok=True)
+            os.makedirs(os.path.dirname(cached), exist_ok=True)
             _get(uri["value"], cached, info.get("frameworks_home"), timeout)
-        shutil.copyfile(cached, target)
+        _copy(cached, target)
     if uri.get("executable"):
-        target.chmod(0o755)
-    elif uri.get("extract", True) and target.name.lower().endswith(ARCHIVES):
-        from .extract import extract  # slow to import, and many containers fetch no archive
-
-        extract(target, target.parent if uri.get("output_file") else sandbox)
+        os.chmod(target, 0o755)  # noqa: S103 - Mesos gives it to everybody, too
+    elif uri.get("extract", True) and target.lower().endswith(ARCHIVES):
+        _extract(target, os.path.dirname(target) if uri.get("output_file") else sandbox)
 
 
-def _inside(folder: Path, name: str) -> Path:
-    path = folder / name
-    if not path.resolve().is_relative_to(folder.resolve()) or path.resolve() == folder.resolve():
+def _extract(archive: str, folder: str) -> None:
+    from pathlib import Path  # slow to import, as the next, and many containers fetch no archive
+
+    from .extract import extract
+
+    extract(Path(archive), Path(folder))
+
+
+def _inside(folder: str, name: str) -> str:
+    path, home = os.path.join(folder, name), os.path.realpath(folder)
+    if not os.path.realpath(path).startswith(home.rstrip("/") + "/"):
         raise MesosLocalError(f"{name!r} is not a file name inside {folder}.")
     return path
 
 
 def _base_name(uri: str) -> str:
-    return unquote(urlsplit(uri).path.rpartition("/")[2]) if "://" in uri else uri.rpartition("/")[2]
+    scheme, _, path = _parts(uri)
+    return (_decoded(path) if scheme else path).rpartition("/")[2]
 
 
-def _get(uri: str, target: Path, frameworks_home: str | None, timeout: float) -> None:
-    scheme = urlsplit(uri).scheme.lower()
+def _parts(uri: str) -> tuple[str, str, str]:
+    """Scheme in small letters, host, path still encoded; of a plain path the first two are empty."""
+    scheme, colon, rest = uri.partition(":")
+    if not colon or "/" in scheme:
+        return "", "", uri
+    rest = rest.partition("#")[0].partition("?")[0]
+    if not rest.startswith("//"):
+        return scheme.lower(), "", rest
+    host, slash, path = rest[2:].partition("/")
+    return scheme.lower(), host, slash + path
+
+
+def _decoded(path: str) -> str:
+    if "%" not in path:
+        return path
+    from urllib.parse import unquote  # slow to import, and few names need it
+
+    return unquote(path)
+
+
+def _get(uri: str, target: str, frameworks_home: str | None, timeout: float) -> None:
+    scheme = _parts(uri)[0]
     if scheme in ("http", "https"):
         _download(uri, target, timeout)
     elif scheme in ("", "file"):
-        shutil.copyfile(_local_path(uri, frameworks_home), target)
+        _copy(_local_path(uri, frameworks_home), target)
     else:
         raise MesosLocalError(f"{scheme}: is not supported here; file:, http: and https: are.")
 
 
-def _local_path(uri: str, frameworks_home: str | None) -> Path:
-    parts = urlsplit(uri)
-    if parts.scheme and parts.netloc not in ("", "localhost"):
+def _local_path(uri: str, frameworks_home: str | None) -> str:
+    scheme, host, path = _parts(uri)
+    if scheme and host not in ("", "localhost"):
         raise MesosLocalError("a file: URI names a file of this machine, as in file:///folder/file.")
-    path = Path(unquote(parts.path) if parts.scheme else uri)
-    if not path.is_absolute():
-        if not frameworks_home:
-            raise MesosLocalError("a relative path needs the agent's flag frameworks_home.")
-        path = Path(frameworks_home) / path
-    return path
+    path = _decoded(path) if scheme else path
+    if path.startswith("/"):
+        return path
+    if not frameworks_home:
+        raise MesosLocalError("a relative path needs the agent's flag frameworks_home.")
+    return os.path.join(frameworks_home, path)
 
 
-def _download(uri: str, target: Path, timeout: float) -> None:
-    from urllib.request import Request, urlopen  # slow to import, and many containers fetch no URL
+def _copy(source: str, target: str) -> None:
+    with open(source, "rb") as content, open(target, "wb") as copy:
+        while chunk := content.read(_CHUNK):
+            copy.write(chunk)
+
+
+def _download(uri: str, target: str, timeout: float) -> None:
+    import shutil  # slow to import, as the next, and many containers fetch no URL
+    from urllib.request import Request, urlopen
 
     request = Request(uri, headers={"User-Agent": "mesos-fetcher"})  # noqa: S310 - the scheme was checked
-    with urlopen(request, timeout=timeout) as response, target.open("wb") as output:  # noqa: S310
-        shutil.copyfileobj(response, output, 1 << 20)
+    with urlopen(request, timeout=timeout) as response, open(target, "wb") as output:  # noqa: S310
+        shutil.copyfileobj(response, output, _CHUNK)
         expected = response.headers.get("Content-Length")
         if expected is not None and output.tell() != int(expected):
             raise MesosLocalError(f"the connection broke after {output.tell()} of {expected} bytes.")
 
 
-def _give_to(user: str, folder: Path) -> None:
+def _give_to(user: str, folder: str) -> None:
     """To the task's user; only root can, and only root runs tasks as others."""
     if os.geteuid() == 0:
+        owner = pwd.getpwnam(user).pw_uid
         for parent, folders, files in os.walk(folder):
             for name in (".", *folders, *files):
-                shutil.chown(Path(parent) / name, user) if not (Path(parent) / name).is_symlink() else None
+                os.chown(os.path.join(parent, name), owner, -1, follow_symlinks=False)
