@@ -40,8 +40,9 @@ def perform(command: Command, service: Service, given: Given, screen: Screen, *,
 
 def _perform(command: Command, service: Service, given: Given, screen: Screen, as_json: bool) -> None:
     if given.get("follow") and command.follow is not None and command.show_item is not None:
-        for item in command.follow(service, given):
-            screen.show((json.dumps(item),) if as_json else command.show_item(item, given))
+        with screen.attended():
+            for item in command.follow(service, given):
+                screen.show((json.dumps(item),) if as_json else command.show_item(item, given))
     elif command.watched_until is not None and screen.live and not as_json:
         screen.play(_frames(command, service, given))
     else:

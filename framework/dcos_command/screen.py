@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from typing import Iterable, Iterator, TextIO
+from typing import ContextManager, Iterable, Iterator, TextIO
 
-from . import render
+from . import reader, render
 from .errors import UsageError
 from .parts import Parts, Raw
 
@@ -26,6 +26,10 @@ class Screen:
             else:
                 self._out.writelines(f"{line}\n" for line in render.lines(part, self._width()))
             self._out.flush()
+
+    def attended(self) -> ContextManager[None]:
+        """Inside, BrokenPipeError is raised when nobody reads any more, even if nothing is shown."""
+        return reader.attended(self._out)
 
     def play(self, frames: Iterable[Parts]) -> None:
         """Each in the place of the one before; the last one stays."""

@@ -100,7 +100,9 @@ def program(api, tmp_path):
     yield start
     for process in started:
         process.kill()
-        process.communicate()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 @pytest.mark.parametrize("module", ["dcos_command", "tf_scheduler"])
@@ -116,6 +118,21 @@ def test_events_are_followed_as_they_happen(api, program, module):
     assert ["the first", "the second"] == [first["message"], second["message"]]
     process.send_signal(2)
     assert 130 == process.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("module", ["dcos_command", "tf_scheduler"])
+@pytest.mark.parametrize("words", ["events -f", "logs -f worker-0"])
+def test_who_has_read_enough_is_not_waited_for(api, program, module, words):
+    """As in `... | head -1`: it ends then, and not when there is something else to tell."""
+    api.deploy()
+    api.pages.add(Entry(1, 1000.0, "X", "the first", "worker-0"))
+    api.sandboxes.files["worker-0"] = {"stdout": b"the first\n"}
+    process = program(module, *words.split())
+
+    assert "the first" in process.stdout.readline().decode()
+    process.stdout.close()
+
+    assert 0 == process.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("module", ["dcos_command", "tf_scheduler"])
