@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 from .backend import Backend
 from .board import Board
 from .bodies import parsed
+from .clients import address_of
 from .endpoint import Access, Act, BadRequest, Call, Endpoint
 from .guard import Guard
 from .openapi import document
@@ -125,7 +126,7 @@ def _route(row: Endpoint, kept: _Kept) -> Route:
             assert row.act is not None, f"{row.path} does nothing"
             body = None if row.takes is None else await _body(row, request)
             user = request.scope.get("api.user", "")
-            answer = await row.act(Call(kept.snapshot(), given, body, headers, user))
+            answer = await row.act(Call(kept.snapshot(), given, body, headers, user, address_of(request.scope)))
             if row.access is Access.WRITE:
                 kept.forget()
         except BadRequest as error:

@@ -1,16 +1,21 @@
 """The API leaves the processor to the scheduler's loop: both are threads of a Python that runs one of them at a time.
 
 However many clients ask, and however often: the API's thread takes SHARE of a processor at most, beyond a short burst.
-Who asks more waits for the answer, in the order of asking, and the loop does not notice.
+Who asks more waits for the answer, and the loop does not notice. Clients take turns: one that asks without end makes
+another wait for a single answer of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from .clients import address_of
+from .guard import HEALTH
+from .turns import Turns
 
 #: Of one processor.
 SHARE = 0.2
@@ -18,42 +23,66 @@ SHARE = 0.2
 BURST = 0.5
 #: Seconds of a wait at least: less is not worth a timer, and may be too little to change the clock.
 _LEAST = 0.001
-#: Marathon would restart a scheduler that lets it wait.
-_FIRST = ("/v1/health",)
+
+
+def _by_address(scope: Scope) -> Sequence[Hashable]:
+    return (address_of(scope),)
 
 
 class Courtesy:
-    """An ASGI app around another; to be called in one thread only. `used`: seconds of processor time of that thread."""
+    """An ASGI app around another; to be called in one thread only. `used`: seconds of processor time of that thread.
+
+    `line`: where a request waits, as a path of lines.
+    """
 
     def __init__(
         self,
         app: ASGIApp,
+        line: Callable[[Scope], Sequence[Hashable]] = _by_address,
         *,
         used: Callable[[], float] = time.thread_time,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._app, self._used, self._clock = app, used, clock
+        self._app, self._line, self._used, self._clock = app, line, used, clock
         self._sleep = sleep
-        self._left, self._seen = BURST, (0.0, 0.0)
-        self._turn: asyncio.Lock | None = None
+        self._left = BURST
+        #: Time and `used` of the last look, in the thread that calls us.
+        self._seen: tuple[float, float] | None = None
+        self._waiting: Turns[asyncio.Future[None]] = Turns()
+        self._usher: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] not in _FIRST:
-            await self._wait()
+        if scope["type"] == "http" and scope["path"] != HEALTH:
+            await self._wait(scope)
         await self._app(scope, receive, send)
 
-    async def _wait(self) -> None:
-        if self._turn is None:
-            self._turn, self._seen = asyncio.Lock(), (self._clock(), self._used())
-        async with self._turn:  # first come, first served
-            while (wait := self._debt()) > 0:
-                await self._sleep(max(wait, _LEAST))
+    async def _wait(self, scope: Scope) -> None:
+        if self._usher is None and self._debt() <= 0:
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.put(self._line(scope), turn)
+        if self._usher is None:
+            self._usher = asyncio.create_task(self._call_in())
+        await turn
+
+    async def _call_in(self) -> None:
+        """One after the other: who is let in has run, and was counted, when the next is looked for."""
+        try:
+            while self._waiting:
+                while (wait := self._debt()) > 0:
+                    await self._sleep(max(wait, _LEAST))
+                turn = self._waiting.take()
+                if not turn.done():  # its client's task may have been cancelled
+                    turn.set_result(None)
+                    await asyncio.sleep(0)
+        finally:
+            self._usher = None
 
     def _debt(self) -> float:
         """Seconds until something may be used again."""
         now, used = self._clock(), self._used()
-        before, used_before = self._seen
+        before, used_before = self._seen or (now, used)
         self._seen = now, used
         self._left = min(BURST, self._left + SHARE * (now - before) - (used - used_before))
         return -self._left / SHARE

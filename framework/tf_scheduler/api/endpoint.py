@@ -72,6 +72,8 @@ class Call:
     headers: Mapping[str, str]
     #: Who asks, as far as that is known: for the audit log.
     user: str = ""
+    #: The address that it came from.
+    client: str = ""
 
     @property
     def follows(self) -> bool:

@@ -30,6 +30,8 @@ _SECURITY = {
 _CHALLENGE = {"www-authenticate": 'Basic realm="tensorflow", charset="UTF-8"'}
 #: For scripts of a page, which ask for the token themselves: the browser's own form would come before theirs.
 _QUIET_CHALLENGE = {"www-authenticate": 'Bearer realm="tensorflow"'}
+#: Marathon would restart a scheduler that refuses it.
+HEALTH = "/v1/health"
 _READING = ("GET", "HEAD", "OPTIONS")
 
 
@@ -52,14 +54,17 @@ class Guard:
                 scope["api.user"] = visitor.name
                 await self._app(scope, _limited(receive), answer)
             else:
-                extra = _challenge(headers) if problem.code == 401 else {}
-                response = respond(problem, as_json=wants_json(headers) or problem.code == 401, headers=extra)
+                as_json = wants_json(headers) or problem.code in (401, 429)
+                response = respond(problem, as_json=as_json, headers=_more(problem, headers))
                 await response(scope, receive, answer)
         finally:
             if scope["method"] not in _READING and not scope.get("api.quiet"):
                 _audit(scope, visitor, answer.code)
 
     def _problem(self, scope: Scope, headers: dict[str, str], visitor: Visitor) -> Problem | None:
+        crowded: Problem | None = scope.get("state", {}).get("crowded")
+        if crowded is not None and _path(scope) != HEALTH:
+            return crowded
         declared = headers.get("content-length", "0")
         if declared.isdecimal() and int(declared) > BODY_LIMIT:
             return Problem(413, f"the body may have {BODY_LIMIT} bytes at most")
@@ -86,7 +91,9 @@ class _Answer:
         await asyncio.wait_for(self._send(message), STALLED)
 
 
-def _challenge(headers: dict[str, str]) -> dict[str, str]:
+def _more(problem: Problem, headers: dict[str, str]) -> dict[str, str]:
+    if problem.code != 401:
+        return {}
     return _QUIET_CHALLENGE if headers.get("x-requested-with") == "XMLHttpRequest" else _CHALLENGE
 
 

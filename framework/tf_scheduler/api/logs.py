@@ -43,7 +43,7 @@ class Logs:
             return self._no_launch(call, name)
         offset = start_of(call.headers, call.given["offset"])
         if call.follows:
-            return self._streams.open(self._follow(record, file, offset, call.given["length"]))
+            return self._streams.open(self._follow(record, file, offset, call.given["length"]), call.client)
         try:
             piece = await self._read(record, file, offset, call.given["length"])
         except FileError as error:

@@ -8,6 +8,8 @@ from http import HTTPStatus
 from typing import Any
 
 from .endpoint import Access, Endpoint, Query
+from .guard import HEALTH
+from .respond import TOO_MANY
 from .schema import Schemas
 from .shapes import ErrorBody
 
@@ -82,6 +84,8 @@ def _responses(row: Endpoint, schemas: Schemas) -> dict[str, Any]:
     bodies = dict(row.bodies)
     if row.access is not Access.OPEN:
         bodies = {**bodies, 401: ErrorBody, 403: str}
+    if row.path != HEALTH:
+        bodies[TOO_MANY] = ErrorBody
     if row.query or row.takes is not None:
         bodies.setdefault(400, str)
     return {str(code): _response(row, code, kind, schemas) for code, kind in sorted(bodies.items())}

@@ -8,6 +8,9 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from .clients import network_of
+from .seats import Seats
+
 #: Seconds from the connection, or from an answer, to the end of the next request's head.
 PATIENCE = 20.0
 
@@ -16,18 +19,33 @@ class Connection(H11Protocol):
     """uvicorn's, with the common name of a client certificate in the scope, and an end for those who dawdle.
 
     uvicorn itself waits for ever for the head of a request: a client that sends a byte a minute keeps its connection.
+    One that finds no seat has `crowded` in the scope, why not; too many of them are cut off at once.
     """
+
+    def __init__(self, seats: Seats, crowd: Seats, **given: Any) -> None:
+        super().__init__(**given)
+        self._seats, self._crowd = seats, crowd
+        self._holds: Seats | None = None
+        self._client = ""
 
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.app_state = {**self.app_state, "peer": _common_name(transport)}
+        self._client = network_of(self.client[0]) if self.client else ""
+        crowded = self._seats.take(self._client)
+        if crowded is not None and self._crowd.take(self._client) is not None:
+            transport.abort()
+            return
+        self._holds = self._seats if crowded is None else self._crowd
+        self.app_state = {**self.app_state, "peer": _common_name(transport), "crowded": crowded}
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
+        if self._holds is not None:
+            self._holds.leave(self._client)
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:

@@ -13,10 +13,14 @@ from .views.base import Answer, Problem
 JSON, TEXT = "application/json", "text/plain; charset=utf-8"
 #: HTTP allows them no body.
 _NO_BODY = (204, 205, 304)
+#: This client has too much of something; when to ask again, in seconds.
+TOO_MANY, RETRY_AFTER = 429, 5
 
 
 def respond(answer: Answer, *, as_json: bool, headers: Mapping[str, str] | None = None) -> Response:
     """`as_json`: errors, too."""
+    if answer.code == TOO_MANY:
+        headers = {**(headers or {}), "retry-after": str(RETRY_AFTER)}
     content, kind = rendered(answer, as_json=as_json)
     if kind is None:
         return Response(status_code=answer.code, headers=headers)

@@ -5,19 +5,24 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from .listening import ApiError, ServerTls, address_for, listen
 from .protocol import Connection
+from .seats import Seats
 
 __all__ = ["ApiError", "ApiServer", "ServerTls", "address_for"]
 
-#: Connections at one time; more are answered 503. Each may be a stream.
+#: Connections at one time; each may be a stream.
 _CONNECTIONS = 1000
+#: Further ones, that are told so.
+_CROWD = 100
 _LEAVE_AFTER = 2  # seconds; requests that are still open then are cut
 
 
@@ -59,14 +64,19 @@ class ApiServer:
 
 def _config(app: ASGIApp, tls: ServerTls | None) -> uvicorn.Config:
     # h11 also where httptools is installed: it is pure Python, as in the scheduler's bundle, and one is enough.
-    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none", http=Connection)
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none")
+    config.http = _protocol()
     # Who asks is who is connected: a header would be believed of everybody on this host.
     config.proxy_headers = False
     config.timeout_graceful_shutdown = _LEAVE_AFTER
-    config.limit_concurrency = _CONNECTIONS
     if tls is not None:
         _encrypt(config, tls)
     return config
+
+
+def _protocol() -> Any:
+    """What makes a connection of each that is taken. All share their seats."""
+    return partial(Connection, Seats(_CONNECTIONS, "connections"), Seats(_CROWD, "connections"))
 
 
 def _encrypt(config: uvicorn.Config, tls: ServerTls) -> None:

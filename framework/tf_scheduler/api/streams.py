@@ -10,13 +10,14 @@ from typing import Any
 from starlette.responses import Response, StreamingResponse
 
 from .backend import Journal
+from .seats import Seats
 from .views.base import Problem
 from .views.events import event_body
 
 #: Seconds between two signs of life when nothing happens: proxies cut what is silent (DC/OS' after 300 s).
 SIGN_OF_LIFE = 15.0
-#: Streams at one time; each holds a connection.
-SEATS = 200
+#: Streams at one time; each holds a connection. One client alone, or all behind one proxy, may have half of them.
+SEATS = 400
 _PAGE = 100
 
 
@@ -30,22 +31,21 @@ class Streams:
     """Counts those that are open."""
 
     def __init__(self, seats: int = SEATS) -> None:
-        self._free = seats
+        self._seats = Seats(seats, "streams")
 
-    def open(self, events: AsyncIterator[str]) -> Response | Problem:
+    def open(self, events: AsyncIterator[str], client: str) -> Response | Problem:
         """The answer that sends them."""
-        if self._free <= 0:
-            return Problem(503, "too many streams are open: close some, or ask again and again instead")
-        self._free -= 1
+        if problem := self._seats.take(client):
+            return problem
         headers = {"x-accel-buffering": "no", "cache-control": "no-store"}
-        return StreamingResponse(self._seated(events), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(self._seated(events, client), media_type="text/event-stream", headers=headers)
 
-    async def _seated(self, events: AsyncIterator[str]) -> AsyncIterator[str]:
+    async def _seated(self, events: AsyncIterator[str], client: str) -> AsyncIterator[str]:
         try:
             async for event in events:
                 yield event
         finally:
-            self._free += 1
+            self._seats.leave(client)
 
 
 def start_of(headers: Mapping[str, str], given: int | None) -> int | None:

@@ -121,7 +121,7 @@ def _events(backend: Backend, streams: Streams) -> Act:
         journal, task = backend.journal, call.given["task"]
         if call.follows and journal is not None:
             start = start_of(call.headers, call.given["after"])
-            return streams.open(entries(journal, journal.last if start is None else start, task))
+            return streams.open(entries(journal, journal.last if start is None else start, task), call.client)
         if call.follows:
             return Problem(503, "this scheduler keeps no events")
         after, limit = call.given["after"], call.given["limit"]

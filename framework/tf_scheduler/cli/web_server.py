@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import socket
+from functools import partial
 
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.backend import Backend
+from tf_scheduler.api.clients import line_of
 from tf_scheduler.api.courtesy import Courtesy
 from tf_scheduler.api.secrets import Give, with_secrets
 from tf_scheduler.api.server import ApiServer
@@ -21,6 +23,7 @@ def web_server(backend: Backend, access: ApiSettings, give: Give, meter: Meter, 
     rows = tuple(metrics(meter.prometheus, meter.dropwizard))
     app = create_app(backend, access.policy, rows, pages=pages())
     # Tasks that fetch their secrets do not stand in the line of those who look.
-    whole = Counted(with_secrets(Courtesy(app), give), meter.request)
+    courtesy = Courtesy(app, partial(line_of, policy=access.policy))
+    whole = Counted(with_secrets(courtesy, give), meter.request)
     host, port = listener.getsockname()[:2]
     return ApiServer(whole, host, port, access.tls, listener)

@@ -7,12 +7,23 @@ import pytest
 from tf_scheduler.api.courtesy import BURST, SHARE, Courtesy
 
 
+def _request(path):
+    return {"type": "http", "path": path}
+
+
+def _who(scope):
+    return (scope["path"].partition("/")[0],)
+
+
 class Busy:
-    """An app each of whose answers costs `cost` seconds of the processor, in a world where time is told."""
+    """An app each of whose answers costs `cost` seconds of the processor, in a world where time is told.
+
+    The first part of a path is who asks.
+    """
 
     def __init__(self, cost):
         self.cost, self.now, self.used, self.paths = cost, 0.0, 0.0, []
-        self.polite = Courtesy(self.answer, used=lambda: self.used, clock=lambda: self.now, sleep=self.sleep)
+        self.polite = Courtesy(self.answer, _who, used=lambda: self.used, clock=lambda: self.now, sleep=self.sleep)
 
     async def answer(self, scope, _receive, _send):
         self.used += self.cost
@@ -25,7 +36,7 @@ class Busy:
 
     def ask(self, *paths):
         async def all_at_once():
-            await asyncio.gather(*(self.polite({"type": "http", "path": path}, None, None) for path in paths))
+            await asyncio.gather(*(self.polite(_request(path), None, None) for path in paths))
 
         asyncio.run(all_at_once())
 
@@ -50,12 +61,42 @@ def test_a_few_questions_do_not_wait():
 
 
 def test_answers_come_in_the_order_of_asking():
-    """Nobody starves."""
+    """Of one client, and of such as ask one question each."""
+    for who in ("", "client/"):
+        world = Busy(0.1)
+        asked = [f"{who}{number}" for number in range(50)]
+
+        world.ask(*asked)
+
+        assert asked == world.paths
+
+
+def test_one_that_asks_without_end_makes_others_wait_for_one_answer():
+    """It asked a thousand times before the others came."""
     world = Busy(0.1)
 
-    world.ask(*map(str, range(50)))
+    world.ask(*(f"greedy/{number}" for number in range(1000)), "alice/0", "bob/0", "alice/1")
 
-    assert list(map(str, range(50))) == world.paths
+    later = [path for path in world.paths if not path.startswith("greedy/")]
+    places = [world.paths.index(path) for path in later]
+    assert ["alice/0", "bob/0", "alice/1"] == later
+    assert max(places) < min(places) + 6 < 20
+
+
+def test_who_gives_up_is_passed_over():
+    """The others have their turns."""
+    world = Busy(0.1)
+
+    async def some_leave():
+        asked = [asyncio.create_task(world.polite(_request(str(number)), None, None)) for number in range(20)]
+        await asyncio.sleep(0)
+        for task in asked[9::2]:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+
+    asyncio.run(some_leave())
+
+    assert {str(number) for number in range(20)} - {str(number) for number in range(9, 20, 2)} == set(world.paths)
 
 
 def test_health_is_answered_at_once():

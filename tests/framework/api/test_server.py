@@ -3,12 +3,13 @@
 import http.client
 import json
 import socket
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 
 from builders import a_spec
 from tf_scheduler.api import app
+from tf_scheduler.api import server as server_module
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.server import ApiError, ApiServer, address_for
 from tf_scheduler.api.views import Snapshot
@@ -124,3 +125,30 @@ def test_the_port_is_free_again_afterwards():
 def test_on_an_agent_of_a_network_we_listen_everywhere(host, address):
     """On loopback alone where the agent is reached by that alone."""
     assert address == address_for(host)
+
+
+def asked(server, path, address="127.0.0.1"):
+    """Status and headers, and the connection, which stays open."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20, source_address=(address, 0))
+    connection.request("GET", path, headers={"Accept": "application/json"})
+    answer = connection.getresponse()
+    return connection, answer.status, answer.headers, answer.read()
+
+
+def test_one_client_does_not_take_all_connections(monkeypatch):
+    """It has half of them, and is told so; others go on, and health is for everybody."""
+    monkeypatch.setattr(server_module, "_CONNECTIONS", 8)
+    monkeypatch.setattr(server_module, "_CROWD", 4)
+    state = SchedulerState(a_spec(), framework_id="framework-1")
+    with ApiServer(create_app(lambda: Snapshot(state)), "127.0.0.1", 0) as server, ExitStack() as stack:
+
+        def ask(*given):
+            connection, code, headers, content = asked(server, *given)
+            stack.callback(connection.close)
+            return code, headers, content
+
+        assert [200] * 4 == [ask("/v1/plans")[0] for _ in range(4)]
+        code, headers, content = ask("/v1/plans")
+        assert (429, "5") == (code, headers["retry-after"])
+        assert {"status": 429, "code": "too_many_requests"}.items() <= json.loads(content)["error"].items()
+        assert [204, 200] == [ask("/v1/health")[0], ask("/v1/plans", "127.0.0.2")[0]]

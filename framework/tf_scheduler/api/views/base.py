@@ -20,6 +20,7 @@ _CODES: Mapping[int, str] = {
     405: "method_not_allowed",
     409: "conflict",
     413: "too_large",
+    429: "too_many_requests",
     502: "agent_failed",
     503: "unavailable",
 }
