@@ -10,8 +10,10 @@ from typing import Iterator, Sequence
 from .parts import Line, Part, Raw, Table, text_of
 
 _GAP = "  "
-#: No column gets narrower than this, however narrow the terminal is.
-_NARROWEST = 6
+#: Words that are not broken for the sake of columns, if not longer: names and ids, which stand alone; those of sentences.
+_NAME, _WORD = 40, 24
+#: Characters that are enough for a picture.
+_PICTURE = 6
 
 
 def lines(part: Part, width: int | None = None) -> Iterator[str]:
@@ -20,7 +22,12 @@ def lines(part: Part, width: int | None = None) -> Iterator[str]:
         yield from part.split("\n")
     elif isinstance(part, Line):
         text = "".join(map(text_of, part.words))
-        yield text if part.whole or width is None or len(text) <= width else text[: width - 1] + "…"
+        if width is None or len(text) <= width:
+            yield text
+        elif part.whole:
+            yield from textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [text]
+        else:
+            yield text[: width - 1] + "…"
     elif isinstance(part, Raw):
         yield from part.text.splitlines()
     else:
@@ -35,7 +42,7 @@ def _table(table: Table, width: int | None) -> Iterator[str]:
     if width is not None and width < narrowest(table):
         yield from _stacked(rows, width)
         return
-    widths = _widths(rows, width)
+    widths = widths_of(table, width)
     for row in rows:
         broken = [_broken(cell, limit) for cell, limit in zip(row, widths)]
         for cells in zip_longest(*broken, fillvalue=""):
@@ -44,9 +51,35 @@ def _table(table: Table, width: int | None) -> Iterator[str]:
 
 def narrowest(table: Table) -> int:
     """Columns of a terminal below which the table is drawn as one line for each cell."""
-    found = enumerate(_widths(_texts(table), None))
-    widths = [width if table.pictures and at not in table.pictures else min(width, _NARROWEST) for at, width in found]
+    widths = _least(table)
     return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def widths_of(table: Table, width: int | None) -> list[int]:
+    """Of the columns: as wide as their cells are, the widest narrowed until all fit, none more than it can bear."""
+    widths, least = _whole(table), _least(table)
+    room = sum(widths) if width is None else max(width - len(_GAP) * (len(widths) - 1), sum(least))
+    while sum(widths) > room:
+        widths[max((at for at in range(len(widths)) if widths[at] > least[at]), key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _whole(table: Table) -> list[int]:
+    columns = zip(*_texts(table))
+    return [max(_columns(line) for cell in column for line in cell.split("\n")) for column in columns]
+
+
+def _least(table: Table) -> list[int]:
+    """What the columns cannot do without."""
+    if table.pictures:
+        return [min(width, _PICTURE) if at in table.pictures else width for at, width in enumerate(_whole(table))]
+    return [max(map(_longest, column)) for column in zip(*_texts(table))]
+
+
+def _longest(cell: str) -> int:
+    """Of its words: what of the longest is not to be broken."""
+    words = cell.split()
+    return min(max(map(_columns, words), default=0), _NAME if len(words) == 1 else _WORD)
 
 
 def _texts(table: Table) -> list[list[str]]:
@@ -61,15 +94,6 @@ def _stacked(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
             yield ""
         for name, cell in zip(rows[0], row):
             yield from _broken(f"{name}: {cell}", width)
-
-
-def _widths(rows: Sequence[Sequence[str]], width: int | None) -> list[int]:
-    """Of the columns: as wide as their cells are, the widest narrowed until all fit."""
-    widths = [max(_columns(line) for cell in column for line in cell.split("\n")) for column in zip(*rows)]
-    room = None if width is None else max(width - len(_GAP) * (len(widths) - 1), _NARROWEST * len(widths))
-    while room is not None and sum(widths) > room:
-        widths[max(range(len(widths)), key=widths.__getitem__)] -= 1
-    return widths
 
 
 def _broken(cell: str, limit: int) -> list[str]:

@@ -1,5 +1,8 @@
 """Parts as plain text."""
 
+import re
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,9 +66,23 @@ def test_raw_text_keeps_its_lines():
 
 @given(ROWS, st.integers(22, 140))
 def test_no_line_is_longer_than_the_terminal_and_nothing_is_lost(rows, width):
-    """Three columns of six characters, at the least."""
-    drawn = list(lines(Table(("a", "b", "c"), rows), width))
+    """Side by side, or one below the other; names are whole wherever one line has room for them."""
+    drawn = list(lines(Table(("+", "-", "="), rows), width))
 
     assert all(len(line) <= width for line in drawn)
-    letters = "".join(sorted("".join(cell for row in [("a", "b", "c"), *rows] for cell in row)))
-    assert letters == "".join(sorted("".join(drawn).replace(" ", "")))
+    letters = "".join(sorted("".join(cell for row in rows for cell in row)))
+    assert letters == "".join(sorted(re.sub(r"[-+=: ]", "", "".join(drawn))))
+    if width >= len("+: ") + 40:
+        assert all(any(cell in line for line in drawn) for row in rows for cell in row)
+
+
+@pytest.mark.parametrize("width", [30, 40, 50, 60])
+def test_words_are_not_broken_where_a_terminal_is_narrow(width):
+    """Neither of names and addresses, nor of sentences."""
+    row = ("2026-11-21 10:00:00", "worker-0", "10.0.0.12:31000", "is launched again on agent-3.example.com")
+    drawn = list(lines(Table(("when", "task", "address", "what"), [row] * 2), width))
+    told = list(lines(Line((*(f"{cell} " for cell in row),)), width))
+
+    for shown in (drawn, told):
+        assert all(len(line) <= width for line in shown)
+        assert all(any(word in line for line in shown) for cell in row for word in cell.split()), shown

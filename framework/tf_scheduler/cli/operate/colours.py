@@ -13,7 +13,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from dcos_command.parts import Cell, Line, Part, Parts, Raw, Table, Word
-from dcos_command.render import lines, narrowest
+from dcos_command.render import lines, narrowest, widths_of
 from dcos_command.screen import Screen
 
 _STYLES = {"good": "green", "busy": "cyan", "wait": "yellow", "bad": "red", "dim": "dim", "strong": "bold"}
@@ -33,13 +33,14 @@ class ColourScreen(Screen):
                 self._console.file.write(part.text)
                 self._console.file.flush()
             else:
-                part = self._fitting(part)
-                self._console.print(Group(drawn(part)))  # alone a Text would lose how it is to be broken
+                shown = drawn(self._fitting(part), self._console.width)
+                self._console.print(Group(shown))  # alone a Text would lose how it is to be broken
 
     def play(self, frames: Iterable[Parts]) -> None:
         with Live(console=self._console, auto_refresh=False) as live:
             for frame in frames:
-                live.update(Group(*(drawn(self._fitting(part)) for part in frame)), refresh=True)
+                width = self._console.width
+                live.update(Group(*(drawn(self._fitting(part), width) for part in frame)), refresh=True)
 
     def _fitting(self, part: Part) -> Part:
         """Itself; of a table that no terminal so narrow has room for, its cells one below the other."""
@@ -48,10 +49,10 @@ class ColourScreen(Screen):
         return "\n".join(lines(part, width)) if narrow else part
 
 
-def drawn(part: Part) -> RenderableType:
-    """What rich draws for it."""
+def drawn(part: Part, width: int) -> RenderableType:
+    """What rich draws for it on so many columns."""
     if isinstance(part, Table):
-        return _table(part) if part.rows else Text(part.empty)
+        return _table(part, width) if part.rows else Text(part.empty)
     if isinstance(part, Line):
         text = Text.assemble(*(_text(word) for word in part.words))
         text.no_wrap, text.overflow = not part.whole, "fold" if part.whole else "ellipsis"
@@ -59,10 +60,10 @@ def drawn(part: Part) -> RenderableType:
     return Text(part.text if isinstance(part, Raw) else part)
 
 
-def _table(table: Table) -> RichTable:
-    drawn_table = RichTable(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for at, column in enumerate(table.columns):
-        drawn_table.add_column(column, overflow="fold", no_wrap=bool(table.pictures) and at not in table.pictures)
+def _table(table: Table, width: int) -> RichTable:
+    drawn_table = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)  # 2 between columns
+    for column, room in zip(table.columns, widths_of(table, width), strict=True):
+        drawn_table.add_column(column, overflow="fold", width=room)
     for row in table.rows:
         drawn_table.add_row(*(_Picture(cell) if at in table.pictures else _text(cell) for at, cell in enumerate(row)))
     return drawn_table
