@@ -10,7 +10,7 @@ from typing import Iterator, Sequence
 from .parts import Line, Part, Raw, Table, text_of
 
 _GAP = "  "
-#: Words that are not broken for the sake of columns, if not longer: names and ids, which stand alone; those of sentences.
+#: Longest words that are not broken for the sake of columns: names and ids, which stand alone; those of sentences.
 _NAME, _WORD = 40, 24
 #: Characters that are enough for a picture.
 _PICTURE = 6
