@@ -61,6 +61,8 @@ class Command:
     #: Goes on for ever, item by item, when `--follow` is given; each is shown by `show_item`.
     follow: Follow | None = None
     show_item: Show | None = None
+    #: Asked instead where it is shown to people, by `show`: `fetch` is JSON as the SDK's then.
+    read: Fetch | None = None
     #: On a terminal the answer is drawn again and again, until this gives what is to be said last.
     watched_until: Callable[[Service], Parts | None] | None = None
     #: The SDK's command prints JSON; so does `dcos tensorflow`, for the scripts that read it.

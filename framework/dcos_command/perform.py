@@ -46,7 +46,7 @@ def _perform(command: Command, service: Service, given: Given, screen: Screen, a
     elif command.watched_until is not None and screen.live and not as_json:
         screen.play(_frames(command, service, given))
     else:
-        found = command.fetch(service, given)
+        found = (command.fetch if as_json else command.read or command.fetch)(service, given)
         screen.show((json.dumps(found, indent=2),) if as_json else command.show(found, given))
 
 

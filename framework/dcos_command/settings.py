@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Iterator, Mapping
 
+from . import configurations
 from .command import Argument, Command, Fetch, Given
 from .parts import Line, Parts, Table, Word, status
 from .plans import show_message, show_names
@@ -100,9 +101,10 @@ COMMANDS = (
     ),
     Command(
         "config list",
-        "The ids of the configurations.",
-        _at("configurations"),
-        show_names,
+        "The configurations: their ids, when they were made, what each has changed.",
+        configurations.ids,
+        configurations.show_stored,
+        read=configurations.stored,
         sdk_json=True,
         aliases=("debug config list",),
     ),

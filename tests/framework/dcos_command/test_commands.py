@@ -1,13 +1,18 @@
 """Every command, typed as a person types it, against the real API over a simulated service."""
 
 import json
+import re
 import urllib.request
+import uuid
+from dataclasses import replace
 
 import pytest
 
+from dcos_command.streams import clock
 from simulation import send
 from simulation.world import play
 from tf_scheduler.core.plans import plan_named
+from tf_scheduler.model.configuration import Configuration
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.journal import Entry
 from tf_scheduler.model.plan import Status
@@ -264,6 +269,24 @@ def test_events_are_told_oldest_first(ask, api):
 
     assert ["thing 4", "thing 5"] == [line.split("  ")[-1].strip() for line in ask("events", "-n", "2").lines[1:]]
     assert 2 == len(ask("events", "--task", "worker-0").lines[1:])
+
+
+def test_configurations_tell_what_they_changed(own, api):
+    """When, which is the target, and what is other than before; for programs the ids alone."""
+    older = {"worker": {"count": 2, "command": "python " + "x" * 60}, "service": {"user": "me"}}
+    newer = {"worker": {"count": 3, "command": "python y"}, "ps": {"count": 2}, "chief": {"cpus": 1}}
+    ids = [str(uuid.UUID(int=number)) for number in (1, 2)]
+    made = [Configuration(ids[at], at, 1000.0 * (at + 1), "t", options) for at, options in enumerate((older, newer))]
+    api.world.state = replace(api.world.state, configurations={each.id: each for each in made})
+
+    heading, first, second = own("config", "list").lines
+
+    assert ["id", "made", "target", "what", "changed"] == heading.split()
+    assert [ids[1], clock(2000.0), "yes"] == re.split("  +", first)[:3]
+    words = f"worker.count: 2 → 3, worker.command: python {'x' * 16}… → python y, ps.count: default → 2, and 2 more"
+    assert words in first
+    assert [ids[0], clock(1000.0), "-", "-"] == re.split("  +", second)
+    assert [ids[1], ids[0]] == own("config", "list", "--json").json
 
 
 def test_the_end_is_one_sentence(ask, api):
