@@ -1,4 +1,4 @@
-"""Runs an example as bare processes on loopback: no Mesos, only TF_CONFIG."""
+"""Runs an example on a real Mesos, or as bare processes on loopback: no Mesos, only TF_CONFIG."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,39 @@ def end(process: subprocess.Popen[str]) -> None:
     process.wait()
     if process.stdout:
         process.stdout.close()
+
+
+@dataclass(frozen=True)
+class Training:
+    """What `local run` left."""
+
+    result: dict[str, Any]
+    state_home: Path
+
+    def tasks(self, start: str | tuple[str, ...]) -> dict[str, str]:
+        """Name and state of each task whose name starts so."""
+        return {task["name"]: task["state"] for task in self.result["tasks"] if task["name"].startswith(start)}
+
+    def told(self, task: str, file: str = "stdout") -> str:
+        """What the task has written."""
+        (path,) = self.state_home.glob(f"dcos-tensorflow/runs/*/logs/{task}/{file}")
+        return path.read_text()
+
+
+@pytest.fixture
+def train_on_mesos(tmp_path: Path) -> Callable[[Path], Training]:
+    """Run an options file to its end, which must be a success, on a cluster of its own."""
+
+    def train(options: Path) -> Training:
+        command = [sys.executable, "-m", "tf_scheduler", "local", "run", "--json", options]
+        environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        training = Training(json.loads(ended.stdout), tmp_path)
+        assert "succeeded" == training.result["state"]
+        return training
+
+    return train
 
 
 @pytest.fixture

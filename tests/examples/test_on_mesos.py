@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +11,7 @@ import pytest
 pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(600)]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-#: Example -> task, file, and what it must have written there. The others are run by the tests of the command.
+#: Example -> task, file, and what it must have written there. Others: test_pytorch.py, and the tests of the command.
 TOLD = {
     "coordinator": [("chief-0", "stdout", r"epoch 15: loss [\d.]+\ntest accuracy 0\.9")],
     "multi_worker_mirrored": [("worker-0", "stdout", r"epoch 12: loss [\d.]+, 2 replicas\ntest accuracy 0\.9")],
@@ -33,20 +30,12 @@ TOLD = {
 
 
 @pytest.mark.parametrize("example", TOLD)
-def test_the_example_trains(example: str, tmp_path: Path) -> None:
+def test_the_example_trains(example: str, train_on_mesos: Callable) -> None:
     """Exit code 0, every task that trains has finished, and their output says what the README says."""
-    path = EXAMPLES / (example if example.endswith(".json") else f"{example}/options.json")
-    command = [sys.executable, "-m", "tf_scheduler", "local", "run", "--json", path]
-    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    training = train_on_mesos(EXAMPLES / (example if example.endswith(".json") else f"{example}/options.json"))
 
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
-
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    result = json.loads(ended.stdout)
-    assert "succeeded" == result["state"]
     # With worker 0 a between-graph job has ended, whatever others do; the chief's workers serve until they are ended.
     needed = {"between_graph": "worker-0", "coordinator": "chief"}.get(example.partition("/")[0], ("worker", "eval"))
-    assert {"finished"} == {task["state"] for task in result["tasks"] if task["name"].startswith(needed)}
+    assert {"finished"} == set(training.tasks(needed).values())
     for task, file, words in TOLD[example]:
-        (text,) = [path.read_text() for path in tmp_path.glob(f"dcos-tensorflow/runs/*/logs/{task}/{file}")]
-        assert re.search(words, text), text
+        assert re.search(words, training.told(task, file)), training.told(task, file)

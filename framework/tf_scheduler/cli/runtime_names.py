@@ -20,7 +20,7 @@ def with_runtimes(document: Mapping[str, Any]) -> dict[str, Any]:
             try:
                 found[name] = {**section, "python": find(python.removeprefix(_PREFIX)).python}
             except JobError as error:
-                wrong.append(Problem(f"{name}.python", str(error)))
+                wrong.append(Problem(f"{name}.python", f"{error}; `dcos-tensorflow runtime create` makes one"))
     if wrong:
         raise OptionsError(wrong)
     return found

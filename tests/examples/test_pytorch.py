@@ -1,0 +1,50 @@
+"""The example of PyTorch trains on a real Mesos, where there is a PyTorch that needs no CUDA.
+
+Its runtime is made once and stays on the machine, as downloads do: 0.2 GB. Only the index of PyTorch itself, and those
+that mirror it, have that build: pip asks one of these where its settings say so (PIP_EXTRA_INDEX_URL).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.mesos, pytest.mark.timeout(600)]
+
+OPTIONS = Path(__file__).parents[2] / "examples" / "pytorch_ddp" / "options.json"
+#: A version with `+cpu` can be no other build: the usual one brings gigabytes of CUDA along.
+TORCH = ("--package", "torch==2.13.0+cpu", "--package", "numpy")
+
+
+def runtime(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command of the user who runs the tests, with the user's own runtimes."""
+    command = [sys.executable, "-m", "tf_scheduler", "runtime", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def _torch() -> None:
+    """The runtime that the options name is there, or the test is skipped."""
+    if "torch" in {one["name"] for one in json.loads(runtime("list", "--json").stdout)}:
+        return
+    made = runtime("create", "torch", *TORCH)
+    if made.returncode:
+        pytest.skip(f"no runtime `torch`, and none can be made: {made.stderr}")
+
+
+@pytest.mark.usefixtures("_torch")
+def test_both_workers_train_one_model(train_on_mesos: Callable) -> None:
+    """They meet by what their environment says, see the same loss, and rank 0 tests the model."""
+    training = train_on_mesos(OPTIONS)
+
+    assert {"worker-0": "finished", "worker-1": "finished"} == training.tasks("worker")
+    first, second = (training.told(f"worker-{index}").splitlines() for index in range(2))
+    assert [f"epoch {number}" for number in range(1, 9)] == [line.partition(":")[0] for line in second]
+    assert all(line.endswith(", 2 workers") for line in second)
+    assert second == first[:-1]
+    assert first[-1].startswith("test accuracy 0.9")
