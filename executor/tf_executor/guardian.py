@@ -11,16 +11,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
-from pathlib import Path
 from typing import Mapping
 
 #: Variables whose values all processes of one launch share, and no others.
 _MARKS = ("MESOS_EXECUTOR_ID", "MESOS_SANDBOX")
-#: Isolated and without site-packages: it needs the standard library only, and is to be small.
-_CODE = "import sys; sys.path.insert(0, {!r}); from tf_executor.guardian import main; main(sys.argv[1:])"
-_LOOKS, _PAUSE = 100, 0.05  # seconds: what is killed takes a moment to go, and may have forked before
-_HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - may be inside a zip
+#: Isolated and without site-packages, and not as part of its package, which would load more.
+_CODE = "import sys; sys.path.insert(0, {!r}); import guarding; guarding.main()"
+_HOME = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - may be inside a zip
 
 
 def start_guardian(environ: Mapping[str, str]) -> int:
@@ -43,6 +40,8 @@ def _detach(waiting: int, marks: list[str]) -> None:
         if os.fork() == 0:
             os.setsid()
             os.chdir("/")
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)  # which outlives the exec
             null = os.open(os.devnull, os.O_RDWR)
             for source, target in ((waiting, 0), (null, 1), (null, 2)):
                 os.dup2(source, target)
@@ -50,38 +49,3 @@ def _detach(waiting: int, marks: list[str]) -> None:
             os.execve(sys.executable, command, {})  # noqa: S606 - we become it
     finally:
         os._exit(0)
-
-
-def main(marks: list[str]) -> None:
-    """Wait until standard input ends; then kill whatever has all of these entries in its environment."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    while os.read(0, 1):
-        pass
-    wanted = set(map(os.fsencode, marks))
-    for _ in range(_LOOKS):
-        found = [pid for pid in _others() if wanted and wanted <= _environment(pid)]  # nothing fits everybody
-        if not found:
-            return
-        for pid in found:
-            _kill(pid)
-        time.sleep(_PAUSE)
-
-
-def _others() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-
-
-def _environment(pid: int) -> set[bytes]:
-    """Empty for what has gone meanwhile, or is another user's."""
-    try:
-        return set((Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0"))
-    except OSError:
-        return set()
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return

@@ -16,8 +16,9 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from dataclasses import dataclass, field
 from typing import Any, Callable
+
+from tf_executor.claims import Claim, HandoverError, Secret
 
 #: Seconds that the scheduler may be away, as while another one takes over.
 PATIENCE = 120.0
@@ -29,38 +30,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
 FINAL = (403, 424)
 _MOST_BYTES = 16 << 20
 _MOST_TEXT = 500
-
-
-class HandoverError(Exception):
-    """The secrets cannot be had; the text says why, and never holds a value."""
-
-
-@dataclass(frozen=True)
-class Secret:
-    """One value and where it goes: a variable, a file in the working directory, or a file whose path is in one."""
-
-    env: str
-    file: str
-    value: bytes = field(repr=False)
-    #: Whether the program wants to hear of another value while it runs.
-    reload: bool = False
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What is asked for."""
-
-    url: str
-    task_id: str
-    token: str = field(repr=False)
-    nonce: str = field(repr=False)
-    #: PEM; empty: the machine's authorities.
-    authorities: str = ""
-
-    @property
-    def body(self) -> bytes:
-        """As the scheduler reads it."""
-        return json.dumps({"task_id": self.task_id, "token": self.token, "nonce": self.nonce}).encode()
 
 
 def fetch(

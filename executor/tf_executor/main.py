@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import base64
 import logging
 import os
-import platform
+import sys
 import uuid
 from pathlib import Path
-from typing import Mapping
+from typing import Mapping, NoReturn, Sequence
 
 import tf_executor
 from mesos_client import Aborted, Disconnected
@@ -24,18 +23,26 @@ LOG_FILE = "executor.log"
 log = logging.getLogger(__name__)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run as the executor of the agent that started us; return the exit code."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if given or "MESOS_EXECUTOR_ID" not in os.environ:
+        _answer(given)
+    return execute(os.environ)
+
+
+def _answer(arguments: Sequence[str]) -> NoReturn:
+    """To people, not to an agent."""
+    import argparse  # agents give no arguments, and shall not pay for it
+
     parser = argparse.ArgumentParser(
         prog="tf_executor", description="Mesos executor of dcos-tensorflow: an agent starts it, without arguments."
     )
     # Everything is loaded by then: an answer means that this Python can run the executor.
-    version = f"tf_executor {tf_executor.__version__} on Python {platform.python_version()}"
+    version = f"tf_executor {tf_executor.__version__} on Python {sys.version.split()[0]}"
     parser.add_argument("--version", action="version", version=version)
     parser.parse_args(arguments)
-    if "MESOS_EXECUTOR_ID" not in os.environ:
-        parser.error("MESOS_EXECUTOR_ID is not set: only a Mesos agent can start an executor")
-    return execute(os.environ)
+    parser.error("MESOS_EXECUTOR_ID is not set: only a Mesos agent can start an executor")
 
 
 def execute(environ: Mapping[str, str]) -> int:

@@ -14,7 +14,6 @@ from typing import Any, Callable, Mapping, Sequence
 
 from tf_executor import commands, events, gpus, limits, memory, user_package
 from tf_executor.checks import Checks, http_problem
-from tf_executor.detection import Detector
 from tf_executor.environment import DEFAULT_PATH, Place, program_environment, public
 from tf_executor.events import Stage
 from tf_executor.interpreter import find_interpreter
@@ -24,7 +23,6 @@ from tf_executor.payload import Liveness, Payload
 from tf_executor.ports import held_by_others
 from tf_executor.processes import descendants
 from tf_executor.progress import ProgressReader
-from tf_executor.rendezvous import Rendezvous
 from tf_executor.reports import Ending
 from tf_executor.supervisor import SpawnError, Supervisor, Surroundings
 from tf_executor.tail import last_words
@@ -123,12 +121,13 @@ class Task:
         interpreter = find_interpreter(self._payload.python, path, self._sandbox)
         self._limits = limits.resolve(self._payload.user, self._payload.nice, self._payload.ulimits)
         if self._payload.rendezvous:
+            from tf_executor.rendezvous import Rendezvous  # a web server, which few tasks need
+
             self._rendezvous.enter_context(Rendezvous(self._payload.port))
         library = user_package.write(self._sandbox)
         place = Place(self._sandbox, interpreter, str(library), self._open_progress(library))
         if self._limits.identity is not None:
-            user, group, _ = self._limits.identity
-            limits.hand_over(Path(self._sandbox), user, group)
+            limits.hand_over(Path(self._sandbox), *self._limits.identity[:2])
         return place
 
     def _open_progress(self, folder: Path) -> str:
@@ -200,6 +199,8 @@ class Task:
             self._checks.watch_silence(self._payload.stalled_after, lambda: self._silence(started))
         folders = [Path(self._sandbox, folder) for folder in self._payload.event_folders]
         if self._progress is not None and folders:
+            from tf_executor.detection import Detector  # the program has started already
+
             me = os.getpid()
             self._progress.detect(Detector(folders, time.time(), lambda pid: pid in descendants(me)).look)
 

@@ -12,8 +12,8 @@ import urllib.parse
 import uuid
 from typing import Callable, Iterator, Mapping, Sequence
 
+from tf_executor.claims import Claim, HandoverError, Secret
 from tf_executor.events import Stage
-from tf_executor.handover import Claim, HandoverError, Secret, fetch
 from tf_executor.memory_files import MemoryFiles, Owner
 from tf_executor.payload import Payload
 from tf_executor.processes import catches, descendants, signal_process
@@ -27,6 +27,12 @@ _SOON, _LATE = 0.75, 1.25
 log = logging.getLogger(__name__)
 
 
+def _fetch(claim: Claim, patience: float | None = None) -> Sequence[Secret]:
+    from tf_executor.handover import PATIENCE, fetch  # slow to import, and few tasks have secrets
+
+    return fetch(claim, PATIENCE if patience is None else patience)
+
+
 class TaskSecrets:
     """Empty until `fetch`, and again after `forget`. Safe for threads."""
 
@@ -36,7 +42,7 @@ class TaskSecrets:
         task_id: str,
         environ: Mapping[str, str],
         sandbox: str,
-        get: Callable[..., Sequence[Secret]] = fetch,
+        get: Callable[..., Sequence[Secret]] = _fetch,
     ) -> None:
         """`environ`: the executor's own environment."""
         self._claim = Claim(payload.secrets_url, task_id, payload.secrets_token, uuid.uuid4().hex, payload.secrets_ca)

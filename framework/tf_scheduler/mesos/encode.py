@@ -91,7 +91,10 @@ def task_info(launch: Launch, framework_id: FrameworkId) -> Json:
 
 
 def executor_info(launch: Launch, framework_id: FrameworkId) -> Json:
-    """ExecutorInfo: the bundle is fetched, then run by the interpreter that the options name."""
+    """ExecutorInfo: the bundle is fetched, then run by the interpreter that the options name.
+
+    Isolated and without site-packages: the bundle has all it needs, and is there sooner.
+    """
     bundle = launch.executor.uri.rpartition("/")[2]
     executor_id = executor_of(launch.record.id)
     uris = (Uri(launch.executor.uri, extract=False), *launch.uris)
@@ -102,7 +105,7 @@ def executor_info(launch: Launch, framework_id: FrameworkId) -> Json:
         "name": launch.record.name,
         "command": {
             "shell": True,
-            "value": f"exec {shlex.quote(launch.executor.python)} {shlex.quote(bundle)}",
+            "value": f"exec {shlex.quote(launch.executor.python)} -I -S {shlex.quote(bundle)}",
             "uris": [_uri(uri) for uri in uris],
             **_references(launch.references),
         },

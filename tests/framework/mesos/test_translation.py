@@ -123,7 +123,7 @@ def test_the_whole_accept_call():
             "name": "worker-0",
             "command": {
                 "shell": True,
-                "value": "exec python3 executor.pyz",
+                "value": "exec python3 -I -S executor.pyz",
                 "uris": [{"value": "file:///tmp/executor.pyz", "extract": False, "executable": False}],
             },
             "resources": [
