@@ -14,7 +14,7 @@ from .parts import Parts
 from .plans import IN_ERROR, show_message, tree
 from .service import Service, path
 from .settings import app, as_json
-from .updating import described, earlier, foretold, merged
+from .updating import check, described, earlier, foretold, merged
 
 #: Plans that roll out options: the first of them that there is.
 _UPDATE, _DEPLOY = "update", "deploy"
@@ -22,13 +22,14 @@ PACKAGE = "tensorflow"
 
 
 def _start(service: Service, given: Given) -> Any:
-    version = given.get("package_version")
-    body = {"options": _wanted(service, given), **({"packageVersion": version} if version else {})}
-    return _submit(service, body)
+    version = {"packageVersion": given["package_version"]} if given.get("package_version") else {}
+    # Not all of its options: what somebody else changes at the same time is to stay.
+    return _submit(service, {"options": _given(given), "replace": bool(given.get("replace")), **version}, given)
 
 
-def _submit(service: Service, body: Mapping[str, Any]) -> Any:
-    found = service.cosmos("service.update", "cosmos/service/update", {**app(service), "replace": True, **body})
+def _submit(service: Service, body: Mapping[str, Any], given: Given) -> Any:
+    found = service.cosmos("service.update", "cosmos/service/update", {**app(service), **body})
+    check(service, body["options"], given, whole=body["replace"])
     return {name: value for name, value in found.items() if name != "package"}  # its files: nobody asked for them
 
 
@@ -38,14 +39,19 @@ def _foretell_start(service: Service, given: Given) -> Parts:
 
 def _wanted(service: Service, given: Given) -> Mapping[str, Any]:
     """The options of the service after the update, without defaults."""
-    if not given.get("options") and not given.get("package_version"):
-        raise UsageError("nothing to update: give --options FILE, or --package-version")
-    options: Mapping[str, Any] = _document(given["options"]) if given.get("options") else {}
+    options = _given(given)
     return options if given.get("replace") else merged(described(service).get("userProvidedOptions") or {}, options)
 
 
+def _given(given: Given) -> Mapping[str, Any]:
+    if not given.get("options") and not given.get("package_version"):
+        raise UsageError("nothing to update: give --options FILE, or --package-version")
+    options: Mapping[str, Any] = _document(given["options"]) if given.get("options") else {}
+    return options
+
+
 def _rollback(service: Service, given: Given) -> Any:
-    return _submit(service, {"options": earlier(service, given)[1]})
+    return _submit(service, {"options": earlier(service, given)[1], "replace": True}, given)
 
 
 def _foretell_rollback(service: Service, given: Given) -> Parts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any, Iterator, Mapping
 
 from .command import Given
@@ -13,6 +14,8 @@ from .settings import app
 
 #: As it stands for a secret in what is stored of options.
 MASK = "********"
+#: How often, and every how many seconds, it is looked whether an update was replaced at once by another.
+_LOOKS, _MOMENT = 2, 0.5
 _UNKNOWN = "The scheduler does not answer, so what would change is not known."
 
 Options = Mapping[str, Any]
@@ -31,6 +34,25 @@ def merged(below: Options, above: Options) -> dict[str, Any]:
         both = isinstance(known, Mapping) and isinstance(value, Mapping)
         found[name] = merged(known, value) if both else value  # type: ignore[arg-type]
     return found
+
+
+def check(service: Service, options: Options, given: Given, *, whole: bool) -> None:
+    """That DC/OS has these options, a moment after it took them; `whole`: no others.
+
+    It reads an app, changes it, and writes it: of two updates at the same time one may be lost (dcos/cosmos,
+    ServiceUpdateHandler). Raise CommandError when it is this one.
+    """
+    for _ in range(_LOOKS):
+        time.sleep(_MOMENT)
+        try:
+            now = described(service).get("userProvidedOptions") or {}
+        except UnreachableError:
+            return  # it was taken; more is not known
+        if now != (options if whole else merged(now, options)):
+            raise CommandError(
+                "another update was made at the same time, and has replaced this one: the service has other options. "
+                f"See them with: {given['program']} describe; and update again."
+            )
 
 
 def foretold(service: Service, options: Options, version: str | None) -> Parts:

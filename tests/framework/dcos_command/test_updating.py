@@ -1,7 +1,10 @@
 """Options on top of others, and secrets that are not stored with what was before."""
 
+import contextlib
+
 import pytest
 
+from dcos_command import update, updating
 from dcos_command.errors import CommandError
 from dcos_command.updating import MASK, earlier, merged, unmasked
 from tf_scheduler.model import masking
@@ -72,6 +75,40 @@ def test_what_cannot_be_gone_back_to_is_told(stored, words):
     """With what to do instead."""
     with pytest.raises(CommandError, match=words):
         earlier(stored, {"program": "x"})
+
+
+class Asked:
+    """A cluster that takes every update, after which it has the options `after`; `bodies`: what it was sent."""
+
+    name, program = "tensorflow", "x"
+
+    def __init__(self, after):
+        self.after, self.bodies = after, []
+
+    def cosmos(self, name, _path, body):
+        self.bodies += [body] if name == "service.update" else []
+        return {"userProvidedOptions": self.after}
+
+
+@pytest.mark.parametrize(
+    ("replace", "after", "lost"),
+    [
+        (False, {"worker": {"count": 3, "cpus": 1}}, False),
+        (False, {"worker": {"count": 2, "cpus": 1}}, True),
+        (True, {"worker": {"count": 3}}, False),
+        (True, {"worker": {"count": 3, "cpus": 1}}, True),
+    ],
+)
+def test_an_update_that_another_has_replaced_is_no_success(tmp_path, monkeypatch, replace, after, lost):
+    """DC/OS takes both. Only what is to change is sent, so that the other's changes can stay."""
+    monkeypatch.setattr(updating, "_MOMENT", 0.0)
+    (tmp_path / "options.json").write_text('{"worker": {"count": 3}}')
+    asked, given = Asked(after), {"program": "x", "options": str(tmp_path / "options.json"), "replace": replace}
+
+    with pytest.raises(CommandError, match="has replaced this one") if lost else contextlib.nullcontext():
+        update._start(asked, given)
+
+    assert [{"appId": "/tensorflow", "options": {"worker": {"count": 3}}, "replace": replace}] == asked.bodies
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from dcos_command.main import main
+from dcos_command.service import Service
 from dcos_local.folder import Folder
 from dcos_local.record import Record
 from dcos_local.server import choose_port, serving
@@ -249,6 +250,32 @@ def test_the_sub_command_describes_and_updates_a_service(dcos, tmp_path, capsys)
     assert 2 == command("update", "start")[0]
     assert 1 == command("update", "start", f"--options={tmp_path}/none")[0]
     assert 1 == command("uninstall", "--yes")[0]  # it is no tensorflow
+
+
+def test_of_two_updates_at_the_same_time_none_is_lost(dcos, tmp_path, monkeypatch):
+    """The other comes just before this one, which has asked for the options already."""
+    install(dcos, name="dev/one")
+    environment = {"DCOS_URL": dcos.url, "DCOS_DIR": "/nowhere"}
+    mine, other = tmp_path / "mine.json", tmp_path / "other.json"
+    mine.write_text('{"service": {"a": "7"}}')
+    other.write_text(json.dumps({"service": {"command": f"{SERVE} --protocol HTTP/1.1"}}))
+    start = ["tensorflow", "--name=dev/one", "update", "start"]
+    codes = []
+
+    submit = Service.cosmos
+
+    def submitted(service, name, *rest):
+        if name == "service.update":
+            monkeypatch.undo()
+            codes.append(main([*start, f"--options={other}", "--yes"], environment))
+        return submit(service, name, *rest)
+
+    monkeypatch.setattr(Service, "cosmos", submitted)
+    codes.append(main([*start, f"--options={mine}", "--yes"], environment))
+
+    now = cosmos(dcos, "service/describe", appId="/dev/one")[1]["userProvidedOptions"]["service"]
+    assert ([0, 0], "7") == (codes, now["a"])
+    assert now["command"].endswith("HTTP/1.1")
 
 
 def test_a_service_that_is_being_uninstalled_takes_no_options(dcos, tmp_path, capsys):
