@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import http.client
 import json
+import queue
 import sys
 import threading
 import time
@@ -18,9 +19,12 @@ import pytest
 
 from builders import a_job, a_spec, needs
 from jobs import PATIENCE
+from mesos_client import SchedulerDriver
 from mesos_local import AgentSpec, LocalCluster
 from tf_scheduler.bundle import build_bundle
 from tf_scheduler.cli.service import Service
+from tf_scheduler.model.effects import Decision
+from tf_scheduler.model.events import Event
 from tf_scheduler.model.placement import Constraint, GangMode, GangSpec, Operator, Place, PlacementSpec
 from tf_scheduler.model.spec import ExecutorSpec, JobKind, ServiceSpec, Strategy
 from tf_scheduler.model.state import SchedulerState
@@ -55,7 +59,12 @@ class Watched:
 
     def __init__(self, spec: ServiceSpec, master: str, store: Path) -> None:
         self._changed = threading.Condition()
-        self.service = Service(spec, master, store, observers=[lambda *_: self._wake()], on_end=self._wake)
+        self.service = Service(spec, master, store, observers=[self._heard], on_end=self._wake)
+        self.told: list[str] = []
+
+    def _heard(self, _event: Event, decision: Decision) -> None:
+        self.told += [outcome.message for outcome in decision.outcomes]
+        self._wake()
 
     def _wake(self) -> None:
         with self._changed:
@@ -318,6 +327,63 @@ def test_reservations_last_until_the_gang_is_complete(cluster, start):
     assert {} == reserved(cluster) == dict(service.state.reservations)
     # Mesos forgets an operation when what became of it is acknowledged.
     eventually(lambda: not operate(cluster, "GET_OPERATIONS")["get_operations"].get("operations"))
+
+
+class Thief:
+    """A framework in our role that gives back the first reservation of ours that it is offered, and leaves."""
+
+    def __init__(self, cluster: LocalCluster, role: str) -> None:
+        self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        framework = {
+            "user": getpass.getuser(),
+            "name": "thief",
+            "roles": [role],
+            "capabilities": [{"type": "MULTI_ROLE"}, {"type": "RESERVATION_REFINEMENT"}],
+        }
+        self._driver = SchedulerDriver(
+            framework, cluster.master.address, on_event=self._events.put, on_state=lambda state: None
+        )
+
+    def steal(self) -> str:
+        """The agent's host name."""
+        self._driver.start()
+        try:
+            framework_id = self._heard("SUBSCRIBED")["framework_id"]
+            while True:
+                for offer in self._heard("OFFERS")["offers"]:
+                    ours = [entry for entry in offer["resources"] if entry.get("reservations")]
+                    undo = [{"type": "UNRESERVE", "unreserve": {"resources": ours}}] if ours else []
+                    accept = {"offer_ids": [offer["id"]], "operations": undo, "filters": {"refuse_seconds": 0.2}}
+                    self._driver.send({"type": "ACCEPT", "framework_id": framework_id, "accept": accept})
+                    if ours:
+                        hostname: str = offer["hostname"]
+                        return hostname
+        finally:
+            self._driver.send({"type": "TEARDOWN", "framework_id": framework_id})
+            self._driver.stop()
+
+    def _heard(self, kind: str) -> Any:
+        while (event := self._events.get(timeout=PATIENCE))["type"] != kind:
+            pass
+        return event[kind.lower()]
+
+
+def test_what_a_rival_in_our_role_gives_back_is_told_and_reserved_again(cluster, start):
+    """Mesos lets it, where no access list forbids that, and does not tell us."""
+    service = start(reserving(4, timeout=2 * PATIENCE))
+    service.until(lambda state: len([item for item in state.reservations.values() if item.made]) == 3)
+    before = set(service.state.reservations)
+
+    host = Thief(cluster, "offers-role").steal()
+
+    service.until(lambda _: any(f"on {host} is not offered any more: another" in told for told in service.told))
+    state = service.until(
+        lambda state: (
+            {"a-1", "a-2", "b-1"} == {item.place.hostname for item in state.reservations.values() if item.made}
+        )
+    )
+    assert 2 == len(before & set(state.reservations))
+    eventually(lambda: set(reserved(cluster)) == {"a-1", "a-2", "b-1"})
 
 
 @pytest.mark.parametrize("how", ["time-out", "stop"])

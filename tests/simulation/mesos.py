@@ -319,7 +319,7 @@ class FakeMesos:
             refusal = "Operation requested feedback, but agent cannot give it"
         if operation.id:
             self._tell(agent, operation.id, refusal)
-        return rest if refusal else _traded_in(operation, rest, reserve=reserve)
+        return rest if refusal else traded_in(operation, rest, reserve=reserve)
 
     def _tell(self, agent: Agent | None, operation: OperationId, refusal: str) -> None:
         if operation in self.operation_ids:
@@ -420,7 +420,8 @@ class FakeMesos:
             self.events.append(StatusUpdated(task.updates[0]))
 
 
-def _traded_in(operation: Operation, rest: Pool, *, reserve: bool) -> Pool:
+def traded_in(operation: Operation, rest: Pool, *, reserve: bool) -> Pool:
+    """What RESERVE or UNRESERVE makes of it."""
     for entry in operation.resources:
         rest = _traded(rest, _bare(entry), entry) if reserve else _traded(rest, entry, _bare(entry))
     return rest

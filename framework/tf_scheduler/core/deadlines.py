@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tf_scheduler.model.state import SchedulerState
 
-from . import keeping, maintenance, operations, overdue, reconcile
+from . import keeping, maintenance, operations, overdue, reconcile, taken
 from .plans.act import KILL_AGAIN
 from .recovery import heal
 from .reserve import lost_at, settling_until
@@ -33,6 +33,7 @@ def _deadlines(state: SchedulerState) -> Iterator[float]:
             yield settling_until(state)
     yield from reconcile.deadlines(state)
     yield from operations.deadlines(state)
+    yield from taken.deadlines(state)
     if state.result is None:
         yield from heal.deadlines(state)
         yield from maintenance.deadlines(state)

@@ -16,7 +16,7 @@ from tf_scheduler.model.ids import AgentId, OfferId
 from tf_scheduler.model.offer import HeldOffer, Offer
 from tf_scheduler.model.state import SchedulerState
 
-from . import maintenance
+from . import maintenance, taken
 from .attempt import Attempt, attempt, useful
 from .declines import REFUSE_LONG, REFUSE_SHORT, declines
 from .launch import accepts, plan_launches
@@ -32,7 +32,8 @@ def received(state: SchedulerState, offers: Iterable[Offer], now: float, new_id:
     offers = tuple(offers)
     gangs = wanted(state)
     state = replace(state, unoffered_since=None) if offers else state
-    given_back = give_back(maintenance.seen(state, offers), offers, gangs, now)
+    seen = taken.looked_for(maintenance.seen(state, offers), offers, now)
+    given_back = give_back(seen, offers, gangs, now)
     answered = {offer_id for call in given_back.calls if isinstance(call, Accept) for offer_id in call.offer_ids}
     rest = tuple(offer for offer in offers if offer.id not in answered)
     return then(given_back, lambda after: _consider(after, rest, gangs, now, new_id))

@@ -53,6 +53,7 @@ from . import (
     rounds,
     shrink,
     status,
+    taken,
 )
 from .recovery import heal, orders
 from .reduce import decide, then
@@ -147,6 +148,7 @@ def _ticked(state: SchedulerState, now: float, new_id: NewId) -> Decision:
     decision = then(decision, lambda after: shrink.shrink(after, now))
     if state.offers and state.recoveries:
         decision = then(decision, lambda after: offers.received(after, (), now, new_id))
+    decision = then(decision, lambda after: taken.due(after, now))
     decision = then(decision, lambda after: rounds.release(after, now, new_id))
     decision = then(decision, lambda after: operations.due(after, now))
     return then(decision, lambda after: reconcile.due(after, now))
@@ -179,6 +181,7 @@ def _without_connection(state: SchedulerState) -> SchedulerState:
         passed={},
         windows={},
         returned=frozenset(),
+        missed={},
         pending={},
         kills={},
         kill_at=0.0,

@@ -119,6 +119,8 @@ class SchedulerState:
     expired: frozenset[str] = frozenset()
     #: Ids of reservations for which UNRESERVE was sent on this connection.
     returned: frozenset[str] = frozenset()
+    #: Reservations that were made, and whose agents offer without them -> since when; seconds since the epoch.
+    missed: Mapping[str, float] = field(default_factory=dict)
     #: When UNRESERVE was last sent; seconds since the epoch.
     given_back_at: float = 0.0
     #: Agents that do not tell what becomes of operations.

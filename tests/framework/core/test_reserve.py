@@ -8,12 +8,14 @@ from dataclasses import replace
 import pytest
 
 from builders import a_job, a_spec, needs, ports, scalar
-from simulation.mesos import Agent, an_agent
+from simulation.mesos import Agent, an_agent, traded_in
 from simulation.pool import Pool
 from simulation.world import World
 from tf_scheduler.core.reserve import GIVE_BACK_WITHIN, SETTLE
+from tf_scheduler.core.taken import LONGER
 from tf_scheduler.model.effects import Accept, ReservationDropped, ReservationMade, Teardown
 from tf_scheduler.model.events import StopRequested
+from tf_scheduler.model.operation import Operation
 from tf_scheduler.model.placement import GangMode, GangSpec
 from tf_scheduler.model.spec import JobKind
 
@@ -236,6 +238,74 @@ def test_a_gang_that_fits_at_once_is_never_reserved():
 
     assert [] == changes(world, ReservationMade)
     assert len(world.state.tasks) == 3
+
+
+def between_rounds(world, name):
+    """The agent, and what is reserved on it, in a moment in which we hold no offer of it."""
+    while name not in reserved(world):
+        world.mesos.allocate(world.now)
+        world.settle()
+        world.wait(0.5)
+    agent = next(agent for agent in world.mesos.agents.values() if agent.hostname == name)
+    return agent, [entry for entry in agent.free.entries() if "reservations" in entry.shape]
+
+
+def take_away(world, name, keep=0):
+    """Somebody else in our role gives back what we have reserved there, and keeps so many thousandths of a cpu."""
+    agent, ours = between_rounds(world, name)
+    agent.free = traded_in(Operation(tuple(ours)), agent.free, reserve=False)
+    (cpus,) = [entry for entry in agent.free.entries() if entry.name == "cpus"]
+    agent.free -= Pool.of([replace(cpus, value=keep)])
+
+
+def test_what_somebody_else_has_given_back_is_reserved_again():
+    """For a task of the gang that has no place; it is told. The rest is left as it is, with the deadline."""
+    world = a_world("a", "b")
+    pass_time(world, HOLD + 3)
+    before = {item.place.hostname: item for item in world.state.reservations.values()}
+
+    take_away(world, "a")
+    pass_time(world, 2 * (HOLD + LONGER))
+
+    after = {item.place.hostname: item for item in world.state.reservations.values()}
+    assert after.keys() == before.keys() == {"a", "b"}
+    assert before["b"] == after["b"]
+    assert (True, False) == (after["a"].made, before["a"].id == after["a"].id)
+    assert before["a"].deadline == after["a"].deadline
+    (told,) = [outcome for outcome in world.outcomes if "is not offered any more" in outcome.message]
+    assert ("worker-0", True) == (told.task, told.warning)
+    assert told.message.startswith("what was reserved for worker-0 on a is not offered any more: another framework in")
+
+
+def test_a_place_is_found_elsewhere_when_what_was_given_back_is_taken():
+    """And the gang starts when it is complete."""
+    world = a_world("a", "b")
+    pass_time(world, HOLD + 3)
+
+    take_away(world, "a", keep=1600)
+    pass_time(world, 3 * (HOLD + LONGER))
+    for name in "cd":
+        join(world, name)
+    pass_time(world, 2 * (HOLD + 3))
+
+    placed = {record.name: record.hostname for record in world.state.tasks.values()}
+    assert ("b", {"b", "c", "d"}, 3) == (placed["worker-1"], set(placed.values()), len(placed))
+
+
+def test_what_somebody_else_only_holds_for_a_moment_stays_reserved():
+    """Another service in our role is offered it, too."""
+    world = a_world("a", "b")
+    pass_time(world, HOLD + 3)
+    before = dict(world.state.reservations)
+
+    agent, entries = between_rounds(world, "a")
+    agent.free -= Pool.of(entries)
+    pass_time(world, HOLD)
+    agent.free += Pool.of(entries)
+    pass_time(world, 3 * HOLD)
+
+    assert before == world.state.reservations
+    assert {} == world.state.missed
 
 
 def test_a_reservation_that_does_not_hold_its_task_any_more_is_given_back():
