@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Mapping
 
-from . import debug, plans, pods, progress, settings, streams, tasks, update
+from . import debug, plans, pods, progress, settings, streams, tasks, uninstalling, update
 from .command import Command
 
 COMMANDS: tuple[Command, ...] = (
@@ -15,6 +15,7 @@ COMMANDS: tuple[Command, ...] = (
     *progress.COMMANDS,
     *settings.COMMANDS,
     *update.COMMANDS,
+    *uninstalling.COMMANDS,
     *debug.COMMANDS,
 )
 #: Words that commands begin with -> what they are about.

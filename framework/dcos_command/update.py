@@ -1,4 +1,4 @@
-"""`update ...` and `uninstall`: what is asked of DC/OS' package service, and the plans that follow from it."""
+"""`update ...`: what is asked of DC/OS' package service, and the plan that follows from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from .updating import check, described, earlier, foretold, merged
 
 #: Plans that roll out options: the first of them that there is.
 _UPDATE, _DEPLOY = "update", "deploy"
-PACKAGE = "tensorflow"
 
 
 def _start(service: Service, given: Given) -> Any:
@@ -113,15 +112,6 @@ def _versions(service: Service, _given: Given) -> Any:
     return {"current": current, "upgrades": found.get("upgradesTo", []), "downgrades": found.get("downgradesTo", [])}
 
 
-def _uninstall(service: Service, _given: Given) -> Any:
-    return service.cosmos("package.uninstall", "package/uninstall", {"packageName": PACKAGE, **app(service)})
-
-
-def _show_uninstall(found: Mapping[str, Any], given: Given) -> Parts:
-    for result in found["results"]:
-        yield f"{result['appId']} is being uninstalled. Follow it with: {given['program']} plan status deploy"
-
-
 _PHASE = Argument("phase", required=False, help="Name or id of a phase.")
 _STEP = Argument("step", required=False, help="Name or id of a step of the phase.")
 COMMANDS = (
@@ -160,11 +150,4 @@ COMMANDS = (
         (_PHASE, _STEP),
     ),
     Command("update package-versions", "The version, and which it can be changed to.", _versions, as_json),
-    Command(
-        "uninstall",
-        "End the service: its tasks, its reservations, its state.",
-        _uninstall,
-        _show_uninstall,
-        confirm="End the service, its tasks, and forget what is stored of it?",
-    ),
 )

@@ -34,6 +34,11 @@ class Folder:
     def log(self) -> Path:
         return self.cluster / "logs" / "dcos.log"
 
+    @property
+    def uninstalled(self) -> Path:
+        """A log: what services that are gone have left behind."""
+        return self.cluster / "logs" / "uninstalled.log"
+
     def checkpoints(self, service: str) -> Path:
         """Of a service that names no folder of its own."""
         return self.path / "checkpoints" / service.strip("/").replace("/", "__")

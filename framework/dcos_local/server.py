@@ -52,7 +52,7 @@ def serving(cluster: LocalCluster, port: int) -> Iterator[Record]:
     assert own is not None, "we exist"
     cluster_id = _kept(folder.path / "cluster-id", lambda: str(uuid.uuid4()))
     with Marathon(folder.marathon, cluster.directory) as marathon:
-        uninstaller = Uninstaller(marathon)
+        uninstaller = Uninstaller(marathon, folder.uninstalled)
         first = [Repository("Universe", f"{url_of(port)}/universe/universe-v4.json")]
         cosmos = Cosmos(Repositories(folder.path, first), marathon, uninstaller)
         app = create_app(cosmos, marathon, Mesos(cluster, marathon), folder, uuid.UUID(cluster_id))

@@ -8,15 +8,20 @@ An app without the label DCOS_COMMONS_UNINSTALL is deleted at once.
 from __future__ import annotations
 
 import http.client
+import json
+import logging
 import threading
-from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
 
 from .app import App, Json
 from .errors import MarathonError
 from .marathon import Marathon
 from .supervisor import Snapshot
 from .task import HOST
+
+log = logging.getLogger(__name__)
 
 _LABEL, _VARIABLE = "DCOS_COMMONS_UNINSTALL", "SDK_UNINSTALL"
 _AGAIN = 1.0  # seconds between two questions; Cosmos waits 10
@@ -26,10 +31,13 @@ _TIMEOUT = 10.0
 
 
 class Uninstaller:
-    """Watches uninstallations, each in a thread of its own. `stop` ends the watching; `resume` takes it up again."""
+    """Watches uninstallations, each in a thread of its own. `stop` ends the watching; `resume` takes it up again.
 
-    def __init__(self, marathon: Marathon) -> None:
-        self._marathon = marathon
+    What their schedulers say at last, of what is left behind, is kept in `log`: a line for each.
+    """
+
+    def __init__(self, marathon: Marathon, log: Path) -> None:
+        self._marathon, self._log = marathon, log
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -68,8 +76,17 @@ class Uninstaller:
             settled = app_id not in self._marathon.deployments()
             complete = complete + 1 if settled and plan_is_complete(shown) else 0
         if complete == _ENOUGH:
+            self._keep(shown)
             with suppress(MarathonError):
                 self._marathon.delete(app_id)
+
+    def _keep(self, shown: Snapshot) -> None:
+        line = f"{datetime.now().astimezone().isoformat(timespec='seconds')} {shown.app.id}: {last_words(shown)}\n"
+        try:
+            with self._log.open("a") as file:
+                file.write(line)
+        except OSError as error:
+            log.warning("cannot be kept: %s (%s)", line.strip(), error)
 
 
 def uninstalling(app: App) -> dict[str, Json]:
@@ -82,21 +99,32 @@ def is_uninstalling(app: App) -> bool:
     return bool(app.definition["env"].get(_VARIABLE) == "true")
 
 
-def plan_is_complete(shown: Snapshot, ask: Callable[[int, str], int | None] | None = None) -> bool:
+def plan_is_complete(shown: Snapshot) -> bool:
     """Whether the scheduler of SDK_UNINSTALL says that nothing is left."""
-    version = shown.app.definition["labels"].get("DCOS_COMMONS_API_VERSION", "v1")
-    if shown.task is None or not shown.task.place.ports or not is_uninstalling(shown.app):
-        return False
-    return (ask or _status)(shown.task.place.ports[0], f"/{version}/plans/deploy") == http.client.OK
+    return is_uninstalling(shown.app) and _plan(shown)[0] == http.client.OK
 
 
-def _status(port: int, path: str) -> int | None:
-    """None: it does not answer."""
-    connection = http.client.HTTPConnection(HOST, port, timeout=_TIMEOUT)
+def last_words(shown: Snapshot) -> str:
+    """What its plan says in the end: of an SDK's service that has a message."""
     try:
-        connection.request("GET", path)
-        return connection.getresponse().status
+        phases = json.loads(_plan(shown)[1])["phases"]
+        found = [step.get("message") for phase in phases for step in phase["steps"]]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        found = []
+    return found[-1] if found and found[-1] else "its plan is complete"
+
+
+def _plan(shown: Snapshot) -> tuple[int | None, bytes]:
+    """Status and body; None: it does not answer."""
+    if shown.task is None or not shown.task.place.ports:
+        return None, b""
+    version = shown.app.definition["labels"].get("DCOS_COMMONS_API_VERSION", "v1")
+    connection = http.client.HTTPConnection(HOST, shown.task.place.ports[0], timeout=_TIMEOUT)
+    try:
+        connection.request("GET", f"/{version}/plans/deploy")
+        answer = connection.getresponse()
+        return answer.status, answer.read()
     except (OSError, http.client.HTTPException):
-        return None
+        return None, b""
     finally:
         connection.close()

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import http.client
-import time
 from pathlib import Path
 from typing import Any
 
 import click
 
 from dcos_command.cluster import Cluster
-from dcos_command.errors import CommandError, RefusedError
 from dcos_command.service import Service
+from dcos_command.uninstalling import told, wait_for_end
 from dcos_local.folder import Folder
 from dcos_local.record import Record
-from tf_scheduler.core.uninstall import FORGET
 from tf_scheduler.errors import NotRunningError
 
 from .files import load_document, load_options
@@ -26,7 +23,6 @@ NAME = "tensorflow"
 _SMALL = {"cpus": 0.1, "mem": 64, "disk": 0}
 _CHECK = {"parameter_server": _SMALL, "worker": _SMALL}
 _TIMEOUT = 60.0  # seconds for one answer
-_AGAIN = 0.2  # seconds between two looks
 
 
 @click.command()
@@ -68,8 +64,11 @@ def uninstall(app_id: str, everything: bool, no_wait: bool, directory: Path) -> 
     body = {"packageName": NAME, "all": everything, **({"appId": app_id} if app_id else {})}
     answer = _packages(record).cosmos("package.uninstall", "package/uninstall", body)
     for result in answer["results"]:
-        left = "" if no_wait else _wait_for_end(record, result["appId"])
-        click.echo(f"{result['appId']} {'is being uninstalled' if no_wait else 'is uninstalled'}{left}")
+        app_id = result["appId"]
+        if no_wait:
+            click.echo(f"{app_id} is being uninstalled")
+        else:
+            click.echo(told(app_id, wait_for_end(Service(Cluster(record.url), app_id, timeout=_TIMEOUT))))
 
 
 def _options(path: Path, folder: Folder) -> dict[str, Any]:
@@ -85,37 +84,6 @@ def _with_checkpoints(document: dict[str, Any], folder: Folder) -> dict[str, Any
     checkpoints = folder.checkpoints(service.get("name", NAME))
     checkpoints.mkdir(parents=True, exist_ok=True)
     return {**document, "service": {**service, "checkpoint_dir": str(checkpoints)}}
-
-
-def _wait_for_end(record: Record, app_id: str) -> str:
-    """What its scheduler said last of what is left behind, with a colon before it; empty: it said nothing."""
-    cluster = Cluster(record.url)
-    marathon, service = Service(cluster, "marathon", timeout=_TIMEOUT), Service(cluster, app_id, timeout=_TIMEOUT)
-    said = ""
-    while _is_there(marathon, app_id):
-        said = _said(service) or said
-        time.sleep(_AGAIN)  # Marathon's stream of events is none of what we serve
-    return f": {said}" if said else ""
-
-
-def _said(service: Service) -> str:
-    """Of its last step, when it has begun."""
-    try:
-        steps = [step for phase in service.get("v1/plans/deploy")["phases"] for step in phase["steps"]]
-    except CommandError:
-        return ""  # it ends just now
-    last = next((step for step in steps if step["name"] == FORGET), None)
-    return str(last["message"]) if last and last["status"] == "COMPLETE" else ""
-
-
-def _is_there(marathon: Service, app_id: str) -> bool:
-    try:
-        marathon.get(f"v2/apps{app_id}")
-    except RefusedError as error:
-        if error.status == http.client.NOT_FOUND:
-            return False
-        raise
-    return True
 
 
 def _packages(record: Record) -> Service:

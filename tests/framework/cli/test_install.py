@@ -132,6 +132,7 @@ def test_the_cluster_is_checked_without_options(cluster):
     until(lambda: "succeeded: worker-0" in log.read_text())
     uninstalled = run("uninstall", "--dir", cluster.directory)
     assert (0, "/tensorflow is uninstalled: nothing is left behind\n") == (uninstalled.returncode, uninstalled.stdout)
+    assert "/tensorflow: nothing is left behind" in run("logs", "uninstalled", "--dir", cluster.directory).stdout
     assert 404 == ask(cluster, "/service/tensorflow/v1/health")[0]
 
 
