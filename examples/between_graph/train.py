@@ -1,9 +1,10 @@
 """Train a classifier the way of TensorFlow 1: between-graph replication over parameter servers (ps) and workers.
 
-Start the same command once for each task of a cluster. TF_CONFIG tells each task who it is. Every worker builds the
-same graph, with the variables placed on the ps, and runs the training step on its own; with --sync the gradients of all
-workers make one step together. Worker 0 also initialises the variables, writes the checkpoints, and tests the last one.
-A worker that is started again takes the variables as the ps has them.
+Start the same command once for each task of a cluster. TF_CONFIG tells each task who it is, or the flags --ps_hosts,
+--worker_hosts, --job_name and --task_index do, as programs of that time have them. Every worker builds the same graph,
+with the variables placed on the ps, and runs the training step on its own; with --sync the gradients of all workers
+make one step together. Worker 0 also initialises the variables, writes the checkpoints, and tests the last one. A
+worker that is started again takes the variables as the ps has them.
 
 The data are the 1797 images of digits that scikit-learn brings along, so nothing is downloaded.
 """
@@ -24,15 +25,18 @@ from sklearn.model_selection import train_test_split
 
 
 def main() -> None:
-    """Run the task that TF_CONFIG names. A ps serves until it is ended: nobody tells it that training is over."""
-    parser = argparse.ArgumentParser(description="Train a digits classifier on the cluster that TF_CONFIG describes.")
+    """Run the task that this process is. A ps serves until it is ended: nobody tells it that training is over."""
+    parser = argparse.ArgumentParser(description="Train a digits classifier on the cluster of TF_CONFIG, or of flags.")
     parser.add_argument("--model-dir", type=Path, required=True, help="folder for checkpoints")
     parser.add_argument("--steps", type=int, default=2000, help="steps of all workers together (default: %(default)s)")
     parser.add_argument("--sync", action="store_true", help="a step takes the gradients of all workers")
+    for flag in ("--ps_hosts", "--worker_hosts"):
+        parser.add_argument(flag, type=lambda hosts: hosts.split(","), help="host:port of each, with commas between")
+    parser.add_argument("--job_name", help="ps or worker; without it TF_CONFIG says everything")
+    parser.add_argument("--task_index", type=int, help="number of this task in its job")
     options = parser.parse_args()
-    config = json.loads(os.environ["TF_CONFIG"])
-    job, index = config["task"]["type"], config["task"]["index"]
-    cluster = tf.train.ClusterSpec(config["cluster"])
+    jobs, job, index = place(options)
+    cluster = tf.train.ClusterSpec(jobs)
     server = tf.train.Server(cluster, job, index)
     print(f"{job} {index} is ready", flush=True)
     if job == "ps":
@@ -41,6 +45,14 @@ def main() -> None:
     train(cluster, server, index, options, data)
     if index == 0:
         print(f"test accuracy {accuracy(options.model_dir, data):.4f}, checkpoints in {options.model_dir}", flush=True)
+
+
+def place(options: argparse.Namespace) -> tuple[dict[str, list[str]], str, int]:
+    """The addresses of each job, the job of this task, and its number there."""
+    if options.job_name:
+        return {"ps": options.ps_hosts, "worker": options.worker_hosts}, options.job_name, options.task_index
+    config = json.loads(os.environ["TF_CONFIG"])
+    return config["cluster"], config["task"]["type"], config["task"]["index"]
 
 
 def load_data() -> list[Any]:
