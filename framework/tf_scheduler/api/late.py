@@ -1,4 +1,5 @@
-"""An API whose port is taken at once, and whose web server is loaded when there is time: who asks meanwhile waits.
+"""An API whose port is taken at once, and whose web server is loaded when somebody asks, and there is time: who asks
+meanwhile waits.
 
 To load it takes a fifth of a second of processor time, which a job that is being launched has better use for.
 """
@@ -6,6 +7,8 @@ To load it takes a fifth of a second of processor time, which a job that is bein
 from __future__ import annotations
 
 import logging
+import os
+import select
 import socket
 import threading
 from collections.abc import Callable
@@ -19,7 +22,7 @@ LATEST = 1.0
 
 
 class LateServer:
-    """A context manager: inside, `make` is called in a thread when `due` is set, after LATEST at the latest.
+    """A context manager: inside, `make` is called in a thread when somebody asks after `due` is set or LATEST is over.
 
     `make` gives a server that serves within its own block, on `listener`. What it raises is raised at the end of ours;
     `on_failure` is told at once, in that thread.
@@ -35,6 +38,8 @@ class LateServer:
         self._listener, self._make = listener, make
         self._due, self._on_failure = due, on_failure
         self._end = threading.Event()
+        #: Nothing is written to it: it is closed at the end.
+        self._ends, self._lives = os.pipe()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="late api", daemon=True)
 
@@ -47,14 +52,16 @@ class LateServer:
     ) -> None:
         self._end.set()
         self._due.set()
+        os.close(self._lives)
         self._thread.join()
+        os.close(self._ends)
         self._listener.close()
         if self._error is not None and kind is None:
             raise self._error
 
     def _run(self) -> None:
         self._due.wait(LATEST)
-        if self._end.is_set():
+        if not self._asked():
             return
         try:
             with self._make():
@@ -63,3 +70,11 @@ class LateServer:
             log.exception("the API cannot be served")
             self._error = error
             self._on_failure()
+
+    def _asked(self) -> bool:
+        """Wait until somebody connects; False: the end came first."""
+        waiting = select.poll()
+        waiting.register(self._listener, select.POLLIN)
+        waiting.register(self._ends, select.POLLHUP)
+        waiting.poll()
+        return not self._end.is_set()

@@ -19,8 +19,10 @@ from .interrupts import Interrupts
 from .run_app import RunApp
 from .tail import last_lines
 
-#: Seconds between two looks.
-REDRAW = 0.25
+#: Seconds between two looks where somebody sees them, and where nobody does: then most of them only read what is new.
+REDRAW, LOOK = 0.25, 0.1
+#: Where nobody sees it, the scheduler is not asked so soon, nor more often: training starts meanwhile. Seconds.
+CALM, ASK = 5.0, 1.0
 LOG_LINES = 8
 #: Seconds beyond the longest kill_grace that the graceful end may take: an agent or master may not answer any more.
 PATIENCE = 15.0
@@ -88,17 +90,23 @@ def follow(app: RunApp, watch: Watch, cluster: LocalCluster, *, own: bool, quiet
     """
     waiting = threading.Event()  # nobody sets it: signals are only noted
     started = time.monotonic()
-    with _screen(cluster, quiet) as draw:
+    drawn = not quiet and sys.stderr.isatty()
+    due = 0.0 if drawn else CALM
+    with _screen(cluster, drawn) as draw:
         while True:
-            seen, seconds = app.look(), time.monotonic() - started
+            seconds = time.monotonic() - started
+            seen = app.look(ask=seconds >= due)
+            if seconds >= due and not drawn:
+                due = seconds + ASK
             if seen is not None and seen.over:
                 trouble = ""
                 break
             draw(seen, seconds)
             if trouble := watch.look(seen, seconds) or (_dead_node(cluster) if own else ""):
                 app.leave()
+                seen = app.seen
                 break
-            waiting.wait(REDRAW)
+            waiting.wait(REDRAW if drawn else LOOK)
     return Watched(seen, trouble, watch.asked, watch.pending)
 
 
@@ -120,9 +128,9 @@ def sandbox_of(cluster: LocalCluster, seen: Overview, task: TaskRow) -> Path | N
 
 
 @contextmanager
-def _screen(cluster: LocalCluster, quiet: bool) -> Iterator[Draw]:
+def _screen(cluster: LocalCluster, drawn: bool) -> Iterator[Draw]:
     """Draws on a terminal; elsewhere the log tells what happens."""
-    if quiet or not sys.stderr.isatty():
+    if not drawn:
         yield lambda _seen, _seconds: None
         return
     # The scheduler starts meanwhile.

@@ -45,7 +45,8 @@ def render_run(
     `state`: where its scheduler keeps its own; empty: in the run's folder.
 
     Master, state and the scheduler's interpreter are the run's own, whatever the options say of a cluster. The app runs
-    as who we are, for its folder is ours; tasks run as `service.user`. What it fetches is in the user's cache.
+    as who we are, for its folder is ours; tasks run as `service.user`. What it fetches is in the user's cache. Its
+    health nobody checks: its checks end nothing, and who runs it looks at it anyway.
     """
     sources = with_defaults(read(HOME), {**_defaults(), "service.failover_timeout": FAILOVER, **_checkpoints(folder)})
     home = build_cached(cache_folder("package"), str(sources.package["version"]), HOME)
@@ -53,7 +54,8 @@ def render_run(
     app = render_app(
         entry, _forced(document, _own(cluster, state or folder.store.as_uri())), home.as_uri(), checked=True
     )
-    return {**app, "user": getpass.getuser(), "env": {**app["env"], "RECORDING_FILE": str(folder.recording)}}
+    environment = {**app["env"], "RECORDING_FILE": str(folder.recording)}
+    return {**app, "user": getpass.getuser(), "env": environment, "healthChecks": []}
 
 
 def sources_of_secrets(document: Mapping[str, Any]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from .scheduler_log import SchedulerLog
 
 _PATH = "/v1/tf/overview"
 _TIMEOUT = 5.0  # seconds for one answer
+_ENDED = b'"ended":true'  # of a line of the recording (tf_scheduler.history.lines)
 
 
 class RunApp:
@@ -39,13 +40,19 @@ class RunApp:
         note: Callable[[str], None] = lambda _url: None,
     ) -> None:
         self._marathon, self._master, self._log, self._note = marathon, master, log, note
+        self._recording, self._read = Path(definition["env"]["RECORDING_FILE"]), 0
+        #: Whether any task has ended, as far as was looked.
+        self._ended = False
         self._app, _ = marathon.create(definition)
         self.seen: Overview | None = None
 
-    def look(self) -> Overview | None:
-        """What it says now, or said last; None before its first answer."""
+    def look(self, *, ask: bool = True) -> Overview | None:
+        """What it says now, or said last; None before its first answer. Without `ask` only when a task has ended."""
         self._log.read(self._sandbox())
-        self.seen = self._ask() or self.seen
+        if self._recording.exists() and self.address:  # it listens, for it has launched something
+            self._note(f"http://{self.address}")
+        if ask or self._has_ended():
+            self.seen = self._ask() or self.seen
         return self.seen
 
     @property
@@ -80,6 +87,7 @@ class RunApp:
 
     def leave(self) -> None:
         """End the scheduler, and have Mesos end the tasks; nobody waits for them."""
+        self.seen = self.seen or self._ask()
         self._marathon.delete(self._app.id)
         if self.seen is not None and self.seen.framework_id and not self.seen.over:
             try:
@@ -90,6 +98,16 @@ class RunApp:
     def _sandbox(self) -> Path | None:
         task = self._marathon.snapshot(self._app.id).task
         return None if task is None else task.place.sandbox
+
+    def _has_ended(self) -> bool:
+        """Told by what its scheduler records: to answer, it would have to load its web server."""
+        if not self._ended:
+            with suppress(FileNotFoundError), self._recording.open("rb") as file:
+                file.seek(self._read)
+                new = file.read()
+                self._read += new.rfind(b"\n") + 1
+                self._ended = _ENDED in new
+        return self._ended
 
     def _ask(self) -> Overview | None:
         """None when it does not answer: it starts, or has ended."""

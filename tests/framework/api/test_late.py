@@ -58,6 +58,15 @@ def test_nobody_waits_for_long(listener, monkeypatch):
         connection.close()
 
 
+def test_what_nobody_asks_for_is_not_loaded(listener):
+    """However long it is due."""
+    made, due = threading.Event(), threading.Event()
+    due.set()
+
+    with LateServer(listener, serving(listener, made), due, lambda: None):
+        assert not made.wait(0.1)
+
+
 def test_what_ends_before_loads_nothing(listener, monkeypatch):
     """And ends at once."""
     monkeypatch.setattr(late, "LATEST", PATIENCE)
@@ -78,5 +87,7 @@ def test_a_server_that_cannot_be_made_ends_the_scheduler(listener):
     def make():
         raise ValueError("no server")
 
+    connection = ask(listener)
     with pytest.raises(ValueError, match="no server"), LateServer(listener, make, due, told.set):
         assert told.wait(PATIENCE)
+    connection.close()
