@@ -1,8 +1,11 @@
-"""The same training started by hand and by `dcos-tensorflow local run`.
+"""The same trainings started by hand and by `dcos-tensorflow local run`.
 
-    scripts/side-by-side [--rounds 3] [--workers 1,2,4] [--steps 300] [--write docs/performance.md]
+    scripts/side-by-side [--rounds 3] [--workers 1,2,4] [--steps 1500] [--write docs/performance.md]
 
-All on one machine, by turns, so that what else it does slows them alike. A real Mesos is up before the clock starts.
+Two programs: training.py, as published for TensorFlow 1, whose first step comes soon; and digits.py, a chief with two
+workers and Keras' Model.fit. All on one machine, by turns, and each round the other way begins, so that what else it
+does slows them alike. Before the clock starts a real Mesos is up, and each way has been gone once, uncounted: files are
+in memory, and our modules have byte code, as pip gives it to what it installs.
 Times are seconds from the submission (of the command, or the first process) to the first step of the first worker, and
 to the end. With --write the table goes into the document, between its marks.
 """
@@ -21,13 +24,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parents[2]
-TRAINING = Path(__file__).with_name("training.py")
 #: Of one training.
 PATIENCE = 600
 _PLACE = re.compile(r"(<!-- side by side -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -44,40 +46,84 @@ class Took:
     launched: float | None = None
 
 
-def by_hand(workers: int, steps: int) -> Took:
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One training: `tasks` of its cluster, the first one leads and is waited for; `tellers` say how it went."""
+
+    name: str
+    tasks: tuple[tuple[str, int], ...]
+    tellers: tuple[str, ...]
+    #: As options of the service.
+    strategy: str
+    #: Whether tasks find each other by flags; else by TF_CONFIG.
+    flags: bool
+
+    @property
+    def file(self) -> Path:
+        return Path(__file__).with_name(f"{self.name}.py")
+
+    def count(self, job: str) -> int:
+        return sum(name == job for name, _ in self.tasks)
+
+
+def training(workers: int) -> Program:
+    tasks = (*(("worker", index) for index in range(workers)), ("ps", 0))
+    return Program("training", tasks, ("worker",), "between_graph", flags=True)
+
+
+DIGITS = Program(
+    "digits", (("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0)), ("chief",), "parameter_server", False
+)
+
+
+def by_hand(program: Program, steps: int) -> Took:
     """The same processes, with nobody between."""
     with ExitStack() as stack:
-        addresses = [f"127.0.0.1:{port}" for port in free_ports(workers + 1)]
-        flags = [f"--ps_hosts={addresses[0]}", f"--worker_hosts={','.join(addresses[1:])}", f"--steps={steps}"]
+        ports = free_ports(len(program.tasks))
+        cluster: dict[str, list[str]] = {}
+        for (job, _), port in zip(program.tasks, ports, strict=True):
+            cluster.setdefault(job, []).append(f"127.0.0.1:{port}")
         submitted = time.time()
-        tasks = [("ps", 0), *(("worker", index) for index in range(workers))]
-        commands = [
-            [sys.executable, str(TRAINING), *flags, f"--job_name={job}", f"--task_index={n}"] for job, n in tasks
-        ]
-        started = [stack.enter_context(process(command)) for command in commands]
-        outputs = [one.communicate(timeout=PATIENCE)[0] for one in started[1:2]]
+        started = {
+            task: stack.enter_context(process(*by_hand_command(program, cluster, task, steps)))
+            for task in sorted(program.tasks, key=lambda task: task[0] != "ps")
+        }
+        outputs = {program.tasks[0]: started[program.tasks[0]].communicate(timeout=PATIENCE)[0]}
         total = time.time() - submitted
-        outputs += [one.communicate(timeout=PATIENCE)[0] for one in started[2:]]
-    return took([json.loads(out.splitlines()[-1]) for out in outputs], submitted, total)
+        for task in program.tasks[1:]:
+            if task[0] in program.tellers:
+                outputs[task] = started[task].communicate(timeout=PATIENCE)[0]
+    return took([json.loads(out.splitlines()[-1]) for out in outputs.values()], submitted, total)
 
 
-def by_us(workers: int, steps: int, cluster: Path) -> Took:
+def by_hand_command(
+    program: Program, cluster: Mapping[str, Sequence[str]], task: tuple[str, int], steps: int
+) -> tuple[list[str], dict[str, str]]:
+    """And its environment."""
+    (job, index), command = task, [sys.executable, str(program.file), f"--steps={steps}"]
+    if not program.flags:
+        return command, {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})}
+    hosts = [f"--{name}_hosts={','.join(addresses)}" for name, addresses in cluster.items()]
+    return [*command, *hosts, f"--job_name={job}", f"--task_index={index}"], {}
+
+
+def by_us(program: Program, steps: int, cluster: Path) -> Took:
     """`local run`, with everything that it does: checks, package, app, scheduler, gang, executors, end."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "options.json"
-        path.write_text(json.dumps(options(workers, steps)))
-        shutil.copy(TRAINING, folder)
+        path.write_text(json.dumps(options(program, steps)))
+        shutil.copy(program.file, folder)
         command = [sys.executable, "-m", "tf_scheduler", "local", "run", str(path), "--dir", str(cluster), "--json"]
         submitted = time.time()
-        with process(command, XDG_STATE_HOME=folder) as run:
+        with process(command, {"XDG_STATE_HOME": folder}) as run:
             out, _ = run.communicate(timeout=PATIENCE)
         total = time.time() - submitted
         result = json.loads(out)
         assert result["state"] == "succeeded", result["reason"]
-        logs = [Path(task["logs"]) / "stdout" for task in result["tasks"] if task["name"].startswith("worker")]
+        logs = [Path(task["logs"]) / "stdout" for task in result["tasks"] if task["name"].startswith(program.tellers)]
         found = [json.loads(log.read_text().splitlines()[-1]) for log in logs]
         known = [sys.executable, "-m", "tf_scheduler", "history", "show", "last", "--json"]
-        with process(known, XDG_STATE_HOME=folder) as asked:
+        with process(known, {"XDG_STATE_HOME": folder}) as asked:
             record = json.loads(asked.communicate(timeout=PATIENCE)[0])
     launched = min(launch["launched"] for launch in record["launches"])
     return took(found, submitted, total, launched)
@@ -89,22 +135,23 @@ def took(found: Sequence[dict[str, float]], submitted: float, total: float, laun
     return Took(first - submitted, total, examples, None if launched is None else first - launched)
 
 
-def options(workers: int, steps: int) -> dict[str, object]:
-    small = {"mem": 1024, "disk": 0}
+def options(program: Program, steps: int) -> dict[str, object]:
+    small = {"mem": 1024, "disk": 0, "cluster_flags": program.flags}
     return {
         "service": {
             "name": "side-by-side",
-            "strategy": "between_graph",
-            "job_url": TRAINING.name,
-            "command": f"python {TRAINING.name} --steps {steps}",
+            "strategy": program.strategy,
+            "job_url": program.file.name,
+            "command": f"python {program.file.name} --steps {steps}",
         },
-        "parameter_server": {"count": 1, "cpus": 0.3, "cluster_flags": True, **small},
-        "worker": {"count": workers, "cpus": 0.5, "cluster_flags": True, **small},
+        "chief": {"count": program.count("chief"), "cpus": 0.5, **small},
+        "parameter_server": {"count": program.count("ps"), "cpus": 0.3, **small},
+        "worker": {"count": program.count("worker"), "cpus": 0.5, **small},
     }
 
 
 @contextmanager
-def process(command: Sequence[str], **environment: str) -> Iterator[subprocess.Popen[str]]:
+def process(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
     """In a session of its own; at the end nothing of it is left."""
     quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", **environment}
     started = subprocess.Popen(
@@ -140,49 +187,78 @@ def free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in held]
 
 
-def measured(given: argparse.Namespace) -> Iterator[tuple[int, str, list[Took]]]:
-    """Workers, way, and what each round took; by turns."""
+#: Program and way, and what each round took.
+Found = list[tuple[Program, Mapping[str, list[Took]]]]
+BY_HAND, BY_US = "by hand", "local run"
+
+
+def measured(given: argparse.Namespace) -> Found:
+    programs = [training(workers) for workers in given.workers] + [DIGITS] * given.digits
+    subprocess.run([sys.executable, "-m", "compileall", "-q", "framework", "executor"], cwd=HOME, check=True)
+    found: Found = []
     with tempfile.TemporaryDirectory() as folder, mesos(Path(folder) / "cluster"):
-        for workers in given.workers:
-            found: dict[str, list[Took]] = {}
-            for _ in range(given.rounds):
-                found.setdefault("by hand", []).append(by_hand(workers, given.steps))
-                found.setdefault("local run", []).append(by_us(workers, given.steps, Path(folder) / "cluster"))
-            for way, rounds in found.items():
-                yield workers, way, rounds
-                print(workers, way, *rounds, sep="\n  ", flush=True)
+        ways: Mapping[str, Callable[[Program, int], Took]] = {
+            BY_HAND: by_hand,
+            BY_US: lambda program, steps: by_us(program, steps, Path(folder) / "cluster"),
+        }
+        for way in ways.values():
+            way(programs[0], 10)
+        for program in programs:
+            rounds: dict[str, list[Took]] = {name: [] for name in ways}
+            for number in range(given.rounds):
+                for name in (BY_HAND, BY_US) if number % 2 else (BY_US, BY_HAND):
+                    rounds[name].append(ways[name](program, given.steps))
+                    print(program.name, program.count("worker"), name, rounds[name][-1], flush=True)
+            found.append((program, rounds))
+    return found
 
 
-def table(found: Sequence[tuple[int, str, list[Took]]]) -> str:
-    """Medians, and each by that of the processes started by hand."""
-    first = ("first step, s", "ratio", "launch to first step, s")
-    head = ("workers", "started", *first, "total, s", "ratio", "examples/s", "ratio")
-    lines = [head, ("---",) * len(head)]
-    for workers, way, rounds in found:
-        bare = next(each for number, name, each in found if number == workers and name == "by hand")
-        values = [str(workers), way]
-        launched = [one.launched for one in rounds if one.launched is not None]
-        for name, digits in (("first", 2), ("total", 2), ("examples", 0)):
-            value, base = (statistics.median(getattr(one, name) for one in each) for each in (rounds, bare))
-            values += [f"{value:,.{digits}f}", f"{value / base:.3f}" if rounds is not bare else ""]
-            if name == "first":
-                values.append(f"{statistics.median(launched):.2f}" if launched else "")
-        lines.append(tuple(values))
+HEAD = (
+    *("program", "workers", "started", "first step, s", "ratio", "launch to first step, s"),
+    *("total, s", "ratio", "examples/s", "ratio"),
+)
+
+
+def table(found: Found) -> str:
+    """Medians. Ratios: each round's by that round's by hand; of these the median, the least and the most."""
+    lines: list[tuple[str, ...]] = [HEAD, ("---",) * len(HEAD)]
+    for program, rounds in found:
+        for way, each in rounds.items():
+            launched = [one.launched for one in each if one.launched is not None]
+            lines.append(
+                (
+                    *(program.name, str(program.count("worker")), way),
+                    *compared("first", ".2f", each, rounds[BY_HAND]),
+                    f"{statistics.median(launched):.2f}" if launched else "",
+                    *compared("total", ".2f", each, rounds[BY_HAND]),
+                    *compared("examples", ",.0f", each, rounds[BY_HAND]),
+                )
+            )
     return "\n".join(re.sub(r"\|  (?=\|)", "| ", f"| {' | '.join(cells)} |") for cells in lines)
+
+
+def compared(name: str, form: str, ours: Sequence[Took], bare: Sequence[Took]) -> tuple[str, str]:
+    """Median and ratio; no ratio of what is compared with itself."""
+    values = [getattr(one, name) for one in ours]
+    ratios = [value / getattr(base, name) for value, base in zip(values, bare, strict=True)]
+    told = f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
+    return f"{statistics.median(values):{form}}", "" if ours is bare else told
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=lambda text: [int(part) for part in text.split(",")], default=[1, 2, 4])
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--no-digits", dest="digits", action="store_false", help="leave the second program out")
+    # So that one worker trains for ten seconds or more.
+    parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--write", type=Path, metavar="FILE")
     given = parser.parse_args()
-    text = table(list(measured(given)))
+    text = table(measured(given))
     print(text)
     if given.write:
         load = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
-        load = f"Rounds: {given.rounds}; steps of each worker: {given.steps}; {load}."
+        load = f"Rounds: {given.rounds}; steps: {given.steps} (of each worker; with digits of all together); {load}."
         told = given.write.read_text()
         given.write.write_text(_PLACE.sub(lambda place: f"{place[1]}\n{load}\n\n{text}\n\n{place[2]}", told))
 
