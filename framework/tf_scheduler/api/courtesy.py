@@ -1,8 +1,8 @@
 """The API leaves the processor to the scheduler's loop: both are threads of a Python that runs one of them at a time.
 
-However many clients ask, and however often: the API's thread takes SHARE of a processor at most, beyond a short burst.
-Who asks more waits for the answer, and the loop does not notice. Clients take turns: one that asks without end makes
-another wait for a single answer of its own.
+However many clients ask, and however often: the API's thread takes SHARE of a processor at most, beyond a short burst,
+and only LEAST of it while other threads have work. Who asks more waits for the answer, and the loop does not notice.
+Clients take turns: one that asks without end makes another wait for a single answer of its own.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .clients import address_of
 from .guard import HEALTH
 from .turns import Turns
 
-#: Of one processor.
-SHARE = 0.2
+#: Of one processor: while nobody else of this process wants it, and while somebody does.
+SHARE, LEAST = 0.2, 0.05
 #: Seconds of it that may be used at once.
 BURST = 0.5
 #: Seconds of a wait at least: less is not worth a timer, and may be too little to change the clock.
-_LEAST = 0.001
+_WAIT = 0.001
 
 
 def _by_address(scope: Scope) -> Sequence[Hashable]:
@@ -30,9 +30,10 @@ def _by_address(scope: Scope) -> Sequence[Hashable]:
 
 
 class Courtesy:
-    """An ASGI app around another; to be called in one thread only. `used`: seconds of processor time of that thread.
+    """An ASGI app around another; to be called in one thread only.
 
-    `line`: where a request waits, as a path of lines.
+    `line`: where a request waits, as a path of lines. `used`: seconds of processor time of that thread; `spent`: of all
+    threads, and this one.
     """
 
     def __init__(
@@ -41,14 +42,16 @@ class Courtesy:
         line: Callable[[Scope], Sequence[Hashable]] = _by_address,
         *,
         used: Callable[[], float] = time.thread_time,
+        spent: Callable[[], float] = time.process_time,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._app, self._line, self._used, self._clock = app, line, used, clock
+        self._app, self._line, self._clock = app, line, clock
+        self._used, self._spent = used, spent
         self._sleep = sleep
         self._left = BURST
-        #: Time and `used` of the last look, in the thread that calls us.
-        self._seen: tuple[float, float] | None = None
+        #: Time, `used` and `spent` of the last look, in the thread that calls us.
+        self._seen: tuple[float, float, float] | None = None
         self._waiting: Turns[asyncio.Future[None]] = Turns()
         self._usher: asyncio.Task[None] | None = None
 
@@ -71,7 +74,7 @@ class Courtesy:
         try:
             while self._waiting:
                 while (wait := self._debt()) > 0:
-                    await self._sleep(max(wait, _LEAST))
+                    await self._sleep(max(wait, _WAIT))
                 turn = self._waiting.take()
                 if not turn.done():  # its client's task may have been cancelled
                     turn.set_result(None)
@@ -81,8 +84,9 @@ class Courtesy:
 
     def _debt(self) -> float:
         """Seconds until something may be used again."""
-        now, used = self._clock(), self._used()
-        before, used_before = self._seen or (now, used)
-        self._seen = now, used
-        self._left = min(BURST, self._left + SHARE * (now - before) - (used - used_before))
+        now = self._clock(), self._used(), self._spent()
+        passed, ours, all_threads = (new - old for new, old in zip(now, self._seen or now, strict=True))
+        self._seen = now
+        others = min(max(0.0, all_threads - ours), passed)
+        self._left = min(BURST, self._left + SHARE * (passed - others) + LEAST * others - ours)
         return -self._left / SHARE

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tf_scheduler.api.courtesy import BURST, SHARE, Courtesy
+from tf_scheduler.api.courtesy import BURST, LEAST, SHARE, Courtesy
 
 
 def _request(path):
@@ -18,21 +18,24 @@ def _who(scope):
 class Busy:
     """An app each of whose answers costs `cost` seconds of the processor, in a world where time is told.
 
-    The first part of a path is who asks.
+    The first part of a path is who asks. `others`: of the processor, what other threads take while it waits.
     """
 
-    def __init__(self, cost):
-        self.cost, self.now, self.used, self.paths = cost, 0.0, 0.0, []
-        self.polite = Courtesy(self.answer, _who, used=lambda: self.used, clock=lambda: self.now, sleep=self.sleep)
+    def __init__(self, cost, others=0.0):
+        self.cost, self.others, self.now, self.used, self.spent, self.paths = cost, others, 0.0, 0.0, 0.0, []
+        times = {"used": lambda: self.used, "spent": lambda: self.spent, "clock": lambda: self.now}
+        self.polite = Courtesy(self.answer, _who, **times, sleep=self.sleep)
 
     async def answer(self, scope, _receive, _send):
         self.used += self.cost
+        self.spent += self.cost
         self.now += self.cost
         self.paths.append(scope["path"])
 
     async def sleep(self, seconds):
         await asyncio.sleep(0)
         self.now += seconds
+        self.spent += seconds * self.others
 
     def ask(self, *paths):
         async def all_at_once():
@@ -49,6 +52,17 @@ def test_it_takes_its_share_at_most(cost):
     world.ask(*map(str, range(2000)))
 
     assert world.used <= BURST + SHARE * world.now + cost
+
+
+@pytest.mark.parametrize("cost", [0.001, 0.01, 0.1])
+def test_it_takes_less_while_the_loop_has_work(cost):
+    """A loop that never waits is slowed down by a twentieth, and no client is turned away."""
+    world = Busy(cost, others=1.0)
+
+    world.ask(*map(str, range(1000)))
+
+    assert world.used <= BURST + LEAST * world.now + SHARE * world.used + cost
+    assert 1000 == len(world.paths)
 
 
 def test_a_few_questions_do_not_wait():
