@@ -12,6 +12,8 @@ from typing import Any, Mapping, Sequence
 
 #: Grows when an executor of the version before could not run the payload correctly.
 VERSION = 3
+#: Of a message to the executor: ask for the secrets that reload now.
+RENEW_SECRETS = b"renew secrets"
 #: `Liveness.kind`.
 LIVENESS_KINDS = ("command", "http", "progress")
 

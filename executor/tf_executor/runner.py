@@ -15,7 +15,7 @@ from typing import Any, Callable, ClassVar, Mapping, Union
 
 from tf_executor import commands, events, wire
 from tf_executor.lifecycle import step
-from tf_executor.payload import Payload, PayloadError
+from tf_executor.payload import RENEW_SECRETS, Payload, PayloadError
 from tf_executor.task import Task
 from tf_executor.task_state import State
 
@@ -170,6 +170,10 @@ class Runner:
         if body["uuid"] == self._last_update:
             self._step(events.Acknowledged())
 
+    def _message(self, body: Mapping[str, Any]) -> None:
+        if self._task is not None and wire.message(body) == RENEW_SECRETS:
+            self._task.secrets.renew()
+
     def _error(self, body: Mapping[str, Any]) -> None:
         log.error("the agent reports: %s", body.get("message", ""))
 
@@ -179,6 +183,7 @@ class Runner:
         "KILL": _kill,
         "SHUTDOWN": _shutdown,
         "ACKNOWLEDGED": _acknowledged,
+        "MESSAGE": _message,
         "ERROR": _error,
     }
 

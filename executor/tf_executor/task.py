@@ -60,7 +60,7 @@ class Task:
         self._limits = limits.Limits()
         self._gpus: gpus.Locked | None = gpus.Locked() if payload.gpus == 0 else None
         self._progress: ProgressReader | None = None
-        self._secrets = TaskSecrets(payload, task_id, environ, sandbox)
+        self.secrets = TaskSecrets(payload, task_id, environ, sandbox)
         self._rendezvous = ExitStack()
         self._memory_before = memory.read()
 
@@ -111,8 +111,8 @@ class Task:
             self._gpus.release()
         for stream in (self._err, self._out):
             stream.finish(SETTLE_TIMEOUT)
-        self._secrets.forget()
-        return last_words(self._err.tail(), self._out.tail(), self._secrets.values(), TAIL_BYTES)
+        self.secrets.forget()
+        return last_words(self._err.tail(), self._out.tail(), self.secrets.values(), TAIL_BYTES)
 
     # Preparation.
 
@@ -144,7 +144,7 @@ class Task:
         assert self._place is not None
         chosen = None if self._gpus is None else self._gpus.uuids
         environment = program_environment(self._payload, self._environ, self._place, chosen)
-        environment.update(self._secrets.environment(stage))
+        environment.update(self.secrets.environment(stage))
         if ending.exit_code is not None:
             environment["TASK_EXIT_CODE"] = str(ending.exit_code)
         if ending.signal is not None:
@@ -153,7 +153,7 @@ class Task:
 
     def _get_secrets(self) -> None:
         identity = self._limits.identity
-        self._put(events.Prepared(self._secrets.fetch(None if identity is None else identity[:2])))
+        self._put(events.Prepared(self.secrets.fetch(None if identity is None else identity[:2])))
 
     def _choose_gpus(self) -> None:
         payload = self._payload

@@ -56,6 +56,8 @@ class TaskSecrets:
         #: What was replaced: it may be in what the program has printed.
         self._former: list[Secret] = []
         self._over = threading.Event()
+        #: There is something to do before the next question is due.
+        self._wake = threading.Event()
 
     def fetch(self, owner: Owner) -> str:
         """Get them and write the files for `owner`; why it cannot be done, or empty."""
@@ -91,14 +93,23 @@ class TaskSecrets:
         """The task is over: remove the files."""
         with self._lock:
             self._over.set()
+            self._wake.set()
             self._files.remove()
+
+    def renew(self) -> None:
+        """Ask for new values now, if there may be any."""
+        self._wake.set()
 
     # While the program runs.
 
     def _reload(self, owner: Owner) -> None:
         """Ask now and then for new values. What goes wrong is told once, and tried again: the old ones are there."""
         told = ""
-        while not self._over.wait(self._interval * random.uniform(_SOON, _LATE)):  # noqa: S311 - no secret
+        while True:
+            self._wake.wait(self._interval * random.uniform(_SOON, _LATE))  # noqa: S311 - no secret
+            self._wake.clear()
+            if self._over.is_set():
+                return
             trouble = self._renew(owner)
             if trouble and trouble != told:
                 log.warning("no new secrets: %s", trouble)

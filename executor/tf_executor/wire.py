@@ -41,11 +41,15 @@ class Task:
 
 def task_of(info: Mapping[str, Any]) -> Task:
     """Shape of a LAUNCH event's `task`. Data that is no base64 counts as none, which is refused later."""
+    return Task(info["task_id"]["value"], message(info), kill_grace(info), _seconds(info.get("max_completion_time")))
+
+
+def message(body: Mapping[str, Any]) -> bytes:
+    """What a MESSAGE event's `message` says; empty when it is no base64."""
     try:
-        data = base64.b64decode(info.get("data", ""), validate=True)
+        return base64.b64decode(body.get("data", ""), validate=True)
     except (binascii.Error, ValueError):
-        data = b""
-    return Task(info["task_id"]["value"], data, kill_grace(info), _seconds(info.get("max_completion_time")))
+        return b""
 
 
 def kill_grace(event: Mapping[str, Any]) -> float | None:

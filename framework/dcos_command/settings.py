@@ -1,4 +1,4 @@
-"""`config`, `state`, `describe`, `endpoints`, `health`, `result`: what the service is told, and says of itself."""
+"""`config`, `state`, `secrets`, `describe`, `endpoints` ...: what the service is told, and says of itself."""
 
 from __future__ import annotations
 
@@ -49,6 +49,10 @@ def _listed(value: Any) -> Any:
 
 def _refresh(service: Service, _given: Given) -> Any:
     return service.put(path("state", "refresh"))
+
+
+def _refresh_secrets(service: Service, _given: Given) -> Any:
+    return service.post(path("tf", "secrets", "refresh"))
 
 
 #: Statuses of the API's health that are no failure of the request.
@@ -162,6 +166,7 @@ COMMANDS = (
         show_message,
         aliases=("state refresh_cache", "debug state refresh_cache"),
     ),
+    Command("secrets refresh", "Programs that run get new values of secrets now.", _refresh_secrets, show_message),
     Command("describe", "The options of the service, with every default.", _describe, as_json),
     Command("health", "How the service is.", _health, _show_health),
     Command("result", "How the training ended.", _result, show_result),

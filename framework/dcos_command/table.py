@@ -24,6 +24,7 @@ GROUPS: Mapping[str, str] = {
     "pod": "The tasks as the DC/OS SDK speaks of them: launch again, replace, pause.",
     "config": "What the service is made of.",
     "state": "What the scheduler has stored.",
+    "secrets": "What programs get of passwords and keys.",
     "update": "Give the service other options.",
     "debug": "What the scheduler thought of offers, and what is reserved.",
     "debug config": "As `config`.",

@@ -16,6 +16,7 @@ import pytest
 
 from tf_executor.handover import Claim, HandoverError, Secret, decode, fetch
 from tf_executor.memory_files import MEMORY, MemoryFiles, sweep
+from tf_executor.payload import RENEW_SECRETS
 from wire.certificates import Certificates
 
 CANARY = "canary-7f3a9c51"
@@ -189,6 +190,27 @@ def test_a_program_hears_of_another_value_and_reads_it(executor: Any, desk_of: A
     assert "***" in message
     assert CANARY not in message
     assert 1 == len({json.dumps(one) for one in desk.asked})
+
+
+def test_a_program_hears_of_another_value_at_once_when_the_scheduler_says_so(executor: Any, desk_of: Any) -> None:
+    """Long before it is time to ask; other messages are nothing."""
+
+    def answer(text: bytes) -> tuple[int, Any]:
+        return given(("", "key", text), reload=("key",))
+
+    desk = desk_of(answer(b"one"))
+    command = "trap 'cat key > ready; exit 3' HUP; echo on > ready; while :; do sleep 0.05; done"
+    executor.launch(command, secrets_url=desk.url, secrets_reload=86_400.0, **CLAIM)
+    executor.states("TASK_STARTING", "TASK_RUNNING")
+    assert "on\n" == executor.await_file("ready")
+    desk.answers = [answer(b"two")]
+
+    for text in (b"something else", RENEW_SECRETS):
+        executor.say("MESSAGE", data=base64.b64encode(text).decode())
+
+    assert "two" == executor.await_file("ready")
+    executor.states("TASK_FAILED")
+    assert 2 == len(desk.asked)
 
 
 # Asking.

@@ -29,6 +29,7 @@ from tf_scheduler.model.effects import (
     ShutdownExecutor,
     Suppress,
     Teardown,
+    TellExecutor,
 )
 from tf_scheduler.model.events import (
     Event,
@@ -246,6 +247,8 @@ class FakeMesos:
                 self._revive()
             case ShutdownExecutor():
                 self._shut_down(call)
+            case TellExecutor():
+                pass
             case Teardown():
                 self._tear_down()
             case _:

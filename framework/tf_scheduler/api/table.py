@@ -8,8 +8,10 @@ from .kept import kept_files
 from .table_ours import ours
 from .table_pods import pod_commands
 from .table_sdk import commands, sdk
+from .table_secrets import secret_commands
 
 
 def endpoints(backend: Backend) -> tuple[Endpoint, ...]:
     """Rows in the order in which they are tried: what has a name of its own before what takes any."""
-    return (*sdk(), *commands(backend), *pod_commands(backend), *kept_files(backend), *ours(backend))
+    commanded = (*commands(backend), *pod_commands(backend), *secret_commands(backend))
+    return (*sdk(), *commanded, *kept_files(backend), *ours(backend))

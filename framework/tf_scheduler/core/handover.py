@@ -45,6 +45,11 @@ def given_now(state: SchedulerState, record: TaskRecord) -> tuple[SecretSpec, ..
     return found if _starts(state, record) else tuple(item for item in found if item.reloads)
 
 
+def reloads_now(state: SchedulerState, record: TaskRecord) -> bool:
+    """Whether its executor would get new values if it asked."""
+    return record.id in state.given and _runs(state, record) and bool(given_now(state, record))
+
+
 def tokens(spec: ServiceSpec, records: Iterable[TaskRecord], new_id: Callable[[], str]) -> Mapping[TaskName, str]:
     """Task -> the token that gets its secrets; only for those that have any."""
     return {record.name: new_id() for record in records if given_by_us(spec, record.group)}

@@ -25,6 +25,7 @@ from tf_scheduler.model.events import (
     PodCommand,
     ProgressReported,
     Refused,
+    RenewSecrets,
     ResetRequested,
     SecretsAsked,
     StatusUpdated,
@@ -50,6 +51,7 @@ from . import (
     progress,
     reconcile,
     removal,
+    renew,
     rounds,
     shrink,
     status,
@@ -68,6 +70,8 @@ def handle(state: SchedulerState, event: Event, now: float, new_id: NewId) -> De
         return progress.reported(state, event)
     if isinstance(event, SecretsAsked):
         return handover.asked(state, event, now)
+    if isinstance(event, RenewSecrets):
+        return renew.renew(state)
     if isinstance(event, ExecutorFailed):
         # A hint, one for each executor: what counts is the status of its task.
         return decide(state)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from tf_executor.payload import RENEW_SECRETS
 from tf_scheduler.model.effects import (
     AcceptInverseOffers,
     Acknowledge,
@@ -16,6 +18,7 @@ from tf_scheduler.model.effects import (
     Revive,
     ShutdownExecutor,
     Suppress,
+    TellExecutor,
 )
 from tf_scheduler.model.ids import FrameworkId
 
@@ -44,6 +47,11 @@ def _kill(item: Kill, _: FrameworkId) -> Json:
 def _shutdown(item: ShutdownExecutor, _: FrameworkId) -> Json:
     ids = {"executor_id": {"value": item.executor_id}, "agent_id": {"value": item.agent_id}}
     return {"type": "SHUTDOWN", "shutdown": ids}
+
+
+def _tell(item: TellExecutor, _: FrameworkId) -> Json:
+    ids = {"executor_id": {"value": item.executor_id}, "agent_id": {"value": item.agent_id}}
+    return {"type": "MESSAGE", "message": {**ids, "data": base64.b64encode(RENEW_SECRETS).decode()}}
 
 
 def _acknowledge(item: Acknowledge, _: FrameworkId) -> Json:
@@ -80,6 +88,7 @@ ENCODERS: Mapping[type, Callable[[Any, FrameworkId], Json]] = {
     Revive: lambda _item, _id: {"type": "REVIVE", "revive": {}},
     Kill: _kill,
     ShutdownExecutor: _shutdown,
+    TellExecutor: _tell,
     Acknowledge: _acknowledge,
     AcknowledgeOperation: _acknowledge_operation,
     Reconcile: _reconcile,

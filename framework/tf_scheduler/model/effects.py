@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .calls import ShutdownExecutor, TellExecutor
 from .changes import (
     AgentSuspected,
     Change,
@@ -26,7 +27,7 @@ from .changes import (
     TaskPaused,
     TaskResumed,
 )
-from .ids import AgentId, ExecutorId, OfferId, OperationId, TaskId, TaskName
+from .ids import AgentId, OfferId, OperationId, TaskId, TaskName
 from .network import VirtualNetwork
 from .operation import Operation
 from .plan import Answer
@@ -73,6 +74,7 @@ __all__ = [
     "TaskPaused",
     "TaskResumed",
     "Teardown",
+    "TellExecutor",
 ]
 
 # --- calls
@@ -148,14 +150,6 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
-class ShutdownExecutor:
-    """Ends an executor whose task is over, in case it did not end by itself."""
-
-    executor_id: ExecutorId
-    agent_id: AgentId
-
-
-@dataclass(frozen=True, slots=True)
 class Acknowledge:
     """Leaves only after the status is stored: unacknowledged updates are sent again, stored ones are not lost."""
 
@@ -200,6 +194,7 @@ Call = (
     | Revive
     | Kill
     | ShutdownExecutor
+    | TellExecutor
     | Acknowledge
     | AcknowledgeOperation
     | Reconcile

@@ -148,6 +148,11 @@ class SecretsAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class RenewSecrets:
+    """An operator wants that tasks read their secrets again now."""
+
+
+@dataclass(frozen=True, slots=True)
 class TornDown:
     """Mesos took our TEARDOWN."""
 
@@ -175,6 +180,7 @@ Event = (
     | PlanCommand
     | PodCommand
     | SecretsAsked
+    | RenewSecrets
     | TornDown
     | Tick
 )

@@ -15,8 +15,8 @@ from tf_scheduler.core.matching import match_gang
 from tf_scheduler.core.placement.demand import Circumstances
 from tf_scheduler.core.reduce import apply
 from tf_scheduler.core.scheduler import handle
-from tf_scheduler.model.effects import SecretsGiven, StatusStored, TaskLaunched
-from tf_scheduler.model.events import SecretsAsked
+from tf_scheduler.model.effects import SecretsGiven, StatusStored, TaskLaunched, TellExecutor
+from tf_scheduler.model.events import RenewSecrets, SecretsAsked
 from tf_scheduler.model.plan import Reply
 from tf_scheduler.model.secrets import Delivery, SecretSpec
 from tf_scheduler.model.spec import JobKind
@@ -218,6 +218,29 @@ def test_only_tasks_with_secrets_that_reload_ask_again():
         name: payload(launch).secrets_reload for name, launch in world.launches.items()
     }.items()
     assert {0.0} == {payload(launch).secrets_reload for launch in World().launches.values()}
+
+
+def test_an_operator_has_new_values_asked_for_at_once():
+    """By every executor that may ask for them, and no other."""
+    world = running(*SECRETS, FILE)
+
+    decision = handle(world.state, RenewSecrets(), NOW, str)
+
+    record = world.state.tasks["worker-0"]
+    assert (TellExecutor(record.id, record.agent_id),) == decision.calls
+    assert (Reply.OK, "Told worker-0 to read secrets again") == (decision.answer.reply, decision.answer.message)
+    assert () == decision.changes
+
+
+@pytest.mark.parametrize(
+    ("world", "reply"),
+    [(lambda: World(FILE), Reply.ALREADY), (lambda: running(*SECRETS), Reply.BAD_REQUEST), (World, Reply.BAD_REQUEST)],
+)
+def test_where_there_is_nothing_to_be_read_again_that_is_said(world, reply):
+    """No program runs; no secret reloads."""
+    decision = handle(world().state, RenewSecrets(), NOW, str)
+
+    assert ((), reply) == (decision.calls, decision.answer.reply)
 
 
 # Where the question comes from.

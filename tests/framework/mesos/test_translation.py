@@ -156,6 +156,7 @@ def test_every_call_has_an_encoder():
         effects.Reconcile({"t": "a"}),
         effects.AcknowledgeOperation("o", "a", "u"),
         effects.ReconcileOperations({"o": "a"}),
+        effects.TellExecutor("e", "a"),
     ]
 
     calls = [encode.call(example, "fw-1") for example in examples]
@@ -186,6 +187,14 @@ def test_every_call_has_an_encoder():
             "type": "RECONCILE_OPERATIONS",
             "reconcile_operations": {
                 "operations": [{"operation_id": {"value": "o"}, "agent_id": {"value": "a"}}],
+            },
+        },
+        {
+            "type": "MESSAGE",
+            "message": {
+                "executor_id": {"value": "e"},
+                "agent_id": {"value": "a"},
+                "data": base64.b64encode(b"renew secrets").decode(),
             },
         },
     ]

@@ -208,6 +208,10 @@ class Scheduler:
             found[" ".join(line)] = run.stdout + run.stderr
         return found
 
+    def command(self, *words: str) -> bytes:
+        command = [sys.executable, "-m", "tf_scheduler", "--url", f"http://127.0.0.1:{self.port}", *words]
+        return subprocess.run(command, env=self._environment, capture_output=True, check=True).stdout
+
     def end(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -246,8 +250,8 @@ def schedulers(
 ) -> Iterator[list[Scheduler]]:
     """One succeeds and keeps its state in SQLite, one fails and keeps it in ZooKeeper.
 
-    The second sees the master, and is seen, over TLS with an authority of ours. Two more are denied something: the one
-    its user, the other its role.
+    The first looks for new values when it is told to, the second by itself. That one sees the master, and is seen, over
+    TLS with an authority of ours. Two more are denied something: the one its user, the other its role.
     """
     master, zookeeper = cluster.master.address, f"zk://{cluster.zookeeper.address}/tf"
     names = {"certificate_file": certificates.path("server.pem"), "key_file": certificates.path("server.key")}
@@ -255,7 +259,7 @@ def schedulers(
     tls = {"tls": {"enabled": True, **trust}, "api": names, "secret_delivery": trust}
     state = lambda name: (tmp_path / f"{name}.db").as_uri()  # noqa: E731
     made = [
-        Scheduler(tmp_path, "good", master, state("state"), 0),
+        Scheduler(tmp_path, "good", master, state("state"), 0, secret_delivery={"reload_seconds": 86_400}),
         Scheduler(tmp_path, "bad", tls_master, zookeeper, 3, **tls),
         Scheduler(tmp_path, "poor", master, state("poor"), 0, service={"user": "nobody"}),
         Scheduler(tmp_path, "ugly", master, state("ugly"), 0),
@@ -340,6 +344,7 @@ def test_a_canary_is_found_nowhere(cluster: LocalCluster, schedulers: list[Sched
 
     for one in schedulers:
         one.renew(SECOND)
+    assert b"Told worker-0 to read secrets again" in schedulers[0].command("secrets", "refresh")
     renewed = f"{hashlib.sha256(SECOND.encode()).hexdigest()}  -\n"
     until(lambda: {renewed} == {read(place / "renewed") for place in places}, "the programs do not hear of another key")
     assert {SECOND} == {link.read_text() for link in links}
