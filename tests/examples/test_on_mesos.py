@@ -11,12 +11,16 @@ import pytest
 pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(600)]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+SYNC = "between_graph/options-sync.json"
 #: Example -> task, file, and what it must have written there. Others: test_pytorch.py, and the tests of the command.
 TOLD = {
     "coordinator": [("chief-0", "stdout", r"epoch 15: loss [\d.]+\ntest accuracy 0\.9")],
     "multi_worker_mirrored": [("worker-0", "stdout", r"epoch 12: loss [\d.]+, 2 replicas\ntest accuracy 0\.9")],
-    "between_graph": [("worker-0", "stdout", r"step \d+: loss [\d.]+\n(.*\n)*test accuracy 0\.9")],
-    "between_graph/options-sync.json": [
+    "between_graph": [
+        ("worker-0", "stdout", r"step \d+: loss [\d.]+\n(.*\n)*test accuracy 0\.9"),
+        ("worker-1", "stdout", r"step \d+: loss [\d.]+"),
+    ],
+    SYNC: [
         ("worker-0", "stdout", r"step \d+: loss [\d.]+\n(.*\n)*test accuracy 0\.9"),
         ("worker-1", "stdout", r"step \d+: loss [\d.]+"),
     ],
@@ -34,8 +38,9 @@ def test_the_example_trains(example: str, train_on_mesos: Callable) -> None:
     """Exit code 0, every task that trains has finished, and their output says what the README says."""
     training = train_on_mesos(EXAMPLES / (example if example.endswith(".json") else f"{example}/options.json"))
 
-    # With worker 0 a between-graph job has ended, whatever others do; the chief's workers serve until they are ended.
-    needed = {"between_graph": "worker-0", "coordinator": "chief"}.get(example.partition("/")[0], ("worker", "eval"))
+    # With synchronous replicas worker 0 ends the job, whatever others do; a coordinator's workers serve until then.
+    needed = {SYNC: "worker-0", "coordinator": "chief"}.get(example, ("worker", "eval"))
     assert {"finished"} == set(training.tasks(needed).values())
+    assert {"killed"} >= set(training.tasks("ps").values())
     for task, file, words in TOLD[example]:
         assert re.search(words, training.told(task, file)), training.told(task, file)

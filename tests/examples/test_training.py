@@ -45,21 +45,6 @@ def test_digits_goes_on_after_a_kill_and_is_judged_by_its_target(make_cluster: C
     assert [server.poll() for server in servers] == [None, None, None]
 
 
-def test_between_graph_trains_on_both_workers(make_cluster: Callable) -> None:
-    """Both workers take part and exit 0, worker 0 tests the checkpoint, and the ps goes on serving."""
-    cluster = make_cluster("between_graph", {"ps": 1, "worker": 2})
-    tasks = (("ps", 0), ("worker", 0), ("worker", 1))
-    ps, *workers = (cluster.start(job, index, "--steps", "1200") for job, index in tasks)
-
-    outputs = [worker.communicate()[0] for worker in workers]
-
-    assert [worker.returncode for worker in workers] == [0, 0], cluster.stderr_of("worker", 0).read_text()
-    # A worker 1 that waited its 30 s for the variables would come when worker 0 has done all steps alone.
-    assert all(re.search(r"^step \d+: loss ", output, re.MULTILINE) for output in outputs)
-    assert accuracy(outputs[0]) >= 0.8  # with all its steps it is better: that is seen on Mesos
-    assert ps.poll() is None
-
-
 def accuracy(output: str) -> float:
     """The test accuracy that a task printed, 0 to 1."""
     return float(re.search(r"^test accuracy ([\d.]+)\b", output, re.MULTILINE)[1].rstrip("."))
