@@ -29,6 +29,7 @@ from .marathon_api import MarathonApi
 from .mesos import Answer, Mesos
 from .passing import passed_on
 from .task import HOST
+from .visitors import is_json
 
 log = logging.getLogger(__name__)
 
@@ -152,6 +153,8 @@ class _Router:
 
     async def marathon_api(self, request: Request) -> Response:
         path, body = request.path_params["path"], await request.body()
+        if body and not is_json(kind := request.headers.get("content-type", "")):
+            return JSONResponse({"message": f"the body must be application/json, not {kind[:80]!r}"}, 415)
         try:
             code, found = await run_in_threadpool(self._api.answer, request.method, path, body)
         except MarathonError as error:

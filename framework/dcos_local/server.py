@@ -27,6 +27,7 @@ from .repositories import Repositories, Repository
 from .routes import create_app
 from .task import HOST
 from .uninstall import Uninstaller
+from .visitors import refuse_pages
 
 
 def choose_port(folder: Folder, wanted: int = 0) -> int:
@@ -56,7 +57,7 @@ def serving(cluster: LocalCluster, port: int) -> Iterator[Record]:
         first = [Repository("Universe", f"{url_of(port)}/universe/universe-v4.json")]
         cosmos = Cosmos(Repositories(folder.path, first), marathon, uninstaller)
         app = create_app(cosmos, marathon, Mesos(cluster, marathon), folder, uuid.UUID(cluster_id))
-        with ApiServer(app, HOST, port):
+        with ApiServer(refuse_pages(app), HOST, port):
             record = Record(url_of(port), cluster_id, own)
             try:
                 folder.record.write_text(json.dumps(asdict(record)))

@@ -88,9 +88,10 @@ def dcos(tmp_path):
 
 def ask(dcos, method, path, body=None, **headers):
     connection = http.client.HTTPConnection(urlsplit(dcos.url).netloc, timeout=PATIENCE)
-    names = {name.replace("_", "-"): text for name, text in headers.items()}
+    given = {name.replace("_", "-"): text for name, text in headers.items()}
+    kind = {"content-type": "application/json"} if path.startswith("/service/marathon") and body is not None else {}
     try:
-        connection.request(method, path, body, names)
+        connection.request(method, path, body, {**kind, **given})
         answer = connection.getresponse()
         return SimpleNamespace(code=answer.status, kind=answer.headers["content-type"], text=answer.read().decode())
     finally:
@@ -169,6 +170,28 @@ def test_cosmos_insists_on_media_types(dcos, headers, kind):
 
     assert (400, kind) == (answer.code, json.loads(answer.text)["type"])
     assert "application/vnd.dcos.package.error+json;charset=utf-8;version=v1" == answer.kind
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"origin": "http://evil.example", "sec_fetch_site": "cross-site", "content_type": "text/plain"}, 403),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec_fetch_site": "same-site"}, 403),
+        ({"host": "evil.example"}, 403),
+        ({"content_type": "text/plain"}, 415),
+        ({"content_type": ""}, 415),
+        ({}, 201),
+    ],
+)
+def test_a_page_of_another_site_starts_nothing(dcos, headers, code):
+    """It would run as whoever serves, often root. What a page may send without being asked is not taken at all."""
+    answer = ask(dcos, "POST", "/service/marathon/v2/apps", '{"id": "/x", "cmd": "exec sleep 1000"}', **headers)
+
+    assert code == answer.code
+    assert (code == 201) == (200 == ask(dcos, "GET", "/service/marathon/v2/apps//x").code)
+    assert 403 == ask(dcos, "GET", "/service/marathon/v2/apps", host="evil.example").code
 
 
 @pytest.mark.parametrize(
