@@ -71,9 +71,17 @@ def foretold(service: Service, options: Options, version: str | None) -> Parts:
     if found["refused"]:
         lines = [f"{item['option']}: {item['reason']}" for item in found["refused"]]
         raise CommandError("this update is refused, nothing was done:\n" + "\n".join(lines))
-    if not found["changed"] and not version:
+    refused = rejected(service)
+    if not found["changed"] and not version and not refused:
         raise NothingToDo("these are its options already: nothing to do")
-    return tuple(_shown(found))
+    started = (f"What its scheduler was started with is refused; these take its place. {reason}" for reason in refused)
+    return (*started, *_shown(found))
+
+
+def rejected(service: Service) -> list[str]:
+    """Why the service goes on with options that are not those that DC/OS has started it with; mostly empty."""
+    found = service.get(path("configurations", "target"))
+    return list(found.get("rejected") or ())
 
 
 def _shown(found: Mapping[str, Any]) -> Iterator[Any]:
@@ -97,12 +105,14 @@ def _text(value: Any) -> str:
 def earlier(service: Service, given: Given) -> tuple[str, Options]:
     """Id and options of the configuration to go back to: the one that is given, or the one before the present.
 
-    Secrets are not stored with them: they are those that the service has now. Raise CommandError for others.
+    Where the present options are refused, those before are in force. Secrets are not stored with them: they are those
+    that the service has now. Raise CommandError for others.
     """
     ids = service.get(path("configurations"))
-    if not given.get("id") and len(ids) < 2:
+    before = ids if not given.get("id") and rejected(service) else ids[1:]
+    if not given.get("id") and not before:
         raise CommandError("there is no configuration before the present one")
-    wanted = given.get("id") or ids[1]
+    wanted = given.get("id") or before[0]
     found = service.get(path("configurations", wanted))
     if "options" not in found:
         raise CommandError(f"the options of configuration {wanted} are not stored")

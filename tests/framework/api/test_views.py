@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from builders import a_spec, a_status
-from tf_scheduler.api.views import Problem, Snapshot, View, health, plans
+from tf_scheduler.api.views import Problem, Snapshot, View, configurations, health, plans
 from tf_scheduler.api.views import state as state_views
 from tf_scheduler.core.plans import config_of
+from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskState
 
@@ -125,6 +126,18 @@ def test_options_that_may_not_change_so_are_told():
     assert 200 == plans.plan(snapshot, {"plan": "recovery"}).code
     told = health.health(snapshot, {"verbose": True})
     assert (500, ["the new options are refused: service.role: cannot change"]) == (told.code, told.body["reasons"])
+    assert ["service.role: cannot change"] == configurations.target(snapshot, {}).body["rejected"]
+    assert "rejected" not in configurations.target(Snapshot(a_state(RUNNING)), {}).body
+
+
+def test_an_update_that_waits_for_an_operator_is_told():
+    """By health: the deploy plan was complete long ago."""
+    state = a_state(RUNNING, RUNNING)
+    controls = {"deploy": PlanControl(completed="before"), "update": PlanControl(interrupted=frozenset({()}))}
+    tasks = {name: replace(record, config="before") for name, record in state.tasks.items()}
+    told = health.health(Snapshot(replace(state, controls=controls, tasks=tasks)), {"verbose": True})
+
+    assert (207, ["updating: waits for an operator"]) == (told.code, told.body["reasons"])
 
 
 def test_a_kill_that_is_under_way_is_told():

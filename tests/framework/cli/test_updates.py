@@ -216,6 +216,11 @@ def test_a_ring_is_scaled_while_its_update_is_paused_and_by_its_marathon_app(loc
         assert "service.strategy: cannot change" in installed.get("v1/plans/deploy")["errors"][0]
         assert (target, second) == (installed.get("v1/configurations/targetId"), installed.tasks())
 
+        back = installed.run("update", "rollback", "--yes")
+        assert (0, True) == (back.returncode, "is refused; these take its place" in back.stderr), back.stderr
+        until(lambda: installed.status("deploy") not in ("ERROR", None))
+        assert (target, second) == (installed.get("v1/configurations/targetId"), installed.tasks())
+
         installed.put(SERVICE_STRATEGY="multi_worker_mirrored", WORKER_COUNT="2")
         until(lambda: installed.is_up(two, "update", 2))
         assert set(second.values()).isdisjoint(installed.tasks().values())

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from dcos_command import update, updating
-from dcos_command.errors import CommandError
+from dcos_command.errors import CommandError, NothingToDo
 from dcos_command.updating import MASK, earlier, merged, unmasked
 from tf_scheduler.model import masking
 
@@ -15,15 +15,23 @@ class Stored:
 
     name = "tensorflow"
 
-    def __init__(self, *options, user=None):
+    def __init__(self, *options, user=None, rejected=()):
+        self.rejected = list(rejected)
         self.found = {f"id-{number}": {"options": document} for number, document in enumerate(options)}
         self.user = user or {}
 
     def get(self, path):
+        if path == "v1/configurations/target":
+            return {"rejected": self.rejected} if self.rejected else {}
         return list(self.found) if path == "v1/configurations" else self.found[path.rpartition("/")[2]]
 
-    def cosmos(self, *_):
-        return {"userProvidedOptions": self.user}
+    def cosmos(self, name, *_):
+        if name == "package.render":
+            return {"marathonJson": {}}
+        return {"userProvidedOptions": self.user, "package": {"name": "tensorflow", "version": "1"}}
+
+    def post(self, *_):
+        return {"changed": [], "refused": [], "restarted": [], "added": [], "removed": []}
 
 
 def test_options_are_merged_as_dc_os_does_it():
@@ -62,6 +70,17 @@ def test_the_one_before_is_gone_back_to():
 
     assert ("id-1", {"a": 2}) == earlier(stored, {"program": "x"})
     assert ("id-2", {"a": 3}) == earlier(stored, {"program": "x", "id": "id-2"})
+
+
+def test_refused_options_are_undone_by_those_in_force():
+    """By a roll-back without an id, and by giving them again, though they change nothing of what runs."""
+    reason = "service.user: cannot change"
+    stored = Stored({"a": 1}, {"a": 2}, rejected=[reason])
+
+    assert ("id-0", {"a": 1}) == earlier(stored, {"program": "x"})
+    assert reason in "".join(map(str, updating.foretold(stored, {"a": 1}, None)))
+    with pytest.raises(NothingToDo):
+        updating.foretold(Stored({"a": 1}), {"a": 1}, None)
 
 
 @pytest.mark.parametrize(

@@ -31,10 +31,11 @@ def target_ids(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
 
 
 def target(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
-    """What is in force."""
-    stored = snapshot.state.configurations.get(_id(snapshot))
-    spec = snapshot.state.full or snapshot.state.spec
-    return View({**_service(spec), **({} if stored is None else _about(stored))})
+    """What is in force; `rejected`: why the options that the scheduler was started with are not."""
+    state = snapshot.state
+    stored = state.configurations.get(_id(snapshot))
+    rejected = {"rejected": list(state.rejected)} if state.rejected else {}
+    return View({**_service(state.full or state.spec), **({} if stored is None else _about(stored)), **rejected})
 
 
 def configuration(snapshot: Snapshot, given: Mapping[str, Any]) -> Answer:

@@ -62,6 +62,9 @@ def _health(snapshot: Snapshot) -> tuple[int, str]:
 
 
 def _deployed(state: SchedulerState) -> tuple[int, str]:
+    update = plans.plan_named(state, plans.UPDATE)
+    if update is not None and update.status is Status.WAITING:
+        return 207, "updating: waits for an operator"
     recovery = plans.plan_named(state, plans.RECOVERY)
     if recovery is not None and recovery.status is not Status.COMPLETE:
         return _RECOVERING.get(recovery.status, (205, "recovering"))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from tf_scheduler.core.reduce import decide
 from tf_scheduler.model.effects import Decision, Outcome, PlanControlled
 from tf_scheduler.model.events import PlanCommand
-from tf_scheduler.model.plan import Answer, Node, PlanControl, Reply, Status, Verb
+from tf_scheduler.model.plan import Answer, Node, Phase, Plan, PlanControl, Reply, Status, Step, Verb
 from tf_scheduler.model.state import SchedulerState
 
 from .claims import phases_of, steps_of
@@ -37,6 +37,8 @@ def command(state: SchedulerState, wish: PlanCommand) -> Decision:
     if changed == control and status in ALREADY[wish.verb]:
         answer = Answer(Reply.ALREADY, "Command has already been reported or completed")
         return replace(decide(state), answer=answer)
+    if changed == control and wish.verb is Verb.CONTINUE:
+        return replace(decide(state), answer=Answer(Reply.ALREADY, _nothing_waits(shown, wish)))
     told = Outcome(f"an operator wants {wish.verb.value} of {_spoken(wish)}")
     return replace(
         decide(state, PlanControlled(plan.name, changed), outcomes=(told,)),
@@ -67,6 +69,15 @@ def _not_found(state: SchedulerState, wish: PlanCommand) -> Answer | None:
     if wish.step and phase is not None and all(step.name != wish.step for step in phase.steps):
         return Answer(Reply.NOT_FOUND, f"Step {wish.step} not found")
     return None
+
+
+def _nothing_waits(plan: Plan | None, wish: PlanCommand) -> str:
+    """With what is to be continued instead: a continue does not reach what is below."""
+    parts: Sequence[Phase | Step] = () if plan is None or wish.step else plan.phases
+    if wish.phase:
+        parts = next((phase.steps for phase in plan.phases if phase.name == wish.phase), ()) if parts and plan else ()
+    waiting = ", ".join(part.name for part in parts if part.status is Status.WAITING)
+    return f"{_spoken(wish)} waits for no continue of its own{f'; continue what does: {waiting}' if waiting else ''}"
 
 
 def _spoken(wish: PlanCommand) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
+from tf_scheduler.core.recovery.pausing import shown, why
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.plan import Node, Phase, Plan, Status, Step
+from tf_scheduler.model.plan import Node, Override, Phase, Plan, Status, Step
 from tf_scheduler.model.state import SchedulerState
 
 from .claims import owner, phases_of, steps_of
@@ -63,18 +64,19 @@ def _plan(state: SchedulerState, plan: PlanDef, by_name: Mapping[str, PlanDef]) 
     children = _known(phases_of(now, _NOTHING), statuses)
     canaries = [name for name in held(children) if statuses[name] in _NOT_BEGUN]
     statuses.update(dict.fromkeys(canaries, Status.WAITING))
-    shown = tuple(replace(phase, status=statuses[phase.name]) for phase in phases)
+    told = tuple(replace(phase, status=statuses[phase.name]) for phase in phases)
     status = _whole(children, statuses, () in now.control.interrupted)
     # As the SDK tells options that may not change so: in the plan that would roll them out, while those before hold.
     rejected = state.rejected if plan.kind is Kind.ROLL_OUT else ()
-    return Plan(plan.name, Status.ERROR if rejected else status, shown, plan.strategy, rejected)
+    return Plan(plan.name, Status.ERROR if rejected else status, told, plan.strategy, rejected)
 
 
 def _phase(now: Standing, phase: PhaseDef, by_name: Mapping[str, PlanDef]) -> Phase:
     base = {step.name: now.status((phase.name, step.name), step) for step in phase.steps}
     children = _known(steps_of(now, phase, _NOTHING), base)
     canaries = frozenset(held(children))
-    steps = tuple(_step(now, phase, step, base[step.name], canaries, by_name) for step in phase.steps)
+    found = ((step, _step(now, phase, step, base[step.name], canaries, by_name)) for step in phase.steps)
+    steps = tuple(_overridden(now.state, step, told) for step, told in found)
     statuses = {step.name: step.status for step in steps}
     status = _whole(children, statuses, (phase.name,) in now.control.interrupted)
     return Phase(phase.name, status, steps, phase.strategy)
@@ -109,8 +111,22 @@ def _step(
     if now.control.interrupted and (phase.name, step.name) in now.control.interrupted:
         return Step(step.name, Status.WAITING, "interrupted: waits for an operator's continue", step.task)
     if step.name in canaries:
-        return Step(step.name, Status.WAITING, "canary: waits for an operator's continue", step.task)
+        words = f"canary: waits for an operator's continue of its phase: plan resume {now.plan.name} {phase.name}"
+        return Step(step.name, Status.WAITING, words, step.task)
     return Step(step.name, status, _why_not(now, step, status, by_name), step.task)
+
+
+def _overridden(state: SchedulerState, step: StepDef, told: Step) -> Step:
+    """With the SDK's word for a task that is paused, and why it is."""
+    name = step.task
+    word = shown(state, name) if name is not None and step.work is Work.LAUNCH else None
+    if name is None or word is None:
+        return told
+    kept = f"its place on {state.tasks[name].hostname} is kept"
+    known = kept if word is Override.PAUSED else where(state, name)
+    reasons = map(str, state.pending.get(name, ()))
+    message = "; ".join((known, why(state.spec, state.paused, name), *reasons))
+    return replace(told, message=message, override=word)
 
 
 def _so_far(now: Standing, step: StepDef) -> str:
@@ -127,8 +143,6 @@ def _why_not(now: Standing, step: StepDef, status: Status, by_name: Mapping[str,
         return "waits for the end of all tasks" if step.work is Work.DEREGISTER else ""
     if step.work is not Work.LAUNCH:
         return _so_far(now, step)
-    if name in state.paused:
-        return f"{where(state, name)}; paused by an operator"
     other = owner(state, by_name, name)
     if other not in (None, now.plan.name):
         return f"plan {other} works on it"
