@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from tf_scheduler.convert.conversion import Converted
+from tf_scheduler.convert.conversion import Converted, UnfitError
 from tf_scheduler.convert.conversion import convert as converted
+from tf_scheduler.convert.mapping import Say
+from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.model.spec import Strategy
 
 from .options import file_type, json_option, read, write
@@ -25,21 +28,33 @@ from .options import file_type, json_option, read, write
 )
 @json_option
 def convert(file: Path, output: Path | None, force: bool, program: str, strategy: str | None, as_json: bool) -> None:
-    """Make an options file of FILE: a TFJob of Kubeflow, a tony.xml of TonY, or options of beta-tensorflow.
+    """Make an options file of FILE: Kubeflow's TFJob or PyTorchJob, TonY's tony.xml, or options of beta-tensorflow.
 
     What cannot be taken along is told on standard error, by its name; nothing is left out in silence. docs/migrate has
     the tables. FILE may be - for standard input.
     """
-    found = converted(read(file), "standard input" if str(file) == "-" else str(file), program, strategy or "")
+    try:
+        found = converted(read(file), "standard input" if str(file) == "-" else str(file), program, strategy or "")
+    except UnfitError as error:
+        if as_json:
+            raise OptionsError(
+                [*error.problems, *(Problem(one.path, one.message) for one in error.warnings)]
+            ) from error
+        _warn(error.warnings)
+        raise
     text = json.dumps(found.options, indent=2) + "\n"
     if output is not None:
         write(output, text, force)
     if as_json:
         click.echo(json.dumps(_told(found), indent=2))
         return
-    for warning in found.warnings:
-        click.echo(f"warning: {warning}", err=True)
+    _warn(found.warnings)
     click.echo(text if output is None else f"wrote {output}", nl=output is not None)
+
+
+def _warn(warnings: Sequence[Say]) -> None:
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
 
 
 def _told(found: Converted) -> dict[str, object]:

@@ -35,6 +35,14 @@ def quantity(value: object) -> float:
     return float(found[1]) * _SUFFIXES[found[2]]
 
 
+def whole(value: object) -> int:
+    """`3`, `"3"`, `3.0` -> 3. Raise ValueError."""
+    found = float("nan" if isinstance(value, bool) else str(value))
+    if not found.is_integer():
+        raise ValueError("not a whole number")
+    return int(found)
+
+
 def megabytes(value: object) -> int:
     """A quantity of bytes as whole MB of Mesos (which are 2^20 bytes), rounded up."""
     return math.ceil(quantity(value) / _MEBI)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tf_scheduler.options.sections.jobs import JOBS
 from tf_scheduler.options.tree import OPTIONS
 
 from .mapping import Deed, Put, Row, Say
@@ -53,9 +54,11 @@ def _leaves(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
 
 
 def looks_like(document: Any) -> bool:
-    """Whether it is an options file at all: an object of sections that we have."""
-    sections = {option.path[0] for option in OPTIONS} | set(RENAMED)
-    return isinstance(document, Mapping) and bool(document) and set(document) <= sections
+    """Whether it is an options file at all: an object with a section for one of our jobs, or with ours only."""
+    if not isinstance(document, Mapping) or not document:
+        return False
+    jobs = {section for section in document if section in RENAMED or section in JOBS}
+    return bool(jobs) or set(document) <= {option.path[0] for option in OPTIONS}
 
 
 def text(document: Mapping[str, Any]) -> str:

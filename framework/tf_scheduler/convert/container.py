@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .amounts import command_line, cores, megabytes, quantity, refers
@@ -20,8 +20,15 @@ _FIELDS = {
 
 
 def has_gpus(box: Mapping[str, Any]) -> bool:
-    """Whether the container asks for GPUs."""
-    return bool(quantity(_amount(_resources(box), _GPU) or 0))
+    """Whether the container asks for GPUs. Of an amount that nobody can read `take_resources` tells."""
+    return any(_some(_amount(_resources(box), (name,))) for name in _GPU)
+
+
+def _some(amount: Any) -> bool:
+    try:
+        return amount is not None and quantity(amount) > 0
+    except ValueError:
+        return False
 
 
 def has_memory(box: Mapping[str, Any]) -> bool:
@@ -40,18 +47,27 @@ def _amount(resources: Mapping[str, Any], names: Sequence[str], first: str = "li
     return next((value for value in found if value is not None), None)
 
 
+#: Option, its resource, which of limit and request counts where both are given, how it is read.
+_AMOUNTS: tuple[tuple[str, str, str, Callable[[Any], float]], ...] = (
+    ("cpus", "cpu", "requests", cores),
+    ("mem", "memory", "limits", lambda amount: max(32, megabytes(amount))),
+    ("disk", "ephemeral-storage", "limits", megabytes),
+    *(("gpus", name, "limits", lambda amount: int(quantity(amount))) for name in _GPU),
+)
+
+
 def take_resources(value: Any, spot: Spot) -> Iterator[Deed]:
-    wanted = (
-        ("cpus", ("cpu",), "requests", cores),
-        ("mem", ("memory",), "limits", lambda amount: max(32, megabytes(amount))),
-        ("disk", ("ephemeral-storage",), "limits", megabytes),
-        ("gpus", _GPU, "limits", lambda amount: int(quantity(amount))),
-    )
-    for option, names, first, read in wanted:
-        amount = _amount(value, names, first)
-        if amount is not None and (option != "gpus" or quantity(amount)):
-            yield Put((spot.section, option), read(amount))
-    known = {name for _, names, _, _ in wanted for name in names}
+    for option, name, first, read in _AMOUNTS:
+        amount = _amount(value, (name,), first)
+        if amount is None:
+            continue
+        try:
+            found = read(amount)
+        except ValueError as error:
+            yield Say(f"{spot.path}: {name}", f"was left out: {amount!r} is not what was expected there ({error})")
+        else:
+            yield from [Put((spot.section, option), found)] if found or option != "gpus" else []
+    known = {name for _, name, _, _ in _AMOUNTS}
     for kind in value:
         for name in value[kind]:
             if name not in known:
@@ -59,6 +75,8 @@ def take_resources(value: Any, spot: Spot) -> Iterator[Deed]:
 
 
 def command(box: Mapping[str, Any], spot: Spot) -> Iterator[Deed]:
+    if isinstance(box.get("command"), str) or isinstance(box.get("args"), str):
+        raise ValueError("command and args are lists of words")
     words = [*(box.get("command") or ()), *(box.get("args") or ())]
     if not box.get("command"):
         if not spot.program:
@@ -109,9 +127,13 @@ def take_nodes(value: Any, spot: Spot) -> Iterator[Deed]:
         yield Say(spot.path, f"give agents the attributes {', '.join(own)}: they stand for the labels of nodes")
 
 
+#: Kubeflow's word -> ours.
+_RESTARTS = {"Never": "never", "OnFailure": "on_failure", "Always": "always", "ExitCode": "exit_code"}
+
+
 def take_restart(value: Any, spot: Spot) -> Iterator[Deed]:
-    yield Put(("restart", "max_failures"), 0 if value == "Never" else 3)
+    if value not in _RESTARTS:
+        raise ValueError(f"it is one of {', '.join(_RESTARTS)}")
+    yield Put((spot.section, "restart_policy"), _RESTARTS[value])
     if value == "Always":
         yield Say(spot.path, "Always: a task that has finished is not launched again, one that failed is")
-    if value == "ExitCode":
-        yield Say(spot.path, "ExitCode: every failure counts but restart.uncounted_exit_codes (42 and 143)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +18,24 @@ from .reading import Kind, read
 
 _CONVERTERS: Mapping[Kind, Callable[[Mapping[str, Any], str], Iterator[Deed]]] = {
     Kind.TFJOB: tfjob.convert,
+    Kind.PYTORCH: tfjob.convert,
     Kind.OPERATOR: tfjob.convert_operator,
     Kind.TONY: tony.convert,
     Kind.BETA: beta.convert,
 }
 _JOBS = ("chief", "parameter_server", "worker", "gpu_worker", "evaluator")
+
+
+#: Sections whose default count is not 0.
+_COUNTED = ("parameter_server", "worker")
+
+
+class UnfitError(OptionsError):
+    """What came out is no valid options file; what was said on the way is often the reason."""
+
+    def __init__(self, problems: Sequence[Problem], warnings: Sequence[Say]) -> None:
+        super().__init__(problems)
+        self.warnings = tuple(warnings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +48,7 @@ class Converted:
 
 
 def convert(data: bytes, source: str, program: str = "", strategy: str = "") -> Converted:
-    """Raise OptionsError when the file cannot be read, or what comes out is no valid options file.
+    """Raise OptionsError when the file cannot be read, UnfitError when what comes out is no valid options file.
 
     `program`: command line where the file does not say what its image runs. `strategy`: how the program distributes its
     training, which no such file says; empty: guessed from the jobs.
@@ -46,8 +59,11 @@ def convert(data: bytes, source: str, program: str = "", strategy: str = "") -> 
     except TooBigError as error:
         raise OptionsError([Problem("", f"{source}: {error}")]) from error
     _finish(options)
-    said += _strategy(options, strategy) if job.kind is not Kind.BETA else []
-    _check(options, source)
+    if job.kind is not Kind.BETA:
+        for section in _COUNTED:
+            options.setdefault(section, {}).setdefault("count", 0)
+        said += _strategy(options, strategy)
+    _check(options, source, (*job.said, *said))
     effects = [Say(notice.path, notice.message) for notice in without_effect(resolve(options))]
     return Converted(job.kind, options, (*job.said, *said, *effects))
 
@@ -82,10 +98,10 @@ def _strategy(options: dict[str, Any], given: str) -> list[Say]:
     ]
 
 
-def _check(options: Mapping[str, Any], source: str) -> None:
+def _check(options: Mapping[str, Any], source: str, said: Sequence[Say]) -> None:
     try:
         resolve(options)
     except OptionsError as error:
         hidden = [problem for problem in error.problems if problem.path.endswith(".command")]
         more = f"{source} does not say what its image runs; say it: convert --command 'python train.py'"
-        raise OptionsError([*error.problems, *([Problem("", more)] if hidden else [])]) from error
+        raise UnfitError([*error.problems, *([Problem("", more)] if hidden else [])], said) from error

@@ -1,4 +1,4 @@
-"""A replica of a TFJob: its count, its container, and what its pod asks of the machine."""
+"""A replica of a TFJob or a PyTorchJob: its count, its container, and what its pod asks of the machine."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from . import container, volumes
+from .amounts import whole
 from .mapping import Deed, Put, Row, Say, Spot, nothing, to, walk
 
-#: Of a TFJob's pod: the container that its operator watches (training-operator, TFJobDefaultContainerName).
-MAIN = "tensorflow"
+#: The container that the operator watches (training-operator, TFJobDefaultContainerName and PytorchJobDefault...).
+MAIN = ("tensorflow", "pytorch")
 _POD = "template.spec"
 _BOX = f"{_POD}.containers[]"
 
@@ -23,7 +24,7 @@ def has_gpus(replica: Mapping[str, Any]) -> bool:
 def main_container(replica: Mapping[str, Any]) -> Mapping[str, Any]:
     """The container that trains; empty when there is none."""
     containers = _containers(replica)
-    named = [box for box in containers if box.get("name") == MAIN]
+    named = [box for box in containers if box.get("name") in MAIN]
     return (named or [*containers, {}])[0]
 
 
@@ -62,15 +63,15 @@ def _inside(name: str) -> str:
 _ENVIRONMENT_OF_KUBERNETES = "there is no such thing on Mesos, and nothing here needs it"
 
 ROWS = (
-    Row("replicas", ("{job}.count",), "1 where it is missing", to("{job}", "count", as_=int)),
+    Row("replicas", ("{job}.count",), "1 where it is missing", to("{job}", "count", as_=whole)),
     Row(
         "restartPolicy",
-        ("restart.max_failures",),
-        "Never: 0; OnFailure, Always, ExitCode: 3. One value for all jobs; what is lost with its agent never counts",
+        ("{job}.restart_policy",),
+        "the same words; on_failure where it is missing. How often: restart.max_failures",
         container.take_restart,
     ),
     Row("template.metadata", (), _ENVIRONMENT_OF_KUBERNETES),
-    Row(_inside("name"), (), f"`{MAIN}`, or the first, trains; others are told and left out", nothing),
+    Row(_inside("name"), (), "`tensorflow` or `pytorch`, or the first, trains; others are told and left out", nothing),
     Row(_inside("image"), ("{job}.image",), "run by the Mesos containerizer", to("{job}", "image", as_=str)),
     Row(
         _inside("command"),

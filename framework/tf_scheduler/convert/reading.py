@@ -19,11 +19,12 @@ from .mapping import MOST_NODES, Say
 
 #: Bytes. Job files have a few thousand.
 MOST_BYTES = 1_000_000
-_KINDS = "a TFJob of Kubeflow (YAML), a tony.xml of TonY, or an options.json of beta-tensorflow"
+_KINDS = "a TFJob or PyTorchJob of Kubeflow (YAML), a tony.xml of TonY, or an options.json of beta-tensorflow"
 
 
 class Kind(str, Enum):
     TFJOB = "tfjob"
+    PYTORCH = "pytorchjob"
     OPERATOR = "tensorflow-operator"
     TONY = "tony"
     BETA = "beta-tensorflow"
@@ -91,14 +92,32 @@ def _size(node: yaml.Node, known: dict[int, int]) -> int:
     return known[id(node)]
 
 
+_JOBS = {"TFJob": Kind.TFJOB, "TfJob": Kind.TFJOB, "PyTorchJob": Kind.PYTORCH, "tensorflow": Kind.OPERATOR}
+#: Jobs that are none of these -> what to do.
+_OTHER_JOBS = {
+    "MPIJob": "it starts its processes from one of them, by mpirun; with Horovod use the strategy horovod",
+    "XGBoostJob": "no strategy here is for it",
+    "PaddleJob": "no strategy here is for it",
+    "JAXJob": "no strategy here is for it",
+}
+
+
 def _of_yaml(documents: list[Any], source: str) -> Job:
-    kinds = {"TFJob": Kind.TFJOB, "TfJob": Kind.TFJOB, "tensorflow": Kind.OPERATOR}
-    jobs = [one for one in documents if isinstance(one, dict) and one.get("kind") in kinds]
+    every = [inner for one in documents for inner in _unpacked(one)]
+    jobs = [one for one in every if isinstance(one, dict) and one.get("kind") in _JOBS]
     if len(jobs) != 1:
-        count = "holds none of them" if not jobs else f"holds {len(jobs)} jobs: convert them one at a time"
+        kinds = [str(one.get("kind")) for one in every if isinstance(one, dict)]
+        other = next((f"another job, {kind}: {_OTHER_JOBS[kind]}" for kind in kinds if kind in _OTHER_JOBS), "")
+        count = f"holds {len(jobs)} jobs: convert them one at a time" if jobs else f"holds {other or 'none of them'}"
         raise _refused(f"{source} must be {_KINDS}; it {count}")
-    others = tuple(Say(_named(one), "was left out: it is no job") for one in documents if one is not jobs[0])
-    return Job(kinds[jobs[0]["kind"]], jobs[0], others)
+    others = tuple(Say(_named(one), "was left out: it is no job") for one in every if one is not jobs[0])
+    return Job(_JOBS[jobs[0]["kind"]], jobs[0], others)
+
+
+def _unpacked(document: Any) -> list[Any]:
+    """The items of a `kind: List`, which kubectl writes."""
+    items = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else None
+    return items if isinstance(items, list) else [document]
 
 
 def _named(document: Any) -> str:

@@ -1,4 +1,4 @@
-"""Kubeflow's TFJob (v1, v1beta1, v1beta2, v1alpha2, v1alpha1) and the older `kind: tensorflow` -> options.
+"""Kubeflow's TFJob (v1, v1beta2, v1beta1, v1alpha2, v1alpha1), its PyTorchJob, the older `kind: tensorflow` -> options.
 
 Field names: training-operator, pkg/apis/kubeflow.org/v1; tf-operator, pkg/apis/tensorflow of each version.
 """
@@ -9,10 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tf_scheduler.model.spec import Strategy
+
 from . import pod
-from .amounts import command_line, service_name
+from .amounts import command_line, service_name, whole
 from .mapping import Deed, Put, Row, Say, Spot, Take, nothing, to, walk
 
+PYTORCH = "PyTorchJob"
 #: Name of a replica, in lower case -> section.
 _SECTIONS = {
     "chief": "chief",
@@ -22,16 +25,24 @@ _SECTIONS = {
     "evaluator": "evaluator",
     "eval": "evaluator",
 }
-#: Sections whose default count is not 0.
-_COUNTED = ("parameter_server", "worker")
+_SUCCESS = {"": "chief", "AllWorkers": "all_workers"}
+_CLEAN_UP = {"": "running", "Running": "running", "All": "all", "None": "none"}
 
 
 def _take_success(value: Any, _spot: Spot) -> Iterator[Deed]:
-    yield Put(("finish", "success"), "all_workers" if value == "AllWorkers" else "chief")
+    if value not in _SUCCESS:
+        raise ValueError("it is empty or AllWorkers")
+    yield Put(("finish", "success"), _SUCCESS[value])
 
 
-def _take_clean_up(value: Any, _spot: Spot) -> Iterator[Deed]:
-    yield Put(("finish", "clean_up"), {"None": "none", "All": "all"}.get(value, "running"))
+def _take_clean_up(value: Any, spot: Spot) -> Iterator[Deed]:
+    if value not in _CLEAN_UP:
+        raise ValueError("it is one of Running, All, None")
+    yield Put(("finish", "clean_up"), _CLEAN_UP[value])
+    if value == "None" and "ttlSecondsAfterFinished" not in spot.siblings:
+        yield Say(
+            spot.path, "None: what still runs stays for finish.keep_seconds, an hour; there it is for ever (0 here)"
+        )
 
 
 def _take_replicas(value: Mapping[str, Any], spot: Spot) -> Iterator[Deed]:
@@ -59,7 +70,7 @@ _RUN_POLICY: tuple[_Field, ...] = (
         "backoffLimit",
         ("restart.max_failures",),
         "there: restarts of all pods together; here: failures of each task within restart.window",
-        to("restart", "max_failures", as_=int, say="counts for each task here, within restart.window"),
+        to("restart", "max_failures", as_=whole, say="counts for each task here, within restart.window"),
     ),
     (
         "ttlSecondsAfterFinished",
@@ -93,7 +104,7 @@ def _policies(prefix: str) -> Iterator[Row]:
 
 ROWS = (
     Row("apiVersion", (), "v1, v1beta1, v1beta2, v1alpha2, v1alpha1", nothing),
-    Row("kind", (), "TFJob", nothing),
+    Row("kind", (), "TFJob, PyTorchJob", nothing),
     Row("metadata.name", ("service.name",), "lower case, dashes", to("service", "name", as_=service_name)),
     Row("metadata.generateName", ("service.name",), "the same", to("service", "name", as_=service_name)),
     Row("metadata.namespace", (), "use a folder in service.name, such as team/mnist, or service.role"),
@@ -116,6 +127,9 @@ ROWS = (
     ),
     Row("spec.terminationPolicy", (), "v1alpha1: the chief decides, or worker 0 where there is none (finish.success)"),
     Row("spec.tfReplicaSpecs", (), "Chief, Master, Worker, PS, Evaluator: see below", _take_replicas),
+    Row("spec.pytorchReplicaSpecs", (), "of a PyTorchJob: Master, Worker", _take_replicas),
+    Row("spec.nprocPerNode", (), "there is one process per task: give each worker the GPUs of one process"),
+    Row("spec.elasticPolicy", (), "the number of workers is fixed; it may shrink by recovery.shrink_after"),
 )
 #: Before training-operator 1.3 these were not in runPolicy.
 OLDER_ROWS = tuple(_policies("spec"))
@@ -126,10 +140,10 @@ OPERATOR_ROWS = (
     Row("kind", (), "tensorflow", nothing),
     Row("metadata.name", ("service.name",), "lower case, dashes", to("service", "name", as_=service_name)),
     Row("metadata.namespace", (), "use a folder in service.name, such as team/mnist"),
-    Row("spec.worker_nodes", ("worker.count",), "", to("worker", "count", as_=int)),
-    Row("spec.worker_count", ("worker.count",), "", to("worker", "count", as_=int)),
-    Row("spec.ps_nodes", ("parameter_server.count",), "", to("parameter_server", "count", as_=int)),
-    Row("spec.ps_count", ("parameter_server.count",), "", to("parameter_server", "count", as_=int)),
+    Row("spec.worker_nodes", ("worker.count",), "", to("worker", "count", as_=whole)),
+    Row("spec.worker_count", ("worker.count",), "", to("worker", "count", as_=whole)),
+    Row("spec.ps_nodes", ("parameter_server.count",), "", to("parameter_server", "count", as_=whole)),
+    Row("spec.ps_count", ("parameter_server.count",), "", to("parameter_server", "count", as_=whole)),
     Row(
         "spec.image",
         ("service.tf_image", "service.gpu_tf_image"),
@@ -152,14 +166,14 @@ _OPERATOR_FLAGS = "--job-name={job_name} --task-index={task_index} --ps-tasks={p
 
 
 def convert(document: Mapping[str, Any], program: str) -> Iterator[Deed]:
-    """All of a TFJob. `program`: command line for containers that name none; empty: not known."""
-    yield from (Put((section, "count"), 0) for section in _COUNTED)
+    """All of a TFJob or a PyTorchJob. `program`: command line for containers that name none; empty: not known."""
+    if document.get("kind") == PYTORCH:
+        yield Put(("service", "strategy"), Strategy.PYTORCH_DDP.value)
     yield from walk((*ROWS, *OLDER_ROWS), _as_v1(document), Spot("", program=program))
 
 
 def convert_operator(document: Mapping[str, Any], program: str) -> Iterator[Deed]:
     """All of an object of the older operator."""
-    yield from (Put((section, "count"), 0) for section in _COUNTED)
     spec = document.get("spec") or {}
     if not spec.get("gpu_worker"):
         yield from walk(OPERATOR_ROWS, document, Spot(""))

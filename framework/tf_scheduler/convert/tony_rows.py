@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .amounts import hadoop_megabytes, seconds_of_milliseconds, service_name, truth
+from .amounts import hadoop_megabytes, seconds_of_milliseconds, service_name, truth, whole
 from .mapping import Deed, Put, Row, Say, Spot, nothing, to
 
 SECTIONS = {"chief": "chief", "worker": "worker", "ps": "parameter_server", "evaluator": "evaluator"}
 INSTANCES = re.compile(r"tony\.([a-z]+)\.instances")
+IMAGE = re.compile(r"tony\.docker\.([a-z]+)\.image")
+COMMAND = "tony.containers.command"
 _OF_HADOOP = "it is about YARN and Hadoop"
 _OF_PORTAL = "past runs are in `dcos-tensorflow history`"
 #: Frameworks -> strategies of that kind.
@@ -70,6 +72,9 @@ def _take_image(value: Any, spot: Spot) -> Iterator[Deed]:
     if not truth(spot.siblings.get("tony.docker.enabled")):
         yield Say(spot.path, "was left out: tony.docker.enabled is not true")
         return
+    if spot.section:
+        yield Put((spot.section, "image"), str(value))
+        return
     for name in ("tf_image", "gpu_tf_image"):
         yield Put(("service", name), str(value))
 
@@ -106,16 +111,12 @@ def _words(value: str) -> list[str]:
 
 
 def _gpus(value: Any, spot: Spot) -> Iterator[Deed]:
-    if int(value):
-        yield Put((spot.section, "gpus"), int(value))
-
-
-def _board(option: str, read: Any) -> Any:
-    return to("tensorboard", option, as_=read)
+    if whole(value):
+        yield Put((spot.section, "gpus"), whole(value))
 
 
 _JOB = (
-    ("instances", ("{job}.count",), "", to("{job}", "count", as_=int)),
+    ("instances", ("{job}.count",), "", to("{job}", "count", as_=whole)),
     ("memory", ("{job}.mem",), "2g and 2048m; 2048 MB where it is missing", to("{job}", "mem", as_=hadoop_megabytes)),
     ("vcores", ("{job}.cpus",), "1 where it is missing", to("{job}", "cpus", as_=float)),
     ("gpus", ("{job}.gpus",), "GPUs make workers gpu_worker", _gpus),
@@ -133,6 +134,8 @@ _JOB = (
 )
 JOB_ROWS = tuple(Row(name, options, note, take) for name, options, note, take in _JOB)
 
+#: `JOB` stands for the job.
+JOB_IMAGE = Row("tony.docker.JOB.image", ("{job}.image",), "", _take_image)
 ROWS = (
     Row("tony.application.name", ("service.name",), "lower case, dashes", to("service", "name", as_=service_name)),
     Row("tony.application.framework", ("service.strategy",), "pytorch, horovod; tensorflow: guessed", _take_framework),
@@ -167,14 +170,16 @@ ROWS = (
         "tony.am.retry-count",
         ("restart.max_failures",),
         "tasks are restarted, not all of the job",
-        to("restart", "max_failures", as_=int, say="counts for each task here, within restart.window"),
+        to("restart", "max_failures", as_=whole, say="counts for each task here, within restart.window"),
     ),
-    Row("tony.containers.command", ("service.command",), "", to("service", "command", as_=str)),
+    Row(COMMAND, ("service.command",), "", to("service", "command", as_=str)),
     Row("tony.containers.envs", ("service.environment",), "NAME=value, with commas between", _take_variables),
     Row("tony.execution.envs", ("service.environment",), "the same", _take_variables),
     Row("tony.containers.resources", ("service.job_url",), "the first; one archive is fetched", _take_resources),
     Row("tony.container.allocation.timeout", (), "a job waits until it fits, and says what is missing"),
     Row("tony.docker.enabled", (), "read with the image", nothing),
+    JOB_IMAGE,
+    Row("tony.task.params", (), "write them into service.command"),
     Row("tony.docker.containers.image", ("service.tf_image", "service.gpu_tf_image"), "", _take_image),
     Row(
         "tony.docker.containers.mount",
@@ -189,8 +194,8 @@ ROWS = (
         "queues are Mesos roles; quota is set there. default: the service's own",
         lambda value, _: [Put(("service", "role"), str(value))] if value != "default" else (),
     ),
-    Row("tony.tensorboard.vcores", ("tensorboard.cpus",), "", _board("cpus", float)),
-    Row("tony.tensorboard.memory", ("tensorboard.mem",), "", _board("mem", hadoop_megabytes)),
+    Row("tony.tensorboard.vcores", ("tensorboard.cpus",), "", to("tensorboard", "cpus", as_=float)),
+    Row("tony.tensorboard.memory", ("tensorboard.mem",), "", to("tensorboard", "mem", as_=hadoop_megabytes)),
     Row(
         "tony.tensorboard.instances",
         ("service.use_tensorboard",),
@@ -200,7 +205,7 @@ ROWS = (
 )
 #: Begin of a name -> why nothing that begins so is taken along.
 PREFIXES = {
-    "tony.docker.": "name an image for one job as worker.image, chief.image ...",
+    "tony.docker.": "there is no job like it",
     "tony.am.": "the scheduler is started by Marathon with the resources of its app",
     "tony.task.": "executors here have no heartbeats of their own: Mesos watches them",
     "tony.history.": _OF_PORTAL,
@@ -211,6 +216,8 @@ PREFIXES = {
     "tony.secret.": _OF_PORTAL,
     "tony.horovod.": "there is no Horovod driver to test",
     "tony.other.": _OF_HADOOP,
+    "tony.application.mxnet.": "the variables that MXNet needs are not made here; see docs/tasks.md",
+    "tony.application.dependency.": _PLANS,
     "tony.application.": _OF_HADOOP,
     "tony.gpu-exec-path": "GPUs are those of the offer",
     "tony.version-info.": "it is about TonY itself",

@@ -31,3 +31,14 @@ def test_a_file_that_is_there_stays(run, tmp_path):
     told = json.loads(forced[1])
     assert told["options"] == json.loads(target.read_text())
     assert {"path", "message"} == set(told["warnings"][0])
+
+
+def test_what_was_left_out_is_told_when_the_conversion_fails(run, tmp_path):
+    """It is often the reason."""
+    (tmp_path / "job.xml").write_text((FILES / "tony.xml").read_text().replace("python mnist.py", ""))
+
+    code, out, err = run("convert", tmp_path / "job.xml")
+
+    assert (1, "") == (code, out)
+    assert "warning: tony.wonder: is not known here" in err
+    assert "say it: convert --command" in err

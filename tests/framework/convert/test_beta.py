@@ -30,3 +30,11 @@ def test_what_is_known_stays_as_it_is_and_the_rest_is_told():
     assert "is parameter_server.count now" == told["ps.count"]
     assert "has no effect: ports come from the offers" in told["worker.port"]
     assert "service.mesos_api_version" in told
+
+
+def test_a_section_that_nobody_knows_is_left_out_and_told():
+    """Those that are known are enough to know the file by."""
+    found = convert(json.dumps({**ORIGINAL, "node": {"count": 2}, "hdfs": {}}).encode(), "options.json")
+
+    assert "node" not in found.options
+    assert "is no option" in {warning.path: warning.message for warning in found.warnings}["node.count"]

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tf_scheduler.convert.conversion import convert
+from tf_scheduler.convert.conversion import UnfitError, convert
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.options.loader import load
 
@@ -50,11 +50,14 @@ def test_folders_of_the_host_become_volumes(converted):
 
 
 def test_policies_are_taken_along(converted):
-    """Success, clean-up, deadline, queue; the most forgiving restart policy of the jobs."""
+    """Success, clean-up, deadline, queue; each job's own restart policy."""
     options = converted.options
 
     assert {"success": "all_workers", "clean_up": "all", "deadline": 7200.0, "keep_seconds": 600.0} == options["finish"]
     assert 5 == options["restart"]["max_failures"]
+    assert "on_failure" == options["chief"]["restart_policy"]
+    assert "restart_policy" not in options["parameter_server"]
+    assert "exit_code" == options["gpu_worker"]["restart_policy"]
     assert "research" == options["service"]["role"]
 
 
@@ -85,6 +88,121 @@ def test_the_result_is_a_valid_options_file(converted):
     spec = load(json.dumps(converted.options).encode(), "it", {"executor": {"url": "x"}})
 
     assert 6 == spec.task_count
+
+
+JOB = """
+kind: TFJob
+metadata: {name: small}
+spec:
+  runPolicy: {cleanPodPolicy: Running, backoffLimit: 0}
+  successPolicy: AllWorkers
+  tfReplicaSpecs:
+    Worker:
+      replicas: 2
+      restartPolicy: OnFailure
+      template: {spec: {containers: [{name: tensorflow, command: [python, a.py], resources: {limits: {cpu: 1}}}]}}
+"""
+WORKER = "spec.tfReplicaSpecs.Worker"
+
+
+def test_no_retry_is_no_retry():
+    """backoffLimit 0 is what it says, beside whatever restart policy."""
+    assert 0 == convert(JOB.encode(), "it").options["restart"]["max_failures"]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "path"),
+    [
+        ("cleanPodPolicy: Running", "cleanPodPolicy: Sometimes", "spec.runPolicy.cleanPodPolicy"),
+        ("successPolicy: AllWorkers", "successPolicy: Maybe", "spec.successPolicy"),
+        ("restartPolicy: OnFailure", "restartPolicy: Often", f"{WORKER}.restartPolicy"),
+        ("cpu: 1", "cpu: one", f"{WORKER}.template.spec.containers[0].resources: cpu"),
+        ("cpu: 1", "nvidia.com/gpu: two", f"{WORKER}.template.spec.containers[0].resources: nvidia.com/gpu"),
+        ("backoffLimit: 0", "backoffLimit: 0.5", "spec.runPolicy.backoffLimit"),
+    ],
+)
+def test_a_value_that_there_is_not_is_told_and_left_out(right, wrong, path):
+    """It never becomes another one in silence."""
+    assert "was left out" in told(convert(JOB.replace(right, wrong).encode(), "it"))[path]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("replicas: 2", "replicas: three"), ("replicas: 2", "replicas: 2.5"), ("[python, a.py]", "python a.py")],
+)
+def test_a_conversion_that_fails_tells_what_it_left_out(right, wrong):
+    """That is why it fails."""
+    with pytest.raises(UnfitError) as failed:
+        convert(JOB.replace(right, wrong).encode(), "it")
+
+    assert [True] == [
+        "is not what was expected" in one.message for one in failed.value.warnings if "Worker." in one.path
+    ]
+
+
+def test_gpus_of_any_maker_count():
+    """No GPU of one beside some of another."""
+    found = convert(JOB.replace("cpu: 1", '"nvidia.com/gpu": 0, "amd.com/gpu": 1').encode(), "it")
+
+    assert (2, 1) == (found.options["gpu_worker"]["count"], found.options["gpu_worker"]["gpus"])
+
+
+def test_a_job_in_a_list_is_found():
+    """As kubectl writes it."""
+    text = yaml.safe_dump({"kind": "List", "items": [yaml.safe_load(JOB), {"kind": "Service"}]})
+
+    found = convert(text.encode(), "it")
+
+    assert 2 == found.options["worker"]["count"]
+    assert "Service" in told(found)
+
+
+def test_a_pytorchjob_is_one_of_pytorch():
+    """Its master leads, and is one of those that train."""
+    words = (("TFJob", "PyTorchJob"), ("tfReplica", "pytorchReplica"), ("name: tensorflow", "name: pytorch"))
+    document = JOB
+    for old, new in words:
+        document = document.replace(old, new)
+    job = yaml.safe_load(document)
+    job["spec"]["pytorchReplicaSpecs"]["Master"] = {**job["spec"]["pytorchReplicaSpecs"]["Worker"], "replicas": 1}
+    job["spec"]["elasticPolicy"] = {"minReplicas": 1}
+
+    found = convert(yaml.safe_dump(job).encode(), "it")
+
+    assert ("pytorch_ddp", 1, 2) == (
+        found.options["service"]["strategy"],
+        found.options["chief"]["count"],
+        found.options["worker"]["count"],
+    )
+    assert "the number of workers is fixed" in told(found)["spec.elasticPolicy"]
+
+
+def test_a_job_as_clusters_have_it():
+    """Everything that it has beside the training is told by its place, or taken along."""
+    job = yaml.safe_load(JOB)
+    job["spec"]["runPolicy"] = {"cleanPodPolicy": "None", "suspend": False}
+    pod = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]
+    pod["metadata"] = {"annotations": {"sidecar.istio.io/inject": "false"}}
+    claim = {"name": "c", "persistentVolumeClaim": {"claimName": "c"}}
+    pod["spec"].update(
+        nodeSelector={"pool": "cpu"},
+        tolerations=[{"key": "dedicated", "operator": "Exists"}],
+        volumes=[{"name": "d", "hostPath": {"path": "/mnt/d"}}, claim],
+        serviceAccountName="trainer",
+        imagePullSecrets=[{"name": "registry"}],
+    )
+    pod["spec"]["containers"][0].update(
+        envFrom=[{"configMapRef": {"name": "settings"}}],
+        volumeMounts=[{"name": "d", "mountPath": "/d"}, {"name": "c", "mountPath": "/c"}],
+    )
+
+    found = convert(yaml.safe_dump(job).encode(), "it")
+
+    inside = ("tolerations", "serviceAccountName", "imagePullSecrets", "containers[0].envFrom", "nodeSelector")
+    expected = {f"{WORKER}.template.spec.{name}" for name in (*inside, "containers[0].volumeMounts[1]")}
+    assert expected <= told(found).keys()
+    assert "keep_seconds" in told(found)["spec.runPolicy.cleanPodPolicy"]
+    assert [("/mnt/d", "/d")] == [(one["host_path"], one["container_path"]) for one in found.options["volumes"]]
 
 
 LEAVES = st.sampled_from(["none", 0, 1.5, "text", "$(A) $$(B) ' \" ;", True, None, ["a", 1], {"a": {"b": 1}}, [], {}])

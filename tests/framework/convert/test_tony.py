@@ -78,6 +78,48 @@ def test_mounts_of_containers_become_volumes(enabled, expected):
     )
 
 
+def tony(**properties):
+    """A tony.xml; `__` stands for a dot."""
+    entry = "<property><name>tony.{}</name><value>{}</value></property>"
+    entries = (entry.format(name.replace("__", "."), value) for name, value in properties.items())
+    return f"<configuration>{''.join(entries)}</configuration>".encode()
+
+
+def test_the_command_that_is_given_is_that_of_jobs_without_one():
+    """Whatever other jobs have, also those that there are not here. The file's own command for all counts more."""
+    some = tony(worker__instances=2, chief__instances=1, chief__command="python b.py", notebook__command="x")
+    one = tony(worker__instances=2, containers__command="python own.py")
+
+    found, own = convert(some, "it", "python a.py").options, convert(one, "it", "python a.py")
+
+    assert ("python a.py", "python b.py") == (found["service"]["command"], found["chief"]["command"])
+    assert "python own.py" == own.options["service"]["command"]
+    assert "tony.containers.command" in {warning.path for warning in own.warnings}
+
+
+def test_images_of_jobs_are_taken_along():
+    """Those of workers with GPUs, too."""
+    options = tony(docker__enabled="true", worker__instances=1, worker__gpus=1, docker__worker__image="a/b:1")
+
+    assert "a/b:1" == convert(options, "it", "python a.py").options["gpu_worker"]["image"]
+
+
+def test_a_number_that_is_none_is_told_by_its_name():
+    """It is no other error."""
+    found = convert(tony(worker__instances=2, worker__gpus="one"), "it", "python a.py")
+
+    assert "tony.worker.gpus" in {warning.path for warning in found.warnings}
+    assert 2 == found.options["worker"]["count"]
+
+
+def test_counts_of_the_file_have_no_rival():
+    """Only what a file says twice is told as that."""
+    found = convert(tony(worker__instances=2, ps__instances=1), "it", "python a.py")
+
+    assert [] == [warning for warning in found.warnings if "one value for all" in warning.message]
+    assert (2, 1) == (found.options["worker"]["count"], found.options["parameter_server"]["count"])
+
+
 BOMB = """<?xml version="1.0"?>
 <!DOCTYPE configuration [<!ENTITY x SYSTEM "file:///etc/passwd">]>
 <configuration><property><name>tony.application.name</name><value>&x;</value></property></configuration>"""
@@ -98,7 +140,9 @@ def test_entities_are_refused():
         (b"!!python/object/apply:os.system ['true']", "is not YAML that we accept"),
         (b"kind: Pod", "holds none of them"),
         (b"kind: TFJob\n---\nkind: TFJob", "holds 2 jobs"),
-        (b'{"a": 1}', "is not a TFJob of Kubeflow"),
+        (b'{"a": 1}', "is not a TFJob or PyTorchJob of Kubeflow"),
+        (b'{"service": {"name": "kafka"}, "brokers": {}}', "is not a TFJob or"),
+        (b"kind: MPIJob", "another job, MPIJob: .*strategy horovod"),
         (b" " * 1_000_001, "at most 1000000"),
     ],
 )
