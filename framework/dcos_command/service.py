@@ -53,15 +53,19 @@ class Service:
 
     def get(self, path: str, codes: tuple[int, ...] = (), **query: str | None) -> Any:
         """The JSON at PATH. `codes`: statuses that are fine, too. Raise CommandError."""
+        return self._json(f"{self.url}/{path}", "GET", codes, query)[1]
+
+    def look(self, path: str, codes: tuple[int, ...] = (), **query: str | None) -> tuple[int, Any]:
+        """The same, with the status: some answers have no body."""
         return self._json(f"{self.url}/{path}", "GET", codes, query)
 
     def post(self, path: str, body: Any = None, **query: str | None) -> Any:
         """The JSON that is answered to a command; `body` None: it has none."""
-        return self._json(f"{self.url}/{path}", "POST", (), query, body)
+        return self._json(f"{self.url}/{path}", "POST", (), query, body)[1]
 
     def put(self, path: str) -> Any:
         """The same for PUT without a body."""
-        return self._json(f"{self.url}/{path}", "PUT", (), {})
+        return self._json(f"{self.url}/{path}", "PUT", (), {})[1]
 
     def cosmos(self, name: str, path: str, body: Any, version: str = "v1") -> Any:
         """What DC/OS' package service answers, in this version. Raise CommandError, also when there is none."""
@@ -74,7 +78,7 @@ class Service:
             "Content-Type": _COSMOS.format(name, "request", "v1"),
             "Accept": _COSMOS.format(name, "response", version),
         }
-        return self._json(f"{self.cluster.url}/{path}", "POST", (), {}, body, media)
+        return self._json(f"{self.cluster.url}/{path}", "POST", (), {}, body, media)[1]
 
     def events(self, path: str, last: str = "", **query: str | None) -> Iterator[sse.Event]:
         """A stream of server-sent events, from the one after `last` on; ends when it is interrupted."""
@@ -94,7 +98,7 @@ class Service:
         query: Query,
         body: Any = None,
         media: Mapping[str, str] | None = None,
-    ) -> Any:
+    ) -> tuple[int, Any]:
         headers = {"Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -103,10 +107,10 @@ class Service:
         status, text = wire.answer(asked, self.cluster, self.timeout)
         if status not in FINE and status not in codes:
             raise self._refusal(status, text)
-        if status == ALREADY:
-            return {"message": message_of(text) or text.strip()}
+        if status == ALREADY and method != "GET":
+            return status, {"message": message_of(text) or text.strip()}
         try:
-            return json.loads(text) if text else {}
+            return status, json.loads(text) if text else {}
         except ValueError as error:
             raise CommandError(f"{url} answers no JSON: {text[:200]!r}") from error
 

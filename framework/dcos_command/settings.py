@@ -56,7 +56,9 @@ def _refresh_secrets(service: Service, _given: Given) -> Any:
 
 
 #: Statuses of the API's health that are no failure of the request.
-_HEALTH = (203, 205, 206, 207, 318, 320, 321, 500)
+_HEALTH = (203, 205, 206, 207, 318, 319, 320, 321, 500)
+#: HTTP allows these no body.
+_SILENT = {204: "deploying: nothing is launched yet", 205: "recovering"}
 _ID = Argument("id", "config", help="Id of a configuration.")
 _PROPERTY = Argument("property", "property", help="Name of a property.")
 
@@ -74,11 +76,12 @@ def app(service: Service) -> Mapping[str, Any]:
 
 
 def _health(service: Service, _given: Given) -> Any:
-    return service.get(path("health"), _HEALTH, verbose="true")
+    status, found = service.look(path("health"), _HEALTH, verbose="true")
+    return found or {"value": status, "reasons": [_SILENT.get(status, "")]}
 
 
 def _show_health(found: Any, _given: Given) -> Iterator[Any]:
-    value = found.get("value", 204)  # HTTP allows 204 no body
+    value = found["value"]
     yield Line((Word(str(value), "bad" if value >= 400 else "good"), "  ", "; ".join(found.get("reasons") or ())))
 
 

@@ -7,10 +7,15 @@ import uuid
 from dataclasses import replace
 
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
+from dcos_command.main import main
 from dcos_command.streams import clock
 from simulation import send
 from simulation.world import play
+from tf_scheduler.api.server import ApiServer
 from tf_scheduler.core.plans import plan_named
 from tf_scheduler.model.configuration import Configuration
 from tf_scheduler.model.events import ProgressReported
@@ -269,6 +274,30 @@ def test_events_are_told_oldest_first(ask, api):
 
     assert ["thing 4", "thing 5"] == [line.split("  ")[-1].strip() for line in ask("events", "-n", "2").lines[1:]]
     assert 2 == len(ask("events", "--task", "worker-0").lines[1:])
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "told"),
+    [
+        (204, None, "204  deploying: nothing is launched yet"),
+        (205, None, "205  recovering"),
+        (208, {"value": 208, "reasons": ["deploying: delayed by a back-off"]}, "208  deploying: delayed by a back-off"),
+        (319, {"value": 319, "reasons": ["nothing can be stored"]}, "319  nothing can be stored"),
+        (500, {"value": 500, "reasons": ["refused"]}, "500  refused"),
+    ],
+)
+def test_health_is_told_whatever_it_is(capsys, code, body, told):
+    """Also where HTTP allows the answer no body."""
+    answer = Response(status_code=code) if body is None else JSONResponse(body, code)
+    routes = [Route("/service/x/v1/health", lambda _request: answer)]
+    with ApiServer(Starlette(routes=routes), "127.0.0.1", 0) as server:
+        environment = {"DCOS_URL": f"http://127.0.0.1:{server.port}", "DCOS_DIR": "/nowhere"}
+
+        assert [0, 0] == [main(["--name=x", "health", *words], environment) for words in ((), ("--json",))]
+
+    shown, _, document = capsys.readouterr().out.partition("\n")
+    assert told == shown
+    assert {"value": code, "reasons": [told[5:]]} == json.loads(document)
 
 
 def test_configurations_tell_what_they_changed(own, api):
