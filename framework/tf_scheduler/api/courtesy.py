@@ -21,6 +21,8 @@ from .turns import Turns
 SHARE, LEAST = 0.2, 0.05
 #: Seconds of it that may be used at once.
 BURST = 0.5
+#: Seconds that may be owed at most: what nobody asked for, as connections that come and go, is forgiven.
+DEBT = 0.5
 #: Seconds of a wait at least: less is not worth a timer, and may be too little to change the clock.
 _WAIT = 0.001
 
@@ -88,5 +90,6 @@ class Courtesy:
         passed, ours, all_threads = (new - old for new, old in zip(now, self._seen or now, strict=True))
         self._seen = now
         others = min(max(0.0, all_threads - ours), passed)
-        self._left = min(BURST, self._left + SHARE * (passed - others) + LEAST * others - ours)
+        left = self._left + SHARE * (passed - others) + LEAST * others - ours
+        self._left = max(-DEBT, min(BURST, left))
         return -self._left / SHARE

@@ -10,6 +10,9 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tf_scheduler.allowance import Allowance
+
+from .clients import address_of
 from .policy import Policy, Visitor
 from .respond import respond, wants_json
 from .views.base import Problem
@@ -20,7 +23,7 @@ log = logging.getLogger("tf_scheduler.audit")
 BODY_LIMIT = 64 * 1024
 #: Seconds that a client may take to read a part of an answer.
 STALLED = 30.0
-_SECURITY = {
+SECURITY = {
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"SAMEORIGIN",
     b"referrer-policy": b"no-referrer",
@@ -40,6 +43,8 @@ class Guard:
 
     def __init__(self, app: ASGIApp, policy: Policy, is_open: Callable[[str, str], bool]) -> None:
         self._app, self._policy, self._is_open = app, policy, is_open
+        #: Of wrong tokens, by address.
+        self._guesses = Allowance()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -70,7 +75,12 @@ class Guard:
             return Problem(413, f"the body may have {BODY_LIMIT} bytes at most")
         if self._is_open(scope["method"], _path(scope)):
             return None
-        return self._policy.refusal(scope["method"], headers, visitor)
+        refusal = self._policy.refusal(scope["method"], headers, visitor)
+        # Who shows nothing is asked for it; the right token is let in, for others may have the same address.
+        guesses = refusal is not None and refusal.code == 401 and "authorization" in headers
+        if guesses and not self._guesses.take(address_of(scope)):
+            return Problem(429, "too many wrong tokens from this address: ask again later")
+        return refusal
 
 
 class _Answer:
@@ -85,7 +95,7 @@ class _Answer:
             self.code = message["status"]
             given: list[Any] = list(message.get("headers", ()))
             names = {name.lower() for name, _ in given}
-            more = [(name, value) for name, value in _SECURITY.items() if name not in names]
+            more = [(name, value) for name, value in SECURITY.items() if name not in names]
             message = {**message, "headers": [*given, *more]}
         # A client that does not read is not waited for: its connection is given up.
         await asyncio.wait_for(self._send(message), STALLED)

@@ -6,10 +6,12 @@ import asyncio
 import ssl
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .clients import network_of
-from .seats import Seats
+from .guard import SECURITY
+from .places import Places
 
 #: Seconds from the connection, or from an answer, to the end of the next request's head.
 PATIENCE = 20.0
@@ -19,13 +21,12 @@ class Connection(H11Protocol):
     """uvicorn's, with the common name of a client certificate in the scope, and an end for those who dawdle.
 
     uvicorn itself waits for ever for the head of a request: a client that sends a byte a minute keeps its connection.
-    One that finds no seat has `crowded` in the scope, why not; too many of them are cut off at once.
+    One that finds no place has `crowded` in the scope, why not.
     """
 
-    def __init__(self, seats: Seats, crowd: Seats, **given: Any) -> None:
+    def __init__(self, places: Places, **given: Any) -> None:
         super().__init__(**given)
-        self._seats, self._crowd = seats, crowd
-        self._holds: Seats | None = None
+        self._places = places
         self._client = ""
 
     _deadline: asyncio.TimerHandle | None = None
@@ -33,19 +34,14 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._client = network_of(self.client[0]) if self.client else ""
-        crowded = self._seats.take(self._client)
-        if crowded is not None and self._crowd.take(self._client) is not None:
-            transport.abort()
-            return
-        self._holds = self._seats if crowded is None else self._crowd
+        crowded = self._places.take(self._client, self)
         self.app_state = {**self.app_state, "peer": _common_name(transport), "crowded": crowded}
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        if self._holds is not None:
-            self._holds.leave(self._client)
+        self._places.leave(self._client, self)
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
@@ -58,8 +54,23 @@ class Connection(H11Protocol):
         self._deadline = self.loop.call_later(PATIENCE, self._overdue)
 
     def _overdue(self) -> None:
-        if self.cycle is None or self.cycle.response_complete:
-            self.transport.abort()
+        if self.is_idle():
+            self.cut_off()
+
+    def send_400_response(self, msg: str) -> None:
+        """As uvicorn's, with the headers that every answer has."""
+        headers = [*SECURITY.items(), (b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+        for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=msg.encode()), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+    def is_idle(self) -> bool:
+        """It has asked nothing, or nothing more."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def cut_off(self) -> None:
+        """At once."""
+        self.transport.abort()
 
 
 def _common_name(transport: asyncio.Transport) -> str | None:

@@ -16,14 +16,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tf_scheduler.core.handover import PATH
 
+from .guard import SECURITY
+
 #: (document, peer's address) -> (HTTP status, JSON value or text); may take long.
 Give = Callable[[Any, str], tuple[int, Any]]
 
 _MOST_BYTES = 4096
 #: Seconds that the whole question may take to come.
 _SLOW = 10.0
-#: Values are for one reader.
-_HEADERS = {"Cache-Control": "no-store"}
+#: Values are for one reader, and no page.
+_HEADERS = {name.decode(): value.decode() for name, value in SECURITY.items()}
 
 
 def with_secrets(app: ASGIApp, give: Give) -> ASGIApp:

@@ -13,6 +13,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
 from typing import Any
 
+from tf_scheduler.allowance import Allowance
 from tf_scheduler.model.effects import Decision
 from tf_scheduler.model.events import Event, SecretsAsked
 from tf_scheduler.model.ids import TaskId, name_of
@@ -20,7 +21,6 @@ from tf_scheduler.model.secrets import SecretSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
-from .allowance import Allowance
 from .errors import SecretError, SourceAway
 from .sources import Sources
 

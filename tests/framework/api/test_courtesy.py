@@ -113,6 +113,18 @@ def test_who_gives_up_is_passed_over():
     assert {str(number) for number in range(20)} - {str(number) for number in range(9, 20, 2)} == set(world.paths)
 
 
+def test_what_nobody_asked_for_is_forgiven():
+    """A flood of connections costs processor time; when it is over, answers come again soon."""
+    world = Busy(0.001)
+    world.ask("a/0")
+    world.used += 1000
+    before = world.now
+
+    world.ask("a/1")
+
+    assert world.now - before < 5
+
+
 def test_health_is_answered_at_once():
     """Marathon would restart a scheduler that lets it wait."""
     world = Busy(0.1)

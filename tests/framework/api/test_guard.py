@@ -84,6 +84,17 @@ def test_a_browser_is_asked_for_a_password():
     assert {"status": 401, "code": "unauthorized"}.items() <= reply.body["error"].items()
 
 
+def test_who_guesses_tokens_is_soon_not_heard_any_more():
+    """The right one is let in still: others may have the same address. Who shows none is asked for it."""
+    app = an_app(read_token="r")
+
+    found = [ask(app, PATH, headers=bearer(f"guess-{number}")) for number in range(32)]
+
+    assert [401] * 30 + [429] * 2 == [reply.code for reply in found]
+    assert "5" == found[-1].headers["retry-after"]
+    assert [202, 401] == [ask(app, PATH, headers=headers).code for headers in (bearer("r"), {})]
+
+
 def test_health_is_for_everybody():
     """Marathon asks it, and has no token. Nothing else is."""
     app = an_app(read_token="r")
@@ -168,3 +179,12 @@ def test_every_write_is_logged_whatever_came_of_it(caplog):
         f"audit: POST {COMMAND}?phase=a%0Ab by alicemallory from 10.1.2.3: 409",
         f"audit: POST {COMMAND} by a bearer from 10.1.2.3: 401",
     ] == [record.getMessage() for record in caplog.records if record.name == "tf_scheduler.audit"]
+
+
+def test_the_plan_that_takes_a_service_down_is_for_everybody():
+    """DC/OS asks for it, with no token of ours, until nothing is left. No other path is, nor the plan before."""
+    state = SchedulerState(a_spec(), framework_id="f")
+    leaving = create_app(lambda: Snapshot(state, uninstalling=True), Policy(write_token="w"))
+
+    assert [202, 401, 401] == [ask(leaving, path).code for path in (PATH, "/v1/plans", f"{PATH}/")]
+    assert [401, 401] == [ask(leaving, COMMAND, WRITE).code, ask(an_app(write_token="w"), PATH).code]

@@ -1,7 +1,9 @@
 """The API over real HTTP, on loopback."""
 
+import errno
 import http.client
 import json
+import resource
 import socket
 from contextlib import ExitStack, suppress
 
@@ -10,7 +12,11 @@ import pytest
 from builders import a_spec
 from tf_scheduler.api import app
 from tf_scheduler.api import server as server_module
+from tf_scheduler.api.accepting import Listener, descriptors
 from tf_scheduler.api.app import create_app
+from tf_scheduler.api.guard import Guard
+from tf_scheduler.api.policy import Policy
+from tf_scheduler.api.seats import Seats
 from tf_scheduler.api.server import ApiError, ApiServer, address_for
 from tf_scheduler.api.views import Snapshot
 from tf_scheduler.model.state import SchedulerState
@@ -90,7 +96,9 @@ def said(server, *sent):
 )
 def test_what_is_no_http_is_cut_off_and_others_are_answered(server, sent):
     """TLS, control characters, heads without end, two lengths (which smuggle a second request past a proxy)."""
-    assert said(server, sent).partition(b"\r\n")[0].split(b" ")[1:2] in ([], [b"400"], [b"404"], [b"501"])
+    told = said(server, sent)
+    assert told.partition(b"\r\n")[0].split(b" ")[1:2] in ([], [b"400"], [b"404"], [b"501"])
+    assert not told or (b"nosniff" in told and b"uvicorn" not in told)
     assert 200 == get(server, "/v1/plans")[0]
 
 
@@ -127,28 +135,98 @@ def test_on_an_agent_of_a_network_we_listen_everywhere(host, address):
     assert address == address_for(host)
 
 
-def asked(server, path, address="127.0.0.1"):
-    """Status and headers, and the connection, which stays open."""
+def opened(stack, server, address="127.0.0.1"):
+    """A connection that says nothing yet."""
+    found = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 20, (address, 0)))
+    found.settimeout(20)
+    return found
+
+
+def asked(stack, server, path, address="127.0.0.1"):
+    """Status, headers and body; the connection stays open."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20, source_address=(address, 0))
+    stack.callback(connection.close)
     connection.request("GET", path, headers={"Accept": "application/json"})
     answer = connection.getresponse()
-    return connection, answer.status, answer.headers, answer.read()
+    return answer.status, answer.headers, answer.read()
 
 
-def test_one_client_does_not_take_all_connections(monkeypatch):
-    """It has half of them, and is told so; others go on, and health is for everybody."""
+@pytest.fixture
+def small(monkeypatch):
+    """A server that takes eight connections, and an ASGI app that begins to answer and does not go on."""
     monkeypatch.setattr(server_module, "_CONNECTIONS", 8)
-    monkeypatch.setattr(server_module, "_CROWD", 4)
-    state = SchedulerState(a_spec(), framework_id="framework-1")
-    with ApiServer(create_app(lambda: Snapshot(state)), "127.0.0.1", 0) as server, ExitStack() as stack:
+    monkeypatch.setattr(server_module, "_TOLD", 2)
 
-        def ask(*given):
-            connection, code, headers, content = asked(server, *given)
-            stack.callback(connection.close)
-            return code, headers, content
+    async def slow(_scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+        while (await receive())["type"] != "http.disconnect":
+            pass
 
-        assert [200] * 4 == [ask("/v1/plans")[0] for _ in range(4)]
-        code, headers, content = ask("/v1/plans")
+    answers = create_app(lambda: Snapshot(SchedulerState(a_spec(), framework_id="framework-1")))
+
+    async def choose(scope, receive, send):
+        await (Guard(slow, Policy(), lambda *_: False) if scope["path"] == "/slow" else answers)(scope, receive, send)
+
+    with ApiServer(choose, "127.0.0.1", 0) as api:
+        yield api
+
+
+def test_one_client_does_not_take_all_connections(small):
+    """It has half of them, and is told so; others go on, and health is for everybody."""
+    with ExitStack() as stack:
+        for _ in range(4):
+            busy = opened(stack, small)
+            busy.sendall(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert busy.recv(65536).startswith(b"HTTP/1.1 200")
+        code, headers, content = asked(stack, small, "/v1/plans")
         assert (429, "5") == (code, headers["retry-after"])
         assert {"status": 429, "code": "too_many_requests"}.items() <= json.loads(content)["error"].items()
-        assert [204, 200] == [ask("/v1/health")[0], ask("/v1/plans", "127.0.0.2")[0]]
+        assert [204, 200] == [
+            asked(stack, small, "/v1/health")[0],
+            asked(stack, small, "/v1/plans", "127.0.0.2")[0],
+        ]
+
+
+def test_connections_that_say_nothing_make_place(small):
+    """However many there are: those of others, and of their own address, are answered."""
+    with ExitStack() as stack:
+        for _ in range(40):
+            opened(stack, small)
+        for address in ("127.0.0.1", "127.0.0.2"):
+            assert [204, 200] == [asked(stack, small, path, address)[0] for path in ("/v1/health", "/v1/plans")]
+
+
+def test_connections_do_not_take_all_descriptors():
+    """One client alone has half of what is for connections, whatever becomes of them."""
+    with socket.create_server(("127.0.0.1", 0)) as given, ExitStack() as stack:
+        listener = stack.enter_context(Listener(given, Seats(4, "connections")))
+
+        def accepted(address="127.0.0.1"):
+            stack.enter_context(socket.create_connection(given.getsockname(), 20, (address, 0)))
+            return stack.enter_context(listener.accept()[0])
+
+        first = accepted()
+        accepted()
+        with pytest.raises(ConnectionAbortedError):
+            accepted()
+        accepted("127.0.0.2")
+        first.close()
+        first.close()
+        accepted()
+        assert descriptors() >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+
+
+def test_a_lack_of_descriptors_is_told_once(monkeypatch, caplog):
+    """asyncio would try again at once, and log each attempt."""
+
+    def refuse(_socket):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with socket.create_server(("127.0.0.1", 0)) as given, Listener(given, Seats(4, "connections")) as listener:
+        monkeypatch.setattr(socket.socket, "accept", refuse)
+        for _ in range(3):
+            with pytest.raises(BlockingIOError):
+                listener.accept()
+
+    assert ["the API takes no connections at the moment: Too many open files"] == caplog.messages

@@ -4,6 +4,7 @@ import http.client
 import socket
 import ssl
 import subprocess
+from contextlib import suppress
 
 import pytest
 
@@ -101,3 +102,16 @@ def test_who_does_not_finish_a_request_is_cut_off(start, monkeypatch):
             pass
 
     assert received.startswith(b"HTTP/1.1 200") is start.endswith(b"GET /")
+
+
+def test_who_does_not_begin_to_encrypt_is_cut_off(certificates, monkeypatch):
+    """A connection that never shakes hands is not heard of by what counts requests."""
+    monkeypatch.setattr(protocol, "PATIENCE", 0.2)
+    tls = ServerTls(str(certificates / "server.pem"), str(certificates / "server.key"))
+    with (
+        ApiServer(an_app(), "127.0.0.1", 0, tls) as server,
+        socket.create_connection(("127.0.0.1", server.port), PATIENCE) as connection,
+    ):
+        connection.sendall(b"\x16\x03\x01")
+        with suppress(ConnectionResetError):
+            assert b"" == connection.recv(65536)

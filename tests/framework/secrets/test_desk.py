@@ -16,6 +16,7 @@ from starlette.responses import PlainTextResponse
 
 import asgi_client
 from builders import a_job, a_spec, a_status
+from tf_scheduler.allowance import Allowance
 from tf_scheduler.api import secrets
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.policy import Policy
@@ -31,7 +32,6 @@ from tf_scheduler.model.secrets import Delivery, SecretSpec
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskState
-from tf_scheduler.secrets.allowance import Allowance
 from tf_scheduler.secrets.desk import Desk
 from tf_scheduler.secrets.errors import SecretError, SourceAway
 from tf_scheduler.secrets.sources import Sources
@@ -90,6 +90,7 @@ def ask(loop):
                 content = body if isinstance(body, (bytes, str)) else json.dumps(body)
                 connection.request(method, path, content, headers or {})
                 answer = connection.getresponse()
+                assert path != "/v1/secrets" or "nosniff" == answer.headers["X-Content-Type-Options"]
                 return answer.status, answer.read().decode(), answer.headers["Cache-Control"]
             finally:
                 connection.close()
