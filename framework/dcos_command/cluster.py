@@ -31,6 +31,8 @@ class Cluster:
     service: str = ""
     #: File of the certificate, with its key, that says who we are; empty: none.
     certificate: str = ""
+    #: What says `verify`.
+    verified_by: str = "core.ssl_verify"
 
     def tls(self) -> ssl.SSLContext | None:
         """None for http. Raise CommandError when the certificates cannot be read."""
@@ -40,7 +42,8 @@ class Cluster:
         try:
             context = ssl.create_default_context(cafile=self.verify if self.verify.lower() not in _SWITCH else None)
         except OSError as error:
-            raise CommandError(f"core.ssl_verify: cannot read {self.verify}: {error}") from error
+            why = error.strerror if error.filename or not isinstance(error, ssl.SSLError) else "it holds no certificate"
+            raise CommandError(f"{self.verified_by}: cannot read {self.verify}: {why}") from error
         if self.certificate:
             self._identify(context)
         if not checked:
@@ -62,14 +65,18 @@ def find(environment: Mapping[str, str]) -> Cluster:
         raise CommandError("no cluster is set up; run: dcos cluster setup <url>")
     token = environment.get("DCOS_ACS_TOKEN") or settings.get("core.dcos_acs_token", "")
     service = environment.get("DCOS_TENSORFLOW_SERVICE_NAME") or settings.get("tensorflow.service_name", "")
-    return Cluster(url.rstrip("/"), token, verification(environment, settings), service)
+    verify, said_by = verification(environment, settings)
+    return Cluster(url.rstrip("/"), token, verify, service, verified_by=said_by)
 
 
-def verification(environment: Mapping[str, str], settings: Mapping[str, str]) -> str:
+def verification(environment: Mapping[str, str], settings: Mapping[str, str]) -> tuple[str, str]:
+    """`Cluster.verify`, and what says it."""
     if environment.get("DCOS_TLS_INSECURE") in ("1", "true"):
-        return "false"
-    given = environment.get("DCOS_TLS_CA_PATH") or environment.get("DCOS_SSL_VERIFY")
-    return given or settings.get("core.ssl_verify", "true")
+        return "false", "DCOS_TLS_INSECURE"
+    for name in ("DCOS_TLS_CA_PATH", "DCOS_SSL_VERIFY"):
+        if environment.get(name):
+            return environment[name], name
+    return settings.get("core.ssl_verify", "true"), "core.ssl_verify"
 
 
 def _settings(home: Path) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import ipaddress
+import ssl
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
@@ -51,7 +52,8 @@ def _opened(asked: urllib.request.Request, cluster: Cluster, timeout: float) -> 
     except urllib.error.HTTPError as error:
         found = error
     except (OSError, http.client.HTTPException) as error:
-        raise UnreachableError(f"{asked.full_url} does not answer: {_reason(error)}") from error
+        advice = _advice(getattr(error, "reason", error), asked.type == "https", cluster)
+        raise UnreachableError(f"{asked.full_url} does not answer: {_reason(error)}{advice}") from error
     with found:
         yield found
 
@@ -60,6 +62,17 @@ def _reason(error: Exception) -> str:
     """`Connection refused`."""
     found = getattr(error, "reason", error)
     return getattr(found, "strerror", None) or str(found) or repr(found)
+
+
+def _advice(error: object, encrypted: bool, cluster: Cluster) -> str:
+    """What to do about it, where that can be guessed."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"\nIf its certificate is of an authority of your own, name the file of that: {cluster.verified_by}"
+    if encrypted and isinstance(error, ssl.SSLError) and "WRONG_VERSION" in str(error):
+        return "\nIt does not speak TLS, it seems: try http:// instead of https://"
+    if not encrypted and isinstance(error, (http.client.BadStatusLine, ConnectionResetError)):
+        return "\nDoes it speak TLS? Try https:// instead of http://"
+    return ""
 
 
 def _on_loopback(url: str) -> bool:

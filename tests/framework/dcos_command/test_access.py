@@ -4,12 +4,15 @@ import ssl
 import subprocess
 
 import pytest
+from starlette.applications import Starlette
 
 from builders import a_spec
 from dcos_command.cluster import Cluster
 from dcos_command.errors import CommandError
+from dcos_command.main import main
 from live_api import LiveApi
 from tf_scheduler.api.policy import Policy
+from tf_scheduler.api.server import ApiServer, ServerTls
 
 
 @pytest.fixture
@@ -54,3 +57,49 @@ def test_a_certificate_of_ours_is_shown(tmp_path):
     assert isinstance(Cluster("https://x", certificate=str(pem)).tls(), ssl.SSLContext)
     with pytest.raises(CommandError, match="cannot be read"):
         Cluster("https://x", certificate=str(tmp_path / "none")).tls()
+
+
+@pytest.fixture
+def places(tmp_path):
+    """Addresses of a server with a certificate that nobody knows, and of one that does not encrypt."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "c.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=me"]
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    app = Starlette()
+    with (
+        ApiServer(app, "127.0.0.1", 0, ServerTls(str(certificate), str(key), "")) as encrypted,
+        ApiServer(app, "127.0.0.1", 0) as plain,
+    ):
+        yield {"encrypted": f"127.0.0.1:{encrypted.port}", "plain": f"127.0.0.1:{plain.port}"}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "place", "words"),
+    [
+        ("https", "encrypted", "name the file of that: "),
+        ("http", "encrypted", "Try https:// instead of http://"),
+        ("https", "plain", "try http:// instead of https://"),
+    ],
+)
+def test_encryption_that_does_not_fit_is_told_with_what_to_do(own, monkeypatch, capsys, places, scheme, place, words):
+    """By the name of what says it, which is another in each program."""
+    url = f"{scheme}://{places[place]}"
+    monkeypatch.setenv("DCOS_TENSORFLOW_URL", url)
+    told = own("plan", "list")
+
+    assert (3, True) == (told.code, words in told.err), told.err
+    assert 3 == main(["plan", "list"], {"DCOS_URL": url, "DCOS_DIR": "/nowhere"})
+    theirs = capsys.readouterr().err
+    assert words in theirs
+    if words.endswith(": "):
+        assert "DCOS_TENSORFLOW_CA_FILE" in told.err
+        assert "core.ssl_verify" in theirs
+
+
+def test_a_file_of_certificates_that_cannot_be_read_is_told_by_what_names_it(own, monkeypatch):
+    """The variable that was set."""
+    monkeypatch.setenv("DCOS_TENSORFLOW_CA_FILE", "/nope")
+
+    assert (
+        "DCOS_TENSORFLOW_CA_FILE: cannot read /nope: No such file" in own("--url", "https://127.0.0.1:9", "tasks").err
+    )

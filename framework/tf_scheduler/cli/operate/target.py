@@ -18,6 +18,7 @@ PROGRAM = "dcos-tensorflow"
 _DEFAULT = "tensorflow"
 _BEHIND_DCOS = re.compile(r"(https?://[^/]+(?:/.*?)?)/service/(.+?)/?")
 _LABEL = "DCOS_SERVICE_NAME"
+_CA_FILE = "DCOS_TENSORFLOW_CA_FILE"
 _QUICK = 5.0  # seconds for an answer of this machine
 _NOBODY = """\
 no service is known: none runs on this machine, and no DC/OS cluster is attached.
@@ -63,12 +64,14 @@ def at(url: str, name: str, environment: Mapping[str, str]) -> Service:
         raise UsageError(f"--url {url}: must begin with http:// or https://")
     if not url.split("://", 1)[1].strip("/"):
         raise UsageError(f"--url {url}: no host is given")
-    verify = environment.get("DCOS_TENSORFLOW_CA_FILE") or dcos.verification(environment, {})
+    given = environment.get(_CA_FILE)
+    verify, said_by = (given, _CA_FILE) if given else dcos.verification(environment, {})
+    said_by = _CA_FILE if verify == "true" else said_by  # where nothing is said, that is the way to say it
     certificate = environment.get("DCOS_TENSORFLOW_CERTIFICATE", "")
     behind = _BEHIND_DCOS.fullmatch(url)
     if behind is not None:
         url, name = behind[1], behind[2]
-    where = Cluster(url.rstrip("/"), verify=verify, certificate=certificate)
+    where = Cluster(url.rstrip("/"), verify=verify, verified_by=said_by, certificate=certificate)
     return Service(where, name, direct=not name, program=PROGRAM)
 
 
