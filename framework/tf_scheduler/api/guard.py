@@ -25,9 +25,9 @@ BODY_LIMIT = 64 * 1024
 STALLED = 30.0
 SECURITY = {
     b"x-content-type-options": b"nosniff",
-    b"x-frame-options": b"SAMEORIGIN",
+    b"x-frame-options": b"DENY",
     b"referrer-policy": b"no-referrer",
-    b"content-security-policy": b"default-src 'none'; frame-ancestors 'self'",
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
     b"cache-control": b"no-store",
 }
 _CHALLENGE = {"www-authenticate": 'Basic realm="tensorflow", charset="UTF-8"'}
@@ -52,7 +52,7 @@ class Guard:
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         visitor = self._policy.visitor(headers, scope.get("state", {}).get("peer"))
-        answer = _Answer(send)
+        answer = Answered(send)
         problem = self._problem(scope, headers, visitor)
         try:
             if problem is None:
@@ -83,7 +83,7 @@ class Guard:
         return refusal
 
 
-class _Answer:
+class Answered:
     """Sends, with headers of ours, and notes the status."""
 
     def __init__(self, send: Send) -> None:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tf_scheduler.core.handover import PATH
 
-from .guard import SECURITY
+from .guard import Answered
 
 #: (document, peer's address) -> (HTTP status, JSON value or text); may take long.
 Give = Callable[[Any, str], tuple[int, Any]]
@@ -24,8 +24,6 @@ Give = Callable[[Any, str], tuple[int, Any]]
 _MOST_BYTES = 4096
 #: Seconds that the whole question may take to come.
 _SLOW = 10.0
-#: Values are for one reader, and no page.
-_HEADERS = {name.decode(): value.decode() for name, value in SECURITY.items()}
 
 
 def with_secrets(app: ASGIApp, give: Give) -> ASGIApp:
@@ -39,9 +37,14 @@ def with_secrets(app: ASGIApp, give: Give) -> ASGIApp:
     return choose
 
 
-def secrets_app(give: Give) -> Starlette:
+def secrets_app(give: Give) -> ASGIApp:
     """Nothing but that route."""
-    return Starlette(routes=[secrets_route(give)])
+    route = Starlette(routes=[secrets_route(give)])
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await route(scope, receive, Answered(send) if scope["type"] == "http" else send)
+
+    return answer
 
 
 def secrets_route(give: Give) -> Route:
@@ -49,7 +52,7 @@ def secrets_route(give: Give) -> Route:
 
     async def secrets(request: Request) -> Response:
         code, answer = await _answer(request, give)
-        return (PlainTextResponse if isinstance(answer, str) else JSONResponse)(answer, code, _HEADERS)
+        return (PlainTextResponse if isinstance(answer, str) else JSONResponse)(answer, code)
 
     return Route(PATH, secrets, methods=["POST"])
 
