@@ -184,11 +184,12 @@ def policy(service: str) -> str:
     """Content-Security-Policy: scripts of its own, and no request, frame or window of anything else of this origin.
 
     By path, not by 'self', for what else is at this origin could command the scheduler. The host is any: ours is not
-    known behind a proxy. It has no rights there.
+    known behind a proxy. It has no rights there. No frames at all: one may be led back to this origin, where no path is
+    looked at any more (W3C CSP 3, 7.6), and what shows there a text of ours, or a proxy's, could command everything.
     """
     places = f"*:*/{FOLDER}/ *:*/service/{quote(service)}/{FOLDER}/"
     return (
-        f"default-src {places} data: blob: 'unsafe-inline' 'unsafe-eval'; frame-src {places}; object-src 'none'; "
-        "form-action 'none'; base-uri 'none'; frame-ancestors 'self'; "
+        f"default-src {places} data: blob: 'unsafe-inline' 'unsafe-eval'; frame-src 'none'; object-src 'none'; "
+        "form-action 'none'; base-uri 'none'; frame-ancestors 'none'; "
         "sandbox allow-scripts allow-same-origin allow-downloads allow-modals"
     )

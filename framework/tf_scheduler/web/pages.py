@@ -21,7 +21,7 @@ KINDS: Mapping[str, str] = {
 #: Only our own files, no script in the page itself; a text that becomes markup is refused by the browser.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'; require-trusted-types-for 'script'; trusted-types"
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types"
 )
 #: Asked for again each time, so that a newer scheduler shows its own page.
 _HEADERS = {"content-security-policy": _POLICY, "cache-control": "no-cache"}

@@ -164,7 +164,8 @@ def test_every_answer_has_headers_for_browsers():
     for path in (PATH, "/v1/none", "/v1/health"):
         headers = ask(an_app(), path).headers
         assert ("nosniff", "no-store") == (headers["x-content-type-options"], headers["cache-control"])
-        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "default-src 'none'; frame-ancestors 'none'" == headers["content-security-policy"]
+        assert "DENY" == headers["x-frame-options"]
 
 
 def test_every_write_is_logged_whatever_came_of_it(caplog):

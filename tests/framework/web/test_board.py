@@ -7,6 +7,7 @@ import re
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote
 
 import pytest
 from playwright.sync_api import expect
@@ -24,6 +25,7 @@ from tf_scheduler.api.views import Snapshot
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
+from tf_scheduler.web.pages import pages
 
 pytestmark = pytest.mark.browser
 
@@ -34,13 +36,19 @@ const told = {};
 const tried = async (name, attempt) => {
   try { told[name] = await attempt(); } catch (error) { told[name] = error.name; }
 };
-const framed = () => new Promise((done) => {
+const framed = (address) => new Promise((done) => {
   const frame = document.createElement("iframe");
-  const look = () => { try { done(Boolean(frame.contentDocument?.body)); } catch { done(false); } };
+  const look = () => {
+    try { done(frame.contentDocument?.body ? frame.contentWindow : null); } catch { done(null); }
+  };
   frame.onload = frame.onerror = look;
-  frame.src = "../../v1/plans";
+  frame.src = address;
   document.body.append(frame);
 });
+const commanded = async (address) => {
+  const inside = await framed(address);
+  return inside && (await inside.fetch(new URL("../../v1/plans/deploy/stop", location), { method: "POST" })).status;
+};
 (async () => {
   const stop = "../../v1/plans/deploy/stop";
   await tried("write", async () => (await fetch(stop, { method: "POST" })).status);
@@ -48,7 +56,10 @@ const framed = () => new Promise((done) => {
   await tried("led", async () => (await fetch("away", { method: "POST" })).status);
   await tried("beacon", async () => { navigator.sendBeacon(stop); return "sent or not"; });
   await tried("window", async () => window.open("../../") === null);
-  await tried("frame", framed);
+  await tried("frame", async () => Boolean(await framed("../../v1/plans")));
+  const mine = (await (await fetch("data")).json()).host;
+  const here = encodeURIComponent(new URL("../../", location));
+  await tried("back", () => commanded(`http://${mine}/tensorboard/?${here}`));
   await tried("form", async () => {
     const form = Object.assign(document.createElement("form"), { method: "post", action: stop });
     document.body.append(form);
@@ -77,11 +88,13 @@ FILES = {
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        away = self.path == "/away"
-        kind, content = FILES.get(self.path, ("application/json", json.dumps({"path": self.path}).encode()))
+        back = unquote(self.path.partition("/tensorboard/?")[2])
+        away = "/v1/plans/deploy/stop" if self.path == "/away" else back
+        told = {"path": self.path, "host": self.headers["Host"]}
+        kind, content = FILES.get(self.path, ("application/json", json.dumps(told).encode()))
         self.send_response(307 if away else 200)
         if away:
-            self.send_header("Location", "/v1/plans/deploy/stop")
+            self.send_header("Location", away)
         self.send_header("Content-Type", kind)
         self.end_headers()
         self.wfile.write(content)
@@ -113,7 +126,7 @@ def test_its_pages_work_and_can_command_nothing(chromium, prefix):
         record = TaskRecord("tensorboard-0", "t__1", JobKind.TENSORBOARD, 0, "S1", "agent-1", address, 1, (), 0.0)
         statuses = {record.id: a_status(record.id)}
         state = SchedulerState(spec, framework_id="f", tasks={record.name: record}, statuses=statuses)
-        app = create_app(Backend(lambda: Snapshot(state), events.append))
+        app = create_app(Backend(lambda: Snapshot(state), events.append), pages=pages())
         whole = Starlette(routes=[Mount("/service/dev/digits", app), Mount("/", app)])
         with ApiServer(whole, "127.0.0.1", 0) as server:
             context = chromium.new_context()
@@ -122,13 +135,13 @@ def test_its_pages_work_and_can_command_nothing(chromium, prefix):
             told = page.locator("#told")
             expect(told).not_to_be_empty()
             found = json.loads(told.text_content())
-            pages = len(context.pages)
+            windows = len(context.pages)
             context.close()
 
     assert ("TypeError", "TypeError", True, False) == (found["write"], found["read"], found["window"], found["frame"])
-    assert "TypeError" == found["server"]
+    assert ("TypeError", None) == (found["server"], found["back"])
     assert (503, "/data", "b", "works") == (found["led"], found["own"], found["kept"], found["worker"])
-    assert ([], 1) == (events, pages)
+    assert ([], 1) == (events, windows)
 
 
 def test_the_page_links_to_it_as_soon_as_it_runs(visit):

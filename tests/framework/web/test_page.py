@@ -250,6 +250,8 @@ def test_a_token_is_asked_for_and_kept(visit):
         plans(page).get_by_role("button", name="Restart deploy").click()
         page.get_by_role("dialog").get_by_role("button", name="Restart").click()
         expect(page.locator("#said")).to_have_text("Restart deploy: a bearer may only read")
+        # Nor where another page of this origin, in this tab, would find it: TensorBoard's.
+        assert "{}" == page.evaluate("JSON.stringify({ ...sessionStorage, ...localStorage })")
         assert "reader" not in json.dumps(page.context.storage_state())
 
 

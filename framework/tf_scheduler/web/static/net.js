@@ -16,12 +16,15 @@ export class Refused extends Error {
 // Nobody answered, or a proxy did for a scheduler that is not there.
 export class Away extends Error {}
 
-let token = sessionStorage.getItem(KEPT) ?? "";
+// In the history of this tab, where no other page looks: what is stored is stored for all of an origin, TensorBoard's too.
+let token = history.state?.[KEPT] ?? "";
 
 export function keepToken(text) {
   token = text;
-  sessionStorage.setItem(KEPT, text);
+  history.replaceState({ [KEPT]: text }, "");
 }
+
+addEventListener("hashchange", () => token && keepToken(token));
 
 function headers(accept) {
   // The last one: the browser must not ask for a password by itself.

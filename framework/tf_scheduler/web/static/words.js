@@ -43,7 +43,7 @@ const TONES = {
   good: ["COMPLETE", "FINISHED", "SUCCEEDED"],
   going: ["RUNNING", "STARTED", "STARTING", "STAGING", "IN_PROGRESS", "PREPARED"],
   bad: ["ERROR", "FAILED", "LOST", "GONE", "DROPPED", "REFUSED"],
-  wait: ["WAITING", "DELAYED", "UNREACHABLE", "KILLING"],
+  wait: ["WAITING", "DELAYED", "UNREACHABLE", "KILLING", "PAUSING", "PAUSED"],
 };
 
 // Which colour; the word itself is always beside it.
