@@ -53,12 +53,12 @@ class Journal:
         if not decision.outcomes:
             return
         for outcome in decision.outcomes:
-            self._add(type(event).__name__, outcome.message, outcome)
+            self._add(type(event).__name__, outcome)
         self._tell()
 
-    def note(self, kind: str, message: str) -> None:
+    def note(self, kind: str, message: str, *, warning: bool = False) -> None:
         """Something that no decision tells, such as the start of the scheduler."""
-        self._add(kind, message, None)
+        self._add(kind, Outcome(message, warning=warning))
         self._tell()
 
     @property
@@ -90,11 +90,11 @@ class Journal:
 
         return end
 
-    def _add(self, kind: str, message: str, outcome: Outcome | None) -> None:
+    def _add(self, kind: str, outcome: Outcome) -> None:
         with self._lock:
             self._last += 1
-            task, warning = (None, False) if outcome is None else (outcome.task, outcome.warning)
-            self._entries.append(Entry(self._last, self._clock(), kind, message, task, warning))
+            entry = Entry(self._last, self._clock(), kind, outcome.message, outcome.task, outcome.warning)
+            self._entries.append(entry)
 
     def _tell(self) -> None:
         self._news.set()

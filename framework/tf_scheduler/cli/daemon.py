@@ -24,7 +24,7 @@ from tf_scheduler.api.views import Snapshot
 from tf_scheduler.core.removal import lament
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.core.uninstall import REASON, what_is_left
-from tf_scheduler.errors import JobError
+from tf_scheduler.errors import JobError, SchedulerError
 from tf_scheduler.history.recorder import Recorder
 from tf_scheduler.interfaces import Observer
 from tf_scheduler.mesos.driver import MesosDriver
@@ -80,7 +80,7 @@ class Daemon:
 
         Raise JobError when Mesos refuses the framework before the job has ended, and what the store or the API raise.
         """
-        credentials_of(self.spec, self.environment)  # what is wrong with them is told before anything else
+        self._credentials()  # what is wrong with them is told before anything else
         with closing(open_store(self.state, self.spec.name)) as opened:
             leadership = lead(opened, lambda holder: log.info("waiting: another scheduler leads: %s", holder))
             store = SharedStore(opened)
@@ -88,8 +88,9 @@ class Daemon:
             replace(self, spec=begin.full or begin.spec)._serve(begin, store, leadership)
 
     def _serve(self, begin: SchedulerState, store: SharedStore, leadership: Leadership) -> None:
-        credentials = credentials_of(self.spec, self.environment)
-        desk = desk_of(self.spec, lambda thunk: runner.put(thunk), self.environment)
+        credentials = self._credentials()
+        # Nothing is launched any more: no source has to be there.
+        desk = desk_of(self.spec, lambda thunk: runner.put(thunk), {} if self.uninstalling else self.environment)
         front = Front(store, credentials, self.tls)
         meter = self._meter(begin, lambda: Snapshot(runner.state, self.uninstalling))
         observers: list[Observer] = [desk.observe, front.observe, meter.count, *self._recorders(begin)]
@@ -100,6 +101,16 @@ class Daemon:
         with self._signals(runner), front.journal, meter, self._api(runner, front, desk, meter):
             self._work(runner, front, credentials, leadership.check)
             self._leave.wait()
+
+    def _credentials(self) -> Credentials | None:
+        """Who we are to Mesos. A service that is taken down tries without them: Mesos may let it in."""
+        try:
+            return credentials_of(self.spec, self.environment)
+        except SchedulerError as error:
+            if not self.uninstalling:
+                raise
+            log.error("%s; so Mesos is not told who we are", error)
+            return None
 
     def _meter(self, begin: SchedulerState, look: Callable[[], Snapshot]) -> Meter:
         statsd = target(self.statsd, self.spec.name, self.environment)
@@ -122,6 +133,8 @@ class Daemon:
         if self.uninstalling:
             runner.request_stop(REASON)
         front.journal.note("SchedulerStarted", "the scheduler has started")
+        for outcome in () if self.settling is None else self.settling.told:
+            front.journal.note("OptionsSettled", outcome.message, warning=outcome.warning)
         final = self._follow(runner, front, credentials, leads)
         if final.removed and self._is_to_be_reset(final):
             final = self._follow(runner, front, credentials, leads)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tf_scheduler.errors import OptionsError, Problem
-from tf_scheduler.model.configuration import Configuration
+from tf_scheduler.model.changes import ConfigurationStored
+from tf_scheduler.model.configuration import Configuration, newest_first
+from tf_scheduler.model.effects import Outcome
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.options.diff import Difference, difference
+from tf_scheduler.options.diff import Difference, difference, sentence
 from tf_scheduler.options.environment import to_document
 from tf_scheduler.options.loader import resolve
-from tf_scheduler.options.target import Target, choose
+from tf_scheduler.options.target import Target, choose, restored
 from tf_scheduler.runner import restore
 from tf_scheduler.store.interface import StateStore
 from tf_scheduler.store.records import writes
@@ -37,6 +39,8 @@ class Settling:
     spec_of: Callable[[Document], ServiceSpec]
     #: Nothing is launched any more.
     uninstalling: bool = False
+    #: What `settle` has decided, for whoever reads the events.
+    told: list[Outcome] = field(default_factory=list)
     clock: Callable[[], float] = field(default=time.time)
 
     def settle(self, store: StateStore) -> SchedulerState:
@@ -44,10 +48,12 @@ class Settling:
 
         Raise OptionsError when neither those nor the ones before can be had.
         """
-        chosen = self._choose(restore(self.spec_of(self.options), store).configurations)
+        history = restore(self.spec_of(self.options), store).configurations
+        chosen = self._choose(history)
         self.options = chosen.options
-        for reason in chosen.rejected:
-            log.error("the new options are refused: %s", reason)
+        self.told = [*self._news(chosen, history)]
+        for outcome in self.told:
+            log.log(logging.ERROR if outcome.warning else logging.INFO, "%s", outcome.message)
         state = restore(self.spec_of(chosen.options), store)
         if chosen.changes:
             store.apply([write for change in chosen.changes for write in writes(change, state)])
@@ -55,10 +61,19 @@ class Settling:
         return state if not chosen.rejected else _rejecting(state, chosen.rejected)
 
     def _choose(self, history: Mapping[str, Configuration]) -> Target:
-        def provided(document: Document) -> Mapping[str, Mapping[str, Any]]:
-            return self.provided(document, self.environment)
+        return choose(self.options, history, self._place, self.clock(), strict=not self.uninstalling)
 
-        return choose(self.options, history, provided, self.clock(), strict=not self.uninstalling)
+    def _place(self, document: Document) -> Mapping[str, Mapping[str, Any]]:
+        return self.provided(document, self.environment)
+
+    def _news(self, chosen: Target, history: Mapping[str, Configuration]) -> Iterator[Outcome]:
+        for reason in chosen.rejected:
+            yield Outcome(f"the new options are refused: {reason}", warning=True)
+        for change in chosen.changes:
+            if isinstance(change, ConfigurationStored) and history:
+                old = restored(newest_first(history)[0], chosen.options, self._place)
+                said = "of another version" if old is None else sentence(difference(old, chosen.options))
+                yield Outcome(f"new target configuration {change.configuration.id}: {said}")
 
     def foretell(self, asked: Document) -> dict[str, Any]:
         """What an update would do; `asked` has the new `options`, or the `environment` of an app that has them.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ from .tree import OPTIONS
 from .update import refusals
 
 Document = Mapping[str, Any]
+#: In a sentence: options, tasks; characters of a value.
+_SHOWN, _LONG = 12, 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +55,27 @@ def _changed(old: Document, new: Document) -> Iterator[Changed]:
         before, after = option.value(old), option.value(new)
         if before != after:
             yield Changed(str(option), masked_value(option, before), masked_value(option, after))
+
+
+def sentence(found: Difference) -> str:
+    """`worker.count 2 -> 4; chief-0 restarts: the size of the cluster ... changed; worker-2, worker-3 are added`."""
+    parts = [_some([f"{item.path} {_value(item.old)} -> {_value(item.new)}" for item in found.changed])]
+    reasons: dict[str, list[str]] = {}
+    for item in found.restarted:
+        reasons.setdefault(item.reason, []).append(item.task)
+    for reason, tasks in reasons.items():
+        parts.append(f"{_some(tasks)} {'restarts' if len(tasks) == 1 else 'restart'}: {reason}")
+    for word, names in (("added", found.added), ("removed", found.removed)):
+        if names:
+            parts.append(f"{_some(names)} {'is' if len(names) == 1 else 'are'} {word}")
+    return "; ".join(filter(None, parts)) or "no option that is shown"
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return ", ".join(texts[:_SHOWN]) + more
+
+
+def _value(value: Any) -> str:
+    text = value if isinstance(value, str) and value else json.dumps(value, default=str)
+    return text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"

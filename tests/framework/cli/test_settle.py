@@ -1,0 +1,49 @@
+"""Which options hold at a start, as the events tell it."""
+
+from tf_scheduler.cli.settle import Settling
+from tf_scheduler.options.loader import resolve
+from tf_scheduler.options.spec import to_spec
+from tf_scheduler.store.memory import MemoryStore
+
+
+def options(service=(), **worker):
+    return resolve({"service": {"command": "x", **dict(service)}, "worker": {"count": 2, **worker}})
+
+
+def told(store, *starts):
+    """What the last of these starts tells: text, and whether it is a warning."""
+    for number, start in enumerate(starts):
+        settling = Settling(start, {}, lambda _document, _environment: {}, to_spec, clock=lambda at=number: float(at))
+        settling.settle(store)
+    return [(outcome.message, outcome.warning) for outcome in settling.told]
+
+
+def test_a_new_target_is_told_with_what_follows_from_it():
+    """What has changed, and why a task restarts; the first has changed nothing, and the same again neither."""
+    store = MemoryStore("tensorflow")
+    assert [] == told(store, options(), options())
+
+    ((message, warning),) = told(store, options(count=4))
+
+    assert message.startswith("new target configuration ")
+    assert ": worker.count 2 -> 4; ps-0, ps-1, worker-0, worker-1 restart: the size of the cluster" in message
+    assert message.endswith("; worker-2, worker-3 are added")
+    assert not warning
+
+
+def test_a_secret_in_a_new_target_is_hidden():
+    """As wherever options are shown."""
+    ((message, _),) = told(MemoryStore("tensorflow"), options(), options(environment={"API_KEY": "hush"}))
+
+    assert "worker.environment" in message
+    assert "hush" not in message
+
+
+def test_what_is_refused_is_told():
+    """At every start with it, for a person to look at."""
+    ((message, warning),) = told(
+        MemoryStore("tensorflow"), options(), options({"role": "another"}), options({"role": "another"})
+    )
+
+    assert message.startswith("the new options are refused: service.role: cannot change")
+    assert warning
