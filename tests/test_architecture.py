@@ -65,7 +65,7 @@ ALLOWED = {
     "tf_scheduler.secrets": {"tf_scheduler.model", "tf_scheduler.errors", "tf_scheduler.allowance"},
     "tf_scheduler.dcos": {"tf_scheduler.errors", "mesos_client"},
     "tf_scheduler.store": {"tf_scheduler.model", "tf_scheduler.errors"},
-    "tf_scheduler.telling": {"tf_scheduler.model"},
+    "tf_scheduler.telling": {"tf_scheduler.model", "tf_executor.forms"},
     "tf_scheduler.metrics": {"tf_scheduler.model", "tf_scheduler.core", "tf_scheduler.store"},
     "tf_scheduler.runner": {
         "tf_scheduler.model",
@@ -97,6 +97,7 @@ ALLOWED = {
     "mesos_client": set(),
     "mesos_local": {"tf_executor.archive"},
     "tf_executor.archive": set(),
+    "tf_executor.forms": set(),
     "tf_executor.payload": set(),
     "tf_executor.reports": set(),
 }

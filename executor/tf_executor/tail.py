@@ -19,7 +19,7 @@ _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 def last_words(stderr: bytes, stdout: bytes, secrets: Iterable[str], cut_off: int) -> str:
     """`; stderr: ... | ...; stdout: ...`, or empty. A stream of at least `cut_off` bytes has lost its beginning."""
-    values = sorted((secret for secret in secrets if len(secret) >= _LEAST_SECRET), key=len, reverse=True)
+    values = [secret for secret in secrets if len(secret) >= _LEAST_SECRET]
     shown = [
         (name, excerpt(data, values, size, len(data) >= cut_off))
         for name, data, size in (("stderr", stderr, STDERR_BYTES), ("stdout", stdout, STDOUT_BYTES))
@@ -37,12 +37,11 @@ def excerpt(data: bytes, secrets: Sequence[str], size: int, beginning_lost: bool
 
 
 def mask(text: str, secrets: Sequence[str]) -> str:
-    """Each of `secrets`, longest first, replaced; one of several lines also where only one of its lines stands."""
-    for secret in secrets:
-        text = text.replace(secret, MASK)
-        for line in secret.splitlines():
-            if len(line) >= _LEAST_SECRET:
-                text = text.replace(line, MASK)
+    """Each of `secrets` replaced, the longest first; one of several lines also where only one of its lines stands."""
+    parts = {part for secret in secrets for part in (secret, *secret.splitlines())}
+    for part in sorted(parts, key=len, reverse=True):
+        if len(part) >= _LEAST_SECRET:
+            text = text.replace(part, MASK)
     return text
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import logging
 import os
 import random
 import signal
 import threading
-import urllib.parse
 import uuid
-from typing import Callable, Iterator, Mapping, Sequence
+from typing import Callable, Mapping, Sequence
 
 from tf_executor.claims import Claim, HandoverError, Secret
 from tf_executor.events import Stage
+from tf_executor.forms import forms
 from tf_executor.memory_files import MemoryFiles, Owner
 from tf_executor.payload import Payload
 from tf_executor.processes import catches, descendants, signal_process
@@ -86,8 +85,9 @@ class TaskSecrets:
 
     def values(self) -> list[str]:
         """Everything that must not be shown, also in the forms that programs like to print."""
-        texts = self._known + [item.value.decode("utf-8", "replace") for item in (*self._secrets, *self._former)]
-        return [form for text in texts for form in _forms(text)]
+        values = [os.fsencode(text) for text in self._known]
+        values += [item.value for item in (*self._secrets, *self._former)]
+        return [form for value in values for form in forms(value)]
 
     def forget(self) -> None:
         """The task is over: remove the files."""
@@ -146,14 +146,6 @@ def _hang_up() -> list[int]:
     for pid in told:
         signal_process(pid, signal.SIGHUP)
     return told
-
-
-def _forms(text: str) -> Iterator[str]:
-    if not (stripped := text.strip()):
-        return
-    yield from dict.fromkeys(
-        (stripped, base64.b64encode(text.encode()).decode().rstrip("="), urllib.parse.quote(stripped, safe=""))
-    )
 
 
 def _check(secrets: Sequence[Secret]) -> None:

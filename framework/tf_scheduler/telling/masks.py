@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from tf_executor.forms import forms
 from tf_scheduler.model.masking import MASK, without_password
 
 #: Characters. Shorter ones are parts of words: to hide them would hide the words.
@@ -12,7 +13,7 @@ SHORTEST = 6
 
 
 class Masks:
-    """`values`: secrets. Of one with many lines, each line is one."""
+    """`values`: secrets, hidden in every form of them. Of one with many lines, each line is one."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         parts = {part for value in values for part in _parts(value) if len(part) >= SHORTEST}
@@ -26,5 +27,6 @@ class Masks:
 
 
 def _parts(value: str) -> Iterator[str]:
-    yield value
-    yield from (line.strip() for line in value.splitlines())
+    for part in (value, *(line.strip() for line in value.splitlines())):
+        if len(part) >= SHORTEST:
+            yield from forms(part.encode("utf-8", "replace"))

@@ -1,9 +1,11 @@
 """Lines of the log: for people and for programs, each for itself, without secrets."""
 
+import base64
 import io
 import json
 import logging
 import sys
+import urllib.parse
 
 import pytest
 from hypothesis import given
@@ -85,6 +87,18 @@ def test_secrets_are_hidden_wherever_they_stand(form, place):
     assert not [word for word in ("hunter2", "5ecret", "pass@") if word in text]
     assert 3 == text.count("********")
     assert "token" in text
+
+
+def test_secrets_are_hidden_in_the_forms_that_messages_have():
+    """A header, an address, a text in quotes."""
+    secret = 'hunter2/hunter2"\\end'
+    basic = base64.b64encode(f"user:{secret}".encode()).decode()
+    said = f"Authorization: Basic {basic}, /login?token={urllib.parse.quote(secret)}, {[secret]!r}"
+
+    text = written("console", said, masks=[secret])
+
+    assert 3 == text.count("********")
+    assert "hunter2" not in text
 
 
 def test_python_says_where_an_error_came_from():
