@@ -75,6 +75,29 @@ def test_a_chief_counts_as_one_of_all_workers():
     play(world, send.status("chief-0", FINISHED), expect.result(Verdict.SUCCEEDED))
 
 
+@pytest.mark.parametrize("strategy", [Strategy.PYTORCH_DDP, Strategy.HOROVOD, Strategy.MULTI_WORKER_MIRRORED])
+@pytest.mark.parametrize("end", [(FAILED, ERROR), (TaskState.GONE, {})])
+def test_nobody_waits_for_one_who_has_finished(strategy, end):
+    """Whoever is lost when another of the ring is done can never meet it again: the job fails at once, and says so."""
+    finish = FinishPolicy(success=SuccessPolicy.ALL_WORKERS)
+    world = deployed(a_spec(strategy=strategy, jobs=(a_job(JobKind.WORKER, 3),), finish=finish))
+
+    play(world, send.status("worker-0", FINISHED))
+    play(world, send.status("worker-1", end[0], **end[1]), expect.result(Verdict.FAILED))
+
+    assert "worker-0 has finished" in world.state.result.reason
+
+
+def test_workers_of_their_own_go_on_when_another_has_finished():
+    """They need nobody."""
+    world = deployed(workers(SuccessPolicy.ALL_WORKERS))
+
+    play(world, send.status("worker-0", FINISHED))
+    play(world, send.status("worker-1", FAILED, **ERROR), send.offers(), expect.launched("worker-1"))
+
+    assert world.state.result is None
+
+
 def test_where_any_worker_is_enough_the_job_fails_with_the_last_of_them():
     """Two give up, the third may still do it; and when it does not, the job has failed."""
     once = RestartPolicy(max_failures=0)

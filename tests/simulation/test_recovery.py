@@ -14,6 +14,7 @@ from simulation.world import Step, World, play
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.policy import RecoveryPolicy, RestartPolicy, RestartWhen
 from tf_scheduler.model.progress import Progress
+from tf_scheduler.model.recovery import PodVerb
 from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import TaskState
@@ -154,13 +155,13 @@ def test_a_program_that_asks_for_a_restart_gets_it(code):
 
 
 def test_a_task_that_has_finished_is_never_launched_again():
-    """Not even when its whole gang starts anew."""
+    """Not even when its whole gang starts anew, by order."""
     world = deployed(mirrored())
 
     play(
         world,
         send.status("worker-2", FINISHED),
-        send.status("worker-1", FAILED, **KILLED_HARD),
+        send.pod(PodVerb.RESTART, "worker-1"),
         send.offers(),
         expect.launched("worker-0", "worker-1"),
     )

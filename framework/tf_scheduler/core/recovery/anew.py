@@ -12,7 +12,7 @@ from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
 from .causes import DRAINED
-from .units import restarts
+from .units import inseparable, restarts
 
 #: Seconds that a task waits for its old address, from when it could be launched there.
 HOME_WAIT = 5.0
@@ -67,6 +67,12 @@ def mates(state: SchedulerState, names: Collection[TaskName], *, moved: bool) ->
         record = state.tasks.get(name)
         if record is not None and not is_finished(state, record) and not is_replaced(state, record):
             yield record
+
+
+def finished_mates(state: SchedulerState, record: TaskRecord) -> list[TaskName]:
+    """Without whom it cannot train, and who are never launched again."""
+    found = (state.tasks.get(name) for name in sorted(inseparable(state.spec, record.name)))
+    return [other.name for other in found if other is not None and is_finished(state, other)]
 
 
 def settled(state: SchedulerState, record: TaskRecord, status: TaskStatus, now: float) -> Recovery | None:

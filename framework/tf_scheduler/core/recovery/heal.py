@@ -22,7 +22,7 @@ from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
 from . import joining, starting, stumbling
-from .anew import HOME_WAIT, anew, is_gone, mates
+from .anew import HOME_WAIT, anew, finished_mates, is_gone, mates
 from .causes import cause_of
 from .policies import counts, is_final, restart_policy, unreachable_timeout
 from .suspects import blames_agent, held_against, told_of
@@ -61,6 +61,10 @@ def ended(
     if counts(policy, cause) and gives_up(policy, found.failures, now):
         limit = f"restart.max_failures is {policy.max_failures} in {policy.window:g} s"
         return _failed(state, f"{said} (failure {len(found.failures)}: {limit})", record, now)
+    if done := finished_mates(state, record):
+        return _failed(
+            state, f"{said}; {', '.join(done)} has finished, and nobody here trains without the others", record, now
+        )
     others = tuple(_others(state, record, found))
     changes: list[Change] = [*map(RecoveryDecided, (found, *others))]
     suspect = held_against(state, record, now) if blames_agent(status, cause, ran) else None

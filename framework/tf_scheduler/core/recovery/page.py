@@ -28,9 +28,12 @@ What happens when a task ends that has not finished, or is lost. This page is ma
 
 Everything of this is stored before it is done: the back-off and the count of failures survive the scheduler.
 
-A task that has finished is never launched again. When a task becomes unreachable (its agent does not answer), it is
-waited for `recovery.unreachable_timeout` seconds, or what its own section says; then it counts as lost, and if it
-returns it is killed. One that is gone for good is replaced at once.
+A task that has finished is never launched again. Where a lost task starts again together with every task of the cluster
+(second table), and one of these has finished, the job fails, with that reason: the lost one would wait for it in vain.
+
+When a task becomes unreachable (its agent does not answer), it is waited for `recovery.unreachable_timeout` seconds, or
+what its own section says; then it counts as lost, and if it returns it is killed. One that is gone for good is replaced
+at once.
 
 ## Who does not join, and who hangs
 

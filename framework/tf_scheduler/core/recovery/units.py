@@ -74,6 +74,14 @@ def restarts(spec: ServiceSpec, lost: Iterable[TaskName], *, moved: bool) -> fro
     return names.union(*found)
 
 
+def inseparable(spec: ServiceSpec, name: TaskName) -> frozenset[TaskName]:
+    """All that train with this task, if none of them can without the others; else nobody."""
+    jobs = _jobs(spec)
+    if not any(name in tasks and _unit(spec.strategy, kind, False) is Unit.ALL for kind, tasks in jobs.items()):
+        return frozenset()
+    return frozenset().union(*(tasks for kind, tasks in jobs.items() if kind.in_cluster)) - {name}
+
+
 @remembered
 def _jobs(spec: ServiceSpec) -> Mapping[JobKind, frozenset[TaskName]]:
     names: dict[JobKind, set[TaskName]] = {}
