@@ -133,7 +133,10 @@ def _audit(scope: Scope, visitor: Visitor, code: int) -> None:
     query = scope.get("query_string", b"").decode("latin-1")
     what = f"{scope['method']} {scope['path']}{f'?{query}' if query else ''}"
     place = client[0] if client else "somewhere"
-    log.info("audit: %s by %s from %s: %s", _one_line(what), visitor.name, place, code or "cut off")
+    # A pod of that name is there, and its task has the same.
+    pod = scope.get("path_params", {}).get("pod") if code not in (404, 0) else None
+    facts = {} if pod is None else {"task": _one_line(pod)}
+    log.info("audit: %s by %s from %s: %s", _one_line(what), visitor.name, place, code or "cut off", extra=facts)
 
 
 def _one_line(text: str) -> str:

@@ -174,12 +174,16 @@ def test_every_write_is_logged_whatever_came_of_it(caplog):
     with caplog.at_level(logging.INFO, "tf_scheduler.audit"):
         ask(app, f"{COMMAND}?phase=a%0Ab", WRITE, headers=basic("alice\nmallory", "w"))
         ask(app, COMMAND, WRITE, headers=bearer("w-not"))
+        ask(app, "/v1/pod/worker-0/pause", WRITE, headers=bearer("w"))
         ask(app, PATH, READ, headers=bearer("w"))
 
+    lines = [record for record in caplog.records if record.name == "tf_scheduler.audit"]
     assert [
         f"audit: POST {COMMAND}?phase=a%0Ab by alicemallory from 10.1.2.3: 409",
         f"audit: POST {COMMAND} by a bearer from 10.1.2.3: 401",
-    ] == [record.getMessage() for record in caplog.records if record.name == "tf_scheduler.audit"]
+        "audit: POST /v1/pod/worker-0/pause by a bearer from 10.1.2.3: 409",
+    ] == [record.getMessage() for record in lines]
+    assert [None, None, "worker-0"] == [getattr(record, "task", None) for record in lines]
 
 
 def test_the_plan_that_takes_a_service_down_is_for_everybody():
