@@ -44,7 +44,7 @@ def _until_broken(found: Any) -> Iterator[bytes]:
 
 @contextmanager
 def _opened(asked: urllib.request.Request, cluster: Cluster, timeout: float) -> Iterator[Any]:
-    handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=cluster.tls())]
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=cluster.tls()), _Leading()]
     if _on_loopback(asked.full_url):
         handlers.append(urllib.request.ProxyHandler({}))  # no proxy can reach our own machine
     try:
@@ -56,6 +56,30 @@ def _opened(asked: urllib.request.Request, cluster: Cluster, timeout: float) -> 
         raise UnreachableError(f"{asked.full_url} does not answer: {_reason(error)}{advice}") from error
     with found:
         yield found
+
+
+class _Leading(urllib.request.HTTPRedirectHandler):
+    """Follows questions only, and only where our token may be known: urllib itself would send it to anybody."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        if req.get_method() in ("GET", "HEAD") and is_same_place(req.full_url, newurl):
+            return super().redirect_request(req, fp, code, msg, headers, newurl)
+        hint = "which is not followed: give that address, if it is right"
+        raise UnreachableError(f"{req.full_url} leads to {newurl[:200]!a}, {hint}")
+
+    http_error_308 = urllib.request.HTTPRedirectHandler.http_error_302  # Python knows it from 3.11 on only
+
+
+def is_same_place(here: str, there: str) -> bool:
+    """Whether who answers there is who answers here; https may take the place of http, as DC/OS has it."""
+    try:
+        before, after = urlsplit(here), urlsplit(there)
+        ports = {"http": 80, "https": 443}
+        now = after.scheme, after.port or ports.get(after.scheme)
+    except ValueError:
+        return False
+    same = now == (before.scheme, before.port or ports.get(before.scheme))
+    return before.hostname == after.hostname and (same or (before.scheme == "http" and after.scheme == "https"))
 
 
 def _reason(error: Exception) -> str:

@@ -1,0 +1,96 @@
+"""Where a token goes: to the address that was given, and nowhere that this one leads."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from dcos_command.cluster import Cluster
+from dcos_command.errors import UnreachableError
+from dcos_command.service import Service
+from dcos_command.wire import is_same_place
+
+
+@contextmanager
+def a_server(leads_to=""):
+    """Its port, and the Authorization headers that it was sent."""
+    heard = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            heard.append(self.headers["Authorization"])
+            away = leads_to if leads_to.startswith("http") or self.path != leads_to else ""
+            self.send_response(302 if away else 200)
+            self.send_header("Location", away)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        do_POST = do_PUT = do_GET  # noqa: N815 - their names there
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port, heard
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_token_is_not_sent_where_the_answer_leads():
+    """Neither to another name for this machine, nor to another port; it is told where that was."""
+    with ExitStack() as stack:
+        port, heard = stack.enter_context(a_server())
+        for name in ("localhost", "127.0.0.1"):
+            first, _ = stack.enter_context(a_server(f"http://{name}:{port}/v1/plans"))
+            service = Service(Cluster(f"http://127.0.0.1:{first}", "secret"), "x", direct=True)
+            told = f"http://127.0.0.1:{first}/v1/plans leads to 'http://{name}:{port}/v1/plans'"
+            asks = (
+                lambda it: it.get("v1/plans"),
+                lambda it: it.post("v1/plans"),
+                lambda it: it.put("v1/plans"),
+                lambda it: next(it.events("v1/plans")),
+            )
+            for ask in asks:
+                with pytest.raises(UnreachableError, match=told):
+                    ask(service)
+
+    assert [] == heard
+
+
+def test_a_command_is_not_made_a_question():
+    """By a redirection at the same place, as urllib would; a question follows it."""
+    with a_server("/v1/there") as (port, heard):
+        service = Service(Cluster(f"http://127.0.0.1:{port}", "secret"), "x", direct=True)
+
+        assert {} == service.get("v1/plans")
+        with pytest.raises(UnreachableError, match="leads to"):
+            service.post("v1/plans")
+
+    assert ["Bearer secret"] * 3 == heard
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "same"),
+    [
+        ("http://dcos/x", "https://dcos/y", True),
+        ("http://dcos:80/x", "http://DCOS/y", True),
+        ("https://dcos/x", "https://dcos:443/y", True),
+        ("https://dcos/x", "http://dcos/y", False),
+        ("https://dcos/x", "https://dcos:8443/y", False),
+        ("http://dcos/x", "https://dcos.evil/y", False),
+        ("http://dcos/x", "https://dcos@evil/y", False),
+        ("http://dcos/x", "https://dcos:x/y", False),
+        ("http://dcos/x", "//[", False),
+    ],
+)
+def test_encryption_may_begin_and_all_else_stays(here, there, same):
+    """DC/OS leads from http to https."""
+    assert same == is_same_place(here, there)
