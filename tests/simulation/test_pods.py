@@ -1,18 +1,16 @@
-"""What operators do to single tasks: restart, replace, pause, resume; the machinery is that of recovery."""
+"""What operators do to single tasks: restart, replace; the machinery is that of recovery. For pauses: test_pausing."""
 
 from __future__ import annotations
 
 import pytest
 
-from builders import a_job, a_spec
+from builders import a_spec
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_scheduler.core.plans import plan_named
-from tf_scheduler.model.failure import Cause
-from tf_scheduler.model.plan import Reply, Status
+from tf_scheduler.model.plan import Reply
 from tf_scheduler.model.recovery import PodVerb
-from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy
+from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.task import TaskState
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
@@ -106,59 +104,6 @@ def test_a_replaced_task_stays_if_there_is_no_other_agent():
     assert set(ALL) == set(world.mesos.live())
 
 
-def test_a_paused_task_is_not_launched_before_it_is_resumed():
-    """Not by offers, not after a day, not by the next scheduler; then at its old place."""
-    world = deployed()
-    before = world.state.tasks["worker-1"].address
-    others = [name for name in ALL if name != "worker-1"]
-
-    play(world, send.pod(PAUSE, "worker-1"), expect.killed("worker-1"))
-    told = [outcome.message for outcome in world.outcomes if "told to end" in outcome.message]
-    assert ["plan recovery: worker-1 is told to end, for it is paused: its place is kept"] == told
-    play(world, send.offers(), expect.launched())
-    play(world, send.wait(86_400.0), send.restart(), send.offers(), expect.launched(), expect.alive(*others))
-    assert {"worker-1": 1000.0} == world.state.paused
-    (phase,) = plan_named(world.state, "recovery").phases
-    assert [(Status.PREPARED, "killed on agent-1; paused by an operator")] == [
-        (step.status, step.message) for step in phase.steps
-    ]
-    play(world, send.pod(RESUME, "worker-1"), send.offers(), expect.launched("worker-1"), send.running())
-
-    assert before == world.state.tasks["worker-1"].address
-    assert ({}, Cause.ORDERED) == (world.state.paused, world.state.recoveries["worker-1"].cause)
-    play(world, send.restart(), expect.alive(*ALL))
-
-
-def test_nobody_waits_busily_for_a_paused_task():
-    """No deadline of it is ever due."""
-    world = deployed()
-    play(world, send.pod(PAUSE, "worker-1"), send.wait(100.0), expect.quiet())
-
-    assert len(world.decisions) <= 1
-
-
-def test_a_task_that_keeps_failing_can_be_paused_and_resumed_at_once():
-    """Its back-off is void."""
-    world = deployed()
-    error = send.status("worker-1", TaskState.FAILED, exit_code=3, message="exit code 3")
-    play(world, error, send.offers(), send.running(), error, send.pod(PAUSE, "worker-1"), send.wait(900.0))
-    play(world, send.offers(), expect.launched(), send.pod(RESUME, "worker-1"), send.offers())
-    play(world, expect.launched("worker-1"))
-
-    assert 2 == len(world.state.recoveries["worker-1"].failures)
-
-
-def test_collective_training_waits_for_a_paused_task():
-    """It ends as a whole, and starts again as a whole."""
-    jobs = (a_job(JobKind.WORKER, 3),)
-    world = deployed(a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=jobs))
-    names = ("worker-0", "worker-1", "worker-2")
-
-    play(world, send.pod(PAUSE, "worker-1"), expect.killed(*names), send.offers(), expect.launched())
-    play(world, send.pod(RESUME, "worker-1"), send.offers(), expect.launched(*names), send.running())
-    play(world, expect.alive(*names))
-
-
 @pytest.mark.parametrize(
     ("verb", "task", "reply", "words"),
     [
@@ -184,11 +129,3 @@ def test_what_was_never_launched_and_what_has_ended_is_refused():
     play(world, send.register(), send.pod(RESTART, "worker-0"), expect.answered(Reply.BAD_REQUEST, "never launched"))
     play(world, send.offers(), send.running(), send.stop(), send.pod(RESTART, "worker-0"))
     play(world, expect.answered(Reply.BAD_REQUEST, "The job has ended: it stopped"))
-
-
-def test_a_decommissioned_task_is_paused_no_more():
-    """When it comes back with other options, it is launched."""
-    world = deployed()
-    play(world, send.pod(PAUSE, "worker-1"), send.restart(a_spec(workers=1)), send.running())
-    assert {} == world.state.paused
-    assert [] == [key for key in world.stored() if key.startswith("paused/")]

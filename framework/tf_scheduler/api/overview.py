@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tf_scheduler.core import keeping, plans
 from tf_scheduler.core.progress import spoken
+from tf_scheduler.core.recovery.pausing import shown
 from tf_scheduler.model.ids import executor_of
 from tf_scheduler.model.plan import Plan, Status
 from tf_scheduler.model.spec import JobKind
@@ -48,11 +49,12 @@ def _working(state: SchedulerState) -> Plan:
 def _steps(plan: Plan) -> Iterator[StepRow]:
     for phase in plan.phases:
         for step in phase.steps:
-            yield StepRow(phase.name, step.name, step.status.value, step.message, step.task)
+            yield StepRow(phase.name, step.name, step.shown.value, step.message, step.task)
 
 
 def _task(state: SchedulerState, record: TaskRecord) -> TaskRow:
     status, progress = state.status(record.name), state.progress.get(record.id)
+    override = shown(state, record.name)
     return TaskRow(
         name=record.name,
         id=record.id,
@@ -61,7 +63,7 @@ def _task(state: SchedulerState, record: TaskRecord) -> TaskRow:
         hostname=record.hostname,
         address=record.address,
         generation=record.generation,
-        state=status.state.spoken if status else "not heard of",
+        state=override.value.lower() if override else status.state.spoken if status else "not heard of",
         message=status.message if status else "",
         live=state.is_live(record),
         progress=spoken(progress) if progress else "",

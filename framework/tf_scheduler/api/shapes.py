@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from tf_scheduler.model.plan import Status
+from tf_scheduler.model.plan import Override, Status
 from tf_scheduler.model.state import Verdict
 
 
@@ -141,7 +141,7 @@ class PendingTaskBody(TypedDict):
     plan: str
     phase: str
     step: str
-    status: Status
+    status: Status | Override
     reasons: list[str]
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
-from tf_scheduler.model.plan import Status
+from tf_scheduler.model.plan import Override, Status
 
 
 class StepBody(TypedDict):
     id: str
-    status: Status
+    #: The SDK's display status.
+    status: Status | Override
     name: str
     message: str
 

@@ -18,7 +18,7 @@ from .views.pods import not_found
 _POD_VERBS = {
     PodVerb.RESTART: "Launch it again, at its old place if that can be had.",
     PodVerb.REPLACE: "Launch it again at another place.",
-    PodVerb.PAUSE: "End its program, and do not launch it before it is resumed.",
+    PodVerb.PAUSE: "End its program and keep its place, where nothing runs before it is resumed.",
     PodVerb.RESUME: "Go on after a pause.",
 }
 

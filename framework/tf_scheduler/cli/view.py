@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
@@ -10,11 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from tf_scheduler.api.glance import Overview, StepRow
-from tf_scheduler.model.plan import Status
+from tf_scheduler.model.plan import Override, Status
 
 #: Rows of title, heading, borders and caption.
 _FRAME = 6
-_COLOURS = {
+_COLOURS: Mapping[str, str] = {
+    Override.PAUSING: "yellow",
+    Override.PAUSED: "yellow",
     Status.PENDING: "yellow",
     Status.WAITING: "yellow",
     Status.DELAYED: "yellow",
@@ -61,7 +63,7 @@ def _what(shown: Overview, step: StepRow) -> str:
 
 
 def _coloured(step: StepRow) -> Text:
-    return Text(step.status, style=_COLOURS.get(Status(step.status), ""))
+    return Text(step.status, style=_COLOURS.get(step.status, ""))
 
 
 def _where(shown: Overview, step: StepRow) -> str:

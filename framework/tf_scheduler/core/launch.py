@@ -17,7 +17,8 @@ from .addresses import host_and_port
 from .cluster_spec import Cluster, cluster_of, generation_of, tf_config
 from .matching import Placement
 from .overdue import begun
-from .payload import payload_of
+from .payload import at_rest, payload_of
+from .recovery import pausing
 from .surroundings import surroundings
 
 
@@ -32,6 +33,7 @@ def plan_launches(
     records = [
         replace(
             _record(state.spec, placement, now, new_id()),
+            idle=placement.task.name in pausing.asleep(state.spec, state.paused),
             serial=serial,
             config=plans.config_of(state.spec, placement.task.name),
             plan=purposes.get(placement.task.name, plans.DEPLOY),
@@ -39,7 +41,7 @@ def plan_launches(
         )
         for placement in placements
     ]
-    tokens = handover.tokens(state.spec, records, new_id)
+    tokens = handover.tokens(state.spec, (record for record in records if not record.idle), new_id)
     records = generation_of(state.tasks, [handover.with_digest(record, tokens) for record in records])
     cluster = cluster_of(plans.in_cluster(state, records))
     return tuple(
@@ -88,6 +90,9 @@ def _launch(state: SchedulerState, placement: Placement, record: TaskRecord, clu
     payload = payload_of(spec, job, record, config, port, surroundings(spec, cluster, record))
     payload = handover.with_secrets(payload, spec, job, token)
     parameters = plans.parameters_of(state, record.plan)
+    payload = replace(payload, environment={**payload.environment, **parameters})
+    if record.idle:
+        payload = at_rest(payload, pausing.command(state, record))
     return Launch(
         record=record,
         task_resources=placement.task_resources,
@@ -96,10 +101,10 @@ def _launch(state: SchedulerState, placement: Placement, record: TaskRecord, clu
         uris=spec.uris,
         port=port,
         kill_grace=job.kill_grace,
-        payload=replace(payload, environment={**payload.environment, **parameters}).encode(),
+        payload=payload.encode(),
         image=job.image,
         volumes=job.volumes,
         network=spec.network,
-        max_completion_time=job.max_completion_time,
-        references=handover.references(spec, job),
+        max_completion_time=None if record.idle else job.max_completion_time,
+        references={} if record.idle else handover.references(spec, job),
     )

@@ -41,7 +41,7 @@ def remembered(function: Function) -> Function:
 
 
 #: All of a state that plans are about; what is void with the connection, or about offers, is no part of it.
-_OF_PLANS = ("tasks", "statuses", "result", "retired", "controls", "recoveries", "ripe", "tally", "unready")
+_OF_PLANS = ("tasks", "statuses", "result", "retired", "controls", "recoveries", "ripe", "tally", "unready", "paused")
 
 
 def remembered_of_plans(function: Callable[[SchedulerState], Answer]) -> Callable[[SchedulerState], Answer]:

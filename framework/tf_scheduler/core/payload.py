@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from tf_executor import payload
@@ -60,6 +60,28 @@ def payload_of(
         stalled_after=job.stalled_after or 0.0,
         output_bytes=spec.output.size,
         output_backups=spec.output.backups,
+    )
+
+
+def at_rest(told: payload.Payload, command: str) -> payload.Payload:
+    """For a task that is paused: only this command, and nothing is done around it.
+
+    What the task has of the agent, its limits and its environment stay, for somebody who looks around there.
+    """
+    return replace(
+        told,
+        command=command,
+        cluster_flags=False,
+        python="",
+        fetch=(),
+        pre="",
+        post="",
+        gpus=0,
+        readiness="",
+        rendezvous=False,
+        event_folders=(),
+        liveness=None,
+        stalled_after=0.0,
     )
 
 

@@ -39,6 +39,8 @@ def updated(state: SchedulerState, status: TaskStatus, now: float, unique: Calla
     record = state.tasks.get(name_of(status.id))
     if record is None or record.id != status.id:
         return _stray(state, status)
+    if record.idle and status.state is TaskState.FINISHED:
+        status = replace(status, state=TaskState.FAILED, message="what kept its place while it was paused has ended")
     stored = state.statuses.get(status.id)
     if stored is not None and stored.state is TaskState.LOST and not status.state.ended:
         return _stray(state, status)
@@ -119,4 +121,6 @@ def describe(record: TaskRecord, status: TaskStatus) -> str:
     why = status.message or status.reason
     if record.job is JobKind.TENSORBOARD and status.state is TaskState.RUNNING:
         why = f"http://{record.address}/"
+    if record.idle and status.state is TaskState.RUNNING:
+        return f"{record.name} on {record.hostname} is paused: no program runs there, its place is kept"
     return f"{record.name} on {record.hostname} is {status.state.spoken}{f': {why}' if why else ''}"

@@ -30,6 +30,15 @@ class Status(str, Enum):
     ERROR = "ERROR"
 
 
+class Override(str, Enum):
+    """Of a task that an operator has paused; shown instead of its status (dcos-commons, GoalStateOverride)."""
+
+    #: Its program is told to end, or its place is sought.
+    PAUSING = "PAUSING"
+    #: Its place is kept, and no program runs there.
+    PAUSED = "PAUSED"
+
+
 class PlanStrategy(str, Enum):
     """In which order the phases of a plan, or the steps of a phase, are worked on."""
 
@@ -125,6 +134,13 @@ class Step:
     message: str = ""
     #: None: it is about no task.
     task: TaskName | None = None
+    #: None: its task is not paused.
+    override: Override | None = None
+
+    @property
+    def shown(self) -> Status | Override:
+        """What people see; everything else goes by the status."""
+        return self.override or self.status
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,8 @@ class TaskRecord:
     token: str = ""
     #: When the first task of the job was launched; seconds since the epoch. 0: as `launched_at`.
     begun: float = 0.0
+    #: What runs there only sleeps: it keeps the place of a task that is paused.
+    idle: bool = False
 
 
 @dataclass(frozen=True, slots=True)

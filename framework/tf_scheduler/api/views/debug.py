@@ -131,7 +131,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
 
 def _step(step: Step) -> dict[str, Any]:
     errors = [step.message or step.name] if step.status is Status.ERROR else []
-    return {"name": step.name, "status": step.status.value, "errors": errors}
+    return {"name": step.name, "status": step.shown.value, "errors": errors}
 
 
 def _topology(plan: Plan) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def _phase(plan: Plan, phase: Phase) -> PhaseBody:
 def _step(plan: Plan, phase: Phase, step: Step) -> StepBody:
     return {
         "id": _id(plan.name, phase.name, step.name),
-        "status": step.status,
+        "status": step.shown,
         "name": step.name,
         "message": step.message,
     }

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from tf_scheduler.api.shapes_sdk import LaunchBody, PodBody, PodsBody
+from tf_scheduler.core.recovery import pausing
 from tf_scheduler.model.ids import executor_of
 from tf_scheduler.model.masking import masked_variables
 from tf_scheduler.model.resources import UNIT, Resource
@@ -66,19 +67,20 @@ def _records(state: SchedulerState) -> list[TaskRecord]:
 def _pod(state: SchedulerState, record: TaskRecord) -> PodBody:
     return {
         "name": record.name,
-        "tasks": [{"id": record.id, "name": record.name, "status": _word(state, record)}],
+        "tasks": [{"id": record.id, "name": record.name, "status": word_of(state, record)}],
     }
 
 
-def _word(state: SchedulerState, record: TaskRecord) -> str:
-    """An operator's pause shows as the SDK's override does."""
-    if record.name in state.paused:
-        return "PAUSING" if state.is_live(record) else "PAUSED"
-    return word_for(state.status(record.name))
+def word_of(state: SchedulerState, record: TaskRecord) -> str:
+    """Of a task that is launched: Mesos' state without `TASK_`, or what an operator's pause shows instead, as the SDK.
 
-
-def word_for(status: TaskStatus | None) -> str:
-    """Of a task that is launched: Mesos' state without `TASK_`, as the SDK writes it."""
+    One that is resumed is STARTING until its program is launched: what runs is not that.
+    """
+    override, status = pausing.shown(state, record.name), state.status(record.name)
+    if override is not None:
+        return override.value
+    if record.idle and state.is_live(record):
+        return "STARTING"
     return "STAGING" if status is None else status.state.value.removeprefix("TASK_")
 
 
@@ -99,15 +101,15 @@ def _task_info(state: SchedulerState, record: TaskRecord) -> dict[str, Any]:
         "slaveId": {"value": record.agent_id},
         "resources": [_resource(item, state.spec.role) for item in record.resources],
         "executor": {"executorId": {"value": executor_of(record.id)}, "type": "CUSTOM"},
-        **({} if job is None else {"command": _command(state, job)}),
+        **({} if job is None else {"command": _command(state, record, job)}),
         "labels": {"labels": [{"key": key, "value": value} for key, value in labels.items() if value]},
     }
 
 
-def _command(state: SchedulerState, job: JobSpec) -> dict[str, Any]:
+def _command(state: SchedulerState, record: TaskRecord, job: JobSpec) -> dict[str, Any]:
     variables = masked_variables(job.environment)
     return {
-        "value": job.command,
+        "value": pausing.command(state, record) if record.idle else job.command,
         "user": state.spec.user,
         "environment": {"variables": [{"name": name, "value": value} for name, value in variables.items()]},
     }

@@ -8,14 +8,14 @@ from typing import Any
 from tf_scheduler.api.shapes import PendingBody, PendingTaskBody, ResourcesBody, TaskBody, TasksBody
 from tf_scheduler.core import plans
 from tf_scheduler.model.ids import TaskName, task_name
-from tf_scheduler.model.plan import Status
+from tf_scheduler.model.plan import Status, Step
 from tf_scheduler.model.resources import UNIT, Needs
 from tf_scheduler.model.spec import JobKind, TaskSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
 from .base import Answer, Problem, Snapshot, View
-from .pods import word_for
+from .pods import word_of
 
 _SCALARS = ("cpus", "mem", "disk", "gpus")
 
@@ -80,7 +80,7 @@ def _launched(state: SchedulerState, record: TaskRecord) -> TaskBody:
         "job": record.job.value,
         "index": record.index,
         "state": None if status is None else status.state.value,
-        "status": word_for(status),
+        "status": word_of(state, record),
         "healthy": None if status is None else status.healthy,
         "reason": "" if status is None else status.reason,
         "message": "" if status is None else status.message,
@@ -140,7 +140,7 @@ def _pending(snapshot: Snapshot) -> Iterator[PendingTaskBody]:
     for plan in (plan for plan in snapshot.plans().values() if plan.name not in asleep):
         for phase in plan.phases:
             for step in phase.steps:
-                if step.task is None or step.task in told or step.status not in _WAITING:
+                if step.task is None or step.task in told or not _waits(step):
                     continue
                 told.add(step.task)
                 yield {
@@ -148,9 +148,14 @@ def _pending(snapshot: Snapshot) -> Iterator[PendingTaskBody]:
                     "plan": plan.name,
                     "phase": phase.name,
                     "step": step.name,
-                    "status": step.status,
+                    "status": step.shown,
                     "reasons": reasons(snapshot.state, step.task) or [step.message or "it is not its turn yet"],
                 }
+
+
+def _waits(step: Step) -> bool:
+    """A task that is paused waits for an operator; of a plan that is complete nothing does."""
+    return step.status in _WAITING or (step.override is not None and step.status is not Status.COMPLETE)
 
 
 def leader(state: SchedulerState) -> TaskName | None:

@@ -16,7 +16,7 @@ from tf_scheduler.model.spec import TaskSpec
 from tf_scheduler.model.state import SchedulerState
 
 from .base import Answer, Snapshot, View
-from .pods import word_for
+from .pods import word_of
 from .tasks import leader
 
 #: Task -> its curve, oldest point first.
@@ -94,7 +94,7 @@ def _task(state: SchedulerState, task: TaskSpec, points: list[PointBody]) -> Pro
         "name": task.name,
         "job": task.job.kind.value,
         "index": task.index,
-        "status": "PENDING" if record is None else word_for(state.statuses.get(record.id)),
+        "status": "PENDING" if record is None else word_of(state, record),
         "time": None if found is None else found.time,
         "step": None if found is None else found.step,
         "total": None if found is None else found.total,

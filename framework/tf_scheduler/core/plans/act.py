@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from tf_scheduler.core.recovery.pausing import shown
 from tf_scheduler.core.reduce import decide, then
 from tf_scheduler.model.effects import Change, Decision, Kill, LaunchRetired, Outcome, PlanControlled, TaskForgotten
-from tf_scheduler.model.ids import TaskName, name_of
+from tf_scheduler.model.ids import name_of
 from tf_scheduler.model.plan_names import DEPLOY, UPDATE
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
@@ -86,14 +87,15 @@ def _work(state: SchedulerState, claim: Claim, step: StepDef) -> tuple[Change, O
         return TaskForgotten(record.name), Outcome(f"{record.name} is decommissioned", record.name)
     if record.id in state.retired or not state.is_live(record):
         return None
-    aim = _aim(state, step, record.name)
+    aim = _aim(state, step, record)
     return LaunchRetired(record.id, plan), Outcome(f"plan {plan}: {record.name} is told to end, {aim}", record.name)
 
 
-def _aim(state: SchedulerState, step: StepDef, name: TaskName) -> str:
+def _aim(state: SchedulerState, step: StepDef, record: TaskRecord) -> str:
     if step.work is not Work.LAUNCH:
         return "to be decommissioned"
-    return "for it is paused: its place is kept" if name in state.paused else "to be launched again"
+    pausing = not record.idle and shown(state, record.name) is not None
+    return "for it is paused: its place is kept" if pausing else "to be launched again"
 
 
 def _is_newly_complete(state: SchedulerState, plan: PlanDef) -> bool:

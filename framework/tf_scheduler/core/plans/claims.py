@@ -139,7 +139,7 @@ def owner(state: SchedulerState, plans: Mapping[str, PlanDef], name: TaskName) -
     if record is None:
         return None
     retiring = state.retired.get(record.id)
-    launching = state.is_live(record) and launched_status(state, name) is not Status.COMPLETE
+    launching = not record.idle and state.is_live(record) and launched_status(state, name) is not Status.COMPLETE
     plan = plans.get(retiring or (record.plan if launching else ""))
     found = None if plan is None else by_task(plan).get(name)
     if plan is None or found is None or standing(state, plan).complete(*found):

@@ -16,7 +16,7 @@ from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
 from .outline import outline
-from .recovery import to_relaunch
+from .recovery import in_recovery
 
 KILL_TASKS, UNRESERVE, DEREGISTER = "kill-tasks", "unreserve-resources", "deregister-service"
 
@@ -25,7 +25,7 @@ class Kind(Enum):
     """What makes the steps of a plan, and what completes them."""
 
     ROLL_OUT = "every task runs as the options say"
-    RECOVERY = "what was lost is launched again"
+    RECOVERY = "what was lost is launched again, and what is paused when it is resumed"
     DECOMMISSION = "what the options no longer have is ended"
     CUSTOM = "the user's own: started by an operator, with parameters"
     UNINSTALL = "everything is ended, and Mesos forgets the framework"
@@ -90,7 +90,7 @@ def definitions(state: SchedulerState) -> tuple[PlanDef, ...]:
     launching = launch_plans(state.spec)
     deploy = state.controls.get(DEPLOY)
     first = launching[:2] if deploy is not None and deploy.completed else launching[:1]
-    recovery = _recovery(to_relaunch(state))
+    recovery = _recovery(in_recovery(state))
     found = (*first, recovery, decommission(state.spec, state.tasks), *launching[2:])
     return found if state.result is None else (uninstall(state.tasks, state.reservations), *found)
 

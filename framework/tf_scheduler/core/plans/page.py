@@ -25,6 +25,12 @@ No status is stored. Each follows from three things that are: the records (what 
 that starts anew shows the same plans as the one before, and goes on with them.
 """
 
+_SHOWN = """\
+A step that is PENDING or PREPARED is shown as WAITING when it is interrupted, or held as a canary. A step whose task an
+operator has paused is shown as PAUSING, and as PAUSED when its place is kept and no program runs there; phase and plan
+go by its status.
+"""
+
 _MOVES_HEAD = """\
 The simulation checks at every event that no step moves in another way, and that every one of these moves happens
 (`tests/simulation/test_moves.py`).
@@ -46,7 +52,7 @@ def _sections() -> Iterator[str]:
     yield "## A step that ends something"
     yield "It kills a task, erases its record, gives a reservation back, or deregisters. The first row that holds:"
     yield _table(("what is known", "status"), ((row.value, status.value) for row, status in ENDINGS.items()))
-    yield "A step that is PENDING or PREPARED is shown as WAITING when it is interrupted, or held as a canary."
+    yield _SHOWN
     yield "## How a step moves"
     yield _diagram()
     yield _MOVES_HEAD
@@ -80,7 +86,7 @@ def _launched() -> Iterator[tuple[str, str]]:
     yield "nothing yet", Status.STARTING.value
     for state, status in LAUNCHED.items():
         if state is TaskState.RUNNING:
-            yield f"{state.value}, and its health check says no", Status.STARTED.value
+            yield f"{state.value}, and its health check says no, or it is paused", Status.STARTED.value
         yield state.value, status.value
     yield "TASK_KILLING or TASK_KILLED, after the end of the job", Status.COMPLETE.value
 

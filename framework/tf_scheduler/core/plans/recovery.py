@@ -24,6 +24,12 @@ def to_relaunch(state: SchedulerState) -> tuple[TaskName, ...]:
     return _in_force(state.spec, state.recoveries, state.tasks)
 
 
+def in_recovery(state: SchedulerState) -> tuple[TaskName, ...]:
+    """Those, and the tasks that are paused: something is still to be done for them, when they are resumed."""
+    lost = to_relaunch(state)
+    return _with_idle(state.spec, lost, state.tasks) if state.paused and state.result is None else lost
+
+
 def is_ripe(state: SchedulerState, name: TaskName) -> bool:
     """Whether a task that is to be launched again may be launched now: its back-off is over."""
     record, item = state.tasks.get(name), state.recoveries.get(name)
@@ -38,3 +44,11 @@ def _in_force(
     known = outline(spec).tasks
     lost = (name for name in known if name in recoveries and name in tasks)
     return tuple(name for name in lost if tasks[name].id == recoveries[name].launch)
+
+
+@remembered
+def _with_idle(
+    spec: ServiceSpec, lost: tuple[TaskName, ...], tasks: Mapping[TaskName, TaskRecord]
+) -> tuple[TaskName, ...]:
+    known, again = outline(spec).tasks, frozenset(lost)
+    return tuple(name for name in known if name in again or (name in tasks and tasks[name].idle))

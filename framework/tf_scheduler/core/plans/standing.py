@@ -50,6 +50,9 @@ class Standing:
         """Names of the steps that something is to be done for, now or when it is their turn."""
         if self.plan.kind in (Kind.ROLL_OUT, Kind.CUSTOM):
             return self.launches
+        if self.plan.kind is Kind.RECOVERY:
+            # Not what is paused: nothing is done for it.
+            return {step.name for node, step in self.plan.steps() if self._is_lost(node, step)}
         return {step.name for node, step in self.plan.steps() if not self.complete(node, step)}
 
     def _situation(self, node: Node, name: TaskName) -> Situation:
@@ -57,9 +60,21 @@ class Standing:
             return Situation.FORCED
         if name in self.launches:
             return self._open_situation(name)
-        if self.done:
+        if self.done and not self._is_paused(name):
             return Situation.DONE
-        return self._lost_situation(name) if name in self.lost else Situation.LAUNCHED
+        if name in self.lost:
+            return self._lost_situation(name)
+        # Of recovery: a task that is paused, and that another plan launches again.
+        record = self.state.tasks.get(name)
+        return Situation.RETIRED if record is not None and record.id in self.state.retired else Situation.LAUNCHED
+
+    def _is_lost(self, node: Node, step: StepDef) -> bool:
+        return step.name in self.launches and not self.complete(node, step)
+
+    def _is_paused(self, name: TaskName) -> bool:
+        """Whether the roll-out in force was complete, but for an operator's pause."""
+        record = self.state.tasks.get(name)
+        return record is not None and record.idle and self.plan.name == in_force(self.state)
 
     def _open_situation(self, name: TaskName) -> Situation:
         record = self.state.tasks.get(name)
@@ -94,7 +109,7 @@ def standing(state: SchedulerState, plan: PlanDef) -> Standing:
     control = control_of(state, plan)
     done, launches = _LAUNCHES[plan.kind](state, plan, control)
     lost = frozenset(to_relaunch(state))
-    calm = not lost and state.at_goal() == len(state.tasks)
+    calm = not lost and not state.paused and state.at_goal() == len(state.tasks)
     return Standing(state, plan, control, done, launches, lost, calm)
 
 
@@ -103,7 +118,7 @@ def launched_status(state: SchedulerState, name: TaskName) -> Status:
     status = state.status(name)
     if status is None:
         return Status.STARTING
-    if status.state is TaskState.RUNNING and status.healthy is False:
+    if status.state is TaskState.RUNNING and (status.healthy is False or state.tasks[name].idle):
         return Status.STARTED
     if state.result is not None and status.state in (TaskState.KILLING, TaskState.KILLED):
         return Status.COMPLETE  # it ran, and was ended with the job
@@ -147,8 +162,8 @@ def _not_own(
     return frozenset(step.name for node, step in plan.steps() if is_open(node, step))
 
 
-def _recovery(_state: SchedulerState, plan: PlanDef, _control: PlanControl) -> _Launches:
-    return False, frozenset(step.name for _, step in plan.steps())
+def _recovery(state: SchedulerState, _plan: PlanDef, _control: PlanControl) -> _Launches:
+    return False, frozenset(to_relaunch(state))
 
 
 def _ends_only(_state: SchedulerState, _plan: PlanDef, _control: PlanControl) -> _Launches:

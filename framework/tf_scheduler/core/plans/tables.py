@@ -25,7 +25,7 @@ class IllegalTransitionError(RuntimeError):
 LAUNCHED: Mapping[TaskState, Status] = {
     TaskState.STAGING: STARTING,
     TaskState.STARTING: STARTING,
-    TaskState.RUNNING: COMPLETE,  # STARTED as long as its health check says no
+    TaskState.RUNNING: COMPLETE,  # STARTED as long as its health check says no, or it is paused
     TaskState.FINISHED: COMPLETE,
     TaskState.UNREACHABLE: STARTED,  # it may come back
     TaskState.KILLING: STARTED,
@@ -45,12 +45,12 @@ class Situation(str, Enum):
 
     FORCED = "an operator said that it is complete"
     UNLAUNCHED = "its task was never launched"
-    RETIRED = "its task has been told to end, and is to be launched again, if it is paused once it is resumed"
+    RETIRED = "its task has been told to end, and is to be launched again; if it is paused, with a program that sleeps"
     OUTDATED = (
         "its task was launched with other options, with an older ClusterSpec, for another plan, or before the plan was "
         "started or restarted"
     )
-    DONE = "the plan was complete before"
+    DONE = "the plan was complete before; not of the roll-out in force, if its task is paused"
     DELAYED = "its task was lost; it is launched again when its back-off is over"
     LOST = "its task was lost, or starts again with one that was; it is launched again"
     LAUNCHED = "the launch that it wants is there"
@@ -110,7 +110,7 @@ MOVES: Mapping[Status, Mapping[Status, str]] = {
     STARTING: {
         PENDING: "restarted, outdated, or its task was lost",
         PREPARED: "outdated or restarted, and told to end",
-        STARTED: "the task runs and is not ready yet",
+        STARTED: "the task runs and is not ready yet, or it is paused",
         COMPLETE: "the task runs, has finished, or has ended as it was told; or forced",
         WAITING: "stopped",
         DELAYED: "the task was lost, and waits for its next launch",
@@ -128,7 +128,7 @@ MOVES: Mapping[Status, Mapping[Status, str]] = {
         PENDING: "restarted or outdated; or, before the plan was complete, its task was lost",
         PREPARED: "restarted or outdated, and told to end",
         STARTING: "before the plan was complete: its task had finished, and another plan launches it again",
-        STARTED: "before the plan was complete: the task is no longer ready, or its agent does not answer",
+        STARTED: "its task is paused; before the plan was complete: it is not ready, or its agent does not answer",
         WAITING: "stopped; or outdated, and held as a canary",
         DELAYED: "before the plan was complete: the task was lost, and waits for its next launch",
         ERROR: "before the plan was complete: the task has ended badly, and is not launched again",

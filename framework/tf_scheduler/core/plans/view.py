@@ -125,7 +125,7 @@ def _overridden(state: SchedulerState, step: StepDef, told: Step) -> Step:
     kept = f"its place on {state.tasks[name].hostname} is kept"
     known = kept if word is Override.PAUSED else where(state, name)
     reasons = map(str, state.pending.get(name, ()))
-    message = "; ".join((known, why(state.spec, state.paused, name), *reasons))
+    message = "; ".join((known, why(state, name), *reasons))
     return replace(told, message=message, override=word)
 
 

@@ -77,9 +77,7 @@ def ripen(state: SchedulerState, now: float) -> SchedulerState:
     if not state.recoveries:
         return state
     ripe = frozenset(
-        item.launch
-        for item in state.recoveries.values()
-        if item.ready_at <= now and item.task not in state.paused and _in_force(state, item)
+        item.launch for item in state.recoveries.values() if item.ready_at <= now and _in_force(state, item)
     )
     return state if ripe == state.ripe else replace(state, ripe=ripe)
 
@@ -87,7 +85,7 @@ def ripen(state: SchedulerState, now: float) -> SchedulerState:
 def deadlines(state: SchedulerState) -> Iterator[float]:
     """When a back-off ends, when a task stops to wait for its old address, when an unreachable one counts as lost."""
     for item in state.recoveries.values():
-        if item.task not in state.paused and _in_force(state, item):
+        if _in_force(state, item):
             yield from (item.ready_at,) if item.launch not in state.ripe else ()
             yield from (item.home_until,) if _awaits_home(state, item) else ()
     yield from (_lost_at(state, status) for status in _unreachable(state))
@@ -190,7 +188,9 @@ def _has_joined(state: SchedulerState, record: TaskRecord, now: float) -> bool:
 
 
 def _others(state: SchedulerState, record: TaskRecord, found: Recovery) -> Iterator[Recovery]:
-    """The rest of the unit: started again with the lost task, at no cost to themselves."""
+    """The rest of the unit: started again with the lost task, at no cost to themselves. Of one that sleeps: nobody."""
+    if record.idle:
+        return
     for other in mates(state, [record.name], moved=False):
         item = anew(state, other, f"starts again with {record.name}", found.since, found.cause)
         yield replace(item, ready_at=found.ready_at, home_until=found.ready_at + HOME_WAIT)

@@ -125,11 +125,11 @@ def _tell_mute(state: SchedulerState, now: float) -> Decision:
 
 
 def _expected(state: SchedulerState, launch: TaskId) -> TaskRecord | None:
-    """The task, if the others wait for it: not if it makes progress, or is told to end already."""
+    """The task, if the others wait for it: not if it makes progress, is paused, or is told to end already."""
     record = state.tasks.get(name_of(launch))
     if record is None or record.id != launch or launch in state.progress or launch in state.retired:
         return None
-    return record if record.job.in_cluster and not is_replaced(state, record) else None
+    return record if record.job.in_cluster and not record.idle and not is_replaced(state, record) else None
 
 
 def _late(state: SchedulerState, record: TaskRecord, now: float, unique: Callable[[], str]) -> Decision:

@@ -1,22 +1,25 @@
 """What operators want of single tasks: restart, replace, pause, resume. The same machinery as after a loss.
 
+Whoever is paused is launched again with a program that sleeps (`pausing`), and whoever is resumed with its own.
 What is ordered is stored, as a loss is: it survives the scheduler. Nothing of it counts as a failure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from tf_scheduler.core.reduce import decide
 from tf_scheduler.model.effects import Change, Decision, Outcome, RecoveryDecided, TaskPaused, TaskResumed
 from tf_scheduler.model.events import PodCommand
 from tf_scheduler.model.failure import Cause
+from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Answer, Reply
 from tf_scheduler.model.recovery import PodVerb, Recovery
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
+from . import pausing
 from .anew import anew, is_finished, is_replaced, mates
 
 
@@ -27,8 +30,9 @@ def order(state: SchedulerState, wish: PodCommand, now: float) -> Decision:
         return replace(decide(state), answer=refused)
     record = state.tasks[wish.task]
     changes = _VERBS[wish.verb](state, record, now)
-    others = [item.recovery.task for item in changes if isinstance(item, RecoveryDecided)]
-    together = f", together with {', '.join(others[1:])}" if others[1:] else ""
+    again = [item.recovery.task for item in changes if isinstance(item, RecoveryDecided)]
+    others = [name for name in again if name != wish.task]
+    together = f", together with {', '.join(others)}" if others else ""
     told = Outcome(f"an operator wants {wish.verb.value} of {wish.task}{together}", wish.task)
     answer = Answer(Reply.OK, f"Received cmd: {wish.verb.value} {wish.task}{together}")
     return replace(decide(state, *changes, outcomes=(told,)), answer=answer)
@@ -45,6 +49,8 @@ def _refused(state: SchedulerState, wish: PodCommand) -> Answer | None:
     if state.result is not None:
         return Answer(Reply.BAD_REQUEST, f"The job has ended: it {state.result.verdict.value}")
     paused = wish.task in state.paused
+    if not paused and wish.verb is not PodVerb.PAUSE and pausing.shown(state, wish.task):
+        return Answer(Reply.BAD_REQUEST, f"Task {wish.task} does not run: {pausing.why(state, wish.task)}")
     if paused is (wish.verb is PodVerb.PAUSE) and wish.verb in (PodVerb.PAUSE, PodVerb.RESUME):
         return Answer(Reply.ALREADY, f"Task {wish.task} is {'' if paused else 'not '}paused")
     if is_finished(state, record):
@@ -67,13 +73,27 @@ def _replace(state: SchedulerState, record: TaskRecord, now: float) -> list[Chan
 
 
 def _pause(state: SchedulerState, record: TaskRecord, now: float) -> list[Change]:
-    changes = _launch_again(state, record, _ordered(state, record, "paused by an operator", now))
-    return [*changes, TaskPaused(record.name, now)]
+    paused = {**state.paused, record.name: now}
+    return [*_switched(state, record, paused, "paused by an operator", now), TaskPaused(record.name, now)]
 
 
 def _resume(state: SchedulerState, record: TaskRecord, now: float) -> list[Change]:
-    found = _ordered(state, record, "resumed by an operator", now)
-    return [RecoveryDecided(found), TaskResumed(record.name)]
+    paused = {name: since for name, since in state.paused.items() if name != record.name}
+    return [*_switched(state, record, paused, "resumed by an operator", now), TaskResumed(record.name)]
+
+
+def _switched(
+    state: SchedulerState, record: TaskRecord, paused: Mapping[TaskName, float], why: str, now: float
+) -> Iterator[Change]:
+    """Launch again whoever runs its program and is to sleep once these tasks are paused, or the other way round."""
+    sleepers = pausing.asleep(state.spec, paused)
+    if is_replaced(state, record) or record.idle is not (record.name in sleepers):
+        yield RecoveryDecided(_ordered(state, record, why, now))
+    for name, other in sorted(state.tasks.items()):
+        if name == record.name or other.idle is (name in sleepers):
+            continue
+        if not is_finished(state, other) and not is_replaced(state, other):
+            yield RecoveryDecided(anew(state, other, f"starts again with {record.name}", now, Cause.ORDERED))
 
 
 _VERBS: Mapping[PodVerb, Callable[[SchedulerState, TaskRecord, float], list[Change]]] = {

@@ -78,9 +78,17 @@ In the section of each job: `restart_policy`, `max_failures`, `uncounted_exit_co
 
 ## What operators may order
 
-Of one task: `restart` (at its old address, if possible), `replace` (on another agent, if there is one), `pause` (its
-program is ended, and not launched again), `resume`. Its unit starts again with it. Nothing of that counts as a failure,
-and all of it survives the scheduler. A task that has finished is not launched again by that either.
+Of one task: `restart` (at its old address, if possible), `replace` (on another agent, if there is one), `pause`,
+`resume`. Its unit starts again with it. Nothing of that counts as a failure, and all of it survives the scheduler. A
+task that has finished is not launched again by that either.
+
+`pause` ends the program and keeps the place: the task is launched again at its old address, with the same resources,
+and what runs there only tells that it is paused, and sleeps. It gets no secrets, and neither hooks nor health checks
+nor time limits of its own; `resume` launches the program there again. Whoever would have to start again with it at its
+old address sleeps with it, and goes on with it (the chief, when a parameter server is paused; all, in collective
+training). As between the end of a program and any next launch, resources that are not reserved may be taken by others
+in the second between the two. A paused task that is lost is launched again as it was, paused, after a back-off, and
+wherever it finds a place if its agent is gone; that never counts, whatever the `restart_policy`.
 """
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tf_scheduler.model.failure import Cause
 from tf_scheduler.model.policy import RestartPolicy, RestartWhen
 from tf_scheduler.model.spec import ServiceSpec
@@ -11,7 +13,9 @@ from tf_scheduler.model.task import TaskRecord, TaskStatus
 def restart_policy(spec: ServiceSpec, record: TaskRecord) -> RestartPolicy:
     """How often it is launched again."""
     job = spec.job_of(record.job, record.index)
-    return spec.restart if job is None or job.restart is None else job.restart
+    found = spec.restart if job is None or job.restart is None else job.restart
+    # What only keeps a place has no failures of its own.
+    return replace(found, when=RestartWhen.ALWAYS) if record.idle else found
 
 
 def unreachable_timeout(spec: ServiceSpec, record: TaskRecord) -> float:

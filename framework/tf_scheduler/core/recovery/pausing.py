@@ -1,0 +1,65 @@
+"""Tasks that an operator has paused: their programs have ended, and their places are kept by a program that sleeps.
+
+So Mesos goes on to count what they have of their agents as used, and nobody else gets it (dcos-commons,
+GoalStateOverride). It is an ordinary launch, at the old address if that can be had, and recovered like any other.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from tf_scheduler.core.memo import remembered
+from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.plan import Override
+from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord, TaskState
+
+from .anew import is_finished
+from .units import restarts
+
+_NOBODY: frozenset[TaskName] = frozenset()
+
+
+def asleep(spec: ServiceSpec, paused: Mapping[TaskName, float]) -> frozenset[TaskName]:
+    """Tasks whose programs are not to run: the paused ones, and whoever would have to start again with them."""
+    return _asleep(spec, paused) if paused else _NOBODY
+
+
+@remembered
+def _asleep(spec: ServiceSpec, paused: Mapping[TaskName, float]) -> frozenset[TaskName]:
+    return restarts(spec, paused, moved=False)
+
+
+def shown(state: SchedulerState, name: TaskName) -> Override | None:
+    """What is told of the task instead of its status; None: nothing keeps its program from running."""
+    record = state.tasks.get(name) if name in asleep(state.spec, state.paused) else None
+    if record is None or is_finished(state, record):
+        return None
+    status = state.statuses.get(record.id)
+    rests = record.idle and status is not None and status.state is TaskState.RUNNING
+    return Override.PAUSED if rests else Override.PAUSING
+
+
+def why(state: SchedulerState, name: TaskName) -> str:
+    """Why the program of a task that is asleep does not run."""
+    if name in state.paused:
+        return "paused by an operator"
+    return f"it starts again with {' and '.join(_whose(state, name))}, paused by an operator"
+
+
+def command(state: SchedulerState, record: TaskRecord) -> str:
+    """Shell command line that runs in place of its program: it tells why, and how to go on, and sleeps."""
+    resume = f"dcos tensorflow --name={state.spec.name} pod resume"
+    lines = (
+        f"{record.name} of {state.spec.name} is paused: {why(state, record.name)}.",
+        f"No program runs here; its place is kept, {record.address} with all its resources.",
+        *(f"To go on: {resume} {name}" for name in _whose(state, record.name)),
+    )
+    return f"printf '%s\\n' {' '.join(map(shlex.quote, lines))}; while :; do sleep 3600; done"
+
+
+def _whose(state: SchedulerState, name: TaskName) -> list[TaskName]:
+    """Which paused tasks are to be resumed before its program runs again."""
+    return sorted(other for other in state.paused if name in restarts(state.spec, [other], moved=False))

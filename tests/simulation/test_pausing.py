@@ -1,0 +1,309 @@
+"""`pod pause` ends the program and keeps the place, where a program sleeps until `pod resume`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from builders import a_job, a_spec
+from simulation import expect, send
+from simulation.mesos import an_agent
+from simulation.world import World, play
+from tf_executor.payload import Payload
+from tf_scheduler.core.plans import plan_named
+from tf_scheduler.model.failure import Cause
+from tf_scheduler.model.plan import Override, Reply, Status, Verb
+from tf_scheduler.model.policy import RestartPolicy, RestartWhen
+from tf_scheduler.model.program import Liveness, LivenessKind
+from tf_scheduler.model.recovery import PodVerb
+from tf_scheduler.model.secrets import SecretSpec
+from tf_scheduler.model.spec import Hooks, JobKind, ServiceSpec, Strategy
+from tf_scheduler.model.state import Verdict
+from tf_scheduler.model.task import TaskState
+
+ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
+RESTART, REPLACE, PAUSE, RESUME = PodVerb
+
+
+def deployed(spec: ServiceSpec | None = None, kills_at_once: bool = True) -> World:
+    world = World(spec or a_spec(), an_agent("agent-1"), an_agent("agent-2"), kills_at_once=kills_at_once)
+    return play(world, send.register(), send.offers(), send.running())
+
+
+def launch_of(world: World, name: str):
+    return world.mesos.tasks[world.id_of(name)].launch
+
+
+def shown(world: World, plan: str) -> dict:
+    found = plan_named(world.state, plan)
+    return {} if found is None else {step.name: step.shown for phase in found.phases for step in phase.steps}
+
+
+def test_a_paused_task_keeps_its_place():
+    """Something that sleeps is launched there, with all that the task had; nobody else is touched."""
+    world = deployed()
+    before = launch_of(world, "worker-1")
+
+    play(
+        world,
+        send.pod(PAUSE, "worker-1"),
+        expect.answered(Reply.OK, "Received cmd: pause worker-1"),
+        expect.killed("worker-1"),
+        expect.told("worker-1 is told to end, for it is paused: its place is kept"),
+        send.offers(),
+        expect.launched("worker-1"),
+        send.running(),
+        expect.told("worker-1 on agent-1 is paused"),
+        expect.alive(*ALL),
+    )
+
+    after = launch_of(world, "worker-1")
+    kept = ("address", "agent_id", "generation", "config", "plan")
+    assert [getattr(before.record, name) for name in kept] == [getattr(after.record, name) for name in kept]
+    assert set(before.record.resources) == set(after.record.resources)
+    assert (before.port, before.executor, before.uris) == (after.port, after.executor, after.uris)
+    assert (False, True) == (before.record.idle, after.record.idle)
+
+
+def test_what_keeps_a_place_only_sleeps_and_says_so():
+    """No secrets, no hooks, no checks, no time limit; and how to go on."""
+    job = a_job(
+        JobKind.WORKER,
+        hooks=Hooks(pre="exit 1", post="exit 1"),
+        liveness=Liveness(LivenessKind.COMMAND, target="exit 1"),
+        stalled_after=5.0,
+        max_completion_time=60.0,
+        cluster_flags=True,
+        python="no-such-python",
+    )
+    secrets = (SecretSpec("key", env="KEY"),)
+    world = deployed(a_spec(strategy=Strategy.INDEPENDENT, jobs=(job,), secrets=secrets, fetch=("s3://no/such",)))
+    before = launch_of(world, "worker-0")
+    assert (60.0, True) == (before.max_completion_time, bool(before.record.token))
+
+    play(world, send.pod(PAUSE, "worker-0"), send.offers())
+
+    after = launch_of(world, "worker-0")
+    told, was = Payload.decode(after.payload), Payload.decode(before.payload)
+    assert (None, "", {}) == (after.max_completion_time, after.record.token, after.references)
+    assert "worker-0 of digits is paused: paused by an operator." in told.command
+    assert "To go on: dcos tensorflow --name=digits pod resume worker-0" in told.command
+    assert told.command.endswith("while :; do sleep 3600; done")
+    idle = replace(was, command=told.command, python="", cluster_flags=False, fetch=(), pre="", post="", secrets_url="")
+    idle = replace(idle, secrets_token="", readiness="", event_folders=(), liveness=None, stalled_after=0.0)
+    assert idle == told
+
+
+def test_plans_are_not_complete_while_a_task_is_paused():
+    """Its steps show the SDK's words, also after a day and in the next scheduler; deploy was complete once."""
+    world = deployed()
+    play(world, send.pod(PAUSE, "worker-1"))
+    assert Override.PAUSING is shown(world, "recovery")["worker-1"] is shown(world, "update")["worker-1"]
+
+    play(world, send.offers(), send.running(), send.wait(86_400.0), send.restart(), send.offers(), expect.launched())
+
+    for plan in ("recovery", "update"):
+        play(world, expect.says(plan, "worker-1", "its place on agent-1 is kept; paused by an operator"))
+        assert Override.PAUSED is shown(world, plan)["worker-1"]
+        assert Status.COMPLETE is not plan_named(world.state, plan).status
+    assert Status.COMPLETE is shown(world, "update")["worker-0"]
+    assert Override.PAUSED is shown(world, "deploy")["worker-1"]
+    play(world, expect.plan("deploy", Status.COMPLETE))
+
+
+def test_a_resumed_task_goes_on_at_its_old_place():
+    """Alone: nobody's address has changed. It counts as no failure, and all plans are complete again."""
+    world = deployed()
+    before = launch_of(world, "worker-1")
+    play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running(), send.restart(), expect.alive(*ALL))
+
+    play(
+        world,
+        send.pod(RESUME, "worker-1"),
+        expect.answered(Reply.OK, "Received cmd: resume worker-1"),
+        expect.killed("worker-1"),
+        send.offers(),
+        expect.launched("worker-1"),
+        send.running(),
+        expect.alive(*ALL),
+        expect.plan("recovery", Status.COMPLETE),
+        expect.plan("update", Status.COMPLETE),
+    )
+
+    after = launch_of(world, "worker-1")
+    assert (before.record.address, 1, False) == (after.record.address, after.record.generation, after.record.idle)
+    assert before.payload == after.payload
+    recovery = world.state.recoveries["worker-1"]
+    assert ({}, Cause.ORDERED, ()) == (world.state.paused, recovery.cause, recovery.failures)
+
+
+def test_a_task_may_be_resumed_before_its_place_is_taken():
+    """Then its program is what is launched there next."""
+    world = deployed()
+    play(world, send.pod(PAUSE, "worker-1"), send.pod(RESUME, "worker-1"), send.offers(), expect.launched("worker-1"))
+    assert not world.state.tasks["worker-1"].idle
+
+
+def test_nobody_is_late_or_busy_because_of_a_paused_task():
+    """It never joins the others, and no deadline of it is ever due."""
+    world = deployed(a_spec())
+    for name in ("ps-0", "worker-0", "chief-0"):
+        play(world, send.status(name, TaskState.RUNNING, healthy=True))
+    play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running("worker-1"))
+
+    calm = len(play(deployed(), send.wait(86_400.0)).decisions)
+    play(world, send.wait(86_400.0), expect.killed(), expect.alive(*ALL))
+
+    assert len(world.decisions) <= calm + 1
+
+
+def test_a_task_that_keeps_failing_can_be_paused_and_resumed_at_once():
+    """Its back-off is void, and its failures are remembered."""
+    world = deployed()
+    error = send.status("worker-1", TaskState.FAILED, exit_code=3, message="exit code 3")
+    play(world, error, send.offers(), send.running(), error, send.pod(PAUSE, "worker-1"))
+    play(world, *[send.offers(), send.running()] * 2, send.wait(900.0), expect.alive(*ALL))
+    play(world, send.pod(RESUME, "worker-1"), send.offers(), expect.launched("worker-1"))
+
+    assert 2 == len(world.state.recoveries["worker-1"].failures)
+
+
+@pytest.mark.parametrize("when", RestartWhen)
+@pytest.mark.parametrize("state", [TaskState.FAILED, TaskState.FINISHED, TaskState.KILLED])
+def test_what_keeps_a_place_may_end_as_often_as_it_likes(when, state):
+    """It is launched again as it was; that is neither a failure nor the end of the job."""
+    restart = RestartPolicy(when=when, max_failures=1)
+    jobs = (a_job(JobKind.WORKER, 1),)
+    world = deployed(a_spec(strategy=Strategy.INDEPENDENT, jobs=jobs, restart=restart))
+    play(world, send.pod(PAUSE, "worker-0"), send.offers(), send.running())
+
+    for _ in range(4):
+        play(world, send.status("worker-0", state, exit_code=1), send.wait(600.0), send.offers(), send.running())
+        play(world, expect.alive("worker-0"), expect.result(None))
+
+    assert (True, ()) == (world.state.tasks["worker-0"].idle, world.state.recoveries["worker-0"].failures)
+    play(world, send.pod(RESUME, "worker-0"), send.offers(), send.running(), expect.alive("worker-0"))
+    play(world, send.status("worker-0", TaskState.FINISHED), expect.result(Verdict.SUCCEEDED))
+
+
+def test_a_paused_task_whose_agent_is_gone_stays_paused_elsewhere():
+    """At a new address, which the chief must know."""
+    world = deployed()
+    play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running())
+    hostname = world.state.tasks["worker-1"].hostname
+
+    play(world, send.agent_lost(hostname), *[send.wait(30.0), send.offers(), send.running()] * 4)
+
+    after = world.state.tasks["worker-1"]
+    assert (True, True) == (after.hostname != hostname, after.idle)
+    assert set(ALL) == set(world.mesos.live())
+    assert not any(world.state.tasks[name].idle for name in ALL if name != "worker-1")
+
+
+def test_collective_training_is_paused_as_a_whole():
+    """All keep their places, and start again together; two pauses need two resumes."""
+    jobs = (a_job(JobKind.WORKER, 3),)
+    world = deployed(a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=jobs))
+    names = ("worker-0", "worker-1", "worker-2")
+    before = {name: world.state.tasks[name].address for name in names}
+
+    play(world, send.pod(PAUSE, "worker-1"), expect.answered(Reply.OK, "together with worker-0, worker-2"))
+    play(world, expect.killed(*names), send.offers(), expect.launched(*names), send.running())
+    play(world, expect.says("recovery", "worker-0", "it starts again with worker-1, paused by an operator"))
+    assert dict.fromkeys(names, Override.PAUSED) == shown(world, "recovery")
+    play(world, send.pod(RESUME, "worker-0"), expect.answered(Reply.BAD_REQUEST, "it starts again with worker-1"))
+    play(world, send.pod(PAUSE, "worker-0"), expect.answered(Reply.OK), expect.quiet())
+    play(world, send.pod(RESUME, "worker-1"), expect.answered(Reply.OK), expect.quiet())
+
+    play(world, send.pod(RESUME, "worker-0"), expect.killed(*names), send.offers(), expect.launched(*names))
+    play(world, send.running(), expect.alive(*names), expect.plan("recovery", Status.COMPLETE))
+    assert before == {name: world.state.tasks[name].address for name in names}
+    assert not any(world.state.tasks[name].idle for name in names)
+
+
+def test_a_chief_sleeps_with_its_parameter_server():
+    """It would end with an error; and it goes on with it."""
+    world = deployed()
+    both = ("ps-0", "chief-0")
+    play(world, send.pod(PAUSE, "ps-0"), expect.killed(*both), send.offers(), expect.launched(*both), send.running())
+    play(world, send.wait(3600.0), expect.killed(), expect.alive(*ALL))
+    assert dict.fromkeys(both, Override.PAUSED) == shown(world, "recovery")
+
+    play(world, send.pod(RESUME, "ps-0"), expect.answered(Reply.OK, "together with chief-0"), expect.killed(*both))
+    play(world, send.offers(), expect.launched(*both), send.running(), expect.plan("recovery", Status.COMPLETE))
+
+
+def test_new_options_reach_a_paused_task_and_it_stays_paused():
+    """The update waits for it, as it is the one that launches it."""
+    world = deployed()
+    play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running())
+    spec = a_spec(user="somebody")
+
+    play(world, send.restart(spec), send.register(), *[send.offers(), send.running()] * 3)
+
+    assert world.state.tasks["worker-1"].idle
+    assert Override.PAUSED is shown(world, "update")["worker-1"]
+    assert Status.COMPLETE is shown(world, "update")["worker-0"]
+    play(world, send.pod(RESUME, "worker-1"), send.offers(), send.running(), expect.plan("update", Status.COMPLETE))
+    assert Status.COMPLETE is shown(world, "update")["worker-1"]
+
+
+def test_a_deployment_waits_for_who_is_paused_in_it():
+    """It is complete when that one is resumed and runs."""
+    world = World(a_spec(), an_agent("agent-1"), an_agent("agent-2"))
+    play(world, send.register(), send.offers(), send.running("ps-0", "worker-0", "worker-1"))
+    play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running())
+    play(world, expect.alive(*ALL), expect.no_plan("update"))
+    assert Override.PAUSED is shown(world, "deploy")["worker-1"]
+    assert Status.COMPLETE is not plan_named(world.state, "deploy").status
+
+    play(world, send.pod(RESUME, "worker-1"), send.offers(), send.running(), expect.plan("deploy", Status.COMPLETE))
+
+
+def test_a_plan_may_be_forced_though_a_task_is_paused():
+    """The operator's word counts."""
+    world = deployed()
+    play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running())
+    play(world, send.command(Verb.FORCE_COMPLETE, "update"), expect.plan("update", Status.COMPLETE))
+    play(world, send.pod(RESUME, "worker-1"), send.offers(), expect.launched("worker-1"))
+
+
+def test_the_job_ends_with_a_paused_task():
+    """Its place is given back with all others."""
+    world = deployed()
+    play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running())
+    play(world, send.status("chief-0", TaskState.FINISHED), send.wait(60.0), expect.result(Verdict.SUCCEEDED))
+    assert {} == world.mesos.live()
+    assert world.mesos.removed
+
+
+def test_a_paused_job_has_its_deadline_and_can_be_uninstalled():
+    """Whatever is paused."""
+    spec = a_spec()
+    late = deployed(replace(spec, finish=replace(spec.finish, deadline=600.0)))
+    stopped = deployed(spec)
+    for world in (late, stopped):
+        play(world, send.pod(PAUSE, "ps-0"), send.offers(), send.running())
+
+    play(late, send.wait(700.0), expect.result(Verdict.FAILED))
+    play(stopped, send.stop(), send.wait(60.0), expect.result(Verdict.STOPPED))
+    assert {} == late.mesos.live() == stopped.mesos.live()
+
+
+def test_a_decommissioned_task_is_paused_no_more():
+    """When it comes back with other options, it is launched."""
+    world = deployed()
+    play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running())
+    play(world, send.restart(a_spec(workers=1)), *[send.offers(), send.running()] * 3)
+    assert {} == world.state.paused
+    assert "worker-1" not in world.mesos.live()
+    assert [] == [key for key in world.stored() if key.startswith("paused/")]
+
+
+def test_what_an_older_scheduler_has_paused_gets_its_place_again():
+    """It had ended the program, and kept nothing: the task is launched as a paused one, if possible where it was."""
+    world = deployed()
+    before = world.state.tasks["worker-1"].address
+    play(world, send.pod(PAUSE, "worker-1"), send.restart(), send.offers(), expect.launched("worker-1"))
+    assert (before, True) == (world.state.tasks["worker-1"].address, world.state.tasks["worker-1"].idle)
