@@ -1,4 +1,4 @@
-"""The user's files: read with errors that name them, and completed with what a laptop knows."""
+"""The user's options, checked, and completed with what a laptop knows."""
 
 from __future__ import annotations
 
@@ -10,24 +10,18 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import click
 
 from tf_scheduler.bundle import build_bundle
-from tf_scheduler.errors import OptionsError, Problem
+from tf_scheduler.errors import Problem
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.options.environment import as_lists
 from tf_scheduler.options.loader import resolve, to_spec
 from tf_scheduler.options.notices import without_effect
-from tf_scheduler.options.parse import parse
 from tf_scheduler.options.sections.jobs import JOBS
 from tf_scheduler.options.side_jobs import image_of
 
-from .runtime_names import with_runtimes
-
-#: Seconds that Mesos keeps the tasks of a local run whose command is gone: nobody will come back for them.
-FAILOVER = 10.0
+from .document import FAILOVER, can_check_gpus, local_path, localised, read
 
 Options = Mapping[str, Any]
 
@@ -45,45 +39,23 @@ def load_options(path: Path) -> ServiceSpec:
         _impossible_user,
         _other_containers,
     )
-    document = with_runtimes(parse(read_bytes(path), str(path)))
-    options = resolve(document, _local_defaults(), rules)
+    options = resolve(read(path), _local_defaults(), rules)
     for notice in without_effect(options):
         click.echo(f"notice: {notice}", err=True)
-    return to_spec(_localised(options, folder.resolve()))
-
-
-def load_document(path: Path) -> dict[str, Any]:
-    """A valid options file as Cosmos takes it: environments as lists, paths absolute; else as it is."""
-    document = as_lists(with_runtimes(parse(read_bytes(path), str(path))))
-    return dict(_localised(document, path.parent.resolve()))
-
-
-def read_bytes(path: Path) -> bytes:
-    """A file of the user's. Raise OptionsError that names it."""
-    if path.exists() and not path.is_file():
-        raise OptionsError([Problem("", f"{path} is not a file")])
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise OptionsError([Problem("", f"{path}: {error.strerror}")]) from error
+    return to_spec(localised(options, folder.resolve()))
 
 
 def _local_defaults() -> Mapping[str, Mapping[str, Any]]:
     return {
         "service": {"user": getpass.getuser(), "python": sys.executable, "failover_timeout": FAILOVER},
         "executor": {"url": build_bundle().as_uri(), "python": sys.executable},
-        **{section: {"gpu_check": False} for section in unchecked_gpus()},
+        **{section: {"gpu_check": False} for section in (() if can_check_gpus() else JOBS)},
     }
-
-
-def unchecked_gpus() -> tuple[str, ...]:
-    """Sections of jobs that cannot look for their GPUs: local agents only count them, this machine may have none."""
-    return () if shutil.which("nvidia-smi") else tuple(JOBS)
 
 
 def _missing_files(options: Options, folder: Path) -> Iterator[Problem]:
     for section, name in (("service", "job_url"), ("executor", "url")):
-        path = _local_path(options[section][name], folder)
+        path = local_path(options[section][name], folder)
         if path is not None and not path.exists():
             yield Problem(f"{section}.{name}", f"there is no file {path}")
         elif path is not None and not path.is_file():
@@ -119,23 +91,3 @@ def _other_containers(options: Options) -> Iterator[Problem]:
         yield Problem("service.virtual_network_enabled", "the local cluster has no networks but that of this machine")
     if options["volumes"]:
         yield Problem("volumes", "the local cluster mounts nothing: tasks find this machine's folders where they are")
-
-
-def _localised(options: Options, folder: Path) -> Options:
-    """Paths made absolute: the agents have other working directories."""
-    service, executor = dict(options.get("service", {})), dict(options.get("executor", {}))
-    for section, name in ((service, "job_url"), (executor, "url")):
-        path = _local_path(section.get(name, ""), folder)
-        if path is not None:
-            section[name] = path.resolve().as_uri()
-    checkpoints = service.get("checkpoint_dir", "")
-    if checkpoints and "://" not in checkpoints:
-        service["checkpoint_dir"] = str(folder / Path(checkpoints).expanduser())
-    return {**options, "service": service, "executor": executor}
-
-
-def _local_path(url: str, folder: Path) -> Path | None:
-    """The file that a path or a file:// URL points to; None for other URLs and for none."""
-    if url.startswith("file://"):
-        return Path(unquote(url.removeprefix("file://")))
-    return folder / Path(url).expanduser() if url and "://" not in url else None

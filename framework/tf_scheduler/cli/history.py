@@ -29,7 +29,7 @@ from tf_scheduler.options.masking import MASK, masked
 from tf_scheduler.options.parse import parse
 from tf_scheduler.report.markup import moment, number, seconds
 
-from .files import read_bytes
+from .document import read_bytes
 from .options import json_option, without_defaults, write
 from .remember import draw, environment_of, shelf
 

@@ -14,7 +14,8 @@ from dcos_local.folder import Folder
 from dcos_local.record import Record
 from tf_scheduler.errors import NotRunningError
 
-from .files import load_document, load_options
+from .document import load_document
+from .files import load_options
 from .local import directory_option, find_cluster
 from .serve import ensure_served
 

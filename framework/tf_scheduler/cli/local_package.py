@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +14,13 @@ from typing import Any
 import click
 
 from mesos_local import LocalCluster
-from tf_scheduler.options.tree import OPTIONS
 from tf_scheduler.package import universe
 from tf_scheduler.package.artefacts import build_artefacts, build_cached
 from tf_scheduler.package.render import render_app
 from tf_scheduler.package.sources import HOME, Sources, read
 from tf_scheduler.pyz import cache_folder
 
-from .files import FAILOVER, unchecked_gpus
+from .document import FAILOVER, can_check_gpus
 from .folders import RunFolder
 
 #: Options of the API's access: on loopback, to one's own scheduler, nobody has to prove who they are.
@@ -33,34 +32,43 @@ def build_local(cluster: LocalCluster, folder: Path, url: str) -> None:
     sources = read(HOME)
     build_artefacts(folder / universe.ARTEFACTS / str(sources.package["version"]), HOME)
     state = (cluster.directory / "dcos" / "state.db").as_uri()
-    defaults = {**_defaults(), "scheduler.state": state, "mesos.master": cluster.master.address}
+    defaults = {**_defaults(sources), "scheduler.state": state, "mesos.master": cluster.master.address}
     universe.build(with_defaults(sources, defaults), folder, f"{url}/{universe.ARTEFACTS}")
 
 
+def _tell(notice: str) -> None:
+    click.echo(notice, err=True)
+
+
 def render_run(
-    document: Mapping[str, Any], cluster: LocalCluster, folder: RunFolder, state: str = ""
+    document: Mapping[str, Any],
+    cluster: LocalCluster,
+    folder: RunFolder,
+    state: str = "",
+    tell: Callable[[str], None] = _tell,
 ) -> dict[str, Any]:
     """The Marathon app of one run: rendered as DC/OS does it, from options that passed every check.
 
-    `state`: where its scheduler keeps its own; empty: in the run's folder.
+    `state`: where its scheduler keeps its own; empty: in the run's folder. `tell` gets the notices.
 
     Master, state and the scheduler's interpreter are the run's own, whatever the options say of a cluster. The app runs
     as who we are, for its folder is ours; tasks run as `service.user`. What it fetches is in the user's cache. Its
     health nobody checks: its checks end nothing, and who runs it looks at it anyway.
     """
-    sources = with_defaults(read(HOME), {**_defaults(), "service.failover_timeout": FAILOVER, **_checkpoints(folder)})
+    found = read(HOME)
+    own = {**_defaults(found), "service.failover_timeout": FAILOVER, "service.checkpoint_dir": str(folder.checkpoints)}
+    sources = with_defaults(found, own)
     home = build_cached(cache_folder("package"), str(sources.package["version"]), HOME)
     (entry,) = universe.packages(universe.addressed(sources, home.as_uri()))
-    app = render_app(
-        entry, _forced(document, _own(cluster, state or folder.store.as_uri())), home.as_uri(), checked=True
-    )
+    forced = _forced(document, _own(cluster, state or folder.store.as_uri()), tell)
+    app = render_app(entry, forced, home.as_uri(), checked=True)
     environment = {**app["env"], "RECORDING_FILE": str(folder.recording)}
     return {**app, "user": getpass.getuser(), "env": environment, "healthChecks": []}
 
 
 def sources_of_secrets(document: Mapping[str, Any]) -> dict[str, str]:
     """Our variables that the options name as sources of secrets, `env:NAME`: the scheduler of a run gets them, too."""
-    names = _variables(document) | _variables([option.default for option in OPTIONS])
+    names = _variables(document) | _variables(read(HOME).config)
     return {name: os.environ[name] for name in sorted(names) if name in os.environ}
 
 
@@ -71,20 +79,17 @@ def _variables(value: Any) -> set[str]:
     return {name for item in items for name in _variables(item)}
 
 
-def _defaults() -> dict[str, Any]:
+def _defaults(sources: Sources) -> dict[str, Any]:
     """Option -> default: our user and our Python, no image."""
+    sections = () if can_check_gpus() else sources.config["properties"].items()
     return {
         "service.user": getpass.getuser(),
         "service.python": sys.executable,
         "executor.python": sys.executable,
         "scheduler.containerized": False,
         "scheduler.python": sys.executable,
-        **{f"{section}.gpu_check": False for section in unchecked_gpus()},
+        **{f"{name}.gpu_check": False for name, section in sections if "gpu_check" in section.get("properties", {})},
     }
-
-
-def _checkpoints(folder: RunFolder) -> dict[str, Any]:
-    return {"service.checkpoint_dir": str(folder.checkpoints)}
 
 
 def _own(cluster: LocalCluster, state: str) -> dict[str, Any]:
@@ -101,14 +106,14 @@ def _own(cluster: LocalCluster, state: str) -> dict[str, Any]:
     }
 
 
-def _forced(document: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with `own` options; what it says else of them is told on standard error."""
+def _forced(document: Mapping[str, Any], own: Mapping[str, Any], tell: Callable[[str], None]) -> dict[str, Any]:
+    """The document with `own` options; what it says else of them is told."""
     found: dict[str, Any] = deepcopy(dict(document))
     for path, value in own.items():
         section, name = path.split(".")
         given = found.setdefault(section, {})
         if given.get(name, value) != value:
-            click.echo(f"notice: {path} is not used: a local run has its own", err=True)
+            tell(f"notice: {path} is not used: a local run has its own")
         given[name] = value
     return found
 

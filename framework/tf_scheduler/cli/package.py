@@ -15,7 +15,7 @@ from tf_scheduler.package.render import render_app
 from tf_scheduler.package.sources import HOME, Sources, read
 from tf_scheduler.package.validate import validate as problems_of
 
-from .files import read_bytes
+from .document import read_bytes
 
 sources_option = click.option(
     "--sources",

@@ -38,11 +38,13 @@ def remember(
     folder: RunFolder,
     agents: Iterable[AgentSpec],
     submitted: float,
+    surroundings: Mapping[str, str],
     page: Path | None,
 ) -> None:
     """Keep a run; what goes wrong is told, and is no failure of the run.
 
-    `document`: its options; `found`: its report; `submitted`: seconds since the epoch; `page`: drawn there.
+    `document`: its options; `found`: its report; `submitted`: seconds since the epoch; `surroundings`:
+    of `environment_of`; `page`: drawn there.
     """
     recorded, options = read(folder.recording), resolve(document)
     run = Run(
@@ -54,7 +56,7 @@ def remember(
         seconds=found["seconds"],
         folder=str(folder.path),
         options=without_defaults(masked(options), options),
-        environment=environment_of(options),
+        environment=surroundings,
         agents={agent.hostname: _spoken(agent) for agent in agents},
         launches=recorded.launches,
         curves=recorded.curves,

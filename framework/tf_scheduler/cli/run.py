@@ -6,8 +6,8 @@ import json
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,21 +16,20 @@ import click
 
 from mesos_local import AgentSpec, LocalCluster, MesosLocalError, default_agents, load_agents, with_ports
 from tf_scheduler.errors import JobError, SchedulerError
-from tf_scheduler.model.spec import ServiceSpec
 
-from .files import load_document, load_options
-from .fit import check_fit
+from .document import load_document
+from .early import Started, start_early, started
 from .folders import RunFolder
 from .inputs import all_problems
 from .interrupts import Interrupts, interrupts
 from .local import directory_option, terminated_like_interrupted
-from .local_package import render_run, sources_of_secrets
+from .meanwhile import Meanwhile
 from .ports import port_block
-from .run_app import run_app
-from .scheduler_log import SchedulerLog
 
 # What is wanted only when the scheduler starts already, or at the end, is loaded then.
 if TYPE_CHECKING:
+    from tf_scheduler.model.spec import ServiceSpec
+
     from .follow import Watched
     from .report import Report
 
@@ -65,9 +64,11 @@ def run(
             check_page(page)
         running = LocalCluster.running(directory)
         first_port = 0 if running else stack.enter_context(port_block())
-        spec, specs = all_problems(lambda: load_options(options), lambda: _agents(agents, running, first_port))
-        check_fit(spec, specs)
-        found = _run(_Job(spec, load_document(options), timeout, as_json, page), running, specs)
+        stack.enter_context(terminated_like_interrupted())
+        app = stack.enter_context(ExitStack())
+        early = start_early(options, running, app, console=_console(as_json)) if running else None
+        spec, specs = _checked(options, lambda: _agents(agents, running, first_port))
+        found = _run(_Job(spec, load_document(options), timeout, as_json, page), running, specs, app, early)
     from .report import exit_code
 
     sys.exit(exit_code(found))
@@ -82,6 +83,16 @@ def _errors_told(as_json: bool) -> Iterator[None]:
         if as_json:
             click.echo(json.dumps({"error": {"message": str(error)}}, indent=2))
         raise
+
+
+def _checked(options: Path, agents: Callable[[], Sequence[AgentSpec]]) -> tuple[ServiceSpec, Sequence[AgentSpec]]:
+    """All that can be wrong before anything runs."""
+    from .files import load_options
+    from .fit import check_fit
+
+    spec, specs = all_problems(lambda: load_options(options), agents)
+    check_fit(spec, specs)
+    return spec, specs
 
 
 def _agents(path: Path | None, running: LocalCluster | None, first_port: int) -> Sequence[AgentSpec]:
@@ -103,38 +114,70 @@ class _Job:
     page: Path | None
 
 
-def _run(job: _Job, running: LocalCluster | None, specs: Sequence[AgentSpec]) -> Report:
-    """The report, printed and kept. A cluster of our own lives as long as this call; one that was up stays up."""
-    folder = RunFolder.create(job.spec.name, uuid.uuid4().hex)
+def _run(
+    job: _Job, running: LocalCluster | None, specs: Sequence[AgentSpec], app: ExitStack, early: Started | None
+) -> Report:
+    """The report, printed and kept. A cluster of our own lives as long as this call; one that was up stays up.
+
+    `app` holds the scheduler: `early`, or the one that is started now.
+    """
     with ExitStack() as stack:
-        stack.enter_context(terminated_like_interrupted())
         cluster = running or stack.enter_context(_own_cluster(specs))
-        app = render_run(job.document, cluster, folder)
+        found = early or app.enter_context(_started(job, cluster))
         # From here on signals only ask: what was achieved is told, and what was started is ended, in any case.
         signals = stack.enter_context(interrupts())
-        submitted, started = time.time(), time.monotonic()
-        watched = _followed(job, app, cluster, folder, running is None, signals)
-        seconds = time.monotonic() - started
-        from .remember import remember
-        from .report import report, secrets_of
-
-        found = report(watched, job.spec, cluster, folder, seconds, secrets_of(job.document))
-        remember(job.document, found, folder, cluster.specs, submitted, job.page)
-        _tell(found, folder, job.quiet)
-    return found
+        submitted, began = time.time(), time.monotonic()
+        with app:
+            watched = _followed(job, found, cluster, running is None, signals)
+            surroundings = Meanwhile(lambda: _surroundings(job.document))  # while the scheduler ends
+        seconds = time.monotonic() - began
+        return _reported(job, watched, found.folder, cluster, submitted, seconds, surroundings.value())
 
 
-def _followed(
-    job: _Job, app: Mapping[str, Any], cluster: LocalCluster, folder: RunFolder, own: bool, signals: Interrupts
-) -> Watched:
-    log = SchedulerLog(folder.scheduler_log, console=not job.quiet and not sys.stderr.isatty())
+def _started(job: _Job, cluster: LocalCluster) -> AbstractContextManager[Started]:
+    folder = RunFolder.create(job.spec.name, uuid.uuid4().hex)
+    return started(job.document, cluster, folder, console=_console(job.quiet))
+
+
+def _console(quiet: bool) -> bool:
+    """Whether the scheduler's log is told: nobody draws."""
+    return not quiet and not sys.stderr.isatty()
+
+
+def _followed(job: _Job, found: Started, cluster: LocalCluster, own: bool, signals: Interrupts) -> Watched:
+    for notice in found.notices:
+        click.echo(notice, err=True)
+    found.let()
+    from .follow import Watch, follow
+
     grace = max((each.kill_grace for each in job.spec.jobs), default=0.0)
-    given = sources_of_secrets(job.document)
-    with run_app(app, folder.scheduler, cluster.master.address, log, given) as running:
-        from .follow import Watch, follow
+    return follow(found.app, Watch(found.app, grace, job.timeout, signals), cluster, own=own, quiet=job.quiet)
 
-        watch = Watch(running, grace, job.timeout, signals)
-        return follow(running, watch, cluster, own=own, quiet=job.quiet)
+
+def _surroundings(document: Mapping[str, Any]) -> Mapping[str, str]:
+    from tf_scheduler.options.loader import resolve
+
+    from .remember import environment_of
+
+    return environment_of(resolve(document))
+
+
+def _reported(
+    job: _Job,
+    watched: Watched,
+    folder: RunFolder,
+    cluster: LocalCluster,
+    submitted: float,
+    seconds: float,
+    surroundings: Mapping[str, str],
+) -> Report:
+    from .remember import remember
+    from .report import report, secrets_of
+
+    found = report(watched, job.spec, cluster, folder, seconds, secrets_of(job.document))
+    remember(job.document, found, folder, cluster.specs, submitted, surroundings, job.page)
+    _tell(found, folder, job.quiet)
+    return found
 
 
 def _tell(found: Report, folder: RunFolder, as_json: bool) -> None:

@@ -27,7 +27,7 @@ _ENDED = b'"ended":true'  # of a line of the recording (tf_scheduler.history.lin
 
 
 class RunApp:
-    """The app runs from its construction on, below `folder`. Look at it again and again: then its log is told, too.
+    """The app, rendered of our package, runs from its construction on. Look at it again and again: that tells its log.
 
     `note` is told where its API is."""
 
@@ -43,7 +43,7 @@ class RunApp:
         self._recording, self._read = Path(definition["env"]["RECORDING_FILE"]), 0
         #: Whether any task has ended, as far as was looked.
         self._ended = False
-        self._app, _ = marathon.create(definition)
+        self._app, _ = marathon.create(definition, checked=True)
         self.seen: Overview | None = None
 
     def look(self, *, ask: bool = True) -> Overview | None:

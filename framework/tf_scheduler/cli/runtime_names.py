@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from tf_scheduler.errors import JobError, OptionsError, Problem
-from tf_scheduler.runtimes.making import find
 
 _PREFIX = "runtime:"
 
@@ -17,6 +16,8 @@ def with_runtimes(document: Mapping[str, Any]) -> dict[str, Any]:
     for name, section in document.items():
         python = section.get("python") if isinstance(section, Mapping) else None
         if isinstance(python, str) and python.startswith(_PREFIX):
+            from tf_scheduler.runtimes.making import find  # slow to load, and few options name one
+
             try:
                 found[name] = {**section, "python": find(python.removeprefix(_PREFIX)).python}
             except JobError as error:

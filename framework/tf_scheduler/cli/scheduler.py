@@ -30,7 +30,7 @@ from tf_scheduler.store.interface import StoreConflict, StoreError, StoreUnavail
 from tf_scheduler.telling.lines import log_to
 from tf_scheduler.telling.masks import Masks
 
-from .files import read_bytes
+from .document import read_bytes
 
 log = logging.getLogger(__name__)
 

@@ -61,17 +61,6 @@ def load_environment(
     return resolve(to_document(environment), defaults)
 
 
-def as_lists(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A valid document as Cosmos takes it: environments that are objects become lists."""
-    found = {name: dict(part) if isinstance(part, Mapping) else part for name, part in document.items()}
-    for option in (option for option in OPTIONS if isinstance(option.field, Environment)):
-        section, name = option.path
-        given = found.get(section, {}).get(name)
-        if isinstance(given, Mapping):
-            found[section][name] = [{"name": key, "value": text} for key, text in given.items()]
-    return found
-
-
 def _text(field: fields.Field[Any], value: Any) -> str:
     """A value as Cosmos renders it by the option's tag."""
     if value is None:
@@ -118,7 +107,13 @@ def _entries(text: str) -> list[str]:
 
 
 def _read_records(field: Records, text: str) -> list[dict[str, str]]:
-    return [dict(zip(field.schema.fields, entry.split(UNIT_END), strict=False)) for entry in _entries(text)]
+    return [_read_record(field, entry.split(UNIT_END)) for entry in _entries(text)]
+
+
+def _read_record(field: Records, parts: list[str]) -> dict[str, str]:
+    """A field that is empty was left out, as far as it may be."""
+    named = zip(field.schema.fields.items(), parts, strict=False)
+    return {name: part for (name, kind), part in named if part or kind.required}
 
 
 def _read_variables(text: str) -> list[dict[str, str]]:

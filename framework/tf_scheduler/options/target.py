@@ -18,12 +18,12 @@ from tf_scheduler.model.changes import Change, ConfigurationForgotten, Configura
 from tf_scheduler.model.configuration import Configuration, newest_first
 from tf_scheduler.model.masking import MASK
 
-from .environment import as_lists
 from .loader import resolve
 from .masking import masked, masked_value
 from .spec import to_spec
 from .tree import OPTIONS
 from .update import refusals
+from .variables import as_lists
 
 Document = Mapping[str, Any]
 #: Configurations that are kept.

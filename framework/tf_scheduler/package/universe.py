@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from tf_scheduler.errors import Problem
-from tf_scheduler.options.config_schema import config_schema
 from tf_scheduler.pyz import write
 
-from . import options_block, repository
+from . import repository
 from .artefacts import COMMAND, Artefact, build_artefacts, command_bytes, sha256
 from .errors import PackageError
 from .sources import CONFIG, PACKAGE, RESOURCE, TEMPLATE, Sources
@@ -81,6 +80,10 @@ def build(sources: Sources, folder: Path, url: str = NOWHERE) -> list[str]:
 
 def generate(folder: Path) -> list[str]:
     """Write what of the sources is generated from the options' schema; the names of the files that changed."""
+    from tf_scheduler.options.config_schema import config_schema  # who renders the package needs no schema
+
+    from . import options_block
+
     template = (folder / TEMPLATE).read_text()
     return _written({CONFIG: _json(config_schema()), TEMPLATE: options_block.refreshed(template).encode()}, folder)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 import stat
@@ -11,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tf_scheduler.store.interface import StoreCorrupt, StoreError, StoreUnavailable, StoreVersionError
+from tf_scheduler.store.turn import turn
 
 #: Step n takes a file from schema version n to n + 1; the first makes an empty file ours. Never change a released step.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
@@ -32,7 +32,7 @@ def open_file(path: Path, busy_timeout: float) -> sqlite3.Connection:
     """
     with explained(path):
         _create(path)
-        with _turn(path.parent):
+        with turn(path.parent):
             return _connect(path, busy_timeout)
 
 
@@ -86,19 +86,6 @@ def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-@contextmanager
-def _turn(folder: Path) -> Iterator[None]:
-    """Let one process at a time open a file in the folder: SQLite does not wait when several make it use its log."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        # Where folders cannot be locked, two first starts at once may see StoreUnavailable; no state is at risk.
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _adopt(connection: sqlite3.Connection, path: Path) -> None:

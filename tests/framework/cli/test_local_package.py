@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tf_scheduler.cli.files import load_document
+from tf_scheduler.cli.document import load_document
 from tf_scheduler.cli.folders import RunFolder
 from tf_scheduler.cli.local_package import render_run, sources_of_secrets
 from tf_scheduler.options.environment import to_document

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -188,21 +189,28 @@ def test_no_scheduler_is_left_when_the_command_is_killed(start, tmp_path, kept):
     assert not scheduler.alive()
 
 
+def test_of_a_job_that_cannot_run_nothing_is_left(run, tmp_path, kept):
+    """Its scheduler loads while the options are checked: Mesos never hears of it."""
+    code, _, err = run("local", "run", options(tmp_path, "true", worker={"cpus": 64}), "--dir", kept.directory)
+
+    assert 1 == code
+    assert "the job can never fit these agents" in err
+    assert [] == list((tmp_path / "state" / "dcos-tensorflow" / "runs").iterdir())
+    assert [] == frameworks(kept)
+    assert [] == list(schedulers(tmp_path))
+
+
 def scheduler_of(folder):
     """The process id of the scheduler that runs below `folder`, as soon as it does."""
+    return until(lambda: next(schedulers(folder), None))
 
-    def find():
-        for entry in Path("/proc").glob("[0-9]*"):
-            try:
-                if "tensorflow-scheduler.pyz" in command_line(entry.name) and (entry / "cwd").readlink().is_relative_to(
-                    folder
-                ):
-                    return int(entry.name)
-            except OSError:
-                continue
-        return None
 
-    return until(find)
+def schedulers(folder):
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            named = "tensorflow-scheduler.pyz" in command_line(entry.name)
+            if named and (entry / "cwd").readlink().is_relative_to(folder):
+                yield int(entry.name)
 
 
 def environment(pid):

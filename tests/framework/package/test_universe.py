@@ -150,6 +150,15 @@ def test_whatever_is_valid_reaches_the_scheduler(fits, options):
     assert resolve(options) == load_environment(app["env"])
 
 
+def test_fields_that_a_list_leaves_out_are_at_their_default():
+    """Cosmos renders them as nothing."""
+    options = {"service": {"command": "x"}, "volumes": [{"host_path": "/data", "container_path": "/data"}]}
+
+    (volume,) = load_environment(render_app(PACKAGE, options)["env"])["volumes"]
+
+    assert "RW" == volume["mode"]
+
+
 def test_secrets_and_images_are_there_only_when_asked_for():
     """A cluster without a secret store must take the default app; a machine without images one without them."""
     plain, strict, bare = (render_app(PACKAGE, ORIGINAL[name]) for name in ("none", "strict", "no image"))

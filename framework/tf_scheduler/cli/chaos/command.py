@@ -19,7 +19,8 @@ import click
 
 from tf_scheduler.chaos.faults import CATALOGUE, Round, lap, rounds, unknown
 from tf_scheduler.chaos.page import Circumstances, Training, page
-from tf_scheduler.cli.files import load_document, load_options
+from tf_scheduler.cli.document import load_document
+from tf_scheduler.cli.files import load_options
 from tf_scheduler.cli.local import terminated_like_interrupted
 from tf_scheduler.errors import JobError
 from tf_scheduler.model.spec import ServiceSpec
