@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tf_scheduler.errors import Problem
+from tf_scheduler.model.policy import Then
 
 from .fields import Environment
 from .sections.jobs import JOBS
 from .tree import OPTIONS
 
 Document = Mapping[str, Any]
+_FOLDER = "CHECKPOINT_DIR"
 
 
 def notices(document: Document, options: Document) -> list[Problem]:
@@ -54,20 +56,30 @@ def a_job_beside_the_options_is_found_only_here(_: Document, options: Document) 
         yield Problem("service.job_url", f"{url} is found by `local run` only; agents of a cluster need an address")
 
 
+def who_is_kept_is_there(_: Document, options: Document) -> Iterator[Problem]:
+    if options["finish"]["then"] == Then.KEEP_TENSORBOARD.value and not options["service"]["use_tensorboard"]:
+        yield Problem("finish.then", "keeps nothing: there is no TensorBoard without service.use_tensorboard")
+
+
 def tensorboard_needs_a_folder_to_read(_: Document, options: Document) -> Iterator[Problem]:
     service = options["service"]
     if service["use_tensorboard"] and not (service["checkpoint_dir"] or service["shared_filesystem"]):
         yield Problem("service.use_tensorboard", "shows nothing without service.checkpoint_dir")
 
 
-def a_local_folder_is_another_one_on_each_agent(_: Document, options: Document) -> Iterator[Problem]:
+def tasks_that_start_again_go_on_from_a_folder_that_all_reach(_: Document, options: Document) -> Iterator[Problem]:
     """A task that is launched elsewhere does not find the checkpoint that it is to go on from."""
     service = options["service"]
     folder = service["checkpoint_dir"] or service["shared_filesystem"]
     tasks = sum(options[section]["count"] for section in JOBS)
-    one_machine = options["mesos"]["master"].startswith("127.")
-    if folder and "://" not in folder and tasks > 1 and not one_machine:
-        told = f"{folder} must be the same folder on every agent, such as an NFS mount; else tasks that move start anew"
+    if "://" in folder or tasks < 2 or options["mesos"]["master"].startswith("127."):
+        return
+    told = f"{folder} must be the same folder on every agent, such as an NFS mount; else tasks that move start anew"
+    if folder and not folder.startswith("/"):
+        told = f"{folder} is below each task's own working directory, where nobody else finds it: begin it with /"
+    if not folder:
+        told = f"is empty: {_FOLDER}, which a command has, is not set on a cluster then (`local run` sets it)"
+    if folder or any(_FOLDER in options[section]["command"] for section in ("service", *JOBS)):
         yield Problem("service.checkpoint_dir", told)
 
 
@@ -77,7 +89,8 @@ _RULES: tuple[Callable[[Document, Document], Iterator[Problem]], ...] = (
     a_key_in_the_options_can_be_read_in_the_marathon_app,
     a_job_beside_the_options_is_found_only_here,
     tensorboard_needs_a_folder_to_read,
-    a_local_folder_is_another_one_on_each_agent,
+    who_is_kept_is_there,
+    tasks_that_start_again_go_on_from_a_folder_that_all_reach,
 )
 
 

@@ -8,8 +8,8 @@ from tf_scheduler.options.notices import notices
 from tf_scheduler.options.tree import OPTIONS
 
 
-def told(**service):
-    document = {"service": {"command": "x", **service}}
+def told(more=None, **service):
+    document = {"service": {"command": "x", **service}, **(more or {})}
     return [str(notice) for notice in notices(document, resolve(document))]
 
 
@@ -56,12 +56,31 @@ def test_every_option_without_effect_is_told():
             "service.use_gcs_key_secret: has no effect: service.gcs_key is set",
         ),
         ({"checkpoint_dir": "/models"}, "service.checkpoint_dir: /models must be the same folder on every agent"),
+        ({"checkpoint_dir": "models"}, "service.checkpoint_dir: models is below each task's own working directory"),
+        (
+            {"command": 'python a.py --dir "$CHECKPOINT_DIR"'},
+            "service.checkpoint_dir: is empty: CHECKPOINT_DIR, which a command has, is not set on a cluster",
+        ),
         ({"use_tensorboard": True}, "service.use_tensorboard: shows nothing without service.checkpoint_dir"),
     ],
 )
 def test_surprises_are_told(service, message):
     """One sentence each."""
     assert [] != [line for line in told(**service) if line.startswith(message)]
+
+
+def test_a_tensorboard_that_is_not_there_cannot_be_kept():
+    """It is with the service's own option that there is one."""
+    kept = {"finish": {"then": "keep_tensorboard"}}
+
+    assert ["finish.then: keeps nothing: there is no TensorBoard without service.use_tensorboard"] == told(kept)
+    assert [] == [line for line in told(kept, use_tensorboard=True) if line.startswith("finish")]
+
+
+@pytest.mark.parametrize("folder", ["", "gs://bucket/models"])
+def test_a_folder_that_all_reach_or_need_not_is_no_news(folder):
+    """Of a command that does without, too."""
+    assert [] == told(checkpoint_dir=folder)
 
 
 @pytest.mark.parametrize("url", ["http://host/train.py", "/shared/train.py", "file:///train.py", ""])
