@@ -23,12 +23,13 @@ from mesos_local.status import read_status
 from tf_scheduler.bundle import build_bundle
 from tf_scheduler.cli.ports import port_block
 from tf_scheduler.cli.service import Service
+from tf_scheduler.core.recovery import pausing
 from tf_scheduler.model.effects import Decision
 from tf_scheduler.model.events import Event, PodCommand
 from tf_scheduler.model.failure import Cause
-from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.ids import TaskName, executor_of
 from tf_scheduler.model.placement import GangSpec
-from tf_scheduler.model.plan import Reply
+from tf_scheduler.model.plan import Override, Reply
 from tf_scheduler.model.policy import RecoveryPolicy, RestartPolicy, RestartWhen
 from tf_scheduler.model.recovery import PodVerb
 from tf_scheduler.model.spec import ExecutorSpec, JobKind, ServiceSpec, Strategy
@@ -100,6 +101,10 @@ class Watched:
 
         return self.until(has_joined).tasks[name]
 
+    def paused(self, name: TaskName) -> TaskRecord:
+        """The record of the launch that keeps its place."""
+        return self.until(lambda state: pausing.shown(state, name) is Override.PAUSED).tasks[name]
+
     def order(self, verb: PodVerb) -> None:
         """Of worker-1; it is done."""
         count = len(self.answers)
@@ -164,7 +169,7 @@ def watched(start: Callable[[ServiceSpec], Watched], tmp_path: Path) -> Watched:
     )
 
 
-def test_tasks_are_healed_and_ordered_about(watched):
+def test_tasks_are_healed_and_ordered_about(watched, cluster):
     """In one go: late, avoided, stalled; restarted, paused, resumed, replaced; its port taken by a stranger.
 
     Nobody else is ever started again.
@@ -187,23 +192,42 @@ def test_tasks_are_healed_and_ordered_about(watched):
     assert second.address == third.address
 
     watched.order(PodVerb.PAUSE)
-    watched.until(lambda state: not state.is_live(third))
+    resting = watched.paused(WORKER_1)
+    assert third.address == resting.address
+    assert third.id != resting.id
+    assert int(third.address.rpartition(":")[2]) in used_ports(cluster, watched), "to Mesos its place is not free"
+    assert {resting.id} == {task.task_id for task in cluster.state().tasks if task.name == WORKER_1}
+    wait_until(lambda: "pod resume worker-1" in output(cluster, watched, resting))
     watched.order(PodVerb.RESUME)
-    fourth = watched.joined(WORKER_1, after=third)
-    assert third.address == fourth.address
+    fourth = watched.joined(WORKER_1, after=resting)
+    assert (third.address, third.agent_id) == (fourth.address, fourth.agent_id)
 
     watched.order(PodVerb.REPLACE)
     fifth = watched.joined(WORKER_1, after=fourth)
     assert fifth.hostname not in (first.hostname, fourth.hostname)
 
     watched.order(PodVerb.PAUSE)
-    watched.until(lambda state: not state.is_live(fifth))
+    watched.paused(WORKER_1)
     with socket.create_server(("", int(fifth.address.rpartition(":")[2]))):
         watched.order(PodVerb.RESUME)
         watched.until_told(f"at once, twice in a row at {fifth.address}, so not there again")
         sixth = watched.joined(WORKER_1, after=fifth)
     assert fifth.address != sixth.address
     assert {1} == {watched.service.state.tasks[TaskName(name)].serial for name in ("ps-0", "worker-0")}
+
+
+def used_ports(cluster: LocalCluster, watched: Watched) -> set[int]:
+    """Those that the master counts as used by the service."""
+    framework = watched.service.state.framework_id
+    found = next(shown.used for shown in cluster.state().frameworks if shown.framework_id == framework)
+    ends = [[int(end) for end in part.split("-")] for part in str(found["ports"]).split(",")]
+    return {port for first, last in ends for port in range(first, last + 1)}
+
+
+def output(cluster: LocalCluster, watched: Watched, record: TaskRecord) -> str:
+    """What a launch has written to its stdout."""
+    framework = str(watched.service.state.framework_id)
+    return (cluster.sandbox(record.agent_id, framework, executor_of(record.id)) / "stdout").read_text()
 
 
 def operate(cluster: LocalCluster, kind: str, agent_id: str) -> None:
