@@ -44,6 +44,16 @@ def test_a_restarted_task_comes_back_at_its_old_place():
     assert () == world.state.recoveries["worker-1"].failures
 
 
+def test_a_task_that_ends_as_it_was_told_is_no_warning():
+    """Nobody has to look at it; at one that fails somebody has."""
+    world = deployed()
+    play(world, send.pod(RESTART, "worker-1"), expect.killed("worker-1"))
+    (told,) = [outcome for outcome in world.outcomes if "worker-1 on agent-1 is killed" in outcome.message]
+    assert not told.warning
+    play(world, send.status("worker-0", TaskState.FAILED, exit_code=3, message="exit code 3"))
+    assert any(outcome.warning and outcome.task == "worker-0" for outcome in world.outcomes)
+
+
 def test_a_restarted_ps_takes_the_chief_along():
     """As a lost one does; the answer says it."""
     world = deployed()

@@ -27,6 +27,9 @@ from .recovery import heal, joining, starting
 from .recovery.anew import is_replaced, settled
 from .reduce import decide, then
 
+#: Ends that nobody has to look at: Mesos calls killed what we have told to end.
+_AS_WISHED = (TaskState.FINISHED, TaskState.KILLED)
+
 
 def updated(state: SchedulerState, status: TaskStatus, now: float, unique: Callable[[], str]) -> Decision:
     """First rule that fits, wins:
@@ -91,7 +94,7 @@ def _judge(
     unique: Callable[[], str],
 ) -> Decision:
     sentence = describe(record, status)
-    told = Outcome(sentence, record.name, warning=status.state.ended and status.state is not TaskState.FINISHED)
+    told = Outcome(sentence, record.name, warning=status.state.ended and status.state not in _AS_WISHED)
     if state.result is not None:
         return decide(state, *_collateral(state.result, record, status, now), outcomes=(told,))
     if not status.state.ended:
