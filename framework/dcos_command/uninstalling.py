@@ -21,14 +21,15 @@ FORGET = "forget-state"
 _LEFT = "left behind"
 _AGAIN = 0.5  # seconds between two looks
 _NOT_FOUND = 404
+#: Seconds that are waited at most. The scheduler's own limits are shorter (docs/updates.md), but it has to run.
+LIMIT = 900
 
 
 def _uninstall(service: Service, given: Given) -> Any:
     found = service.cosmos("package.uninstall", "package/uninstall", {"packageName": PACKAGE, **app(service)})
     if given.get("no_wait"):
         return found
-    Screen(sys.stderr).show((f"{app(service)['appId']} is being uninstalled. Ctrl-C ends the waiting, not that.",))
-    said = wait_for_end(service)
+    said = wait_for_end(service, given["timeout"])
     return {**found, "results": [{**result, "message": said} for result in found["results"]]}
 
 
@@ -45,14 +46,44 @@ def told(app_id: str, said: str) -> str:
     return f"{app_id} is uninstalled{f': {said}' if said else ''}"
 
 
-def wait_for_end(service: Service) -> str:
-    """Return when DC/OS has the service no more: what its scheduler said of what is left behind; empty: nothing."""
-    said, done = "", False
-    while _is_there(service, done):
+def wait_for_end(service: Service, limit: float = LIMIT) -> str:
+    """Return when DC/OS has the service no more: what its scheduler said of what is left behind; empty: nothing.
+
+    What happens meanwhile is told on standard error: also why the scheduler ends, if it does, and is started again.
+    Raise CommandError when the service is there still after `limit` seconds.
+    """
+    name, told = app(service)["appId"], Screen(sys.stderr)
+    told.show((f"{name} is being uninstalled. Ctrl-C ends the waiting, not that.",))
+    said, done, failure, until = "", False, "", time.monotonic() + limit
+    while (found := _found(service, done)) is not None:
         newer, done = last_words(_plan(service))
         said = newer or said
+        if (last := why_it_ended(found)) not in ("", failure):
+            failure = last
+            told.show((f"its scheduler ended, and is started again: {failure}",))
+        if time.monotonic() > until:
+            raise CommandError(_not_gone(name, limit, said or failure))
         time.sleep(_AGAIN)
     return said
+
+
+def why_it_ended(found: Mapping[str, Any]) -> str:
+    """What Marathon says of the last scheduler of an app that ended by itself; empty: none of this version did."""
+    last = found.get("lastTaskFailure") or {}
+    message = str(last.get("message") or "")
+    if not message or last.get("version") != found.get("version"):
+        return ""
+    # Marathon itself knows no more than a number.
+    return message if "\n" in message else f"{message} (its log: dcos task log --completed {last.get('taskId')} stderr)"
+
+
+def _not_gone(name: str, limit: float, said: str) -> str:
+    why = said or "its scheduler does not say why"
+    return (
+        f"{name} is not gone after {limit:g} s: {why}. It goes on; wait for it again with this command. If its "
+        f"scheduler cannot run, `dcos marathon app remove {name}` gives it up: "
+        "Mesos ends its tasks after its failover timeout"
+    )
 
 
 def _plan(service: Service) -> Mapping[str, Any]:
@@ -73,13 +104,13 @@ def last_words(plan: Mapping[str, Any]) -> tuple[str, bool]:
     return (message if done or message.startswith(_LEFT) else ""), done
 
 
-def _is_there(service: Service, done: bool) -> bool:
-    """Whether Marathon has the app; who may not see it has to do with what its scheduler said."""
+def _found(service: Service, done: bool) -> Mapping[str, Any] | None:
+    """The app, as Marathon has it; None: it is gone. Who may not see it has to do with what its scheduler said."""
     try:
-        replace(service, name="marathon").get(f"v2/apps/{service.name.strip('/')}")
+        found: Mapping[str, Any] = replace(service, name="marathon").get(f"v2/apps/{service.name.strip('/')}")
     except RefusedError as error:
-        return error.status != _NOT_FOUND and not done
-    return True
+        return None if error.status == _NOT_FOUND or done else {}
+    return dict(found.get("app") or {})
 
 
 COMMANDS = (
@@ -89,7 +120,10 @@ COMMANDS = (
         _uninstall,
         _show,
         (),
-        (Option("no-wait", "Do not wait for the end of it.", "flag"),),
+        (
+            Option("no-wait", "Do not wait for the end of it.", "flag"),
+            Option("timeout", "Wait so many seconds at most.", "number", metavar="SECONDS", default=LIMIT),
+        ),
         confirm="End the service, its tasks, and forget what is stored of it?",
     ),
 )

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import http.client
 import socket
-import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from .app import HealthCheck
+from .connecting import connection_to
 
 _HEALTHY = range(200, 400)
 
@@ -61,14 +61,7 @@ def probe(check: HealthCheck, host: str, ports: Sequence[int]) -> bool:
 
 
 def _status(protocol: str, host: str, port: int, check: HealthCheck) -> int:
-    if protocol == "HTTPS":
-        # As Marathon: whether it is alive is asked, not who it is.
-        context = ssl._create_unverified_context()  # noqa: S323
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            host, port, timeout=check.timeout, context=context
-        )
-    else:
-        connection = http.client.HTTPConnection(host, port, timeout=check.timeout)
+    connection = connection_to(protocol.lower(), f"{host}:{port}", check.timeout)
     try:
         connection.request("GET", check.path)
         return connection.getresponse().status

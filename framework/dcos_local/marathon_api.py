@@ -10,7 +10,7 @@ from tf_scheduler.api.bodies import parsed
 
 from .errors import MarathonError
 from .marathon import Marathon
-from .supervisor import Snapshot
+from .supervisor import Failure, Snapshot
 from .task import HOST, Task
 
 Json = Any
@@ -30,7 +30,22 @@ def app(shown: Snapshot, deployment: str | None, *, tasks: bool = False) -> dict
         "deployments": [] if deployment is None else [{"id": deployment}],
         "versionInfo": {"lastConfigChangeAt": shown.app.version, "lastScalingAt": shown.app.version},
     }
+    if shown.last_failure is not None:
+        found["lastTaskFailure"] = _failure(shown, shown.last_failure)
     return {**found, "tasks": task_list(shown)} if tasks else found
+
+
+def _failure(shown: Snapshot, failure: Failure) -> dict[str, Json]:
+    return {
+        "appId": shown.app.id,
+        "host": HOST,
+        "message": failure.message,
+        "state": "TASK_FAILED",
+        "taskId": failure.task_id,
+        "timestamp": _time(failure.at),
+        "version": failure.version,
+        "slaveId": AGENT,
+    }
 
 
 def task_list(shown: Snapshot) -> list[dict[str, Json]]:

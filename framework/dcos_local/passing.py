@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping
 
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
+from .connecting import connection_to
 from .mesos import TIMEOUT, end_to_end
 
 _STREAM = "text/event-stream"
 
 
-def passed_on(address: str, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Response:
+def passed_on(scheme: str, address: str, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Response:
     """Ask "IP:PORT" the same question. 502 when it does not answer."""
-    connection = http.client.HTTPConnection(address, timeout=TIMEOUT)
+    connection = connection_to(scheme, address, TIMEOUT)
     try:
         connection.request(method, path, body or None, end_to_end(headers))
         answer = connection.getresponse()

@@ -21,6 +21,8 @@ from tf_scheduler.package.errors import CosmosError
 from tf_scheduler.package.repository import content_type
 
 from . import logs
+from .app import App
+from .connecting import scheme_of
 from .cosmos import Cosmos
 from .errors import MarathonError
 from .folder import Folder
@@ -166,24 +168,25 @@ class _Router:
         found = self._service(request.path_params["path"])
         if found is None:
             return PlainTextResponse("404 Not Found: no such service", 404)
-        port, rest = found
+        app, port, rest = found
         if port is None:
             return PlainTextResponse("503 Service Unavailable: the service does not run at the moment", 503)
         asked = _quoted(rest, request.url.query)
         body = await request.body()
         address = f"{HOST}:{port}"
-        return await run_in_threadpool(passed_on, address, request.method, asked, request.headers, body)
+        return await run_in_threadpool(passed_on, scheme_of(app), address, request.method, asked, request.headers, body)
 
-    def _service(self, path: str) -> tuple[int | None, str] | None:
-        """Port and rest of the path for the longest name that an app has; None for none."""
-        best: tuple[int, int | None, str] | None = None
+    def _service(self, path: str) -> tuple[App, int | None, str] | None:
+        """App, port and rest of the path for the longest name that an app has; None for none."""
+        best: tuple[int, App, int | None, str] | None = None
         for shown in self._marathon.snapshots().values():
             labels = shown.app.definition["labels"]
             name = labels.get("DCOS_SERVICE_NAME", "").strip("/")
             if name and (path == name or path.startswith(f"{name}/")) and (best is None or len(name) > best[0]):
                 ports = shown.task.place.ports if shown.task else ()
                 index = int(labels.get("DCOS_SERVICE_PORT_INDEX", "0"))
-                best = len(name), ports[index] if index < len(ports) else None, path[len(name) :].lstrip("/")
+                port = ports[index] if index < len(ports) else None
+                best = len(name), shown.app, port, path[len(name) :].lstrip("/")
         return None if best is None else best[1:]
 
     async def mesos(self, request: Request) -> Response:

@@ -31,6 +31,17 @@ class Signal(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """How a task ended by itself. `at`: seconds since the epoch."""
+
+    task_id: str
+    #: Of its app.
+    version: str
+    message: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """What is shown of an app's task. Times in seconds since the epoch."""
 
@@ -41,6 +52,8 @@ class Snapshot:
     starts_at: float | None = None
     #: Exit code of the last task that ended by itself.
     last_exit: int | None = None
+    #: And why.
+    last_failure: Failure | None = None
 
     @property
     def healthy(self) -> bool | None:
@@ -115,7 +128,8 @@ class Supervisor:
         now, backoff = time.time(), self._shown.app.backoff
         lived = now - task.started_at > self._delay and self._shown.healthy is not False
         self._delay = backoff.after(0.0 if lived else self._delay)
-        self._show(task=None, health=(), starts_at=now + self._delay, last_exit=code)
+        failure = Failure(task.place.task_id, task.app.version, task.last_words(code), now)
+        self._show(task=None, health=(), starts_at=now + self._delay, last_exit=code, last_failure=failure)
 
     def _act(self, now: float) -> None:
         shown = self._shown

@@ -26,6 +26,8 @@ from .app import App, task_environment
 HOST = "127.0.0.1"
 #: Exit code of what SIGTERM ended, as a shell has it.
 _TERMINATED = 143
+#: Lines, and characters of each, that are told of a task that ended by itself.
+_LINES, _LONGEST = 5, 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,13 @@ class Task:
         if self._thread.is_alive():
             self._signal(signal.SIGKILL)
             self._thread.join()
+
+    def last_words(self, code: int) -> str:
+        """How it ended with this exit code, and the last that it wrote to stderr: it mostly says why."""
+        with suppress(OSError):
+            lines = (self.place.sandbox / "stderr").read_text(errors="replace").splitlines()[-_LINES:]
+            return "\n".join([f"Command exited with status {code}", *(line[:_LONGEST] for line in lines)])
+        return f"Command exited with status {code}"
 
     def _signal(self, number: int) -> None:
         with self._lock:

@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 
 from .app import App, Json
+from .connecting import HTTP, connection_to, scheme_of
 from .errors import MarathonError
 from .marathon import Marathon
 from .supervisor import Snapshot
@@ -119,9 +120,16 @@ def _plan(shown: Snapshot) -> tuple[int | None, bytes]:
     if shown.task is None or not shown.task.place.ports:
         return None, b""
     version = shown.app.definition["labels"].get("DCOS_COMMONS_API_VERSION", "v1")
-    connection = http.client.HTTPConnection(HOST, shown.task.place.ports[0], timeout=_TIMEOUT)
+    address, path = f"{HOST}:{shown.task.place.ports[0]}", f"/{version}/plans/deploy"
+    found = _answer(scheme_of(shown.app), address, path)
+    # Whose certificate is gone cannot encrypt its last words.
+    return found if found[0] is not None or scheme_of(shown.app) == HTTP else _answer(HTTP, address, path)
+
+
+def _answer(scheme: str, address: str, path: str) -> tuple[int | None, bytes]:
+    connection = connection_to(scheme, address, _TIMEOUT)
     try:
-        connection.request("GET", f"/{version}/plans/deploy")
+        connection.request("GET", path)
         answer = connection.getresponse()
         return answer.status, answer.read()
     except (OSError, http.client.HTTPException):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import ssl
 from dataclasses import dataclass
 
 from tf_scheduler.errors import SchedulerError
@@ -22,6 +23,18 @@ class ServerTls:
     certificate: str
     key: str
     client_ca: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """Whether the files are there, and are what they should be."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(self.certificate, self.key, password="")
+            if self.client_ca:
+                context.load_verify_locations(self.client_ca)
+        except OSError:  # ssl.SSLError is one
+            return False
+        return True
 
 
 def address_for(host: str) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,48 @@ class ApiSettings:
 
 def api_settings(options: Mapping[str, Any], environment: Mapping[str, str], directory: str) -> ApiSettings:
     """Of the resolved options. `directory`: of file: sources. Raise OptionsError."""
-    api = options["api"]
+    found, problems = _settings(options, environment, directory)
+    if problems:
+        raise OptionsError(problems)
+    return found
+
+
+def last_api_settings(
+    options: Mapping[str, Any], environment: Mapping[str, str], directory: str, *, closed: bool
+) -> tuple[ApiSettings, list[Problem]]:
+    """The same for a service that is taken down, and what is missing, which must not hold that up: who would be let in
+    by it is not.
+
+    `closed`: it is not known who may get in. Health and the plan, for which DC/OS asks, are for everybody then.
+    """
+    found, problems = _settings(options, environment, directory)
+    tls = found.tls
+    if tls is not None and not tls.usable:
+        less = replace(tls, client_ca="")
+        tls = less if less.usable else None
+        problems.append(Problem("api.certificate_file", "this, key_file or client_ca_file cannot be used"))
+        closed = True
+    return ApiSettings(_closed(found.policy) if closed else found.policy, tls), problems
+
+
+def _settings(
+    options: Mapping[str, Any], environment: Mapping[str, str], directory: str
+) -> tuple[ApiSettings, list[Problem]]:
+    """And what is wrong: in place of a token that cannot be had there is one that nobody knows."""
+    api, problems = options["api"], list[Problem]()
     near = Sources({"env": environment_reader(environment), "file": directory_reader(Path(directory))})
+
+    def token(name: str) -> str:
+        try:
+            return _token(near, api, name)
+        except OptionsError as error:
+            problems.extend(error.problems)
+            return _unknown()
+
     loopback = address_for(environment.get("HOST", "")) not in ("0.0.0.0", "::")  # noqa: S104 - a comparison
     policy = Policy(
-        read_token=_token(near, api, "read_token"),
-        write_token=_token(near, api, "write_token"),
+        read_token=token("read_token"),
+        write_token=token("write_token"),
         certificates=bool(api["client_ca_file"]),
         writers=frozenset(filter(None, (name.strip() for name in api["writers"].split(",")))),
         loopback=loopback,
@@ -54,9 +91,18 @@ def api_settings(options: Mapping[str, Any], environment: Mapping[str, str], dir
             "is needed, for the API listens on a network. Set it (and api.read_token), or api.client_ca_file; or say "
             "that everybody may use the API with api.authentication none"
         )
-        raise OptionsError([Problem("api.write_token", words)])
+        problems.append(Problem("api.write_token", words))
+        policy = _closed(policy)
     tls = ServerTls(api["certificate_file"], api["key_file"], api["client_ca_file"])
-    return ApiSettings(policy, tls if api["certificate_file"] else None)
+    return ApiSettings(policy, tls if api["certificate_file"] else None), problems
+
+
+def _closed(policy: Policy) -> Policy:
+    return replace(policy, read_token="", write_token=_unknown(), certificates=False)
+
+
+def _unknown() -> str:
+    return secrets.token_urlsafe(32)
 
 
 def _token(near: Sources, api: Mapping[str, Any], name: str) -> str:

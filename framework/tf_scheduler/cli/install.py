@@ -9,7 +9,7 @@ import click
 
 from dcos_command.cluster import Cluster
 from dcos_command.service import Service
-from dcos_command.uninstalling import told, wait_for_end
+from dcos_command.uninstalling import LIMIT, told, wait_for_end
 from dcos_local.folder import Folder
 from dcos_local.record import Record
 from tf_scheduler.errors import NotRunningError
@@ -52,8 +52,16 @@ def install(options: Path | None, app_id: str | None, directory: Path, misplaced
 @click.argument("app_id", default="")
 @click.option("--all", "everything", is_flag=True, help="All that are installed.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until nothing is left.")
+@click.option(
+    "--timeout",
+    type=click.IntRange(min=1),
+    default=LIMIT,
+    show_default=True,
+    metavar="SECONDS",
+    help="Wait so many seconds at most.",
+)
 @directory_option
-def uninstall(app_id: str, everything: bool, no_wait: bool, directory: Path) -> None:
+def uninstall(app_id: str, everything: bool, no_wait: bool, timeout: int, directory: Path) -> None:
     """Uninstall the service APP_ID (its name; not needed when there is only one) from the local cluster.
 
     Its scheduler is started anew to take it down: it ends the tasks, leaves Mesos and forgets its state.
@@ -69,7 +77,7 @@ def uninstall(app_id: str, everything: bool, no_wait: bool, directory: Path) -> 
         if no_wait:
             click.echo(f"{app_id} is being uninstalled")
         else:
-            click.echo(told(app_id, wait_for_end(Service(Cluster(record.url), app_id, timeout=_TIMEOUT))))
+            click.echo(told(app_id, wait_for_end(Service(Cluster(record.url), app_id, timeout=_TIMEOUT), timeout)))
 
 
 def _options(path: Path, folder: Folder) -> dict[str, Any]:

@@ -19,26 +19,16 @@ from typing import Any, NoReturn
 import click
 
 from mesos_client import Tls
-from tf_scheduler.api.policy import Policy
 from tf_scheduler.errors import JobError, NotRunningError, OptionsError, Problem, SchedulerError
-from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.options.environment import to_document
-from tf_scheduler.options.loader import resolve, to_spec
 from tf_scheduler.options.notices import notices
 from tf_scheduler.options.parse import parse
 from tf_scheduler.store.interface import StoreConflict, StoreError, StoreUnavailable
-from tf_scheduler.telling.lines import log_to
-from tf_scheduler.telling.masks import Masks
 
 from .document import read_bytes
 
 log = logging.getLogger(__name__)
 
-#: The package's word for a level -> Python's.
-_LEVELS = {"OFF": "CRITICAL", "FATAL": "CRITICAL", "WARN": "WARNING", "TRACE": "DEBUG", "ALL": "DEBUG"}
-#: Options that name a program.
-_PROGRAM = {"command", "job_url", "job_name"}
-_SANITY = "python examples/sanity/check.py"
 #: HTTP statuses that Marathon takes for healthy; above 299 the standard library calls them errors.
 _HEALTHY = range(200, 400)
 _HEALTH_TIMEOUT = 10.0  # seconds
@@ -76,22 +66,20 @@ def run(file: Path | None, reset: str) -> None:
     # Much that other commands need not load.
     from tf_scheduler.api.listening import address_for
 
+    from .beginning import begin, package_defaults, spec_of
     from .daemon import Daemon
-    from .front import api_settings
     from .settle import Settling
 
     environment = os.environ
     document = to_document(environment) if file is None else parse(read_bytes(file), str(file))
-    options = resolve(document, package_defaults(document, environment))
-    port = _port(environment)
-    access = api_settings(options, environment, options["secret_delivery"]["directory"])
-    _log(options, environment, access.policy)
-    for notice in notices(document, options):
-        log.warning("option %s", notice)
-    spec_of = partial(_spec, environment, port, "http" if access.tls is None else "https")
     uninstalling = environment.get("SDK_UNINSTALL", "").lower() in _TRUE
+    options, access = begin(document, environment, uninstalling)
+    port = _port(environment)
+    for notice in () if uninstalling else notices(document, options):
+        log.warning("option %s", notice)
+    own_spec = partial(spec_of, environment, port, "http" if access.tls is None else "https", uninstalling)
     daemon = Daemon(
-        spec_of(options),
+        own_spec(options),
         options["mesos"]["master"],
         options["scheduler"]["state"],
         address_for(environment.get("HOST", "")),
@@ -102,20 +90,13 @@ def run(file: Path | None, reset: str) -> None:
         recording=_recording(environment),
         access=access,
         reset=reset,
-        settling=Settling(options, environment, package_defaults, spec_of, uninstalling),
+        settling=Settling(options, environment, package_defaults, own_spec, uninstalling),
         statsd=options["metrics"]["statsd"],
     )
     try:
         daemon.run()
     except (StoreUnavailable, StoreConflict) as error:
         raise NotRunningError(str(error)) from error
-
-
-def _spec(environment: Mapping[str, str], port: int, scheme: str, options: Mapping[str, Any]) -> ServiceSpec:
-    """With where tasks reach us."""
-    from .secrets import reachable
-
-    return reachable(to_spec(options), environment, port, scheme)
 
 
 @scheduler.command()
@@ -135,18 +116,6 @@ def health(port: int | None) -> None:
         sys.exit(0 if error.code in _HEALTHY else 1)
     except OSError as error:
         raise JobError(f"{url} does not answer: {getattr(error, 'reason', error)}") from error
-
-
-def package_defaults(document: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """What the package provides where the options are silent: the executor, and a program when none is named.
-
-    That program checks that the tasks reach each other: so the package can be installed, and tried, without options.
-    """
-    found = {"executor": {"url": environment.get("EXECUTOR_URI", "")}}
-    named = {name for section in document.values() if isinstance(section, dict) for name in section}
-    if not named & _PROGRAM and environment.get("EXAMPLES_URI"):
-        found["service"] = {"job_url": environment["EXAMPLES_URI"], "command": _SANITY}
-    return found
 
 
 def _recording(environment: Mapping[str, str]) -> Path | None:
@@ -184,11 +153,3 @@ def _port(environment: Mapping[str, str]) -> int:
     if not text.isdecimal() or not 0 < int(text) <= 65_535:
         raise OptionsError([Problem("PORT_API", f"must be the port of the HTTP API, 1 to 65535, not {text!r}")])
     return int(text)
-
-
-def _log(options: Mapping[str, Any], environment: Mapping[str, str], policy: Policy) -> None:
-    from .known_secrets import known_secrets
-
-    service = options["service"]
-    level = _LEVELS.get(service["log_level"], service["log_level"])
-    log_to(sys.stderr, service["log_format"], level, Masks(known_secrets(options, environment, policy)))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tf_scheduler.errors import Problem
+from tf_scheduler.model.secrets import parse_source
 
 Document = Mapping[str, Any]
 
@@ -42,5 +43,13 @@ def tokens_are_sources(options: Document) -> Iterator[Problem]:
     """A token that stands in the options itself could be read by everybody who reads them."""
     for name in ("read_token", "write_token"):
         text = options["api"][name]
-        if text and text.partition(":")[0] not in ("env", "file"):
-            yield Problem(f"api.{name}", "must name where the token is, as env:VARIABLE or file:NAME")
+        if text and not _is_near(text):
+            folder = options["secret_delivery"]["directory"]
+            yield Problem(f"api.{name}", f"must name where the token is, as env:VARIABLE, or file:NAME of one in {folder}")
+
+
+def _is_near(text: str) -> bool:
+    try:
+        return parse_source(text).scheme in ("env", "file")
+    except ValueError:
+        return False

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tf_scheduler.cli.front import api_settings
+from tf_scheduler.api.policy import Policy
+from tf_scheduler.cli.front import api_settings, last_api_settings
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.options.loader import resolve
 
@@ -52,3 +53,26 @@ def test_certificates_make_it_https():
 
     assert ("a.pem", "a.key", "ca.pem") == (found.tls.certificate, found.tls.key, found.tls.client_ca)
     assert (True, {"alice", "bob"}) == (found.policy.certificates, found.policy.writers)
+
+
+def last(environment, folder="/nowhere", *, closed=False, **api):
+    options = resolve({"service": {"command": "x"}, "api": api})
+    return last_api_settings(options, environment, str(folder), closed=closed)
+
+
+def test_what_is_missing_lets_nobody_in_when_a_service_is_taken_down(tmp_path):
+    """And holds nothing up: neither a token, nor a certificate. Nor is the API open where Marathon runs it."""
+    behind = {"HOST": "10.0.0.5", "MARATHON_APP_ID": "/x", "R": "r"}
+    settings, told = last(behind, tmp_path, read_token="env:R", write_token="file:none")
+    assert (["api.write_token"], "r") == ([problem.path for problem in told], settings.policy.read_token)
+    assert not settings.policy.visitor({"authorization": "Bearer "}, None).reads
+    assert 43 == len(settings.policy.write_token)
+
+    gone = {name: str(tmp_path / name) for name in ("certificate_file", "key_file", "client_ca_file")}
+    settings, told = last(behind, tmp_path, **gone)
+    assert (["api.certificate_file"], None) == ([problem.path for problem in told], settings.tls)
+    assert (True, False) == (settings.policy.closed, settings.policy.certificates)
+
+    assert last(behind, closed=True)[0].policy.closed
+    assert last({"HOST": "10.0.0.5"})[0].policy.closed
+    assert (Policy(), []) == (last(behind)[0].policy, last(behind)[1])

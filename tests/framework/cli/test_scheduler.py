@@ -134,7 +134,10 @@ def until(condition):
 
 @pytest.mark.mesos
 def test_a_scheduler_is_stopped_started_and_taken_down(host):
-    """SIGTERM leaves the tasks, the next start takes them over, SDK_UNINSTALL ends them and forgets all."""
+    """SIGTERM leaves the tasks, the next start takes them over, SDK_UNINSTALL ends them and forgets all.
+
+    That it does whatever is wrong with the options by then, or missing; who might have got in by that does not.
+    """
     first = host.start()
     until(lambda: host.status("/v1/plans/deploy") == 200)
     tasks = host.tasks()
@@ -151,12 +154,20 @@ def test_a_scheduler_is_stopped_started_and_taken_down(host):
     second.send_signal(signal.SIGTERM)
     assert 0 == second.wait(PATIENCE)
 
+    host.change(
+        api={"write_token": "file:gone", "certificate_file": "gone.pem", "key_file": "gone.key"},
+        secret_delivery={"ca_file": "/nowhere/ca.pem"},
+        worker={"count": "two", "cpu": 1},
+    )
     third = host.start(SDK_UNINSTALL="true")
-    until(lambda: host.status("/v1/plans/deploy") == 200)
-    assert 200 == host.status("/v1/health")
+    until(lambda: third.poll() is not None or host.status("/v1/plans/deploy") == 200)
+    assert [200, 401] == [host.status(path) for path in ("/v1/health", "/v1/plans")]
     assert {} == host.tasks()
     third.send_signal(signal.SIGTERM)
-    assert 0 == third.wait(PATIENCE)
+    _, errors = third.communicate(timeout=PATIENCE)
+    assert 0 == third.returncode
+    for problem in ("worker.cpu: is no option", "api.write_token: file:gone", "api.certificate_file: this, key_file"):
+        assert f"the service is uninstalled without: {problem}" in errors
     with closing(SqliteStore(host.folder / "state.db", "unit")) as store:
         assert {} == store.load()
 

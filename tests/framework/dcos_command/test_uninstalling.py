@@ -13,6 +13,8 @@ from dcos_command.uninstalling import FORGET, last_words
 from tf_scheduler.api.server import ApiServer
 from tf_scheduler.core import uninstall
 
+#: What Marathon says of the app.
+FOUND = {"version": "v2"}
 LOST = "left behind: reservation r-1 on agent-2"
 
 
@@ -28,7 +30,7 @@ def cluster(monkeypatch):
     plans = []
 
     def app(_request):
-        return JSONResponse({"app": {}}) if plans else JSONResponse({"message": "App does not exist"}, 404)
+        return JSONResponse({"app": FOUND}) if plans else JSONResponse({"message": "App does not exist"}, 404)
 
     def remove(_request):
         return JSONResponse({"results": [{"appId": "/dev/digits"}]})
@@ -62,6 +64,33 @@ def test_what_is_left_behind_is_told_at_the_end(cluster, capsys, last, told):
     seen = capsys.readouterr()
     assert f"/dev/digits is uninstalled{told}\n" == seen.out
     assert "/dev/digits is being uninstalled. Ctrl-C" in seen.err
+
+
+def a_failure(message, version="v2"):
+    return {"lastTaskFailure": {"message": message, "version": version, "taskId": "dev_digits.1"}}
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (a_failure("status 1\napi.write_token: is missing"), "again: status 1\napi.write_token: is missing\n"),
+        (a_failure("status 1"), "again: status 1 (its log: dcos task log --completed dev_digits.1 stderr)\n"),
+        (a_failure("status 1", "v1"), ""),  # that was before
+    ],
+)
+def test_a_scheduler_that_cannot_run_is_told_and_not_waited_for_without_end(
+    cluster, capsys, monkeypatch, failure, told
+):
+    """Why it ends is said, once; then that the service is there still."""
+    plans, run = cluster
+    plans += [({"message": "busy"}, 503)] * 2
+    monkeypatch.setitem(globals(), "FOUND", {**FOUND, **failure})
+
+    assert 1 == run("--timeout=0")
+
+    seen = capsys.readouterr().err
+    assert (bool(told), told in seen) == (seen.count("its scheduler ended, and is started") == 1, True)
+    assert "/dev/digits is not gone after 0 s: " in seen
 
 
 def test_for_programs_it_is_in_the_document(cluster, capsys):

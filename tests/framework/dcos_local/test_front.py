@@ -3,6 +3,7 @@
 import base64
 import http.client
 import json
+import subprocess
 import sys
 import threading
 import time
@@ -485,3 +486,37 @@ def test_who_serves_is_recorded_while_it_serves(tmp_path):
     assert None is Record.read(folder)
     with serving(cluster, choose_port(folder)) as second:
         assert (first.url, first.cluster_id) == (second.url, second.cluster_id)
+
+
+def test_an_encrypted_service_is_asked_over_https(dcos, tmp_path):
+    """As its app says. When it is taken down and has lost its certificate, its end is heard all the same."""
+    new = ("req", "-newkey", "rsa:2048", "-nodes", "-x509", "-subj", "/CN=x", "-keyout", "key", "-out", "pem")
+    subprocess.run(["openssl", *new], cwd=tmp_path, check=True, capture_output=True)
+    program = tmp_path / "service.py"
+    program.write_text(
+        STREAM.replace(".serve_forever()", "").replace("http.server.Threading", "server = http.server.Threading")
+        + "import os, ssl\n"
+        "if 'SDK_UNINSTALL' not in os.environ:\n"
+        "    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)\n"
+        f"    context.load_cert_chain('{tmp_path}/pem', '{tmp_path}/key')\n"
+        "    server.socket = context.wrap_socket(server.socket, server_side=True)\n"
+        "server.serve_forever()\n"
+    )
+    install(dcos, name="safe", command=f"exec {sys.executable} {program} $PORT0")
+    more = {"DCOS_COMMONS_UNINSTALL": "true", "DCOS_SERVICE_SCHEME": "https"}
+    labels = {**app(dcos, "safe")["labels"], **more}
+    assert 200 == ask(dcos, "PUT", "/service/marathon/v2/apps/safe", json.dumps({"labels": labels})).code
+    until(lambda: ask(dcos, "GET", "/service/safe/whole").code == 200)
+
+    assert 200 == cosmos(dcos, "uninstall", packageName="small")[0]
+
+    until(lambda: ask(dcos, "GET", "/service/marathon/v2/apps/safe").code == 404)
+
+
+def test_why_a_task_ended_is_told(dcos):
+    """As Marathon does it, and with its last words."""
+    install(dcos, name="ends", command="echo why >&2; exit 3")
+
+    failure = until(lambda: app(dcos, "ends").get("lastTaskFailure"))
+
+    assert ("Command exited with status 3\nwhy", "TASK_FAILED") == (failure["message"], failure["state"])

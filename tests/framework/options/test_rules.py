@@ -235,7 +235,7 @@ BROKEN = {
     ),
     "tokens_are_sources": (
         {"api": {"write_token": "s3cret"}},
-        "api.write_token: must name where the token is, as env:VARIABLE or file:NAME",
+        "api.write_token: must name where the token is, as env:VARIABLE, or file:NAME of one in /run/secrets",
     ),
     "a_certificate_comes_with_its_key": (
         {"tls": {"enabled": True, "key_file": "key.pem"}},
@@ -319,3 +319,13 @@ def test_rules_over_plans_find_their_other_cases(document, message):
 
     told = [str(problem) for problem in caught.value.problems]
     assert [line for line in told if line.startswith(message)] != [], told
+
+
+@pytest.mark.parametrize(
+    "source", ["file:///run/secrets/token", "file:../token", "env:NO-NAME", "vault:a/b#c", "token"]
+)
+def test_a_token_that_the_scheduler_could_not_read_is_refused_before_it_starts(source):
+    """It would end again and again. What was written is not told: it may be the token."""
+    with pytest.raises(OptionsError, match="api.read_token: must name where the token is") as caught:
+        resolve({"service": {"command": "x"}, "api": {"read_token": source}})
+    assert source not in str(caught.value)

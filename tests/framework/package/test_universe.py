@@ -188,6 +188,15 @@ def test_labels_are_what_dc_os_looks_for():
     } == {name: text for name, text in labels.items() if not name.startswith("DCOS_PACKAGE_") or "FRAMEWORK" in name}
 
 
+def test_an_encrypted_api_is_asked_over_https():
+    """By the admin router, and by Marathon for its health."""
+    given = {"api": {"certificate_file": "a.pem", "key_file": "a.key"}}
+    found = [render_app(PACKAGE, options) for options in ({}, given)]
+
+    assert ["http", "https"] == [app["labels"]["DCOS_SERVICE_SCHEME"] for app in found]
+    assert ["MESOS_HTTP", "MESOS_HTTPS"] == [app["healthChecks"][0]["protocol"] for app in found]
+
+
 def test_a_misspelt_option_is_refused():
     """By name, before anything is installed."""
     with pytest.raises(OptionsMismatchError, match=r'service: .*"nam"'):
