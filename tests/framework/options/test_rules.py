@@ -322,7 +322,7 @@ def test_rules_over_plans_find_their_other_cases(document, message):
 
 
 @pytest.mark.parametrize(
-    "source", ["file:///run/secrets/token", "file:../token", "env:NO-NAME", "vault:a/b#c", "token"]
+    "source", ["file:///run/secrets/token", "file:../token", "env:NO-NAME", "vault:a/b#c", "s3cret"]
 )
 def test_a_token_that_the_scheduler_could_not_read_is_refused_before_it_starts(source):
     """It would end again and again. What was written is not told: it may be the token."""
