@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,7 +17,9 @@ from tf_scheduler.api.glance import Overview, TaskRow
 
 from .interrupts import Interrupts
 from .run_app import RunApp
-from .tail import last_lines
+
+if TYPE_CHECKING:
+    from .words import Words
 
 #: Seconds between two looks where somebody sees them, and where nobody does: then most of them only read what is new.
 REDRAW, LOOK = 0.25, 0.1
@@ -83,20 +85,20 @@ class Watch:
         return f"{live or 'Mesos'} did not answer {self._patience:g} s after the end was asked for"
 
 
-def follow(app: RunApp, watch: Watch, cluster: LocalCluster, *, own: bool, quiet: bool) -> Watched:
+def follow(app: RunApp, watch: Watch, cluster: LocalCluster, *, own: bool, drawn: Words | None) -> Watched:
     """Watch the service to its end.
 
-    `own`: the cluster is there for this run only, so the death of any node ends it.
+    `drawn`: on a terminal, with these words of its tasks. `own`: the cluster is there for this run only, so the death
+    of any node ends it.
     """
     waiting = threading.Event()  # nobody sets it: signals are only noted
     started = time.monotonic()
-    drawn = not quiet and sys.stderr.isatty()
-    due = 0.0 if drawn else CALM
+    due = CALM if drawn is None else 0.0
     with _screen(cluster, drawn) as draw:
         while True:
             seconds = time.monotonic() - started
             seen = app.look(ask=seconds >= due)
-            if seconds >= due and not drawn:
+            if seconds >= due and drawn is None:
                 due = seconds + ASK
             if seen is not None and seen.over:
                 trouble = ""
@@ -106,7 +108,7 @@ def follow(app: RunApp, watch: Watch, cluster: LocalCluster, *, own: bool, quiet
                 app.leave()
                 seen = app.seen
                 break
-            waiting.wait(REDRAW if drawn else LOOK)
+            waiting.wait(LOOK if drawn is None else REDRAW)
     return Watched(seen, trouble, watch.asked, watch.pending)
 
 
@@ -128,9 +130,9 @@ def sandbox_of(cluster: LocalCluster, seen: Overview, task: TaskRow) -> Path | N
 
 
 @contextmanager
-def _screen(cluster: LocalCluster, drawn: bool) -> Iterator[Draw]:
+def _screen(cluster: LocalCluster, drawn: Words | None) -> Iterator[Draw]:
     """Draws on a terminal; elsewhere the log tells what happens."""
-    if not drawn:
+    if drawn is None:
         yield lambda _seen, _seconds: None
         return
     # The scheduler starts meanwhile.
@@ -144,14 +146,15 @@ def _screen(cluster: LocalCluster, drawn: bool) -> Iterator[Draw]:
 
         def draw(seen: Overview | None, seconds: float) -> None:
             if seen is not None:
-                live.update(screen(seen, _leader_log(cluster, seen), seconds, console.height), refresh=True)
+                live.update(screen(seen, _leader_log(cluster, seen, drawn), seconds, console.height), refresh=True)
 
         yield draw
 
 
-def _leader_log(cluster: LocalCluster, seen: Overview) -> list[str]:
+def _leader_log(cluster: LocalCluster, seen: Overview, words: Words) -> list[str]:
     task = seen.task(seen.leader)
     sandbox = None if task is None else sandbox_of(cluster, seen, task)
-    if sandbox is None:
+    if task is None or sandbox is None:
         return []
-    return last_lines(sandbox / "stdout", LOG_LINES) or last_lines(sandbox / "stderr", LOG_LINES)
+    outputs = (words.last(task.name, sandbox / name, LOG_LINES) for name in ("stdout", "stderr"))
+    return next(filter(None, outputs), [])

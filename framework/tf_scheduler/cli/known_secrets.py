@@ -13,6 +13,8 @@ from tf_scheduler.options.tree import OPTIONS
 
 _CREDENTIAL = "DCOS_SERVICE_ACCOUNT_CREDENTIAL"
 _SOURCE = "env:"
+#: Sources of tasks' secrets whose values are among them.
+KNOWN = (_SOURCE, "option:")
 
 
 def known_secrets(options: Mapping[str, Any], environment: Mapping[str, str], policy: Policy) -> Iterator[str]:

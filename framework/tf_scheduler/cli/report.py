@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from mesos_local import LocalCluster
 from tf_scheduler.api.glance import Overview, TaskRow
-from tf_scheduler.api.policy import Policy
 from tf_scheduler.errors import JobError
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import TaskState
-from tf_scheduler.options.loader import resolve
-from tf_scheduler.telling.masks import Masks
 
 from .folders import RunFolder
 from .follow import Watched, sandbox_of
-from .known_secrets import known_secrets
-from .tail import last_lines
+from .words import Words
 
 #: Of the error output of a task that failed.
 _ERROR_LINES = 5
@@ -31,9 +26,9 @@ Report = dict[str, Any]
 
 
 def report(
-    watched: Watched, spec: ServiceSpec, cluster: LocalCluster, folder: RunFolder, seconds: float, masks: Masks
+    watched: Watched, spec: ServiceSpec, cluster: LocalCluster, folder: RunFolder, seconds: float, words: Words
 ) -> Report:
-    """Everything worth keeping of a run; keeps the logs of its tasks in its folder. `masks`: secrets in last lines."""
+    """Everything worth keeping of a run; keeps the logs of its tasks in its folder. `words`: of tasks."""
     seen = watched.seen
     return {
         "service": spec.name,
@@ -43,13 +38,8 @@ def report(
         "run": str(folder.path),
         "checkpoints": seen.checkpoint_dir if seen else spec.checkpoint_dir or str(folder.checkpoints),
         "pending": {name: list(reasons) for name, reasons in watched.pending.items()},
-        "tasks": [_task(seen, task, cluster, folder, masks) for task in seen.tasks] if seen else [],
+        "tasks": [_task(seen, task, cluster, folder, words) for task in seen.tasks] if seen else [],
     }
-
-
-def secrets_of(document: Mapping[str, Any]) -> Masks:
-    """Of options, as far as this command knows them: from themselves, and from its own variables."""
-    return Masks(known_secrets(resolve(document), os.environ, Policy()))
 
 
 def check_page(page: Path | None) -> None:
@@ -93,7 +83,7 @@ def _outcome(watched: Watched) -> dict[str, str]:
     return {"state": Verdict.STOPPED.value if stopped else Verdict.FAILED.value, "reason": trouble}
 
 
-def _task(seen: Overview, task: TaskRow, cluster: LocalCluster, folder: RunFolder, masks: Masks) -> Report:
+def _task(seen: Overview, task: TaskRow, cluster: LocalCluster, folder: RunFolder, words: Words) -> Report:
     sandbox = sandbox_of(cluster, seen, task)
     return {
         "name": task.name,
@@ -103,16 +93,19 @@ def _task(seen: Overview, task: TaskRow, cluster: LocalCluster, folder: RunFolde
         "agent": task.hostname,
         "address": task.address,
         "generation": task.generation,
-        "last_lines": [] if sandbox is None else [masks.cover(line) for line in _last_words(seen, task, sandbox)],
+        "last_lines": [] if sandbox is None else _last_words(seen, task, sandbox, words),
         "logs": None if sandbox is None else _kept(task, sandbox, folder),
     }
 
 
-def _last_words(seen: Overview, task: TaskRow, sandbox: Path) -> list[str]:
-    """Of a task that failed, the end of its error output; of the leader its last line: mostly the result."""
+def _last_words(seen: Overview, task: TaskRow, sandbox: Path, words: Words) -> list[str]:
+    """Of a task that failed, the end of its error output; of the leader its last line: mostly the result.
+
+    Where the task is not quoted, what its executor says of that output, which masks it.
+    """
     if not task.live and task.state not in _WELL:
-        return last_lines(sandbox / "stderr", _ERROR_LINES)
-    return last_lines(sandbox / "stdout", 1) if task.name == seen.leader else []
+        return words.last(task.name, sandbox / "stderr", _ERROR_LINES) if words.knows(task.name) else [task.message]
+    return words.last(task.name, sandbox / "stdout", 1) if task.name == seen.leader else []
 
 
 def _kept(task: TaskRow, sandbox: Path, folder: RunFolder) -> str | None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from .follow import Watched
     from .report import Report
+    from .words import Words
 
 #: How long executors outlive an agent that is gone, in a cluster that lives for one run only.
 _RECOVERY = {"recovery_timeout": "10secs"}
@@ -151,7 +152,16 @@ def _followed(job: _Job, found: Started, cluster: LocalCluster, own: bool, signa
     from .follow import Watch, follow
 
     grace = max((each.kill_grace for each in job.spec.jobs), default=0.0)
-    return follow(found.app, Watch(found.app, grace, job.timeout, signals), cluster, own=own, quiet=job.quiet)
+    return follow(found.app, Watch(found.app, grace, job.timeout, signals), cluster, own=own, drawn=_drawn(job))
+
+
+def _drawn(job: _Job) -> Words | None:
+    """What of its output a terminal shows; None: nobody draws."""
+    if job.quiet or not sys.stderr.isatty():
+        return None
+    from .words import words_of
+
+    return words_of(job.spec, job.document)
 
 
 def _surroundings(document: Mapping[str, Any]) -> Mapping[str, str]:
@@ -172,9 +182,10 @@ def _reported(
     surroundings: Mapping[str, str],
 ) -> Report:
     from .remember import remember
-    from .report import report, secrets_of
+    from .report import report
+    from .words import words_of
 
-    found = report(watched, job.spec, cluster, folder, seconds, secrets_of(job.document))
+    found = report(watched, job.spec, cluster, folder, seconds, words_of(job.spec, job.document))
     remember(job.document, found, folder, cluster.specs, submitted, surroundings, job.page)
     _tell(found, folder, job.quiet)
     return found
