@@ -5,8 +5,9 @@ Plain text and colours are drawn from the same parts; see render.py, and the ric
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Iterable, Sequence, Union
+from typing import IO, Iterable, Sequence, Union
 
 #: Meaning of a word of the scheduler's; any other has none.
 _MEANING = {
@@ -61,11 +62,19 @@ class Table:
     pictures: Sequence[int] = ()
 
 
+#: What terminals obey (ECMA-48), but for backspace, tab, line end, return, and the choice of colours.
+_COMMANDS = re.compile(r"\x1b(?!\[[0-9;:]*m)|[\x00-\x07\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
+
+
 @dataclass(frozen=True)
 class Raw:
     """Of somebody else, such as a task's output: written as it is, with nothing after it."""
 
     text: str
+
+    def on(self, out: IO[str]) -> str:
+        """A terminal gets colours and tabs, and no command: those can write to the clipboard, or to its input."""
+        return _COMMANDS.sub("", self.text) if out.isatty() else self.text
 
 
 Part = Union[str, Line, Table, Raw]

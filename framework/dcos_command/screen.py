@@ -22,7 +22,7 @@ class Screen:
         """At once, also through a pipe."""
         for part in parts:
             if isinstance(part, Raw):
-                self._out.write(part.text)
+                self._out.write(part.on(self._out))
             else:
                 self._out.writelines(f"{line}\n" for line in render.lines(part, self._width()))
             self._out.flush()

@@ -24,6 +24,9 @@ _TIMEOUT = 10.0  # seconds for each wait
 _FRESH = 60.0  # seconds that an agent's address is remembered
 #: Bytes of an answer at most: JSON may write a byte as \\u00XX, six times as long.
 _MOST = 8 * 1024 * 1024
+#: The same of a folder's list: some 100,000 files.
+_MOST_LIST = 32 * 1024 * 1024
+_MISSING = "there is no file {} in the task's working directory, or not any more"
 
 
 class AgentFiles:
@@ -40,6 +43,7 @@ class AgentFiles:
         """`offset` None: the last `length` bytes. Raise FileError."""
         agent = self._address(record)
         path = f"/frameworks/{state.framework_id}/executors/{executor_of(record.id)}/runs/latest/{name}"
+        self._check(agent, path, name)
         size = self._piece(agent, path, name, -1, 0).offset
         start = max(0, size - length) if offset is None else min(offset, size)
         if start >= size:
@@ -47,12 +51,27 @@ class AgentFiles:
         piece = self._piece(agent, path, name, start, length)
         return Piece(start, piece.data, max(size, start + len(piece.data)))
 
+    def _check(self, agent: str, path: str, name: str) -> None:
+        """An agent that reads a named pipe waits for its other end, for ever, and answers for no file any more."""
+        folder = quote(path.rpartition("/")[0], safe="")
+        status, content = self._get(agent, f"/files/browse?path={folder}", f"agent {agent}", _MOST_LIST)
+        if status == http.client.NOT_FOUND:
+            raise FileError(404, _MISSING.format(name))
+        modes = {entry["path"]: entry["mode"] for entry in _json(status, content, f"agent {agent}")}
+        if path not in modes:
+            raise FileError(404, _MISSING.format(name))
+        if not modes[path].startswith("-"):
+            raise FileError(400, f"{name} is no file, but a folder, a pipe or a device")
+
     def _piece(self, agent: str, path: str, name: str, offset: int, length: int) -> Piece:
         """At offset -1 Mesos tells the size, as the offset."""
         query = f"path={quote(path, safe='')}&offset={offset}&length={length}"
         status, content = self._get(agent, f"/files/read?{query}", f"agent {agent}")
         if status == http.client.NOT_FOUND:
-            raise FileError(404, f"there is no file {name} in the task's working directory, or not any more")
+            raise FileError(404, _MISSING.format(name))
+        if status != http.client.OK:
+            # In its words stands where that would be on its machine.
+            raise FileError(502, f"agent {agent} answers {status}: it does not give {name}")
         answer = _json(status, content, f"agent {agent}")
         return Piece(int(answer["offset"]), answer["data"].encode(errors="surrogateescape"), 0)
 
@@ -73,14 +92,14 @@ class AgentFiles:
         self._addresses[record.agent_id] = (time.monotonic(), address)
         return address
 
-    def _get(self, base: str, path: str, who: str) -> tuple[int, bytes]:
+    def _get(self, base: str, path: str, who: str, most: int = _MOST) -> tuple[int, bytes]:
         parts = urlsplit(base)
         connection = self._connection(parts.scheme, parts.netloc)
         try:
             header = self._credentials.header()
             connection.request("GET", path, headers={"Authorization": header} if header else {})
             answer = connection.getresponse()
-            return answer.status, answer.read(_MOST)
+            return answer.status, answer.read(most)
         except (OSError, http.client.HTTPException) as error:
             self._addresses.clear()
             raise FileError(502, f"{who} does not answer: {error or type(error).__name__}") from error
@@ -95,12 +114,11 @@ class AgentFiles:
         )
 
 
-def _json(status: int, content: bytes, who: str) -> dict[str, Any]:
+def _json(status: int, content: bytes, who: str) -> Any:
     if status != http.client.OK:
         raise FileError(502, f"{who} answers {status}: {content[:200].decode(errors='replace')}")
     try:
         # Mesos writes the bytes of a file as they are, also those that are no UTF-8.
-        found: dict[str, Any] = json.loads(content.decode(errors="surrogateescape"))
+        return json.loads(content.decode(errors="surrogateescape"))
     except ValueError as error:
         raise FileError(502, f"{who} gives no JSON") from error
-    return found

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 MASK = "********"
 
 #: Names of variables that people give to secrets.
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|CREDENTIAL", re.IGNORECASE)
+#: What is shown to a server, in a command that sends it.
+_SHOWN = re.compile(r"(authorization:\s*(?:\w+\s+)?)[^\s\"']+", re.IGNORECASE)
 #: The password in scheme://user:password@host.
 _PASSWORD = re.compile(r"(?<=://)([^/@:\s]*):[^/@\s]+@")
 
@@ -19,5 +21,5 @@ def masked_variables(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_password(text: str) -> str:
-    """The text with the passwords of addresses in it hidden."""
-    return _PASSWORD.sub(rf"\1:{MASK}@", text)
+    """The text with the passwords of addresses in it hidden, and what follows `Authorization:`."""
+    return _SHOWN.sub(rf"\g<1>{MASK}", _PASSWORD.sub(rf"\1:{MASK}@", text))

@@ -17,6 +17,8 @@ from .errors import SecretError, SourceAway
 
 #: Seconds for one request.
 TIMEOUT = 10
+#: Questions that wait for the server at one time.
+_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class Vault:
     def __init__(self, address: str, login: Login, ca_file: str = "", namespace: str = "") -> None:
         self._login = login
         self._lock = threading.Lock()
+        self._places = threading.BoundedSemaphore(_AT_ONCE)
         self._address = address
         self._client = hvac.Client(
             address, token="", verify=ca_file or True, namespace=namespace or None, timeout=TIMEOUT
@@ -41,6 +44,15 @@ class Vault:
 
     def read(self, source: Source) -> bytes:
         """The value of one key. Raise SecretError, SourceAway."""
+        # Who waits here is one of those who could answer other questions meanwhile.
+        if not self._places.acquire(blocking=False):
+            raise SourceAway(f"{source}: Vault at {self._address} is slow: {_AT_ONCE} questions wait for it")
+        try:
+            return self._asked(source)
+        finally:
+            self._places.release()
+
+    def _asked(self, source: Source) -> bytes:
         with self._lock:
             try:
                 return self._read(source)

@@ -1,5 +1,6 @@
 """Parts as plain text."""
 
+import io
 import re
 
 import pytest
@@ -62,6 +63,25 @@ def test_only_lines_that_may_be_cut_are_cut():
 def test_raw_text_keeps_its_lines():
     """Of somebody's program."""
     assert ["a", "b"] == list(lines(Raw("a\nb\n")))
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("a\tb\r\n\x1b[1;31mred\x1b[0m", "a\tb\r\n\x1b[1;31mred\x1b[0m"),
+        ("\x1b]52;c;cm0gLXJm\x07", "]52;c;cm0gLXJm"),
+        ("\x1b]0;title\x1b\\", "]0;title\\"),
+        ("\x1b[2J\x9b2J\x1bc", "[2J2Jc"),
+    ],
+)
+def test_a_terminal_gets_colours_and_no_commands_of_a_program(said, shown):
+    """Those can write to the clipboard, or to what is typed next. Files and pipes get everything."""
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    assert (shown, said) == (Raw(said).on(Terminal()), Raw(said).on(io.StringIO()))
 
 
 @given(ROWS, st.integers(22, 140))

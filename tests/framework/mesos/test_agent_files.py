@@ -22,6 +22,8 @@ from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 from wire.certificates import Certificates
 
+#: What `stat` says of the files in the working directory.
+MODES = {"stdout": "-rw-r--r--", "pipe": "prw-r--r--", "logs": "drwxr-xr-x", "null": "crw-rw-rw-"}
 CONTENT = "what the program said"
 RECORD = TaskRecord(
     TaskName("worker-0"), TaskId("worker-0__1"), JobKind.WORKER, 0, AgentId("a"), "host", "10.0.0.1:1", 1, (), 0.0
@@ -55,9 +57,12 @@ class Mesos:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self._thread.start()
 
-    def answer(self, path: str, query: dict[str, list[str]]) -> dict[str, object]:
+    def answer(self, path: str, query: dict[str, list[str]]) -> object:
         if path == "/slaves":
             return {"slaves": [{"id": "a", "pid": f"slave(1)@{self.address}"}]}
+        if path == "/files/browse":
+            folder = query["path"][0]
+            return [{"path": f"{folder}/{name}", "mode": mode} for name, mode in MODES.items()]
         offset = int(query["offset"][0])
         return {"offset": len(CONTENT), "data": ""} if offset < 0 else {"offset": offset, "data": CONTENT[offset:]}
 
@@ -83,7 +88,7 @@ def test_a_file_comes_over_tls(mesos, certificates):
     """From the agent too where the master has it, with our credentials for both."""
     files = AgentFiles(lambda: f"https://{mesos.address}", Basic("me", "secret"), Tls(certificates.ca))
     assert CONTENT.encode() == files.read(STATE, RECORD, "stdout", None, 1000).data
-    assert {"/slaves", "/files/read"} == {path for path, _ in mesos.asked}
+    assert {"/slaves", "/files/browse", "/files/read"} == {path for path, _ in mesos.asked}
     assert {Basic("me", "secret").header()} == {header for _, header in mesos.asked}
 
 
@@ -95,3 +100,15 @@ def test_who_is_not_to_be_trusted_gets_no_question(mesos, certificates):
     with pytest.raises(FileError, match=r"the Mesos master does not answer: .*certificate verify failed"):
         files.read(STATE, RECORD, "stdout", None, 1000)
     assert [] == mesos.asked
+
+
+@pytest.mark.parametrize(("name", "code"), [("pipe", 400), ("logs", 400), ("null", 400), ("missing", 404)])
+def test_an_agent_is_asked_for_files_only(mesos, certificates, name, code):
+    """One that opens a named pipe, which any task can make, waits for ever and answers nobody any more."""
+    files = AgentFiles(lambda: f"https://{mesos.address}", tls=Tls(certificates.ca))
+
+    with pytest.raises(FileError) as refused:
+        files.read(STATE, RECORD, name, None, 1000)
+
+    assert code == refused.value.code
+    assert "/files/read" not in {path for path, _ in mesos.asked}

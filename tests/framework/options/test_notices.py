@@ -94,10 +94,10 @@ def test_secrets_are_hidden_and_the_rest_is_not():
     options = resolve(
         {
             "service": {
-                "command": "x",
+                "command": "curl -H 'Authorization: Bearer abc' -H \"authorization: token=abc\" http://x",
                 "gcs_key": "key",
                 "job_url": "https://me:pass@host/job.zip",
-                "environment": {"MY_PASSWORD": "p", "STEPS": "10", "PROXY": "http://me:pass@proxy"},
+                "environment": {"MY_PASSWORD": "p", "PGPASS": "p", "STEPS": "10", "PROXY": "http://me:pass@proxy"},
             }
         }
     )
@@ -106,6 +106,9 @@ def test_secrets_are_hidden_and_the_rest_is_not():
 
     assert MASK == shown["service"]["gcs_key"]
     assert f"https://me:{MASK}@host/job.zip" == shown["service"]["job_url"]
-    assert {"MY_PASSWORD": MASK, "STEPS": "10", "PROXY": f"http://me:{MASK}@proxy"} == shown["service"]["environment"]
+    hidden = {"MY_PASSWORD": MASK, "PGPASS": MASK, "STEPS": "10", "PROXY": f"http://me:{MASK}@proxy"}
+    assert hidden == shown["service"]["environment"]
+    headers = f"-H 'Authorization: Bearer {MASK}' -H \"authorization: {MASK}\""
+    assert f"curl {headers} http://x" == shown["service"]["command"]
     assert "" == masked(resolve({"service": {"command": "x"}}))["service"]["gcs_key"]
     assert {**options, "service": None} == {**shown, "service": None}

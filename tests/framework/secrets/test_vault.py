@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import socket
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
 import pytest
 
 from mesos_local.ports import free_ports
@@ -97,3 +101,14 @@ def test_a_vault_that_is_away_may_come_back():
     address = f"http://127.0.0.1:{free_ports(1)[0]}"
     with pytest.raises(SourceAway, match="does not answer"):
         read(Vault(address, Login(token=lambda: b"t")), "vault:secret/team/db#password")
+
+
+def test_a_vault_that_hangs_takes_no_more_than_its_share_of_those_who_answer():
+    """Who asks a file meanwhile is answered; executors ask again."""
+    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(20) as pool:
+        vault = Vault(f"http://127.0.0.1:{silent.getsockname()[1]}", Login(token=lambda: b"t"))
+        asked = [pool.submit(read, vault, "vault:secret/team/db#password") for _ in range(20)]
+        busy = [str(one.exception()) for one in itertools.islice(as_completed(asked), 4)]
+        silent.close()
+        # The first has been heard by nobody; the others find nobody there.
+        assert all("is slow: 16 questions wait for it" in why for why in busy)

@@ -30,7 +30,7 @@ class ColourScreen(Screen):
     def show(self, parts: Parts) -> None:
         for part in parts:
             if isinstance(part, Raw):
-                self._console.file.write(part.text)
+                self._console.file.write(part.on(self._console.file))
                 self._console.file.flush()
             else:
                 shown = drawn(self._fitting(part), self._console.width)
