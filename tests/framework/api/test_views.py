@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from builders import a_spec, a_status
-from tf_scheduler.api.views import Problem, Snapshot, View, configurations, health, plans
+from tf_scheduler.api.overview import overview
+from tf_scheduler.api.views import Problem, Snapshot, View, configurations, health, plans, pods, tasks
 from tf_scheduler.api.views import state as state_views
 from tf_scheduler.core.plans import config_of
 from tf_scheduler.model.plan import PlanControl
@@ -68,6 +69,26 @@ def test_a_failed_step_is_among_the_errors():
 
     assert 1 == len(view.body["errors"])
     assert "failed" in view.body["errors"][0]
+
+
+def test_a_paused_task_is_told_as_such_everywhere():
+    """PAUSED when its place is kept, PAUSING before, STARTING when it is resumed; and what it waits for."""
+    state = a_state(RUNNING, RUNNING, paused={"chief-0": 5.0})
+    pausing = Snapshot(state)
+    kept = replace(state, tasks={**state.tasks, "chief-0": replace(state.tasks["chief-0"], idle=True, group="chief")})
+    paused, resumed = Snapshot(kept), Snapshot(replace(kept, paused={}))
+
+    words = [pods.status(shown, {"pod": "chief-0"}).body["tasks"][0]["status"] for shown in (pausing, paused, resumed)]
+    assert ["PAUSING", "PAUSED", "STARTING"] == words
+    assert "PAUSED" == tasks.task(paused, {"name": "chief-0"}).body["status"]
+    assert "PAUSED" == overview(kept).task("chief-0").state.upper()
+    body = plans.plan(paused, {"plan": "deploy"}).body
+    assert ("IN_PROGRESS", "PAUSED") == (body["status"], body["phases"][1]["steps"][0]["status"])
+    (waits,) = tasks.pending(paused, {}).body["tasks"]
+    assert ("chief-0", "deploy", "PAUSED") == (waits["name"], waits["plan"], waits["status"])
+    assert ["its place on agent-1 is kept; paused by an operator"] == waits["reasons"]
+    (launch,) = pods.info(paused, {"pod": "chief-0"}).body
+    assert "chief-0 of digits is paused" in launch["info"]["command"]["value"]
 
 
 def test_an_unknown_plan_is_404_in_plain_text():
