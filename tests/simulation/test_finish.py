@@ -11,7 +11,9 @@ from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_scheduler.core.deadlines import next_deadline
+from tf_scheduler.model.plan import Reply, Verb
 from tf_scheduler.model.policy import CleanUp, FinishPolicy, RestartPolicy, SuccessPolicy, Then
+from tf_scheduler.model.recovery import PodVerb
 from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import TaskState
@@ -206,6 +208,27 @@ def test_an_idle_service_stays_until_it_is_ended():
     play(world, send.restart(), send.wait(10_000.0))
     assert not world.state.over
     play(world, send.stop(), expect.torn_down())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        send.command(Verb.RESTART, "deploy"),
+        send.command(Verb.START, "deploy"),
+        send.command(Verb.INTERRUPT, "deploy", "worker"),
+        send.command(Verb.FORCE_COMPLETE, "recovery"),
+        send.pod(PodVerb.RESTART, "worker-1"),
+        send.pod(PodVerb.PAUSE, "worker-1"),
+    ],
+)
+def test_what_has_ended_is_not_commanded_any_more(command):
+    """It would never be done; the plans go on showing what was. Also while the service stays."""
+    world = play(deployed(between(then=Then.IDLE)), send.status("worker-0", FINISHED), send.wait())
+    before = world.state
+
+    play(world, command, expect.answered(Reply.CONFLICT, "The service has ended"), expect.quiet())
+
+    assert before == world.state
 
 
 def test_a_job_that_takes_too_long_fails():

@@ -138,4 +138,4 @@ def test_what_was_never_launched_and_what_has_ended_is_refused():
     world = World(a_spec(), an_agent())
     play(world, send.register(), send.pod(RESTART, "worker-0"), expect.answered(Reply.BAD_REQUEST, "never launched"))
     play(world, send.offers(), send.running(), send.stop(), send.pod(RESTART, "worker-0"))
-    play(world, expect.answered(Reply.BAD_REQUEST, "The job has ended: it stopped"))
+    play(world, expect.answered(Reply.CONFLICT, "The service has ended"))

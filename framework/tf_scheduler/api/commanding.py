@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tf_scheduler.model.events import Event
+from tf_scheduler.model.plan import ENDED, Verb
 from tf_scheduler.model.plan import Answer as LoopAnswer
-from tf_scheduler.model.plan import Verb
 
 from .asking import NoAnswer
 from .backend import Backend
@@ -18,7 +18,6 @@ from .views.plans import command
 
 #: What a command may answer; 200 with a message of its own kind.
 CODES: dict[int, Any] = {200: MessageBody, 208: str, 400: str, 404: str, 409: str, 503: str}
-_ENDED = Problem(409, "The service has ended, there is nothing to command any more")
 
 
 def on_plan(backend: Backend, verb: Verb) -> Act:
@@ -59,7 +58,7 @@ async def ask(backend: Backend, event: Event) -> Answer:
         found = await backend.ask(event)
     except NoAnswer as error:
         return Problem(503, str(error))
-    return _ENDED if found is None else _told(found)
+    return _told(ENDED if found is None else found)
 
 
 def _told(found: LoopAnswer) -> Answer:

@@ -200,6 +200,8 @@ class Reply(str, Enum):
     BAD_REQUEST = "400"
     FORBIDDEN = "403"
     NOT_FOUND = "404"
+    #: Not now, or not any more.
+    CONFLICT = "409"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,3 +214,7 @@ class Answer:
     @property
     def ok(self) -> bool:
         return self.reply is Reply.OK
+
+
+#: To whoever commands what has ended.
+ENDED = Answer(Reply.CONFLICT, "The service has ended, there is nothing to command any more")

@@ -9,7 +9,8 @@ from dataclasses import replace
 from tf_scheduler.core.reduce import decide
 from tf_scheduler.model.effects import Decision, Outcome, PlanControlled
 from tf_scheduler.model.events import PlanCommand
-from tf_scheduler.model.plan import Answer, Node, Phase, Plan, PlanControl, Reply, Status, Step, Verb
+from tf_scheduler.model.plan import ENDED, Answer, Node, Phase, Plan, PlanControl, Reply, Status, Step, Verb
+from tf_scheduler.model.plan_names import UNINSTALL
 from tf_scheduler.model.state import SchedulerState
 
 from .claims import phases_of, steps_of
@@ -56,7 +57,9 @@ def _refused(state: SchedulerState, wish: PlanCommand) -> Answer | None:
             return Answer(Reply.BAD_REQUEST, words)
     if wish.parameters and wish.verb is not Verb.START:
         return Answer(Reply.BAD_REQUEST, f"Parameters are for start only, not for {wish.verb.value}")
-    return _not_found(state, wish)
+    # What was decided stays: only the plan that ends everything goes on.
+    ended = state.result is not None and wish.plan != UNINSTALL
+    return _not_found(state, wish) or (ENDED if ended else None)
 
 
 def _not_found(state: SchedulerState, wish: PlanCommand) -> Answer | None:

@@ -14,7 +14,7 @@ from tf_scheduler.model.effects import Change, Decision, Outcome, RecoveryDecide
 from tf_scheduler.model.events import PodCommand
 from tf_scheduler.model.failure import Cause
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.plan import Answer, Reply
+from tf_scheduler.model.plan import ENDED, Answer, Reply
 from tf_scheduler.model.recovery import PodVerb, Recovery
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
@@ -47,7 +47,7 @@ def _refused(state: SchedulerState, wish: PodCommand) -> Answer | None:
             return Answer(Reply.BAD_REQUEST, f"Task {wish.task} was never launched: see the deploy plan")
         return Answer(Reply.NOT_FOUND, f"Task {wish.task} not found")
     if state.result is not None:
-        return Answer(Reply.BAD_REQUEST, f"The job has ended: it {state.result.verdict.value}")
+        return ENDED
     paused = wish.task in state.paused
     if not paused and wish.verb is not PodVerb.PAUSE and pausing.shown(state, wish.task):
         return Answer(Reply.BAD_REQUEST, f"Task {wish.task} does not run: {pausing.why(state, wish.task)}")
