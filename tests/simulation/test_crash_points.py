@@ -15,12 +15,14 @@ from builders import a_job, a_spec, needs
 from simulation.crashes import Chapter, Story, launches, points, reserved, tell
 from simulation.mesos import Agent, an_agent
 from simulation.world import World
+from tf_executor.payload import Payload
 from tf_scheduler.core.plans import plan_named
 from tf_scheduler.model import effects
-from tf_scheduler.model.events import PlanCommand, StopRequested
+from tf_scheduler.model.events import PlanCommand, RenewSecrets, SecretsAsked, StopRequested
 from tf_scheduler.model.offer import Unavailability
 from tf_scheduler.model.placement import GangMode, GangSpec
 from tf_scheduler.model.plan import Reply, Status, Verb
+from tf_scheduler.model.secrets import Delivery, SecretSpec
 from tf_scheduler.model.spec import JobKind, Strategy
 from tf_scheduler.model.task import TaskState
 
@@ -99,6 +101,22 @@ def moved(world: World) -> bool:
     return all_run(world) and all(record.hostname != "agent-2" for record in world.state.live())
 
 
+def starts_with_secrets(world: World) -> None:
+    """Executors ask for them before their tasks run."""
+    world.mesos.allocate(world.now)
+    world.settle()
+    for launch in (task.launch for task in world.mesos.live().values()):
+        token, host = Payload.decode(launch.payload).secrets_token, launch.record.address.rpartition(":")[0]
+        world.step(SecretsAsked(launch.record.id, token, launch.record.id, host))
+
+
+def renew(world: World) -> None:
+    """208: who could not have them, for the scheduler was gone, asks for none again."""
+    answer = world.step(RenewSecrets()).answer
+    assert answer is not None
+    assert answer.reply in (Reply.OK, Reply.ALREADY), answer
+
+
 DEPLOY = Chapter("deploy", nothing, all_run)
 FINISH = reports("chief-0", TaskState.FINISHED, removed)
 STOP = Chapter("stop", lambda world: world.step(StopRequested("enough")), removed)
@@ -106,6 +124,7 @@ RESERVE = Chapter("reserve", nothing, reserved_for_one)
 TWO_WORKERS = a_spec(
     jobs=(a_job(JobKind.WORKER, 2, needs=needs(cpus=1.5)),), gang=GangSpec(5.0, GangMode.RESERVE, 60.0)
 )
+RELOADED = SecretSpec("file:key", file="key", reloads=True)
 MIRRORED = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 3),))
 
 #: On two agents a gang is launched with two ACCEPTs. If only one was sent, the other's tasks get new addresses, which
@@ -143,6 +162,14 @@ STORIES = {
     "reserved for too long": Story(TWO_WORKERS, agents(1), (RESERVE, Chapter("late", nothing, nothing_reserved))),
     "restarted by an operator": Story(
         a_spec(workers=1), agents(2, 3), (DEPLOY, wish(Verb.RESTART, "deploy", "worker"))
+    ),
+    "secrets are renewed": Story(
+        a_spec(workers=1, chief=0, ps=0, secrets=(RELOADED,), delivery=Delivery("http://10.0.0.9:8080")),
+        agents(1),
+        (
+            Chapter("launch", starts_with_secrets, all_run),
+            Chapter("renew", renew, all_run),
+        ),
     ),
 }
 
