@@ -140,7 +140,7 @@ def _agents_fetch(url: str) -> bool:
 def _uris(service: Document) -> Iterator[Uri]:
     if service["job_url"] and _agents_fetch(service["job_url"]):
         yield Uri(service["job_url"])
-    yield from (Uri(url, cache=True) for url in words(service["data"]))
+    yield from (Uri(url, cache=service["data_cache"]) for url in words(service["data"]))
     if folder := service["hdfs"]["config_uri"].rstrip("/"):
         yield Uri(f"{folder}/core-site.xml", extract=False)
         yield Uri(f"{folder}/hdfs-site.xml", extract=False)

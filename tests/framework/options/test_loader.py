@@ -61,6 +61,14 @@ def test_defaults_of_the_place_stand_for_what_the_document_leaves_open():
     assert ("me", (Uri("file:///a.py"),)) == (spec.user, spec.uris)
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_agents_keep_the_data_unless_told_otherwise(kept):
+    """A file that changes at its address would be the old one for ever."""
+    found = loaded({"service": {"command": "x", "data": "http://h/a.csv,http://h/b.tgz", "data_cache": kept}})
+
+    assert tuple(Uri(url, cache=kept) for url in ("http://h/a.csv", "http://h/b.tgz")) == found.uris
+
+
 def test_folders_in_the_name_become_a_role_without_slashes():
     """As the DC/OS SDK names roles."""
     spec = loaded({"service": {"command": "x", "name": "/dev/team/mnist"}})

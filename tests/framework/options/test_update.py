@@ -14,7 +14,13 @@ from tf_scheduler.options.tree import OPTIONS
 
 #: Every job has tasks, so that every option concerns one.
 ALL_JOBS = {
-    "service": {"command": "", "job_name": "mnist", "job_url": "http://host/mnist.zip", "use_tensorboard": True},
+    "service": {
+        "command": "",
+        "job_name": "mnist",
+        "job_url": "http://host/mnist.zip",
+        "data": "http://host/data.csv",
+        "use_tensorboard": True,
+    },
     "chief": {"count": 1},
     "parameter_server": {"count": 1},
     "worker": {"count": 2},

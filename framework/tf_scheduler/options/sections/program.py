@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tf_scheduler.options.fields import Environment, Text
+from tf_scheduler.options.fields import Environment, Flag, Text
 
 from .base import Change, Section, about
 
@@ -40,6 +40,14 @@ class ProgramOptions(Section):
             "them once, and keeps them in its cache; archives are extracted. http, https, ftp and file. Empty: none.",
             change=Change.RESTART,
             examples=["http://example.com/data/mnist.tgz"],
+        ),
+    )
+    data_cache = Flag(
+        load_default=True,
+        metadata=about(
+            "Whether agents keep the files of data. They never look whether one has changed at its address. false: "
+            "every task fetches them anew.",
+            change=Change.RESTART,
         ),
     )
     job_path = Text(
