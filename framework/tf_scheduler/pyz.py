@@ -87,7 +87,8 @@ def pack(files: Files, compression: int = zipfile.ZIP_DEFLATED, *, runnable: boo
     with zipfile.ZipFile(buffer, "w", compression) as archive:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, _EPOCH)
-            entry.compress_type = compression
+            # Byte code is read at every start, sources hardly ever.
+            entry.compress_type = zipfile.ZIP_STORED if name.endswith(".pyc") else compression
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, files[name])
     return buffer.getvalue()
