@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from builders import a_spec
 from simulation.world import World
 from tf_scheduler.core.plans import plans
-from tf_scheduler.model.events import PlanCommand, StopRequested
+from tf_scheduler.model.events import PlanCommand, PodCommand, StopRequested
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy, Verb
+from tf_scheduler.model.recovery import PodVerb
 from tf_scheduler.model.spec import ServiceSpec, Strategy
 from tf_scheduler.model.task import TaskState
 
@@ -59,6 +60,7 @@ def deeds(*names: str) -> st.SearchStrategy[Deed]:
         "vanish": st.none(),
         "killed": st.none(),
         "command": st.sampled_from(Verb),
+        "pod": st.sampled_from([PodVerb.PAUSE, PodVerb.RESUME]),
         "options": st.none(),
         "wait": st.sampled_from([1.0, 12.0, 40.0, 300.0]),
         "resend": st.none(),
@@ -80,6 +82,9 @@ def do(world: World, deed: Deed, specs: list[ServiceSpec]) -> None:
         world.register()
     elif deed.name == "command":
         world.step(_command(world, deed))
+    elif deed.name == "pod":
+        names = [task.name for task in world.state.spec.tasks()]
+        world.step(PodCommand(PodVerb(deed.detail), names[deed.which % len(names)]))
     elif deed.name == "stop":
         world.step(StopRequested("enough"))
     else:

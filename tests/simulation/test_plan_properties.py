@@ -22,8 +22,9 @@ from tf_scheduler.core.plans.control import control_of
 from tf_scheduler.core.plans.define import definitions
 from tf_scheduler.model.effects import Kill, LaunchRetired, Reconcile, TaskLaunched
 from tf_scheduler.model.evaluation import FULL_BUCKET, Gathering
-from tf_scheduler.model.events import PlanCommand
+from tf_scheduler.model.events import PlanCommand, PodCommand
 from tf_scheduler.model.plan import Status, Verb
+from tf_scheduler.model.recovery import PodVerb
 from tf_scheduler.runner import restore
 from tf_scheduler.store.memory import MemoryStore
 
@@ -42,7 +43,7 @@ def a_world(found, *, kills_at_once=False):
 
 def stored_part(state):
     """Without what is void with the connection."""
-    names = ("framework_id", "tasks", "statuses", "result", "reservations", "retired", "controls", "tally")
+    names = ("framework_id", "tasks", "statuses", "result", "reservations", "retired", "controls", "tally", "paused")
     return {name: getattr(state, name) for name in names}
 
 
@@ -192,6 +193,8 @@ def complete(world: World) -> bool:
 
 def let_go(world: World) -> None:
     """Continue everything that waits, from the whole to its parts."""
+    for name in sorted(world.state.paused):
+        world.step(PodCommand(PodVerb.RESUME, name))
     for plan in plans(world.state):
         for node in [(), *((phase.name,) for phase in plan.phases)]:
             world.step(PlanCommand(Verb.CONTINUE, plan.name, *node))

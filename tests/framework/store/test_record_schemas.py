@@ -6,7 +6,11 @@ import json
 
 import pytest
 
-from tf_scheduler.model.effects import FrameworkRegistered
+from builders import a_spec
+from tf_scheduler.model.effects import FrameworkRegistered, TaskLaunched
+from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord
 from tf_scheduler.store import records
 from tf_scheduler.store.interface import StoreCorrupt, StoreVersionError
 
@@ -43,6 +47,17 @@ def test_an_older_value_is_brought_up_step_by_step(monkeypatch):
 
     for stored in (value(schema=1, id="7"), value(schema=2, number="7"), value(schema=3, id="framework-7")):
         assert (FrameworkRegistered("framework-7"),) == records.changes(stored)
+
+
+def test_a_launch_of_before_there_were_pauses_that_keep_places_can_be_read():
+    """It runs its program."""
+    record = TaskRecord("ps-0", "ps-0__1", JobKind.PS, 0, "agent-1-id", "agent-1", "10.0.0.1:31000", 1, (), 0.0)
+    launched = TaskLaunched(record)
+    (put,) = records.writes(launched, SchedulerState(a_spec()))
+    fields = json.loads(put.value)
+    assert fields.pop("idle") is False
+
+    assert (launched,) == records.changes({put.key: json.dumps(fields).encode()})
 
 
 def test_there_is_a_step_for_each_older_schema():
