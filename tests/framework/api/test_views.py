@@ -87,6 +87,9 @@ def test_a_paused_task_is_told_as_such_everywhere():
     (waits,) = tasks.pending(paused, {}).body["tasks"]
     assert ("chief-0", "deploy", "PAUSED") == (waits["name"], waits["plan"], waits["status"])
     assert ["its place on agent-1 is kept; paused by an operator"] == waits["reasons"]
+    known = replace(kept, controls={"deploy": PlanControl(completed="some options")})
+    view = health.health(Snapshot(known), {"verbose": True})
+    assert (205, ["paused, until an operator resumes: chief-0"]) == (view.code, view.body["reasons"])
     (launch,) = pods.info(paused, {"pod": "chief-0"}).body
     assert "chief-0 of digits is paused" in launch["info"]["command"]["value"]
 

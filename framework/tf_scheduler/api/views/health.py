@@ -67,12 +67,19 @@ def _deployed(state: SchedulerState) -> tuple[int, str]:
         return 207, "updating: waits for an operator"
     recovery = plans.plan_named(state, plans.RECOVERY)
     if recovery is not None and recovery.status is not Status.COMPLETE:
-        return _RECOVERING.get(recovery.status, (205, "recovering"))
+        return _RECOVERING.get(recovery.status, (205, _recovering(recovery)))
     running = (plan.name for plan in plans.plans(state) if _is_under_way(plan))
     return next(
         ((code, f"{words}: plan {name} runs") for name in running for found, code, words in _OWN if found.search(name)),
         _RECOVERING[Status.COMPLETE],
     )
+
+
+def _recovering(recovery: Plan) -> str:
+    """What an operator has paused is not lost."""
+    steps = [step for phase in recovery.phases for step in phase.steps if step.status is not Status.COMPLETE]
+    names = ", ".join(step.name for step in steps)
+    return f"paused, until an operator resumes: {names}" if all(step.override for step in steps) else "recovering"
 
 
 def _is_under_way(plan: Plan) -> bool:
