@@ -83,6 +83,7 @@ ALLOWED = {
     "tf_scheduler.bundle": {"tf_scheduler.errors", "tf_scheduler.pyz", "tf_executor", "mesos_client"},
     "tf_scheduler.package": {"tf_scheduler.errors", "tf_scheduler.options", "tf_scheduler.bundle", "tf_scheduler.pyz"},
     "tf_scheduler.journal": {"tf_scheduler.model", "tf_scheduler.store"},
+    "tf_scheduler.kept_curves": {"tf_scheduler.model", "tf_scheduler.store"},
     "tf_scheduler.kept_files": {"tf_scheduler.interfaces", "tf_scheduler.store"},
     "tf_scheduler.api": {
         "tf_scheduler.model",

@@ -10,9 +10,9 @@ from .parts import Line, Parts, Table, Word, dim
 from .service import Service, path
 from .settings import show_result
 
-_POINTS = "60"  # of the curve of the loss
 _BAR = 24  # characters
 _CURVE = 20
+_POINTS = str(_CURVE)  # of the curve of the loss, from its beginning to now
 _LEVELS = "▁▂▃▄▅▆▇█"
 _UNKNOWN = "-"
 

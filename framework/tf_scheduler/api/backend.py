@@ -12,7 +12,7 @@ from tf_scheduler.model.events import Event
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.journal import Entry
 from tf_scheduler.model.plan import Answer
-from tf_scheduler.model.progress import Progress
+from tf_scheduler.model.progress import Curve
 
 from .asking import Desk, Put
 from .curves import Curves
@@ -81,6 +81,6 @@ class Backend:
         self.desk(event, decision)
         self.curves(event, decision)
 
-    def curve(self) -> Mapping[TaskName, Sequence[Progress]]:
+    def curve(self) -> Mapping[TaskName, Curve]:
         """Of each task; see `curves`."""
         return self.curves.shown()

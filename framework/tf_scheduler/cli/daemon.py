@@ -98,7 +98,7 @@ class Daemon:
         front.trouble = lambda: patient.trouble
         decide = meter.decide(handle)
         runner = Runner(begin, patient, leadership=leadership, observers=observers, decide=decide)
-        with self._signals(runner), front.journal, meter, self._api(runner, front, desk, meter):
+        with self._signals(runner), front.journal, front.kept_curves, meter, self._api(runner, front, desk, meter):
             self._work(runner, front, credentials, leadership.check)
             self._leave.wait()
 
@@ -144,6 +144,7 @@ class Daemon:
             raise JobError(lament(final) if final.removed else f"Mesos refused the framework: {final.refused}")
         if self.uninstalling:
             front.journal.close()
+            front.kept_curves.close()
             runner.forget()
             log.info("the service is uninstalled: %s", what_is_left(final))
         if final.result is not None:

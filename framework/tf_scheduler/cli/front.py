@@ -12,11 +12,13 @@ from typing import Any
 
 from mesos_client import Credentials, Tls
 from tf_scheduler.api.backend import Backend, Foretell
+from tf_scheduler.api.curves import Curves
 from tf_scheduler.api.listening import ServerTls, address_for
 from tf_scheduler.api.policy import Policy
 from tf_scheduler.api.views import Snapshot
 from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.journal import Journal
+from tf_scheduler.kept_curves import KeptCurves
 from tf_scheduler.kept_files import KeptFiles
 from tf_scheduler.mesos.agent_files import AgentFiles
 from tf_scheduler.model.effects import Accept, Decision
@@ -24,6 +26,7 @@ from tf_scheduler.model.events import Event
 from tf_scheduler.runner import Runner
 from tf_scheduler.secrets.errors import SecretError
 from tf_scheduler.secrets.sources import Sources, directory_reader, environment_reader
+from tf_scheduler.store.curve_records import curves_of
 from tf_scheduler.store.interface import StateStore
 
 #: Variable that Marathon sets: on DC/OS its Admin Router authenticates, in front of us.
@@ -123,6 +126,8 @@ class Front:
     def __init__(self, store: StateStore, credentials: Credentials | None, tls: Tls | None) -> None:
         values = store.load()
         self.journal, self._kept = Journal(store, values=values), KeptFiles(store, values)
+        self._curves = Curves(curves_of(values))
+        self.kept_curves = KeptCurves(store, self._curves.shown)
         #: Base URL of the Mesos master now.
         self.master: Callable[[], str | None] = lambda: None
         #: Why nothing can be stored now; empty: it can.
@@ -148,6 +153,7 @@ class Front:
             journal=self.journal,
             files=self._files,
             kept=self._kept,
+            curves=self._curves,
             foretell=foretell,
         )
         return self._backend

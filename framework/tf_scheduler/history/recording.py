@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+
+from tf_scheduler.model.thinning import thin
 
 from .lines import decode
 from .model import Launch, Point, Told
@@ -13,8 +15,6 @@ from .model import Launch, Point, Told
 #: Points of one curve, and entries of what was told: enough for a picture and for a person.
 MOST_POINTS = 400
 MOST_TOLD = 200
-
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,6 @@ def fold(found: Iterable[Mapping[str, Any]]) -> Recording:
     return Recording(tuple(launches.values()), thinned, unit, tuple(told[-MOST_TOLD:]))
 
 
-def thin(items: Sequence[Item], most: int) -> list[Item]:
-    """At most so many of them, evenly, with the first and the last."""
-    if len(items) <= most:
-        return list(items)
-    return [items[round(place * (len(items) - 1) / (most - 1))] for place in range(most)]
-
-
 def _launch(line: Mapping[str, Any]) -> Launch:
     return Launch(
         task=line["task"],
@@ -103,4 +96,4 @@ _OF_LAUNCHES: Mapping[str, Callable[[Launch, Mapping[str, Any]], Launch]] = {
 
 
 def _point(line: Mapping[str, Any]) -> Point:
-    return Point(line["t"], line.get("step"), line.get("loss"), line.get("speed"))
+    return Point(line["t"], line.get("step"), line.get("loss"), line.get("speed"), line.get("begun"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Best effort and never stored: a scheduler that starts anew hears it again. None: the program does not say."""
+    """Best effort: a scheduler that starts anew hears the next one. None: the program does not say."""
 
     #: Grows with every message of a launch.
     sequence: int
@@ -23,6 +23,8 @@ class Progress:
     examples: int | None = None
     steps_per_second: float | None = None
     examples_per_second: float | None = None
+    #: When the first step was made, as `time` is, where that is known better than by the first message.
+    begun: float | None = None
 
     @property
     def seconds_left(self) -> float | None:
@@ -31,3 +33,12 @@ class Progress:
             return None
         left = (self.total - self.step) / self.steps_per_second
         return left if left >= 0 and math.isfinite(left) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """What a task has told of its training, oldest first, thinned out as it grew."""
+
+    points: tuple[Progress, ...]
+    #: A point for each so many messages.
+    stride: int = 1

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import a_spec
+from runs import a_run
 from tf_scheduler.history.lines import encode, lines
 from tf_scheduler.history.recorder import Recorder
-from tf_scheduler.history.recording import MOST_POINTS, Recording, fold, read, thin
+from tf_scheduler.history.recording import MOST_POINTS, Recording, fold, read
 from tf_scheduler.model.effects import Decision, Outcome, RecoveryDecided, StatusStored, TaskLaunched
 from tf_scheduler.model.events import ProgressReported, Tick
 from tf_scheduler.model.failure import Cause
@@ -18,6 +19,7 @@ from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.thinning import thin
 
 RESOURCES = (Resource("cpus", 1500), Resource("mem", 512_000))
 RECORD = TaskRecord("worker-0", "id-1", JobKind.WORKER, 0, "a", "host", "host:31000", 2, RESOURCES, 100.0)
@@ -75,6 +77,16 @@ def test_progress_becomes_a_curve_of_fewer_points(tmp_path):
         (point.time, point.step, point.loss, point.speed) for point in points
     ]
     assert "examples" == found.unit
+
+
+def test_the_first_step_is_when_it_was_made(tmp_path):
+    """Not when we heard of it, where event files say it better."""
+    record = recorder(tmp_path, (20.0, 30.0))
+
+    record(a_report(40, begun=12.5), Decision(STATE))
+    record(a_report(50, begun=12.5), Decision(STATE))
+
+    assert 11.5 == a_run(submitted=1.0, curves=read(tmp_path / "recording.jsonl").curves).first_step
 
 
 def test_a_recording_is_bounded(tmp_path):

@@ -11,16 +11,16 @@ from tf_scheduler.api.shapes import ClusterBody, JobProgressBody, PointBody, Pro
 from tf_scheduler.core import plans
 from tf_scheduler.core.cluster_spec import cluster_of, tf_config
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.progress import Progress
+from tf_scheduler.model.progress import Curve
 from tf_scheduler.model.spec import TaskSpec
 from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.thinning import thin
 
 from .base import Answer, Snapshot, View
 from .pods import word_of
 from .tasks import leader
 
-#: Task -> its curve, oldest point first.
-Curves = Mapping[TaskName, Sequence[Progress]]
+Curves = Mapping[TaskName, Curve]
 
 
 def cluster(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
@@ -61,9 +61,9 @@ def result(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
 
 
 def progress(snapshot: Snapshot, curves: Curves, points: int) -> Answer:
-    """Of every task and job; with the last `points` points of each task's curve."""
+    """Of every task and job; with `points` points of each task's curve at most, from its beginning to now."""
     state = snapshot.state
-    tasks = [_task(state, task, _last(curves.get(task.name, ()), points)) for task in state.spec.tasks()]
+    tasks = [_task(state, task, _points(curves.get(task.name), points)) for task in state.spec.tasks()]
     body: TrainingBody = {
         "leader": leader(state),
         "tasks": tasks,
@@ -75,7 +75,7 @@ def progress(snapshot: Snapshot, curves: Curves, points: int) -> Answer:
     return View(body)
 
 
-def _last(curve: Sequence[Progress], points: int) -> list[PointBody]:
+def _points(curve: Curve | None, points: int) -> list[PointBody]:
     return [
         {
             "time": point.time,
@@ -83,7 +83,7 @@ def _last(curve: Sequence[Progress], points: int) -> list[PointBody]:
             "loss": finite(point.loss),
             "steps_per_second": finite(point.steps_per_second),
         }
-        for point in (curve[-points:] if points else ())
+        for point in thin(() if curve is None else curve.points, points)
     ]
 
 

@@ -1,0 +1,108 @@
+"""Curves of the training: whole, however long it takes, and after the next start, too."""
+
+import math
+import threading
+from itertools import pairwise
+
+import pytest
+
+from builders import a_spec
+from tf_scheduler.api.curves import POINTS, Curves
+from tf_scheduler.api.views import training
+from tf_scheduler.api.views.base import Snapshot
+from tf_scheduler.kept_curves import KeptCurves
+from tf_scheduler.model.effects import Decision
+from tf_scheduler.model.events import ProgressReported
+from tf_scheduler.model.ids import TaskId
+from tf_scheduler.model.progress import Curve, Progress
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.store import curve_records
+from tf_scheduler.store.curve_records import curves_of, write_of
+from tf_scheduler.store.memory import MemoryDisk, MemoryStore
+
+PATIENCE = 30
+
+
+def hear(curves, steps, task="worker-0", **fields):
+    decision = Decision(SchedulerState(a_spec()))
+    for step in steps:
+        told = Progress(step, 1000.0 + step, step=step, **{"loss": 1 / (1 + step), **fields})
+        curves(ProgressReported(TaskId(f"{task}__1"), told), decision)
+
+
+def steps(curves, points=POINTS, task="worker-0"):
+    """As the API tells them."""
+    found = training.progress(Snapshot(SchedulerState(a_spec())), curves.shown(), points).body
+    return [point["step"] for entry in found["tasks"] if entry["name"] == task for point in entry["points"]]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 511, 512, 815, 5000])
+def test_a_curve_is_shown_from_its_beginning_to_now(count):
+    """However few points are wanted of it, evenly."""
+    curves = Curves()
+    hear(curves, range(count))
+
+    assert [] == steps(curves, 0)
+    assert [count - 1] == steps(curves, 1)
+    for points in (2, 60, 240, POINTS):
+        found = steps(curves, points)
+        assert (0, count - 1) == (min(found), found[-1]) if count > 1 else [0] == found
+        assert min(count, points, POINTS // 2) <= len(found) <= points
+        gaps = [after - before for before, after in pairwise(found[:-1])]
+        assert not gaps or max(gaps) <= 2 * min(gaps) + 1
+
+
+def test_the_next_scheduler_goes_on_with_it():
+    """What the one before has stored at its end; also after many updates nothing of the beginning is lost."""
+    disk = MemoryDisk()
+    for begin in range(0, 3000, 300):
+        store = MemoryStore("service", disk)
+        curves = Curves(curves_of(store.load()))
+        hear(curves, range(begin, begin + 300))
+        with KeptCurves(store, curves.shown):
+            pass
+
+    found = steps(Curves(curves_of(MemoryStore("service", disk).load())), 60)
+
+    assert (0, 2999, 60) == (found[0], found[-1], len(found))
+    gaps = [after - before for before, after in pairwise(found)]
+    assert max(gaps) < 4 * 3000 / 60
+
+
+def test_it_is_stored_meanwhile_as_well():
+    """For the scheduler may be killed."""
+    written = threading.Event()
+
+    class Store(MemoryStore):
+        def apply(self, writes):
+            super().apply(writes)
+            written.set()
+
+    store, curves = Store("service", MemoryDisk()), Curves()
+    store.load()
+    hear(curves, [1, 2])
+    with KeptCurves(store, curves.shown, every=0.01):
+        assert written.wait(PATIENCE)
+        assert [1, 2] == [point.step for point in curves_of(store.load())["worker-0"].points]
+
+
+@pytest.mark.parametrize("value", [b"", b"[]", b'{"schema": 2}', b'{"schema": 1, "tasks": {"a": {"points": [[1]]}}}'])
+def test_what_cannot_be_read_costs_the_picture_only(value, caplog):
+    """And is told."""
+    assert ({}, {}) == (curves_of({curve_records.CURVES: value}), curves_of({}))
+    assert "cannot be read" in caplog.text
+
+
+def test_what_is_stored_is_small():
+    """Of many tasks, those that tell a loss; no number that JSON lacks."""
+    points = tuple(Progress(n, 1763759990.123456 + n, step=n, loss=math.pi * n) for n in range(POINTS))
+    silent = {f"a-{n}": Curve(tuple(Progress(0, 1.0, step=1) for _ in points)) for n in range(50)}
+    diverged = Curve((Progress(0, 1.0, loss=math.inf, steps_per_second=math.nan),))
+    put = write_of({**silent, **{f"z-{n}": Curve(points) for n in range(15)}, "z-diverged": diverged})
+
+    found = curves_of({put.key: put.value})
+
+    assert len(put.value) < 150_000
+    assert {"z-diverged", *(f"z-{n}" for n in range(15))} == set(found)
+    assert (None, None) == (found["z-diverged"].points[0].loss, found["z-diverged"].points[0].steps_per_second)
+    assert (4, 129) == (found["z-0"].stride, len(found["z-0"].points))
