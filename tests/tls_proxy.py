@@ -6,18 +6,20 @@ import select
 import socket
 import ssl
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from socketserver import BaseRequestHandler, ThreadingTCPServer
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 
 class TlsProxy:
     """Listens at `address`, "127.0.0.1:PORT", and passes what it hears on to `target` in the clear, and back.
 
-    Its clients must have ended before it does.
+    In what the target says, addresses that are keys of `moved` become its values, of the same length: those of other
+    proxies. Its clients must have ended before it does.
     """
 
-    def __init__(self, target: str, context: ssl.SSLContext) -> None:
+    def __init__(self, target: str, context: ssl.SSLContext, moved: Mapping[str, str] = MappingProxyType({})) -> None:
         host, _, port = target.rpartition(":")
 
         class Handler(BaseRequestHandler):
@@ -28,7 +30,7 @@ class TlsProxy:
                     context.wrap_socket(self.request, server_side=True) as client,
                     socket.create_connection((host, int(port))) as server,
                 ):
-                    pass_on(client, server)
+                    pass_on(client, server, moved)
 
         self._server = ThreadingTCPServer(("127.0.0.1", 0), Handler)
         self.address = f"127.0.0.1:{self._server.server_address[1]}"
@@ -46,7 +48,7 @@ class TlsProxy:
         self._thread.join()
 
 
-def pass_on(client: ssl.SSLSocket, server: socket.socket) -> None:
+def pass_on(client: ssl.SSLSocket, server: socket.socket, moved: Mapping[str, str]) -> None:
     """Both ways, in one thread, until either side ends."""
     while True:
         # What is decrypted already makes no socket ready.
@@ -55,4 +57,7 @@ def pass_on(client: ssl.SSLSocket, server: socket.socket) -> None:
             data = one.recv(65536)
             if not data:
                 return
+            if one is server:
+                for old, new in moved.items():
+                    data = data.replace(old.encode(), new.encode())
             (server if one is client else client).sendall(data)

@@ -240,7 +240,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture
 def tls_master(cluster: LocalCluster, certificates: Certificates) -> Iterator[str]:
-    with TlsProxy(cluster.master.address, certificates.server_context()) as proxy:
+    """The agent's address that this one tells is that of its own proxy: a cluster in which all is encrypted."""
+    context, agent = certificates.server_context(), cluster.agents["agent-1"].address
+    with TlsProxy(agent, context) as there, TlsProxy(cluster.master.address, context, {agent: there.address}) as proxy:
+        assert len(agent) == len(there.address)
         yield proxy.address
 
 
@@ -337,6 +340,11 @@ def test_a_canary_is_found_nowhere(cluster: LocalCluster, schedulers: list[Sched
     answers = [one.answers() for one in schedulers]
     assert all(len(found) > 5 for found in answers)
     assert [] == [hit for found in answers for path, data in found.items() for hit in found_in(path, data)]
+
+    for one in schedulers:
+        read_back = json.loads(one.get("/v1/tasks/worker-0/logs?file=executor.log"))
+        assert "TASK_RUNNING" in read_back["data"]
+        assert [] == found_in("a log", read_back["data"].encode())
 
     told = schedulers[0].told()
     assert [] == [hit for name, data in told.items() for hit in found_in(name, data)]
