@@ -45,15 +45,21 @@ class Policy:
         return bool(self.read_token or self.write_token or self.certificates)
 
     def visitor(self, headers: Mapping[str, str], peer: str | None) -> Visitor:
-        """`headers`: names in lower case. `peer`: common name of a client certificate that was verified."""
+        """`headers`: names in lower case. `peer`: common name of a client certificate that was verified.
+
+        Who shows a certificate and a token may what either of them permits; with a wrong token nobody may anything.
+        """
         if not self.closed:
             return Visitor("anyone", reads=True, writes=True)
-        if peer is not None and self.certificates:
-            return Visitor(peer, reads=True, writes=not self.writers or peer in self.writers)
         name, token = _shown(headers.get("authorization", ""))
         # Both are compared, whatever the first says: the time tells nothing.
-        reads, writes = _same(token, self.read_token), _same(token, self.write_token)
-        return Visitor(name, reads=reads or writes, writes=writes)
+        reads, writes = _same(token or "", self.read_token), _same(token or "", self.write_token)
+        bearer = Visitor(name, reads=reads or writes, writes=writes)
+        wrong = token is not None and not bearer.reads and bool(self.read_token or self.write_token)
+        if peer is None or not self.certificates or wrong:
+            return bearer
+        certified = Visitor(peer, reads=True, writes=not self.writers or peer in self.writers)
+        return bearer if bearer.writes and not certified.writes else certified
 
     def refusal(self, method: str, headers: Mapping[str, str], visitor: Visitor) -> Problem | None:
         """Why not; None: go on."""
@@ -69,8 +75,8 @@ class Policy:
         return None
 
 
-def _shown(authorization: str) -> tuple[str, str]:
-    """Name and token, of a bearer or of basic authentication."""
+def _shown(authorization: str) -> tuple[str, str | None]:
+    """Name and token, of a bearer or of basic authentication; None: of something else, which is none of ours."""
     scheme, _, rest = authorization.partition(" ")
     if scheme.lower() == "bearer":
         return "a bearer", rest.strip()
@@ -80,7 +86,7 @@ def _shown(authorization: str) -> tuple[str, str]:
         except (binascii.Error, UnicodeDecodeError):
             return "nobody", ""
         return _printable(name) or "nobody", token
-    return "nobody", ""
+    return "nobody", None
 
 
 def _printable(name: str) -> str:

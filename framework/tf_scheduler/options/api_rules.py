@@ -44,8 +44,8 @@ def tokens_are_sources(options: Document) -> Iterator[Problem]:
     for name in ("read_token", "write_token"):
         text = options["api"][name]
         if text and not _is_near(text):
-            folder = options["secret_delivery"]["directory"]
-            yield Problem(f"api.{name}", f"must name where the token is, as env:VARIABLE, or file:NAME of one in {folder}")
+            near = f"env:VARIABLE, or file:NAME of one in {options['secret_delivery']['directory']}"
+            yield Problem(f"api.{name}", f"must name where the token is, as {near}")
 
 
 def _is_near(text: str) -> bool:

@@ -193,3 +193,28 @@ def test_the_plan_that_takes_a_service_down_is_for_everybody():
 
     assert [202, 401, 401] == [ask(leaving, path).code for path in (PATH, "/v1/plans", f"{PATH}/")]
     assert [401, 401] == [ask(leaving, COMMAND, WRITE).code, ask(an_app(write_token="w"), PATH).code]
+
+
+@pytest.mark.parametrize(
+    ("peer", "headers", "reading", "writing"),
+    [
+        ("alice", {}, 202, DONE),
+        ("bob", {}, 202, 403),
+        ("bob", bearer("w"), 202, DONE),
+        ("bob", bearer("r"), 202, 403),
+        ("alice", bearer("r"), 202, DONE),
+        ("alice", bearer("wrong"), 401, 401),
+        ("alice", basic("alice", ""), 401, 401),
+        ("alice", {"Authorization": "Basic !"}, 401, 401),
+        ("alice", {"Authorization": "token=of-dcos"}, 202, DONE),  # that of the admin router
+    ],
+)
+def test_of_a_certificate_and_a_token_the_one_that_permits_more_counts(peer, headers, reading, writing):
+    """But a wrong token is never overlooked: who shows it means to be somebody else."""
+    app = an_app(read_token="r", write_token="w", certificates=True, writers=frozenset({"alice"}))
+
+    seen = [ask(app, path, how, headers=headers, peer=peer).code for path, how in ((PATH, READ), (COMMAND, WRITE))]
+
+    assert [reading, writing] == seen
+    only = an_app(certificates=True)
+    assert 202 == ask(only, PATH, headers=bearer("any"), peer=peer).code  # there is no token to be wrong
