@@ -2,8 +2,31 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+#: Others may pass through to what is theirs, the sandbox of a task that runs as somebody else, and see nothing else.
+_PASSAGE = 0o711
+
+
+def make_passage(path: Path) -> None:
+    """A folder that only its owner looks into, whatever the umask is, and whoever has made it."""
+    path.mkdir(mode=_PASSAGE, parents=True, exist_ok=True)
+    path.chmod(_PASSAGE)
+
+
+@contextmanager
+def private(folder: Folder) -> Iterator[None]:
+    """Inside, what this process and those that it starts make is nobody else's; so is the folder, then and later."""
+    before = os.umask(0o077)
+    try:
+        make_passage(folder.path)
+        yield
+    finally:
+        os.umask(before)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from mesos_local.process import PROC
 
 from .app import App, Json, problems_of
 from .errors import MarathonError
+from .folder import make_passage
 from .supervisor import Snapshot, Supervisor
 from .task import Place
 
@@ -41,9 +42,10 @@ class Marathon:
         self._deployments: dict[str, tuple[str, str]] = {}
 
     def __enter__(self) -> Marathon:
-        self._folder.mkdir(parents=True, exist_ok=True)
         if (self._folder / "tasks").is_dir():  # else there was no Marathon before us
             self._end_strays()
+        for path in (self._folder, self._folder / "tasks"):
+            make_passage(path)
         for entry in self._stored():
             self._supervise(App.of(entry, entry["version"]))
         return self
@@ -135,6 +137,8 @@ class Marathon:
         """`newer`: apps whose supervisor has not taken them yet."""
         apps = {**{name: supervisor.snapshot.app for name, supervisor in self._supervisors.items()}, **newer}
         draft = self._folder / ".apps.json.new"
+        draft.unlink(missing_ok=True)
+        draft.touch(0o600, exist_ok=False)  # options may hold passwords
         draft.write_text(json.dumps([app.definition for app in apps.values()], indent=1))
         draft.replace(self._folder / "apps.json")
 

@@ -57,7 +57,7 @@ class Task:
         self._killed = False
         self._on_end = on_end
         self._thread = threading.Thread(target=self._run, name=f"task {place.task_id}", daemon=True)
-        place.sandbox.mkdir(parents=True)
+        place.sandbox.mkdir(mode=0o700, parents=True)
         self._thread.start()
 
     @property

@@ -60,7 +60,7 @@ def clear_directory(directory: Path) -> None:
         remove_helpers(directory)
         for name in _OURS:
             shutil.rmtree(directory / name, ignore_errors=True)
-        (directory / "logs").mkdir()
+        (directory / "logs").mkdir(mode=0o700)
 
 
 def _occupied(directory: Path, record: Record) -> MesosLocalError:

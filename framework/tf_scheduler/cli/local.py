@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -82,6 +83,8 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 @click.group(cls=Later, later=_LATER)
 def local() -> None:
     """A real Apache Mesos on this machine."""
+    # Nobody else writes what is run here. Tasks have this umask on a cluster, too, where agents are system services.
+    os.umask(os.umask(0o022) | 0o022)
 
 
 @local.command()

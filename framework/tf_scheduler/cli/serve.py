@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from dcos_local.folder import Folder
+from dcos_local.folder import Folder, private
 from dcos_local.record import Record
 from mesos_local import LocalCluster
 from mesos_local.leftovers import MARK
@@ -49,7 +49,7 @@ def serve(directory: Path, port: int, where: bool) -> None:
     if record is not None:
         raise JobError(f"the local DC/OS serves at {record.url} already")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
-    with terminated_like_interrupted():
+    with terminated_like_interrupted(), private(folder):
         chosen = choose_port(folder, port)
         click.echo("building the package for this machine, then starting what was installed before", err=True)
         build_local(cluster, folder.universe, f"{url_of(chosen)}/universe")

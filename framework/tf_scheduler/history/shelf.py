@@ -60,6 +60,8 @@ class Shelf:
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
+            self._path.touch(0o600)  # options and messages of runs; SQLite would make it for everybody to read
+            self._path.chmod(0o600)
             with closing(sqlite3.connect(self._path, timeout=_TIMEOUT)) as file:
                 file.execute(_TABLE)
                 yield file

@@ -26,9 +26,10 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "NO_COLOR":
 SMALL = {"cpus": 0.1, "mem": 64, "disk": 0}
 
 
-def run(*arguments):
+def run(*arguments, umask=-1):
     command = [sys.executable, "-m", "tf_scheduler", "local", *map(str, arguments)]
-    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    options = {"env": ENVIRONMENT, "capture_output": True, "text": True, "umask": umask}
+    return subprocess.run(command, timeout=PATIENCE, check=False, **options)
 
 
 def until(condition):
@@ -101,6 +102,11 @@ def scheduler(name):
         if f"MARATHON_APP_ID=/{name}".encode() in environment and b"tensorflow-scheduler.pyz" in command:
             return ProcessId.of(int(entry.name))
     return None
+
+
+def written_by(folder):
+    """What is in a cluster's folder that others could write to, if its mode lets them."""
+    return [path for path in folder.rglob("*") if path.is_dir() or path.is_file() if not path.is_symlink()]
 
 
 def test_nothing_is_up(tmp_path):
@@ -220,21 +226,26 @@ def test_only_one_serves(cluster, job):
 
 @pytest.mark.mesos
 def test_down_ends_the_local_dc_os_too(tmp_path, job):
-    """Serving process, scheduler and tasks: nothing is left of them."""
+    """Serving process, scheduler and tasks: nothing is left of them. Nobody else wrote there, or read a password."""
     folder = tmp_path / "cluster"
     agents = tmp_path / "agents.json"
     agents.write_text(
         json.dumps([{"hostname": "only", "resources": {"cpus": 2, "mem": 1024, "ports": "[31960-31979]"}}])
     )
     try:
-        assert 0 == run("up", "--agents", agents, "--dir", folder).returncode
-        assert 0 == run("install", "--options", job("down"), "--dir", folder).returncode
+        assert 0 == run("up", "--agents", agents, "--dir", folder, umask=0).returncode
+        assert 0 == run("install", "--options", job("down"), "--dir", folder, umask=0).returncode
         served = Record.read(Folder(folder))
         process = until(lambda: scheduler("down"))
+        writable = [path for path in written_by(folder) if path.stat().st_mode & 0o022]
+        kept = [path for path in (*Folder(folder).path.iterdir(), *Folder(folder).marathon.iterdir()) if path.is_file()]
+        readable = [path for path in (*kept, *Folder(folder).marathon.glob("tasks/*")) if path.stat().st_mode & 0o077]
+        assert "apps.json" in {path.name for path in kept}
     finally:
         down = run("down", "--dir", folder)
 
     assert 0 == down.returncode, down.stderr
+    assert ([], []) == (writable, readable)
     assert [False, False] == [process.alive(), served.process.alive()]
     assert set() == find_leftovers(folder)
 

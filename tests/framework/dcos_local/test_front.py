@@ -3,6 +3,8 @@
 import base64
 import http.client
 import json
+import os
+import stat
 import subprocess
 import sys
 import threading
@@ -14,7 +16,7 @@ import pytest
 
 from dcos_command.main import main
 from dcos_command.service import Service
-from dcos_local.folder import Folder
+from dcos_local.folder import Folder, private
 from dcos_local.record import Record
 from dcos_local.server import choose_port, serving
 from tf_scheduler.package.repository import content_type
@@ -445,6 +447,30 @@ def test_marathons_codes(dcos, method, path, body, code):
 
     assert code == answer.code
     assert code == 200 or json.loads(answer.text)["message"]
+
+
+def test_what_is_kept_is_nobody_elses(tmp_path):
+    """Options with passwords, logs, the program that a scheduler is: whatever the umask is. A task may be another's."""
+    cluster = SimpleNamespace(directory=tmp_path, master=SimpleNamespace(address="127.0.0.1:9"))
+    folder, before = Folder(tmp_path), os.umask(0)
+    try:
+        (folder.path / "checkpoints").mkdir(parents=True)  # `local install` made it, before
+        with private(folder):
+            folder.universe.mkdir()
+            with serving(cluster, choose_port(folder)) as dcos:
+                definition = {"id": "plain", "cmd": "touch made; exec sleep 1000", "env": {"PASSWORD": "x"}}
+                ask(dcos, "POST", "/service/marathon/v2/apps", json.dumps(definition))
+                until(lambda: list(folder.marathon.glob("tasks/*/made")))
+                modes = {path: stat.S_IMODE(path.stat().st_mode) for path in folder.path.rglob("*")}
+        found = [path for path in modes if path.is_file()]
+    finally:
+        os.umask(before)
+
+    assert {"apps.json", "stderr", "made"} < {path.name for path in found}
+    assert [] == [path for path in found if modes[path] & 0o077]
+    passages = (folder.path, folder.marathon, folder.marathon / "tasks")
+    assert [0o711] * 3 == [stat.S_IMODE(path.stat().st_mode) for path in passages]
+    assert {0o700} == {modes[path] for path in folder.marathon.glob("tasks/*")}
 
 
 def test_marathon_restarts_and_changes_apps(dcos):

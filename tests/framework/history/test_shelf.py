@@ -1,5 +1,8 @@
 """Runs are kept, found, bounded."""
 
+import os
+import stat
+
 import pytest
 
 from runs import T0, a_run
@@ -15,6 +18,20 @@ def test_a_run_comes_back_as_it_was(tmp_path):
     shelf.keep(a_run())
 
     assert [a_run()] == shelf.all()
+
+
+def test_only_its_owner_reads_it(tmp_path):
+    """Whatever the umask is, and was when it was made."""
+    path, before = tmp_path / "history.db", os.umask(0)
+    try:
+        Shelf(path).keep(a_run())
+        assert 0o600 == stat.S_IMODE(path.stat().st_mode)
+        path.chmod(0o644)
+        Shelf(path).all()
+    finally:
+        os.umask(before)
+
+    assert 0o600 == stat.S_IMODE(path.stat().st_mode)
 
 
 def test_the_oldest_runs_are_forgotten(tmp_path):
