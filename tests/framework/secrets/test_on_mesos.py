@@ -70,7 +70,13 @@ PROGRAM = (
     "trap 'sha256sum < \"$KEY_FILE\" > renewing; mv renewing renewed' HUP; "
     "python -c \"import hashlib, os; open('proof', 'w').write(' '.join(hashlib.sha256(text).hexdigest() for text in "
     "(os.environb[b'KEY'], open(os.environ['KEY_FILE'], 'rb').read())))\"; "
-    "while ! test -e {go}; do sleep 0.1; done; exit {code}"
+    "while ! test -e {go}; do sleep 0.1; done; {last}; exit {code}"
+)
+#: What its last words are: they are part of the message about its end.
+SAYS = (
+    "python -c \"import base64, os, sys, urllib.parse as url; key = os.environb[b'KEY']; text = key.decode(); "
+    "basic = base64.b64encode(b'me:' + key).decode(); "
+    "print('said', text, [text], basic, url.quote(text), key.hex(), file=sys.stderr)\""
 )
 
 
@@ -124,7 +130,7 @@ class Scheduler:
                 "name": name,
                 "user": USER,
                 "principal": PRINCIPAL,
-                "command": PROGRAM.format(go=self.go, code=code),
+                "command": PROGRAM.format(go=self.go, code=code, last=SAYS if code else "true"),
                 "python": sys.executable,
                 "log_level": "ALL",
             },
@@ -365,6 +371,7 @@ def test_a_canary_is_found_nowhere(cluster: LocalCluster, schedulers: list[Sched
     good, bad = (one.log.read_text() for one in schedulers)
     assert "worker-0 on agent-1 is finished: exit code 0" in good
     assert "exit code 3" in bad
+    assert "stderr: said ***" in bad
     assert [] == [hit for one in schedulers for path, data in one.answers().items() for hit in found_in(path, data)]
     assert [] == [hit for name, data in mesos(cluster).items() for hit in found_in(name, data)]
     # Everything on disk but the two files that it came from: state in SQLite and ZooKeeper, work folders, logs.
@@ -372,7 +379,8 @@ def test_a_canary_is_found_nowhere(cluster: LocalCluster, schedulers: list[Sched
     sources = {f"second, plain in {folder / 'team' / 'key'}" for folder in folders[:2]}
     sources |= {f"canary, plain in {folder / 'team' / 'key'}" for folder in folders[2:]}
     sources |= {f"password, plain in {folder / 'mesos'}" for folder in folders}
-    assert sources == set(found_below(tmp_path))
+    # What a program prints is in its output as it is.
+    assert sources == {hit for hit in found_below(tmp_path) if not hit.endswith("/stderr")}
 
 
 def read(path: Path) -> str:
