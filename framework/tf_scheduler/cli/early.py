@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mesos_local import LocalCluster
+from tf_scheduler.errors import JobError
 from tf_scheduler.store.turn import turn
 
 from .document import load_document
@@ -55,14 +56,16 @@ def started(
 ) -> Iterator[Started]:
     """Inside, the scheduler of these options is there, and waits for `let`; afterwards it is not.
 
-    `console`: what it logs is told on standard error, too. `right` is set by `let`.
+    `console`: what it logs is told on standard error, too. `right` is set by `let`; None: they are known to be right.
+    Raise JobError when they are not, and it would not wait.
     """
     notices: list[str] = []
     definition = render_run(document, cluster, folder, tell=notices.append)
     log = SchedulerLog(folder.scheduler_log, console=console)
     given = sources_of_secrets(document)
     with ExitStack() as held:
-        held.enter_context(turn(folder.path))
+        if not held.enter_context(turn(folder.path)) and right is not None:
+            raise JobError(f"{folder.path} cannot be locked")
         with run_app(definition, folder.scheduler, cluster.master.address, log, given) as app:
             yield Started(folder, app, tuple(notices), held, right or threading.Event())
 

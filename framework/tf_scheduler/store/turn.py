@@ -10,13 +10,17 @@ from pathlib import Path
 
 
 @contextmanager
-def turn(folder: Path) -> Iterator[None]:
-    """Let one process at a time open a file in the folder: SQLite does not wait when several make it use its log."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def turn(folder: Path) -> Iterator[bool]:
+    """Let one process at a time open a file in the folder: SQLite does not wait when several make it use its log.
+
+    Gives whether others wait indeed: where folders cannot be locked, two first starts at once may see StoreUnavailable;
+    no state is at risk.
+    """
+    descriptor, held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY), False
     try:
-        # Where folders cannot be locked, two first starts at once may see StoreUnavailable; no state is at risk.
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+            held = True
+        yield held
     finally:
         os.close(descriptor)
