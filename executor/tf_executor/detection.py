@@ -34,9 +34,10 @@ class Detector:
         self._step = -1
         self._losses: dict[str, float] = {}
         self._examples: int | None = None
+        self._begun: float | None = None
 
     def look(self) -> Mapping[str, float]:
-        """`step`, `loss` and `examples` as far as new files tell, empty when there is nothing new."""
+        """`step`, `loss`, `examples` and `begun` as far as new files tell, empty when there is nothing new."""
         before = self._step
         for path in self._event_files():
             if path not in self._files:
@@ -47,7 +48,7 @@ class Detector:
         if self._step == before:
             return {}
         loss = self._losses.get(min(self._losses, key=_rank)) if self._losses else None
-        known = {"step": self._step, "loss": loss, "examples": self._examples}
+        known = {"step": self._step, "loss": loss, "examples": self._examples, "begun": self._begun}
         return {name: value for name, value in known.items() if value is not None}
 
     def _read(self, path: Path, file: EventFile) -> None:
@@ -59,6 +60,8 @@ class Detector:
 
     def _note(self, scalar: Scalar) -> None:
         self._step = max(self._step, scalar.step)
+        if scalar.step > 0 and scalar.time >= self._started:  # not NaN
+            self._begun = scalar.time if self._begun is None else min(self._begun, scalar.time)
         if scalar.tag.rpartition("/")[2] == _EXAMPLES and scalar.value >= 0:  # not NaN
             self._examples = int(min(scalar.value, _MOST))
         elif "loss" in scalar.tag.lower() and not _OTHER_DATA.search(scalar.tag):

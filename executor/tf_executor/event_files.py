@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Iterator
 
@@ -30,6 +30,8 @@ class Scalar:
     tag: str
     step: int
     value: float
+    #: When it was written, seconds since the epoch; 0: nobody knows.
+    time: float = field(default=0.0, compare=False)
 
 
 class EventFile:
@@ -95,18 +97,20 @@ def _crc_table() -> tuple[int, ...]:
 
 def scalars(event: bytes) -> list[Scalar]:
     """The scalars of one serialised Event; of an event with other content none."""
-    step, summaries = 0, []
+    time, step, summaries = 0.0, 0, []
     for number, value in _fields(event):
-        if number == 2 and isinstance(value, int):
+        if number == 1 and isinstance(value, bytes) and len(value) == _DOUBLE.size:
+            time = float(_DOUBLE.unpack(value)[0])
+        elif number == 2 and isinstance(value, int):
             step = value
         elif number == 5 and isinstance(value, bytes):
             summaries.append(value)
     values = [value for summary in summaries for number, value in _fields(summary) if number == 1]
-    found = [_scalar(value, step) for value in values if isinstance(value, bytes)]
+    found = [_scalar(value, step, time) for value in values if isinstance(value, bytes)]
     return [scalar for scalar in found if scalar is not None]
 
 
-def _scalar(summary_value: bytes, step: int) -> Scalar | None:
+def _scalar(summary_value: bytes, step: int, time: float) -> Scalar | None:
     tag, number_found = "", None
     for number, value in _fields(summary_value):
         if not isinstance(value, bytes):
@@ -117,7 +121,7 @@ def _scalar(summary_value: bytes, step: int) -> Scalar | None:
             number_found = float(_FLOAT.unpack(value)[0])
         elif number == 8:
             number_found = _of_tensor(value)
-    return None if number_found is None else Scalar(tag, step, number_found)
+    return None if number_found is None else Scalar(tag, step, number_found, time)
 
 
 def _of_tensor(tensor: bytes) -> float | None:

@@ -90,7 +90,7 @@ class Tracker:
 
 def _understood(report: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, kind in (("step", int), ("total", int), ("examples", int), ("loss", float)):
+    for name, kind in (("step", int), ("total", int), ("examples", int), ("loss", float), ("begun", float)):
         try:
             if report.get(name) is not None:
                 found[name] = kind(report[name])

@@ -63,6 +63,8 @@ class Progress:
     examples: int | None = None
     steps_per_second: float | None = None
     examples_per_second: float | None = None
+    #: When the first step was made, as `time` is, where that is known better than by the first message.
+    begun: float | None = None
 
     def encode(self) -> bytes:
         """As bytes for a framework message (before its base64): strict JSON, so that others can read it too."""
@@ -83,7 +85,7 @@ class Progress:
             return None
 
 
-_REAL = ("loss", "steps_per_second", "examples_per_second")
+_REAL = ("loss", "steps_per_second", "examples_per_second", "begun")
 
 
 def _number(kind: type, value: Any) -> Any:

@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -35,10 +36,10 @@ def field(number: int, content: bytes) -> bytes:
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
-def event(step: int, tag: str, value: float) -> bytes:
+def event(step: int, tag: str, value: float, time: float = 1.5e9) -> bytes:
     """As tf.compat.v1.summary.scalar writes it."""
     summary = field(1, field(1, tag.encode()) + varint(2 << 3 | 5) + struct.pack("<f", value))
-    return varint(1 << 3 | 1) + struct.pack("<d", 1.5e9) + varint(2 << 3) + varint(step) + field(5, summary)
+    return varint(1 << 3 | 1) + struct.pack("<d", time) + varint(2 << 3) + varint(step) + field(5, summary)
 
 
 def record(content: bytes) -> bytes:
@@ -165,6 +166,14 @@ def test_examples_are_counted_by_a_scalar_of_that_name(tmp_path: Path) -> None:
     assert {"step": 4, "loss": 1.0, "examples": 96} == detector.look()
 
 
+def test_the_time_of_the_first_step_is_that_of_its_event(tmp_path: Path) -> None:
+    """However late we look. Step 0 is before the first, and what is older than the task is of another run."""
+    events = [event(0, "loss", 9.0, STARTED + 1), event(1, "loss", 9.0, STARTED - 1)]
+    write(tmp_path / NAME, [*events, event(1, "loss", 1.0, STARTED + 7), event(50, "loss", 0.5, STARTED + 30)])
+
+    assert STARTED + 7 == Detector([tmp_path], STARTED, lambda process: True).look()["begun"]
+
+
 def test_a_broken_file_does_not_hide_the_others(tmp_path: Path) -> None:
     """It is not looked at again."""
     (tmp_path / f"{NAME}.broken").write_bytes(b"rubbish rubbish rubbish")
@@ -204,7 +213,7 @@ with tf.Graph().as_default():
 @pytest.mark.tensorflow
 def test_files_of_a_real_tensorflow(tmp_path: Path) -> None:
     """Both ways to write a scalar, with other summaries between; the names are as we expect."""
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    environment, began = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}, time.time()
     with subprocess.Popen([sys.executable, "-c", TRAIN, str(tmp_path)], env=environment) as process:
         assert 0 == process.wait()
     for folder, first in (("one", 2.0), ("two", 1.0)):
@@ -212,7 +221,9 @@ def test_files_of_a_real_tensorflow(tmp_path: Path) -> None:
         found = [scalar for scalar in EventFile(path).new_scalars() if scalar.tag == "loss"]
         assert [(step, pytest.approx(first / (step + 1))) for step in range(5)] == [(s.step, s.value) for s in found]
         detector = Detector([path.parent], STARTED, lambda pid: pid == process.pid)
-        assert {"step": 4, "loss": pytest.approx(first / 5)} == detector.look()
+        found = detector.look()
+        assert (4, pytest.approx(first / 5)) == (found["step"], found["loss"])
+        assert began < found["begun"] < time.time()
 
 
 @pytest.mark.tensorflow

@@ -101,6 +101,7 @@ def _progress(event: ProgressReported, state: SchedulerState, now: float) -> Ite
         "loss": told.loss,
         "speed": told.examples_per_second if by_examples else told.steps_per_second,
         "unit": "examples" if by_examples else "steps",
+        **({} if told.begun is None else {"begun": told.begun}),
     }
 
 

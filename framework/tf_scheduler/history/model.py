@@ -44,6 +44,8 @@ class Point:
     loss: float | None = None
     #: Examples a second; steps a second where the program does not count examples.
     speed: float | None = None
+    #: When the first step was made, where that is known better than by the first point.
+    begun: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +108,8 @@ class Run:
     @property
     def first_step(self) -> float | None:
         """Seconds from the submission to the first step of any task; None: no task told any."""
-        times = [point.time for points in self.curves.values() for point in points if point.step]
-        return min(times) - self.submitted if times else None
+        times = [point.begun or point.time for points in self.curves.values() for point in points if point.step]
+        return max(0.0, min(times) - self.submitted) if times else None
 
 
 def _with(point: Point, name: str, value: Any) -> Point:
