@@ -73,8 +73,8 @@ def run(file: Path | None, reset: str) -> None:
     environment = os.environ
     document = to_document(environment) if file is None else parse(read_bytes(file), str(file))
     uninstalling = environment.get("SDK_UNINSTALL", "").lower() in _TRUE
-    port = _port(environment)
     options, access = begin(document, environment, uninstalling)
+    port = _port(environment)
     for notice in () if uninstalling else notices(document, options):
         log.warning("option %s", notice)
     own_spec = partial(spec_of, environment, port, "http" if access.tls is None else "https", uninstalling)

@@ -39,7 +39,7 @@ def test_digests_are_those_of_the_files(folder):
 
 def test_the_scheduler_runs_by_itself(folder):
     """It has all that it imports; without a port it says what is missing."""
-    result = run(folder / artefacts.SCHEDULER, "run", SERVICE_COMMAND="true")
+    result = run(folder / artefacts.SCHEDULER, "run", SERVICE_COMMAND="true", HOST="127.0.0.1")
 
     assert (1, "") == (result.returncode, result.stdout)
     assert "PORT_API: must be the port of the HTTP API, 1 to 65535, not ''" in result.stderr
