@@ -16,8 +16,8 @@ from .seats import Seats
 
 log = logging.getLogger(__name__)
 
-#: Descriptors that we want to have, if the system gives them, and the part of them that connections may take.
-_WANTED, _PART = 8192, 2
+#: Descriptors that we want to have, if the system gives them, and how many of them are for all else.
+_WANTED, _OTHERS = 8192, 256
 #: Nothing can be accepted for now (accept(2)).
 _SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 #: Seconds until the next attempt then, and between two lines of the log about it.
@@ -31,7 +31,8 @@ def descriptors() -> int:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
-    return (_WANTED if soft == resource.RLIM_INFINITY else soft) // _PART
+    have = _WANTED if soft == resource.RLIM_INFINITY else soft
+    return have - min(_OTHERS, have // 2)
 
 
 class Listener(socket.socket):
