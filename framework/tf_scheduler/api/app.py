@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp
 
 from .backend import Backend
@@ -168,4 +169,13 @@ async def _refused(request: Request, error: Exception) -> Response:
     """Paths and methods that there are not, and what was raised on the way."""
     assert isinstance(error, HTTPException)
     problem: Answer = Problem(error.status_code, error.detail)
-    return respond(problem, as_json=wants_json(dict(request.headers)), headers=error.headers)
+    headers = error.headers
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers = {"Allow": ", ".join(sorted(_methods(request)))}
+    return respond(problem, as_json=wants_json(dict(request.headers)), headers=headers)
+
+
+def _methods(request: Request) -> set[str]:
+    """Of all routes of the path: each has its own only."""
+    routes = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    return {method for route in routes for method in getattr(route, "methods", None) or ()}

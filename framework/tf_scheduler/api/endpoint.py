@@ -31,6 +31,8 @@ class Query:
     default: Any = None
     least: int = 0
     most: int = 2**53
+    #: Of a text (ECMA-262); for the document: who parses it tells more.
+    pattern: str = ""
 
     def parse(self, text: str | None) -> Any:
         """Its value; raise BadRequest with a sentence."""
@@ -105,7 +107,7 @@ class Endpoint:
     access: Access = Access.READ
     #: Errors are JSON, whatever the client accepts.
     ours: bool = False
-    #: It may also answer with server-sent events.
-    streams: bool = False
-    #: path parameter -> what it is.
-    names: Mapping[str, str] = field(default_factory=dict)
+    #: It may also answer with server-sent events: name of an event -> type of its data.
+    streams: Mapping[str, Any] = field(default_factory=dict)
+    #: Path parameter -> format of it, as JSON Schema has it.
+    formats: Mapping[str, str] = field(default_factory=dict)

@@ -24,6 +24,8 @@ _AGAIN = 1.0
 _AT_ONCE = 16
 #: Looks at a file that is not there (yet), and at the file of an ended task that has been sent: then it is the end.
 _PATIENCE = 30
+#: A path below the working directory: for the document, `_wrong_file` is what decides.
+PATH = r"^(?!\.{1,2}(/|$))[^/]+(/(?!\.{1,2}(/|$))[^/]+)*$"
 
 
 class Logs:

@@ -51,7 +51,7 @@ def _operation(row: Endpoint, schemas: Schemas) -> dict[str, Any]:
         "responses": _responses(row, schemas),
     }
     names = re.findall(r"{(\w+)}", row.path)
-    parameters = [*map(_in_path, names), *map(_in_query, row.query)]
+    parameters = [*(_in_path(name, row.formats.get(name)) for name in names), *map(_in_query, row.query)]
     if parameters:
         found["parameters"] = parameters
     if row.takes is not None:
@@ -67,14 +67,17 @@ def _name(row: Endpoint) -> str:
     return "_".join([row.method.lower(), *re.findall(r"\w+", row.path)])
 
 
-def _in_path(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+def _in_path(name: str, form: str | None) -> dict[str, Any]:
+    schema = {"type": "string", "minLength": 1, **({"format": form} if form else {})}
+    return {"name": name, "in": "path", "required": True, "schema": schema}
 
 
 def _in_query(item: Query) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": {str: "string", int: "integer", bool: "boolean"}[item.kind]}
     if item.kind is int:
         schema |= {"minimum": item.least, "maximum": item.most}
+    if item.pattern:
+        schema["pattern"] = item.pattern
     if item.default is not None:
         schema["default"] = item.default
     return {"name": item.name, "in": "query", "required": False, "description": item.what, "schema": schema}
@@ -86,6 +89,7 @@ def _responses(row: Endpoint, schemas: Schemas) -> dict[str, Any]:
         bodies = {**bodies, 401: ErrorBody, 403: str}
     if row.path != HEALTH:
         bodies[TOO_MANY] = ErrorBody
+    bodies.setdefault(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str)
     if row.query or row.takes is not None:
         bodies.setdefault(400, str)
     return {str(code): _response(row, code, kind, schemas) for code, kind in sorted(bodies.items())}
@@ -104,5 +108,12 @@ def _response(row: Endpoint, code: int, kind: Any, schemas: Schemas) -> dict[str
     else:
         content["application/json"] = {"schema": schemas.of(kind)}
     if row.streams and code == HTTPStatus.OK:
-        content["text/event-stream"] = {"schema": {"type": "string"}}
+        content["text/event-stream"] = {"schema": _events(row, schemas)}
     return {"description": words, "content": content}
+
+
+def _events(row: Endpoint, schemas: Schemas) -> dict[str, Any]:
+    """What is sent is a text without an end; OpenAPI 3.1 has no words for its parts, so they have a field of ours."""
+    told = f"Server-sent events; the data of each is JSON: {', '.join(row.streams)}. x-events has their schemas."
+    events = {name: schemas.of(kind) for name, kind in row.streams.items()}
+    return {"type": "string", "description": told, "x-events": events}

@@ -66,6 +66,27 @@ class LogBody(TypedDict):
     next: int
 
 
+class LogEventBody(TypedDict):
+    """Event `log`: what has come."""
+
+    offset: int
+    data: str
+    size: int
+    next: int
+
+
+class LaunchedBody(TypedDict):
+    """Event `launch`: what follows is of this launch."""
+
+    id: str
+
+
+class EndBody(TypedDict):
+    """Event `end`: nothing follows."""
+
+    state: str | None
+
+
 class ClusterTaskBody(TypedDict):
     name: str
     job: str

@@ -13,13 +13,17 @@ from tf_scheduler.errors import SchedulerError
 from .backend import Backend
 from .curves import POINTS
 from .endpoint import Act, Call, Endpoint, Query
-from .logs import Logs
+from .logs import PATH, Logs
 from .overview import overview, to_json
 from .shapes import (
     ClusterBody,
+    EndBody,
     ErrorBody,
+    EventBody,
     EventsBody,
+    LaunchedBody,
     LogBody,
+    LogEventBody,
     PendingBody,
     ResultBody,
     TaskBody,
@@ -39,11 +43,12 @@ _EVENTS = (
     _FOLLOW,
 )
 _LOG = (
-    Query("file", "Path below the task's working directory.", str, "stdout"),
+    Query("file", "Path below the task's working directory.", str, "stdout", pattern=PATH),
     Query("offset", "First byte; without it, the last `length` bytes.", int),
     Query("length", "Bytes at most.", int, 65_536, 1, 1_048_576),
     _FOLLOW,
 )
+_LOG_EVENTS = {"log": LogEventBody, "launch": LaunchedBody, "end": EndBody, "error": ErrorBody}
 _POINTS = (Query("points", "Points of each task's curve at most.", int, 0, 0, POINTS),)
 
 
@@ -76,10 +81,12 @@ def _acts(backend: Backend, streams: Streams) -> Iterator[Endpoint]:
     path = "/v1/tf/update/preview"
     yield Endpoint("POST", path, what, bodies, act=_foretell(backend), takes=dict[str, Any])
     what, bodies = "What happened, and why.", {200: EventsBody, 503: ErrorBody}
-    yield Endpoint("GET", "/v1/events", what, bodies, act=_events(backend, streams), query=_EVENTS, streams=True)
+    yield Endpoint(
+        "GET", "/v1/events", what, bodies, act=_events(backend, streams), query=_EVENTS, streams={"event": EventBody}
+    )
     path, what = "/v1/tasks/{name}/logs", "A file of a task, read from its agent."
     bodies = {200: LogBody, 404: ErrorBody, 502: ErrorBody, 503: ErrorBody}
-    yield Endpoint("GET", path, what, bodies, act=Logs(backend, streams), query=_LOG, streams=True)
+    yield Endpoint("GET", path, what, bodies, act=Logs(backend, streams), query=_LOG, streams=_LOG_EVENTS)
 
 
 def _progress(backend: Backend) -> Act:

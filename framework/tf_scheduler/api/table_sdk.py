@@ -35,8 +35,12 @@ _FILTER = (
 )
 
 
-def _get(path: str, what: str, look: Look, body: Any, *missing: int, query: tuple[Query, ...] = ()) -> Endpoint:
-    return Endpoint("GET", path, what, {200: body, **dict.fromkeys(missing, str)}, look, query=query)
+def _get(
+    path: str, what: str, look: Look, body: Any, *missing: int, query: tuple[Query, ...] = (), ids: bool = False
+) -> Endpoint:
+    """`ids`: its `{id}` is a UUID."""
+    bodies, formats = {200: body, **dict.fromkeys(missing, str)}, {"id": "uuid"} if ids else {}
+    return Endpoint("GET", path, what, bodies, look, query=query, formats=formats)
 
 
 def sdk() -> Iterator[Endpoint]:
@@ -69,7 +73,7 @@ def _configurations() -> Iterator[Endpoint]:
     yield _get(room, "Ids of the configurations, newest first.", configurations.ids, list[str])
     yield _get(f"{room}/targetId", "Id of the one in force.", configurations.target_ids, list[str])
     yield _get(f"{room}/target", "The one in force, secrets masked.", configurations.target, dict[str, Any])
-    yield _get(f"{room}/{{id}}", "One by id.", configurations.configuration, dict[str, Any], 400, 404)
+    yield _get(f"{room}/{{id}}", "One by id.", configurations.configuration, dict[str, Any], 400, 404, ids=True)
 
 
 def _state() -> Iterator[Endpoint]:
@@ -83,7 +87,7 @@ def _state() -> Iterator[Endpoint]:
     what = "There is no cache to refresh."
     yield Endpoint("PUT", f"{room}/refresh", what, {409: str}, state.refresh, access=Access.WRITE)
     path = "/v1/artifacts/template/{id}/{pod}/{task}/{name}"
-    yield _get(path, "A template of a configuration: no task has one.", state.template, str, 400, 404)
+    yield _get(path, "A template of a configuration: no task has one.", state.template, str, 400, 404, ids=True)
 
 
 def _debug() -> Iterator[Endpoint]:

@@ -1,5 +1,7 @@
 """The OpenAPI document is true: every endpoint answers as it says, whatever it is asked."""
 
+import re
+
 import schemathesis
 from hypothesis import settings
 from schemathesis.checks import not_a_server_error
@@ -68,6 +70,32 @@ def test_there_is_a_document_for_every_endpoint():
     assert DOCUMENT["paths"].keys() - set(limited) == {"/v1/health"}
     names = [operation["operationId"] for path in DOCUMENT["paths"].values() for operation in path.values()]
     assert len(names) == len(set(names))
+
+
+def test_what_the_document_says_of_parameters_streams_and_sizes():
+    """Ids and paths have their forms, each event its schema; every body may be too long."""
+    paths = DOCUMENT["paths"]
+    (of_id,) = paths["/v1/configurations/{id}"]["get"]["parameters"]
+    assert "uuid" == of_id["schema"]["format"]
+    logs = paths["/v1/tasks/{name}/logs"]["get"]
+    pattern = next(item["schema"]["pattern"] for item in logs["parameters"] if item["name"] == "file")
+    names = ["stdout", "a/b.txt", ".hidden", "..a/...", "/a", "a//b", "a/", "..", "a/../b", "./a", ""]
+    assert [True] * 4 + [False] * 7 == [bool(re.match(pattern, name)) for name in names]
+    asked = [ask(APP, f"/v1/tasks/chief-0/logs?file={name}").code for name in names]
+    assert [503] * 4 + [400] * 7 == asked  # nobody reaches files here
+    events = logs["responses"]["200"]["content"]["text/event-stream"]["schema"]["x-events"]
+    assert ["end", "error", "launch", "log"] == sorted(events)
+    for operation in (operation for path in paths.values() for operation in path.values()):
+        assert "413" in operation["responses"]
+    assert 413 == ask(APP, "/v1/plans/deploy/start", "POST", headers={"Content-Length": "99999999"}).code
+
+
+def test_a_wrong_method_is_told_which_there_are():
+    """Of a path with several, all."""
+    for path, operations in DOCUMENT["paths"].items():
+        reply = ask(APP, re.sub(r"{\w+}", "x", path), "DELETE")
+        found = {method.strip() for method in reply.headers["allow"].split(",")} - {"HEAD"}
+        assert (405, {method.upper() for method in operations}) == (reply.code, found), path
 
 
 @SCHEMA.parametrize()

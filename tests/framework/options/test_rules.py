@@ -326,6 +326,6 @@ def test_rules_over_plans_find_their_other_cases(document, message):
 )
 def test_a_token_that_the_scheduler_could_not_read_is_refused_before_it_starts(source):
     """It would end again and again. What was written is not told: it may be the token."""
-    with pytest.raises(OptionsError, match="api.read_token: must name where the token is") as caught:
+    with pytest.raises(OptionsError, match=r"api\.read_token: must name where the token is") as caught:
         resolve({"service": {"command": "x"}, "api": {"read_token": source}})
     assert source not in str(caught.value)
