@@ -12,6 +12,7 @@ from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_executor.payload import Payload
 from tf_scheduler.core.plans import plan_named
+from tf_scheduler.core.recovery import pausing
 from tf_scheduler.model.failure import Cause
 from tf_scheduler.model.plan import Override, Reply, Status, Verb
 from tf_scheduler.model.policy import RestartPolicy, RestartWhen
@@ -276,6 +277,7 @@ def test_the_job_ends_with_a_paused_task():
     play(world, send.status("chief-0", TaskState.FINISHED), send.wait(60.0), expect.result(Verdict.SUCCEEDED))
     assert {} == world.mesos.live()
     assert world.mesos.removed
+    assert None is pausing.shown(world.state, "worker-1"), "it has ended as the others have"
 
 
 def test_a_paused_job_has_its_deadline_and_can_be_uninstalled():

@@ -38,8 +38,9 @@ def shown(state: SchedulerState, name: TaskName) -> Override | None:
     if record is None or is_finished(state, record):
         return None
     status = state.statuses.get(record.id)
-    rests = record.idle and status is not None and status.state is TaskState.RUNNING
-    return Override.PAUSED if rests else Override.PAUSING
+    if record.idle and status is not None and status.state is TaskState.RUNNING:
+        return Override.PAUSED
+    return Override.PAUSING if state.result is None else None  # after the end of the job nothing is launched there
 
 
 def why(state: SchedulerState, name: TaskName) -> str:
