@@ -108,6 +108,7 @@ def _is_foreign(headers: Mapping[str, str]) -> bool:
     origin = headers.get("origin")
     if origin is None:
         return False
+    # The second one no page of another site can send: it would have to ask first (CORS preflight), and gets no answer.
     ours = (headers.get("host", ""), headers.get("x-forwarded-host", ""))
     try:
         place = urlsplit(origin).netloc
