@@ -36,6 +36,10 @@ from .remember import draw, environment_of, shelf
 #: Runs that the list shows by default.
 _SHOWN = 20
 _MISSING = "–"
+_OF_A_SERVICE = (
+    "history has the runs of this machine, not those of a service that --url or --name names. A service's own run is in "
+    "its scheduler's sandbox: dcos task download SERVICE recording.jsonl, then history add"
+)
 
 
 @click.group(invoke_without_command=True)
@@ -44,6 +48,8 @@ _MISSING = "–"
 @click.pass_context
 def history(context: click.Context, most: int, as_json: bool) -> None:
     """Past runs, newest first: local ones, and those that were added. RUN is an id, the begin of one, or `last`."""
+    if any((context.obj or {}).get(name) for name in ("name", "url")):
+        raise click.UsageError(_OF_A_SERVICE)
     if context.invoked_subcommand is not None:
         return
     runs = shelf().all()[:most]
@@ -114,7 +120,8 @@ def reproduce(run: str, output: Path | None, force: bool, as_json: bool) -> None
         click.echo(json.dumps(told, indent=2))
         return
     for item in changed:
-        click.echo(f"warning: {item.name} was {_shown(item.old)}, is {_shown(item.new)}", err=True)
+        gone = "is not there any more, and no copy was kept" if item.new == "" else f"is {_shown(item.new)}"
+        click.echo(f"warning: {item.name} was {_shown(item.old)}, {gone}", err=True)
     for path in missing:
         click.echo(f"warning: {path} was not kept, as it is secret: fill it in", err=True)
     click.echo(text if output is None else f"wrote {output}", nl=output is not None)

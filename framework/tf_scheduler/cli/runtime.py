@@ -30,8 +30,11 @@ def runtime() -> None:
 @json_option
 def create(name: str, tensorflow: str, python: str, gpu: bool, others: tuple[str, ...], as_json: bool) -> None:
     """Make the runtime NAME, or say that it is there. It is made whole, or not at all."""
-    click.echo(f"making {name}; with TensorFlow or PyTorch it takes a minute or more", err=True)
-    found, made = making.create(name, Wanted(tensorflow, gpu, others), python)
+
+    def begins() -> None:
+        click.echo(f"making {name}; with TensorFlow or PyTorch it takes a minute or more", err=True)
+
+    found, made = making.create(name, Wanted(tensorflow, gpu, others), python, begins)
     if as_json:
         click.echo(json.dumps({**asdict(found), "made": made}, indent=2))
         return

@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -50,8 +50,10 @@ def data_home() -> Path:
     return (given if given.is_absolute() else Path.home() / ".local" / "share") / "dcos-tensorflow" / "runtimes"
 
 
-def create(name: str, wanted: Wanted, python: str = "") -> tuple[Runtime, bool]:
-    """The runtime, and whether it was made now. `python`: `3.11`; empty: the one that runs us.
+def create(
+    name: str, wanted: Wanted, python: str = "", begins: Callable[[], None] = lambda: None
+) -> tuple[Runtime, bool]:
+    """The runtime, and whether it was made now. `python`: `3.11`; empty: the one that runs us. `begins`: called before.
 
     Raise JobError with every reason why it cannot be, or with what pip says. One with that name and the same content is
     left as it is; one with another content is refused.
@@ -67,6 +69,7 @@ def create(name: str, wanted: Wanted, python: str = "") -> tuple[Runtime, bool]:
         there = _read(folder)
         if there is not None:
             return _same(there, wanted, version), False
+        begins()
         return _make(folder, wanted, interpreter, version), True
 
 

@@ -69,7 +69,9 @@ def test_a_run_can_be_looked_at_without_mesos(run, tmp_path, kept):
     """Tables for people; a page of an old run; what is not as it was then."""
     assert "no run is remembered yet" in run("history")[1]
     kept.keep(a_run())
-    kept.keep(a_run(id="other", submitted=1.0, environment={"python": "3.10"}, state="failed"))
+    then = {"python": "3.10", f"sha256 of {tmp_path}/gone.py": "12ab"}
+    job = {"service": {"command": "python train.py", "job_url": (tmp_path / "gone.py").as_uri()}}
+    kept.keep(a_run(id="other", submitted=1.0, environment=then, options=job, state="failed"))
 
     assert "mnist-1" in run("history")[1]
     assert "worker-1, generation 1, on agent-1: failed: agent-2 was lost" in run("history", "show", "mnist")[1]
@@ -79,7 +81,16 @@ def test_a_run_can_be_looked_at_without_mesos(run, tmp_path, kept):
     assert "<h1>mnist</h1>" in (tmp_path / "page.html").read_text()
     code, out, err = run("history", "reproduce", "other")
     assert "warning: python was 3.10, is 3." in err
+    assert f"warning: sha256 of {tmp_path}/gone.py was 12ab, is not there any more, and no copy was kept" in err
     assert "python train.py" == json.loads(out)["service"]["command"]
+
+
+def test_history_is_of_no_service(run):
+    """It says so, and where that of a service is."""
+    code, out, err = run("--url", "http://127.0.0.1:1", "history")
+
+    assert (2, "") == (code, out)
+    assert "recording.jsonl, then history add" in err
 
 
 def test_a_run_that_nobody_knows_is_told(run, kept):

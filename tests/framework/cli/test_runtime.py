@@ -87,6 +87,7 @@ def test_what_cannot_be_made_is_refused_before_anything_happens(run, tmp_path, a
 
     assert (1, "") == (code, out)
     assert reason in err
+    assert "making" not in err
     assert not (tmp_path / "data").exists()
 
 
