@@ -37,8 +37,8 @@ from .remember import draw, environment_of, shelf
 _SHOWN = 20
 _MISSING = "–"
 _OF_A_SERVICE = (
-    "history has the runs of this machine, not those of a service that --url or --name names. A service's own is in its "
-    "scheduler's sandbox: dcos task download SERVICE recording.jsonl, then history add"
+    "history has the runs of this machine, not those of a service that --url or --name names. Those are recorded in "
+    "its scheduler's sandbox: dcos task download SERVICE recording.jsonl, then history add"
 )
 
 
