@@ -329,7 +329,8 @@ def test_it_fits_and_can_be_read(live, home, visit, scheme, width):
 
 
 #: What fingers may miss: less than 24 pixels (WCAG 2.2 AA, 2.5.8). A check box is hit by its label.
-SMALL = """() => [...document.querySelectorAll("button, select, nav a, label.check")].filter((node) => node.checkVisibility())
+SMALL = """() => [...document.querySelectorAll("button, select, nav a, label.check")]
+    .filter((node) => node.checkVisibility())
     .filter((node) => Math.min(node.getBoundingClientRect().width, node.getBoundingClientRect().height) < 24)
     .map((node) => node.outerHTML.slice(0, 200))"""
 #: Texts whose contrast is less than it must be.
