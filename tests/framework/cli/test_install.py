@@ -6,10 +6,12 @@ import http.client
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -104,9 +106,18 @@ def scheduler(name):
     return None
 
 
-def written_by(folder):
-    """What is in a cluster's folder that others could write to, if its mode lets them."""
-    return [path for path in folder.rglob("*") if path.is_dir() or path.is_file() if not path.is_symlink()]
+def below(folder):
+    """Files and folders; others may go meanwhile."""
+    return [Path(place, name) for place, folders, files in os.walk(folder) for name in (*folders, *files)]
+
+
+def modes(paths):
+    """Path -> mode, of files and folders; what goes meanwhile is left out."""
+    found = {}
+    for path in paths:
+        with suppress(FileNotFoundError):
+            found[path] = path.lstat().st_mode
+    return {path: mode for path, mode in found.items() if stat.S_ISREG(mode) or stat.S_ISDIR(mode)}
 
 
 def test_nothing_is_up(tmp_path):
@@ -237,15 +248,15 @@ def test_down_ends_the_local_dc_os_too(tmp_path, job):
         assert 0 == run("install", "--options", job("down"), "--dir", folder, umask=0).returncode
         served = Record.read(Folder(folder))
         process = until(lambda: scheduler("down"))
-        writable = [path for path in written_by(folder) if path.stat().st_mode & 0o022]
-        kept = [path for path in (*Folder(folder).path.iterdir(), *Folder(folder).marathon.iterdir()) if path.is_file()]
-        readable = [path for path in (*kept, *Folder(folder).marathon.glob("tasks/*")) if path.stat().st_mode & 0o077]
-        assert "apps.json" in {path.name for path in kept}
+        writable = [path for path, mode in modes(below(folder)).items() if mode & 0o022]
+        mine = Folder(folder)
+        kept = modes((*mine.path.glob("*.*"), *mine.marathon.glob("*.*"), *mine.marathon.glob("tasks/*")))
     finally:
         down = run("down", "--dir", folder)
 
     assert 0 == down.returncode, down.stderr
-    assert ([], []) == (writable, readable)
+    assert ([], []) == (writable, [path for path, mode in kept.items() if mode & 0o077])
+    assert {"apps.json", "serve.json"} < {path.name for path in kept}
     assert [False, False] == [process.alive(), served.process.alive()]
     assert set() == find_leftovers(folder)
 
