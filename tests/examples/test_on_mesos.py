@@ -39,7 +39,8 @@ def test_the_example_trains(example: str, train_on_mesos: Callable) -> None:
     training = train_on_mesos(EXAMPLES / (example if example.endswith(".json") else f"{example}/options.json"))
 
     # With synchronous replicas worker 0 ends the job, whatever others do; a coordinator's workers serve until then.
-    needed = {SYNC: "worker-0", "coordinator": "chief"}.get(example, ("worker", "eval"))
+    ends = {SYNC: "worker-0", "multi_worker_mirrored": "worker-0", "coordinator": "chief"}
+    needed = ends.get(example, ("worker", "eval"))
     assert {"finished"} == set(training.tasks(needed).values())
     assert {"killed"} >= set(training.tasks("ps").values())
     for task, file, words in TOLD[example]:
