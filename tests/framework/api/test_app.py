@@ -1,6 +1,7 @@
 """What the API answers, without a network: paths, shapes, codes."""
 
 import asyncio
+import json
 from dataclasses import replace
 
 import pytest
@@ -12,14 +13,17 @@ from tf_scheduler.api.backend import Backend
 from tf_scheduler.api.views import Snapshot
 from tf_scheduler.core import plans
 from tf_scheduler.core.scheduler import handle
+from tf_scheduler.model.configuration import Configuration
 from tf_scheduler.model.evaluation import Evaluation
 from tf_scheduler.model.events import PodCommand, ProgressReported, StopRequested
 from tf_scheduler.model.ids import TaskId
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy, Status
+from tf_scheduler.model.program import Limits, Liveness, LivenessKind
 from tf_scheduler.model.progress import Progress
 from tf_scheduler.model.reasons import Refusal, TooSmall
 from tf_scheduler.model.recovery import PodVerb
 from tf_scheduler.model.resources import Shortage
+from tf_scheduler.model.secrets import SecretSpec
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskRecord, TaskState
 
@@ -317,6 +321,65 @@ def test_what_looks_like_a_secret_is_masked(state):
     for path in ("/v1/pod/ps-0/info", "/v1/configurations/target", "/v1/tasks", "/v1/tf/overview"):
         assert "s3cret" not in ask(app, path).text
     assert "EPOCHS" in ask(app, "/v1/configurations/target").text
+
+
+def test_what_a_task_got_is_told(state):
+    """With the task's own place among the others; of a secret, that there is one."""
+    other = SecretSpec("file:c", env="OTHER", jobs=frozenset({"worker"}))
+    secrets = (SecretSpec("file:a", env="PRIVATE"), SecretSpec("file:b", file="b"), other)
+    spec = replace(state.spec, secrets=secrets, checkpoint_dir="/checkpoints")
+    app = create_app(lambda: Snapshot(replace(state, spec=spec)))
+
+    (launch,) = ask(app, "/v1/pod/ps-0/info").body
+    found = {item["name"]: item["value"] for item in launch["info"]["command"]["environment"]["variables"]}
+
+    names = ("TASK_NAME", "JOB_NAME", "TASK_INDEX", "TASK_PORT")
+    assert ("ps-0", "ps", "0", "31000") == tuple(found[name] for name in names)
+    config = json.loads(found["TF_CONFIG"])
+    assert {"type": "ps", "index": 0} == config["task"]
+    assert {"chief": ["10.0.0.1:31000"], "ps": ["10.0.0.1:31000"]} == config["cluster"]
+    assert ("10.0.0.1:31000", "/checkpoints") == (found["TASK_ADDRESS"], found["CHECKPOINT_DIR"])
+    assert ("********", False) == (found["PRIVATE"], "OTHER" in found)
+
+
+#: Keys of the SDK's service specification (dcos-commons, ServiceSpec, PodSpec, TaskSpec, ResourceSet).
+SERVICE_KEYS = "name role principal user goal region web-url zookeeper replacement-failure-policy pod-specs"
+POD_KEYS = (
+    "type user count allow-decommission image networks rlimits uris task-specs placement-rule volumes secrets "
+    "pre-reserved-role share-pid-namespace host-volumes external-volumes seccomp-unconfined seccomp-profile-name "
+    "ipc-mode shm-size"
+)
+TASK_KEYS = (
+    "name goal essential resource-set command-spec task-labels health-check-spec readiness-check-spec config-files "
+    "discovery-spec kill-grace-period transport-encryption"
+)
+SET_KEYS = "id resource-specifications volume-specifications role pre-reserved-role principal resource-limits"
+
+
+def test_a_configuration_has_the_keys_of_the_sdks(state):
+    """Those that say nothing here, too; a pod's type is that of its status."""
+    liveness, limits = Liveness(LivenessKind.COMMAND, "true"), Limits(ulimits={"nofile": (1024, -1)})
+    job = replace(state.spec.jobs[0], limits=limits, liveness=liveness, section="parameter_server")
+    secrets = (SecretSpec("option:service.gcs_key", env="GCS"), SecretSpec("vault:a/b#c", file="c"))
+    spec = replace(state.spec, jobs=(job, *state.spec.jobs[1:]), secrets=secrets)
+    where = {"scheduler": {"state": "zk://me:pw@10.0.0.1:2181,10.0.0.2:2181/frameworks"}}
+    stored = {"a": Configuration("a", 1, 1.0, "t", where)}
+    app = create_app(lambda: Snapshot(replace(state, spec=spec, full=spec, configurations=stored)))
+
+    found = ask(app, "/v1/configurations/target").body
+
+    assert set(SERVICE_KEYS.split()) <= found.keys()
+    assert "10.0.0.1:2181,10.0.0.2:2181" == found["zookeeper"]
+    for pod in found["pod-specs"]:
+        assert set(POD_KEYS.split()) <= pod.keys()
+        (task,) = pod["task-specs"]
+        assert (set(TASK_KEYS.split()), set(SET_KEYS.split())) == (set(task), set(task["resource-set"]))
+    pod = found["pod-specs"][0]
+    assert ("ps", "parameter_server") == (pod["type"], pod["section"])
+    assert [{"name": "RLIMIT_NOFILE", "soft": 1024, "hard": None}] == pod["rlimits"]
+    assert ["********", "vault:a/b#c"] == [secret["secret"] for secret in pod["secrets"]]
+    check = pod["task-specs"][0]["health-check-spec"]
+    assert ("true", 3) == (check["command"], check["max-consecutive-failures"])
 
 
 def test_the_configuration_by_its_id(app):

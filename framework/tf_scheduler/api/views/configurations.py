@@ -12,12 +12,18 @@ from typing import Any
 
 from tf_scheduler.core import plans
 from tf_scheduler.model.configuration import Configuration, newest_first
-from tf_scheduler.model.masking import masked_variables, without_password
+from tf_scheduler.model.masking import MASK, masked_variables, without_password
+from tf_scheduler.model.program import Liveness
 from tf_scheduler.model.resources import UNIT
+from tf_scheduler.model.secrets import OPTION, SecretSpec
 from tf_scheduler.model.spec import JobSpec, ServiceSpec
 from tf_scheduler.model.volume import Volume
 
 from .base import Answer, Problem, Snapshot, View
+
+_ZOOKEEPER = "zk://"
+#: Of the option scheduler.state.
+_DEFAULT_STATE = "zk://master.mesos:2181"
 
 
 def ids(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
@@ -35,7 +41,9 @@ def target(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
     state = snapshot.state
     stored = state.configurations.get(_id(snapshot))
     rejected = {"rejected": list(state.rejected)} if state.rejected else {}
-    return View({**_service(state.full or state.spec), **({} if stored is None else _about(stored)), **rejected})
+    return View(
+        {**_service(state.full or state.spec, stored), **({} if stored is None else _about(stored)), **rejected}
+    )
 
 
 def configuration(snapshot: Snapshot, given: Mapping[str, Any]) -> Answer:
@@ -64,7 +72,7 @@ def _id(snapshot: Snapshot) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{spec.name}/{plans.target(spec)}"))
 
 
-def _service(spec: ServiceSpec) -> dict[str, Any]:
+def _service(spec: ServiceSpec, stored: Configuration | None) -> dict[str, Any]:
     return {
         "name": spec.name,
         "role": spec.role,
@@ -73,6 +81,7 @@ def _service(spec: ServiceSpec) -> dict[str, Any]:
         "goal": "FINISH",
         "region": spec.placement.region or None,
         "web-url": None,
+        "zookeeper": None if stored is None else _zookeeper(stored.options),
         "strategy": spec.strategy.value,
         "checkpoint-dir": without_password(spec.checkpoint_dir),
         "failover-timeout": spec.failover_timeout,
@@ -81,18 +90,53 @@ def _service(spec: ServiceSpec) -> dict[str, Any]:
     }
 
 
+def _zookeeper(options: Mapping[str, Any]) -> str | None:
+    """Servers, as the SDK has them; None: the state is elsewhere. Options at their default are not stored."""
+    state = str(options.get("scheduler", {}).get("state", _DEFAULT_STATE))
+    if not state.startswith(_ZOOKEEPER):
+        return None
+    return without_password(state).removeprefix(_ZOOKEEPER).partition("/")[0].rpartition("@")[2]
+
+
 def _pod(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
+    """What there is not is null or empty, as the SDK writes it."""
     return {
-        "type": job.group,
+        "type": job.kind.value,
+        "section": job.group,
         "user": spec.user,
         "count": job.count,
         "allow-decommission": True,
         "image": job.image or None,
+        "networks": [] if spec.network is None else [{"name": spec.network.name, "labels": dict(spec.network.labels)}],
+        "rlimits": [
+            {"name": f"RLIMIT_{name.upper()}", "soft": _limit(soft), "hard": _limit(hard)}
+            for name, (soft, hard) in job.limits.ulimits.items()
+        ],
         "host-volumes": [_volume(volume) for volume in job.volumes],
+        "volumes": [],
+        "external-volumes": [],
+        "pre-reserved-role": "*",
+        "secrets": [_secret(secret) for secret in spec.secrets if secret.is_for(job.group)],
+        "share-pid-namespace": False,
+        "seccomp-unconfined": False,
+        "seccomp-profile-name": None,
+        "ipc-mode": None,
+        "shm-size": None,
         "placement-rule": [str(constraint) for constraint in job.constraints],
         "uris": [without_password(uri.value) for uri in spec.uris],
-        "task-specs": [_task(job)],
+        "task-specs": [_task(spec, job)],
     }
+
+
+def _limit(value: int) -> int | None:
+    """None: unlimited."""
+    return None if value < 0 else value
+
+
+def _secret(secret: SecretSpec) -> dict[str, Any]:
+    """Where it is and goes to; never what it is."""
+    source = MASK if secret.source.startswith(f"{OPTION}:") else secret.source
+    return {"secret": source, "env-key": secret.env or None, "file": secret.file or None}
 
 
 def _volume(volume: Volume) -> dict[str, Any]:
@@ -100,7 +144,7 @@ def _volume(volume: Volume) -> dict[str, Any]:
     return {"host-path": volume.host_path, "container-path": volume.container_path, "mode": mode}
 
 
-def _task(job: JobSpec) -> dict[str, Any]:
+def _task(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
     amounts = {"cpus": job.needs.cpus, "mem": job.needs.mem, "disk": job.needs.disk, "gpus": job.needs.gpus}
     return {
         "name": job.kind.value,
@@ -113,7 +157,31 @@ def _task(job: JobSpec) -> dict[str, Any]:
                 for name, value in amounts.items()
                 if value
             ],
+            "volume-specifications": [],
+            "role": spec.role,
+            "pre-reserved-role": "*",
+            "principal": spec.principal,
+            "resource-limits": None,
         },
         "command-spec": {"value": job.command, "environment": masked_variables(job.environment)},
+        "task-labels": {},
+        "health-check-spec": None if job.liveness is None else _health_check(job.liveness),
+        "readiness-check-spec": None,
+        "config-files": [],
+        "discovery-spec": None,
         "kill-grace-period": job.kill_grace,
+        "transport-encryption": [],
+    }
+
+
+def _health_check(liveness: Liveness) -> dict[str, Any]:
+    """`kind` is ours: a URL or the progress may be looked at, too."""
+    return {
+        "command": liveness.target,
+        "kind": liveness.kind.value,
+        "max-consecutive-failures": liveness.failures,
+        "delay": 0,
+        "interval": liveness.interval,
+        "timeout": liveness.timeout,
+        "grace-period": liveness.grace,
     }

@@ -8,8 +8,9 @@ from typing import Any
 
 from tf_scheduler.api.shapes_sdk import LaunchBody, PodBody, PodsBody
 from tf_scheduler.core.recovery import pausing
+from tf_scheduler.core.told import variables_of
 from tf_scheduler.model.ids import executor_of
-from tf_scheduler.model.masking import masked_variables
+from tf_scheduler.model.masking import MASK, masked_variables
 from tf_scheduler.model.resources import UNIT, Resource
 from tf_scheduler.model.spec import JobSpec
 from tf_scheduler.model.state import SchedulerState
@@ -107,7 +108,8 @@ def _task_info(state: SchedulerState, record: TaskRecord) -> dict[str, Any]:
 
 
 def _command(state: SchedulerState, record: TaskRecord, job: JobSpec) -> dict[str, Any]:
-    variables = masked_variables(job.environment)
+    secret = {secret.env: MASK for secret in state.spec.secrets if secret.env and secret.is_for(job.group)}
+    variables = {**masked_variables(variables_of(state, record, job)), **secret}
     return {
         "value": pausing.command(state, record) if record.idle else job.command,
         "user": state.spec.user,
