@@ -75,5 +75,5 @@ ENTRY: Shape = _object(
     **_OPTIONAL,
     config={},
     resource=_resource(_URL),
-    marathon=_object({"v2AppMustacheTemplate": {"type": "string", "pattern": "^[A-Za-z0-9+/]*={0,2}$"}}),
+    marathon=_object({"v2AppMustacheTemplate": {"type": "string", "pattern": "^[A-Za-z0-9+/]+={0,2}$"}}),
 )
