@@ -74,8 +74,7 @@ class Uninstaller:
                 shown = self._marathon.snapshot(app_id)
             except MarathonError:
                 return
-            settled = app_id not in self._marathon.deployments()
-            complete = complete + 1 if settled and plan_is_complete(shown) else 0
+            complete = complete + 1 if plan_is_complete(shown) else 0
         if complete == _ENOUGH:
             self._keep(shown)
             with suppress(MarathonError):
@@ -102,7 +101,8 @@ def is_uninstalling(app: App) -> bool:
 
 def plan_is_complete(shown: Snapshot) -> bool:
     """Whether the scheduler of SDK_UNINSTALL says that nothing is left."""
-    return is_uninstalling(shown.app) and _plan(shown)[0] == http.client.OK
+    # Not that of the scheduler before, which may run still. Whether it is healthy is no matter: it ends anyway.
+    return shown.task is not None and is_uninstalling(shown.task.app) and _plan(shown)[0] == http.client.OK
 
 
 def last_words(shown: Snapshot) -> str:

@@ -531,7 +531,9 @@ def test_an_encrypted_service_is_asked_over_https(dcos, tmp_path):
     install(dcos, name="safe", command=f"exec {sys.executable} {program} $PORT0")
     more = {"DCOS_COMMONS_UNINSTALL": "true", "DCOS_SERVICE_SCHEME": "https"}
     labels = {**app(dcos, "safe")["labels"], **more}
-    assert 200 == ask(dcos, "PUT", "/service/marathon/v2/apps/safe", json.dumps({"labels": labels})).code
+    check = {"protocol": "MESOS_HTTPS", "path": "/whole", "delaySeconds": 0, "intervalSeconds": 0.05}
+    changed = json.dumps({"labels": labels, "healthChecks": [check]})
+    assert 200 == ask(dcos, "PUT", "/service/marathon/v2/apps/safe", changed).code
     until(lambda: ask(dcos, "GET", "/service/safe/whole").code == 200)
 
     assert 200 == cosmos(dcos, "uninstall", packageName="small")[0]
