@@ -25,6 +25,8 @@ MODULES = (
     "keras",
     "reporting",
 )
+#: What its Python imports by itself, before the program.
+START = "sitecustomize"
 #: The named pipe of `reporting`.
 PIPE = "progress"
 
@@ -35,10 +37,15 @@ def write(sandbox: str) -> Path:
     package = folder / "tf_executor"
     package.mkdir(parents=True, exist_ok=True)
     for module in MODULES:
-        source = pkgutil.get_data("tf_executor", f"{module}.py")
-        assert source is not None, module
-        (package / f"{module}.py").write_bytes(source)
+        (package / f"{module}.py").write_bytes(_source(module))
+    (folder / f"{START}.py").write_bytes(_source(START))
     return folder
+
+
+def _source(module: str) -> bytes:
+    source = pkgutil.get_data("tf_executor", f"{module}.py")
+    assert source is not None, module
+    return source
 
 
 def make_pipe(folder: Path) -> Path:

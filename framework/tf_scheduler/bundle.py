@@ -19,13 +19,18 @@ DISTRIBUTIONS = ("pymesos", "addict", "six")
 #: pymesos/subprocess runs programs by pickles from the network; pymesos/zkpython needs a compiled module.
 LEFT_OUT = ("pymesos/subprocess/", "pymesos/zkpython.py")
 _WHAT = "the executor's bundle"
+#: What modules leave behind stays: the garbage collector need not look through it, while they load nor later.
 _MAIN = b"""\
+import gc
 import sys
 
 if sys.version_info < (3, 8):
     sys.exit("tf_executor needs Python 3.8 or later, this agent's python3 is " + sys.version.split()[0])
+gc.disable()
 from tf_executor.main import main
 
+gc.freeze()
+gc.enable()
 sys.exit(main())
 """
 

@@ -5,6 +5,7 @@ Loads nothing that the scheduler's bundle lacks: no local Mesos, no tables.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import ssl
@@ -70,6 +71,9 @@ def run(file: Path | None, reset: str) -> None:
     from .daemon import Daemon
     from .settle import Settling
 
+    # What modules leave behind stays: the bundle has not had it looked through, and it never is.
+    gc.freeze()
+    gc.enable()
     environment = os.environ
     document = to_document(environment) if file is None else parse(read_bytes(file), str(file))
     uninstalling = environment.get("SDK_UNINSTALL", "").lower() in _TRUE

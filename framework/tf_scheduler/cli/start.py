@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import signal
+from collections.abc import Callable
 
 
 def main() -> None:
@@ -13,10 +15,19 @@ def main() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        from .main import main as run
-
+        run = _loaded()
         signal.signal(signal.SIGINT, signal.default_int_handler)
     else:
         # Ignored by whoever started us, as shells do for jobs in the background.
-        from .main import main as run
+        run = _loaded()
     run()
+
+
+def _loaded() -> Callable[[], None]:
+    """What modules leave behind stays: the garbage collector need not look through it, then nor later."""
+    gc.disable()
+    from .main import main as run
+
+    gc.freeze()
+    gc.enable()
+    return run

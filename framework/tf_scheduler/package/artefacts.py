@@ -46,10 +46,12 @@ _OWN = (".py", ".css", ".html", ".js", ".svg")
 _LEFT_OUT = ("pymesos/subprocess/", "pymesos/zkpython.py", "kazoo/tests/", "kazoo/testing/")
 _WHAT = "the scheduler's bundle"
 _MAIN = """\
+import gc
 import sys
 
 if sys.version_info < {minimum}:
     sys.exit("tensorflow-scheduler needs Python {text} or later, this is " + sys.version.split()[0])
+gc.disable()
 from tf_scheduler.cli.scheduler import main
 
 main()
