@@ -8,7 +8,7 @@ characters there, which no part may hold.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from marshmallow import Schema, ValidationError, fields
 
@@ -41,10 +41,22 @@ class Records(fields.Field[tuple[Mapping[str, Any], ...]]):
     def _entry(self, value: object) -> Mapping[str, Any]:
         if not isinstance(value, dict):
             raise reject("an object", value)
-        loaded: Mapping[str, Any] = self.schema.load(value)
+        loaded = self._loaded(value)
         wrong = {name: [_ENDS] for name, item in loaded.items() if any(mark in item for mark in CONTROL)}
         if wrong:
             raise ValidationError(wrong)
+        return loaded
+
+    def _loaded(self, value: dict[str, Any]) -> Mapping[str, Any]:
+        """What is wrong goes with the entry as it would be with defaults in its place, where there are such: rules look
+        at all the rest of it."""
+        try:
+            loaded: Mapping[str, Any] = self.schema.load(value)
+        except ValidationError as error:
+            defaults = {name: field.load_default for name, field in self.schema.fields.items() if not field.required}
+            valid = {**defaults, **cast("dict[str, Any]", error.valid_data or {})}
+            complete = valid.keys() == self.schema.fields.keys()
+            raise ValidationError(error.messages, valid_data=[valid] if complete else None) from error
         return loaded
 
 
@@ -52,12 +64,14 @@ def _each(value: object, expected: str, read: Callable[[object], Any]) -> list[A
     """Every entry read; all that are wrong are told, by their place in the list."""
     if not isinstance(value, list):
         raise reject(expected, value)
-    entries, wrong = [], {}
+    entries, known, wrong = [], True, {}
     for place, item in enumerate(value):
         try:
             entries.append(read(item))
         except ValidationError as error:
             wrong[str(place)] = error.messages
+            entries += error.valid_data or ()
+            known = known and bool(error.valid_data)
     if wrong:
-        raise ValidationError(wrong)
+        raise ValidationError(wrong, valid_data=entries if known else None)
     return entries

@@ -278,3 +278,20 @@ def test_problems_in_lists_and_deep_sections_have_their_place():
         "service.security.kerberos.kdc: must not be null; leave it out for its default",
         "service.security.kerberos.realms: is no option; did you mean realm?",
     ]
+
+
+def test_a_wrong_field_hides_no_rules_about_the_rest_of_its_list():
+    """As far as it can be told how the entry is meant."""
+    volumes = [{"host_path": "data", "container_path": "..", "mode": "R"}, {"host_path": "/a", "container_path": "."}]
+
+    found = problems({**COMMAND, "volumes": volumes})
+    assert [text.partition(":")[0] for text in found] == [
+        "volumes.0.mode",
+        "volumes.0.host_path",
+        "volumes.0.container_path",
+        "volumes.1.container_path",
+    ]
+
+    del volumes[0]["host_path"]
+    found = problems({**COMMAND, "volumes": volumes})
+    assert {"volumes.0.mode", "volumes.0.host_path"} == {text.partition(":")[0] for text in found}
