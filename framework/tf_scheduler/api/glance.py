@@ -40,6 +40,21 @@ class TaskRow:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentRow:
+    """An agent on which no task of the service is, as it offered last."""
+
+    hostname: str
+    region: str
+    zone: str
+    cpus: float
+    #: MB
+    mem: float
+    gpus: float
+    #: Seconds since the epoch.
+    offered_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """Everything is a text, a number, or a list of such."""
 
@@ -51,6 +66,9 @@ class Overview:
     status: str
     steps: tuple[StepRow, ...]
     tasks: tuple[TaskRow, ...]
+    #: The other agents, by their names: as many as can be shown, and how many more are known.
+    agents: tuple[AgentRow, ...]
+    more_agents: int
     #: Task that was never placed -> why, as far as it was tried.
     pending: Mapping[str, tuple[str, ...]]
     #: Whether tasks that shall run were never launched.
@@ -82,9 +100,10 @@ def from_json(document: Mapping[str, Any]) -> Overview:
     fields = {name: document[name] for name in Overview.__dataclass_fields__}
     fields["steps"] = tuple(StepRow(**_known(StepRow, row)) for row in fields["steps"])
     fields["tasks"] = tuple(TaskRow(**_known(TaskRow, row)) for row in fields["tasks"])
+    fields["agents"] = tuple(AgentRow(**_known(AgentRow, row)) for row in fields["agents"])
     fields["pending"] = {name: tuple(why) for name, why in fields["pending"].items()}
     return Overview(**fields)
 
 
-def _known(kind: type[StepRow] | type[TaskRow], row: Mapping[str, Any]) -> dict[str, Any]:
+def _known(kind: type[StepRow] | type[TaskRow] | type[AgentRow], row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in kind.__dataclass_fields__}

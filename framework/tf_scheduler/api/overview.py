@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from heapq import nsmallest
 
 from tf_scheduler.core import keeping, plans
 from tf_scheduler.core.progress import spoken
 from tf_scheduler.core.recovery.pausing import shown
 from tf_scheduler.model.ids import executor_of
+from tf_scheduler.model.offer import Glimpse
 from tf_scheduler.model.plan import Plan, Status
+from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
-from .glance import Overview, StepRow, TaskRow, to_json
+from .glance import AgentRow, Overview, StepRow, TaskRow, to_json
 
 __all__ = ["overview", "to_json"]
+
+#: So many of the agents without our tasks are shown.
+_SHOWN = 50
 
 
 def overview(state: SchedulerState) -> Overview:
     """Of one moment."""
-    plan = _working(state)
+    plan, others = _working(state), _others(state)
     return Overview(
         service=state.spec.name,
         checkpoint_dir=state.spec.checkpoint_dir,
@@ -29,6 +35,8 @@ def overview(state: SchedulerState) -> Overview:
         status=plan.status.value,
         steps=tuple(_steps(plan)),
         tasks=tuple(_task(state, record) for record in state.tasks.values()),
+        agents=tuple(map(_agent, nsmallest(_SHOWN, others, key=lambda glimpse: glimpse.hostname))),
+        more_agents=max(0, len(others) - _SHOWN),
         pending={name: tuple(map(str, why)) for name, why in state.pending.items() if name not in state.tasks},
         unplaced=bool(state.unplaced()),
         leader=_leader(state),
@@ -68,6 +76,17 @@ def _task(state: SchedulerState, record: TaskRecord) -> TaskRow:
         live=state.is_live(record),
         progress=spoken(progress) if progress else "",
     )
+
+
+def _others(state: SchedulerState) -> Sequence[Glimpse]:
+    """The agents on whose hosts no task of ours is; none that may have gone without being told of."""
+    ours = {record.hostname for record in state.tasks.values()}
+    return [glimpse for glimpse in state.glimpses.values() if state.connected and glimpse.hostname not in ours]
+
+
+def _agent(seen: Glimpse) -> AgentRow:
+    amounts = seen.cpus / UNIT, seen.mem / UNIT, seen.gpus / UNIT
+    return AgentRow(seen.hostname, seen.region, seen.zone, *amounts, offered_at=seen.at)
 
 
 def _leader(state: SchedulerState) -> str | None:

@@ -16,7 +16,7 @@ from tf_scheduler.model.ids import AgentId, OfferId
 from tf_scheduler.model.offer import HeldOffer, Offer
 from tf_scheduler.model.state import SchedulerState
 
-from . import maintenance, taken
+from . import glimpses, maintenance, taken
 from .attempt import Attempt, attempt, useful
 from .declines import REFUSE_LONG, REFUSE_SHORT, declines
 from .launch import accepts, plan_launches
@@ -32,6 +32,7 @@ def received(state: SchedulerState, offers: Iterable[Offer], now: float, new_id:
     offers = tuple(offers)
     gangs = wanted(state)
     state = replace(state, unoffered_since=None) if offers else state
+    state = glimpses.seen(state, offers, now)
     seen = taken.looked_for(maintenance.seen(state, offers), offers, now)
     given_back = give_back(seen, offers, gangs, now)
     answered = {offer_id for call in given_back.calls if isinstance(call, Accept) for offer_id in call.offer_ids}
@@ -46,7 +47,8 @@ def rescinded(state: SchedulerState, offer_id: OfferId) -> Decision:
 
 def agent_gone(state: SchedulerState, agent_id: AgentId) -> SchedulerState:
     """Without what is remembered of its offers."""
-    return replace(state, passed={key: offer for key, offer in state.passed.items() if key != agent_id})
+    passed = {key: offer for key, offer in state.passed.items() if key != agent_id}
+    return glimpses.gone(replace(state, passed=passed), agent_id)
 
 
 def _consider(

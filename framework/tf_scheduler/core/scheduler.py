@@ -183,6 +183,7 @@ def _without_connection(state: SchedulerState) -> SchedulerState:
         gathering=replace(state.gathering, started=None),
         unoffered_since=None,
         passed={},
+        glimpses={},
         windows={},
         returned=frozenset(),
         missed={},

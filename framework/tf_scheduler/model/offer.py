@@ -45,6 +45,21 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
+class Glimpse:
+    """An agent of the cluster, as it offered last."""
+
+    hostname: str
+    region: str
+    zone: str
+    #: What it offered then, to any of our roles, in thousandths; `mem` of MB.
+    cpus: int
+    mem: int
+    gpus: int
+    #: Seconds since the epoch.
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class InverseOffer:
     """Mesos asks to have an agent back: a maintenance window is planned."""
 

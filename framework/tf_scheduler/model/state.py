@@ -10,7 +10,7 @@ from .configuration import Configuration
 from .evaluation import FULL_BUCKET, Bucket, Evaluation, Gathering
 from .ids import AgentId, FrameworkId, OfferId, TaskId, TaskName
 from .inquiry import Inquiry
-from .offer import HeldOffer, InverseOffer, Offer
+from .offer import Glimpse, HeldOffer, InverseOffer, Offer
 from .plan import PlanControl
 from .progress import Progress
 from .reasons import Reason
@@ -105,6 +105,8 @@ class SchedulerState:
     gathering: Gathering = field(default_factory=Gathering)
     #: The last offers of agents that no pending task could use: declined for long, and part of the reasons.
     passed: Mapping[AgentId, Offer] = field(default_factory=dict)
+    #: The agents that have offered, those that did last at the end; for people only. See core/glimpses.py.
+    glimpses: Mapping[AgentId, Glimpse] = field(default_factory=dict)
     #: Why each pending task was not placed by the last decision; empty when it was not tried.
     pending: Mapping[TaskName, tuple[Reason, ...]] = field(default_factory=dict)
     #: The tasks that Mesos was asked to offer for: by SUBSCRIBE, or by REVIVE since.

@@ -10,9 +10,10 @@ from playwright.sync_api import expect
 from builders import a_spec
 from live_api import LiveApi
 from simulation import send
+from simulation.mesos import an_agent
 from simulation.world import play
 from tf_scheduler.api.policy import Policy
-from tf_scheduler.model.events import ProgressReported
+from tf_scheduler.model.events import AgentFailed, ProgressReported
 from tf_scheduler.model.journal import Entry
 from tf_scheduler.model.progress import Progress
 from tf_scheduler.model.task import TaskState
@@ -54,6 +55,11 @@ def test_a_service_is_seen_from_its_registration_to_its_end(live, home, visit):
     play(live.world, send.offers(), send.running())
     expect(page.get_by_role("article", name="Agent agent-0").get_by_role("button")).to_have_count(4)
     expect(chip(page, "worker-1")).to_contain_text("running")
+    others = page.get_by_role("group", name="Agents without a task of this service").get_by_role("article")
+    expect(others).to_have_count(2)
+    expect(others.filter(has_text="agent-2")).to_contain_text(re.compile(r"4 cpus, 8 GB.*offered at 1970-01-01"))
+    live.world.step(AgentFailed("agent-2-id"))
+    expect(others).to_have_count(1)
     expect(page.get_by_role("region", name="Why pending")).to_contain_text("Nothing waits.")
     expect(page).to_have_title("dev/digits: complete")
 
@@ -313,6 +319,8 @@ def test_everything_that_is_used_has_a_name(live, home, visit):
 @pytest.mark.parametrize("width", [320, 1280])
 def test_it_fits_and_can_be_read(live, home, visit, scheme, width):
     """Nothing sticks out; words contrast with what is behind them as WCAG 2 AA wants (4.5)."""
+    more = [an_agent(f"ip-10-0-0-{number}.compute.internal", gpus=8, region="r" * 30) for number in range(60)]
+    live.world.mesos.agents.update({agent.id: agent for agent in more})
     live.deploy()
     train(live, "chief-0", (2.0, 1.0))
     large = Progress(3, 3.0, 8_150_000, 1_000_000_000, 1.5e-7, 10**9, 1234.5, 123_456_789.0)
@@ -322,6 +330,8 @@ def test_it_fits_and_can_be_read(live, home, visit, scheme, width):
     page = visit(home, viewport={"width": width, "height": 800}, color_scheme=scheme, reduced_motion="reduce")
     expect(page.locator("#charts figure")).to_have_count(2)
     expect(page.locator("#events li")).to_have_count(1)
+    expect(page.locator("#others article")).to_have_count(50)
+    expect(page.locator("#others")).to_contain_text("and 12 more")
 
     assert width == page.evaluate("document.documentElement.scrollWidth")
     assert [] == page.evaluate(CONTRAST)

@@ -1,9 +1,11 @@
-// The cluster as a picture: agents as boxes with their tasks, and a box for what has no place yet.
+// The cluster as a picture: agents as boxes with their tasks, a box for what has no place yet, and the other agents.
 
 import { el } from "./dom.js";
-import { memory, number, plural, spoken, tone } from "./words.js";
+import { clock, memory, number, plural, spoken, tone } from "./words.js";
 
 const ENDED = ["FINISHED", "FAILED", "KILLED", "ERROR", "LOST", "GONE", "DROPPED", "GONE_BY_OPERATOR"];
+
+const RECENT = 60; // s: who offered since is not said to have offered long ago
 
 export const isLive = (task) => task.id !== null && !ENDED.includes(task.status);
 
@@ -34,6 +36,28 @@ function agent(host, tasks, chosen, progress) {
   );
 }
 
+export function others({ agents, more_agents: more }) {
+  const count = plural(agents.length + more, "other agent");
+  const boxes = agents.map((each) => idle(each, Date.now() / 1000 - each.offered_at > RECENT));
+  return [
+    el("p", { class: "soft" }, count, agents.length + more === 1 ? ", as it offered last" : ", as they offered last"),
+    el("div", { class: "agents" }, boxes),
+    more ? el("p", { class: "soft" }, `and ${number(more)} more`) : "",
+  ];
+}
+
+function idle({ hostname, region, zone, cpus, mem, gpus, offered_at: at }, old) {
+  const place = [region, zone].filter(Boolean).join(" / ");
+  return el(
+    "article",
+    { class: "agent", "aria-label": `Agent ${hostname}, without a task of this service` },
+    el("h3", {}, hostname, place && el("small", {}, place)),
+    el("p", { class: "soft" }, `${number(cpus)} cpus, ${memory(mem)}`),
+    gpus ? gpuRow(gpus) : "",
+    old ? el("p", { class: "soft" }, `offered at ${clock(at)}`) : "",
+  );
+}
+
 function unplaced(tasks, chosen, progress) {
   return el(
     "article",
@@ -61,12 +85,13 @@ function chip(task, chosen, progress) {
       { type: "button", class: `chip ${colour}`, "data-task": task.name, "aria-pressed": String(chosen) },
       el("b", {}, task.name),
       el("span", { class: "state" }, unwell ? "unhealthy" : spoken(task.status)),
-      gpus ? el("span", { class: "gpus", title: plural(gpus, "GPU") }, gpuBoxes(gpus), el("span", {}, plural(gpus, "GPU"))) : "",
+      gpus ? gpuRow(gpus) : "",
       share === null ? "" : el("progress", { max: "1", value: String(share), "aria-label": `${Math.round(share * 100)} %` }),
     ),
   );
 }
 
-function gpuBoxes(gpus) {
-  return Array.from({ length: Math.min(8, Math.ceil(gpus)) }, () => el("i", { "aria-hidden": "true" }));
+function gpuRow(gpus) {
+  const boxes = Array.from({ length: Math.min(8, Math.ceil(gpus)) }, () => el("i", { "aria-hidden": "true" }));
+  return el("span", { class: "gpus", title: plural(gpus, "GPU") }, boxes, el("span", {}, plural(gpus, "GPU")));
 }

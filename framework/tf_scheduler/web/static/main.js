@@ -1,6 +1,6 @@
 // The page: it asks for all that it shows every two seconds, sooner when something happens, later while nobody answers.
 
-import { cluster } from "./cluster.js";
+import { cluster, others } from "./cluster.js";
 import { byId, el, show } from "./dom.js";
 import { Feed } from "./feed.js";
 import { pending, result } from "./lists.js";
@@ -107,6 +107,8 @@ function draw() {
   if (end.verdict) show(byId("result-body"), result(end, overview));
   show(byId("tiles"), tiles(tasks, training));
   show(byId("cluster"), cluster(tasks, chosen, new Map(training.tasks.map((task) => [task.name, task]))));
+  byId("others").hidden = !overview.agents.length;
+  show(byId("others"), others(overview));
   show(byId("jobs"), jobs(training));
   show(byId("charts"), charts(training));
   show(byId("plans"), trees(plans, overview.plan, open, unfolded));
