@@ -42,3 +42,11 @@ def wait_for(*paths):
     while missing := [path for path in paths if not path.exists()]:
         assert time.monotonic() < end, f"waited in vain for {', '.join(map(str, missing))}"
         threading.Event().wait(0.02)
+
+
+def gone(path):
+    """Whether it goes in time."""
+    end = time.monotonic() + PATIENCE
+    while path.exists() and time.monotonic() < end:
+        threading.Event().wait(0.02)
+    return not path.exists()

@@ -20,6 +20,8 @@ MESOS_KEPT = frozenset(
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: Folder in the working directory for logs and checkpoints of a job that has no other.
 LOG_FOLDER = "logs"
+#: Where programs make temporary files (POSIX, 8.3).
+TEMPORARY = "TMPDIR"
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Place:
     library: str = ""
     #: Named pipe for progress; empty: there is none.
     progress: str = ""
+    #: Folder for temporary files; empty: the one that everybody has.
+    temporary: str = ""
 
 
 def program_environment(
@@ -52,6 +56,8 @@ def program_environment(
     result.update(_gpu_variables(payload.gpus, gpus))
     if place.progress:
         result[reporting.PIPE] = place.progress
+    if place.temporary:
+        result[TEMPORARY] = place.temporary
     result.update(payload.environment)
     result["PYTHONPATH"] = _python_path(payload, place, result.get("PYTHONPATH", ""))
     return {name: value for name, value in result.items() if value or name != "PYTHONPATH"}

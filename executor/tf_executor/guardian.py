@@ -1,4 +1,5 @@
-"""Ends the task's processes when the executor is killed: a process of its own, that waits for just that.
+"""Ends the task's processes when the executor is killed, and removes what it would have removed: a process of its own,
+that waits for just that.
 
 Of what the executor starts, the kernel kills only its direct children with it (prctl(2), PR_SET_PDEATHSIG). A shell's
 children live on, and hold the task's port: a Mesos agent with the posix launcher does not find them either, because
@@ -11,7 +12,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Mapping
+from typing import Callable, Mapping
+
+from tf_executor.guarding import END
 
 #: Variables whose values all processes of one launch share, and no others.
 _MARKS = ("MESOS_EXECUTOR_ID", "MESOS_SANDBOX")
@@ -20,10 +23,10 @@ _CODE = "import sys; sys.path.insert(0, {!r}); import guarding; guarding.main()"
 _HOME = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - may be inside a zip
 
 
-def start_guardian(environ: Mapping[str, str]) -> int:
+def start_guardian(environ: Mapping[str, str]) -> Callable[[str], None]:
     """Start it, before there are threads, and before we are a subreaper: it must not count as a process of the task.
 
-    Return the descriptor that must stay open as long as we live.
+    Return what tells it of a folder that it is to remove then; that raises OSError when the guardian has gone.
     """
     waiting, alive = os.pipe()
     child = os.fork()
@@ -31,7 +34,11 @@ def start_guardian(environ: Mapping[str, str]) -> int:
         _detach(waiting, [f"{name}={environ[name]}" for name in _MARKS if name in environ])
     os.waitpid(child, 0)
     os.close(waiting)
-    return alive
+
+    def tell(path: str) -> None:
+        os.write(alive, os.fsencode(path) + END)
+
+    return tell
 
 
 def _detach(waiting: int, marks: list[str]) -> None:

@@ -50,7 +50,7 @@ def execute(environ: Mapping[str, str]) -> int:
     sandbox = environ.get("MESOS_SANDBOX") or str(Path.cwd())
     _log_to(Path(sandbox) / LOG_FILE)
     start_with_usual_signals()
-    start_guardian(environ)
+    guard = start_guardian(environ)
     become_subreaper()
     hide_environment()
     # The runner is made first, for the driver's callbacks; it sends only after `start`.
@@ -59,6 +59,7 @@ def execute(environ: Mapping[str, str]) -> int:
         lambda data: driver.send_message(data).ok,
         environ,
         sandbox,
+        guard,
     )
     driver = ExecutorDriver(
         on_event=lambda event: runner.put(AgentEvent(event)),

@@ -1,19 +1,18 @@
 """Files that are in memory only (tmpfs), for one user, for as long as this process lives.
 
-Each executor has a folder of its own there and a lock on it, which the kernel drops when the process ends, however it
-does: then the next executor on this host removes what was left. In the working directory lies a link, which the agent's
-file API does not follow out of there.
+Each executor has a folder of its own there; the next one on this host removes what an executor that was killed has left
+(`locked_folders`). In the working directory lies a link, which the agent's file API does not follow out of there.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Mapping, Optional, Tuple
+
+from tf_executor import locked_folders
+from tf_executor.guarding import remove
 
 #: POSIX shared memory: a tmpfs on every Linux, also in containers.
 MEMORY = Path("/dev/shm")  # noqa: S108
@@ -41,13 +40,13 @@ class MemoryFiles:
         sweep(self._memory)
         if not os.path.ismount(self._memory):
             raise OSError(f"{self._memory} is no tmpfs: secrets are not written to a disk")
-        folder = self._make()
+        self._folder, self._lock = locked_folders.make(self._memory, _PREFIX)
         for number, (name, content) in enumerate(contents.items()):
             self._names[name] = f"{number}-{Path(name).name}"
             _write(self._names[name], content, owner, self._lock)
-            _link(Path(sandbox), name, folder / self._names[name])
+            _link(Path(sandbox), name, self._folder / self._names[name])
         if owner is not None:
-            os.chown(folder, *owner)
+            os.chown(self._folder, *owner)
 
     def replace(self, contents: Mapping[str, bytes], owner: Owner) -> None:
         """Other contents for files that were written; who reads meanwhile gets the old or the new. Raise OSError.
@@ -65,29 +64,13 @@ class MemoryFiles:
         """Forget all. May be called again."""
         folder, self._folder = self._folder, None
         if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(str(folder))
             os.close(self._lock)
-
-    def _make(self) -> Path:
-        """Under another name until it is locked: nobody takes it for one that was left."""
-        draft = Path(tempfile.mkdtemp(prefix=_NEW, dir=str(self._memory)))
-        self._lock = os.open(draft, os.O_RDONLY | os.O_CLOEXEC)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        self._folder = draft.with_name(_PREFIX + draft.name[len(_NEW) :])
-        draft.rename(self._folder)
-        return self._folder
 
 
 def sweep(memory: Path = MEMORY) -> None:
     """Remove what executors left here that were killed."""
-    for folder in memory.glob(f"{_PREFIX}*"):
-        with suppress(OSError):
-            lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder)
-            finally:
-                os.close(lock)
+    locked_folders.sweep(memory, _PREFIX)
 
 
 def _write(name: str, content: bytes, owner: Owner, folder: int) -> None:

@@ -18,6 +18,7 @@ from tf_executor.lifecycle import step
 from tf_executor.payload import RENEW_SECRETS, Payload, PayloadError
 from tf_executor.task import Task
 from tf_executor.task_state import State
+from tf_executor.temporary import TemporaryFolder
 
 log = logging.getLogger(__name__)
 
@@ -56,11 +57,18 @@ class Runner:
     """One executor's life: `put` from any thread, `run` once."""
 
     def __init__(
-        self, send_update: SendUpdate, send_message: SendMessage, environ: Mapping[str, str], sandbox: str
+        self,
+        send_update: SendUpdate,
+        send_message: SendMessage,
+        environ: Mapping[str, str],
+        sandbox: str,
+        guard: Callable[[str], None],
     ) -> None:
+        """`guard`: what `guardian.start_guardian` returned."""
         self._send_update, self._send_message = send_update, send_message
         self._environ = environ
         self._sandbox = sandbox
+        self._temporary = TemporaryFolder(guard)
         # Not Queue: its put may not interrupt its own get, which is what a signal handler does.
         self._inbox: SimpleQueue[Incoming] = SimpleQueue()
         self._state = State()
@@ -152,7 +160,7 @@ class Runner:
             return
         self._awaits_server = bool(payload.readiness)
         self._grace = payload.kill_grace if task.kill_grace is None else task.kill_grace
-        self._task = Task(payload, task.id, self._environ, self._sandbox, self.put, self._send_message)
+        self._task = Task(payload, task.id, self._environ, self._sandbox, self._temporary, self.put, self._send_message)
         stages = commands.stages(payload)
         self._step(events.Launch(stages, task.max_completion_time, payload.hook_timeout, self._grace))
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
 import threading
 import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Mapping
 
-from tf_executor import commands, events, gpus, limits, memory, user_package
+from tf_executor import commands, events, limits, memory, user_package
 from tf_executor.checks import Checks, http_problem
-from tf_executor.environment import DEFAULT_PATH, Place, program_environment, public
+from tf_executor.environment import DEFAULT_PATH, TEMPORARY, Place, program_environment
 from tf_executor.events import Stage
 from tf_executor.interpreter import find_interpreter
 from tf_executor.messages import describe
@@ -26,10 +25,10 @@ from tf_executor.progress import ProgressReader
 from tf_executor.reports import Ending
 from tf_executor.supervisor import SpawnError, Supervisor, Surroundings
 from tf_executor.tail import last_words
+from tf_executor.task_gpus import TaskGpus
 from tf_executor.task_secrets import TaskSecrets
+from tf_executor.temporary import TemporaryFolder
 
-#: Seconds for nvidia-smi: without persistence mode it initialises the driver first.
-NVIDIA_SMI_TIMEOUT = 60.0
 #: Seconds that the last output and the last progress may take when all processes are gone.
 SETTLE_TIMEOUT = 2.0
 
@@ -45,11 +44,13 @@ class Task:
         task_id: str,
         environ: Mapping[str, str],
         sandbox: str,
+        temporary: TemporaryFolder,
         put: Callable[[Any], None],
         tell: Callable[[bytes], bool],
     ) -> None:
         self._payload, self._task_id = payload, task_id
         self._environ, self._sandbox = environ, sandbox
+        self._temporary = temporary
         self._put, self._tell = put, tell
         self._supervisor = Supervisor(put)
         self._checks = Checks(put)
@@ -58,7 +59,7 @@ class Task:
         self._err = Output(Path(sandbox) / "stderr", 2, size, backups)
         self._place: Place | None = None
         self._limits = limits.Limits()
-        self._gpus: gpus.Locked | None = gpus.Locked() if payload.gpus == 0 else None
+        self._gpus = TaskGpus(payload, environ, sandbox, self._supervisor)
         self._progress: ProgressReader | None = None
         self.secrets = TaskSecrets(payload, task_id, environ, sandbox)
         self._rendezvous = ExitStack()
@@ -70,7 +71,7 @@ class Task:
             if self._place is None:
                 self._place = self._prepare()
             if stage is Stage.DEVICES:
-                threading.Thread(target=self._choose_gpus, name="devices", daemon=True).start()
+                threading.Thread(target=self._get_gpus, name="devices", daemon=True).start()
                 return events.Spawned()
             if stage is Stage.SECRETS:
                 threading.Thread(target=self._get_secrets, name="secrets", daemon=True).start()
@@ -107,11 +108,11 @@ class Task:
         self._rendezvous.close()
         if self._progress is not None:
             self._progress.stop(SETTLE_TIMEOUT)
-        if self._gpus is not None:
-            self._gpus.release()
+        self._gpus.release()
         for stream in (self._err, self._out):
             stream.finish(SETTLE_TIMEOUT)
         self.secrets.forget()
+        self._temporary.remove()
         return last_words(self._err.tail(), self._out.tail(), self.secrets.values(), TAIL_BYTES)
 
     # Preparation.
@@ -125,10 +126,13 @@ class Task:
 
             self._rendezvous.enter_context(Rendezvous(self._payload.port))
         library = user_package.write(self._sandbox)
+        owner = None if self._limits.identity is None else self._limits.identity[:2]
         place = Place(self._sandbox, interpreter, str(library), self._open_progress(library))
-        if self._limits.identity is not None:
-            limits.hand_over(Path(self._sandbox), *self._limits.identity[:2])
-        return place
+        if owner is not None:
+            limits.hand_over(Path(self._sandbox), *owner)
+        if TEMPORARY in self._payload.environment:
+            return place
+        return replace(place, temporary=self._temporary.make(self._environ, owner))
 
     def _open_progress(self, folder: Path) -> str:
         """Without progress the task runs as well."""
@@ -142,8 +146,7 @@ class Task:
 
     def _around(self, ending: Ending = Ending(), stage: Stage | None = None) -> Surroundings:  # noqa: B008 - frozen
         assert self._place is not None
-        chosen = None if self._gpus is None else self._gpus.uuids
-        environment = program_environment(self._payload, self._environ, self._place, chosen)
+        environment = program_environment(self._payload, self._environ, self._place, self._gpus.uuids)
         environment.update(self.secrets.environment(stage))
         if ending.exit_code is not None:
             environment["TASK_EXIT_CODE"] = str(ending.exit_code)
@@ -155,36 +158,8 @@ class Task:
         identity = self._limits.identity
         self._put(events.Prepared(self.secrets.fetch(None if identity is None else identity[:2])))
 
-    def _choose_gpus(self) -> None:
-        payload = self._payload
-        try:
-            if payload.gpu_devices:
-                self._gpus = gpus.Locked(tuple(payload.gpu_devices))
-            else:
-                self._gpus = gpus.choose(payload.gpus, self._environ, self._ask)
-            log.info("GPUs %s", self._gpus.uuids)
-        except (gpus.GpuError, SpawnError) as error:
-            log.warning("%s", error)
-            # Unchecked, a task may run with all that its container shows, but never with what others hold.
-            unchecked = isinstance(error, gpus.UnknownGpusError) and not payload.gpu_check
-            self._put(events.Prepared("" if unchecked else str(error)))
-        else:
-            self._put(events.Prepared())
-
-    def _ask(self, command: Sequence[str]) -> str:
-        """What a program of the agent's says."""
-        output = os.memfd_create("output")
-        with os.fdopen(output, "rb") as file:
-            around = Surroundings(public(self._environ), self._sandbox, output, output)
-            ending = self._supervisor.run(shlex.join(command), around, NVIDIA_SMI_TIMEOUT)
-            file.seek(0)
-            text = file.read().decode("utf-8", "replace").strip()
-        name = Path(command[0]).name
-        if ending is None:
-            raise gpus.UnknownGpusError(f"{name} gave no answer in {NVIDIA_SMI_TIMEOUT:g} s: the GPU driver may hang")
-        if ending.exit_code != 0:
-            raise gpus.UnknownGpusError(f"{name}: {describe(ending)}: {text[-200:]}")
-        return text
+    def _get_gpus(self) -> None:
+        self._put(events.Prepared(self._gpus.choose()))
 
     # Watching.
 

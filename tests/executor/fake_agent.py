@@ -14,6 +14,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from tf_executor.guardian import start_guardian
 from tf_executor.processes import become_subreaper, start_with_usual_signals
 from tf_executor.runner import AgentEvent, AgentGone, Runner
 
@@ -44,8 +45,11 @@ def read() -> None:
 
 
 start_with_usual_signals()
+for pipe in (events, updates):
+    os.set_inheritable(pipe.fileno(), False)
+guard = start_guardian(os.environ)
 become_subreaper()
-runner = Runner(send, tell, os.environ, str(os.getcwd()))  # noqa: PTH109
+runner = Runner(send, tell, os.environ, str(os.getcwd()), guard)  # noqa: PTH109
 runner.stop_on_signals()
 threading.Thread(target=read, daemon=True).start()
 sys.exit(runner.run())

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs import gone
 from mesos_local import MesosLocalError
 from task_launcher import Scheduler, processes, subscribed
 from tf_executor.reports import Ending, Progress
@@ -210,10 +211,10 @@ def test_an_agent_that_does_not_come_back(bundle: Path, ready: Path) -> None:
     """After the recovery time-out the program gets its SIGTERM and its grace, then all is gone."""
     with subscribed(bundle, {"recovery_timeout": "2secs"}) as scheduler:
         saved = ready.with_name("saved")
-        command = f"trap 'echo saved > {saved}; exit 143' TERM; echo ready > {ready}; sleep 3600 & wait"
+        command = f"trap 'echo saved > {saved}; exit 143' TERM; echo $TMPDIR > {ready}; sleep 3600 & wait"
         scheduler.launch("orphan", command, kill_grace=60.0)
         scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
-        assert "ready\n" == ready.read_text()
+        temporary = Path(ready.read_text().strip())
         with ExitStack() as stack:
             descriptors = [stack.enter_context(pidfd(pid)) for pid in processes("orphan")]
             executor = stack.enter_context(pidfd(scheduler.executor_pid("orphan")))
@@ -222,6 +223,7 @@ def test_an_agent_that_does_not_come_back(bundle: Path, ready: Path) -> None:
                 assert has_ended(descriptor)
         assert "saved\n" == saved.read_text()
         assert [] == processes("orphan")
+        assert gone(temporary)
         assert "lost the agent: " in (scheduler.sandbox("orphan") / "executor.log").read_text()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs import gone
 from task_launcher import Scheduler, processes, subscribed
 from tf_executor.reports import Ending
 from tf_scheduler.bundle import build_bundle
@@ -41,6 +42,8 @@ def test_success(scheduler: Scheduler) -> None:
     variables = dict(line.split("=", 1) for line in (sandbox / "environment").read_text().splitlines() if "=" in line)
     assert not {"MESOS_AGENT_ENDPOINT", "LIBPROCESS_PORT"} & set(variables)
     assert (sandbox.resolve(), "") == (Path(variables["HOME"]).resolve(), variables["CUDA_VISIBLE_DEVICES"])
+    assert variables["TMPDIR"].startswith("/tmp/tf-task-")
+    assert gone(Path(variables["TMPDIR"]))
 
 
 @pytest.mark.parametrize(
