@@ -303,6 +303,43 @@ def test_a_decommissioned_task_is_paused_no_more():
     assert [] == [key for key in world.stored() if key.startswith("paused/")]
 
 
+@pytest.mark.parametrize("strategy", [Strategy.PARAMETER_SERVER, Strategy.BETWEEN_GRAPH, Strategy.INDEPENDENT])
+def test_readers_go_on_when_their_paused_dispatcher_is_decommissioned(strategy):
+    """Nobody could resume it; also those that the update leaves alone."""
+    jobs = (a_job(JobKind.WORKER, 2), *(() if strategy is Strategy.INDEPENDENT else (a_job(JobKind.CHIEF),)))
+    fed = (*jobs, a_job(JobKind.DISPATCHER, section="data_dispatcher"), a_job(JobKind.DATA_WORKER, 2))
+    world = World(a_spec(strategy=strategy, jobs=fed), an_agent("agent-1", cpus=8))
+    play(world, send.register(), send.offers(), send.running(), send.pod(PAUSE, "data-dispatcher-0"))
+    play(world, *[send.offers(), send.running()] * 2)
+    assert all(record.idle for record in world.state.tasks.values())
+
+    play(world, send.restart(a_spec(strategy=strategy, jobs=jobs)), send.register())
+    play(world, *[send.offers(), send.running()] * 3)
+
+    trainers = ["worker-0", "worker-1"] if strategy is Strategy.INDEPENDENT else ["chief-0", "worker-0", "worker-1"]
+    assert trainers == sorted(world.mesos.live())
+    assert not any(record.idle for record in world.state.tasks.values())
+    for plan in ("update", "recovery", "decommission"):
+        play(world, expect.plan(plan, Status.COMPLETE))
+
+
+def test_who_sleeps_for_a_task_that_is_no_more_is_woken_once():
+    """Also while its end takes time, and over a restart."""
+    jobs = (a_job(JobKind.WORKER, 1), a_job(JobKind.CHIEF), a_job(JobKind.DISPATCHER, section="data_dispatcher"))
+    world = World(a_spec(jobs=jobs), an_agent("agent-1", cpus=8))
+    play(world, send.register(), send.offers(), send.running(), send.pod(PAUSE, "data-dispatcher-0"))
+    play(world, *[send.offers(), send.running()] * 2)
+    world.mesos.kills_at_once = False
+
+    play(world, send.restart(a_spec(jobs=jobs[:2])), expect.told("worker-0 goes on: the paused task that it"))
+    woken = world.state.recoveries["worker-0"]
+    play(world, send.wait(5.0), send.restart(), send.wait(5.0))
+
+    assert woken == world.state.recoveries["worker-0"]
+    play(world, send.killed("worker-0", "chief-0"), send.offers(), expect.launched("worker-0", "chief-0"))
+    assert not world.state.tasks["worker-0"].idle
+
+
 def test_what_an_older_scheduler_has_paused_gets_its_place_again():
     """It had ended the program, and kept nothing: the task is launched as a paused one, if possible where it was."""
     world = deployed()

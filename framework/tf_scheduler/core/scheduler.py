@@ -57,7 +57,7 @@ from . import (
     status,
     taken,
 )
-from .recovery import heal, orders
+from .recovery import heal, orders, pausing
 from .reduce import decide, then
 
 NewId = Callable[[], str]
@@ -78,6 +78,7 @@ def handle(state: SchedulerState, event: Event, now: float, new_id: NewId) -> De
     if isinstance(event, StatusUpdated) and event.more:
         return _with_keeping(state, status.updated(state, event.status, now, new_id))
     decision = _handle(heal.ripen(state, now), event, now, new_id)
+    decision = then(decision, lambda after: pausing.wake(after, now))
     decision = then(decision, shrink.grow)
     decision = then(decision, lambda after: decide(heal.ripen(after, now)))
     decision = then(decision, lambda after: plans.act(after, now))

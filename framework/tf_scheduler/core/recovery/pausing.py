@@ -10,13 +10,16 @@ import shlex
 from collections.abc import Mapping
 
 from tf_scheduler.core.memo import remembered
+from tf_scheduler.core.reduce import decide
+from tf_scheduler.model.effects import Decision, Outcome, RecoveryDecided
+from tf_scheduler.model.failure import Cause
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Override
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskState
 
-from .anew import is_finished
+from .anew import anew, is_finished, is_replaced
 from .units import restarts
 
 _NOBODY: frozenset[TaskName] = frozenset()
@@ -30,6 +33,33 @@ def asleep(spec: ServiceSpec, paused: Mapping[TaskName, float]) -> frozenset[Tas
 @remembered
 def _asleep(spec: ServiceSpec, paused: Mapping[TaskName, float]) -> frozenset[TaskName]:
     return restarts(spec, paused, moved=False)
+
+
+def wake(state: SchedulerState, now: float) -> Decision:
+    """Launch the programs of those who sleep for a task that the options have no more: nobody could resume it."""
+    if state.result is not None:
+        return decide(state)
+    names = _forlorn(state.spec, state.tasks, state.paused)
+    records = [record for name in names if not _ends(state, record := state.tasks[name])]
+    why = "the paused task that it starts again with is no more"
+    changes = [RecoveryDecided(anew(state, record, why, now, Cause.ORDERED)) for record in records]
+    told = [Outcome(f"{record.name} goes on: {why}", record.name) for record in records]
+    return decide(state, *changes, outcomes=tuple(told))
+
+
+@remembered
+def _forlorn(
+    spec: ServiceSpec, tasks: Mapping[TaskName, TaskRecord], paused: Mapping[TaskName, float]
+) -> tuple[TaskName, ...]:
+    idle = {name for name, record in tasks.items() if record.idle}
+    if not idle:
+        return ()
+    return tuple(task.name for task in spec.tasks() if task.name in idle - asleep(spec, paused))
+
+
+def _ends(state: SchedulerState, record: TaskRecord) -> bool:
+    """Whether it is to be launched again already."""
+    return record.id in state.retired or is_replaced(state, record)
 
 
 def shown(state: SchedulerState, name: TaskName) -> Override | None:
