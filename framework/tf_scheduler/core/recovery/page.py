@@ -86,9 +86,9 @@ task that has finished is not launched again by that either.
 and what runs there only tells that it is paused, and sleeps. It gets no secrets, and neither hooks nor health checks
 nor time limits of its own; `resume` launches the program there again. Whoever would have to start again with it at its
 old address sleeps with it, and goes on with it (the chief, when a parameter server is paused; all, in collective
-training), or when an update takes that task away. As between the end of a program and any next launch, resources that are not
-reserved may be taken by others in the second between the two. A paused task that is lost is launched again as it was,
-paused, after a back-off, and wherever it finds a place if its agent is gone; that never counts, whatever the
+training), or when an update takes that task away. As between the end of a program and any next launch, resources that
+are not reserved may be taken by others in the second between the two. A paused task that is lost is launched again as
+it was, paused, after a back-off, and wherever it finds a place if its agent is gone; that never counts, whatever the
 `restart_policy`.
 """
 
