@@ -6,13 +6,12 @@ that mirror it, have that build: pip asks one of these where its settings say so
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from own_runtimes import need
 
 pytestmark = [pytest.mark.mesos, pytest.mark.timeout(600)]
 
@@ -21,20 +20,10 @@ OPTIONS = Path(__file__).parents[2] / "examples" / "pytorch_ddp" / "options.json
 TORCH = ("--package", "torch==2.13.0+cpu", "--package", "numpy")
 
 
-def runtime(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command of the user who runs the tests, with the user's own runtimes."""
-    command = [sys.executable, "-m", "tf_scheduler", "runtime", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 @pytest.fixture
 def _torch() -> None:
     """The runtime that the options name is there, or the test is skipped."""
-    if "torch" in {one["name"] for one in json.loads(runtime("list", "--json").stdout)}:
-        return
-    made = runtime("create", "torch", *TORCH)
-    if made.returncode:
-        pytest.skip(f"no runtime `torch`, and none can be made: {made.stderr}")
+    need("torch", *TORCH, slow=False)
 
 
 @pytest.mark.usefixtures("_torch")

@@ -27,14 +27,29 @@ def runtime() -> None:
 @click.option("--python", default="", metavar="VERSION", help="Such as 3.11; default: the Python that runs this.")
 @click.option("--gpu", is_flag=True, help="With CUDA.")
 @click.option("--package", "others", multiple=True, metavar="REQUIREMENT", help="Install this too; as pip takes it.")
+@click.option(
+    "--build",
+    "builds",
+    multiple=True,
+    metavar="REQUIREMENT",
+    help="Install this last, built of its sources against what the runtime has.",
+)
 @json_option
-def create(name: str, tensorflow: str, python: str, gpu: bool, others: tuple[str, ...], as_json: bool) -> None:
+def create(
+    name: str,
+    tensorflow: str,
+    python: str,
+    gpu: bool,
+    others: tuple[str, ...],
+    builds: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Make the runtime NAME, or say that it is there. It is made whole, or not at all."""
 
     def begins() -> None:
         click.echo(f"making {name}; with TensorFlow or PyTorch it takes a minute or more", err=True)
 
-    found, made = making.create(name, Wanted(tensorflow, gpu, others), python, begins)
+    found, made = making.create(name, Wanted(tensorflow, gpu, others, builds), python, begins)
     if as_json:
         click.echo(json.dumps({**asdict(found), "made": made}, indent=2))
         return
@@ -50,8 +65,7 @@ def list_(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([asdict(one) for one in found], indent=2))
     for one in found if not as_json else ():
-        has = " ".join([f"TensorFlow {one.tensorflow}" if one.tensorflow else "", *one.others]).strip()
-        click.echo(f"{one.name}: Python {one.version}, {has}: {one.python}")
+        click.echo(f"{one.name}: Python {one.version}, {' '.join(one.content)}: {one.python}")
 
 
 @runtime.command()

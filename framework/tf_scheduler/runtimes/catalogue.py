@@ -41,12 +41,14 @@ class Wanted:
     gpu: bool = False
     #: Further requirements, as pip takes them.
     others: tuple[str, ...] = ()
+    #: The same, of such as are built of their sources, against what is installed before.
+    builds: tuple[str, ...] = ()
 
 
 def problems(wanted: Wanted, python: str) -> list[str]:
     """Why that cannot be, as sentences; `python` is `3.11`."""
     found = []
-    if not wanted.tensorflow and not wanted.others:
+    if not (wanted.tensorflow or wanted.others or wanted.builds):
         found.append("there is nothing to install: say --tensorflow VERSION or --package REQUIREMENT")
     minor = _PYTHON.fullmatch(python)
     if minor is None:
@@ -72,6 +74,14 @@ def _tensorflow_problems(version: str, minor: int | None) -> list[str]:
 
 def requirements(wanted: Wanted) -> list[tuple[str, ...]]:
     """What to give to `pip install`, one call after the other."""
+    calls = _ready_made(wanted)
+    if wanted.builds:
+        # What was built against another TensorFlow must not come from pip's cache.
+        calls.append(("--no-build-isolation", "--no-cache-dir", *wanted.builds))
+    return calls
+
+
+def _ready_made(wanted: Wanted) -> list[tuple[str, ...]]:
     series = _series(wanted.tensorflow) if wanted.tensorflow else None
     if series is None:
         return [wanted.others] if wanted.others else []

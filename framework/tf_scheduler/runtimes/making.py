@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -42,6 +42,12 @@ class Runtime:
     version: str
     tensorflow: str
     others: tuple[str, ...]
+    builds: tuple[str, ...] = ()
+
+    @property
+    def content(self) -> tuple[str, ...]:
+        """In words, for people."""
+        return (*([f"TensorFlow {self.tensorflow}"] if self.tensorflow else []), *self.others, *self.builds)
 
 
 def data_home() -> Path:
@@ -125,10 +131,11 @@ def _candidates(python: str) -> Iterator[str]:
 
 
 def _same(there: Runtime, wanted: Wanted, version: str) -> Runtime:
-    if (there.tensorflow, there.others, there.version) != (wanted.tensorflow, wanted.others, version):
-        has = ", ".join([f"TensorFlow {there.tensorflow}" if there.tensorflow else "no TensorFlow", *there.others])
+    has = (there.tensorflow, there.others, there.builds, there.version)
+    if has != (wanted.tensorflow, wanted.others, wanted.builds, version):
+        content = ", ".join([*([] if there.tensorflow else ["no TensorFlow"]), *there.content])
         raise JobError(
-            f"{there.name} is there already, with {has} on Python {there.version}; remove it, or use another name"
+            f"{there.name} is there already, with {content} on Python {there.version}; remove it, or use another name"
         )
     return there
 
@@ -140,8 +147,8 @@ def _make(folder: Path, wanted: Wanted, interpreter: str, version: str) -> Runti
         python = folder / "bin" / "python"
         pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
         for given in requirements(wanted):
-            _run(f"pip install {' '.join(given)}", [*pip, *given])
-        made = Runtime(folder.name, str(python), version, wanted.tensorflow, wanted.others)
+            _run(f"pip install {' '.join(given)}", [*pip, *given], python.parent)
+        made = Runtime(folder.name, str(python), version, wanted.tensorflow, wanted.others, wanted.builds)
         (folder / _COMPLETE).write_text(json.dumps(asdict(made)))
     except BaseException:
         _clear(folder)
@@ -149,15 +156,18 @@ def _make(folder: Path, wanted: Wanted, interpreter: str, version: str) -> Runti
     return made
 
 
-def _run(what: str, command: list[str]) -> None:
-    """Raise JobError with the end of what it says."""
-    done = subprocess.run(command, capture_output=True, text=True, env=_environment())
+def _run(what: str, command: list[str], programs: Path | None = None) -> None:
+    """Raise JobError with the end of what it says. `programs`: a folder of such as come before others of their name."""
+    environment = _environment()
+    if programs is not None:
+        environment["PATH"] = os.pathsep.join([str(programs), *os.get_exec_path()])
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
         said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         raise JobError("\n".join([f"{what} failed with exit code {done.returncode}:", *said[-_LINES:]]))
 
 
-def _environment() -> Mapping[str, str]:
+def _environment() -> dict[str, str]:
     """Ours, without what would lead the new interpreter to our packages."""
     return {
         name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
@@ -168,7 +178,8 @@ def _read(folder: Path) -> Runtime | None:
     """None: there is none, or it is not complete."""
     try:
         document = json.loads((folder / _COMPLETE).read_text())
-        found = Runtime(**{**document, "others": tuple(document["others"])})
+        lists = {name: tuple(document.get(name, ())) for name in ("others", "builds")}
+        found = Runtime(**{**document, **lists})
     except (OSError, ValueError, TypeError, KeyError):
         return None
     return found if Path(found.python).exists() else None

@@ -59,6 +59,28 @@ def test_a_runtime_is_made_once_and_whole(run, tmp_path, wheel):
     assert "there is no runtime mine; there are: none" in run("runtime", "remove", "mine")[2]
 
 
+def test_a_package_is_built_against_what_the_runtime_has(run, tmp_path, wheel):
+    """Its set-up finds the other packages, and the programs beside the interpreter."""
+    source = tmp_path / "own"
+    source.mkdir()
+    (source / "setup.py").write_text(
+        "import marker, shutil, sys, setuptools\n"
+        "assert shutil.which('python').startswith(sys.prefix)\n"
+        "open('own.py', 'w').write(f'BUILT_WITH = {marker.HERE}')\n"
+        "setuptools.setup(name='own', version='1', py_modules=['own'])\n"
+    )
+    # Of the newest Pythons' virtual environments, none has these.
+    tools = ["--package", "setuptools", "--package", "wheel"]
+    created = run("runtime", "create", "mine", "--package", wheel, *tools, "--build", source, "--json")
+
+    assert 0 == created[0], created[2]
+    made = json.loads(created[1])
+    subprocess.run([made["python"], "-c", "import own; assert own.BUILT_WITH == 1"], check=True)
+    assert [str(source)] == made["builds"]
+    assert str(source) in run("runtime", "list")[1]
+    assert "mine is there already" in run("runtime", "create", "mine", "--package", wheel)[2]
+
+
 def test_a_half_made_runtime_is_none_and_is_made_anew(run, tmp_path, wheel):
     """As it is left when the command is killed."""
     half = tmp_path / "data" / "dcos-tensorflow" / "runtimes" / "mine"

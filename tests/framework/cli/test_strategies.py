@@ -36,7 +36,7 @@ print("all are there")
 
 
 def test_horovods_processes_meet_at_the_executor_of_rank_0(start, tmp_path):
-    """With a stand-in, since Horovod has no wheel. All have to succeed; each finds the data that its agent fetched."""
+    """With a stand-in; tests/examples has the real ones. All must succeed; each finds what its agent fetched."""
     (tmp_path / "meet.py").write_text(MEET)
     (tmp_path / "numbers.txt").write_text("1 2 3")
     service = {"strategy": "horovod", "job_url": "meet.py", "data": (tmp_path / "numbers.txt").as_uri()}

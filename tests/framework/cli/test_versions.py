@@ -1,19 +1,17 @@
 """TensorFlow 1.15, an older 2.x and today's train at the same time, as three services on one real Mesos.
 
-Their runtimes are made once and stay on the machine, as downloads do. Where they are missing the test is skipped, but
-with RUNTIME_VERSIONS=make in the environment: to make them takes minutes and 2.5 GB.
+Their runtimes take 2.5 GB. TensorFlow 1.15 needs Python 3.7.
 """
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from jobs import PATIENCE, options
+from own_runtimes import need
 
 pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(1200)]
 
@@ -49,24 +47,10 @@ with tf1.train.MonitoredTrainingSession(server.target, is_chief=True) as session
 """
 
 
-def command(*arguments):
-    """The command of the user who runs the tests, with the user's own runtimes."""
-    return subprocess.run(
-        [sys.executable, "-m", "tf_scheduler", *arguments], capture_output=True, text=True, check=False
-    )
-
-
 @pytest.fixture(scope="module", autouse=True)
-def made():
-    there = {one["name"] for one in json.loads(command("runtime", "list", "--json").stdout)}
-    missing = sorted(RUNTIMES.keys() - there)
-    if missing and os.environ.get("RUNTIME_VERSIONS") != "make":
-        pytest.skip(f"no runtime {', '.join(missing)}: RUNTIME_VERSIONS=make makes them, with a download of 1 GB")
-    for name in missing:
-        done = command("runtime", "create", name, *RUNTIMES[name])
-        if "there is no program python3.7" in done.stderr:
-            pytest.skip("TensorFlow 1.15 needs Python 3.7, and there is none on this machine")
-        assert 0 == done.returncode, done.stderr
+def _made():
+    for name, content in RUNTIMES.items():
+        need(name, *content)
 
 
 def test_three_versions_of_tensorflow_train_side_by_side(run, start, tmp_path):

@@ -38,3 +38,13 @@ def test_what_is_installed_follows_the_version():
     )
     assert [("tensorflow-cpu==1.15.*", "protobuf<3.21")] == requirements(Wanted("1.15"))
     assert [("six",)] == requirements(Wanted(others=("six",)))
+
+
+def test_what_is_built_comes_last_and_sees_what_is_there():
+    """And not from pip's cache, where it was built for another TensorFlow."""
+    wanted = Wanted("2.13", others=("wheel",), builds=("horovod==0.28.1",))
+
+    last = ("--no-build-isolation", "--no-cache-dir", "horovod==0.28.1")
+    assert [("tensorflow-cpu==2.13.*", "wheel"), last] == requirements(wanted)
+    assert [(*last[:2], "own")] == requirements(Wanted(builds=("own",)))
+    assert [] == problems(Wanted(builds=("own",)), "3.11")

@@ -1,0 +1,42 @@
+"""The example of Horovod trains on a real Mesos, where Horovod can be built: some minutes of two cores, and 1 GB."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from own_runtimes import need
+
+pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(1800)]
+
+OPTIONS = Path(__file__).parents[2] / "examples" / "horovod" / "options.json"
+PACKAGES = ("scikit-learn", "setuptools<70", "wheel", "packaging")
+CONTENT = ("--tensorflow", "2.13", *(word for name in PACKAGES for word in ("--package", name)))
+BUILD = ("--build", "horovod==0.28.1")
+#: Two compilers at once.
+SETTINGS = {"MAKEFLAGS": "-j2", "HOROVOD_WITH_TENSORFLOW": "1", "HOROVOD_WITHOUT_MPI": "1"}
+
+
+@pytest.fixture
+def _horovod() -> None:
+    """The runtime that the options name is there, or the test is skipped."""
+    missing = [program for program in ("cmake", "make", "g++") if shutil.which(program) is None]
+    if missing:
+        pytest.skip(f"to build Horovod {', '.join(missing)} is missing")
+    need("horovod", *CONTENT, *BUILD, environment=SETTINGS)
+
+
+@pytest.mark.usefixtures("_horovod")
+def test_both_workers_train_one_model(train_on_mesos: Callable) -> None:
+    """They meet at the executor of rank 0, see the same loss, and rank 0 tests the model."""
+    training = train_on_mesos(OPTIONS)
+
+    assert {"worker-0": "finished", "worker-1": "finished"} == training.tasks("worker")
+    first, second = (training.told(f"worker-{index}").splitlines() for index in range(2))
+    assert [f"epoch {number}" for number in range(1, 13)] == [line.partition(":")[0] for line in second]
+    assert all(line.endswith(", 2 workers") for line in second)
+    assert second == first[:-1]
+    assert first[-1].startswith("test accuracy 0.9")
