@@ -67,8 +67,8 @@ class Command:
     watched_until: Callable[[Service], Parts | None] | None = None
     #: The SDK's command prints JSON; so does `dcos tensorflow`, for the scripts that read it.
     sdk_json: bool = False
-    #: What it would do: shown before it is asked whether to do it.
-    foretell: Callable[[Service, Given], Parts] | None = None
+    #: What it would do: shown before it is asked whether to do it; and what `fetch` is given besides.
+    foretell: Callable[[Service, Given], tuple[Parts, Given]] | None = None
     #: Asked before it is done, with {the arguments}; empty: it is done at once.
     confirm: str = ""
 

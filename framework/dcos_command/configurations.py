@@ -59,6 +59,11 @@ def changed(options: Options, older: Options | None) -> str:
     return ", ".join(told[:_SHOWN]) + more or "no option that is shown"
 
 
+def differing(options: Options, older: Options) -> Sequence[str]:
+    """Names of those that are not the same in both."""
+    return list(_differing(dict(_flat(options, "")), dict(_flat(older, ""))))
+
+
 def _differing(now: Options, then: Options) -> Iterator[str]:
     names = [*now, *(name for name in then if name not in now)]
     return (name for name in names if name not in now or name not in then or now[name] != then[name])

@@ -28,8 +28,9 @@ def perform(command: Command, service: Service, given: Given, screen: Screen, *,
     given = {**given, "program": service.program}  # for those who tell what to do next
     try:
         if command.foretell is not None:
-            # Not among what is printed of the answer.
-            Screen(sys.stderr).show(command.foretell(service, given))
+            told, found = command.foretell(service, given)
+            Screen(sys.stderr).show(told)  # not among what is printed of the answer
+            given = {**given, **found}
         if command.confirm and not given.get("yes"):
             confirm(command.confirm.format(**given), sys.stdin, sys.stderr)
         _perform(command, service, given, screen, as_json)

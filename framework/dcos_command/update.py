@@ -10,11 +10,12 @@ from typing import Any, Mapping
 
 from .command import Argument, Command, Fetch, Given, Option
 from .errors import CommandError, UsageError
+from .overwriting import taken_away, unchanged
 from .parts import Parts
 from .plans import IN_ERROR, show_message, tree
 from .service import Service, path
 from .settings import app, as_json
-from .updating import check, described, earlier, foretold, merged
+from .updating import check, described, earlier, foretold, merged, provided
 
 #: Plans that roll out options: the first of them that there is.
 _UPDATE, _DEPLOY = "update", "deploy"
@@ -27,19 +28,20 @@ def _start(service: Service, given: Given) -> Any:
 
 
 def _submit(service: Service, body: Mapping[str, Any], given: Given) -> Any:
+    if body["replace"]:
+        unchanged(service, given["present"], given)
     found = service.cosmos("service.update", "cosmos/service/update", {**app(service), **body})
     check(service, body["options"], given, whole=body["replace"])
     return {name: value for name, value in found.items() if name != "package"}  # its files: nobody asked for them
 
 
-def _foretell_start(service: Service, given: Given) -> Parts:
-    return foretold(service, _wanted(service, given), given.get("package_version"))
-
-
-def _wanted(service: Service, given: Given) -> Mapping[str, Any]:
-    """The options of the service after the update, without defaults."""
-    options = _given(given)
-    return options if given.get("replace") else merged(described(service).get("userProvidedOptions") or {}, options)
+def _foretell_start(service: Service, given: Given) -> tuple[Parts, Given]:
+    options, replaces = _given(given), bool(given.get("replace"))
+    present = provided(service)
+    lost = taken_away(service, present, given) if replaces else ()
+    wanted = options if replaces else merged(present, options)
+    told = foretold(service, wanted, given.get("package_version"), anyway=bool(lost))
+    return (*lost, *told), {"present": present}
 
 
 def _given(given: Given) -> Mapping[str, Any]:
@@ -50,12 +52,15 @@ def _given(given: Given) -> Mapping[str, Any]:
 
 
 def _rollback(service: Service, given: Given) -> Any:
-    return _submit(service, {"options": earlier(service, given)[1], "replace": True}, given)
+    return _submit(service, {"options": given["wanted"], "replace": True}, given)
 
 
-def _foretell_rollback(service: Service, given: Given) -> Parts:
+def _foretell_rollback(service: Service, given: Given) -> tuple[Parts, Given]:
+    present = provided(service)  # before it is asked for the others: what comes in between is noticed
+    lost = taken_away(service, present, given)
     wanted, options = earlier(service, given)
-    return (f"Back to configuration {wanted}:", *foretold(service, options, None))
+    told = foretold(service, options, None, anyway=bool(lost))
+    return (*lost, f"Back to configuration {wanted}:", *told), {"present": present, "wanted": options}
 
 
 @lru_cache(maxsize=1)
@@ -112,6 +117,7 @@ def _versions(service: Service, _given: Given) -> Any:
     return {"current": current, "upgrades": found.get("upgradesTo", []), "downgrades": found.get("downgradesTo", [])}
 
 
+_FORCE = Option("force", "Though DC/OS has options that the scheduler was not started with: they are lost.", "flag")
 _PHASE = Argument("phase", required=False, help="Name or id of a phase.")
 _STEP = Argument("step", required=False, help="Name or id of a step of the phase.")
 COMMANDS = (
@@ -125,6 +131,7 @@ COMMANDS = (
             Option("options", "JSON file of options; - for standard input.", metavar="FILE"),
             Option("replace", "Forget the options that it has.", "flag"),
             Option("package-version", "Another version of the package.", metavar="VERSION"),
+            _FORCE,
         ),
         foretell=_foretell_start,
         confirm="Update the service?",
@@ -135,6 +142,7 @@ COMMANDS = (
         _rollback,
         _show_start,
         (Argument("id", "config", required=False, help="Id of a configuration: config list."),),
+        (_FORCE,),
         foretell=_foretell_rollback,
         confirm="Update the service?",
     ),

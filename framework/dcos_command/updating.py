@@ -7,6 +7,7 @@ import time
 from typing import Any, Iterator, Mapping
 
 from .command import Given
+from .configurations import differing
 from .errors import CommandError, NothingToDo, UnreachableError
 from .parts import Line, Parts, Table, Word
 from .service import Service, path
@@ -24,6 +25,12 @@ Options = Mapping[str, Any]
 def described(service: Service) -> Any:
     """What DC/OS knows of the service: its package and its options."""
     return service.cosmos("service.describe", "cosmos/service/describe", app(service))
+
+
+def provided(service: Service) -> Options:
+    """The options that DC/OS was given for the service; the others have their defaults."""
+    found: Options = described(service).get("userProvidedOptions") or {}
+    return found
 
 
 def merged(below: Options, above: Options) -> dict[str, Any]:
@@ -45,7 +52,7 @@ def check(service: Service, options: Options, given: Given, *, whole: bool) -> N
     for _ in range(_LOOKS):
         time.sleep(_MOMENT)
         try:
-            now = described(service).get("userProvidedOptions") or {}
+            now = provided(service)
         except UnreachableError:
             return  # it was taken; more is not known
         if now != (options if whole else merged(now, options)):
@@ -55,24 +62,33 @@ def check(service: Service, options: Options, given: Given, *, whole: bool) -> N
             )
 
 
-def foretold(service: Service, options: Options, version: str | None) -> Parts:
-    """What an update to exactly these options does, for who is to confirm it.
+def preview(service: Service, options: Options, version: str | None) -> Any:
+    """What its scheduler says of an update to exactly these options. Raise UnreachableError where it does not answer.
 
-    Raise CommandError with what is wrong with them or is refused, NothingToDo when they change nothing.
+    Raise CommandError with what is wrong with them.
     """
     package = described(service)["package"]
     body = {"packageName": package["name"], "packageVersion": version or package["version"], "options": options}
     rendered = service.cosmos("package.render", "package/render", {**body, "appId": app(service)["appId"]})
     environment = rendered["marathonJson"].get("env", {})
+    return service.post(path("tf", "update", "preview"), {"environment": environment})
+
+
+def foretold(service: Service, options: Options, version: str | None, *, anyway: bool = False) -> Parts:
+    """What such an update does, for who is to confirm it. `anyway`: it is done also where it changes nothing.
+
+    Raise CommandError with what is wrong with the options or is refused, NothingToDo when they change nothing.
+    """
     try:
-        found = service.post(path("tf", "update", "preview"), {"environment": environment})
+        found = preview(service, options, version)
     except UnreachableError:
-        return (_UNKNOWN,)
+        changes = differing(options, provided(service))
+        return (_UNKNOWN, f"Options that change: {', '.join(changes) or 'none'}.")
     if found["refused"]:
         lines = [f"{item['option']}: {item['reason']}" for item in found["refused"]]
         raise CommandError("this update is refused, nothing was done:\n" + "\n".join(lines))
     refused = rejected(service)
-    if not found["changed"] and not version and not refused:
+    if not (found["changed"] or version or refused or anyway):
         raise NothingToDo("these are its options already: nothing to do")
     started = (f"What its scheduler was started with is refused; these take its place. {reason}" for reason in refused)
     return (*started, *_shown(found))
@@ -116,7 +132,7 @@ def earlier(service: Service, given: Given) -> tuple[str, Options]:
     found = service.get(path("configurations", wanted))
     if "options" not in found:
         raise CommandError(f"the options of configuration {wanted} are not stored")
-    options = unmasked(found["options"], described(service).get("userProvidedOptions") or {})
+    options = unmasked(found["options"], provided(service))
     if hidden := list(_hidden(options, "")):
         raise CommandError(
             f"configuration {wanted} has secrets that are not stored: {', '.join(hidden)}. "

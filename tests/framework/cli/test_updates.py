@@ -225,6 +225,13 @@ def test_a_ring_is_scaled_while_its_update_is_paused_and_by_its_marathon_app(loc
         until(lambda: installed.is_up(two, "update", 2))
         assert set(second.values()).isdisjoint(installed.tasks().values())
         assert target != installed.get("v1/configurations/targetId")
+
+        # DC/OS knows nothing of it: what replaces all options there is not done unseen.
+        third = installed.tasks()
+        for arguments in (("start", "--replace", "--options", more), ("rollback",)):
+            refused = installed.run("update", *arguments, "--yes")
+            assert (1, True) == (refused.returncode, "worker.count: 3; its scheduler has 2" in refused.stderr)
+        assert third == installed.tasks()
     finally:
         gate.touch()
         ended = installed.uninstall()

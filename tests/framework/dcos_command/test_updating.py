@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from dcos_command import update, updating
+from dcos_command import overwriting, update, updating
 from dcos_command.errors import CommandError, NothingToDo
 from dcos_command.updating import MASK, earlier, merged, unmasked
 from tf_scheduler.model import masking
@@ -123,11 +123,61 @@ def test_an_update_that_another_has_replaced_is_no_success(tmp_path, monkeypatch
     monkeypatch.setattr(updating, "_MOMENT", 0.0)
     (tmp_path / "options.json").write_text('{"worker": {"count": 3}}')
     asked, given = Asked(after), {"program": "x", "options": str(tmp_path / "options.json"), "replace": replace}
+    given["present"] = after
 
     with pytest.raises(CommandError, match="has replaced this one") if lost else contextlib.nullcontext():
         update._start(asked, given)
 
     assert [{"appId": "/tensorflow", "options": {"worker": {"count": 3}}, "replace": replace}] == asked.bodies
+
+
+def test_what_somebody_else_has_changed_meanwhile_is_not_replaced():
+    """Since it was shown what would be; the same in other words is no change."""
+    given = {"program": "x"}
+    overwriting.unchanged(Asked({"worker": {"count": 3}}), {"worker": {"count": 3}, "ps": {}}, given)
+
+    with pytest.raises(CommandError, match=r"meanwhile: worker\.count, a\. Nothing"):
+        overwriting.unchanged(Asked({"worker": {"count": 3}}), {"worker": {"count": 4}, "a": 1}, given)
+
+
+class Ahead(Stored):
+    """DC/OS has the options `user`; its scheduler was started with those of the newest configuration."""
+
+    def cosmos(self, name, _path, body):
+        return {"marathonJson": {"env": body["options"]}} if name == "package.render" else super().cosmos(name)
+
+    def post(self, _path, body):
+        (now, *_), wanted = self.found.values(), body["environment"]
+        names = sorted(name for name in wanted if wanted[name] != now["options"].get(name))
+        rows = [{"option": name, "old": now["options"].get(name), "new": wanted[name]} for name in names]
+        return {**super().post(), "changed": rows}
+
+
+@pytest.mark.parametrize("foretell", [update._foretell_start, update._foretell_rollback])
+def test_an_update_that_has_not_begun_is_not_taken_away_unseen(tmp_path, foretell):
+    """By one that knows nothing of it; with `force` it is, and told. What the scheduler has is shown as ever."""
+    (tmp_path / "options.json").write_text('{"a": 1}')
+    given = {"program": "x", "options": str(tmp_path / "options.json"), "replace": True}
+    service = Ahead({"a": 1}, {"a": 0}, user={"a": 2})
+
+    with pytest.raises(CommandError, match=r"(?s)not started with:\na: 2; its scheduler has 1\n.*--force"):
+        foretell(service, given)
+    told, known = foretell(service, {**given, "force": True})
+
+    assert [("a", "2", "1")] == list(told[1].rows)
+    assert {"a": 2} == known["present"]
+    assert foretell(Ahead({"a": 3}, {"a": 2}, user={"a": 3}), given)[0]
+
+
+def test_what_was_shown_is_gone_back_to():
+    """Though the one before the present is another by now; where that has changed, nothing is done."""
+    service = Ahead({"a": 1}, {"a": 0}, user={"a": 1})
+    _, known = update._foretell_rollback(service, {"program": "x"})
+    service.user = {"a": 5}
+
+    assert {"a": 0} == known["wanted"]
+    with pytest.raises(CommandError, match="somebody else has updated the service meanwhile: a"):
+        update._rollback(service, {"program": "x", **known})
 
 
 @pytest.mark.parametrize(

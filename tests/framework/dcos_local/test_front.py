@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from dcos_command import perform
 from dcos_command.main import main
 from dcos_command.service import Service
 from dcos_local.folder import Folder, private
@@ -23,6 +24,8 @@ from tf_scheduler.package.repository import content_type
 
 PATIENCE = 60
 SERVE = f"echo started; exec {sys.executable} -m http.server --bind 127.0.0.1 $PORT0"
+#: A service that answers nobody.
+SILENT = "exec sleep 1000"
 #: Tells one event, and the other when it is asked to.
 STREAM = """
 import http.server, sys, threading
@@ -256,7 +259,7 @@ def test_a_service_is_updated_with_new_options_on_top_of_its_own(dcos):
 
 def test_the_sub_command_describes_and_updates_a_service(dcos, tmp_path, capsys):
     """By Cosmos, whose refusals it tells line by line."""
-    install(dcos, name="dev/one")
+    install(dcos, name="dev/one", command=SILENT)
     good, bad = tmp_path / "good.json", tmp_path / "bad.json"
     good.write_text('{"service": {"a": "7"}}')
     bad.write_text('{"service": {"a": 7}}')
@@ -280,11 +283,11 @@ def test_the_sub_command_describes_and_updates_a_service(dcos, tmp_path, capsys)
 
 def test_of_two_updates_at_the_same_time_none_is_lost(dcos, tmp_path, monkeypatch):
     """The other comes just before this one, which has asked for the options already."""
-    install(dcos, name="dev/one")
+    install(dcos, name="dev/one", command=SILENT)
     environment = {"DCOS_URL": dcos.url, "DCOS_DIR": "/nowhere"}
     mine, other = tmp_path / "mine.json", tmp_path / "other.json"
     mine.write_text('{"service": {"a": "7"}}')
-    other.write_text(json.dumps({"service": {"command": f"{SERVE} --protocol HTTP/1.1"}}))
+    other.write_text(json.dumps({"service": {"command": f"{SILENT}1"}}))
     start = ["tensorflow", "--name=dev/one", "update", "start"]
     codes = []
 
@@ -301,7 +304,30 @@ def test_of_two_updates_at_the_same_time_none_is_lost(dcos, tmp_path, monkeypatc
 
     now = cosmos(dcos, "service/describe", appId="/dev/one")[1]["userProvidedOptions"]["service"]
     assert ([0, 0], "7") == (codes, now["a"])
-    assert now["command"].endswith("HTTP/1.1")
+    assert f"{SILENT}1" == now["command"]
+
+
+def test_an_update_that_comes_while_a_person_is_asked_is_not_replaced(dcos, tmp_path, monkeypatch, capsys):
+    """What was shown is not what would be done; of a scheduler that does not answer, at least what changes."""
+    install(dcos, name="dev/one", command=SILENT)
+    environment = {"DCOS_URL": dcos.url, "DCOS_DIR": "/nowhere"}
+    mine, other = tmp_path / "mine.json", tmp_path / "other.json"
+    mine.write_text('{"service": {"name": "dev/one", "a": "7"}}')
+    other.write_text('{"service": {"a": "8"}}')
+    start = ["tensorflow", "--name=dev/one", "update", "start"]
+    codes = []
+    yes = lambda *_: codes.append(main([*start, f"--options={other}", "--yes"], environment))  # noqa: E731
+    monkeypatch.setattr(perform, "confirm", yes)
+
+    codes.append(main([*start, "--replace", f"--options={mine}"], environment))
+
+    assert [0, 1] == codes
+    assert "somebody else has updated the service meanwhile: service.a. Nothing was done." in capsys.readouterr().err
+    now = cosmos(dcos, "service/describe", appId="/dev/one")[1]["userProvidedOptions"]["service"]
+    assert "8" == now["a"]
+    monkeypatch.undo()
+    assert 0 == main([*start, "--replace", f"--options={mine}", "--yes"], environment)
+    assert "Options that change: service.a, service.command." in capsys.readouterr().err
 
 
 def test_a_service_that_is_being_uninstalled_takes_no_options(dcos, tmp_path, capsys):
