@@ -26,8 +26,12 @@ def seen(state: SchedulerState, offers: Iterable[Offer], now: float) -> Schedule
         fresh[offer.agent_id] = _added(fresh.get(offer.agent_id), offer, now)
     if not fresh:
         return state
-    known = {key: glimpse for key, glimpse in state.glimpses.items() if key not in fresh} | fresh
-    return replace(state, glimpses=dict(islice(known.items(), max(0, len(known) - KEPT), None)))
+    known = dict(state.glimpses)
+    for key in fresh:
+        known.pop(key, None)  # they are to be the last
+    known |= fresh
+    excess = len(known) - KEPT
+    return replace(state, glimpses=dict(islice(known.items(), excess, None)) if excess > 0 else known)
 
 
 def _added(before: Glimpse | None, offer: Offer, now: float) -> Glimpse:
