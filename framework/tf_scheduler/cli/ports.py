@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from mesos_local import MesosLocalError
 from mesos_local.agents import FIRST_PORT
@@ -31,7 +33,7 @@ def port_block() -> Iterator[int]:
     """
     folder = _notes()
     for first in filter(is_free, _BLOCKS):
-        with (folder / str(first)).open("w") as lock:
+        with _note(folder / str(first)) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -47,21 +49,37 @@ def ports_to_stay(directory: Path) -> tuple[int, Path | None]:
     It is noted until the cluster in `directory` has ended, or, if it never starts, this process.
     """
     folder, directory = _notes(), directory.resolve()
-    with (folder / "choice").open("w") as lock:
+    with _note(folder / "choice") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         holders = {first: _holder(folder / f"up-{first}") for first in _STAYING}
         usual = holders[FIRST_PORT]
         for first, holder in holders.items():
             if holder in (None, directory):
-                (folder / f"up-{first}").write_text(f"{os.getpid()} {_own().start_time} {directory}")
+                with _note(folder / f"up-{first}") as note:
+                    note.truncate()
+                    note.write(f"{os.getpid()} {_own().start_time} {directory}")
                 return first, usual if first != FIRST_PORT else None
     raise JobError(f"{len(_STAYING)} local clusters are up: that is as many as there are ports for")
 
 
 def _notes() -> Path:
     folder = Path(tempfile.gettempdir()) / f"dcos-tensorflow-ports-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    # Everybody knows its name: somebody else may have been there first, to have us write where links of theirs lead.
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        must = "must be a folder that belongs to you and that nobody else may write"
+        raise JobError(f"{folder} {must}: remove it, or set TMPDIR to a folder of your own")
     return folder
+
+
+def _note(path: Path) -> IO[str]:
+    """To be read, locked and written; what it says stays until then. Raise JobError if it is a link."""
+    try:
+        return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "r+")
+    except OSError as error:
+        raise JobError(f"{path}, where ports are noted, cannot be used: {error.strerror}") from error
 
 
 def _own() -> ProcessId:

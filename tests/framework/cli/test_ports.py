@@ -41,7 +41,7 @@ def test_clusters_that_are_up_at_once_get_different_ports(notes, tmp_path):
 def test_the_ports_of_a_cluster_that_has_ended_are_free(notes, tmp_path):
     """The process that started it is gone, and nothing runs in its folder; a note that says nothing is none."""
     folder = tmp_path / f"dcos-tensorflow-ports-{os.getuid()}"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(mode=0o700)
     for text in (f"1 1 {tmp_path / 'one'}", "nonsense"):
         (folder / "up-31000").write_text(text)
 
@@ -55,3 +55,58 @@ def test_when_there_are_no_ports_left_that_is_told(notes, tmp_path):
 
     with pytest.raises(JobError, match="4 local clusters are up"):
         ports_to_stay(tmp_path / "5")
+
+
+@pytest.fixture
+def folder(notes, tmp_path):
+    """Where everybody knows that this user's notes are."""
+    return tmp_path / f"dcos-tensorflow-ports-{os.getuid()}"
+
+
+@pytest.fixture
+def precious(tmp_path):
+    """A file that somebody would like to see emptied."""
+    file = tmp_path / "precious"
+    file.write_text("kept")
+    return file
+
+
+@pytest.mark.parametrize("name", ["choice", "up-31000"])
+def test_a_link_among_the_notes_is_not_followed(folder, precious, tmp_path, name):
+    folder.mkdir(mode=0o700)
+    (folder / name).symlink_to(precious)
+
+    with pytest.raises(JobError, match=f"{name}, where ports are noted, cannot be used"):
+        ports_to_stay(tmp_path / "one")
+
+    assert precious.read_text() == "kept"
+
+
+def _everybody_writes(folder):
+    folder.mkdir()
+    folder.chmod(0o777)
+
+
+def _leads_elsewhere(folder):
+    (folder.parent / "elsewhere").mkdir(mode=0o700)
+    folder.symlink_to(folder.parent / "elsewhere")
+
+
+def _belongs_to_another(folder):
+    if os.getuid():
+        pytest.skip("only root gives a folder away")
+    folder.mkdir(mode=0o700)
+    os.chown(folder, 65534, 65534)
+
+
+@pytest.mark.parametrize("made", [_everybody_writes, _leads_elsewhere, _belongs_to_another])
+def test_a_folder_that_somebody_else_has_laid_out_is_refused(folder, tmp_path, made):
+    """Before anything in it is opened."""
+    made(folder)
+
+    with pytest.raises(JobError, match="must be a folder that belongs to you"):
+        ports_to_stay(tmp_path / "one")
+    with pytest.raises(JobError, match="must be a folder that belongs to you"), port_block():
+        pass
+
+    assert not list(folder.iterdir())
