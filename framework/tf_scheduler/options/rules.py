@@ -43,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     secrets.secrets_have_sources_that_can_be_read,
     secrets.secrets_get_variables_with_names,
     secrets.secrets_get_files_in_the_working_directory,
+    secrets.secrets_get_files_that_are_nothing_else,
     secrets.references_are_for_variables,
     secrets.secrets_that_reload_are_files_that_change,
     secrets.vault_sources_need_a_vault,

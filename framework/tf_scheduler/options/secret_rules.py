@@ -19,6 +19,10 @@ Document = Mapping[str, Any]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: What the scheduler itself needs to get at others cannot lie with those.
 _OWN = ("env", "file")
+#: What agent and executor keep in the working directory; its first part. A log that is full is copied to a disk.
+_TAKEN = re.compile(r"(stdout|stderr|executor\.log)(\..*)?|\.tf_executor|\.python|.*\.pyz", re.DOTALL)
+#: Where programs write that have no other place: a folder.
+_LOGS = "logs"
 
 
 def each_secret_has_a_destination(options: Document) -> Iterator[Problem]:
@@ -64,6 +68,20 @@ def secrets_get_files_in_the_working_directory(options: Document) -> Iterator[Pr
         if record["file"] and {"", ".", ".."} & set(parts):
             wanted = "a name, or a path below the working directory"
             yield Problem(f"secrets.{place}.file", f"must be {wanted}, not {shown(record['file'])}")
+
+
+def secrets_get_files_that_are_nothing_else(options: Document) -> Iterator[Problem]:
+    """Nor what the job brings along: it would be lost, or written over."""
+    service = options["service"]
+    addresses = (service["job_url"], *words(service["data"]))
+    brought = {urlsplit(address).path.rstrip("/").rpartition("/")[2] for address in addresses} - {""}
+    for place, record in enumerate(options["secrets"]):
+        file, first = record["file"], record["file"].partition("/")[0]
+        if _TAKEN.fullmatch(first) or file == _LOGS:
+            why = "the sandbox has it for itself, and what is in it can be read in Mesos and over the API"
+            yield Problem(f"secrets.{place}.file", f"must be another name than {shown(file)}: {why}")
+        elif file and (first in brought or file == service["job_path"]):
+            yield Problem(f"secrets.{place}.file", f"must be another name than {shown(file)}: the job brings that file")
 
 
 def references_are_for_variables(options: Document) -> Iterator[Problem]:

@@ -146,6 +146,10 @@ BROKEN = {
         {"secrets": [{"source": "a", "file": "../a"}]},
         "secrets.0.file: must be a name, or a path below the working directory",
     ),
+    "secrets_get_files_that_are_nothing_else": (
+        {"secrets": [{"source": "a", "file": "stdout"}]},
+        'secrets.0.file: must be another name than "stdout": the sandbox has it for itself',
+    ),
     "references_are_for_variables": (
         {"secrets": [{"source": "reference:a", "file": "a"}]},
         "secrets.0: a reference is resolved by Mesos into a variable",
@@ -329,3 +333,24 @@ def test_a_token_that_the_scheduler_could_not_read_is_refused_before_it_starts(s
     with pytest.raises(OptionsError, match=r"api\.read_token: must name where the token is") as caught:
         resolve({"service": {"command": "x"}, "api": {"read_token": source}})
     assert source not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        *("stdout.1", "stderr", "stderr.logrotate.conf", "executor.log", "executor.log.1", "stdout/key", "logs"),
+        *(".tf_executor/progress", ".python/python", "tensorflow-executor.pyz", "tf_executor-0123456789abcdef.pyz"),
+        *("job.zip", "train.csv", "code/train.py"),
+    ],
+)
+def test_a_secret_gets_no_file_that_is_there_for_something_else(file):
+    """Of the agent, of the executor, of the job."""
+    service = {"command": "x", "job_url": "https://h/job.zip?v=1", "data": "https://h/train.csv, https://h/b"}
+
+    with pytest.raises(OptionsError, match=r"secrets\.0\.file: must be another name than"):
+        resolve({"service": {**service, "job_path": "code/train.py"}, "secrets": [{"source": "a", "file": file}]})
+
+
+@pytest.mark.parametrize("file", ["gcs.json", "certs/stdout", "stdout-key", "logs/key", "code/key", "python"])
+def test_a_secret_gets_a_file_of_any_other_name(file):
+    assert resolve({"service": {"command": "x"}, "secrets": [{"source": "a", "file": file}]})
