@@ -1,7 +1,8 @@
-"""How often somebody may ask: each has a bucket of their own, so that none can use up another's."""
+"""How often somebody may ask, and who counts as one: each has a bucket, and none uses up another's."""
 
 from __future__ import annotations
 
+import ipaddress
 import threading
 import time
 from collections import OrderedDict
@@ -12,6 +13,21 @@ from dataclasses import dataclass, field
 AT_ONCE, SECONDS_EACH = 30.0, 5.0
 #: Buckets that are kept. Whoever has more addresses than that empties nobody's but forgets their own.
 _MOST = 10_000
+#: Bits of an IPv6 address that are given to one site; the rest its machines choose themselves.
+_SITE = 64
+
+
+def network_of(address: str) -> str:
+    """The address; of IPv6 its network, for a client may have as many addresses in it as it likes."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if found.version == 4:
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, _SITE), strict=False))
 
 
 @dataclass(slots=True)

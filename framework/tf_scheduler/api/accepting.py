@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .clients import network_of
+from tf_scheduler.allowance import network_of
+
 from .seats import Seats
 
 log = logging.getLogger(__name__)

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Hashable
 
 from starlette.types import Scope
 
+from tf_scheduler.allowance import network_of
+
 from .policy import Policy
-
-#: Bits of an IPv6 address that are given to one site; the rest its machines choose themselves.
-_SITE = 64
-
-
-def network_of(address: str) -> str:
-    """The address; of IPv6 its network, for a client may have as many addresses in it as it likes."""
-    try:
-        found = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    if found.version == 4:
-        return address
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.ip_network((found, _SITE), strict=False))
 
 
 def line_of(scope: Scope, policy: Policy) -> tuple[Hashable, ...]:

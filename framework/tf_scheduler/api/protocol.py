@@ -9,7 +9,8 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from .clients import network_of
+from tf_scheduler.allowance import network_of
+
 from .guard import SECURITY
 from .places import Places
 

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from urllib.parse import urlsplit
 
 from tf_executor.payload import Payload
 from tf_scheduler.model.effects import Decision, Outcome, SecretsGiven
@@ -26,12 +24,14 @@ from tf_scheduler.model.spec import JobSpec, ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskState
 
+from . import origin
 from .reduce import decide
 
 #: Path of the question in the scheduler's API.
 PATH = "/v1/secrets"
 #: Until the executor has the secrets it reports no more than that it starts.
 _STARTING = (TaskState.STAGING, TaskState.STARTING)
+_BY_ADDRESS = "(option secret_delivery.from_agent_only)"
 
 
 def given_by_us(spec: ServiceSpec, section: str) -> tuple[SecretSpec, ...]:
@@ -95,9 +95,10 @@ def asked(state: SchedulerState, event: SecretsAsked, now: float) -> Decision:
         answer = Answer(Reply.FORBIDDEN, "this token is not good: no task that starts now has it")
         return Decision(state, outcomes=(told,), answer=answer)
     nonce = digest(event.nonce)
-    if wrong := _refusal(state, record, nonce, event.address, now):
-        told = Outcome(f"{record.name} got no secrets for {event.address}: {wrong}", record.name, warning=True)
-        return Decision(state, outcomes=(told,), answer=Answer(Reply.FORBIDDEN, wrong))
+    if wrong := _refusal(state, record, nonce, now) or _elsewhere(state, record, event.address):
+        told = Outcome(f"{record.name} got no secrets for {event.address}: {wrong.message}", record.name, warning=True)
+        # Who is to ask again does so soon, and often.
+        return Decision(state, outcomes=() if wrong.reply is Reply.LATER else (told,), answer=wrong)
     told = Outcome(f"{record.name} gets its secrets, asked for by {event.address}", record.name)
     changes = () if state.given.get(record.id) == nonce else (SecretsGiven(record.id, nonce),)
     # Who looks every minute for new values is not told of each time.
@@ -113,21 +114,32 @@ def is_known(state: SchedulerState, event: SecretsAsked) -> bool:
     return hmac.compare_digest(record.token, digest(event.token))
 
 
-def _refusal(state: SchedulerState, record: TaskRecord, nonce: str, address: str, now: float) -> str:
-    """Why not, in words for the user; empty: they are given."""
+def _refusal(state: SchedulerState, record: TaskRecord, nonce: str, now: float) -> Answer | None:
+    """Why not, in words for the user; None: they are given, if the question comes from where it may."""
     delivery, user = state.spec.delivery, state.given.get(record.id)
     starts = _starts(state, record)
     if not starts and not (user == nonce and _runs(state, record) and given_now(state, record)):
-        return f"the task does not start any more: it is {state.statuses[record.id].state.spoken}"
+        return _no(f"the task does not start any more: it is {state.statuses[record.id].state.spoken}")
     if user not in (None, nonce):
-        return "its token has been used by somebody else before: see who may read tasks in this cluster"
+        return _no("its token has been used by somebody else before: see who may read tasks in this cluster")
     if starts and now > record.launched_at + delivery.expires:
         late = f"its token was good for {delivery.expires:g} s after the launch"
-        return f"{late} (option secret_delivery.expires_seconds)"
-    if delivery.from_agent_only and not _is_agent(record, address, delivery.url):
-        only = f"{address} is not its agent's address {_host(record)}"
-        return f"{only} (option secret_delivery.from_agent_only)"
-    return ""
+        return _no(f"{late} (option secret_delivery.expires_seconds)")
+    return None
+
+
+def _elsewhere(state: SchedulerState, record: TaskRecord, address: str) -> Answer | None:
+    """As `_refusal`, about where it comes from."""
+    delivery, status = state.spec.delivery, state.statuses.get(record.id)
+    if not delivery.from_agent_only or origin.is_right(record, status, address, delivery.url):
+        return None
+    if origin.is_open(record, status):
+        return Answer(Reply.LATER, f"Mesos has not told which address the task's container has {_BY_ADDRESS}")
+    return _no(f"{address} is not {origin.spoken(record, status)} {_BY_ADDRESS}")
+
+
+def _no(why: str) -> Answer:
+    return Answer(Reply.FORBIDDEN, why)
 
 
 def _starts(state: SchedulerState, record: TaskRecord) -> bool:
@@ -138,23 +150,3 @@ def _starts(state: SchedulerState, record: TaskRecord) -> bool:
 def _runs(state: SchedulerState, record: TaskRecord) -> bool:
     status = state.statuses.get(record.id)
     return status is not None and status.state is TaskState.RUNNING
-
-
-def _is_agent(record: TaskRecord, address: str, url: str) -> bool:
-    """By address. A name is not looked up; loopback is the agent where the scheduler runs on the same host."""
-    expected, found = _ip(_host(record)), _ip(address)
-    if expected is None or found is None or expected == found:
-        return expected is None or found is not None
-    return found.is_loopback and urlsplit(url).hostname in (record.hostname, _host(record))
-
-
-def _host(record: TaskRecord) -> str:
-    return record.address.rpartition(":")[0].strip("[]")
-
-
-def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        found = ipaddress.ip_address(text)
-    except ValueError:
-        return None
-    return getattr(found, "ipv4_mapped", None) or found

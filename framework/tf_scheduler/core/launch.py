@@ -80,6 +80,7 @@ def _record(spec: ServiceSpec, placement: Placement, now: float, unique: str) ->
         launched_at=now,
         group=task.job.group,
         place=agent.place,
+        agent_address="" if host == agent.address else agent.address,
     )
 
 

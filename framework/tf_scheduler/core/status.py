@@ -55,6 +55,8 @@ def updated(state: SchedulerState, status: TaskStatus, now: float, unique: Calla
         # Since when, by our clock; asked again, the master tells it anew.
         since = stored.timestamp if stored is not None and stored.state is TaskState.UNREACHABLE else now
         status = replace(status, timestamp=since)
+    if stored is not None and not status.addresses:
+        status = replace(status, addresses=stored.addresses)
     status = joining.dated(status, stored, now)
     known = decide(state, StatusStored(status), calls=_acknowledge(status))
     return then(known, lambda after: _judge(after, record, status, stored, now, unique))

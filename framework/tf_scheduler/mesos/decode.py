@@ -105,6 +105,7 @@ def status(raw: Json) -> TaskStatus:
         uuid=raw.get("uuid", ""),
         healthy=raw.get("healthy"),
         timestamp=float(raw.get("timestamp", 0.0)),
+        addresses=_addresses(raw.get("container_status", {})),
     )
 
 
@@ -118,6 +119,12 @@ def operation(raw: Json) -> OperationStatus:
         message=explained(raw.get("message", "")),
         uuid=raw.get("uuid", {}).get("value", ""),
     )
+
+
+def _addresses(container: Json) -> tuple[str, ...]:
+    networks = container.get("network_infos", ())
+    found = (entry.get("ip_address", "") for network in networks for entry in network.get("ip_addresses", ()))
+    return tuple(address for address in found if address)
 
 
 def _message(raw: Json) -> str:

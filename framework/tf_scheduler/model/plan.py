@@ -202,6 +202,8 @@ class Reply(str, Enum):
     NOT_FOUND = "404"
     #: Not now, or not any more.
     CONFLICT = "409"
+    #: Something that is needed is not known yet: ask again.
+    LATER = "503"
 
 
 @dataclass(frozen=True, slots=True)

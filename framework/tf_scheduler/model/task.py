@@ -92,6 +92,8 @@ class TaskRecord:
     begun: float = 0.0
     #: What runs there only sleeps: it keeps the place of a task that is paused.
     idle: bool = False
+    #: The agent's own address, where `address` has another host, as on a virtual network.
+    agent_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +114,5 @@ class TaskStatus:
     healthy: bool | None = None
     #: Seconds since the epoch, by the clock of whoever made the update.
     timestamp: float = 0.0
+    #: IP addresses of its container, as the agent tells them; those of the agent where it has none of its own.
+    addresses: tuple[str, ...] = ()

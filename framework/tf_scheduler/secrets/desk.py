@@ -13,10 +13,11 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
 from typing import Any
 
-from tf_scheduler.allowance import Allowance
+from tf_scheduler.allowance import Allowance, network_of
 from tf_scheduler.model.effects import Decision
 from tf_scheduler.model.events import Event, SecretsAsked
 from tf_scheduler.model.ids import TaskId, name_of
+from tf_scheduler.model.plan import Answer, Reply
 from tf_scheduler.model.secrets import SecretSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
@@ -70,7 +71,7 @@ class Desk:
         finally:
             self._waiting.pop(id(event), None)
         if decision.answer is None or not decision.answer.ok:
-            return FORBIDDEN, "" if decision.answer is None else decision.answer.message
+            return _no(decision.answer)
         return self._values(decision, event)
 
     def observe(self, event: Event, decision: Decision) -> None:
@@ -83,7 +84,7 @@ class Desk:
     def _asker(self, event: SecretsAsked) -> tuple[str, str]:
         """Whoever shows a good token does not wait for those at its address who have none."""
         known = self._state is not None and self.is_known(self._state, event)
-        return event.address, event.task_id if known else ""
+        return network_of(event.address), event.task_id if known else ""
 
     def _values(self, decision: Decision, event: SecretsAsked) -> tuple[int, Any]:
         record = decision.state.tasks[name_of(event.task_id)]
@@ -93,6 +94,12 @@ class Desk:
             log.warning("%s does not get its secrets: %s", record.name, error)
             return LATER if isinstance(error, SourceAway) else NOT_HAD, str(error)
         return OK, {"secrets": found}
+
+
+def _no(answer: Answer | None) -> tuple[int, str]:
+    if answer is None:
+        return FORBIDDEN, ""
+    return LATER if answer.reply is Reply.LATER else FORBIDDEN, answer.message
 
 
 def _wrong(document: Any) -> str:

@@ -179,7 +179,8 @@ def _value(value: Any) -> int | tuple[tuple[int, int], ...]:
 
 
 def _status(fields: dict[str, Any]) -> Change:
-    return StatusStored(TaskStatus(**{**fields, "state": TaskState(fields["state"])}))
+    typed = {"state": TaskState(fields["state"]), "addresses": tuple(fields.get("addresses", ()))}
+    return StatusStored(TaskStatus(**{**fields, **typed}))
 
 
 def _retired(fields: dict[str, Any]) -> Change:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tf_scheduler.api.clients import line_of, network_of
+from tf_scheduler.allowance import network_of
+from tf_scheduler.api.clients import line_of
 from tf_scheduler.api.policy import Policy
 
 CLOSED = Policy(read_token="r", write_token="w", certificates=True)

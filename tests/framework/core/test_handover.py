@@ -16,7 +16,8 @@ from tf_scheduler.core.placement.demand import Circumstances
 from tf_scheduler.core.reduce import apply
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.model.effects import SecretsGiven, StatusStored, TaskLaunched, TellExecutor
-from tf_scheduler.model.events import RenewSecrets, SecretsAsked
+from tf_scheduler.model.events import RenewSecrets, SecretsAsked, StatusUpdated
+from tf_scheduler.model.network import VirtualNetwork
 from tf_scheduler.model.plan import Reply
 from tf_scheduler.model.secrets import Delivery, SecretSpec
 from tf_scheduler.model.spec import JobKind
@@ -271,3 +272,73 @@ def test_references_are_only_names(world):
 
     assert {"USER_NAME": "reference:team/key#user"} == {name: str(at) for name, at in launch.references.items()}
     assert (("USER_NAME",), "") == (payload(launch).secrets, payload(launch).secrets_url)
+
+
+# On a virtual network, and where agents offer under a name.
+
+
+def networked(agent_address, **options):
+    """A world whose tasks are known by names; Mesos knows the agent as `agent_address`."""
+    world = World(**options)
+    record = world.launches["worker-0"].record
+    named = replace(record, address="worker-0.service.zone:2222", agent_address=agent_address)
+    world.state = apply(world.state, TaskLaunched(named))
+    return world
+
+
+def tells(world, *addresses):
+    """The agent tells of the container."""
+    status = a_status(world.id, TaskState.STARTING, addresses=addresses)
+    world.state = handle(world.state, StatusUpdated(status), NOW, str).state
+
+
+@pytest.mark.parametrize(
+    ("address", "given"),
+    [("9.0.1.5", True), ("fd01::5", True), ("10.0.0.1", True), ("10.0.0.2", False), ("127.0.0.1", False), ("", False)],
+)
+def test_on_a_virtual_network_only_the_agent_and_the_container_may_ask(address, given):
+    """Packets of a container leave with its own address, or with that of its agent."""
+    world = networked("10.0.0.1")
+    tells(world, "9.0.1.5", "fd01::5")
+
+    assert given is world.is_given(address=address)
+    if not given:
+        why = world.ask(address=address).answer.message
+        assert "is not the address of its agent, nor of its container: 10.0.0.1, 9.0.1.5, fd01::5" in why
+    assert networked("10.0.0.1", from_agent_only=False).is_given(address=address)
+
+
+@pytest.mark.parametrize("agent_address", ["", "agent-1", "10.0.0.1"])
+def test_nobody_gets_them_before_mesos_has_told_where_the_container_is(agent_address):
+    """It is asked to come again, and the log says nothing; a name of the agent is not looked up."""
+    world = networked(agent_address)
+    early = world.ask(address="9.0.1.5")
+
+    assert (Reply.LATER, (), ()) == (early.answer.reply, early.changes, early.outcomes)
+    assert "secret_delivery.from_agent_only" in early.answer.message
+    tells(world, "9.0.1.5")
+    assert world.is_given(address="9.0.1.5")
+
+
+def test_what_was_told_of_the_container_stays():
+    """A status that says nothing of it, as the master makes them, does not take it back; nor does a new scheduler."""
+    world = networked("10.0.0.1")
+    tells(world, "9.0.1.5")
+    tells(world)
+    status = world.state.statuses[world.id]
+    [write] = records.writes(StatusStored(status), world.state)
+
+    assert ("9.0.1.5",) == status.addresses
+    assert (StatusStored(status),) == records.changes({write.key: write.value})
+    older = write.value.replace(b'"addresses": ["9.0.1.5"], ', b"")
+    assert older != write.value
+    assert (StatusStored(replace(status, addresses=())),) == records.changes({write.key: older})
+
+
+def test_the_agents_address_is_kept_where_tasks_have_names():
+    """Elsewhere it is in the address that they are reached at."""
+    _, named = launched(replace(a_service(), network=VirtualNetwork("dcos")))
+    _, plain = launched(a_service())
+
+    assert {"10.0.0.1"} == {record.agent_address for record in named.tasks.values()}
+    assert {""} == {record.agent_address for record in plain.tasks.values()}

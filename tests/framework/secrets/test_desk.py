@@ -206,6 +206,15 @@ def test_who_guesses_is_soon_not_heard_any_more(loop):
     assert [403, 429] == [loop.desk.give(guess, "127.0.0.1")[0] for _ in range(2)]
 
 
+def test_a_network_of_ipv6_guesses_no_more_than_one_address(loop):
+    """Whoever has one address in it has 2^64."""
+    loop.desk.allowance = Allowance(lambda: 0.0)
+    guess = {**GOOD, "token": "guess"}
+    found = [loop.desk.give(guess, f"2001:db8:0:1::{number:x}")[0] for number in range(100)]
+    assert {403: 30, 429: 70} == Counter(found)
+    assert 403 == loop.desk.give(guess, "2001:db8:0:2::1")[0]
+
+
 def test_many_who_ask_cost_no_more_memory():
     """The ones that have not asked for longest are forgotten."""
     allowance = Allowance(lambda: 0.0, most=10)
@@ -221,6 +230,15 @@ def test_a_header_does_not_change_who_asks(ask, loop):
     )
     code, text, _ = ask(headers={"X-Forwarded-For": "10.0.0.1", "Forwarded": "for=10.0.0.1"})
     assert (403, True) == (code, "127.0.0.1 is not its agent's address 10.0.0.1" in text)
+
+
+def test_who_asks_before_mesos_has_told_where_it_is_asks_again_later(ask, loop):
+    """As on a virtual network."""
+    loop.state = replace(loop.state, tasks={RECORD.name: replace(RECORD, address="worker-0.service.zone:2222")})
+    assert 503 == ask()[0]
+    status = a_status(RECORD.id, TaskState.STARTING, addresses=("127.0.0.1",))
+    loop.state = apply(loop.state, StatusStored(status))
+    assert 200 == ask()[0]
 
 
 def test_a_loop_that_does_not_decide_is_asked_again_later(ask, loop):

@@ -65,7 +65,10 @@ class SecretDeliverySection(Section):
     )
     from_agent_only = Flag(
         load_default=True,
-        metadata=about("Give a task's secrets only to the address of its agent. Not for agents behind NAT."),
+        metadata=about(
+            "Give a task's secrets only to the address of its agent and, on a virtual network, of its container. Not "
+            "for agents behind NAT."
+        ),
     )
     reload_seconds = Number(
         load_default=60.0,
