@@ -115,9 +115,11 @@ class Service:
             raise CommandError(f"{url} answers no JSON: {text[:200]!r}") from error
 
     def _headers(self, headers: Mapping[str, str]) -> dict[str, str]:
-        token = self.cluster.token
+        token = self.cluster.token.strip()  # a file of it ends with a line end, of Windows maybe
         if not token:
             return dict(headers)
+        if not (token.isascii() and token.isprintable()):
+            raise CommandError("the token has characters that no token has, such as an end of line in its middle")
         return {**headers, "Authorization": f"Bearer {token}" if self.direct else f"token={token}"}
 
     def _refusal(self, status: int, text: str) -> CommandError:

@@ -12,14 +12,17 @@ from typing import Any, Iterator
 from urllib.parse import urlsplit
 
 from .cluster import Cluster
-from .errors import UnreachableError
+from .errors import CommandError, UnreachableError
 
 _SILENCE = 60.0  # seconds without a line of a stream: servers of such streams say something more often than that
 
 
 def request(method: str, url: str, headers: dict[str, str], body: bytes | None = None) -> urllib.request.Request:
-    """A request that is not sent yet."""
-    return urllib.request.Request(url, data=body, headers=headers, method=method)  # noqa: S310 - http(s): see cluster
+    """A request that is not sent yet. Raise CommandError when that is no URL."""
+    try:
+        return urllib.request.Request(url, data=body, headers=headers, method=method)  # noqa: S310 - http(s): see cluster
+    except ValueError as error:
+        raise CommandError(f"{url} cannot be asked: {error}") from error
 
 
 def answer(asked: urllib.request.Request, cluster: Cluster, timeout: float) -> tuple[int, str]:
@@ -45,15 +48,17 @@ def _until_broken(found: Any) -> Iterator[bytes]:
 @contextmanager
 def _opened(asked: urllib.request.Request, cluster: Cluster, timeout: float) -> Iterator[Any]:
     handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=cluster.tls()), _Leading()]
-    if _on_loopback(asked.full_url):
-        handlers.append(urllib.request.ProxyHandler({}))  # no proxy can reach our own machine
     try:
+        if _on_loopback(asked.full_url):
+            handlers.append(urllib.request.ProxyHandler({}))  # no proxy can reach our own machine
         found = urllib.request.build_opener(*handlers).open(asked, timeout=timeout)
     except urllib.error.HTTPError as error:
         found = error
     except (OSError, http.client.HTTPException) as error:
         advice = _advice(getattr(error, "reason", error), asked.type == "https", cluster)
         raise UnreachableError(f"{asked.full_url} does not answer: {_reason(error)}{advice}") from error
+    except ValueError:  # it quotes what is wrong, which may be a header: that is not to be read anywhere
+        raise CommandError(f"{asked.full_url} cannot be asked: its address or a header is none of HTTP") from None
     with found:
         yield found
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import http.server
 import threading
+import traceback
 from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from dcos_command.cluster import Cluster
-from dcos_command.errors import UnreachableError
+from dcos_command.errors import CommandError, UnreachableError
 from dcos_command.service import Service
-from dcos_command.wire import is_same_place
+from dcos_command.wire import answer, is_same_place, request
 
 
 @contextmanager
@@ -94,3 +95,43 @@ def test_a_command_is_not_made_a_question():
 def test_encryption_may_begin_and_all_else_stays(here, there, same):
     """DC/OS leads from http to https."""
     assert same == is_same_place(here, there)
+
+
+@pytest.mark.parametrize("given", ["secret\r", "secret\r\n", "  secret \n"])
+def test_the_end_of_line_of_a_file_is_no_part_of_a_token(given):
+    """Of an editor of Windows, say; `$(cat file)` takes away line feeds only."""
+    with a_server() as (port, heard):
+        Service(Cluster(f"http://127.0.0.1:{port}", given), "x", direct=True).get("v1/plans")
+        Service(Cluster(f"http://127.0.0.1:{port}", " \r\n"), "x", direct=True).get("v1/plans")
+
+    assert ["Bearer secret", None] == heard
+
+
+@pytest.mark.parametrize("given", ["sec\rret", "sec\nX-Other: ret", "sec\0ret", "secrét€", "\ufeffsecret"])
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_token_that_no_header_can_have_is_refused_and_not_shown(given, direct):
+    """Neither by the message nor by what Python says of the request."""
+    service = Service(Cluster("http://127.0.0.1:1", given), "x", direct=direct)
+    for ask in (lambda: service.get("v1/plans"), lambda: service.post("v1/plans"), lambda: next(service.events("v1"))):
+        with pytest.raises(CommandError, match="the token has characters that no token has") as refused:
+            ask()
+
+        told = "".join(traceback.format_exception(refused.value))
+        assert "sec" not in told.replace("secrets", "")
+        assert "ret" not in told.replace("return", "")
+
+
+def test_what_cannot_be_sent_is_told_without_its_headers():
+    """Whatever Python finds wrong with it, it quotes."""
+    asked = request("GET", "http://127.0.0.1:1/v1/plans", {"X-Thing": "secret\r"})
+    with pytest.raises(CommandError, match="v1/plans cannot be asked") as refused:
+        answer(asked, Cluster("http://127.0.0.1:1"), 1.0)
+
+    assert "secret" not in "".join(traceback.format_exception(refused.value))
+
+
+@pytest.mark.parametrize("url", ["http://[", "http://127.0.0.1:port", "http://a b/"])
+def test_an_address_that_is_none_is_told(url):
+    """Not with a traceback."""
+    with pytest.raises(CommandError):
+        Service(Cluster(url, "secret"), "x", direct=True).get("v1/plans")
