@@ -16,6 +16,24 @@ from .places import Places
 
 #: Seconds from the connection, or from an answer, to the end of the next request's head.
 PATIENCE = 20.0
+#: Bytes of a request's head: the default of h11, and of uvicorn.
+_MOST_HEAD = 16 * 1024
+
+
+class _Http(h11.Connection):
+    """h11's, which takes a request whose end somebody before us may have seen elsewhere: what is behind it is another.
+
+    RFC 9112, 6.1: with a length and a coding, or with a coding in HTTP/1.0, it is refused, and the connection ends.
+    """
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """Raise RemoteProtocolError, as for what is no HTTP."""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            names = {name for name, _ in event.headers}
+            if b"transfer-encoding" in names and (b"content-length" in names or event.http_version < b"1.1"):
+                raise h11.RemoteProtocolError("nobody can tell where the request ends")
+        return event
 
 
 class Connection(H11Protocol):
@@ -27,6 +45,7 @@ class Connection(H11Protocol):
 
     def __init__(self, places: Places, **given: Any) -> None:
         super().__init__(**given)
+        self.conn = _Http(h11.SERVER, _MOST_HEAD)
         self._places = places
         self._client = ""
 

@@ -102,6 +102,60 @@ def test_what_is_no_http_is_cut_off_and_others_are_answered(server, sent):
     assert 200 == get(server, "/v1/plans")[0]
 
 
+CHUNKED, LENGTH = "Transfer-Encoding: chunked", "Content-Length: 35"
+SECOND = "GET /v1/plans HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        (LENGTH, CHUNKED),
+        (CHUNKED, LENGTH),
+        ("Content-Length: 0", CHUNKED),
+        (LENGTH, "transfer-encoding: CHUNKED"),
+        (LENGTH, "Transfer-Encoding:\tchunked"),
+        (LENGTH, "Transfer-Encoding:chunked "),
+        (LENGTH, "Transfer-Encoding:\r\n chunked"),
+        (LENGTH, "Transfer-Encoding : chunked"),
+        (LENGTH, "X: y\r\n Transfer-Encoding: chunked", CHUNKED),
+        (LENGTH, "Transfer-Encoding: xchunked"),
+        (LENGTH, "Transfer-Encoding: gzip, chunked"),
+        (LENGTH, "Transfer-Encoding:"),
+        (LENGTH, "Transfer-Encoding: \x0bchunked"),
+        (CHUNKED, CHUNKED),
+        (CHUNKED, "Transfer-Encoding: identity"),
+        ("Transfer-Encoding: chunked, identity",),
+        ("Content-Length: 0", LENGTH),
+        (LENGTH, "Content-Length: 0"),
+        ("Content-Length: 0, 35",),
+        ("Content-Length: +0",),
+        ("Content-Length: 0x0",),
+        ("Content-Length : 0",),
+    ],
+    ids=" & ".join,
+)
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+def test_no_request_is_smuggled_behind_another(server, fields, version):
+    """Whoever passes it on may see another end of it than we do (RFC 9112, 6.1 and 6.3): the connection ends there."""
+    head = "\r\n".join((f"POST /v1/plans/deploy/continue HTTP/{version}", "Host: localhost", *fields))
+    told = said(server, f"{head}\r\n\r\n0\r\n\r\n{SECOND}".encode())
+
+    assert 1 == told.count(b"HTTP/1.1 ")
+    assert told.partition(b"\r\n")[0].split(b" ")[1] in (b"400", b"501")
+    assert b"connection: close" in told.lower()
+
+
+@pytest.mark.parametrize(
+    "fields", [("Content-Length: 5", "Content-Length: 5"), ("Content-Length: 5, 5",)], ids=" & ".join
+)
+def test_a_length_that_is_told_twice_is_that_length(server, fields):
+    """As a proxy that knows the rule takes it (RFC 9110, 8.6): what follows is the next request."""
+    head = "\r\n".join(("POST /v1/plans/deploy/continue HTTP/1.1", "Host: localhost", *fields))
+    last = SECOND.replace("Host: a", "Host: localhost\r\nConnection: close")
+    told = said(server, f"{head}\r\n\r\n{{   }}{last}".encode())
+    assert [b"409", b"200"] == [part[:3] for part in told.split(b"HTTP/1.1 ")[1:]]
+
+
 @pytest.mark.parametrize("path", ["/v1/plans/deploy/start", "/v1/plans/deploy/stop", "/v1/nothing"])
 def test_a_body_that_does_not_come_is_not_waited_for(server, path, monkeypatch):
     """Whether the endpoint takes one or not."""
