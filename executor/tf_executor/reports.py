@@ -1,17 +1,31 @@
 """What the executor says to the scheduler for machines, as JSON in two `data` fields of Mesos.
 
 `Ending` travels in `TaskStatus.data` of the last update, `Progress` in framework messages. Both are for those who must
-not parse a message meant for people. Standard library only, Python 3.8.
+not parse a message meant for people. What is read may come from a malicious program, which can speak to its agent as
+the executor: nothing of it raises, what is wrong is ignored and told. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Mapping
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Callable, Mapping, TypeVar
+
+#: Of an ending or a message; ours have a few hundred.
+MOST_BYTES = 1 << 14
+#: Counts are what 64 bits hold: others could not be stored or drawn.
+MOST_COUNT = 2**63 - 1
+_MOST_CODE, _MOST_SIGNAL, _LONGEST_TEXT = 255, 64, 255
+_NO_NUMBERS = ("nan", "inf", "-inf")
 
 #: Grows when a scheduler of the version before would misread a progress message.
 PROGRESS_VERSION = 1
+
+#: Takes a sentence on what is ignored; it quotes nothing of what was sent.
+Tell = Callable[[str], None]
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -32,13 +46,23 @@ class Ending:
         return json.dumps({name: value for name, value in asdict(self).items() if value is not None}).encode()
 
     @classmethod
-    def decode(cls, data: bytes) -> Ending:
-        """Empty when `data` is not ours: updates that the agent or the master wrote carry none."""
-        try:
-            found = json.loads(data)
-            return cls(**{item.name: found.get(item.name) for item in fields(cls)})
-        except (ValueError, AttributeError):
-            return NO_ENDING
+    def decode(cls, data: bytes, tell: Tell = lambda _: None) -> Ending:
+        """Empty when `data` is not ours: updates that the agent or the master wrote carry none. Never raises."""
+        found = _parsed(data, tell)
+        wrong: list[str] = []
+
+        def field(name: str, check: Callable[[Any], Found | None]) -> Found | None:
+            return _checked(found, name, check, wrong)
+
+        ending = cls(
+            field("exit_code", lambda value: _whole(value, 0, _MOST_CODE)),
+            field("signal", lambda value: _whole(value, 1, _MOST_SIGNAL)),
+            field("oom", lambda value: value if isinstance(value, bool) else None),
+            field("failed_stage", _text),
+        )
+        if wrong:
+            tell(f"what an executor said of its task's end is ignored: {', '.join(wrong)}")
+        return ending
 
 
 NO_ENDING = Ending()
@@ -72,24 +96,92 @@ class Progress:
         return json.dumps({"version": PROGRESS_VERSION, "kind": "progress", **found}, allow_nan=False).encode()
 
     @classmethod
-    def decode(cls, data: bytes) -> Progress | None:
-        """None when `data` is no progress message of a version that we know: it is best effort on both sides."""
-        try:
-            found: Mapping[str, Any] = json.loads(data)
-            if (found["version"], found["kind"]) != (PROGRESS_VERSION, "progress"):
-                return None
-            whole = {name: _number(int, found.get(name)) for name in ("step", "total", "examples")}
-            real = {name: _number(float, found.get(name)) for name in _REAL}
-            return cls(str(found["task_id"]), int(found["sequence"]), float(found["time"]), **whole, **real)
-        except (ValueError, KeyError, TypeError, OverflowError):
+    def decode(cls, data: bytes, tell: Tell = lambda _: None) -> Progress | None:
+        """None when `data` is no progress message of a version that we know: it is best effort on both sides.
+
+        Never raises: a message with anything wrong is ignored as a whole, the next one may be better.
+        """
+        found = _parsed(data, tell)
+        if (found.get("version"), found.get("kind")) != (PROGRESS_VERSION, "progress"):
             return None
+        wrong = [name for name in _NEEDED if found.get(name) is None]
+        values: dict[str, Any] = {name: _checked(found, name, check, wrong) for name, check in _CHECKS.items()}
+        if wrong:
+            tell(f"progress that an executor told is ignored: {', '.join(wrong)}")
+            return None
+        return cls(**values)
 
 
-_REAL = ("loss", "steps_per_second", "examples_per_second", "begun")
+def count(value: Any) -> int | None:
+    """None for what is no number of steps, examples or messages."""
+    return _whole(value, -MOST_COUNT - 1, MOST_COUNT)
 
 
-def _number(kind: type, value: Any) -> Any:
-    return None if value is None else kind(value)
+def finite(value: Any) -> float | None:
+    """None for what is no finite number."""
+    real = _real(value)
+    return None if real is None or not math.isfinite(real) else real
+
+
+def _parsed(data: bytes, tell: Tell) -> Mapping[str, Any]:
+    """The JSON object; empty when it is none."""
+    if not data:
+        return {}
+    try:
+        found = json.loads(data) if len(data) <= MOST_BYTES else None
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        return found
+    tell(f"{len(data)} bytes that an executor sent are ignored: they are no JSON object of ours")
+    return {}
+
+
+def _checked(
+    found: Mapping[str, Any], name: str, check: Callable[[Any], Found | None], wrong: list[str]
+) -> Found | None:
+    """What the check makes of a field; if that is nothing though the field is there, it is wrong."""
+    value = found.get(name)
+    checked = None if value is None else check(value)
+    if value is not None and checked is None:
+        wrong.append(name)
+    return checked
+
+
+def _whole(value: Any, least: int, most: int) -> int | None:
+    return value if type(value) is int and least <= value <= most else None
+
+
+def _real(value: Any) -> float | None:
+    if isinstance(value, float):
+        return value
+    whole = count(value)
+    return None if whole is None else float(whole)
+
+
+def _loss(value: Any) -> float | None:
+    return float(value) if isinstance(value, str) and value in _NO_NUMBERS else _real(value)
+
+
+def _text(value: Any) -> str | None:
+    """Half a surrogate pair, which JSON can write, is no text that could be stored or shown."""
+    is_text = isinstance(value, str) and 0 < len(value) <= _LONGEST_TEXT and value.isprintable()
+    return value if is_text else None
+
+
+_NEEDED = ("task_id", "sequence", "time")
+_CHECKS: Mapping[str, Callable[[Any], Any]] = {
+    "task_id": _text,
+    "sequence": count,
+    "time": finite,
+    "step": count,
+    "total": count,
+    "loss": _loss,
+    "examples": count,
+    "steps_per_second": finite,
+    "examples_per_second": finite,
+    "begun": finite,
+}
 
 
 def _spoken(value: Any) -> Any:

@@ -147,7 +147,8 @@ def _stream_id(head: Head) -> str:
 
 def _event(record: bytes) -> dict[str, Any]:
     try:
-        event = json.loads(record)
+        # Mesos writes the texts of executors as they are, also those that are no UTF-8.
+        event = json.loads(record.decode(errors="replace"))
     except ValueError:
         event = None
     if not isinstance(event, dict):

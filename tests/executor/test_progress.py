@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 from tf_executor.progress import MESSAGE_INTERVAL, WINDOW, ProgressReader, Tracker
 from tf_executor.reports import Progress
 
-finite = st.none() | st.floats(allow_nan=False)
+losses = st.none() | st.floats(allow_nan=False)
+times = st.floats(allow_nan=False, allow_infinity=False)
+speeds = st.none() | times
 whole = st.none() | st.integers(0, 1 << 60)
+counts = st.integers(0, 1 << 60)
+ids = st.from_regex(r"[a-z0-9_.-]{1,100}", fullmatch=True)
 
 
-times = st.floats(allow_nan=False)
-
-
-@given(st.builds(Progress, st.text(), st.integers(), times, whole, whole, finite, whole, finite, finite))
+@given(st.builds(Progress, ids, counts, times, whole, whole, losses, whole, speeds, speeds))
 def test_progress_survives_the_wire(progress: Progress) -> None:
     """In strict JSON, infinite losses included."""
     data = progress.encode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,6 +25,7 @@ from tf_scheduler.model.operation import OperationState, OperationStatus
 from tf_scheduler.model.resources import Resource, Value, thousandths
 from tf_scheduler.model.task import TaskState, TaskStatus
 
+from . import said
 from .messages import progress
 from .permissions import explained
 
@@ -93,7 +93,7 @@ def attribute(raw: Json) -> str:
 def status(raw: Json) -> TaskStatus:
     """What Mesos said of one launch."""
     agent = raw.get("agent_id", {}).get("value")
-    ending = Ending.decode(base64.b64decode(raw.get("data", "")))
+    ending = Ending.decode(said.data(raw.get("data")), said.ignored)
     return TaskStatus(
         id=TaskId(raw["task_id"]["value"]),
         state=TaskState(raw["state"]),
@@ -104,7 +104,7 @@ def status(raw: Json) -> TaskStatus:
         signal=ending.signal,
         uuid=raw.get("uuid", ""),
         healthy=raw.get("healthy"),
-        timestamp=float(raw.get("timestamp", 0.0)),
+        timestamp=said.time(raw.get("timestamp")),
         addresses=_addresses(raw.get("container_status", {})),
     )
 
@@ -116,7 +116,7 @@ def operation(raw: Json) -> OperationStatus:
         id=OperationId(raw.get("operation_id", {}).get("value", "")),
         state=OperationState(raw["state"]),
         agent_id=AgentId(agent) if agent else None,
-        message=explained(raw.get("message", "")),
+        message=explained(said.text(raw.get("message"))),
         uuid=raw.get("uuid", {}).get("value", ""),
     )
 
@@ -129,7 +129,7 @@ def _addresses(container: Json) -> tuple[str, ...]:
 
 def _message(raw: Json) -> str:
     """What a program says is not explained."""
-    text: str = raw.get("message", "")
+    text = said.text(raw.get("message"))
     return explained(text) if raw.get("reason") == "REASON_TASK_UNAUTHORIZED" else text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import pytest
@@ -340,6 +341,24 @@ def test_garbage_on_the_stream_is_a_loss_like_another(driver_of, recorder, bad):
         recorder.wait_event("SUBSCRIBED")
         assert isinstance(recorder.next(), Disconnected)
         recorder.wait_event("SUBSCRIBED")
+
+
+def test_what_an_executor_says_need_not_be_utf8(driver_of, recorder):
+    """Mesos writes it as it is. A stream that is lost for it would be lost for ever: the update comes again."""
+    written = json.dumps(update()).replace('"uuid"', '"message": "MARK", "uuid"').encode()
+    record = written.replace(b"MARK", b"\xff\xed\xa0\x80")
+
+    def raw(exchange):
+        exchange.begin()
+        exchange.send(subscribed())
+        exchange.connection.sendall(
+            b"%x\r\n%d\n%s\r\n" % (len(record) + len(b"%d\n" % len(record)), len(record), record)
+        )
+        exchange.hold()
+
+    with Peer(raw, stream(subscribed())) as peer:
+        driver_of(peer.address).start()
+        assert "\ufffd" in recorder.wait_event("UPDATE")["update"]["status"]["message"]
 
 
 def test_a_driver_starts_once(driver_of):
