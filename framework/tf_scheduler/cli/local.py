@@ -26,6 +26,7 @@ from tf_scheduler.errors import NotRunningError
 from .folders import state_home
 from .ports import ports_to_stay
 from .root import Later
+from .unread import may_be_unread
 
 if TYPE_CHECKING:
     from mesos_local.status import ClusterStatus
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 MASTER_PORT = 5050  # Mesos' own, preferred while it is free
 #: Command -> its module.
 _LATER = {"chaos": "chaos.command", "install": "install", "run": "run", "serve": "serve", "uninstall": "install"}
+#: Of these whoever reads has enough when they close the pipe.
+_READ = ("logs", "status")
 _TAIL_LINES = 50
 _LOOK_AGAIN = 0.2  # seconds, of `logs --follow`
 
@@ -81,8 +84,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 @click.group(cls=Later, later=_LATER)
-def local() -> None:
+@click.pass_context
+def local(context: click.Context) -> None:
     """A real Apache Mesos on this machine."""
+    if context.invoked_subcommand not in _READ:  # what is done does not depend on who listens
+        context.with_resource(may_be_unread())
     # Nobody else writes what is run here. Tasks have this umask on a cluster, too, where agents are system services.
     os.umask(os.umask(0o022) | 0o022)
 

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
@@ -78,5 +79,6 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 def _fail(error: object, code: int) -> None:
-    click.echo(f"{error}", err=True)
+    with suppress(BrokenPipeError):  # nobody reads it: the exit code tells
+        click.echo(f"{error}", err=True)
     sys.exit(code)

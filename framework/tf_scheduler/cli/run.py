@@ -195,12 +195,12 @@ def _tell(found: Report, folder: RunFolder, as_json: bool) -> None:
     from .report import summary
 
     text = json.dumps(found, indent=2)
-    click.echo(text if as_json else summary(found))
     try:
         folder.forget_scheduler()
         folder.result.write_text(text + "\n")
     except OSError as error:
         click.echo(f"the result could not be kept in {folder.path}: {error.strerror}", err=True)
+    click.echo(text if as_json else summary(found))  # last: where it cannot be written, that is an error
 
 
 def _own_cluster(specs: Sequence[AgentSpec]) -> LocalCluster:
