@@ -31,11 +31,11 @@ class Observer(Protocol):
 
 
 class FileError(Exception):
-    """A file cannot be read; `code` is the HTTP status that says why."""
+    """A file cannot be read; `code` is the HTTP status that says why. `silent`: who was asked does not answer."""
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: int, message: str, *, silent: bool = False) -> None:
         super().__init__(message)
-        self.code = code
+        self.code, self.silent = code, silent
 
 
 @dataclass(frozen=True, slots=True)

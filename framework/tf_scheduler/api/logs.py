@@ -13,6 +13,7 @@ from tf_scheduler.model.task import TaskRecord
 
 from .backend import Backend, FileError, Piece
 from .endpoint import Call
+from .reading import Reading
 from .shapes import LogBody
 from .streams import SIGN_OF_LIFE, Streams, message, start_of
 from .views.base import Answer, Problem, View
@@ -20,8 +21,6 @@ from .views.tasks import no_such_task
 
 #: Seconds between two looks at a file that is followed and does not grow: the agent cannot tell us.
 _AGAIN = 1.0
-#: Reads at one time; others wait for their turn.
-_AT_ONCE = 16
 #: Looks at a file that is not there (yet), and at the file of an ended task that has been sent: then it is the end.
 _PATIENCE = 30
 #: A path below the working directory: for the document, `_wrong_file` is what decides.
@@ -33,7 +32,7 @@ class Logs:
 
     def __init__(self, backend: Backend, streams: Streams) -> None:
         self._backend, self._streams = backend, streams
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._reading = Reading()
 
     async def __call__(self, call: Call) -> Answer | Response:
         name, file = TaskName(call.given["name"]), call.given["file"]
@@ -63,9 +62,8 @@ class Logs:
         files = self._backend.files
         if files is None:
             raise FileError(503, "this scheduler does not reach the files of its tasks")
-        async with self._turns:
-            state = self._backend.look().state
-            return await asyncio.to_thread(files.read, state, record, file, offset, length)
+        state = self._backend.look().state
+        return await self._reading.of(record.agent_id, lambda: files.read(state, record, file, offset, length))
 
     async def _follow(self, record: TaskRecord, file: str, offset: int | None, length: int) -> AsyncIterator[str]:
         """Goes on with the next launch when the task is launched again."""

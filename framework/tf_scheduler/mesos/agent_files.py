@@ -21,6 +21,7 @@ from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
 _TIMEOUT = 10.0  # seconds for each wait
+_LONGEST = 30.0  # seconds for an answer
 _FRESH = 60.0  # seconds that an agent's address is remembered
 #: Bytes of an answer at most: JSON may write a byte as \\u00XX, six times as long.
 _MOST = 8 * 1024 * 1024
@@ -57,6 +58,9 @@ class AgentFiles:
         status, content = self._get(agent, f"/files/browse?path={folder}", f"agent {agent}", _MOST_LIST)
         if status == http.client.NOT_FOUND:
             raise FileError(404, _MISSING.format(name))
+        if status != http.client.OK:
+            # Its words name places on its machine, as where a link leads out of the working directory.
+            raise FileError(502, f"agent {agent} answers {status}: it does not show the folder of {name}")
         modes = {entry["path"]: entry["mode"] for entry in _json(status, content, f"agent {agent}")}
         if path not in modes:
             raise FileError(404, _MISSING.format(name))
@@ -70,7 +74,6 @@ class AgentFiles:
         if status == http.client.NOT_FOUND:
             raise FileError(404, _MISSING.format(name))
         if status != http.client.OK:
-            # In its words stands where that would be on its machine.
             raise FileError(502, f"agent {agent} answers {status}: it does not give {name}")
         answer = _json(status, content, f"agent {agent}")
         return Piece(int(answer["offset"]), answer["data"].encode(errors="surrogateescape"), 0)
@@ -99,10 +102,10 @@ class AgentFiles:
             header = self._credentials.header()
             connection.request("GET", path, headers={"Authorization": header} if header else {})
             answer = connection.getresponse()
-            return answer.status, answer.read(most)
+            return answer.status, _content(answer, most)
         except (OSError, http.client.HTTPException) as error:
             self._addresses.clear()
-            raise FileError(502, f"{who} does not answer: {error or type(error).__name__}") from error
+            raise FileError(502, f"{who} does not answer: {error or type(error).__name__}", silent=True) from error
         finally:
             connection.close()
 
@@ -112,6 +115,16 @@ class AgentFiles:
         return http.client.HTTPSConnection(
             netloc, timeout=_TIMEOUT, context=(self._tls or Tls()).context(SocketHandle())
         )
+
+
+def _content(answer: http.client.HTTPResponse, most: int) -> bytes:
+    """Not more than that, and not for longer than it may take. Raise OSError."""
+    end, found = time.monotonic() + _LONGEST, b""
+    while len(found) < most and (part := answer.read1(most - len(found))):
+        found += part
+        if time.monotonic() > end:
+            raise TimeoutError(f"its answer has not come within {_LONGEST:g} s")
+    return found
 
 
 def _json(status: int, content: bytes, who: str) -> Any:

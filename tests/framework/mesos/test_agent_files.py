@@ -15,6 +15,7 @@ import pytest
 from builders import a_spec
 from mesos_client import Basic, Tls
 from tf_scheduler.interfaces import FileError
+from tf_scheduler.mesos import agent_files
 from tf_scheduler.mesos.agent_files import AgentFiles
 from tf_scheduler.model.ids import AgentId, FrameworkId, TaskId, TaskName
 from tf_scheduler.model.spec import JobKind
@@ -36,6 +37,9 @@ class Mesos:
 
     def __init__(self, certificates: Certificates) -> None:
         self.asked: list[tuple[str, str]] = []
+        #: Path of what it refuses; whether reads get no answer (`silent`) or one that does not end (`slow`).
+        self.refuses = self.hangs = ""
+        self.end = threading.Event()
         mesos = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -43,9 +47,13 @@ class Mesos:
                 parts = urlsplit(self.path)
                 mesos.asked.append((parts.path, self.headers.get("Authorization", "")))
                 body = json.dumps(mesos.answer(parts.path, parse_qs(parts.query))).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
+                if parts.path == "/files/read" and mesos.hangs == "silent":
+                    mesos.end.wait()
+                self.send_response(500 if parts.path == mesos.refuses else 200)
+                self.send_header("Content-Length", str(len(body) + (1 << 20 if mesos.hangs else 0)))
                 self.end_headers()
+                while parts.path == "/files/read" and mesos.hangs and not mesos.end.wait(0.01):
+                    self.wfile.write(b" ")
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
@@ -58,6 +66,8 @@ class Mesos:
         self._thread.start()
 
     def answer(self, path: str, query: dict[str, list[str]]) -> object:
+        if path == self.refuses:
+            return "'/var/lib/mesos/slaves/S1/frameworks' is not below it"
         if path == "/slaves":
             return {"slaves": [{"id": "a", "pid": f"slave(1)@{self.address}"}]}
         if path == "/files/browse":
@@ -67,6 +77,7 @@ class Mesos:
         return {"offset": len(CONTENT), "data": ""} if offset < 0 else {"offset": offset, "data": CONTENT[offset:]}
 
     def close(self) -> None:
+        self.end.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -112,3 +123,28 @@ def test_an_agent_is_asked_for_files_only(mesos, certificates, name, code):
 
     assert code == refused.value.code
     assert "/files/read" not in {path for path, _ in mesos.asked}
+
+
+@pytest.mark.parametrize("endpoint", ["/files/browse", "/files/read"])
+def test_words_of_an_agent_are_not_passed_on(mesos, certificates, endpoint):
+    """They say where things are on its machine, as where a link leads out of the working directory."""
+    files = AgentFiles(lambda: f"https://{mesos.address}", tls=Tls(certificates.ca))
+    mesos.refuses = endpoint
+
+    with pytest.raises(FileError, match="answers 500") as refused:
+        files.read(STATE, RECORD, "etc/passwd" if endpoint == "/files/browse" else "stdout", None, 1000)
+
+    assert (502, False) == (refused.value.code, "/var/lib" in str(refused.value))
+
+
+@pytest.mark.parametrize("how", ["silent", "slow"])
+def test_an_agent_that_hangs_is_waited_for_not_too_long(mesos, certificates, how, monkeypatch):
+    """Whether it says nothing at all, or a byte now and then."""
+    monkeypatch.setattr(agent_files, "_TIMEOUT" if how == "silent" else "_LONGEST", 0.2)
+    files = AgentFiles(lambda: f"https://{mesos.address}", tls=Tls(certificates.ca))
+    mesos.hangs = how
+
+    with pytest.raises(FileError, match="does not answer") as refused:
+        files.read(STATE, RECORD, "stdout", None, 1000)
+
+    assert (502, True) == (refused.value.code, refused.value.silent)

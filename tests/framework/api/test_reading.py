@@ -1,0 +1,92 @@
+"""Who reads files of tasks while an agent hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from tf_scheduler.api.backend import FileError, Piece
+from tf_scheduler.api.reading import OF_ONE, Reading
+from tf_scheduler.model.ids import AgentId
+
+PATIENCE = 30.0
+PIECE = Piece(0, b"said", 4)
+
+
+class Hanging:
+    """An agent that does not answer before `end`."""
+
+    def __init__(self):
+        self.end = threading.Event()
+        self.asked = []
+
+    def read(self):
+        self.asked.append(threading.get_ident())
+        assert self.end.wait(PATIENCE)
+        raise FileError(502, "it does not answer", silent=True)
+
+
+async def ended(task):
+    (found,) = await asyncio.gather(task, return_exceptions=True)
+    return found
+
+
+def test_an_agent_that_hangs_takes_no_more_than_its_share():
+    """Files of others are read meanwhile; who waits for it hears with the first that it does not answer."""
+    hanging = Hanging()
+
+    async def scene():
+        reading = Reading()
+        waiting = [asyncio.ensure_future(reading.of(AgentId("a"), hanging.read)) for _ in range(100)]
+        try:
+            for number in range(3):
+                assert PIECE == await asyncio.wait_for(reading.of(AgentId(f"b{number}"), lambda: PIECE), PATIENCE)
+        finally:
+            hanging.end.set()
+        return [await ended(one) for one in waiting], reading
+
+    found, reading = asyncio.run(scene())
+
+    assert OF_ONE == len(hanging.asked)
+    assert {502} == {error.code for error in found}
+    assert {} == reading._agents
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_who_asks_afterwards_asks_the_agent_again(silent):
+    """It may have come back; and a file that is not there is nobody else's trouble."""
+
+    def missing():
+        raise FileError(404, "no such file", silent=silent)
+
+    async def scene():
+        reading = Reading()
+        assert 404 == (await ended(asyncio.ensure_future(reading.of(AgentId("a"), missing)))).code
+        return await reading.of(AgentId("a"), lambda: PIECE)
+
+    assert PIECE == asyncio.run(scene())
+
+
+def test_who_leaves_does_not_let_others_wait_in_more_threads():
+    """Streams whose clients have gone: the threads still wait, and count until they do not."""
+    hanging = Hanging()
+
+    async def scene():
+        reading = Reading()
+        for _ in range(20):
+            waiting = asyncio.ensure_future(reading.of(AgentId("a"), hanging.read))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            waiting.cancel()
+            assert isinstance(await ended(waiting), asyncio.CancelledError)
+        last = asyncio.ensure_future(reading.of(AgentId("a"), lambda: PIECE))
+        await asyncio.sleep(0)
+        hanging.end.set()
+        return await ended(last), await reading.of(AgentId("a"), lambda: PIECE), reading
+
+    last, piece, reading = asyncio.run(scene())
+    assert OF_ONE == len(hanging.asked)
+    assert (502, PIECE) == (last.code, piece)
+    assert {} == reading._agents
