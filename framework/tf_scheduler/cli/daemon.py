@@ -97,7 +97,8 @@ class Daemon:
         patient = PatientStore(meter.store(store), self._leave, leadership.check)
         front.trouble = lambda: patient.trouble
         decide = meter.decide(handle)
-        runner = Runner(begin, patient, leadership=leadership, observers=observers, decide=decide)
+        keep = front.journal.keep
+        runner = Runner(begin, patient, leadership=leadership, observers=observers, decide=decide, keep=keep)
         with self._signals(runner), front.journal, front.kept_curves, meter, self._api(runner, front, desk, meter):
             self._work(runner, front, credentials, leadership.check)
             self._leave.wait()
@@ -171,7 +172,8 @@ class Daemon:
         return state.removed and state.framework_id == self.reset
 
     def _api(self, runner: Runner, front: Front, desk: Desk, meter: Meter) -> LateServer:
-        foretell = None if self.settling is None else self.settling.foretell
+        settling = self.settling
+        foretell = None if settling is None else lambda asked: settling.foretell(asked, runner.state)
         backend = front.backend(runner, uninstalling=self.uninstalling, foretell=foretell)
         listener = listen(self.host, self.port)
 

@@ -48,10 +48,10 @@ class Settling:
 
         Raise OptionsError when neither those nor the ones before can be had.
         """
-        history = restore(self.spec_of(self.options), store).configurations
-        chosen = self._choose(history)
+        before = restore(self.spec_of(self.options), store)
+        chosen = self._choose(before.configurations)
         self.options = chosen.options
-        self.told = [*self._news(chosen, history)]
+        self.told = [*self._news(chosen, before)]
         for outcome in self.told:
             log.log(logging.ERROR if outcome.warning else logging.INFO, "%s", outcome.message)
         state = restore(self.spec_of(chosen.options), store)
@@ -66,17 +66,18 @@ class Settling:
     def _place(self, document: Document) -> Mapping[str, Mapping[str, Any]]:
         return self.provided(document, self.environment)
 
-    def _news(self, chosen: Target, history: Mapping[str, Configuration]) -> Iterator[Outcome]:
+    def _news(self, chosen: Target, before: SchedulerState) -> Iterator[Outcome]:
+        history = before.configurations
         for reason in chosen.rejected:
             yield Outcome(f"the new options are refused: {reason}", warning=True)
         for change in chosen.changes:
             if isinstance(change, ConfigurationStored) and history:
                 old = restored(newest_first(history)[0], chosen.options, self._place)
-                said = "of another version" if old is None else sentence(difference(old, chosen.options))
+                said = "of another version" if old is None else sentence(difference(old, chosen.options, before))
                 yield Outcome(f"new target configuration {change.configuration.id}: {said}")
 
-    def foretell(self, asked: Document) -> dict[str, Any]:
-        """What an update would do; `asked` has the new `options`, or the `environment` of an app that has them.
+    def foretell(self, asked: Document, state: SchedulerState) -> dict[str, Any]:
+        """What an update would do now; `asked` has the new `options`, or the `environment` of an app that has them.
 
         Raise OptionsError with everything that is wrong with them.
         """
@@ -85,7 +86,7 @@ class Settling:
         if not isinstance(document, Mapping):
             raise OptionsError([Problem("options", "must be a JSON object")])
         new = resolve(document, self.provided(document, environment))
-        return _shown(difference(self.options, new))
+        return _shown(difference(self.options, new, state))
 
 
 def _rejecting(state: SchedulerState, reasons: tuple[str, ...]) -> SchedulerState:

@@ -9,7 +9,9 @@ from typing import Any
 
 from tf_scheduler.errors import Problem
 from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.state import SchedulerState
 
+from . import launched
 from .masking import masked_value
 from .restarts import Restart, Update, restarts
 from .spec import to_spec
@@ -41,13 +43,16 @@ class Difference:
     removed: tuple[TaskName, ...] = ()
 
 
-def difference(old: Document, new: Document) -> Difference:
-    """Of two resolved options documents."""
+def difference(old: Document, new: Document, state: SchedulerState | None = None) -> Difference:
+    """Of two resolved options documents. `state`: what was launched; None: everything, with the old options."""
     changed = tuple(_changed(old, new))
     if refused := refusals(old, new):
         return Difference(changed, tuple(refused))
     update = Update.of(to_spec(old), to_spec(new))
-    return Difference(changed, (), tuple(restarts(update)), update.added, update.removed)
+    if state is None:
+        return Difference(changed, (), tuple(restarts(update)), update.added, update.removed)
+    again = launched.restarted(state, update)
+    return Difference(changed, (), tuple(again), launched.added(state, update), launched.removed(state, update))
 
 
 def _changed(old: Document, new: Document) -> Iterator[Changed]:

@@ -1,9 +1,14 @@
 """Which options hold at a start, as the events tell it."""
 
 from tf_scheduler.cli.settle import Settling
+from tf_scheduler.core import plans
+from tf_scheduler.model.changes import TaskLaunched
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord
 from tf_scheduler.options.loader import resolve
 from tf_scheduler.options.spec import to_spec
 from tf_scheduler.store.memory import MemoryStore
+from tf_scheduler.store.records import writes
 
 
 def options(service=(), **worker):
@@ -18,10 +23,32 @@ def told(store, *starts):
     return [(outcome.message, outcome.warning) for outcome in settling.told]
 
 
+def launch(store, started):
+    """All of its tasks."""
+    state = SchedulerState(to_spec(started))
+    for task in state.spec.tasks():
+        name, config = task.name, plans.config_of(state.spec, task.name)
+        record = TaskRecord(name, f"{name}__1", task.job.kind, task.index, "a", "a", "a:1", 1, (), 5.0, config=config)
+        store.apply(list(writes(TaskLaunched(record), state)))
+
+
+def test_what_is_foretold_is_about_what_was_launched():
+    """Nothing restarts that never ran."""
+    store, asked = MemoryStore("tensorflow"), {"options": {"service": {"command": "x"}, "worker": {"count": 4}}}
+    settling = Settling(options(), {}, lambda _document, _environment: {}, to_spec)
+    state = settling.settle(store)
+    assert [] == settling.foretell(asked, state)["restarted"]
+
+    launch(store, options())
+    found = settling.foretell(asked, settling.settle(store))
+    assert ["ps-0", "ps-1", "worker-0", "worker-1"] == [item["task"] for item in found["restarted"]]
+
+
 def test_a_new_target_is_told_with_what_follows_from_it():
     """What has changed, and why a task restarts; the first has changed nothing, and the same again neither."""
     store = MemoryStore("tensorflow")
     assert [] == told(store, options(), options())
+    launch(store, options())
 
     ((message, warning),) = told(store, options(count=4))
 

@@ -1,0 +1,87 @@
+"""What an update does to what runs: each task is compared with what it was launched with."""
+
+import pytest
+
+from builders import a_status
+from tf_scheduler.core import plans
+from tf_scheduler.core.reduce import apply
+from tf_scheduler.model.changes import StatusStored, TaskLaunched
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord, TaskState
+from tf_scheduler.options.diff import difference
+from tf_scheduler.options.loader import resolve
+from tf_scheduler.options.spec import to_spec
+
+
+def options(strategy="parameter_server", **worker):
+    document = {"service": {"command": "x", "strategy": strategy}, "worker": {"count": 2, **worker}}
+    ps = int(strategy == "parameter_server")
+    return resolve({**document, "parameter_server": {"count": ps}, "chief": {"count": ps}})
+
+
+def running(old, **others):
+    """All of `old` runs; but each task in `others` with those options."""
+    state = SchedulerState(to_spec(old))
+    for task in state.spec.tasks():
+        config = plans.config_of(to_spec(others.get(task.name.replace("-", "_"), old)), task.name)
+        name = task.name
+        record = TaskRecord(name, f"{name}__1", task.job.kind, task.index, "a", "a", "a:1", 1, (), 5.0, config=config)
+        state = apply(state, TaskLaunched(record), StatusStored(a_status(record.id)))
+    return state
+
+
+def restarted(old, new, state):
+    return {item.task: item.reason for item in difference(old, new, state).restarted}
+
+
+BEFORE, AFTER = options(), options(environment={"A": "1"})
+
+
+def test_a_task_that_has_the_new_options_does_not_restart():
+    """As after the canary of an update that is rolled back."""
+    assert {"worker-0", "worker-1"} == set(restarted(BEFORE, AFTER, running(BEFORE)))
+    canary = running(AFTER, worker_1=BEFORE, chief_0=BEFORE, ps_0=BEFORE)
+
+    assert {"worker-0": "its environment changed"} == restarted(AFTER, BEFORE, canary)
+
+
+def test_a_task_that_an_update_had_not_reached_restarts():
+    """Though the options that concern it are the same in both."""
+    canary = running(AFTER, worker_1=BEFORE)
+    more = options(environment={"A": "1"}, cpus=0.7)
+
+    assert "its resources changed" == restarted(AFTER, more, canary)["worker-1"]
+    assert {"worker-1": "it was launched with earlier options"} == restarted(AFTER, AFTER, canary)
+
+
+def test_who_restarts_with_it_is_told_why():
+    """A ring starts again as a whole, whatever each of it was launched with."""
+    before, after = options("multi_worker_mirrored"), options("multi_worker_mirrored", environment={"A": "1"})
+    canary = running(after, worker_1=before)
+
+    assert {"worker-0", "worker-1"} <= set(restarted(after, before, canary))
+    assert "worker-0 restarts" == restarted(after, before, canary)["worker-1"]
+
+
+def test_what_was_never_launched_does_not_restart():
+    """With every task pending an update has nothing to end."""
+    found = difference(BEFORE, options(count=1), SchedulerState(to_spec(BEFORE)))
+
+    assert ((), ("worker-1",)) == (found.restarted, found.removed)
+
+
+@pytest.mark.parametrize("state", [TaskState.FINISHED, TaskState.FAILED])
+def test_what_has_ended_does_not_restart(state):
+    """It is not ended, at least: what has failed is launched again anyway."""
+    now = running(BEFORE)
+    now = apply(now, StatusStored(a_status("worker-0__1", state)))
+
+    assert "worker-0" not in restarted(BEFORE, AFTER, now)
+
+
+def test_a_task_that_still_runs_is_not_added():
+    """As one that was to be ended, and the update that wanted it is undone."""
+    fewer = options(count=1)
+
+    assert () == difference(fewer, BEFORE, running(BEFORE)).added
+    assert ("worker-1",) == difference(fewer, fewer, running(BEFORE)).removed
