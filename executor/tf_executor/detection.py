@@ -6,9 +6,10 @@ import os
 import re
 import socket
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, Mapping
+from typing import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tf_executor.event_files import BrokenFileError, EventFile, Scalar
+from tf_executor.processes import open_files
 
 #: Of one look: entries of all folders together, and how deep below each.
 MOST_ENTRIES, DEEPEST = 2000, 4
@@ -22,13 +23,16 @@ _BEST_LOSSES = ("loss", "epoch_loss", "batch_loss")
 
 
 class Detector:
-    """Looks at the files of one task. `is_ours` tells whether a process id belongs to it."""
+    """Looks at the files of one task. `processes` tells the ids of those that it has now."""
 
-    def __init__(self, folders: Iterable[Path], started: float, is_ours: Callable[[int], bool]) -> None:
-        """`started`: seconds since the epoch; older files are of an earlier run."""
+    def __init__(
+        self, folders: Iterable[Path], started: float, processes: Callable[[], Sequence[int]], own: Path
+    ) -> None:
+        """`started`: seconds since the epoch; older files are of an earlier run. `own`: nobody else writes there."""
         self._folders = tuple(folders)
         self._started = started
-        self._is_ours = is_ours
+        self._processes = processes
+        self._own = own
         self._host = socket.gethostname()
         self._files: dict[Path, EventFile | None] = {}
         self._step = -1
@@ -39,10 +43,11 @@ class Detector:
     def look(self) -> Mapping[str, float]:
         """`step`, `loss`, `examples` and `begun` as far as new files tell, empty when there is nothing new."""
         before = self._step
+        open_now = _Open(self._processes)
         for path in self._event_files():
-            if path not in self._files:
-                self._files[path] = EventFile(path) if self._is_mine(path.name) else None
-            file = self._files[path]
+            if path not in self._files and (mine := self._is_mine(path, open_now)) is not None:
+                self._files[path] = EventFile(path) if mine else None
+            file = self._files.get(path)
             if file is not None:
                 self._read(path, file)
         if self._step == before:
@@ -67,18 +72,48 @@ class Detector:
         elif "loss" in scalar.tag.lower() and not _OTHER_DATA.search(scalar.tag):
             self._losses[scalar.tag] = scalar.value
 
-    def _is_mine(self, name: str) -> bool:
-        """Several tasks may write to one folder: host name and, where it is there, process id tell them apart."""
-        match = _NAME.fullmatch(name)
+    def _is_mine(self, path: Path, open_now: _Open) -> bool | None:
+        """Several tasks may write to one folder: host name and process id tell them apart.
+
+        Where the name has no process, as of TensorFlow 1, who has the file open has written it: writers keep theirs
+        open to their end. None: nobody of ours has, so far.
+        """
+        match = _NAME.fullmatch(path.name)
         if match is None or int(match[1]) < int(self._started) or not match[2].startswith(self._host):
             return False
         process = re.match(r"\.(\d+)\.\d+", match[2][len(self._host) :])
-        return process is None or self._is_ours(int(process[1]))
+        if process is not None:
+            return int(process[1]) in open_now.processes
+        return True if self._own in path.parents or open_now.has(path) else None
 
     def _event_files(self) -> Iterator[Path]:
         left = [MOST_ENTRIES]
         for folder in self._folders:
             yield from _below(folder, DEEPEST, left)
+
+
+class _Open:
+    """What processes have open at the time of one look; found out when somebody asks."""
+
+    def __init__(self, processes: Callable[[], Sequence[int]]) -> None:
+        self._find = processes
+        self._processes: Sequence[int] | None = None
+        self._files: set[tuple[int, int]] | None = None
+
+    @property
+    def processes(self) -> Sequence[int]:
+        if self._processes is None:
+            self._processes = self._find()
+        return self._processes
+
+    def has(self, path: Path) -> bool:
+        if self._files is None:
+            self._files = {file for pid in self.processes for file in open_files(pid)}
+        try:
+            found = path.stat()
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) in self._files
 
 
 def _below(folder: Path, depth: int, left: list[int]) -> Iterator[Path]:

@@ -6,7 +6,7 @@ import ctypes
 import os
 import signal
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 # <linux/prctl.h>
 _PR_SET_PDEATHSIG = 1
@@ -91,6 +91,20 @@ def _parent(entry: Path) -> int:
         return 0
     # The name, in brackets, may hold anything, brackets too; state and parent follow its last one (proc(5)).
     return int(text.rpartition(")")[2].split()[1])
+
+
+def open_files(pid: int) -> Iterator[tuple[int, int]]:
+    """Device and inode of each file that a process has open; none when it has gone, or is another user's."""
+    try:
+        entries = list(Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return
+    for entry in entries:
+        try:
+            found = entry.stat()
+        except OSError:
+            continue  # closed meanwhile
+        yield found.st_dev, found.st_ino
 
 
 def signal_process(pid: int, number: int) -> None:

@@ -177,7 +177,8 @@ class Task:
             from tf_executor.detection import Detector  # the program has started already
 
             me = os.getpid()
-            self._progress.detect(Detector(folders, time.time(), lambda pid: pid in descendants(me)).look)
+            own = Path(self._sandbox)
+            self._progress.detect(Detector(folders, time.time(), lambda: descendants(me), own).look)
 
     def _has_the_port(self) -> bool:
         """Another process of the host may have taken it; its answer is none of our program's."""

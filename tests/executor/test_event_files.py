@@ -8,7 +8,8 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +112,8 @@ def test_another_file_is_recognised(tmp_path_factory: pytest.TempPathFactory, da
             EventFile(path).new_scalars()
 
 
-def a_detector(*folders: Path, ours: bool = True) -> Detector:
-    return Detector(folders, STARTED, lambda _: ours)
+def a_detector(*folders: Path, processes: Sequence[int] = ()) -> Detector:
+    return Detector(folders, STARTED, lambda: processes, folders[0])
 
 
 def test_the_newest_step_and_the_loss_are_told_once(tmp_path: Path) -> None:
@@ -143,11 +144,59 @@ def test_files_of_others_are_left_alone(tmp_path: Path, path: str) -> None:
     assert {} == a_detector(tmp_path).look()
 
 
-@pytest.mark.parametrize(("ours", "expected"), [(True, {"step": 1, "loss": 0.5}), (False, {})])
-def test_tasks_on_one_host_are_told_apart_by_process(tmp_path: Path, ours: bool, expected: object) -> None:
+@pytest.mark.parametrize(("processes", "expected"), [([7, 123], {"step": 1, "loss": 0.5}), ([7], {})])
+def test_tasks_on_one_host_are_told_apart_by_process(tmp_path: Path, processes: list[int], expected: object) -> None:
     """TensorFlow 2 puts the id into the name."""
     write(tmp_path / f"{NAME}.123.0.v2", [event(1, "loss", 0.5)])
-    assert expected == a_detector(tmp_path, ours=ours).look()
+    assert expected == a_detector(tmp_path, processes=processes).look()
+
+
+WRITER = """
+import sys
+file = open(sys.argv[1], "ab") if sys.argv[1:] else None
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_who_has_a_file_open_in_a_shared_folder_writes_it(tmp_path: Path) -> None:
+    """Names of TensorFlow 1 have no process: of two tasks on one host, the one that sleeps makes no progress."""
+    path = tmp_path / "shared" / NAME
+    write(path, [event(1, "loss", 0.5)])
+    with started(path) as writer, started() as sleeper:
+        working, hung = (
+            Detector([tmp_path / "own", path.parent], STARTED, lambda pid=process.pid: [pid], tmp_path / "own")
+            for process in (writer, sleeper)
+        )
+        assert ({}, {"step": 1, "loss": 0.5}) == (hung.look(), working.look())
+        write(path, [event(2, "loss", 0.25)])
+        assert ({}, {"step": 2, "loss": 0.25}) == (hung.look(), working.look())
+    write(path, [event(3, "loss", 0.125)])
+    assert ({}, {"step": 3, "loss": 0.125}) == (hung.look(), working.look()), "it is known whose it was"
+
+
+@contextmanager
+def started(*paths: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has these open, until the end of the block."""
+    command = [sys.executable, "-c", WRITER, *map(str, paths)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            assert b"ready\n" == process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_file_that_is_opened_later_is_ours_from_then_on(tmp_path: Path) -> None:
+    """Nobody had it open when it was seen first: a host whose name begins like ours may have written it."""
+    path = tmp_path / "shared" / f"{NAME}0"
+    write(path, [event(1, "loss", 0.5)])
+    detector = Detector([path.parent], STARTED, lambda: [os.getpid()], tmp_path / "own")
+
+    assert {} == detector.look()
+    with path.open("ab"):
+        assert {"step": 1, "loss": 0.5} == detector.look()
 
 
 def test_the_loss_of_the_training_is_preferred(tmp_path: Path) -> None:
@@ -171,7 +220,7 @@ def test_the_time_of_the_first_step_is_that_of_its_event(tmp_path: Path) -> None
     events = [event(0, "loss", 9.0, STARTED + 1), event(1, "loss", 9.0, STARTED - 1)]
     write(tmp_path / NAME, [*events, event(1, "loss", 1.0, STARTED + 7), event(50, "loss", 0.5, STARTED + 30)])
 
-    assert STARTED + 7 == Detector([tmp_path], STARTED, lambda process: True).look()["begun"]
+    assert STARTED + 7 == a_detector(tmp_path).look()["begun"]
 
 
 def test_a_broken_file_does_not_hide_the_others(tmp_path: Path) -> None:
@@ -220,7 +269,7 @@ def test_files_of_a_real_tensorflow(tmp_path: Path) -> None:
         (path,) = (tmp_path / folder).iterdir()
         found = [scalar for scalar in EventFile(path).new_scalars() if scalar.tag == "loss"]
         assert [(step, pytest.approx(first / (step + 1))) for step in range(5)] == [(s.step, s.value) for s in found]
-        detector = Detector([path.parent], STARTED, lambda pid: pid == process.pid)
+        detector = Detector([path.parent], STARTED, lambda: [process.pid], path.parent)
         found = detector.look()
         assert (4, pytest.approx(first / 5)) == (found["step"], found["loss"])
         assert began < found["begun"] < time.time()
