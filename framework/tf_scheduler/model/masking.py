@@ -1,25 +1,116 @@
-"""What may be shown of values that may be secrets."""
+"""What may be shown of values that may be secrets.
+
+By patterns, which cannot know every secret: what must never be shown belongs into the option `secrets`. Text may be
+long and somebody else's, so that every pattern takes time in proportion to it: each repetition is bounded, or cannot
+begin again inside what it has looked at.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 MASK = "********"
 
-#: Names of variables that people give to secrets.
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|CREDENTIAL", re.IGNORECASE)
-#: What is shown to a server, in a command that sends it.
-_SHOWN = re.compile(r"(authorization:\s*(?:\w+\s+)?)[^\s\"']+", re.IGNORECASE)
-#: The password in scheme://user:password@host.
-_PASSWORD = re.compile(r"(?<=://)([^/@:\s]*):[^/@\s]+@")
+#: Names of variables that people give to secrets. None of them counts for nothing, so that more are hidden than needed.
+_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|CREDENTIAL|AUTHORIZATION|(?:^|_)AUTH(?:$|_)", re.IGNORECASE)
+#: Names of parameters and fields: only how they end tells, for `max_tokens` and `key_file` are no secrets.
+_NAME = re.compile(
+    r"(?:password|passwd|passphrase|pass|pwd|secret|token|apikey|credentials?|signature|authorization"
+    r"|(?:^|[^a-z])(?:key|auth|sig)|(?-i:[a-z](?:Key|Auth)))[_-]?\d*$",
+    re.IGNORECASE,
+)
+#: A word of a command: in quotes, with what hangs on them, or up to what ends it.
+_QUOTED = r"(?:\"(?:[^\"\\]|\\.?)*\"?|'[^']*'?)"
+_BARE = r"(?!,\s{0,9}\w{1,9}://)[^\s&\"';|]"
+_WORD = re.compile(rf"{_QUOTED}(?:{_QUOTED}|{_BARE})*|(?:{_BARE})+")
+
+#: A header that logs somebody in, to the end of the line or of the quotes, or to a comma; its scheme may be seen.
+_HEADER = re.compile(
+    r"(\b(?:authorization|(?:set-)?cookie|(?:x-[\w-]{0,40}|private-|job-|deploy-|api-)(?:token|key|secret|auth))"
+    r"\\?[\"']?:\s*\\?[\"']?(?:(?:basic|bearer|digest|negotiate|token)\s+)?)[^\s\"'](?:(?!,\s)[^\"'\r\n])*",
+    re.IGNORECASE,
+)
+#: User and password before a host. The password ends at the last @ before the path; if it has a slash, at the first.
+_ADDRESS = re.compile(r"://([^/:@?#\s\"']*)(:(?!\d{1,5}[/,\s]))?((?<=:)(?:[^/\s\"']*|[^@\s\"']{0,128})|(?<!:))@")
+#: What a value belongs to: of an address or a command, of a command, of JSON, also where that is text in JSON.
+_PARAMETER = re.compile(r"(?<![\w.-])(?P<name>[\w.-]{1,128})=")
+_FLAG = re.compile(r"(?<!\S)--?(?P<name>[\w-]{1,128})[ \t]+(?!-)")
+_FIELD = re.compile(r"(?P<quote>\\{0,7}[\"'])(?P<name>[\w.-]{1,128})(?P=quote)\s*:\s*")
+_NUMBER = re.compile(r"[^\s,}\]\"'\\{\[]+")
+_QUOTES = re.compile(r"\\+[\"']?|[\"']")
+#: As curl has it.
+_USER = re.compile(r"(?<!\S)((?:-u[ \t]*|-U[ \t]*|--(?:proxy-)?user[= \t][ \t]*)[\"']?[^\s:\"']{1,256}:)[^\s\"']+")
+#: No name but a token is so long, in characters.
+_LONG_USER = 20
 
 
 def masked_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables: those with the name of a secret, and passwords in addresses, hidden."""
-    return {name: MASK if _SECRET_NAME.search(name) else without_password(text) for name, text in variables.items()}
+    """Environment variables: those with the name of a secret, and what is hidden in every text, hidden."""
+    return {name: MASK if _VARIABLE.search(name) else without_password(text) for name, text in variables.items()}
 
 
 def without_password(text: str) -> str:
-    """The text with the passwords of addresses in it hidden, and what follows `Authorization:`."""
-    return _SHOWN.sub(rf"\g<1>{MASK}", _PASSWORD.sub(rf"\1:{MASK}@", text))
+    """The text without what looks like a password in it.
+
+    That is: what logs in to an address (`https://TOKEN@host`, `scheme://user:PASSWORD@host`), headers such as
+    `Authorization:`, and what follows names such as `password`, `api_key` or `sig` in addresses, commands and JSON.
+    """
+    for mark, hide in _STEPS:
+        if mark in text:
+            text = hide(text)
+    return text
+
+
+def _address(found: re.Match[str]) -> str:
+    user, colon, password = found[1], found[2] or "", found[3]
+    web = found.string[max(0, found.start() - 5) : found.start()].lower().endswith(("http", "https"))
+    is_token = web and (not password or password == "x-oauth-basic" or len(user) > _LONG_USER)  # noqa: S105
+    shown = MASK if user and is_token else user
+    return f"://{shown}{colon}{MASK if password else ''}@"
+
+
+def _named(text: str, key: re.Pattern[str], value: Callable[[str, re.Match[str]], tuple[int, str]]) -> str:
+    """`value`: where the value ends that belongs to a key with the name of a secret, and what is shown instead."""
+    parts, done, place = [], 0, 0
+    while found := key.search(text, place):
+        place = found.end()
+        if _NAME.search(found["name"]):
+            end, shown = value(text, found)
+            if end > place:
+                parts += [text[done:place], shown]
+                done = place = end
+    return "".join([*parts, text[done:]])
+
+
+def _word(text: str, key: re.Match[str]) -> tuple[int, str]:
+    found = _WORD.match(text, key.end())
+    return (found.end() if found else key.end()), MASK
+
+
+def _content(text: str, key: re.Match[str]) -> tuple[int, str]:
+    quote = key["quote"]
+    if text.startswith(quote, key.end()):
+        return _closed(text, key.end() + len(quote), quote), f"{quote}{MASK}{quote}"
+    other = _NUMBER.match(text, key.end())
+    return (other.end() if other else key.end()), f"{quote}{MASK}{quote}"
+
+
+def _closed(text: str, start: int, quote: str) -> int:
+    """After the quote that closes what began at `start`; JSON in JSON doubles the backslashes and adds one."""
+    depth = len(quote) - 1
+    for found in _QUOTES.finditer(text, start):
+        if found[0].endswith(quote[-1]) and (len(found[0]) - 1) % (2 * depth + 2) == depth:
+            return found.end()
+    return len(text)
+
+
+#: What is in each text that has such a thing, and what hides it; in this order.
+_STEPS: tuple[tuple[str, Callable[[str], str]], ...] = (
+    ("://", lambda text: _ADDRESS.sub(_address, text)),
+    (":", lambda text: _HEADER.sub(rf"\g<1>{MASK}", text)),
+    (":", lambda text: _named(text, _FIELD, _content)),
+    (":", lambda text: _USER.sub(rf"\g<1>{MASK}", text)),
+    ("-", lambda text: _named(text, _FLAG, _word)),
+    ("=", lambda text: _named(text, _PARAMETER, _word)),
+)

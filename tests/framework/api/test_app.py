@@ -315,7 +315,8 @@ def test_a_pod_has_one_task(loop, body):
 
 def test_what_looks_like_a_secret_is_masked(state):
     """In pods and in configurations."""
-    jobs = tuple(replace(job, environment={"API_TOKEN": "s3cret", "EPOCHS": "3"}) for job in state.spec.jobs)
+    variables, command = {"API_TOKEN": "s3cret", "EPOCHS": "3"}, "PGPASSWORD=s3cret python train.py"
+    jobs = tuple(replace(job, environment=variables, command=command) for job in state.spec.jobs)
     app = create_app(lambda: Snapshot(replace(state, spec=replace(state.spec, jobs=jobs))))
 
     for path in ("/v1/pod/ps-0/info", "/v1/configurations/target", "/v1/tasks", "/v1/tf/overview"):

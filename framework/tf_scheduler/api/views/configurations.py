@@ -163,7 +163,7 @@ def _task(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
             "principal": spec.principal,
             "resource-limits": None,
         },
-        "command-spec": {"value": job.command, "environment": masked_variables(job.environment)},
+        "command-spec": {"value": without_password(job.command), "environment": masked_variables(job.environment)},
         "task-labels": {},
         "health-check-spec": None if job.liveness is None else _health_check(job.liveness),
         "readiness-check-spec": None,
@@ -177,7 +177,7 @@ def _task(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
 def _health_check(liveness: Liveness) -> dict[str, Any]:
     """`kind` is ours: a URL or the progress may be looked at, too."""
     return {
-        "command": liveness.target,
+        "command": without_password(liveness.target),
         "kind": liveness.kind.value,
         "max-consecutive-failures": liveness.failures,
         "delay": 0,

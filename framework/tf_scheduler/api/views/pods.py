@@ -10,7 +10,7 @@ from tf_scheduler.api.shapes_sdk import LaunchBody, PodBody, PodsBody
 from tf_scheduler.core.recovery import pausing
 from tf_scheduler.core.told import variables_of
 from tf_scheduler.model.ids import executor_of
-from tf_scheduler.model.masking import MASK, masked_variables
+from tf_scheduler.model.masking import MASK, masked_variables, without_password
 from tf_scheduler.model.resources import UNIT, Resource
 from tf_scheduler.model.spec import JobSpec
 from tf_scheduler.model.state import SchedulerState
@@ -111,7 +111,7 @@ def _command(state: SchedulerState, record: TaskRecord, job: JobSpec) -> dict[st
     secret = {secret.env: MASK for secret in state.spec.secrets if secret.env and secret.is_for(job.group)}
     variables = {**masked_variables(variables_of(state, record, job)), **secret}
     return {
-        "value": pausing.command(state, record) if record.idle else job.command,
+        "value": pausing.command(state, record) if record.idle else without_password(job.command),
         "user": state.spec.user,
         "environment": {"variables": [{"name": name, "value": value} for name, value in variables.items()]},
     }
