@@ -11,11 +11,13 @@ import shutil
 import tarfile
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 #: Links that are followed to find out where one leads, as in Linux.
 _MOST_HOPS = 40
+#: Bytes and folders of a path: of a longer one the system would not say whether it is a link (PATH_MAX).
+_LONGEST_PATH, _MOST_FOLDERS = 4000, 255
 #: Bytes of a name or of an extended header, which are read into memory whole.
 _LONGEST_HEADER = 1 << 20
 _PIECE = 1 << 20
@@ -87,7 +89,10 @@ class _Budget:
 
 
 class _Places:
-    """Where the names of an archive lead, with the links that it brings and those that are there."""
+    """Where the names of an archive lead, with the links that it brings and those that are there.
+
+    No place changes while the archive is written: what is a link stays that link, and is nothing before.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._root = os.path.realpath(str(folder))
@@ -95,19 +100,40 @@ class _Places:
 
     def bring(self, name: str, target: str) -> None:
         """A link that the archive has. It must be known before anything is judged."""
-        place = os.path.normpath(os.path.join(self._root, name))
-        if self._links.setdefault(place, target) != target:
+        if self._links.setdefault(self._place(name), target) != target:
             raise _RefusalError(f"{name} is two different links")
 
-    def judge(self, name: str, *, is_link: bool = False) -> None:
-        """Whether it is inside, by its name and by the links on the way."""
-        folder = os.path.dirname(name)
-        if is_link and self._end(folder, name) != os.path.normpath(os.path.join(self._root, folder)):
-            raise _RefusalError(f"{name} lies behind another link")
-        self._end(name, name)
+    def judge(self, name: str) -> None:
+        """A file or folder: it is inside, by its name and by the links that are there, and behind none that comes."""
+        followed = self._follow(name, name)[1]
+        ours = next((place for place in followed if place in self._links), None)
+        if ours is not None:
+            is_itself = ours == self._place(name)
+            raise _RefusalError(f"{name} {'is two things, one of them a link' if is_itself else _BEHIND}")
 
-    def _end(self, path: str, name: str) -> str:
-        todo, at, hops = [path], self._root, 0
+    def judge_link(self, name: str, target: str) -> None:
+        """A link: it leads inside, also before others are there, and lies where nothing else is."""
+        folder = os.path.dirname(name)
+        if self._follow(folder, name)[0] != self._place(folder):
+            raise _RefusalError(f"{name} {_BEHIND}")
+        self._follow(name, name)
+        self._demand_inside(self._place(os.path.join(folder, target)), name)
+        place = self._place(name)
+        if os.path.lexists(place) and not (os.path.islink(place) and os.readlink(place) == target):
+            raise _RefusalError(f"{name} would be a link, but is there already")
+
+    def judge_hard_link(self, name: str, target: str) -> None:
+        """Another name of a file: a link would be copied to where it leads elsewhere (link(2))."""
+        self.judge(name)
+        if self._follow(target, name)[1]:
+            raise _RefusalError(f"{name} is a hard link to a link, or behind one")
+
+    def _place(self, name: str) -> str:
+        return os.path.normpath(os.path.join(self._root, name))
+
+    def _follow(self, path: str, name: str) -> Tuple[str, List[str]]:
+        """Where it leads, and the places of the links on the way."""
+        todo, at, followed = [path], self._root, []  # type: Tuple[List[str], str, List[str]]
         while todo:
             text = todo.pop()
             first, _, rest = text.partition("/")
@@ -116,16 +142,24 @@ class _Places:
             target = None if first in ("", ".", "..") else self._target(place)
             if target is not None:
                 todo.append(target)
-                hops += 1
+                followed.append(place)
             elif not text.startswith("/"):
                 at = os.path.normpath(place)
-            if text.startswith("/") or hops > _MOST_HOPS or not (at + "/").startswith(self._root + "/"):
-                raise _RefusalError(f"{name} would be written outside the working directory")
-        return at
+            self._demand_inside("/" if text.startswith("/") or len(followed) > _MOST_HOPS else at, name)
+        return at, followed
+
+    def _demand_inside(self, place: str, name: str) -> None:
+        if not (place + "/").startswith(self._root + "/"):
+            raise _RefusalError(f"{name} would be written outside the working directory")
+        if len(os.fsencode(place)) > _LONGEST_PATH or place.count("/") > _MOST_FOLDERS:
+            raise _RefusalError(f"{name[:80]} ... is too long a path")
 
     def _target(self, place: str) -> Optional[str]:
         found = self._links.get(place)
         return os.readlink(place) if found is None and os.path.islink(place) else found
+
+
+_BEHIND = "lies behind another link"
 
 
 class _Info(tarfile.TarInfo):
@@ -152,6 +186,7 @@ def _tar(archive: Path, folder: Path, budget: _Budget) -> None:
                 places.bring(member.name, member.linkname)
         for member in members:
             _judge(member, places)
+        members.sort(key=tarfile.TarInfo.issym)  # while all else is written there is no link that could lead it away
         if hasattr(tarfile, "data_filter"):
             tar.extractall(str(folder), members, filter="data")
         else:
@@ -161,9 +196,12 @@ def _tar(archive: Path, folder: Path, budget: _Budget) -> None:
 def _judge(member: tarfile.TarInfo, places: _Places) -> None:
     if not (member.isfile() or member.isdir() or member.islnk() or member.issym()):
         raise _RefusalError(f"{member.name} is no file, no folder and no link")
-    places.judge(member.name, is_link=member.issym())
-    if member.islnk():
-        places.judge(member.linkname)
+    if member.issym():
+        places.judge_link(member.name, member.linkname)
+    elif member.islnk():
+        places.judge_hard_link(member.name, member.linkname)
+    else:
+        places.judge(member.name)
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -183,7 +221,7 @@ def _zip(archive: Path, folder: Path, budget: _Budget) -> None:
         for member in content.infolist():
             path = Path(content.extract(member, str(folder)))
             mode = (member.external_attr >> 16) & 0o755  # the high half is the Unix mode, if any
-            if mode and not member.filename.endswith("/"):
+            if mode and not member.filename.endswith("/") and not path.is_symlink():
                 path.chmod(mode | 0o600)
 
 

@@ -3,6 +3,7 @@
 `python -m tf_executor.fetch URL...` puts each file into the current folder and extracts archives, as Mesos does.
 """
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -32,10 +33,18 @@ def fetch(url: str) -> str:
     if not name:
         raise FetchError("the URL names no file")
     part = Path(name + ".part")
-    with _open(url) as source, part.open("wb") as target:
+    with _open(url) as source, _create(part) as target:
         shutil.copyfileobj(source, target, 1 << 20)
     part.rename(name)
     return name
+
+
+def _create(path: Path) -> Any:
+    """A new file: by that name an archive before may have brought a link, which leads where it is not seen."""
+    if path.is_symlink() or path.exists():
+        path.unlink()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(str(path), flags, 0o666), "wb")
 
 
 def _open(url: str) -> Any:

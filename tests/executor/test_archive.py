@@ -7,8 +7,11 @@ import io
 import os
 import stat
 import struct
+import subprocess
 import tarfile
+import tempfile
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +79,106 @@ def refused(archive: Path, folder: Path, limits: Limits = LIMITS) -> str:
 def test_an_archive_that_reaches_outside_is_refused(tmp_path: Path, folder: Path, bad: list[tarfile.TarInfo]) -> None:
     """Before anything of it is written."""
     assert OUTSIDE in refused(tar(tmp_path / "job.tar.gz", member("good"), *bad), folder)
+
+
+HARD_LINKED = "is a hard link to a link"
+DEEP = "/".join("x" * 20)
+PYTHONS = pytest.mark.parametrize("has_filter", [True, False], ids=["as it is", "Python before PEP 706"])
+
+
+@PYTHONS
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        # link(2) copies a link to the top, where it leads out.
+        (
+            [
+                member(f"{DEEP}/s", SYM, "../" * 19 + "beside"),
+                member("h", HARD, f"{DEEP}/s"),
+                member("h/OWNED"),
+            ],
+            HARD_LINKED,
+        ),
+        ([member("h", HARD, "a/s"), member("a/s", SYM, "../good")], HARD_LINKED),
+        ([member("a/b"), member("l", SYM, "a"), member("h", HARD, "l/b")], HARD_LINKED),
+        ([member("a/b"), member("h", HARD, "there/b")], HARD_LINKED),
+        # A folder is where the link will be that the others were judged by: until then it leads elsewhere.
+        ([member("l", FOLDER), member("o", SYM, "l/../../beside/x"), member("o"), member("l", SYM, "a/b")], "two"),
+        ([member("l/f"), member("l", SYM, "a/b")], "lies behind another link"),
+        ([member("o", SYM, "there/../y"), member("o"), member("there", SYM, "a/b/c")], "two"),
+        ([member("there", SYM, "a/b/c")], "is there already"),
+    ],
+    ids=["copied", "later", "passed", "passed, that is there", "folder", "inside", "file", "that is there"],
+)
+def test_a_link_that_leads_elsewhere_for_a_while_is_refused(
+    tmp_path: Path,
+    folder: Path,
+    has_filter: bool,
+    bad: list[tarfile.TarInfo],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before anything of it is written, and the same by every Python."""
+    if not has_filter:
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    (tmp_path / "beside").mkdir()
+    (folder / "a").mkdir()
+    (folder / "there").symlink_to("a")
+    assert reason in refused(tar(tmp_path / "job.tar", member("good"), *bad), folder)
+
+
+names = st.lists(st.sampled_from(["a", "b", "c", ".."]), min_size=1, max_size=4).map("/".join)
+packed = st.lists(
+    st.builds(member, names, st.sampled_from([tarfile.REGTYPE, FOLDER, SYM, SYM, HARD]), names), min_size=1, max_size=6
+)
+
+
+@given(archives=st.lists(packed, min_size=1, max_size=2))
+@settings(max_examples=300)
+def test_whatever_links_archives_bring_nothing_is_written_beside(archives: list[list[tarfile.TarInfo]]) -> None:
+    """By a Python that trusts them."""
+    with tempfile.TemporaryDirectory() as top, pytest.MonkeyPatch.context() as patch:
+        patch.delattr(tarfile, "data_filter", raising=False)
+        folder = Path(top, "d", "e", "work")
+        folder.mkdir(parents=True)
+        for number, members in enumerate(archives):
+            with suppress(ArchiveError):
+                extract(tar(Path(top) / f"{number}.tar", *members), folder)
+        beside = {str(path.relative_to(top)) for path in Path(top).rglob("*") if folder not in path.parents}
+    assert {"d", "d/e", "d/e/work"} == {name for name in beside if not name.endswith(".tar")}
+
+
+def test_a_path_too_long_to_be_looked_at_is_refused(tmp_path: Path, folder: Path) -> None:
+    """A link that the system would not show could lie there."""
+    assert "too long" in refused(tar(tmp_path / "job.tar", member("/".join("x" * 2500))), folder)
+
+
+def test_an_archive_may_come_twice(tmp_path: Path, folder: Path) -> None:
+    """Its links are there already, as it has them."""
+    packed = tar(tmp_path / "a.tar", member("lib/a.1"), member("lib/a", SYM, "a.1"))
+    for _ in range(2):
+        assert extract(packed, folder)
+    assert "x" == (folder / "lib" / "a").read_text()
+
+
+@pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="no Python of the system's here")
+def test_the_pythons_of_the_system_refuse_it_too(tmp_path: Path, folder: Path) -> None:
+    """Some, as Debian 12's, have a tarfile that extracts whatever an archive says."""
+    bad = [member(f"{DEEP}/s", SYM, "../" * 19 + "beside"), member("h", HARD, f"{DEEP}/s"), member("h/OWNED")]
+    (tmp_path / "beside").mkdir()
+    packed = tar(tmp_path / "job.tar", *bad)
+    program = "import sys, pathlib, tf_executor.archive as a; a.extract(*map(pathlib.Path, sys.argv[1:]))"
+    path = str(Path(__file__).parents[2] / "executor")
+    ran = subprocess.run(
+        ["/usr/bin/python3", "-B", "-c", program, packed, folder],
+        env={"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert HARD_LINKED in ran.stderr
+    assert [] == [*folder.iterdir(), *(tmp_path / "beside").iterdir()]
 
 
 @pytest.mark.parametrize("name", ["../outside", "/outside", "a/../../outside"])
@@ -182,7 +285,7 @@ def test_a_zip_that_lies_about_sizes_fails(tmp_path: Path, folder: Path) -> None
     assert 10 >= sum(path.stat().st_size for path in folder.rglob("*"))
 
 
-@pytest.mark.parametrize("has_filter", [True, False], ids=["as it is", "Python before PEP 706"])
+@PYTHONS
 def test_no_rights_come_out_of_an_archive(
     tmp_path: Path, folder: Path, has_filter: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,25 @@ def test_an_archive_that_is_unsafe_fails_the_fetch(bucket: Any, tmp_path: Path, 
     assert ["job.tar.gz"] == [path.name for path in tmp_path.iterdir()]
 
 
+@pytest.mark.parametrize("kind", ["link", "hard link", "file"])
+def test_a_file_is_written_nowhere_else(bucket: Any, tmp_path: Path, kind: str) -> None:
+    """An archive before it may have brought something by the name that it has while it is fetched."""
+    outside = tmp_path.parent / f"{tmp_path.name}-outside"
+    outside.write_text("old")
+    part = tmp_path / "data.bin.part"
+    if kind == "link":
+        part.symlink_to(outside)
+    elif kind == "hard link":
+        part.hardlink_to(outside)
+    else:
+        part.write_text("longer than what comes")
+    bucket.pipe("/data.bin", b"new")
+    assert 0 == fetch.main(["memory://data.bin"])
+    assert "old" == outside.read_text()
+    assert {"data.bin": b"new"} == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    outside.unlink()
+
+
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
