@@ -36,13 +36,15 @@ def results_between(old: Run, new: Run) -> list[Different]:
 
 def results(run: Run) -> dict[str, Any]:
     """The numbers that a run is known by."""
+    last = run.last
     return {
         "state": run.state,
         "seconds": run.seconds,
         "seconds to the first step": None if run.first_step is None else round(run.first_step, 2),
-        "last step": run.last.step,
-        "last loss": run.last.loss,
-        "last speed": run.last.speed,
+        "last step": last.step,
+        "last loss": last.loss,
+        "last speed": last.speed,
+        "last speed is in": f"{last.unit} a second" if last.unit else None,
         "restarts": run.restarts,
         "generations": len({launch.generation for launch in run.launches}),
     }

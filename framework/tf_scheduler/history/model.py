@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -42,10 +42,12 @@ class Point:
     time: float
     step: int | None = None
     loss: float | None = None
-    #: Examples a second; steps a second where the program does not count examples.
+    #: `unit` a second.
     speed: float | None = None
     #: When the first step was made, where that is known better than by the first point.
     begun: float | None = None
+    #: Examples, or steps where the program does not count examples; empty without a speed, and in older records.
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class Run:
     launches: tuple[Launch, ...] = ()
     #: Task -> its progress over all its launches, thinned.
     curves: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
-    #: Examples or steps: what `speed` counts.
+    #: What the leader's last speed counts; in older records that of every point.
     unit: str = "steps"
     told: tuple[Told, ...] = ()
 
@@ -90,26 +92,34 @@ class Run:
     @property
     def leader(self) -> str | None:
         """The task whose progress is the run's: of those that tell any, the chief, or the first worker."""
-        order = sorted(
-            self.curves, key=lambda task: (not task.startswith("chief"), not task.startswith("worker"), task)
-        )
-        return order[0] if order else None
+        return leader(self.curves)
 
     @property
     def last(self) -> Point:
-        """The last step, loss and speed of the leader, each the last that was told."""
+        """The last step, loss and speed of the leader, each the last that was told, and the unit of that speed."""
         points = self.curves.get(self.leader or "", ())
         told = Point(points[-1].time if points else self.submitted)
         for name in ("step", "loss", "speed"):
             values = [getattr(point, name) for point in points if getattr(point, name) is not None]
             told = _with(told, name, values[-1] if values else None)
-        return told
+        units = [self.unit_of(point) for point in points if point.speed is not None]
+        return _with(told, "unit", units[-1] if units else "")
+
+    def unit_of(self, point: Point) -> str:
+        """What the speed of one of its points counts."""
+        return point.unit or self.unit
 
     @property
     def first_step(self) -> float | None:
         """Seconds from the submission to the first step of any task; None: no task told any."""
         times = [point.begun or point.time for points in self.curves.values() for point in points if point.step]
         return max(0.0, min(times) - self.submitted) if times else None
+
+
+def leader(tasks: Iterable[str]) -> str | None:
+    """Of tasks that tell their progress the chief, or the first worker; None: there is none."""
+    order = sorted(tasks, key=lambda task: (not task.startswith("chief"), not task.startswith("worker"), task))
+    return order[0] if order else None
 
 
 def _with(point: Point, name: str, value: Any) -> Point:

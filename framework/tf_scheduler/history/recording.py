@@ -10,7 +10,7 @@ from typing import Any
 from tf_scheduler.model.thinning import thin
 
 from .lines import decode
-from .model import Launch, Point, Told
+from .model import Launch, Point, Told, leader
 
 #: Points of one curve, and entries of what was told: enough for a picture and for a person.
 MOST_POINTS = 400
@@ -23,6 +23,7 @@ class Recording:
 
     launches: tuple[Launch, ...] = ()
     curves: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
+    #: Of the leader's last speed.
     unit: str = "steps"
     told: tuple[Told, ...] = ()
 
@@ -41,7 +42,6 @@ def fold(found: Iterable[Mapping[str, Any]]) -> Recording:
     launches: dict[str, Launch] = {}
     curves: dict[str, list[Point]] = {}
     told: list[Told] = []
-    unit = "steps"
     for line in found:
         kind = next((name for name in _OF_LAUNCHES if name in line), "")
         if kind == "launched":
@@ -50,10 +50,11 @@ def fold(found: Iterable[Mapping[str, Any]]) -> Recording:
             launches[line[kind]] = _OF_LAUNCHES[kind](launches[line[kind]], line)
         elif "progress" in line:
             curves.setdefault(line["progress"], []).append(_point(line))
-            unit = line.get("unit", unit)
         elif "told" in line:
             told.append(Told(line["t"], line["told"]))
     thinned = {task: tuple(thin(points, MOST_POINTS)) for task, points in curves.items()}
+    units = [point.unit for point in thinned.get(leader(thinned) or "", ()) if point.unit]
+    unit = units[-1] if units else "steps"
     return Recording(tuple(launches.values()), thinned, unit, tuple(told[-MOST_TOLD:]))
 
 
@@ -96,4 +97,6 @@ _OF_LAUNCHES: Mapping[str, Callable[[Launch, Mapping[str, Any]], Launch]] = {
 
 
 def _point(line: Mapping[str, Any]) -> Point:
-    return Point(line["t"], line.get("step"), line.get("loss"), line.get("speed"), line.get("begun"))
+    speed = line.get("speed")
+    unit = "" if speed is None else line.get("unit", "")
+    return Point(line["t"], line.get("step"), line.get("loss"), speed, line.get("begun"), unit)

@@ -20,15 +20,21 @@ Line = Sequence[tuple[float, float]]
 
 
 def curves(run: Run) -> Html:
-    """Both pictures, or a sentence where no program told how far it was."""
-    speed = f"{run.unit.capitalize()} a second"
-    pictures = [
-        _picture(run, "Loss", lambda point: point.loss),
-        _picture(run, speed, lambda point: point.speed),
-    ]
+    """The loss, and the speeds by their unit, or a sentence where no program told how far it was."""
+    speeds = [_picture(run, f"{unit.capitalize()} a second", _speed_in(run, unit)) for unit in _units(run)]
+    pictures = [_picture(run, "Loss", lambda point: point.loss), *speeds]
     if not any(pictures):
         return tag("p", "No task told its progress (tf_executor.report, docs/tasks.md).", class_="none")
     return tag("div", pictures, class_="charts")
+
+
+def _units(run: Run) -> list[str]:
+    """Of all speeds that were told."""
+    return sorted({run.unit_of(point) for points in run.curves.values() for point in points if point.speed is not None})
+
+
+def _speed_in(run: Run, unit: str) -> Callable[[Point], float | None]:
+    return lambda point: point.speed if run.unit_of(point) == unit else None
 
 
 def _picture(run: Run, title: str, value: Callable[[Point], float | None]) -> Html:

@@ -51,7 +51,7 @@ def _tiles(run: Run) -> Html:
         (seconds(run.first_step), "to the first step"),
         (number(last.step), "steps"),
         (number(last.loss), "last loss"),
-        (number(last.speed), f"{run.unit} a second"),
+        (number(last.speed), f"{last.unit} a second"),
         (str(len({launch.task for launch in run.launches})), "tasks"),
         (str(run.restarts), "restarts"),
         (str(len({launch.generation for launch in run.launches})), "generations"),

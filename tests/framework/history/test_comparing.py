@@ -23,9 +23,12 @@ def test_a_run_is_known_by_its_numbers():
     """The leader's last values, the first step of any task, launches beyond the first."""
     found = results(a_run())
 
-    assert (3.0, 8, 0.125, 800.0, 1, 2) == tuple(
+    assert (3.0, 8, 0.125, 800.0, "examples a second", 1, 2) == tuple(
         found[name]
-        for name in ("seconds to the first step", "last step", "last loss", "last speed", "restarts", "generations")
+        for name in (
+            *("seconds to the first step", "last step", "last loss", "last speed", "last speed is in"),
+            *("restarts", "generations"),
+        )
     )
 
 

@@ -79,6 +79,23 @@ def test_progress_becomes_a_curve_of_fewer_points(tmp_path):
     assert "examples" == found.unit
 
 
+def test_each_task_has_its_own_unit():
+    """Of several, that of the leader is the run's, whoever told last; one may change when it begins to count."""
+    told = (
+        {"t": 1.0, "progress": "worker-0", "step": 1, "speed": 2.0, "unit": "steps"},
+        {"t": 2.0, "progress": "worker-0", "step": 2, "speed": 64.0, "unit": "examples"},
+        {"t": 3.0, "progress": "worker-1", "step": 2, "speed": 2.0, "unit": "steps"},
+        {"t": 4.0, "progress": "worker-0", "step": 3, "speed": None, "unit": "steps"},
+    )
+
+    found = fold(told)
+
+    assert "examples" == found.unit
+    assert {"worker-0": ["steps", "examples", ""], "worker-1": ["steps"]} == {
+        task: [point.unit for point in points] for task, points in found.curves.items()
+    }
+
+
 def test_the_first_step_is_when_it_was_made(tmp_path):
     """Not when we heard of it, where event files say it better."""
     record = recorder(tmp_path, (20.0, 30.0))

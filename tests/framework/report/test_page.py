@@ -64,6 +64,18 @@ def test_the_page_shows_what_the_run_was():
     assert 2 == seen.names.count("path")
 
 
+def test_speeds_of_different_units_are_different_pictures():
+    """The tile has the leader's."""
+    curves = {
+        "worker-0": (Point(T0 + 1, 1, None, 640.0, unit="examples"),),
+        "worker-1": (Point(T0 + 2, 1, None, 5.0, unit="steps"),),
+    }
+
+    text = "|".join(Reader(page(a_run(curves=curves, unit="steps"))).text)
+
+    assert text.index("640|examples a second") < text.index("Examples a second") < text.index("Steps a second")
+
+
 def test_nothing_is_fetched_and_nothing_runs():
     """No script, no address to load from; the page itself forbids both."""
     text = page(a_run())
