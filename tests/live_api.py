@@ -29,6 +29,7 @@ class Pages:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        self.id = "the-first"
         self._listeners: list[Callable[[], None]] = []
 
     @property

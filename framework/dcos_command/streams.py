@@ -99,8 +99,8 @@ def _follow_events(service: Service, given: Given) -> Iterator[Any]:
     """The newest first, then each as it happens."""
     found = _events(service, given)
     yield from found["events"]
-    where = path("events")
-    for event in stream(service, where, (), follow="true", after=str(found["next"]), task=given.get("task")):
+    begin = {"after": str(found["next"]), "journal": found.get("journal"), "task": given.get("task")}
+    for event in stream(service, path("events"), (), follow="true", **begin):
         yield json.loads(event.data)
 
 

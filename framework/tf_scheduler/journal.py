@@ -1,7 +1,8 @@
-"""What happened and why, kept: an observer of the loop numbers every outcome, a thread of its own stores them.
+"""What happened and why, kept: every outcome is numbered, stored, and only then shown.
 
-The loop's transactions are not touched. The last KEPT entries are stored in chunks, under keys that are used again and
-again, at most once a second: what the scheduler has told in the second before its death may be lost.
+What a decision tells is stored in the transaction of what it changes, before anything is done. What goes with no change
+waits for the next transaction, a second at most: then a thread of its own stores it. Nobody has seen what is not
+stored, so a number that was shown never comes again, and what a killed scheduler has shown is there after it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -16,8 +18,8 @@ from types import TracebackType
 from .model.effects import Decision, Outcome
 from .model.events import Event
 from .model.journal import Entry
-from .store.interface import StateStore, StoreConflict, StoreError
-from .store.journal_records import KEPT, entries_of, writes_for
+from .store.interface import StateStore, StoreConflict, StoreError, Write
+from .store.journal_records import KEPT, Shelf
 
 log = logging.getLogger(__name__)
 
@@ -39,27 +41,46 @@ class Journal:
         values: Mapping[str, bytes] | None = None,
     ) -> None:
         self._store, self._clock = store, clock
-        found = entries_of(store.load() if values is None else values) if store is not None else ()
-        self._entries: deque[Entry] = deque(found, maxlen=KEPT)
-        self._last = self._stored = found[-1].number if found else 0
+        known = values if values is not None else store.load() if store is not None else {}
+        self._shelf = Shelf(known, uuid.uuid4().hex[:16])
+        #: Shown; and told, but not stored yet.
+        self._entries: deque[Entry] = deque(self._shelf.entries, maxlen=KEPT)
+        self._waiting: deque[Entry] = deque(maxlen=KEPT)
+        self._last = self._given = self._entries[-1].number if self._entries else 0
         self._listeners: tuple[Callable[[], None], ...] = ()
-        self._lock = threading.Lock()
+        #: Of what is in memory; of the store and the shelf.
+        self._lock, self._storing = threading.Lock(), threading.Lock()
         self._dropped = False
         self._news, self._end = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._write_on, name="journal", daemon=True)
 
+    def keep(self, store: StateStore, changed: Sequence[Write], decided: Sequence[tuple[Event, Decision]]) -> None:
+        """Store what decisions change and tell, in one transaction; in the loop's thread, a `store.keeping.Keep`.
+
+        Without a change it is stored later.
+        """
+        for event, decision in decided:
+            self._number(event, decision)
+        if changed:
+            with self._storing:
+                self._store_with(store, changed)
+        else:
+            self._wake()
+
     def __call__(self, event: Event, decision: Decision) -> None:
-        """In the loop's thread."""
-        if not decision.outcomes:
-            return
-        for outcome in decision.outcomes:
-            self._add(type(event).__name__, outcome)
-        self._tell()
+        """What a decision tells, to be stored soon."""
+        self._number(event, decision)
+        self._wake()
 
     def note(self, kind: str, message: str, *, warning: bool = False) -> None:
         """Something that no decision tells, such as the start of the scheduler."""
         self._add(kind, Outcome(message, warning=warning))
-        self._tell()
+        self._wake()
+
+    @property
+    def id(self) -> str:
+        """Of a service from its installation on: numbers are of one journal."""
+        return self._shelf.id
 
     @property
     def first(self) -> int:
@@ -69,7 +90,7 @@ class Journal:
 
     @property
     def last(self) -> int:
-        """Number of the newest; 0 before the first."""
+        """Number of the newest that is stored; 0 before the first."""
         return self._last
 
     def after(self, number: int) -> Sequence[Entry]:
@@ -90,14 +111,40 @@ class Journal:
 
         return end
 
+    def _number(self, event: Event, decision: Decision) -> None:
+        for outcome in decision.outcomes:
+            self._add(type(event).__name__, outcome)
+
     def _add(self, kind: str, outcome: Outcome) -> None:
         with self._lock:
-            self._last += 1
-            entry = Entry(self._last, self._clock(), kind, outcome.message, outcome.task, outcome.warning)
-            self._entries.append(entry)
+            self._given += 1
+            entry = Entry(self._given, self._clock(), kind, outcome.message, outcome.task, outcome.warning)
+            self._waiting.append(entry)
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
+        """Have what waits stored."""
+        if not self._waiting:
+            return
+        if self._store is None:
+            self._show(tuple(self._waiting))
         self._news.set()
+
+    def _store_with(self, store: StateStore, changed: Sequence[Write]) -> None:
+        """And show what waits, which is stored then; while nobody else stores."""
+        with self._lock:
+            waiting = tuple(self._waiting)
+        store.apply([*changed, *self._shelf.writes(waiting)])
+        self._shelf.stored(waiting)
+        self._show(waiting)
+
+    def _show(self, entries: Sequence[Entry]) -> None:
+        if not entries:
+            return
+        with self._lock:
+            self._last = entries[-1].number
+            self._entries.extend(entries)
+            while self._waiting and self._waiting[0].number <= self._last:
+                self._waiting.popleft()
         for listener in self._listeners:
             listener()
 
@@ -136,17 +183,15 @@ class Journal:
     def _write(self) -> float | None:
         """Seconds until the next one; None: never again."""
         assert self._store is not None, "the thread is not started without"
-        with self._lock:
-            last, entries = self._last, tuple(self._entries)
-        if last == self._stored or self._dropped:
-            return 0.0
         try:
-            self._store.apply(writes_for(entries, self._stored))
+            with self._storing:
+                if self._dropped or not self._waiting:
+                    return 0.0
+                self._store_with(self._store, ())
         except StoreConflict:
             return None  # the loop will find out, too, and end
         except StoreError as error:
             log.warning("the journal could not be stored, %g s later again: %s", _LATER, error)
             self._news.set()
             return _LATER
-        self._stored = last
         return _PAUSE

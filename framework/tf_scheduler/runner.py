@@ -1,6 +1,6 @@
 """The loop: one thread, one queue.
 
-    inbox -> event -> core.handle -> 1. store the changes   (must succeed, else nothing has happened)
+    inbox -> event -> core.handle -> 1. store the changes   (must succeed, else nothing has happened; `keep` does it)
                                      2. state := the new state
                                      3. make the calls       (acknowledgements among them: after the store)
                                      4. tell the outcomes
@@ -38,6 +38,7 @@ from .model.events import (
 from .model.spec import ServiceSpec
 from .model.state import SchedulerState
 from .store.interface import Leadership, StateStore, Write
+from .store.keeping import Keep, alone
 from .store.records import changes, writes
 from .telling.facts import told
 
@@ -89,6 +90,7 @@ class Runner:
         leadership: Leadership | None = None,
         decide: Decide = handle,
         checkpoint: Checkpoint = _pass,
+        keep: Keep = alone,
     ) -> None:
         self.state = state
         self._store = store
@@ -96,7 +98,7 @@ class Runner:
         self._clock, self._new_id = clock, new_id
         self._observers = tuple(observers)
         self._decide, self._decisions = decide, 0
-        self._checkpoint = checkpoint
+        self._checkpoint, self._keep = checkpoint, keep
         self._aborted = self._teardown = False
         self._inbox: queue.SimpleQueue[Thunk] = queue.SimpleQueue()
         #: Taken from the inbox, and to be handled next.
@@ -188,7 +190,8 @@ class Runner:
             before = decisions[-1].state
         if stored:
             self._checkpoint("before", "store")
-            self._store.apply(stored)
+        self._keep(self._store, stored, tuple(zip(events, decisions, strict=True)))
+        if stored:
             self._checkpoint("after", "store")
         self.state = before
         for call in (call for decision in decisions for call in decision.calls):

@@ -1,5 +1,6 @@
 """What happened is kept, over the end of the scheduler, and never in the way of the loop."""
 
+import json
 import threading
 from dataclasses import replace
 
@@ -57,8 +58,62 @@ def test_they_survive_the_scheduler(disk):
 
     with Journal(opened(disk)) as after:
         after.note("SchedulerStarted", "again")
-        assert [(1, "before"), (2, "again")] == [(entry.number, entry.message) for entry in after.after(0)]
+    assert [(1, "before"), (2, "again")] == [(entry.number, entry.message) for entry in after.after(0)]
+    assert journal.id == after.id == Journal(opened(disk)).id
     assert () == changes(opened(disk).load())
+
+
+def test_nobody_sees_what_is_not_stored(disk):
+    """So no number is seen twice, whenever the scheduler is killed: the next one gives it again."""
+    killed = Journal(opened(disk))
+    killed(Tick(), a_decision("lost"))
+    assert (0, ()) == (killed.last, killed.after(0))
+
+    with Journal(opened(disk)) as after:
+        after(Tick(), a_decision("told"))
+    assert [(1, "told")] == [(entry.number, entry.message) for entry in after.after(0)]
+
+
+def test_what_a_decision_tells_is_stored_with_what_it_changes(disk):
+    """In one transaction, with what waits; no more is written for it."""
+    store, told = Writes(disk), []
+    journal = Journal(store)
+    journal.listen(lambda: told.append(journal.last))
+    journal.keep(store, (), [(Tick(), a_decision("changes nothing"))])
+    journal.keep(store, [Put("result", b"{}")], [(Tick(), a_decision("one", "two")), (Tick(), NOTHING)])
+
+    assert [["result", "journal/id", f"journal/{1:016}"]] == store.written
+    assert [3] == told
+    assert ["changes nothing", "one", "two"] == [entry.message for entry in Journal(opened(disk)).after(0)]
+
+
+def test_what_its_store_refuses_is_not_shown(disk):
+    """The loop ends then, and nothing has happened."""
+    journal = Journal(opened(disk))
+    with pytest.raises(StoreConflict):
+        journal.keep(Failing(StoreConflict("another one")), [Put("result", b"{}")], [(Tick(), a_decision("one"))])
+
+    assert () == journal.after(0)
+
+
+def test_the_journal_of_an_earlier_version_is_read_and_forgotten_in_time(disk):
+    """It had twenty entries in a value, under keys that were used again."""
+    old = [{"number": n, "at": 1.0, "kind": "Tick", "message": str(n)} for n in range(1001, 1041)]
+    parts = {"journal/50": old[:20], "journal/00": old[20:]}
+    opened(disk).apply(
+        [Put(key, json.dumps({"schema": 1, "entries": entries}).encode()) for key, entries in parts.items()]
+    )
+
+    with Journal(opened(disk)) as journal:
+        journal(Tick(), a_decision(*map(str, range(KEPT - 20))))
+
+    assert [str(n) for n in range(1021, 1041)] == [entry.message for entry in journal.after(0)][:20]
+    assert ("journal/50" in opened(disk).load(), "journal/00" in opened(disk).load()) == (False, True)
+
+
+def test_another_installation_has_another_journal():
+    """Its numbers begin again, too."""
+    assert Journal(opened(MemoryDisk())).id != Journal(opened(MemoryDisk())).id
 
 
 def test_only_so_many_are_kept(disk):
@@ -71,17 +126,29 @@ def test_only_so_many_are_kept(disk):
 
     assert (151, KEPT + 150) == (journal.first, journal.last)
     assert journal.after(0) == again.after(0)
-    assert 51 == len(opened(disk).load())
+    assert len(opened(disk).load()) <= 2 + KEPT // 10
 
 
 def test_a_part_that_cannot_be_read_costs_itself_only(disk, caplog):
     """The journal is no reason not to start."""
     with Journal(opened(disk)) as journal:
-        journal(Tick(), a_decision(*map(str, range(45))))
-    opened(disk).apply([Put("journal/01", b"{")])
+        journal(Tick(), a_decision(*map(str, range(145))))
+    opened(disk).apply([Put(f"journal/{101:016}", b"{"), Put("journal/id", b'{"schema": 2}')])
 
-    assert 25 == len(Journal(opened(disk)).after(0))
-    assert "journal/01" in caplog.text
+    assert 100 == len(Journal(opened(disk)).after(0))
+    assert f"journal/{101:016}" in caplog.text
+
+
+class Writes(SharedStore):
+    """A store that tells what is written."""
+
+    def __init__(self, disk):
+        super().__init__(opened(disk))
+        self.written = []
+
+    def apply(self, writes):
+        self.written.append([write.key for write in writes])
+        super().apply(writes)
 
 
 class Failing:
@@ -102,13 +169,13 @@ class Failing:
 
 @pytest.mark.parametrize("error", [StoreUnavailable("away"), StoreConflict("another one")])
 def test_a_store_that_fails_does_not_reach_the_loop(error):
-    """Reading goes on; after a conflict nothing is written any more."""
+    """It goes on, with nothing to show; after a conflict nothing is written any more."""
     store = Failing(error)
     with Journal(store) as journal:
         journal(Tick(), a_decision("one"))
         assert store.tried.wait(20)
         journal(Tick(), a_decision("two"))
-        assert 2 == len(journal.after(0))
+        assert () == journal.after(0)
     assert isinstance(error, StoreUnavailable) or store.writes == 1
 
 

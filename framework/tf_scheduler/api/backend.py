@@ -25,12 +25,16 @@ class Journal(Protocol):
     """What happened, numbered. Safe for all threads."""
 
     @property
+    def id(self) -> str:
+        """Of which journal the numbers are."""
+
+    @property
     def first(self) -> int:
         """Number of the oldest entry that is kept; one more than `last` when there is none."""
 
     @property
     def last(self) -> int:
-        """Number of the newest; 0 before the first."""
+        """Number of the newest; 0 before the first. One that was told is never given to another entry."""
 
     def after(self, number: int) -> Sequence[Entry]:
         """The entries with greater numbers, oldest first."""

@@ -187,3 +187,4 @@ class EventsBody(TypedDict):
     first: int
     last: int
     next: int
+    journal: str

@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from .backend import Journal
 from .seats import Seats
 from .views.base import Problem
-from .views.events import event_body
+from .views.events import Place, event_body
 
 #: Seconds between two signs of life when nothing happens: proxies cut what is silent (DC/OS' after 300 s).
 SIGN_OF_LIFE = 15.0
@@ -21,9 +21,9 @@ SEATS = 400
 _PAGE = 100
 
 
-def message(kind: str, body: Any, number: int | None = None) -> str:
+def message(kind: str, body: Any, mark: int | str | None = None) -> str:
     """One event on the wire. JSON has no line breaks in it."""
-    head = "" if number is None else f"id: {number}\n"
+    head = "" if mark is None else f"id: {mark}\n"
     return f"{head}event: {kind}\ndata: {json.dumps(body, allow_nan=False)}\n\n"
 
 
@@ -69,7 +69,7 @@ async def entries(journal: Journal, number: int, task: str | None) -> AsyncItera
             for entry in journal.after(number)[:_PAGE]:
                 number = entry.number
                 if task in (None, entry.task):
-                    yield message("event", event_body(entry), number)
+                    yield message("event", event_body(entry), Place(number, journal.id).mark)
             if number >= journal.last:
                 try:
                     await asyncio.wait_for(news.wait(), SIGN_OF_LIFE)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from tf_scheduler.errors import SchedulerError
 
-from .backend import Backend
+from .backend import Backend, Journal
 from .curves import POINTS
 from .endpoint import Act, Call, Endpoint, Query
 from .logs import PATH, Logs
@@ -30,7 +30,7 @@ from .shapes import (
     TasksBody,
     TrainingBody,
 )
-from .streams import Streams, entries, start_of
+from .streams import Streams, entries
 from .views import events, tasks, training
 from .views.base import Answer, Problem, Snapshot, View
 
@@ -38,6 +38,7 @@ _MOST = 1000
 _FOLLOW = Query("follow", "Go on with what comes next, as server-sent events.", bool, False)
 _EVENTS = (
     Query("after", "Number of the last that is known; without it, the newest are shown.", int),
+    Query("journal", "Whose number that is, as an answer tells it: of another journal, everything is new.", str, ""),
     Query("limit", "How many at most.", int, 100, 1, _MOST),
     Query("task", "Only those about this task."),
     _FOLLOW,
@@ -127,13 +128,24 @@ def _events(backend: Backend, streams: Streams) -> Act:
     async def act(call: Call) -> Answer | Response:
         journal, task = backend.journal, call.given["task"]
         if call.follows and journal is not None:
-            start = start_of(call.headers, call.given["after"])
+            start = _start(journal, call, events.Place.read(call.headers.get("last-event-id", "")))
             return streams.open(entries(journal, journal.last if start is None else start, task), call.client)
         if call.follows:
             return Problem(503, "this scheduler keeps no events")
-        after, limit = call.given["after"], call.given["limit"]
+        limit = call.given["limit"]
         if journal is None:
-            return events.page((), 1, 0, after, limit, task)
-        return events.page(journal.after(after or 0), journal.first, journal.last, after, limit, task)
+            return events.page((), events.Known(), call.given["after"], limit, task)
+        after = _start(journal, call)
+        known = events.Known(journal.id, journal.first, journal.last)
+        # What comes while this is answered is for the next answer.
+        found = [entry for entry in journal.after(after or 0) if entry.number <= known.last]
+        return events.page(found, known, after, limit, task)
 
     return act
+
+
+def _start(journal: Journal, call: Call, seen: events.Place | None = None) -> int | None:
+    """The number after which to go on; None: the reader does not say."""
+    if seen is None and call.given["after"] is not None:
+        seen = events.Place(call.given["after"], call.given["journal"])
+    return None if seen is None else seen.within(journal.id, journal.last)

@@ -141,7 +141,6 @@ class Front:
         """Of every decision."""
         if not self.launched.is_set() and any(isinstance(call, Accept) and call.launches for call in decision.calls):
             self.launched.set()
-        self.journal(event, decision)
         if self._backend is not None:
             self._backend.observe(event, decision)
 

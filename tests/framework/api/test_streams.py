@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asgi_client import ask
 from builders import a_spec, a_status
 from tf_scheduler.api import logs, streams
 from tf_scheduler.api.app import create_app
@@ -91,9 +92,10 @@ def test_events_come_as_they_happen(service, port):
     service.journal.note("Tick", "before")
 
     with listening(port, "/v1/events?follow=true&after=0") as heard:
-        assert ("1", "event", "before") == ((first := next(heard))[0], first[1], first[2]["message"])
+        mark = f"1-{service.journal.id}"
+        assert (mark, "event", "before") == ((first := next(heard))[0], first[1], first[2]["message"])
         service.journal.note("Tick", "after")
-        assert ("2", "after") == ((second := next(heard))[0], second[2]["message"])
+        assert (2, "after") == ((second := next(heard))[2]["number"], second[2]["message"])
 
 
 def test_a_browser_that_connects_again_goes_on_where_it_was(service, port):
@@ -101,8 +103,45 @@ def test_a_browser_that_connects_again_goes_on_where_it_was(service, port):
     for number in range(3):
         service.journal.note("Tick", str(number))
 
-    with listening(port, "/v1/events", **{"Accept": "text/event-stream", "Last-Event-ID": "2"}) as heard:
-        assert "3" == next(heard)[0]
+    for last in ("2", f"2-{service.journal.id}"):
+        with listening(port, "/v1/events?after=0", **{"Accept": "text/event-stream", "Last-Event-ID": last}) as heard:
+            assert 3 == next(heard)[2]["number"]
+
+
+@pytest.mark.parametrize(
+    ("query", "last"),
+    [("&after=2&journal=other", ""), ("&after=99999", ""), ("&after=2", "2-other"), ("&after=2", "99999"), ("", "x-y")],
+)
+def test_of_another_service_of_that_name_everything_is_new(service, port, query, last):
+    """Its numbers begin again: who has read the one before would wait for ever."""
+    for number in range(3):
+        service.journal.note("Tick", str(number))
+
+    with listening(port, f"/v1/events?follow=true{query}", **({"Last-Event-ID": last} if last else {})) as heard:
+        service.journal.note("Tick", "3")
+        assert (4 if last == "x-y" else 1) == next(heard)[2]["number"]
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ("?after=2", [3]),
+        ("?after=3", []),
+        ("?after=99999", [1, 2, 3]),
+        ("?after=2&journal=other", [1, 2, 3]),
+        ("?after=2&journal={}", [3]),
+        ("?limit=2", [2, 3]),
+    ],
+)
+def test_who_asks_beyond_the_end_is_told_where_it_is(service, query, shown):
+    """`next` is never more than there is."""
+    for number in range(3):
+        service.journal.note("Tick", str(number))
+
+    found = ask(create_app(service.backend), f"/v1/events{query.format(service.journal.id)}").body
+
+    assert shown == [event["number"] for event in found["events"]]
+    assert (3, 3, service.journal.id) == (found["last"], found["next"], found["journal"])
 
 
 def test_there_is_a_sign_of_life_when_nothing_happens(port, monkeypatch):

@@ -11,6 +11,7 @@ const PAUSE = 2000;
 export class Feed {
   #entries = [];
   #last = null;
+  #journal = "";
   #listening = null;
   #asks = false;
 
@@ -46,7 +47,7 @@ export class Feed {
       try {
         await this.#ask();
         this.#say(false);
-        await listen(`v1/events?follow=true&after=${this.#last}`, signal, (_kind, data) => this.#take(data ? [data] : []));
+        await listen(`v1/events?follow=true&${this.#known()}`, signal, (_kind, data) => this.#hear(data));
       } catch (error) {
         if (signal.aborted) return;
         if (error instanceof Refused && error.status === 401) return this.stop();
@@ -67,11 +68,25 @@ export class Feed {
   }
 
   async #ask() {
-    const page = await get(`v1/events?limit=${KEPT}${this.#last === null ? "" : `&after=${this.#last}`}`);
-    // A scheduler that begins anew counts from 1 again.
-    if (this.#last !== null && page.last < this.#last) this.#entries = [];
+    let page = await get(`v1/events?limit=${KEPT}${this.#last === null ? "" : `&${this.#known()}`}`);
+    if (this.#last !== null && (page.last < this.#last || page.journal !== this.#journal)) {
+      // The service was installed anew: what is shown is of another one.
+      page = await get(`v1/events?limit=${KEPT}`);
+      this.#entries = [];
+    }
     this.#last = page.next;
+    this.#journal = page.journal;
     this.#take(page.events);
+  }
+
+  #known() {
+    return `after=${this.#last}&journal=${this.#journal}`;
+  }
+
+  #hear(event) {
+    // Numbers grow: it is of another journal, which came since we asked.
+    if (event && event.number <= this.#last) throw new Error("events of another service");
+    this.#take(event ? [event] : []);
   }
 
   #take(more) {
