@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tf_executor.archive import LIMITS, ArchiveError, Limits, extract
@@ -127,14 +127,17 @@ def test_a_link_that_leads_elsewhere_for_a_while_is_refused(
     assert reason in refused(tar(tmp_path / "job.tar", member("good"), *bad), folder)
 
 
-names = st.lists(st.sampled_from(["a", "b", "c", ".."]), min_size=1, max_size=4).map("/".join)
+names = st.sampled_from(["a", "b", "a/b", "a/b/c", "b/c"])
+targets = st.sampled_from(["a", "b", "a/b", "a/b/c", "..", "../..", "../../c", "b/../c"])
 packed = st.lists(
-    st.builds(member, names, st.sampled_from([tarfile.REGTYPE, FOLDER, SYM, SYM, HARD]), names), min_size=1, max_size=6
+    st.builds(member, names, st.sampled_from([tarfile.REGTYPE, FOLDER, SYM, HARD]), targets), min_size=2, max_size=6
 )
 
 
 @given(archives=st.lists(packed, min_size=1, max_size=2))
-@settings(max_examples=300)
+@example(archives=[[member("a/b/c", SYM, "../.."), member("b", HARD, "a/b/c"), member("b/c")]])
+@example(archives=[[member("b", FOLDER), member("a", SYM, "b/../c"), member("a"), member("b", SYM, "a/b/c")]])
+@settings(max_examples=150)
 def test_whatever_links_archives_bring_nothing_is_written_beside(archives: list[list[tarfile.TarInfo]]) -> None:
     """By a Python that trusts them."""
     with tempfile.TemporaryDirectory() as top, pytest.MonkeyPatch.context() as patch:
