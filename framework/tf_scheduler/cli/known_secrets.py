@@ -49,5 +49,5 @@ def _account(credential: str) -> Iterator[str]:
         yield credential
         try:
             yield str(json.loads(credential).get("private_key", ""))
-        except ValueError:
+        except (ValueError, RecursionError):
             return

@@ -54,7 +54,7 @@ def parse_account(text: str) -> Account:
     try:
         found: dict[str, Any] = json.loads(text)
         uid, pem, endpoint = (str(found[name]) for name in ("uid", "private_key", "login_endpoint"))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         wanted = "a JSON object with uid, private_key, login_endpoint and scheme"
         raise AccountError(
             f"{VARIABLE} must be {wanted}, as `dcos security secrets create-sa-secret` makes it"

@@ -45,7 +45,7 @@ def decode(text: str) -> dict[str, Any] | None:
     """One line; None for what is none."""
     try:
         line = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return line if isinstance(line, dict) else None
 

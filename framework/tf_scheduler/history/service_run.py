@@ -23,6 +23,13 @@ def service_run(path: Path, name: str, options: Mapping[str, Any]) -> Run:
 
     Its id follows from the first launch: a recording that has grown stands for the same run.
     """
+    try:
+        return _run(path, name, options)
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:  # JSON, but not a scheduler's
+        raise JobError(f"{path} is no recording of a scheduler: a line has not what it must have") from error
+
+
+def _run(path: Path, name: str, options: Mapping[str, Any]) -> Run:
     lines = [line for line in map(_line, _text(path).splitlines()) if line]
     recorded = read(path)
     if not recorded.launches:

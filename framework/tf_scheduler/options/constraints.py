@@ -42,7 +42,7 @@ def parse_constraints(text: str) -> tuple[Constraint, ...]:
 def _rows(text: str) -> list[list[str]]:
     try:
         content = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         if text.lstrip().startswith("["):
             raise ConstraintError([f"is not JSON; write {_FORMS}"]) from None
         return [_split(row, ":") for row in _split(text, ",")]

@@ -74,7 +74,7 @@ def the_job_context_is_a_json_object(options: Document) -> Iterator[Problem]:
     text = options["service"]["job_context"]
     try:
         context = json.loads(text or "{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         yield Problem("service.job_context", f"must be a JSON object as text: {error}")
         return
     if not isinstance(context, dict):

@@ -62,6 +62,9 @@ def _document(name: str, text: str, problems: list[Problem]) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         problems.append(Problem(name, f"line {error.lineno} column {error.colno}: {error.msg}"))
         return {}
+    except (ValueError, RecursionError) as error:
+        problems.append(Problem(name, f"is not JSON that we accept: {error}"))
+        return {}
     problems += [Problem(name, f"{key!r} is given more than once in one object") for key in repeated]
     if "\\u" in json.dumps(document):
         problems.append(Problem(name, "only ASCII is allowed in a Universe package, also as \\u escapes"))

@@ -54,7 +54,7 @@ def decode(text: str) -> Backup:
     """Read a document. Raises BackupError."""
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BackupError(f"it is no JSON document: {error}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise BackupError(f'it has no "format": "{FORMAT}"')
@@ -71,7 +71,7 @@ def readable(value: bytes) -> dict[str, Any]:
     """The fields of a stored JSON object; none for anything else."""
     try:
         content = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 

@@ -51,7 +51,16 @@ def test_a_recording_that_has_grown_is_the_same_run(tmp_path):
     assert ("running", "succeeded") == (before.state, after.state)
 
 
-@pytest.mark.parametrize("text", ["", "no recording\n", '{"a": 1}\n[]\n"t"\n'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "no recording\n", '{"a": 1}\n[]\n"t"\n', "[" * 100_000, "9" * 90_000),
+        *('{"launched": []}', '{"launched": "a"}', '{"progress": 1}', '{"told": 1}'),
+        json.dumps({"t": 1e300, **LAUNCHED}),
+        json.dumps({"t": "x", **LAUNCHED}),
+    ],
+    ids=lambda text: text[:20],
+)
 def test_another_file_is_refused(tmp_path, text):
     """With its name."""
     (tmp_path / "other").write_text(text)

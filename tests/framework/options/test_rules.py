@@ -351,6 +351,18 @@ def test_a_secret_gets_no_file_that_is_there_for_something_else(file):
         resolve({"service": {**service, "job_path": "code/train.py"}, "secrets": [{"source": "a", "file": file}]})
 
 
+def test_json_in_options_that_is_deep_is_refused():
+    """And is no error of ours."""
+    deep = "[" * 100_000
+
+    with pytest.raises(OptionsError) as caught:
+        resolve({"service": {"command": "x", "job_context": deep}, "worker": {"placement_constraint": deep}})
+
+    told = [str(problem)[:60] for problem in caught.value.problems]
+    assert [line for line in told if line.startswith("service.job_context: must be a JSON object as text")]
+    assert [line for line in told if line.startswith("worker.placement_constraint: is not JSON")]
+
+
 @pytest.mark.parametrize("file", ["gcs.json", "certs/stdout", "stdout-key", "logs/key", "code/key", "python"])
 def test_a_secret_gets_a_file_of_any_other_name(file):
     assert resolve({"service": {"command": "x"}, "secrets": [{"source": "a", "file": file}]})

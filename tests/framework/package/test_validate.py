@@ -119,6 +119,8 @@ def test_a_file_that_is_missing_is_one_problem(folder, name):
         (b'{"description": "caf\\u00e9"}', "package.json: only ASCII"),
         (b"[1]", "package.json: must be a JSON object"),
         (b'{"a": 1,}', "package.json: line 1 column 9: "),
+        (b"[" * 100_000, "package.json: is not JSON that we accept"),
+        (b"9" * 90_000, "package.json: is not JSON that we accept"),
     ],
 )
 def test_a_file_is_strict_ascii_json(folder, content, message):

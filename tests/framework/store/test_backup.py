@@ -65,6 +65,12 @@ def test_what_is_wrong_is_told(change, message):
         decode(json.dumps({**GOOD, **change}))
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, "9" * 90_000], ids=["deep", "long"])
+def test_json_without_end_is_no_backup(text):
+    with pytest.raises(BackupError, match="it is no JSON document"):
+        decode(text)
+
+
 @given(st.text())
 def test_reading_is_total(text):
     """Any text is a backup or a BackupError; so is any beginning of one."""
