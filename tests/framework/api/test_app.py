@@ -12,11 +12,13 @@ from tf_scheduler.api.app import create_app
 from tf_scheduler.api.backend import Backend
 from tf_scheduler.api.views import Snapshot
 from tf_scheduler.core import plans
+from tf_scheduler.core.reduce import apply
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.model.configuration import Configuration
 from tf_scheduler.model.evaluation import Evaluation
 from tf_scheduler.model.events import PodCommand, ProgressReported, StopRequested
 from tf_scheduler.model.ids import TaskId
+from tf_scheduler.model.masking import MASK
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy, Status
 from tf_scheduler.model.program import Limits, Liveness, LivenessKind
 from tf_scheduler.model.progress import Progress
@@ -26,6 +28,10 @@ from tf_scheduler.model.resources import Shortage
 from tf_scheduler.model.secrets import SecretSpec
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskRecord, TaskState
+from tf_scheduler.options.loader import resolve
+from tf_scheduler.options.spec import to_spec
+from tf_scheduler.options.target import choose
+from tf_scheduler.options.tree import OPTIONS
 
 
 def a_record(spec, task, **options):
@@ -322,6 +328,26 @@ def test_what_looks_like_a_secret_is_masked(state):
     for path in ("/v1/pod/ps-0/info", "/v1/configurations/target", "/v1/tasks", "/v1/tf/overview"):
         assert "s3cret" not in ask(app, path).text
     assert "EPOCHS" in ask(app, "/v1/configurations/target").text
+
+
+@pytest.mark.parametrize("option", [option for option in OPTIONS if option.said("secret")], ids=str)
+def test_secret_options_are_masked(option):
+    """In the configuration that is in force, and in the one before."""
+    state = SchedulerState(to_spec(resolve({"service": {"command": "x"}})), framework_id="f")
+    for number, command in enumerate(("x", "y")):
+        document = {"service": {"command": command}}
+        inner = document
+        for name in option.path[:-1]:
+            inner = inner.setdefault(name, {})
+        inner[option.path[-1]] = "s3cret"
+        chosen = choose(resolve(document), state.configurations, lambda _: {}, float(number))
+        state = apply(replace(state, spec=to_spec(chosen.options)), *chosen.changes)
+    app = create_app(lambda: Snapshot(state))
+
+    for path in ("target", *ask(app, "/v1/configurations").body):
+        shown = ask(app, f"/v1/configurations/{path}")
+        assert (200, False, True) == (shown.code, "s3cret" in shown.text, MASK in shown.text)
+    assert 2 == len(state.configurations)
 
 
 def test_what_a_task_got_is_told(state):

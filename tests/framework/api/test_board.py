@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import logging
 import socket
@@ -9,6 +10,7 @@ import threading
 from contextlib import closing
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import quote
 
 import pytest
 
@@ -123,6 +125,30 @@ def test_nothing_of_the_login_reaches_it_and_nothing_beyond_its_page_comes_back(
     assert "sandbox allow-scripts allow-same-origin" in policy
     assert policy.endswith(", object-src 'none'")
     assert not {"allow-popups", "allow-forms", "allow-top-navigation"} & set(policy.split())
+
+
+def test_its_pages_may_have_what_they_need_and_nothing_else(place):
+    """Each word of the policy; the browser's tests show what comes of it."""
+    reply = ask(an_app(a_state(place)), "/tensorboard/any/")
+    ours = reply.headers["content-security-policy"].partition(", ")[0].split(";")
+    rules = {rule.split()[0]: rule.split()[1:] for rule in ours}
+    name = a_state(place).spec.name
+
+    own = ["*:*/tensorboard/", f"*:*/service/{quote(name)}/tensorboard/"]
+    assert {
+        "default-src": [*own, "data:", "blob:", "'unsafe-inline'", "'unsafe-eval'"],
+        **{key: ["'none'"] for key in ("frame-src", "object-src", "form-action", "base-uri", "frame-ancestors")},
+        "sandbox": ["allow-scripts", "allow-same-origin", "allow-downloads", "allow-modals"],
+    } == rules
+
+
+def test_the_key_of_its_address_is_compared_in_the_same_time_whatever_is_shown(place, monkeypatch):
+    """hmac.compare_digest does: nobody gets in whom it does not let in."""
+    app = an_app(a_state(place), **TOKENS)
+    path = "/" + ask(app, "/v1/tf/tensorboard", headers=READER).body["path"]
+    assert 200 == ask(app, path).code
+    monkeypatch.setattr(hmac, "compare_digest", lambda *_: False)
+    assert 401 == ask(app, path).code
 
 
 def test_who_may_read_is_given_an_address_that_needs_no_token(place):

@@ -1,6 +1,7 @@
 """Who may do what, how much they may send, and what is told of it."""
 
 import base64
+import hmac
 import logging
 
 import pytest
@@ -54,6 +55,21 @@ def test_tokens_read_and_write_separately(headers, reading, writing):
     app = an_app(read_token="r", write_token="w")
 
     assert (reading, writing) == (ask(app, PATH, headers=headers).code, ask(app, COMMAND, WRITE, headers=headers).code)
+
+
+def test_what_compares_tokens_takes_as_long_whatever_is_shown(monkeypatch):
+    """hmac.compare_digest does, with as many bytes each time: nobody gets in whom it does not let in."""
+    compared = []
+
+    def never(left, right):
+        compared.append((len(left), len(right)))
+        return False
+
+    app = an_app(read_token="r", write_token="w")
+    monkeypatch.setattr(hmac, "compare_digest", never)
+    for shown in ({}, bearer("r"), bearer("w"), basic("alice", "w"), bearer("wrong" * 20)):
+        assert (401, 401) == (ask(app, PATH, headers=shown).code, ask(app, COMMAND, WRITE, headers=shown).code)
+    assert {(32, 32)} == set(compared)
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,7 @@ def test_a_length_that_is_told_twice_is_that_length(server, fields):
 @pytest.mark.parametrize("path", ["/v1/plans/deploy/start", "/v1/plans/deploy/stop", "/v1/nothing"])
 def test_a_body_that_does_not_come_is_not_waited_for(server, path, monkeypatch):
     """Whether the endpoint takes one or not."""
+    assert 30.0 == app._SLOW  # what is promised
     monkeypatch.setattr(app, "_SLOW", 0.1)
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 100\r\n\r\n{{"
     assert said(server, head.encode()).startswith((b"HTTP/1.1 400", b"HTTP/1.1 404", b"HTTP/1.1 409"))

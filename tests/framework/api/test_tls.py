@@ -88,6 +88,7 @@ def test_files_that_cannot_be_used_are_named(certificates, names, told):
 )
 def test_who_does_not_finish_a_request_is_cut_off(start, monkeypatch):
     """At the first one, and after an answer."""
+    assert 20.0 == protocol.PATIENCE  # what is promised
     monkeypatch.setattr(protocol, "PATIENCE", 0.2)
     with (
         ApiServer(an_app(), "127.0.0.1", 0) as server,

@@ -120,15 +120,26 @@ def test_counts_of_the_file_have_no_rival():
     assert (2, 1) == (found.options["worker"]["count"], found.options["parameter_server"]["count"])
 
 
-BOMB = """<?xml version="1.0"?>
-<!DOCTYPE configuration [<!ENTITY x SYSTEM "file:///etc/passwd">]>
-<configuration><property><name>tony.application.name</name><value>&x;</value></property></configuration>"""
+DOCTYPE = """<?xml version="1.0"?>
+<!DOCTYPE configuration {}>
+<configuration><property><name>tony.worker.instances</name><value>2</value></property></configuration>"""
 
 
-def test_entities_are_refused():
-    """They can read files, and grow without end."""
+@pytest.mark.parametrize(
+    "kind",
+    [
+        '[<!ENTITY x SYSTEM "file:///etc/passwd">]',
+        '[<!ENTITY x "xx">]',
+        '[<!ENTITY % x SYSTEM "http://127.0.0.1/x">]',
+        'SYSTEM "http://127.0.0.1/x.dtd"',
+        "[]",
+        "",
+    ],
+)
+def test_entities_are_refused(kind):
+    """They can read files, and grow without end; what declares them is refused whatever it says."""
     with pytest.raises(OptionsError, match="DOCTYPE or entities"):
-        convert(BOMB.encode(), "tony.xml")
+        convert(DOCTYPE.format(kind).encode(), "tony.xml")
 
 
 @pytest.mark.parametrize(
@@ -175,3 +186,16 @@ def test_a_file_that_holds_itself_or_is_deep_is_refused(text):
     """Not followed for ever."""
     with pytest.raises(OptionsError, match=r"is not YAML that we accept|must be a TFJob"):
         convert(text.encode(), "it")
+
+
+@pytest.mark.parametrize("name", ["tony.containers.command", "tony.chief.command"])
+def test_braces_that_get_replaced_are_told(name):
+    """TonY leaves them to the program; the shell's own stay."""
+    found = FILE.read_text().replace("</configuration>", f"{PROPERTY.format(name)}</configuration>")
+
+    told = {one.path: one.message for one in convert(found.encode(), "tony.xml").warnings}
+
+    assert told[name].startswith("{task_index} gets replaced here")
+
+
+PROPERTY = "<property><name>{}</name><value>a --index {{task_index}} ${{port}} {{other}}</value></property>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import itertools
 from dataclasses import replace
 
@@ -150,6 +151,15 @@ def test_the_token_of_another_task_is_none(world):
         (one.answer.reply, one.answer.message, one.changes) for one in answers
     }
     assert all(world.token not in outcome.message for one in answers for outcome in one.outcomes)
+
+
+def test_what_compares_tokens_takes_as_long_whatever_is_shown(world, monkeypatch):
+    """hmac.compare_digest does: nobody gets anything whom it does not let."""
+    compared = []
+    monkeypatch.setattr(hmac, "compare_digest", lambda *pair: compared.append(tuple(map(len, pair))))
+    assert not world.is_given()
+    assert not world.is_given(token="wrong")
+    assert [(64, 64)] * 2 == compared
 
 
 def test_an_earlier_launch_of_the_task_gets_nothing(world):

@@ -181,6 +181,7 @@ def test_whatever_is_sent_the_loop_goes_on(body, method, size):
 
 def test_who_does_not_finish_a_question_is_cut_off(monkeypatch, loop):
     """A byte a minute keeps no connection, and no thread."""
+    assert 10.0 == secrets._SLOW  # what is promised
     monkeypatch.setattr(secrets, "_SLOW", 0.1)
     head = b"POST /v1/secrets HTTP/1.1\r\nHost: a\r\nContent-Length: 200\r\n\r\n{"
     with (
