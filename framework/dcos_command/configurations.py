@@ -46,15 +46,25 @@ def show_stored(found: Sequence[Mapping[str, Any]], _given: Given) -> Parts:
 def _row(found: Mapping[str, Any], older: Options | None, is_target: bool) -> Sequence[Any]:
     made = clock(found["at"]) if "at" in found else "-"
     target = Word("yes", "good") if is_target else "-"
-    return found["id"], made, target, changed(found.get("options") or {}, older)
+    return found["id"], made, target, _words(_changed(found, older))
 
 
-def changed(options: Options, older: Options | None) -> str:
-    """In a few words; `older` None: nothing is known of what was before."""
+def _changed(found: Mapping[str, Any], older: Options | None) -> list[str] | None:
+    """What was other in the target before it. None: not known.
+
+    Configurations that an older scheduler has stored do not tell; `older` are the options of the one below then.
+    """
+    if "changed" in found:
+        return [f"{item['option']}: {_text(item['old'])} → {_text(item['new'])}" for item in found["changed"]]
     if older is None:
+        return None
+    now, then = dict(_flat(found.get("options") or {}, "")), dict(_flat(older, ""))
+    return [f"{name}: {_value(then, name)} → {_value(now, name)}" for name in _differing(now, then)]
+
+
+def _words(told: list[str] | None) -> str:
+    if told is None:
         return "-"
-    now, then = dict(_flat(options, "")), dict(_flat(older, ""))
-    told = [f"{name}: {_text(then, name)} → {_text(now, name)}" for name in _differing(now, then)]
     more = f", and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
     return ", ".join(told[:_SHOWN]) + more or "no option that is shown"
 
@@ -77,9 +87,10 @@ def _flat(options: Options, above: str) -> Iterator[tuple[str, Any]]:
             yield f"{above}{name}", value
 
 
-def _text(options: Options, name: str) -> str:
-    if name not in options:
-        return "default"
-    value = options[name]
+def _value(options: Options, name: str) -> str:
+    return _text(options[name]) if name in options else "default"
+
+
+def _text(value: Any) -> str:
     text = value if isinstance(value, str) and value else json.dumps(value)
     return text if len(text) <= _LONG else text[: _LONG - 1] + "…"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ class Configuration:
     target: str
     #: What differs from the defaults, as `dcos package install --options` takes it; secrets are masked.
     options: Mapping[str, Any]
+    #: What was other in the target before it: `option`, `old`, `new`, defaults with their values. None: not known.
+    changed: Sequence[Mapping[str, Any]] | None = None
 
 
 def newest_first(configurations: Mapping[str, Configuration]) -> list[Configuration]:

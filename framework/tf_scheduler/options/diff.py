@@ -45,7 +45,7 @@ class Difference:
 
 def difference(old: Document, new: Document, state: SchedulerState | None = None) -> Difference:
     """Of two resolved options documents. `state`: what was launched; None: everything, with the old options."""
-    changed = tuple(_changed(old, new))
+    changed = tuple(changes(old, new))
     if refused := refusals(old, new):
         return Difference(changed, tuple(refused))
     update = Update.of(to_spec(old), to_spec(new))
@@ -55,7 +55,8 @@ def difference(old: Document, new: Document, state: SchedulerState | None = None
     return Difference(changed, (), tuple(again), launched.added(state, update), launched.removed(state, update))
 
 
-def _changed(old: Document, new: Document) -> Iterator[Changed]:
+def changes(old: Document, new: Document) -> Iterator[Changed]:
+    """Every option that has another value then."""
     for option in OPTIONS:
         before, after = option.value(old), option.value(new)
         if before != after:

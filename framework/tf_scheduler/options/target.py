@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tf_scheduler.core.plans import target
@@ -18,6 +18,7 @@ from tf_scheduler.model.changes import Change, ConfigurationForgotten, Configura
 from tf_scheduler.model.configuration import Configuration, newest_first
 from tf_scheduler.model.masking import MASK
 
+from .diff import changes
 from .loader import resolve
 from .masking import masked, masked_value
 from .spec import to_spec
@@ -57,6 +58,7 @@ def choose(
     candidate = _configuration(options, defaults(options), before[0].number + 1 if before else 1, now)
     if before and before[0].id != candidate.id:
         old = restored(before[0], options, defaults)
+        candidate = replace(candidate, changed=None if old is None else _changed(old, options))
         refused = [] if old is None else refusals(old, options)
         if old is not None and refused:
             if strict and target(to_spec(old)) != before[0].target:
@@ -112,6 +114,13 @@ def _configuration(options: Document, place: Mapping[str, Mapping[str, Any]], nu
     spec = to_spec(options)
     about = json.dumps([spec.name, target(spec), shown], sort_keys=True)
     return Configuration(str(uuid.uuid5(uuid.NAMESPACE_OID, about)), number, now, target(spec), shown)
+
+
+def _changed(old: Document, new: Document) -> Sequence[Mapping[str, Any]]:
+    """As it is stored."""
+    told = [{"option": item.path, "old": item.old, "new": item.new} for item in changes(old, new)]
+    found: list[dict[str, Any]] = json.loads(json.dumps(told, default=str))
+    return found
 
 
 def _told(problem: Problem) -> str:

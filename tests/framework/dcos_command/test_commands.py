@@ -318,6 +318,19 @@ def test_configurations_tell_what_they_changed(own, api):
     assert [ids[1], ids[0]] == own("config", "list", "--json").json
 
 
+def test_what_a_configuration_changed_is_said_of_the_target_before_it(own, api):
+    """Which may have come back since, and stand above it; a default has its value."""
+    ids = [str(uuid.UUID(int=number)) for number in (1, 2)]
+    up, down = ([{"option": "worker.count", "old": old, "new": new}] for old, new in ((2, 3), (3, 2)))
+    made = [Configuration(ids[0], 3, 3.0, "t", {}, down), Configuration(ids[1], 2, 2.0, "t", {"worker": {}}, up)]
+    api.world.state = replace(api.world.state, configurations={each.id: each for each in made})
+
+    _, first, second = own("config", "list").lines
+
+    assert "worker.count: 3 → 2" == re.split("  +", first)[3]
+    assert "worker.count: 2 → 3" == re.split("  +", second)[3]
+
+
 def test_the_end_is_one_sentence(ask, api):
     """Undecided before."""
     api.deploy()

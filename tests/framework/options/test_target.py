@@ -49,6 +49,25 @@ def test_what_was_before_may_come_back():
     assert [item.id for item in reversed(before)] == [item.id for item in after]
 
 
+def test_each_tells_what_it_changed_of_the_target_before_it():
+    """In full values, also where one is the default; of that which was the target then, wherever it is now."""
+    _, known = played(options(), options(count=2), options(), options(count=3))  # 3 is the default
+
+    told = [each for item in known for each in item.changed]
+    assert ["worker.count"] * 3 == [each["option"] for each in told]
+    assert [(1, 3), (2, 1), (1, 2)] == [(each["old"], each["new"]) for each in told]
+
+
+def test_what_a_configuration_changed_hides_secrets_and_is_unknown_of_the_first():
+    """As its options do; it is stored as JSON."""
+    secret = {"environment": {"A_PASSWORD": "hidden", "B": "1"}}
+    _, (newer, first) = played(options(), options(**secret))
+
+    assert first.changed is None
+    assert "hidden" not in json.dumps(newer.changed)
+    assert ["worker.environment"] == [each["option"] for each in newer.changed]
+
+
 def test_the_oldest_are_forgotten():
     """Never the target."""
     _, known = played(*(options(count=count) for count in range(1, KEPT + 5)))

@@ -61,7 +61,8 @@ def configuration(snapshot: Snapshot, given: Mapping[str, Any]) -> Answer:
 
 
 def _about(configuration: Configuration) -> dict[str, Any]:
-    return {"id": configuration.id, "at": configuration.at, "options": configuration.options}
+    changed = {} if configuration.changed is None else {"changed": configuration.changed}
+    return {"id": configuration.id, "at": configuration.at, "options": configuration.options, **changed}
 
 
 def _id(snapshot: Snapshot) -> str:
