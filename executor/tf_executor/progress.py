@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Mapping
 
+from tf_executor import reports
 from tf_executor.reports import Progress
 
 #: Seconds between two messages to the scheduler, and over which speeds are averaged.
@@ -90,13 +91,24 @@ class Tracker:
 
 def _understood(report: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, kind in (("step", int), ("total", int), ("examples", int), ("loss", float), ("begun", float)):
+    for name, kind, check in _FIELDS:
         try:
-            if report.get(name) is not None:
-                found[name] = kind(report[name])
+            value = None if report.get(name) is None else check(kind(report[name]))
         except (ValueError, TypeError, OverflowError):
             continue
+        if value is not None:
+            found[name] = value
     return found
+
+
+#: Name in a report, what it is made to be, and what of that the scheduler takes. A loss may be no number.
+_FIELDS: tuple[tuple[str, Callable[[Any], Any], Callable[[Any], Any]], ...] = (
+    ("step", int, reports.count),
+    ("total", int, reports.count),
+    ("examples", int, reports.count),
+    ("loss", float, float),
+    ("begun", float, reports.finite),
+)
 
 
 def _is_before(sample: Sample, other: Sample) -> bool:
@@ -199,10 +211,12 @@ class ProgressReader:
     def _note(self, line: bytes) -> None:
         try:
             report = json.loads(line)
-        except ValueError:
+            if isinstance(report, dict) and self._tracker.note(report, time.monotonic()):
+                self._unsent = True
+        except (ValueError, RecursionError):
             return
-        if isinstance(report, dict) and self._tracker.note(report, time.monotonic()):
-            self._unsent = True
+        except Exception:  # never the task's business, and the thread goes on
+            log.exception("a report of progress is ignored")
 
     def _tell(self) -> None:
         self._next_message = time.monotonic() + MESSAGE_INTERVAL

@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from tf_executor.progress import MESSAGE_INTERVAL, WINDOW, ProgressReader, Tracker
 from tf_executor.reports import Progress
 
+DEEP = b"[" * 60_000
 losses = st.none() | st.floats(allow_nan=False)
 times = st.floats(allow_nan=False, allow_infinity=False)
 speeds = st.none() | times
 whole = st.none() | st.integers(0, 1 << 60)
 counts = st.integers(0, 1 << 60)
+said = st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats() | st.text(max_size=3) | st.just([])
 ids = st.from_regex(r"[a-z0-9_.-]{1,100}", fullmatch=True)
 
 
@@ -104,6 +106,38 @@ def test_event_files_are_looked_at_a_last_time_when_the_program_has_ended(tmp_pa
     reader.detect(lambda: {"step": 7})
     reader.stop(10)
     assert 7 == json.loads(told[-1])["step"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[" * 60_000,
+        b'{"step":' + b"[" * 60_000,
+        b'{"step": ' + b"9" * 5000 + b"}",
+        b'{"step": 1e300}',
+        b"\xff\x00",
+        b"7",
+    ],
+    ids=["deep", "deep inside", "huge", "large", "no text", "no object"],
+)
+def test_whatever_a_line_holds_the_next_one_is_heard(tmp_path: Path, line: bytes) -> None:
+    """A program must not be able to end the thread."""
+    told: list[bytes] = []
+    os.mkfifo(tmp_path / "pipe")
+    reader = ProgressReader(tmp_path / "pipe", "worker-0__1", lambda message: not told.append(message))
+    with (tmp_path / "pipe").open("wb") as pipe:
+        pipe.write(line + b'\n{"step": 7}\n')
+    reader.stop(30)
+    assert 7 == json.loads(told[-1])["step"]
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["step", "total", "examples", "loss", "begun"]), said), max_size=3))
+def test_whatever_is_reported_the_message_is_one_that_the_scheduler_takes(reports: list[dict[str, Any]]) -> None:
+    """What is no count of 64 bits, and no time, is left out."""
+    tracker = Tracker("t1")
+    heard = [tracker.note(report, float(number)) for number, report in enumerate(reports)]
+    if any(heard):
+        assert Progress.decode(tracker.message(1e9).encode()) is not None
 
 
 def test_what_the_program_says_wins_over_what_was_detected() -> None:
