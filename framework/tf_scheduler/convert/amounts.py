@@ -31,16 +31,27 @@ def quantity(value: object) -> float:
     """`500m` -> 0.5, `4Gi` -> 4294967296.0. Raise ValueError."""
     found = re.fullmatch(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)([A-Za-z]{0,2})", str(value).strip())
     if found is None or found[2] not in _SUFFIXES:
-        raise ValueError("not a quantity")
-    return float(found[1]) * _SUFFIXES[found[2]]
+        raise ValueError("it is a quantity, such as 2, 500m or 4Gi")
+    return number(found[1]) * _SUFFIXES[found[2]]
 
 
 def whole(value: object) -> int:
     """`3`, `"3"`, `3.0` -> 3. Raise ValueError."""
-    found = float("nan" if isinstance(value, bool) else str(value))
+    found = number(value)
     if not found.is_integer():
-        raise ValueError("not a whole number")
+        raise ValueError("it is a whole number")
     return int(found)
+
+
+def number(value: object) -> float:
+    """`2`, `"2.5"` -> 2.0, 2.5. Raise ValueError."""
+    try:
+        found = float("nan" if isinstance(value, bool) else str(value))
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise ValueError("it is a number")
+    return found
 
 
 def megabytes(value: object) -> int:
@@ -57,14 +68,14 @@ def hadoop_megabytes(value: object) -> int:
     """`2g`, `2048m`, `2048` (MB) -> 2048, as TonY reads memory. Raise ValueError."""
     found = re.fullmatch(r"([0-9]+)\s*([kmgt]?)b?", str(value).strip().lower())
     if found is None:
-        raise ValueError("not an amount of memory")
+        raise ValueError("it is an amount of memory, such as 2g or 2048m")
     factors = {"k": 2.0**-10, "": 1.0, "m": 1.0, "g": 2.0**10, "t": 2.0**20}
     return max(1, math.ceil(int(found[1]) * factors[found[2]]))
 
 
 def seconds_of_milliseconds(value: object) -> float:
     """`90000` -> 90.0."""
-    return float(str(value)) / 1000
+    return number(value) / 1000
 
 
 def service_name(value: object) -> str:
@@ -81,11 +92,16 @@ def _word(text: str) -> str:
     done, parts = 0, []
     for found in _REFERENCE.finditer(text):
         before = text[done : found.start()]
-        parts.append(shlex.quote(before) if before else "")
+        parts.append(_quoted(before) if before else "")
         parts.append(shlex.quote(f"$({found[2]})") if found[1] else f'"${{{found[2]}}}"')
         done = found.end()
     rest = text[done:]
-    return "".join(parts) + (shlex.quote(rest) if rest or not parts else "")
+    return "".join(parts) + (_quoted(rest) if rest or not parts else "")
+
+
+def _quoted(text: str) -> str:
+    """For the shell; `{task_index}` gets two quotes inside, or it would be replaced (docs/tasks.md)."""
+    return re.sub(r"\{(?=[a-z_]+\})", "{''", shlex.quote(text))
 
 
 def refers(text: str) -> bool:

@@ -12,14 +12,14 @@ from tf_scheduler.model.spec import Strategy
 from tf_scheduler.options.loader import resolve
 from tf_scheduler.options.notices import without_effect
 
-from . import beta, tfjob, tony
+from . import beta, operator_job, tfjob, tony
 from .mapping import Deed, Say, TooBigError, collect
 from .reading import Kind, read
 
 _CONVERTERS: Mapping[Kind, Callable[[Mapping[str, Any], str], Iterator[Deed]]] = {
     Kind.TFJOB: tfjob.convert,
     Kind.PYTORCH: tfjob.convert,
-    Kind.OPERATOR: tfjob.convert_operator,
+    Kind.OPERATOR: operator_job.convert,
     Kind.TONY: tony.convert,
     Kind.BETA: beta.convert,
 }

@@ -5,6 +5,7 @@ The tables are the converters: docs/migrate shows the same rows, so that it cann
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -47,6 +48,11 @@ class Spot:
     program: str = ""
 
 
+def at(spot: Spot, path: str) -> Spot:
+    """The same, at another place."""
+    return replace(spot, path=path)
+
+
 Deed = Put | Say
 Take = Callable[[Any, Spot], Iterable[Deed]]
 
@@ -84,17 +90,30 @@ def _visit(
     if next(budget, None) is None:
         raise TooBigError(f"it has more than {MOST_NODES} entries")
     row = _row(table, parts)
+    if node in (None, {}, []) and row is None:
+        return  # as if it was not there
     if row is not None:
-        yield from asked(row, node, spot)
-    elif isinstance(node, Mapping) and node:
+        yield from asked(row, node, spot) if node is not None else ()
+    elif expected := _expected(table, parts, node):
+        yield unexpected(node, spot, expected)
+    elif isinstance(node, Mapping):
         for name, value in node.items():
             below = replace(spot, path=_joined(spot.path, str(name)), siblings=node)
             yield from _visit(table, value, (*parts, str(name)), below, budget)
-    elif isinstance(node, list) and node:
+    elif isinstance(node, list):
         for place, value in enumerate(node):
             yield from _visit(table, value, (*parts, "[]"), replace(spot, path=f"{spot.path}[{place}]"), budget)
-    elif node not in (None, {}, []):
+    else:
         yield Say(spot.path, "is not known here and was left out")
+
+
+def _expected(table: Mapping[tuple[str, ...], Row], parts: tuple[str, ...], node: Any) -> str:
+    """What is expected where rows are about what is inside; empty: that is there, or no row is."""
+    depth = len(parts)
+    inner = next((found[depth] for found in table if found[:depth] == parts and len(found) > depth), "")
+    if inner == "[]":
+        return "" if isinstance(node, list) else "it is a list"
+    return "" if not inner or isinstance(node, Mapping) else "it is an object, with names and values"
 
 
 def _row(table: Mapping[tuple[str, ...], Row], parts: tuple[str, ...]) -> Row | None:
@@ -109,18 +128,29 @@ def asked(row: Row, node: Any, spot: Spot) -> Iterator[Deed]:
     if row.take is None:
         yield Say(spot.path, f"was left out: {row.note}")
         return
+    yield from attempt(row.take, node, spot)
+
+
+def attempt(take: Take, node: Any, spot: Spot) -> Iterator[Deed]:
+    """All that `take` makes of a value, or, when it cannot read it, that: the place, the value, what is expected."""
     try:
-        yield from list(row.take(node, spot))
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        yield Say(spot.path, f"was left out: {_shown(node)} is not what was expected there ({error})")
+        yield from list(take(node, spot))
+    except ValueError as error:
+        yield unexpected(node, spot, str(error))
+
+
+def unexpected(node: Any, spot: Spot, expected: str) -> Say:
+    return Say(spot.path, f"was left out: {shown(node)} is not what was expected there ({expected})")
 
 
 def _joined(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _shown(node: Any) -> str:
-    text = repr(node)
+def shown(node: Any) -> str:
+    """A value, in JSON as a file may have it; the begin of it where it is long."""
+    text = repr(node) if isinstance(node, str) else json.dumps(node, ensure_ascii=False, default=str, skipkeys=True)
+    text = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

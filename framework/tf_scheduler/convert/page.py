@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from . import beta, pod, spark, tfjob, tony_rows
+from . import beta, operator_job, pod, spark, tfjob, tony_rest, tony_rows
 from .mapping import Row
 
 _PLACE = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -18,17 +18,17 @@ _PLACE = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL
 
 def tables() -> Mapping[str, str]:
     """Name -> a table in Markdown."""
-    prefixes = (Row(f"{prefix}*", (), why) for prefix, why in tony_rows.PREFIXES.items())
+    prefixes = (Row(f"{prefix}*", (), why) for prefix, why in tony_rest.PREFIXES.items())
     jobs = (Row(f"tony.JOB.{row.source}", row.to, row.note) for row in tony_rows.JOB_ROWS)
     return {
         "tfjob": _table(tfjob.ROWS),
         "tfjob-older": _table(tfjob.OLDER_ROWS),
         "replica": _table(pod.ROWS),
-        "operator": _table(tfjob.OPERATOR_ROWS),
+        "operator": _table(operator_job.ROWS),
         "tony": _table(tony_rows.ROWS),
         "tony-job": _table(jobs),
         "tony-rest": _table(prefixes),
-        "tony-arguments": _table(tony_rows.ARGUMENTS),
+        "tony-arguments": _table(tony_rest.ARGUMENTS),
         "beta": _table(beta.ROWS),
         "beta-obsolete": _lines(("option", "why it has no effect"), ((f"`{a}`", b) for a, b in beta.obsolete())),
         "spark": _table(spark.ROWS),

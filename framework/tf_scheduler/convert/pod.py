@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from . import container, volumes
-from .amounts import whole
-from .mapping import Deed, Put, Row, Say, Spot, nothing, to, walk
+from .amounts import number, whole
+from .mapping import Deed, Put, Row, Say, Spot, nothing, to, unexpected, walk
+from .shape import inside, table, text
 
 #: The container that the operator watches (training-operator, TFJobDefaultContainerName and PytorchJobDefault...).
 MAIN = ("tensorflow", "pytorch")
@@ -24,36 +24,54 @@ def has_gpus(replica: Mapping[str, Any]) -> bool:
 def main_container(replica: Mapping[str, Any]) -> Mapping[str, Any]:
     """The container that trains; empty when there is none."""
     containers = _containers(replica)
-    named = [box for box in containers if box.get("name") in MAIN]
-    return (named or [*containers, {}])[0]
+    return containers[_main(containers)] if containers else {}
+
+
+def _main(containers: Sequence[Mapping[str, Any]]) -> int:
+    """Its place among them."""
+    named = [place for place, box in enumerate(containers) if box.get("name") in MAIN]
+    return (named or [place for place, box in enumerate(containers) if box] or [0])[0]
 
 
 def convert(replica: Mapping[str, Any], spot: Spot) -> Iterator[Deed]:
     """All of one entry of `tfReplicaSpecs`."""
-    main, every = main_container(replica), _containers(replica)
-    for box in every:
-        if box is not main:
-            yield Say(
-                f"{spot.path}.{_POD}.containers", f"container {box.get('name')} was left out: one program per task"
-            )
-    yield from walk(ROWS, _only(replica, main), spot)
-    yield from () if "replicas" in replica else (Put((spot.section, "count"), 1),)
-    if "command" not in main and "args" not in main:
+    main = main_container(replica)
+    yield from _others(replica, spot)
+    yield from walk(ROWS, _only(replica), spot)
+    yield from () if replica.get("replicas") is not None else (Put((spot.section, "count"), 1),)
+    if main.get("command") is None and main.get("args") is None:
         yield from container.command(main, spot)
     if not container.has_memory(main):
         yield Say(spot.path, f"asks for no memory: {spot.section}.mem stays at its default")
 
 
 def _containers(replica: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    found = ((replica.get("template") or {}).get("spec") or {}).get("containers") or []
-    return [box for box in found if isinstance(box, Mapping)]
+    """Each at its place; empty where there is something else."""
+    found = inside(replica, *_POD.split("."), "containers")
+    return [table(box) for box in found] if isinstance(found, list) else []
 
 
-def _only(replica: Mapping[str, Any], main: Mapping[str, Any]) -> Mapping[str, Any]:
-    template = dict(replica.get("template") or {})
-    pod = template.get("spec") or {}
-    template["spec"] = {**pod, "containers": [volumes.with_volumes(main, pod.get("volumes"))]}
-    return {**replica, "template": template}
+def _others(replica: Mapping[str, Any], spot: Spot) -> Iterator[Deed]:
+    """All that is in the list of containers beside the one that trains."""
+    found, main = inside(replica, *_POD.split("."), "containers"), _main(_containers(replica))
+    for place, box in enumerate(found if isinstance(found, list) else ()):
+        here = f"{spot.path}.{_POD}.containers[{place}]"
+        if not isinstance(box, Mapping):
+            yield unexpected(box, Spot(here), "it is a container: an object with name, image and command")
+        elif place != main:
+            name = box.get("name")
+            whose = f"container {name}" if isinstance(name, str) else "a container without a name"
+            yield Say(here, f"{whose} was left out: one program per task")
+
+
+def _only(replica: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Without the other containers; in the mounts of the one the pod's volumes."""
+    containers, template = _containers(replica), replica.get("template")
+    if not containers:
+        return replica
+    pod, main = inside(template, "spec"), _main(containers)
+    boxes = [volumes.with_volumes(box, pod.get("volumes")) if at == main else {} for at, box in enumerate(containers)]
+    return {**replica, "template": {**table(template), "spec": {**pod, "containers": boxes}}}
 
 
 def _inside(name: str) -> str:
@@ -72,7 +90,7 @@ ROWS = (
     ),
     Row("template.metadata", (), _ENVIRONMENT_OF_KUBERNETES),
     Row(_inside("name"), (), "`tensorflow` or `pytorch`, or the first, trains; others are told and left out", nothing),
-    Row(_inside("image"), ("{job}.image",), "run by the Mesos containerizer", to("{job}", "image", as_=str)),
+    Row(_inside("image"), ("{job}.image",), "run by the Mesos containerizer", to("{job}", "image", as_=text)),
     Row(
         _inside("command"),
         ("{job}.command",),
@@ -118,13 +136,13 @@ ROWS = (
         f"{_POD}.terminationGracePeriodSeconds",
         ("{job}.kill_grace",),
         "seconds between SIGTERM and SIGKILL",
-        to("{job}", "kill_grace", as_=float),
+        to("{job}", "kill_grace", as_=number),
     ),
     Row(
         f"{_POD}.activeDeadlineSeconds",
         ("{job}.max_completion_time",),
         "per task",
-        to("{job}", "max_completion_time", as_=float),
+        to("{job}", "max_completion_time", as_=number),
     ),
     Row(
         f"{_POD}.nodeSelector",
@@ -136,7 +154,7 @@ ROWS = (
         f"{_POD}.nodeName",
         ("{job}.placement_constraint",),
         "",
-        lambda value, spot: [Put((spot.section, "placement_constraint"), [["hostname", "IS", str(value)]])],
+        lambda value, spot: [Put((spot.section, "placement_constraint"), [["hostname", "IS", text(value)]])],
     ),
     Row(f"{_POD}.affinity", (), "say it with placement_constraint (UNIQUE, MAX_PER, GROUP_BY) and placement.near"),
     Row(f"{_POD}.tolerations", (), "agents have no taints; keep others off with a Mesos role and quota"),
@@ -149,8 +167,3 @@ ROWS = (
     Row(f"{_POD}.priorityClassName", (), "Mesos has no priorities; use roles with quota"),
     Row(f"{_POD}.securityContext", (), "tasks run as service.user"),
 )
-
-
-def at(spot: Spot, path: str, section: str) -> Spot:
-    """The same file, at another place."""
-    return replace(spot, path=path, section=section)

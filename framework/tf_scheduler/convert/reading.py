@@ -104,14 +104,14 @@ _OTHER_JOBS = {
 
 def _of_yaml(documents: list[Any], source: str) -> Job:
     every = [inner for one in documents for inner in _unpacked(one)]
-    jobs = [one for one in every if isinstance(one, dict) and one.get("kind") in _JOBS]
+    jobs = [one for one in every if isinstance(one, dict) and str(one.get("kind")) in _JOBS]
     if len(jobs) != 1:
         kinds = [str(one.get("kind")) for one in every if isinstance(one, dict)]
         other = next((f"another job, {kind}: {_OTHER_JOBS[kind]}" for kind in kinds if kind in _OTHER_JOBS), "")
         count = f"holds {len(jobs)} jobs: convert them one at a time" if jobs else f"holds {other or 'none of them'}"
         raise _refused(f"{source} must be {_KINDS}; it {count}")
     others = tuple(Say(_named(one), "was left out: it is no job") for one in every if one is not jobs[0])
-    return Job(_JOBS[jobs[0]["kind"]], jobs[0], others)
+    return Job(_JOBS[str(jobs[0]["kind"])], jobs[0], others)
 
 
 def _unpacked(document: Any) -> list[Any]:
@@ -123,7 +123,9 @@ def _unpacked(document: Any) -> list[Any]:
 def _named(document: Any) -> str:
     if not isinstance(document, dict):
         return "another document"
-    return f"{document.get('kind', 'document')} {(document.get('metadata') or {}).get('name', '')}".strip()
+    metadata = document.get("metadata")
+    name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+    return f"{document.get('kind', 'document')} {name}".strip()
 
 
 def _refused(message: str) -> OptionsError:

@@ -1,19 +1,20 @@
-"""Kubeflow's TFJob (v1, v1beta2, v1beta1, v1alpha2, v1alpha1), its PyTorchJob, the older `kind: tensorflow` -> options.
+"""Kubeflow's TFJob (v1, v1beta2, v1beta1, v1alpha2, v1alpha1), its PyTorchJob -> options.
 
 Field names: training-operator, pkg/apis/kubeflow.org/v1; tf-operator, pkg/apis/tensorflow of each version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from tf_scheduler.model.spec import Strategy
 
 from . import pod
-from .amounts import command_line, service_name, whole
-from .mapping import Deed, Put, Row, Say, Spot, Take, nothing, to, walk
+from .amounts import number, whole
+from .mapping import Deed, Put, Row, Say, Spot, Take, at, nothing, shown, to, unexpected, walk
+from .shape import each, mapping, take_name, text
 
 PYTORCH = "PyTorchJob"
 #: Name of a replica, in lower case -> section.
@@ -30,13 +31,13 @@ _CLEAN_UP = {"": "running", "Running": "running", "All": "all", "None": "none"}
 
 
 def _take_success(value: Any, _spot: Spot) -> Iterator[Deed]:
-    if value not in _SUCCESS:
+    if not isinstance(value, str) or value not in _SUCCESS:
         raise ValueError("it is empty or AllWorkers")
     yield Put(("finish", "success"), _SUCCESS[value])
 
 
 def _take_clean_up(value: Any, spot: Spot) -> Iterator[Deed]:
-    if value not in _CLEAN_UP:
+    if not isinstance(value, str) or value not in _CLEAN_UP:
         raise ValueError("it is one of Running, All, None")
     yield Put(("finish", "clean_up"), _CLEAN_UP[value])
     if value == "None" and "ttlSecondsAfterFinished" not in spot.siblings:
@@ -45,16 +46,42 @@ def _take_clean_up(value: Any, spot: Spot) -> Iterator[Deed]:
         )
 
 
-def _take_replicas(value: Mapping[str, Any], spot: Spot) -> Iterator[Deed]:
-    for name, replica in value.items():
-        section = _SECTIONS.get(str(name).lower(), "")
-        path = f"{spot.path}.{name}"
-        if not section:
-            yield Say(path, f"was left out: there is no job like it; there are {', '.join(sorted(set(_SECTIONS)))}")
-            continue
+def _take_replicas(value: Any, spot: Spot) -> Iterator[Deed]:
+    for name, replica in mapping(value).items():
+        yield from _replica(str(name), replica, at(spot, f"{spot.path}.{name}"))
+
+
+def _replica(name: str, replica: Any, spot: Spot) -> Iterator[Deed]:
+    section = _SECTIONS.get(name.lower(), "")
+    if not section:
+        why = f"there is no job like {name}; there are {', '.join(sorted(set(_SECTIONS)))}"
+        yield Say(spot.path, f"was left out: {why}")
+    elif not isinstance(replica, Mapping):
+        yield unexpected(replica, spot, "it is an object with replicas and template")
+    else:
         if section == "worker" and pod.has_gpus(replica):
             section = "gpu_worker"
-        yield from pod.convert(replica, pod.at(spot, path, section))
+        yield from pod.convert(replica, replace(spot, section=section))
+
+
+def _take_listed(value: Any, spot: Spot) -> Iterator[Deed]:
+    """v1alpha1 has a list of replicas, which name their type."""
+    yield from each(value, spot, _listed)
+
+
+def _listed(replica: Mapping[str, Any], spot: Spot) -> Iterator[Deed]:
+    own = {name: value for name, value in replica.items() if name not in ("tfReplicaType", "tfPort")}
+    yield from _replica(text(replica.get("tfReplicaType") or "MASTER"), own, spot)
+
+
+#: Where TFJobs and PyTorchJobs are defined, and the versions that are known here.
+_API = "kubeflow.org"
+_VERSIONS = ("v1", "v1beta1", "v1beta2", "v1alpha2", "v1alpha1")
+
+
+def _take_version(value: Any, spot: Spot) -> Iterator[Deed]:
+    if value not in [f"{_API}/{version}" for version in _VERSIONS]:
+        yield Say(spot.path, f"{shown(value)} was read as {_API}/v1: of {_API}, {', '.join(_VERSIONS)} are known here")
 
 
 _Field = tuple[str, tuple[str, ...], str, Take | None]
@@ -64,7 +91,7 @@ _RUN_POLICY: tuple[_Field, ...] = (
         "activeDeadlineSeconds",
         ("finish.deadline",),
         "of the whole job, in seconds",
-        to("finish", "deadline", as_=float),
+        to("finish", "deadline", as_=number),
     ),
     (
         "backoffLimit",
@@ -77,19 +104,19 @@ _RUN_POLICY: tuple[_Field, ...] = (
         ("finish.keep_seconds",),
         "how long what is left to run stays; a job that leaves nothing leaves Mesos at its end, its logs stay",
         # 0 is for ever here, and at once there.
-        to("finish", "keep_seconds", as_=lambda value: max(1.0, float(value))),
+        to("finish", "keep_seconds", as_=lambda value: max(1.0, number(value))),
     ),
 )
 _SCHEDULING: tuple[_Field, ...] = (
     ("minAvailable", (), "all tasks of a job are launched together or not at all", None),
     ("minResources", (), "it is the sum of what the tasks ask for", None),
-    ("queue", ("service.role",), "queues are Mesos roles; quota is set there", to("service", "role", as_=str)),
+    ("queue", ("service.role",), "queues are Mesos roles; quota is set there", to("service", "role", as_=text)),
     ("priorityClass", (), "Mesos has no priorities; use roles with quota", None),
     (
         "scheduleTimeoutSeconds",
         ("gang.reserve_timeout",),
         "how long a part of the gang is held, with gang.mode reserve",
-        to("gang", "reserve_timeout", as_=float),
+        to("gang", "reserve_timeout", as_=number),
     ),
 )
 
@@ -103,10 +130,10 @@ def _policies(prefix: str) -> Iterator[Row]:
 
 
 ROWS = (
-    Row("apiVersion", (), "v1, v1beta1, v1beta2, v1alpha2, v1alpha1", nothing),
+    Row("apiVersion", (), f"{', '.join(_VERSIONS)} of {_API}; another is read as v1, and told", _take_version),
     Row("kind", (), "TFJob, PyTorchJob", nothing),
-    Row("metadata.name", ("service.name",), "lower case, dashes", to("service", "name", as_=service_name)),
-    Row("metadata.generateName", ("service.name",), "the same", to("service", "name", as_=service_name)),
+    Row("metadata.name", ("service.name",), "lower case, dashes", take_name),
+    Row("metadata.generateName", ("service.name",), "the same", take_name),
     Row("metadata.namespace", (), "use a folder in service.name, such as team/mnist, or service.role"),
     Row("metadata.labels", (), "services have no labels"),
     Row("metadata.annotations", (), "services have no annotations"),
@@ -123,10 +150,16 @@ ROWS = (
         "spec.tfImage",
         ("service.tf_image",),
         "v1alpha1: the image of parameter servers that have no template",
-        to("service", "tf_image", as_=str),
+        to("service", "tf_image", as_=text),
     ),
     Row("spec.terminationPolicy", (), "v1alpha1: the chief decides, or worker 0 where there is none (finish.success)"),
     Row("spec.tfReplicaSpecs", (), "Chief, Master, Worker, PS, Evaluator: see below", _take_replicas),
+    Row(
+        "spec.replicaSpecs",
+        (),
+        "v1alpha1: a list of the same; without tfReplicaType: MASTER",
+        _take_listed,
+    ),
     Row("spec.pytorchReplicaSpecs", (), "of a PyTorchJob: Master, Worker", _take_replicas),
     Row("spec.nprocPerNode", (), "there is one process per task: give each worker the GPUs of one process"),
     Row("spec.elasticPolicy", (), "the number of workers is fixed; it may shrink by recovery.shrink_after"),
@@ -134,67 +167,9 @@ ROWS = (
 #: Before training-operator 1.3 these were not in runPolicy.
 OLDER_ROWS = tuple(_policies("spec"))
 
-#: `kind: tensorflow` of krallistic/tensorflow-operator; it became TFJob.
-OPERATOR_ROWS = (
-    Row("apiVersion", (), "", nothing),
-    Row("kind", (), "tensorflow", nothing),
-    Row("metadata.name", ("service.name",), "lower case, dashes", to("service", "name", as_=service_name)),
-    Row("metadata.namespace", (), "use a folder in service.name, such as team/mnist"),
-    Row("spec.worker_nodes", ("worker.count",), "", to("worker", "count", as_=whole)),
-    Row("spec.worker_count", ("worker.count",), "", to("worker", "count", as_=whole)),
-    Row("spec.ps_nodes", ("parameter_server.count",), "", to("parameter_server", "count", as_=whole)),
-    Row("spec.ps_count", ("parameter_server.count",), "", to("parameter_server", "count", as_=whole)),
-    Row(
-        "spec.image",
-        ("service.tf_image", "service.gpu_tf_image"),
-        "",
-        lambda value, _: [Put(("service", name), str(value)) for name in ("tf_image", "gpu_tf_image")],
-    ),
-    Row("spec.port", (), "ports come from offers"),
-    Row("spec.gpu_worker", ("gpu_worker.count",), "true: the workers become gpu_worker, with one GPU each", nothing),
-    Row("spec.additional_args", ("service.command",), "after the program, which `--command` names", nothing),
-    Row(
-        "spec.tensorboard.active",
-        ("service.use_tensorboard",),
-        "",
-        to("service", "use_tensorboard", as_=bool),
-    ),
-    Row("spec.tensorboard.folder", ("service.checkpoint_dir",), "", to("service", "checkpoint_dir", as_=str)),
-)
-#: What that operator appended to every command.
-_OPERATOR_FLAGS = "--job-name={job_name} --task-index={task_index} --ps-tasks={ps_hosts} --worker-tasks={worker_hosts}"
-
 
 def convert(document: Mapping[str, Any], program: str) -> Iterator[Deed]:
     """All of a TFJob or a PyTorchJob. `program`: command line for containers that name none; empty: not known."""
     if document.get("kind") == PYTORCH:
         yield Put(("service", "strategy"), Strategy.PYTORCH_DDP.value)
-    yield from walk((*ROWS, *OLDER_ROWS), _as_v1(document), Spot("", program=program))
-
-
-def convert_operator(document: Mapping[str, Any], program: str) -> Iterator[Deed]:
-    """All of an object of the older operator."""
-    spec = document.get("spec") or {}
-    if not spec.get("gpu_worker"):
-        yield from walk(OPERATOR_ROWS, document, Spot(""))
-    else:
-        for deed in walk(OPERATOR_ROWS, document, Spot("")):
-            counts = isinstance(deed, Put) and deed.path == ("worker", "count")
-            yield replace(deed, path=("gpu_worker", "count")) if isinstance(deed, Put) and counts else deed
-    if program:
-        words = [program, command_line(spec.get("additional_args") or ()), _OPERATOR_FLAGS]
-        yield Put(("service", "command"), " ".join(word for word in words if word))
-
-
-def _as_v1(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """v1alpha1 has a list of replicas, which name their type, and an image and chief for all of them."""
-    spec = dict(document.get("spec") or {})
-    replicas = spec.pop("replicaSpecs", None)
-    if isinstance(replicas, Sequence) and not isinstance(replicas, str):
-        spec["tfReplicaSpecs"] = {
-            str(one.get("tfReplicaType", "MASTER")): {
-                name: value for name, value in one.items() if name not in ("tfReplicaType", "tfPort")
-            }
-            for one in replicas
-        }
-    return {**document, "spec": spec}
+    yield from walk((*ROWS, *OLDER_ROWS), document, Spot("", program=program))

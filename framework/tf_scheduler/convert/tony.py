@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from .mapping import Deed, Put, Say, Spot, asked
-from .tony_rows import COMMAND, IMAGE, INSTANCES, JOB_IMAGE, JOB_ROWS, PREFIXES, ROWS, SECTIONS, roles
+from .tony_rest import PREFIXES
+from .tony_rows import COMMAND, IMAGE, INSTANCES, JOB_IMAGE, JOB_ROWS, ROWS, SECTIONS, roles
 
 #: What TonY gives a task that does not say it (tony-default.xml): property, option, value.
 _DEFAULTS = (("memory", "mem", 2048), ("vcores", "cpus", 1.0))

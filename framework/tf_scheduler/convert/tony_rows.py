@@ -6,18 +6,19 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .amounts import hadoop_megabytes, seconds_of_milliseconds, service_name, truth, whole
+from .amounts import hadoop_megabytes, number, seconds_of_milliseconds, truth, whole
 from .mapping import Deed, Put, Row, Say, Spot, nothing, to
+from .shape import take_name
+from .tony_rest import OF_HADOOP, PLANS
 
 SECTIONS = {"chief": "chief", "worker": "worker", "ps": "parameter_server", "evaluator": "evaluator"}
 INSTANCES = re.compile(r"tony\.([a-z]+)\.instances")
 IMAGE = re.compile(r"tony\.docker\.([a-z]+)\.image")
+#: What executors replace in commands, in braces.
+PLACEHOLDERS = ("ps_hosts", "worker_hosts", "job_name", "task_index", "task_name", "port", "log_dir")
 COMMAND = "tony.containers.command"
-_OF_HADOOP = "it is about YARN and Hadoop"
-_OF_PORTAL = "past runs are in `dcos-tensorflow history`"
 #: Frameworks -> strategies of that kind.
 _STRATEGIES = {"pytorch": "pytorch_ddp", "horovod": "horovod"}
-_PLANS = "say the order with a plan of your own (docs/plans.md)"
 _FILES = "pack the files in the archive of service.job_url"
 
 
@@ -55,7 +56,9 @@ def _take_variables(value: Any, _spot: Spot) -> Iterator[Deed]:
 
 
 def _take_resources(value: Any, spot: Spot) -> Iterator[Deed]:
-    first, *others = _words(value)
+    first, *others = _words(value) or [""]
+    if not first:
+        raise ValueError("it is the address of a file")
     place, _, alias = first.partition("::")
     yield Put(("service", "job_url"), place.removesuffix("#archive"))
     left = [*others, *([f"the name {alias.removesuffix('#archive')}"] if alias.removesuffix("#archive") else [])]
@@ -85,12 +88,22 @@ def _take_mounts(value: Any, spot: Spot) -> Iterator[Deed]:
         yield Say(spot.path, "was left out: tony.docker.enabled is not true")
         return
     for mount in _words(value):
+        if not 2 <= len(mount.split(":")) <= 3:
+            raise ValueError("it is /folder:/place:ro or rw, with commas between")
         host, container, mode = (*mount.split(":"), "rw")[:3]
         read_only = mode.partition("+")[0] == "ro"
         yield Put(
             ("volumes",),
             [{"host_path": host, "container_path": container, "mode": "RO" if read_only else "RW"}],
         )
+
+
+def _take_command(value: Any, spot: Spot) -> Iterator[Deed]:
+    yield Put((spot.section or "service", "command"), str(value))
+    replaced = [name for name in PLACEHOLDERS if f"{{{name}}}" in value.replace(f"${{{name}}}", "")]
+    if replaced:
+        names = ", ".join(f"{{{name}}}" for name in replaced)
+        yield Say(spot.path, f"{names} gets replaced here (docs/tasks.md); to keep it write '{{''{replaced[0]}}}'")
 
 
 def _take_label(value: Any, spot: Spot) -> Iterator[Deed]:
@@ -118,9 +131,9 @@ def _gpus(value: Any, spot: Spot) -> Iterator[Deed]:
 _JOB = (
     ("instances", ("{job}.count",), "", to("{job}", "count", as_=whole)),
     ("memory", ("{job}.mem",), "2g and 2048m; 2048 MB where it is missing", to("{job}", "mem", as_=hadoop_megabytes)),
-    ("vcores", ("{job}.cpus",), "1 where it is missing", to("{job}", "cpus", as_=float)),
+    ("vcores", ("{job}.cpus",), "1 where it is missing", to("{job}", "cpus", as_=number)),
     ("gpus", ("{job}.gpus",), "GPUs make workers gpu_worker", _gpus),
-    ("command", ("{job}.command",), "", to("{job}", "command", as_=str)),
+    ("command", ("{job}.command",), "", _take_command),
     (
         "timeout",
         ("{job}.max_completion_time",),
@@ -128,7 +141,7 @@ _JOB = (
         to("{job}", "max_completion_time", as_=seconds_of_milliseconds),
     ),
     ("node-label", ("{job}.placement_constraint",), "an attribute of agents of that name", _take_label),
-    ("depends-on", (), _PLANS, None),
+    ("depends-on", (), PLANS, None),
     ("max-instances", (), "change the count in an update", None),
     ("resources", (), _FILES, None),
 )
@@ -137,7 +150,7 @@ JOB_ROWS = tuple(Row(name, options, note, take) for name, options, note, take in
 #: `JOB` stands for the job.
 JOB_IMAGE = Row("tony.docker.JOB.image", ("{job}.image",), "", _take_image)
 ROWS = (
-    Row("tony.application.name", ("service.name",), "lower case, dashes", to("service", "name", as_=service_name)),
+    Row("tony.application.name", ("service.name",), "lower case, dashes", take_name),
     Row("tony.application.framework", ("service.strategy",), "pytorch, horovod; tensorflow: guessed", _take_framework),
     Row(
         "tony.application.timeout",
@@ -162,9 +175,9 @@ ROWS = (
     ),
     Row("tony.application.node-label", ("worker.placement_constraint",), "of every job", _take_label),
     Row("tony.application.enable-preprocess", (), "use chief.pre_command"),
-    Row("tony.application.prepare-stage", (), _PLANS),
-    Row("tony.application.training-stage", (), _PLANS),
-    Row("tony.application.security.enabled", (), _OF_HADOOP, nothing),
+    Row("tony.application.prepare-stage", (), PLANS),
+    Row("tony.application.training-stage", (), PLANS),
+    Row("tony.application.security.enabled", (), OF_HADOOP, nothing),
     Row("tony.application.hdfs-conf-path", (), "serve the folder over HTTP and name it in service.hdfs.config_uri"),
     Row(
         "tony.am.retry-count",
@@ -172,7 +185,7 @@ ROWS = (
         "tasks are restarted, not all of the job",
         to("restart", "max_failures", as_=whole, say="counts for each task here, within restart.window"),
     ),
-    Row(COMMAND, ("service.command",), "", to("service", "command", as_=str)),
+    Row(COMMAND, ("service.command",), "", _take_command),
     Row("tony.containers.envs", ("service.environment",), "NAME=value, with commas between", _take_variables),
     Row("tony.execution.envs", ("service.environment",), "the same", _take_variables),
     Row("tony.containers.resources", ("service.job_url",), "the first; one archive is fetched", _take_resources),
@@ -194,46 +207,12 @@ ROWS = (
         "queues are Mesos roles; quota is set there. default: the service's own",
         lambda value, _: [Put(("service", "role"), str(value))] if value != "default" else (),
     ),
-    Row("tony.tensorboard.vcores", ("tensorboard.cpus",), "", to("tensorboard", "cpus", as_=float)),
+    Row("tony.tensorboard.vcores", ("tensorboard.cpus",), "", to("tensorboard", "cpus", as_=number)),
     Row("tony.tensorboard.memory", ("tensorboard.mem",), "", to("tensorboard", "mem", as_=hadoop_megabytes)),
     Row(
         "tony.tensorboard.instances",
         ("service.use_tensorboard",),
         "",
-        to("service", "use_tensorboard", as_=lambda value: int(value) > 0),
+        to("service", "use_tensorboard", as_=lambda value: whole(value) > 0),
     ),
-)
-#: Begin of a name -> why nothing that begins so is taken along.
-PREFIXES = {
-    "tony.docker.": "there is no job like it",
-    "tony.am.": "the scheduler is started by Marathon with the resources of its app",
-    "tony.task.": "executors here have no heartbeats of their own: Mesos watches them",
-    "tony.history.": _OF_PORTAL,
-    "tony.portal.": _OF_PORTAL,
-    "tony.https.": _OF_PORTAL,
-    "tony.http.": _OF_PORTAL,
-    "tony.keytab.": _OF_PORTAL,
-    "tony.secret.": _OF_PORTAL,
-    "tony.horovod.": "there is no Horovod driver to test",
-    "tony.other.": _OF_HADOOP,
-    "tony.application.mxnet.": "the variables that MXNet needs are not made here; see docs/tasks.md",
-    "tony.application.dependency.": _PLANS,
-    "tony.application.": _OF_HADOOP,
-    "tony.gpu-exec-path": "GPUs are those of the offer",
-    "tony.version-info.": "it is about TonY itself",
-    "yarn.": _OF_HADOOP,
-    "hadoop.": _OF_HADOOP,
-    "dfs.": _OF_HADOOP,
-}
-#: Arguments of TonY's command line, which are not in its file: for the page only.
-ARGUMENTS = (
-    Row("--executes, --task_params", ("service.command",), "`convert --command 'python train.py --steps 1000'`"),
-    Row("--src_dir", ("service.job_url",), "pack the folder as a zip or tgz and say where it is"),
-    Row(
-        "--python_venv, --python_binary_path",
-        ("service.python",),
-        "a path on the agents, or runtime:NAME",
-    ),
-    Row("--container_env, --shell_env", ("service.environment",), ""),
-    Row("--hdfs_classpath", (), _OF_HADOOP),
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .mapping import Deed, Put, Say, Spot
+from .shape import each, flag, inside, needed
 
 #: Kind of a volume -> what to do instead.
 _INSTEAD = {
@@ -40,12 +41,18 @@ def _joined(mount: Mapping[str, Any], named: Mapping[str, Mapping[str, Any]]) ->
 
 def take_mounts(value: Any, spot: Spot) -> Iterator[Deed]:
     """Of `volumeMounts`."""
-    for place, mount in enumerate(value):
-        path, volume = f"{spot.path}[{place}]", mount.get(_VOLUME) or {}
-        if "hostPath" in volume:
-            yield Put(("volumes",), [_record(mount, volume["hostPath"]["path"], spot.section)])
-        else:
-            yield Say(path, f"was left out: {_reason(volume)}")
+    yield from each(value, spot, _take_mount)
+
+
+def _take_mount(mount: Mapping[str, Any], spot: Spot) -> Iterator[Deed]:
+    volume = mount.get(_VOLUME) or {}
+    if "hostPath" in volume:
+        folder = inside(volume, "hostPath", "path")
+        if not isinstance(folder, str):
+            raise ValueError(f"the volume {volume['name']} has no hostPath.path")
+        yield Put(("volumes",), [_record(mount, folder, spot.section)])
+    else:
+        yield Say(spot.path, f"was left out: {_reason(volume)}")
 
 
 def _reason(volume: Mapping[str, Any]) -> str:
@@ -54,10 +61,10 @@ def _reason(volume: Mapping[str, Any]) -> str:
 
 
 def _record(mount: Mapping[str, Any], folder: str, section: str) -> dict[str, str]:
-    inner = mount.get("subPath")
+    inner = needed(mount, "subPath") if mount.get("subPath") else ""
     return {
         "host_path": f"{folder.rstrip('/')}/{inner}" if inner else folder,
-        "container_path": mount["mountPath"],
-        "mode": "RO" if mount.get("readOnly") else "RW",
+        "container_path": needed(mount, "mountPath"),
+        "mode": "RO" if flag(mount.get("readOnly") or False) else "RW",
         "jobs": section,
     }

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tf_scheduler.convert import beta, pod, spark, tfjob, tony_rows
+from tf_scheduler.convert import beta, operator_job, pod, spark, tfjob, tony_rest, tony_rows
 from tf_scheduler.convert.page import filled, tables
 from tf_scheduler.options.tree import OPTIONS
 
 PAGES = sorted((Path(__file__).resolve().parents[3] / "docs" / "migrate").glob("*.md"))
 ROWS = [
-    *(row for rows in (tfjob.ROWS, tfjob.OLDER_ROWS, tfjob.OPERATOR_ROWS, pod.ROWS, spark.ROWS) for row in rows),
-    *(row for rows in (tony_rows.ROWS, tony_rows.JOB_ROWS, tony_rows.ARGUMENTS, beta.ROWS) for row in rows),
+    *(row for rows in (tfjob.ROWS, tfjob.OLDER_ROWS, operator_job.ROWS, pod.ROWS, spark.ROWS) for row in rows),
+    *(row for rows in (tony_rows.ROWS, tony_rows.JOB_ROWS, tony_rest.ARGUMENTS, beta.ROWS) for row in rows),
 ]
 
 

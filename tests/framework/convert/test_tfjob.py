@@ -2,6 +2,8 @@
 
 import copy
 import json
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tf_executor.commands import filled_in, placeholders
+from tf_executor.payload import Payload
+from tf_scheduler.convert import tfjob, tony_rows
 from tf_scheduler.convert.conversion import UnfitError, convert
+from tf_scheduler.convert.mapping import Say
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.options.loader import load
 
@@ -68,7 +74,7 @@ def test_policies_are_taken_along(converted):
         "metadata.namespace",
         "metadata.labels",
         "spec.runPolicy.schedulingPolicy.minAvailable",
-        "spec.tfReplicaSpecs.Chief.template.spec.containers",
+        "spec.tfReplicaSpecs.Chief.template.spec.containers[1]",
         "spec.tfReplicaSpecs.Chief.template.spec.containers[0].env[2]",
         "spec.tfReplicaSpecs.PS.template.spec.containers[0].ports[1]",
         "spec.tfReplicaSpecs.PS.template.spec.containers[0].resources.limits.example.com/fpga",
@@ -203,6 +209,91 @@ def test_a_job_as_clusters_have_it():
     assert expected <= told(found).keys()
     assert "keep_seconds" in told(found)["spec.runPolicy.cleanPodPolicy"]
     assert [("/mnt/d", "/d")] == [(one["host_path"], one["container_path"]) for one in found.options["volumes"]]
+
+
+def every_place(node, path=()):
+    """Of the values in it, and of itself."""
+    yield path
+    parts = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for name, value in parts:
+        yield from every_place(value, (*path, name))
+
+
+INTERNALS = re.compile(r"NoneType|has no attr|object is not|could not convert|None (?!is)|True|argument|'[a-z]+'\)")
+
+
+@pytest.mark.parametrize("leaf", [None, "two", 3, True, [None], ["two"], {}, {"a": None}], ids=str)
+def test_messages_about_a_strange_value_are_of_this_file(leaf):
+    """At every place of it: none is Python's own, each begins with the place."""
+    document = next(yaml.safe_load_all(FILE.read_text()))
+    for path in [*every_place(document)][1:]:
+        changed = copy.deepcopy(document)
+        node = changed
+        for name in path[:-1]:
+            node = node[name]
+        node[path[-1]] = copy.deepcopy(leaf)
+
+        messages = [one for one in tfjob.convert(changed, "run") if isinstance(one, Say)]
+
+        assert [] == [str(one) for one in messages if INTERNALS.search(one.message) or not one.path]
+
+
+def test_a_null_leaves_out_that_part_only():
+    """A replica, a container, a variable; the rest of the job is taken."""
+    job = yaml.safe_load(JOB)
+    job["spec"]["tfReplicaSpecs"]["PS"] = None
+    box = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    box["env"] = [None, {"name": "A", "value": 1}, {"value": "2"}]
+    job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"] = [None, box]
+    job["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] = None
+
+    found = convert(yaml.safe_dump(job).encode(), "it")
+
+    worker, said = found.options["worker"], told(found)
+    assert (1, "python a.py", {"A": "1"}) == (worker["count"], worker["command"], worker["environment"])
+    assert "null" in said["spec.tfReplicaSpecs.PS"]
+    assert "replicas" in said["spec.tfReplicaSpecs.PS"]
+    assert "null" in said[f"{WORKER}.template.spec.containers[0]"]
+    assert "null" in said[f"{WORKER}.template.spec.containers[1].env[0]"]
+    assert "its name is missing" in said[f"{WORKER}.template.spec.containers[1].env[2]"]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "path", "message"),
+    [
+        ("kind: TFJob", "kind: TFJob\napiVersion: kubeflow.org/v99", "apiVersion", "'kubeflow.org/v99' was read as"),
+        ("name: small", "name: 日本", "metadata.name", "'日本' became tensorflow"),
+        ("name: small", f"name: {'n' * 300}", "metadata.name", f"became {'n' * 63}:"),
+        ("cpu: 1", "amd.com/gpu: 1", f"{WORKER}.template.spec.containers[0].resources: amd.com/gpu", "became gpus"),
+        ("backoffLimit: 0", "backoffLimit: two", "spec.runPolicy.backoffLimit", "'two' is not what was expected there"),
+        ("backoffLimit: 0", "activeDeadlineSeconds: two", "spec.runPolicy.activeDeadlineSeconds", "it is a number"),
+    ],
+)
+def test_what_became_something_else_is_told(right, wrong, path, message):
+    """With what it was, and what it is."""
+    assert message in told(convert(JOB.replace(right, wrong).encode(), "it"))[path]
+
+
+def test_what_says_the_version_that_is_known_needs_no_word():
+    """Nor does a name that stays as it is."""
+    found = convert(JOB.replace("kind: TFJob", "kind: TFJob\napiVersion: kubeflow.org/v1").encode(), "it")
+
+    assert set() == {"apiVersion", "metadata.name"} & told(found).keys()
+
+
+@pytest.mark.parametrize("name", tony_rows.PLACEHOLDERS)
+def test_braces_in_a_command_reach_the_program_as_they_are(name):
+    """They would be replaced otherwise: the executor looks for them."""
+    given = [f"a={{{name}}}", f"it's {{{name}}}", f"${{{name}}}"]
+    job = yaml.safe_load(JOB)
+    job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["command"] = ["printf", "%s\n", *given]
+
+    line = convert(yaml.safe_dump(job).encode(), "it").options["worker"]["command"]
+
+    payload = Payload("worker-0", "worker", 0, command=line, tf_config={})
+    out = subprocess.run(["sh", "-c", filled_in(line, payload, "/sandbox")], capture_output=True, check=True).stdout
+    assert given == out.decode().splitlines()
+    assert name in placeholders(payload, "/sandbox")
 
 
 LEAVES = st.sampled_from(["none", 0, 1.5, "text", "$(A) $$(B) ' \" ;", True, None, ["a", 1], {"a": {"b": 1}}, [], {}])
