@@ -2,22 +2,24 @@
 
 import math
 import threading
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from builders import a_spec
+from builders import a_spec, a_status
 from tf_scheduler.api.curves import POINTS, Curves
 from tf_scheduler.api.views import training
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.kept_curves import KeptCurves
-from tf_scheduler.model.effects import Decision
-from tf_scheduler.model.events import ProgressReported
+from tf_scheduler.model.effects import Decision, ResultDecided, StatusStored
+from tf_scheduler.model.events import ProgressReported, Tick
 from tf_scheduler.model.ids import TaskId
 from tf_scheduler.model.progress import Curve, Progress
-from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.task import TaskState
 from tf_scheduler.store import curve_records
-from tf_scheduler.store.curve_records import curves_of, write_of
+from tf_scheduler.store.curve_records import curves_of, progress_of, write_of
 from tf_scheduler.store.memory import MemoryDisk, MemoryStore
 
 PATIENCE = 30
@@ -86,6 +88,45 @@ def test_it_is_stored_meanwhile_as_well():
         assert [1, 2] == [point.step for point in curves_of(store.load())["worker-0"].points]
 
 
+LAUNCH = TaskId("worker-0__1")
+SAID = Progress(7, 1763759990.5, 8, 8, 0.25, 512, 2.0, 128.0, 1763759986.0)
+STATE = SchedulerState(a_spec())
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        (Tick(), Decision(STATE, changes=(ResultDecided(Result(Verdict.SUCCEEDED, "done", 1.0)),))),
+        (Tick(), Decision(STATE, changes=(StatusStored(a_status(LAUNCH, TaskState.FINISHED)),))),
+        (
+            ProgressReported(LAUNCH, SAID),
+            Decision(replace(STATE, statuses={LAUNCH: a_status(LAUNCH, TaskState.FINISHED)})),
+        ),
+    ],
+    ids=["the job", "a task", "what it had still to tell"],
+)
+def test_an_end_is_stored_at_once(decision):
+    """Nobody tells it again: with the last that was heard, of every launch."""
+    written = threading.Event()
+
+    class Store(MemoryStore):
+        def apply(self, writes):
+            super().apply(writes)
+            written.set()
+
+    disk, curves = MemoryDisk(), Curves()
+    store = Store("service", disk)
+    store.load()
+    with KeptCurves(store, curves.shown, lambda: {LAUNCH: SAID}) as kept:
+        kept(Tick(), Decision(STATE))
+        kept(ProgressReported(LAUNCH, SAID), Decision(STATE))
+        assert not written.is_set()
+        kept(*decision)
+        assert written.wait(PATIENCE)
+        after_a_kill = MemoryStore("service", disk).load()
+    assert {LAUNCH: replace(SAID, sequence=0)} == progress_of(after_a_kill)
+
+
 @pytest.mark.parametrize("value", [b"", b"[]", b'{"schema": 2}', b'{"schema": 1, "tasks": {"a": {"points": [[1]]}}}'])
 def test_what_cannot_be_read_costs_the_picture_only(value, caplog):
     """And is told."""
@@ -98,7 +139,7 @@ def test_what_is_stored_is_small():
     points = tuple(Progress(n, 1763759990.123456 + n, step=n, loss=math.pi * n) for n in range(POINTS))
     silent = {f"a-{n}": Curve(tuple(Progress(0, 1.0, step=1) for _ in points)) for n in range(50)}
     diverged = Curve((Progress(0, 1.0, loss=math.inf, steps_per_second=math.nan),))
-    put = write_of({**silent, **{f"z-{n}": Curve(points) for n in range(15)}, "z-diverged": diverged})
+    put = write_of({**silent, **{f"z-{n}": Curve(points) for n in range(15)}, "z-diverged": diverged}, {})
 
     found = curves_of({put.key: put.value})
 

@@ -21,6 +21,7 @@ from tf_scheduler import __version__
 from tf_scheduler.api.late import LateServer
 from tf_scheduler.api.listening import listen
 from tf_scheduler.api.views import Snapshot
+from tf_scheduler.core.progress import still_of
 from tf_scheduler.core.removal import lament
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.core.uninstall import REASON, what_is_left
@@ -92,6 +93,8 @@ class Daemon:
         # Nothing is launched any more: no source has to be there.
         desk = desk_of(self.spec, lambda thunk: runner.put(thunk), {} if self.uninstalling else self.environment)
         front = Front(store, credentials, self.tls)
+        begin = replace(begin, progress=still_of(begin, front.heard))
+        front.progress = lambda: runner.state.progress
         meter = self._meter(begin, lambda: Snapshot(runner.state, self.uninstalling))
         observers: list[Observer] = [desk.observe, front.observe, meter.count, *self._recorders(begin)]
         patient = PatientStore(meter.store(store), self._leave, leadership.check)
@@ -169,7 +172,7 @@ class Daemon:
 
     def _is_to_be_reset(self, state: SchedulerState) -> bool:
         """Only the framework that the operator named, and only if Mesos has removed it: else its tasks would run on."""
-        return state.removed and state.framework_id == self.reset
+        return state.removed and state.framework_id == self.reset and not self.uninstalling
 
     def _api(self, runner: Runner, front: Front, desk: Desk, meter: Meter) -> LateServer:
         settling = self.settling

@@ -23,10 +23,12 @@ from tf_scheduler.kept_files import KeptFiles
 from tf_scheduler.mesos.agent_files import AgentFiles
 from tf_scheduler.model.effects import Accept, Decision
 from tf_scheduler.model.events import Event
+from tf_scheduler.model.ids import TaskId
+from tf_scheduler.model.progress import Progress
 from tf_scheduler.runner import Runner
 from tf_scheduler.secrets.errors import SecretError
 from tf_scheduler.secrets.sources import Sources, directory_reader, environment_reader
-from tf_scheduler.store.curve_records import curves_of
+from tf_scheduler.store.curve_records import curves_of, progress_of
 from tf_scheduler.store.interface import StateStore
 
 #: Variable that Marathon sets: on DC/OS its Admin Router authenticates, in front of us.
@@ -127,7 +129,10 @@ class Front:
         values = store.load()
         self.journal, self._kept = Journal(store, values=values), KeptFiles(store, values)
         self._curves = Curves(curves_of(values))
-        self.kept_curves = KeptCurves(store, self._curves.shown)
+        #: What the scheduler before us has heard of each launch last; and what this one has.
+        self.heard = progress_of(values)
+        self.progress: Callable[[], Mapping[TaskId, Progress]] = dict
+        self.kept_curves = KeptCurves(store, self._curves.shown, lambda: self.progress())
         #: Base URL of the Mesos master now.
         self.master: Callable[[], str | None] = lambda: None
         #: Why nothing can be stored now; empty: it can.
@@ -143,6 +148,7 @@ class Front:
             self.launched.set()
         if self._backend is not None:
             self._backend.observe(event, decision)
+        self.kept_curves(event, decision)
 
     def backend(self, runner: Runner, *, uninstalling: bool, foretell: Foretell | None = None) -> Backend:
         """For the loop of `runner`."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tf_scheduler.model.effects import Decision
 from tf_scheduler.model.events import ProgressReported
-from tf_scheduler.model.ids import name_of
+from tf_scheduler.model.ids import TaskId, name_of
 from tf_scheduler.model.progress import Progress
 from tf_scheduler.model.state import SchedulerState
 
@@ -20,6 +21,11 @@ def reported(state: SchedulerState, event: ProgressReported) -> Decision:
     if record is None or record.id != event.task_id or (known and known.sequence >= event.progress.sequence):
         return decide(state)
     return decide(replace(state, progress={**state.progress, event.task_id: event.progress}))
+
+
+def still_of(state: SchedulerState, heard: Mapping[TaskId, Progress]) -> dict[TaskId, Progress]:
+    """What was heard of launches that are still those of their tasks."""
+    return {record.id: heard[record.id] for record in state.tasks.values() if record.id in heard}
 
 
 def spoken(progress: Progress) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from builders import a_spec
-from tf_scheduler.core.progress import spoken
+from tf_scheduler.core.progress import spoken, still_of
 from tf_scheduler.core.reduce import apply
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.model.effects import TaskForgotten, TaskLaunched
@@ -79,3 +79,14 @@ def test_a_lost_connection_leaves_what_is_known() -> None:
 def test_progress_in_words(progress: Progress, expected: str) -> None:
     """Only what is known."""
     assert expected == spoken(progress)
+
+
+def test_of_what_was_heard_before_that_of_launches_that_still_are_counts() -> None:
+    """Their tasks may have been launched again."""
+    heard = {FIRST: Progress(0, 1.0, step=8, total=8), TaskId("worker-1__1"): Progress(0, 1.0)}
+    again = apply(RUNNING, TaskLaunched(record(SECOND)))
+
+    assert {FIRST: heard[FIRST]} == still_of(RUNNING, heard)
+    assert {} == still_of(again, heard)
+    restarted = replace(RUNNING, progress=still_of(RUNNING, heard))
+    assert 9 == told(restarted, FIRST, Progress(1, 2.0, step=9)).progress[FIRST].step
