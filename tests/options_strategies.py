@@ -17,7 +17,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 #: For what travels in a list.
 ENTRY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\x1e\x1f"), max_size=12)
 FILLED = ENTRY.filter(str.strip)
-VARIABLE = st.text(st.characters(categories=["Lu", "Nd"], include_characters="_"), min_size=1, max_size=8)
+VARIABLE = st.from_regex(r"[-._a-zA-Z][-._a-zA-Z0-9]{0,7}", fullmatch=True)
 NAME = st.from_regex(r"/?[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?(/[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?){0,2}", fullmatch=True)
 CONSTRAINT = st.sampled_from(
     ["", "[]", '[["hostname", "UNIQUE"]]', "rack:MAX_PER:2,hostname:UNIQUE", '["@zone", "GROUP_BY", 3]']
@@ -50,6 +50,9 @@ def _wholes(field: Any) -> st.SearchStrategy[int]:
 def _texts(field: Any) -> st.SearchStrategy[str]:
     if field.choices:
         return st.sampled_from(field.choices)
+    if field.pattern:
+        fitting = st.from_regex(field.pattern, fullmatch=True)
+        return fitting if field.filled else fitting | st.just("")
     # An option without a default has no empty value of its own.
     return FILLED if field.filled or field.load_default is None else TEXT
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from marshmallow import Schema, fields
 
-from .fields import Environment, Flag, Number, Text, Whole
+from .fields import VARIABLE, Environment, Flag, Number, Text, Whole
 from .lists import Records, Wholes
 from .schema import Options
 from .tree import Option
@@ -70,7 +70,13 @@ def _text(field: Text) -> Json:
         "type": "string",
         **({"enum": list(field.choices)} if field.choices else {}),
         **({"minLength": 1} if field.filled else {}),
+        **({"pattern": _whole(field.pattern, field.filled)} if field.pattern else {}),
     }
+
+
+def _whole(pattern: str, filled: bool) -> str:
+    """As JSON schema has it, where a part that fits is enough."""
+    return f"^({pattern})$" if filled else f"^({pattern})?$"
 
 
 def _number(kind: str) -> Callable[[Whole | Number], Json]:
@@ -78,7 +84,7 @@ def _number(kind: str) -> Callable[[Whole | Number], Json]:
 
 
 def _variables(_: Environment) -> Json:
-    properties = {"name": {"type": "string", "minLength": 1}, "value": {"type": "string"}}
+    properties = {"name": {"type": "string", "pattern": _whole(VARIABLE, filled=True)}, "value": {"type": "string"}}
     entry = {"type": "object", "properties": properties, "required": ["name", "value"], "additionalProperties": False}
     return {"type": "array", "items": entry}
 

@@ -6,6 +6,7 @@ marshmallow's own fields coerce ("2" becomes 2, true becomes 1); an options file
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
@@ -17,6 +18,9 @@ from .constraints import ConstraintError, parse_constraints
 #: characters for it.
 RECORD_END, UNIT_END = "\x1e", "\x1f"
 CONTROL = ("\0", RECORD_END, UNIT_END)
+
+#: Of environment variables, as Kubernetes takes them: what shells, and whoever sets them, can write down.
+VARIABLE = r"[-._a-zA-Z][-._a-zA-Z0-9]*"
 
 _TYPE_NAMES = {bool: "a boolean", int: "a number", float: "a number", str: "text", list: "a list", dict: "an object"}
 
@@ -35,12 +39,15 @@ def reject(expected: str, value: object) -> ValidationError:
 
 
 class Text(fields.Field[str]):
-    """Text; `choices` narrows it, `filled` forbids the empty one."""
+    """Text; `choices` narrows it, `filled` forbids the empty one. Others fit `pattern`, which errors call `wanted`."""
 
-    def __init__(self, *, choices: Sequence[str] = (), filled: bool = False, **options: Any) -> None:
+    def __init__(
+        self, *, choices: Sequence[str] = (), filled: bool = False, pattern: str = "", wanted: str = "", **options: Any
+    ) -> None:
         super().__init__(**options)
         self.choices = tuple(choices)
         self.filled = filled
+        self.pattern, self.wanted = pattern, wanted
 
     def _deserialize(self, value: object, *_args: Any, **_options: Any) -> str:
         if not isinstance(value, str):
@@ -51,6 +58,8 @@ class Text(fields.Field[str]):
             raise ValidationError("must not be empty")
         if "\0" in value:
             raise ValidationError("must not contain a NUL character")
+        if value and self.pattern and not re.fullmatch(self.pattern, value):
+            raise ValidationError(f"must be {self.wanted}, not {shown(value)}")
         return value
 
 
@@ -144,8 +153,9 @@ def _entry_problem(entry: object) -> str:
 
 
 def _variable_problem(name: str, value: object) -> str:
-    if not name or "=" in name or "\0" in name:
-        return f"{shown(name)} is no name of an environment variable"
+    if not re.fullmatch(VARIABLE, name):
+        allowed = "letters, digits, '_', '.' and '-', the first no digit"
+        return f"{shown(name)} is no name of an environment variable: {allowed}"
     if not isinstance(value, str):
         return f"must be text, not {shown(value)}; write it in quotes"
     marks = [mark for mark in CONTROL if mark in f"{name}{value}"]

@@ -136,6 +136,19 @@ def test_what_is_no_options_document_is_refused_with_the_place(data, message):
         ({"service": {"strategy": "multi_worker_mirrored"}}, "parameter_server.count: must be 0"),
         ({"service": {"failover_timeout": True}}, "service.failover_timeout: must be a number"),
         ({"service": {"environment": {"A=B": "x"}}}, "is no name of an environment variable"),
+        ({"service": {"environment": {"A B;touch x": "x"}}}, "letters, digits, '_', '.' and '-', the first no digit"),
+        ({"worker": {"environment": [{"name": "A\n", "value": "x"}]}}, "is no name of an environment variable"),
+        ({"chief": {"environment": {"1A": "x"}}}, "is no name of an environment variable"),
+        ({"chief": {"environment": {"": "x"}}}, "is no name of an environment variable"),
+        ({"service": {"user": "me\n"}}, "service.user: must be the name of a user, without white space"),
+        ({"service": {"user": "-g0"}}, "service.user: must be the name of a user"),
+        ({"service": {"user": "root:root"}}, "service.user: must be the name of a user"),
+        ({"service": {"principal": "me\r\nX: y"}}, "service.principal: must be one line, without control characters"),
+        ({"service": {"service_account": "me\n"}}, "service.service_account: must be one line"),
+        ({"scheduler": {"python": "python3; touch x"}}, "scheduler.python: must be a name or a path, without white"),
+        ({"scheduler": {"python": "$(touch x)"}}, "scheduler.python: must be a name or a path"),
+        ({"scheduler": {"python": "python3\n"}}, "scheduler.python: must be a name or a path"),
+        ({"scheduler": {"python": "-a"}}, "scheduler.python: must be a name or a path"),
         ({"service": {"command": "a\0b"}}, "must not contain a NUL character"),
         ({"parameter_server": {"count": 0}, "worker": {"count": 0}}, "nothing to run"),
         ({"chief": {"count": 2}}, "chief.count: must be a whole number from 0 to 1, not 2"),
@@ -147,6 +160,16 @@ def test_each_rule_has_its_sentence(change, message):
     document = {**COMMAND, **change, "service": {**COMMAND["service"], **change.get("service", {})}}
 
     assert [found for found in problems(document) if message in found] != []
+
+
+def test_names_that_people_have_are_accepted():
+    """Of variables, users, principals and interpreters."""
+    names = {"PATH": "", "_x": "", "spark.executor.memory": "1g", "http_proxy": "", "X-Y": ""}
+    service = {**COMMAND["service"], "environment": names, "user": "DOMAIN\\jürgen.m-1$", "principal": "my service@x:y"}
+
+    spec = loaded({"service": service, "scheduler": {"python": "/opt/python3.12/bin/python@new-1+x"}})
+
+    assert (names, service["user"]) == (dict(spec.jobs[0].environment), spec.user)
 
 
 def test_the_only_string_that_is_a_number_in_python_is_not_one_here():

@@ -26,6 +26,9 @@ class SchedulerSection(Section):
     python = Text(
         load_default="python3",
         filled=True,
+        # Marathon has it in a line for a shell.
+        pattern=r"[A-Za-z0-9_./][A-Za-z0-9_./+@:-]*",
+        wanted="a name or a path, without white space and what means something to a shell",
         metadata=about("The interpreter that runs the scheduler, in the image or on the agent."),
     )
     state = Text(

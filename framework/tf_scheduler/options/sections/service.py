@@ -10,6 +10,11 @@ from .network import NetworkOptions
 from .program import ProgramOptions
 from .storage import StorageOptions
 
+#: Without what ends a line, or is no character.
+_LINE, _ONE_LINE = r"[^\x00-\x1f\x7f]+", "one line, without control characters"
+#: As passwd(5) can hold it: neither an option nor a path.
+_USER = r"[^\x00-\x20\x7f:/-][^\x00-\x20\x7f:/]*"
+
 LOG_LEVELS = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL")
 
 
@@ -30,6 +35,8 @@ class IdentityOptions(Section):
     user = Text(
         load_default="nobody",
         filled=True,
+        pattern=_USER,
+        wanted="the name of a user, without white space, ':', '/' and a '-' before it",
         metadata=about(
             "Operating system user of the tasks on the agents.",
             change=Change.FIXED,
@@ -51,10 +58,14 @@ class IdentityOptions(Section):
     )
     principal = Text(
         load_default="",
+        pattern=_LINE,
+        wanted=_ONE_LINE,
         metadata=about("Mesos principal; empty: service_account, and without that none.", change=Change.FIXED),
     )
     service_account = Text(
         load_default="",
+        pattern=_LINE,
+        wanted=_ONE_LINE,
         metadata=about(
             "DC/OS service account; its id is the Mesos principal.",
             change=Change.FIXED,
