@@ -9,8 +9,10 @@ so nothing is left behind by an executor that is killed.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
+import stat
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,8 @@ NVIDIA_SMI = "nvidia-smi"
 #: Where it is when it is not on PATH: mounted by the agent's isolator, or by the driver's installer.
 _FOLDERS = ("/usr/local/nvidia/bin", "/usr/bin", "/opt/bin")
 QUERY = ("--query-gpu=uuid", "--format=csv,noheader")
+
+log = logging.getLogger(__name__)
 
 #: Runs a program and returns its output. Raises GpuError.
 Ask = Callable[[Sequence[str]], str]
@@ -74,19 +78,28 @@ def parse(output: str) -> tuple[str, ...]:
 
 
 def lock(visible: Sequence[str], count: int, where: Path) -> Locked:
-    """Lock the first `count` that are free. Raise GpuError when there are fewer."""
+    """Lock the first `count` that are free and have a lock that can be had. Raise GpuError when there are fewer."""
     held: dict[str, int] = {}
+    useless: list[str] = []
     _make_shared(where)
     for uuid in visible:
         if len(held) < count:
-            descriptor = _try_lock(where / f"{uuid}.lock")
+            try:
+                descriptor = _try_lock(where / f"{uuid}.lock")
+            except GpuError as error:
+                log.warning("%s", error)
+                useless.append(str(error))
+                continue
             if descriptor is not None:
                 held[uuid] = descriptor
     locked = Locked(tuple(held), tuple(held.values()))
     if len(held) < count:
         locked.release()
-        taken = len(visible) - len(held)
-        raise GpuError(f"the task has {_gpus(count)}, but other tasks hold {taken} of the {len(visible)} of this host")
+        taken = len(visible) - len(held) - len(useless)
+        broken = f", and {len(useless)} cannot be locked: {useless[0]}" if useless else ""
+        raise GpuError(
+            f"the task has {_gpus(count)}, but other tasks hold {taken} of the {len(visible)} of this host{broken}"
+        )
     return locked
 
 
@@ -106,25 +119,44 @@ def _make_shared(where: Path) -> None:
 
 
 def _try_lock(path: Path) -> int | None:
-    """A descriptor that holds the lock; None: somebody else has it."""
+    """A descriptor that holds the lock; None: somebody else has it. Raise GpuError for what is no lock."""
     try:
         descriptor = _open(path)
     except OSError as error:
         raise GpuError(f"cannot open the lock {path} of a GPU: {error.strerror}") from error
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise GpuError(f"the lock {path} of a GPU is no file")
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _is_at(path, descriptor):
+            raise GpuError(f"the lock {path} of a GPU was replaced")
     except BlockingIOError:
         os.close(descriptor)
         return None
+    except GpuError:
+        os.close(descriptor)
+        raise
     return descriptor
 
 
-def _open(path: Path) -> int:
-    """To be read is enough for a lock; in a folder like /tmp the kernel refuses O_CREAT for another user's file."""
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Its owner may have put another file there meanwhile, which others lock."""
     try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return os.path.samestat(os.lstat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _open(path: Path) -> int:
+    """To be read is enough for a lock; in a folder like /tmp the kernel refuses O_CREAT for another user's file.
+
+    Nothing that somebody has put there may hold us up: a pipe without a writer would.
+    """
+    there = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        return os.open(path, there)
     except FileNotFoundError:
         try:
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL, 0o444)
         except FileExistsError:  # another executor was faster
-            return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            return os.open(path, there)

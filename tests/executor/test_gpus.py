@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -212,6 +215,48 @@ def test_a_link_in_place_of_a_lock_is_refused(tmp_path: Path) -> None:
     """Somebody of the host might point it anywhere."""
     (tmp_path / "GPU-aaaa.lock").symlink_to("/dev/null")
     with pytest.raises(GpuError, match="cannot open the lock"):
+        gpus.lock(UUIDS[:1], 1, tmp_path)
+
+
+def test_a_pipe_in_place_of_a_lock_holds_nobody_up(tmp_path: Path) -> None:
+    """Opened as a file it would wait for ever. The next GPU is taken; without one the reason names it."""
+    os.mkfifo(tmp_path / "GPU-aaaa.lock")
+    locked: list[gpus.Locked] = []
+    thread = threading.Thread(target=lambda: locked.append(gpus.lock(UUIDS[:2], 1, tmp_path)), daemon=True)
+    thread.start()
+    thread.join(30)
+    os.close(os.open(tmp_path / "GPU-aaaa.lock", os.O_RDWR | os.O_NONBLOCK))  # whoever waits there goes on
+    assert [("GPU-bbbb",)] == [one.uuids for one in locked]
+    with pytest.raises(GpuError, match=r"hold 1 of the 2 .* 1 cannot be locked: .*/GPU-aaaa\.lock of a GPU is no file"):
+        gpus.lock(UUIDS[:2], 1, tmp_path)
+    locked[0].release()
+
+
+@pytest.mark.parametrize("kind", ["folder", "device"])
+def test_what_is_no_file_is_no_lock(tmp_path: Path, kind: str) -> None:
+    """Nor is what was put in the place of the file while it was locked."""
+    place = tmp_path / "GPU-aaaa.lock"
+    if kind == "folder":
+        place.mkdir()
+    elif os.geteuid() == 0:
+        os.mknod(place, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    else:
+        pytest.skip("only root makes devices")
+    with pytest.raises(GpuError, match="is no file"):
+        gpus.lock(UUIDS[:1], 1, tmp_path)
+
+
+def test_a_lock_that_was_replaced_meanwhile_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others would lock the new file, and have the same GPU."""
+    real = fcntl.flock
+
+    def flock(descriptor: int, operation: int) -> None:
+        real(descriptor, operation)
+        (tmp_path / "GPU-aaaa.lock").unlink()
+        (tmp_path / "GPU-aaaa.lock").touch()
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(GpuError, match="was replaced"):
         gpus.lock(UUIDS[:1], 1, tmp_path)
 
 
