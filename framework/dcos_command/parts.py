@@ -62,8 +62,13 @@ class Table:
     pictures: Sequence[int] = ()
 
 
+#: What is not seen, and changes how other characters are: their order, where lines end (Unicode, general categories Cf,
+#: Zl and Zp). The joiners of words and pictures (U+200C, U+200D) stay.
+_UNSEEN = "\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
 #: What terminals obey (ECMA-48), but for backspace, tab, line end, return, and the choice of colours.
-_COMMANDS = re.compile(r"\x1b(?!\[[0-9;:]*m)|[\x00-\x07\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
+_COMMANDS = re.compile(rf"\x1b(?!\[[0-9;:]*m)|[\x00-\x07\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f{_UNSEEN}]")
+#: The same in what is ours: also those, but for tab and line end. DEL does nothing, and JSON does not escape it.
+_MARKS = re.compile(rf"\x1b(?:\[[0-9;:]*m)?|[\x00-\x08\x0b-\x1f\x80-\x9f{_UNSEEN}]")
 
 
 @dataclass(frozen=True)
@@ -82,5 +87,10 @@ Parts = Iterable[Part]
 
 
 def text_of(cell: Cell) -> str:
-    """Without its meaning."""
-    return cell.text if isinstance(cell, Word) else cell
+    """Without its meaning, and without what terminals obey: words of tasks and their programs are among ours."""
+    return plain(cell.text if isinstance(cell, Word) else cell)
+
+
+def plain(text: str) -> str:
+    """Without control characters, but for tab and line end, and without what changes how others are shown."""
+    return text if text.isprintable() else _MARKS.sub("", text)

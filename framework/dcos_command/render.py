@@ -7,7 +7,7 @@ import unicodedata
 from itertools import zip_longest
 from typing import Iterator, Sequence
 
-from .parts import Line, Part, Raw, Table, text_of
+from .parts import Line, Part, Raw, Table, plain, text_of
 
 _GAP = "  "
 #: Longest words that are not broken for the sake of columns: names and ids, which stand alone; those of sentences.
@@ -19,7 +19,7 @@ _PICTURE = 6
 def lines(part: Part, width: int | None = None) -> Iterator[str]:
     """The lines of a part, none longer than `width` where that can be; None: as long as they like."""
     if isinstance(part, str):
-        yield from part.split("\n")
+        yield from plain(part).split("\n")
     elif isinstance(part, Line):
         text = "".join(map(text_of, part.words))
         if width is None or len(text) <= width:
@@ -36,7 +36,7 @@ def lines(part: Part, width: int | None = None) -> Iterator[str]:
 
 def _table(table: Table, width: int | None) -> Iterator[str]:
     if not table.rows:
-        yield table.empty
+        yield plain(table.empty)
         return
     rows = _texts(table)
     if width is not None and width < narrowest(table):

@@ -72,6 +72,8 @@ def test_raw_text_keeps_its_lines():
         ("\x1b]52;c;cm0gLXJm\x07", "]52;c;cm0gLXJm"),
         ("\x1b]0;title\x1b\\", "]0;title\\"),
         ("\x1b[2J\x9b2J\x1bc", "[2J2Jc"),
+        ("a\u202etxt.exe\u2066b\u2029c\u200b\ufeff\U000e0041", "atxt.exebc"),
+        ("\U0001f468\u200d\U0001f469 \u05d0\u0628", "\U0001f468\u200d\U0001f469 \u05d0\u0628"),
     ],
 )
 def test_a_terminal_gets_colours_and_no_commands_of_a_program(said, shown):
@@ -82,6 +84,24 @@ def test_a_terminal_gets_colours_and_no_commands_of_a_program(said, shown):
             return True
 
     assert (shown, said) == (Raw(said).on(Terminal()), Raw(said).on(io.StringIO()))
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    ["\x1b]0;x\x07", "\x1b[31m", "\x1b[2J", "\x9b2J", "\r", "\b", *map(chr, (0x202E, 0x2067, 0x200F, 0x2028, 0xFEFF))],
+    ids=ascii,
+)
+def test_what_a_task_says_in_a_table_or_sentence_commands_no_terminal(hostile):
+    """Nor does it turn round, hide or break what stands beside it."""
+    said = f"a{hostile}b"
+    shown = [
+        *lines(Table(("why",), [(said,), (status(said),)])),
+        *lines(Table((), [], empty=said)),
+        *lines(Line((said,))),
+        *lines(said),
+    ]
+    assert all(line.isprintable() for line in shown)
+    assert 5 == sum(line.startswith("a") and line.endswith("b") for line in shown)
 
 
 @given(ROWS, st.integers(22, 140))

@@ -12,7 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from dcos_command.parts import Cell, Line, Part, Parts, Raw, Table, Word
+from dcos_command.parts import Cell, Line, Part, Parts, Raw, Table, Word, plain, text_of
 from dcos_command.render import lines, narrowest, widths_of
 from dcos_command.screen import Screen
 
@@ -52,12 +52,12 @@ class ColourScreen(Screen):
 def drawn(part: Part, width: int) -> RenderableType:
     """What rich draws for it on so many columns."""
     if isinstance(part, Table):
-        return _table(part, width) if part.rows else Text(part.empty)
+        return _table(part, width) if part.rows else Text(plain(part.empty))
     if isinstance(part, Line):
         text = Text.assemble(*(_text(word) for word in part.words))
         text.no_wrap, text.overflow = not part.whole, "fold" if part.whole else "ellipsis"
         return text
-    return Text(part.text if isinstance(part, Raw) else part)
+    return Text(part.text if isinstance(part, Raw) else plain(part))
 
 
 def _table(table: Table, width: int) -> RichTable:
@@ -70,7 +70,7 @@ def _table(table: Table, width: int) -> RichTable:
 
 
 def _text(cell: Cell) -> Text:
-    return Text(cell.text, _STYLES.get(cell.meaning, "")) if isinstance(cell, Word) else Text(cell)
+    return Text(text_of(cell), _STYLES.get(cell.meaning, "") if isinstance(cell, Word) else "")
 
 
 class _Picture:

@@ -44,6 +44,20 @@ def test_no_color_means_no_colour(monkeypatch):
     assert "\x1b[3" not in out.getvalue()
 
 
+@pytest.mark.parametrize(
+    "hostile", ["\x1b]0;x\x07", "\x1b[2J", "\x9b2J", "\r", *map(chr, (0x202E, 0x2067, 0x2028))], ids=ascii
+)
+@pytest.mark.parametrize("width", [16, 80])
+def test_what_a_task_says_commands_no_terminal(hostile, width):
+    """In a table, whether it fits or not, and in a sentence."""
+    said = f"a{hostile}b"
+    shown, out = screen(width)
+    shown.show([Table(("task", "why", "w"), [(said, Word(said, "bad"), said * 2)]), Line((said,)), said])
+    shown.show([Table((), [], empty=said)])
+    assert plain(out).replace("\n", "").isprintable()
+    assert plain(out).count("a") >= 7
+
+
 def test_pictures_become_smaller_and_numbers_stay_whole(monkeypatch):
     """Half of a bar is half of it at any width."""
     monkeypatch.setenv("NO_COLOR", "1")
