@@ -7,11 +7,11 @@ from functools import lru_cache
 from typing import Any, NoReturn, Tuple
 
 from . import __version__
+from .about import INFO
 from .command import Command, Option
 from .errors import UsageError
 from .table import COMMANDS, GROUP_ALIASES, GROUPS
 
-INFO = "Distributed TensorFlow on DC/OS"
 #: The name of a service that is installed without options.
 SERVICE = "tensorflow"
 _Words = Tuple[str, ...]
@@ -46,6 +46,8 @@ def _globals(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--name", help="name of the service; default: tensorflow, or what service_name is set to", **quiet
     )
+    parser.add_argument("--url", help="where its scheduler is, or DC/OS with /service/NAME", **quiet)
+    parser.add_argument("--token", help="what it wants to see, if it does", **quiet)
     parser.add_argument("--json", action="store_true", help="as the scheduler's API gives it", **quiet)
 
 

@@ -62,7 +62,7 @@ def find(environment: Mapping[str, str]) -> Cluster:
     settings = _settings(Path(environment.get("DCOS_DIR") or Path.home() / ".dcos"))
     url = environment.get("DCOS_URL") or environment.get("DCOS_DCOS_URL") or settings.get("core.dcos_url", "")
     if not url.startswith(("http://", "https://")):
-        raise CommandError("no cluster is set up; run: dcos cluster setup <url>")
+        raise CommandError("no cluster is set up; run: dcos cluster setup <url>, or give --url")
     token = environment.get("DCOS_ACS_TOKEN") or settings.get("core.dcos_acs_token", "")
     service = environment.get("DCOS_TENSORFLOW_SERVICE_NAME") or settings.get("tensorflow.service_name", "")
     verify, said_by = verification(environment, settings)

@@ -18,7 +18,7 @@ from dcos_command.failing import document, wants_json
 from tf_scheduler import __version__
 from tf_scheduler.errors import NotRunningError, SchedulerError
 
-from .operate.common import before
+from .operate.common import asked_by_dcos, before
 from .root import Root
 
 FAILED, UNREACHABLE, INTERRUPTED = 1, 3, 130
@@ -30,7 +30,7 @@ def cli() -> None:
     """Distributed TensorFlow on Mesos and DC/OS."""
 
 
-cli.params += before()
+cli.params += [*before(), *asked_by_dcos()]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -38,6 +38,27 @@ def test_a_token_may_stand_before_and_after_the_command_and_in_the_environment(o
     assert "deploy" in own("plan", "list").json
 
 
+@pytest.mark.parametrize("program", ["dcos", "own"])
+def test_a_scheduler_is_asked_at_its_address_by_both_programs(program, request, api, monkeypatch):
+    """No cluster is needed; what the environment says counts less."""
+    ask = request.getfixturevalue(program)
+    where, none = ("--url", api.url, "--token", "look", "--name="), {"DCOS_URL": ""} if program == "dcos" else {}
+    for words in ((*where, "tasks"), ("tasks", *where)):
+        assert 0 == ask(*words, **none).code
+    assert "does not take the token" in ask("--url", api.url, "--token=wrong", "--name=", "tasks", **none).err
+    refused = ask("--url", "10.0.0.1", "plan", "list", **none)
+    assert (2, True) == (refused.code, "must begin with http" in refused.err)
+
+
+def test_the_sub_command_takes_address_and_token_of_the_environment(api, capsys):
+    """Those of `dcos-tensorflow`; DC/OS' own token goes to DC/OS only."""
+    environment = {"DCOS_TENSORFLOW_URL": api.url, "DCOS_DIR": "/nowhere", "DCOS_ACS_TOKEN": "look"}
+
+    assert 1 == main(["tensorflow", "plan", "list"], environment)
+    assert "wants a token" in capsys.readouterr().err
+    assert 0 == main(["tensorflow", "plan", "list"], {**environment, "DCOS_TENSORFLOW_TOKEN": "look"})
+
+
 def test_a_token_that_may_only_read_is_told_so(own):
     """By the scheduler's own sentence: exit code 1."""
     refused = own("--token=look", "plan", "pause", "deploy")

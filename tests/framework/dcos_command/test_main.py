@@ -102,6 +102,13 @@ def test_what_the_dcos_command_asks_for(capsys):
     assert "plan (plans)" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("flag", ["--info", "--config-schema"])
+def test_both_programs_answer_the_dcos_command_alike(own, dcos, flag):
+    """One line."""
+    assert own(flag).lines == dcos(flag).lines
+    assert 1 == len(own(flag).lines)
+
+
 def interpreters():
     homes = [*Path.home().glob(".pyenv/versions/3.*/bin"), *map(Path, os.get_exec_path())]
     found = {name: home / name for home in homes for name in (f"python3.{minor}" for minor in range(8, 14))

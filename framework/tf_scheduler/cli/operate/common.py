@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
 
 from dcos_command import AS_JSON
+from dcos_command.about import CONFIG_SCHEMA, INFO
+
+_SETTINGS = "Print the settings of the dcos command for it, as JSON Schema."
 
 
 def common() -> list[click.Option]:
@@ -27,6 +31,24 @@ def before() -> list[click.Option]:
     for option in found:
         option.expose_value, option.callback = False, _keep
     return found
+
+
+def asked_by_dcos() -> list[click.Option]:
+    """What the dcos command asks a sub-command: this program tells it, too, and ends."""
+
+    def told(text: str) -> Callable[[click.Context, click.Parameter, bool], None]:
+        def tell(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+            if wanted:
+                click.echo(text)
+                context.exit()
+
+        return tell
+
+    words = (("--info", INFO, "Print what this is, in one line."), ("--config-schema", CONFIG_SCHEMA, _SETTINGS))
+    return [
+        click.Option([flag], is_flag=True, is_eager=True, expose_value=False, callback=told(text), help=help_text)
+        for flag, text, help_text in words
+    ]
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
