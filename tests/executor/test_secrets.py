@@ -5,15 +5,18 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tf_executor import locked_folders
 from tf_executor.handover import Claim, HandoverError, Secret, decode, fetch
 from tf_executor.memory_files import MEMORY, MemoryFiles, sweep
 from tf_executor.payload import RENEW_SECRETS
@@ -308,6 +311,70 @@ def test_a_new_content_goes_into_the_folder_and_not_where_its_name_leads(tmp_pat
     finally:
         files.remove()
     assert not place.exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_a_new_content_goes_into_a_new_file_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """The task's user may be as fast as to put something by its name there, to read or to write what is not theirs."""
+    files, aside = MemoryFiles(), tmp_path / "aside"
+    aside.write_bytes(b"old")
+    unlink = os.unlink
+
+    def and_put_back(name: str, *, dir_fd: int) -> None:
+        with suppress(FileNotFoundError):
+            unlink(name, dir_fd=dir_fd)
+        if kind == "link":
+            os.symlink(aside, name, dir_fd=dir_fd)
+        else:
+            os.close(os.open(name, os.O_CREAT | os.O_WRONLY, 0o666, dir_fd=dir_fd))
+
+    try:
+        files.write(str(tmp_path), {"a": b"x"}, None)
+        place = (tmp_path / "a").readlink()
+        monkeypatch.setattr(os, "unlink", and_put_back)
+        with pytest.raises(FileExistsError):
+            files.replace({"a": b"another"}, None)
+        monkeypatch.undo()
+        assert (b"old", b"x") == (aside.read_bytes(), place.read_bytes())
+        assert all(b"another" not in path.read_bytes() for path in place.parent.iterdir())
+    finally:
+        monkeypatch.undo()
+        files.remove()
+
+
+@pytest.mark.parametrize("flag", ["O_EXCL", "O_NOFOLLOW"])
+def test_files_are_made_as_new_ones_and_through_no_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str
+) -> None:
+    """Each of the two would do for links; what a file system makes of one of them is not relied on."""
+    files, opened = MemoryFiles(), list[int]()
+    real = os.open
+
+    def noted(path: Any, flags: int, *others: Any, **named: Any) -> int:
+        opened.extend([flags] if flags & os.O_CREAT else [])
+        return real(path, flags, *others, **named)
+
+    monkeypatch.setattr(os, "open", noted)
+    try:
+        files.write(str(tmp_path), {"a": b"x"}, None)
+        files.replace({"a": b"y"}, None)
+    finally:
+        files.remove()
+    assert [True, True] == [bool(flags & getattr(os, flag)) for flags in opened]
+
+
+def test_the_next_secrets_remove_what_was_left(tmp_path: Path) -> None:
+    """By an executor that was killed: whoever writes some looks first."""
+    left, lock = locked_folders.make(MEMORY, "tf-executor-")
+    (left / "0-key").write_bytes(b"secret")
+    os.close(lock)
+    files = MemoryFiles()
+    try:
+        files.write(str(tmp_path), {"a": b"x"}, None)
+        assert not left.exists()
+    finally:
+        files.remove()
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def test_secrets_are_not_written_to_a_disk(tmp_path: Path) -> None:
