@@ -200,6 +200,30 @@ def test_events_come_as_they_happen_and_are_filtered(live, home, visit):
     expect(events).to_contain_text("look at this")
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"status": 503, "json": {"error": {"message": "too many"}}},
+        {"content_type": "text/event-stream", "body": ":\n\n"},
+    ],
+    ids=["streams are refused", "streams are cut"],
+)
+def test_events_of_a_service_that_was_installed_anew_take_the_place_of_those_before(live, home, visit, answer):
+    """Its numbers begin again: nobody waits for the next of the one before, also when there are as many already."""
+    live.deploy()
+    live.pages.add(*entries("first", "second", "third"))
+    page = visit(home, lambda page: page.route("**/v1/events?follow=*", lambda route: route.fulfill(**answer)))
+    events = page.get_by_label("Events, newest first").get_by_role("listitem")
+    expect(events).to_have_count(3)
+
+    live.pages.id, live.pages.entries = "the-second", [*entries("anew")]
+    expect(events).to_have_count(1)
+    expect(events).to_contain_text("anew")
+    live.pages.id, live.pages.entries = "the-third", [*entries("one", "two", "three", "four", "five")]
+    expect(events).to_have_count(5)
+    expect(events.last).to_contain_text("one")
+
+
 def test_events_are_asked_for_where_streams_do_not_get_through(live, home, visit):
     """A proxy that refuses them, or the scheduler has too many."""
     live.deploy()
