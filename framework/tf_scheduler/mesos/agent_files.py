@@ -42,6 +42,14 @@ class AgentFiles:
 
     def read(self, state: SchedulerState, record: TaskRecord, name: str, offset: int | None, length: int) -> Piece:
         """`offset` None: the last `length` bytes. Raise FileError."""
+        try:
+            return self._read(state, record, name, offset, length)
+        except FileError as error:
+            if error.silent:
+                self._addresses.pop(record.agent_id, None)
+            raise
+
+    def _read(self, state: SchedulerState, record: TaskRecord, name: str, offset: int | None, length: int) -> Piece:
         agent = self._address(record)
         path = f"/frameworks/{state.framework_id}/executors/{executor_of(record.id)}/runs/latest/{name}"
         self._check(agent, path, name)
@@ -104,7 +112,6 @@ class AgentFiles:
             answer = connection.getresponse()
             return answer.status, _content(answer, most)
         except (OSError, http.client.HTTPException) as error:
-            self._addresses.clear()
             raise FileError(502, f"{who} does not answer: {error or type(error).__name__}", silent=True) from error
         finally:
             connection.close()

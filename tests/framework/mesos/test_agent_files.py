@@ -148,3 +148,6 @@ def test_an_agent_that_hangs_is_waited_for_not_too_long(mesos, certificates, how
         files.read(STATE, RECORD, "stdout", None, 1000)
 
     assert (502, True) == (refused.value.code, refused.value.silent)
+    mesos.hangs = ""
+    files.read(STATE, RECORD, "stdout", None, 1000)
+    assert 2 == [path for path, _ in mesos.asked].count("/slaves")  # it may be at another address now
