@@ -99,7 +99,7 @@ class Runner:
         self._observers = tuple(observers)
         self._decide, self._decisions = decide, 0
         self._checkpoint, self._keep = checkpoint, keep
-        self._aborted = self._teardown = False
+        self._aborted, self._teardown, self._stop = False, False, ""
         self._inbox: queue.SimpleQueue[Thunk] = queue.SimpleQueue()
         #: Taken from the inbox, and to be handled next.
         self._next: Event | None = None
@@ -111,7 +111,8 @@ class Runner:
         self._inbox.put(thunk)
 
     def request_stop(self, reason: str) -> None:
-        """Ask for a graceful end, from any thread or signal handler."""
+        """Ask for a graceful end, from any thread; before `run`: before anybody connects, and a framework is made."""
+        self._stop = reason
         self.put(lambda: StopRequested(reason))
 
     def abort(self, *, teardown: bool = False) -> None:
@@ -135,8 +136,10 @@ class Runner:
         """Handle events until nothing is left to do; the final state."""
         self._check_leadership()
         self.step(driver, Tick())
+        if self._stop:
+            self.step(driver, StopRequested(self._stop))
         if self.state.over:
-            # Torn down in an earlier life: there is nobody to connect as.
+            # Torn down in an earlier life, or never registered: there is nobody to connect as.
             return self.state
         # To connect is to act: it would take the framework away from whoever leads.
         driver.start()

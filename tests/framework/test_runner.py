@@ -130,7 +130,7 @@ def test_the_next_scheduler_goes_on_where_the_last_one_stopped():
 
 
 def test_a_stop_from_another_thread_ends_the_service():
-    """Before anything is subscribed there is nothing to tear down."""
+    """Who has no framework does not connect: Mesos would make one, which nobody tears down."""
     journal = Journal()
     runner = Runner(restore(SPEC, journal), journal)
     journal.runner = runner
@@ -139,6 +139,7 @@ def test_a_stop_from_another_thread_ends_the_service():
     final = runner.run(journal)
 
     assert (final.result.verdict, final.result.reason) == (Verdict.STOPPED, "Ctrl-C")
+    assert [] == [entry for entry in journal.entries if entry[0] == "start"]
 
 
 def test_abort_leaves_everything_as_it_is():

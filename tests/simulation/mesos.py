@@ -130,6 +130,8 @@ class FakeMesos:
         self.framework: FrameworkId | None = None
         self.registrations = 0
         self.subscribed = self.suppressed = self.removed = False
+        #: TEARDOWN is lost on its way.
+        self.deaf = False
         self._numbers = count(1)
 
     # --- what happens to the connection and the agents
@@ -248,6 +250,8 @@ class FakeMesos:
             case ShutdownExecutor():
                 self._shut_down(call)
             case TellExecutor():
+                pass
+            case Teardown() if self.deaf:
                 pass
             case Teardown():
                 self._tear_down()

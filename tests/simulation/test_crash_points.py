@@ -6,6 +6,7 @@ Every point, not a choice of them: a story is told once undisturbed, which count
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -30,7 +31,8 @@ KILLED_HARD = {"signal": 9, "message": "killed by signal 9 (SIGKILL)"}
 
 
 def agents(count: int, cpus: float = 2) -> Callable[[], list[Agent]]:
-    return lambda: [an_agent(f"agent-{number}", cpus=cpus) for number in range(1, count + 1)]
+    numbers = range(1, count + 1)
+    return lambda: [replace(an_agent(f"agent-{number}", cpus=cpus), address=f"10.0.0.{number}") for number in numbers]
 
 
 # --- goals

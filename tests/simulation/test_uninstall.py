@@ -8,8 +8,11 @@ from builders import a_spec
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
+from tf_scheduler.core.plans import plan_named
 from tf_scheduler.core.uninstall import uninstall_plan, what_is_left
-from tf_scheduler.model.plan import Reply, Status, Verb
+from tf_scheduler.model.events import Refused
+from tf_scheduler.model.plan import PlanControl, Reply, Status, Verb
+from tf_scheduler.model.policy import FinishPolicy, Then
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import TaskState
 
@@ -144,3 +147,96 @@ def test_an_update_ends_with_the_job():
         expect.launched(),
         expect.torn_down(),
     )
+
+
+def idle() -> World:
+    """A job that has ended, and whose service stays."""
+    world = World(a_spec(workers=1, chief=1, finish=FinishPolicy(then=Then.IDLE)), an_agent())
+    return play(
+        world,
+        send.register(),
+        send.offers(),
+        send.running(),
+        send.status("chief-0", TaskState.FINISHED),
+        expect.phases("uninstall", ("kill-tasks", COMPLETE), ("deregister-service", PENDING)),
+    )
+
+
+def said(world: World, phase: str) -> str:
+    """By the last step of a phase of the uninstall plan."""
+    found = next(part for part in plan_named(world.state, "uninstall").phases if part.name == phase)
+    return found.steps[-1].message
+
+
+def test_a_service_that_stays_is_ended_by_force_of_an_operator():
+    """Who counts the plan as complete wants the end: the framework goes, too."""
+    for part in ((), ("deregister-service",), ("deregister-service", "deregister-service")):
+        world = play(
+            idle(),
+            send.command(Verb.FORCE_COMPLETE, "uninstall", *part),
+            expect.answered(Reply.OK),
+            expect.torn_down(),
+            expect.plan("uninstall", COMPLETE),
+        )
+
+        assert (True, "nothing is left behind") == (world.state.removed, what_is_left(world.state))
+
+
+def test_a_service_that_stays_says_that_it_waits_for_an_operator():
+    """Not for tasks, when all have ended."""
+    assert "finish.then is idle: waits for an operator" in said(idle(), "deregister-service")
+    running = play(deployed(), send.stop())
+    assert "waits for the end of all tasks" == said(running, "deregister-service")
+
+
+def test_what_is_given_up_by_force_is_told_and_left_to_mesos():
+    """TEARDOWN is sent all the same, also if the plan was interrupted: it ends what can be ended."""
+    world = play(
+        deployed(),
+        send.stop(),
+        send.command(Verb.INTERRUPT, "uninstall"),
+        send.command(Verb.FORCE_COMPLETE, "uninstall"),
+        expect.answered(Reply.OK),
+        expect.told("left behind: worker-0 on"),
+        expect.torn_down(),
+        expect.plan("uninstall", COMPLETE),
+    )
+
+    assert ["ps-0", "worker-0"] == [text.split()[0] for text in world.state.left]
+    assert all("an operator did not want its end to be waited for" in text for text in world.state.left)
+
+
+def test_what_ended_is_not_begun_again():
+    """An operator who wants that is told so; the plan is as before."""
+    for verb in (Verb.RESTART, Verb.STOP):
+        for part in ((), ("kill-tasks", "kill-worker-0")):
+            world = play(
+                deployed(),
+                send.stop(),
+                send.killed("worker-0"),
+                send.command(verb, "uninstall", *part),
+                expect.answered(Reply.CONFLICT),
+            )
+            assert {} == world.state.controls.get("uninstall", PlanControl()).restarted
+    play(idle(), send.command(Verb.START, "uninstall"), expect.answered(Reply.ALREADY))
+
+
+def test_a_connection_that_is_lost_after_the_teardown_says_nothing_of_it():
+    """The call may be lost with it: it is sent again, or Mesos says that it knows the framework no more."""
+    for gone in (False, True):
+        world = deployed(kills_at_once=True)
+        world.mesos.deaf = True
+        play(world, send.stop(), send.disconnect())
+        assert not world.state.over
+
+        world.mesos.deaf, world.mesos.removed = False, gone
+        play(world, send.register(), expect.plan("uninstall", COMPLETE))
+
+        assert (True, "nothing is left behind") == (world.state.removed, what_is_left(world.state))
+
+
+def test_a_framework_that_mesos_does_not_let_in_is_left_behind():
+    """Its id says which it is, Mesos' words say why."""
+    world = play(deployed(), send.stop(), send.event(Refused("not authorized")))
+
+    assert "left behind: framework framework-1, which Mesos did not let in: not authorized" in what_is_left(world.state)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tf_scheduler.model.state import SchedulerState
 
 from . import keeping, maintenance, operations, overdue, reconcile, taken
+from .plans import leaves
 from .plans.act import KILL_AGAIN
 from .recovery import heal
 from .reserve import lost_at, settling_until
@@ -44,5 +45,5 @@ def _deadlines(state: SchedulerState) -> Iterator[float]:
         yield state.kill_at
     if state.teardown_at is not None:
         yield state.teardown_at + KILL_AGAIN
-    elif state.result is not None and state.given_back_at and not state.live_count() and not state.reservations:
-        yield from () if keeping.stays(state) else (settling_until(state),)
+    elif state.result is not None and state.given_back_at and not keeping.stays(state) and leaves(state):
+        yield settling_until(state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tf_scheduler.model.effects import (
@@ -58,9 +59,7 @@ def _go_on(state: SchedulerState, result: Result, now: float) -> Decision:
     ended = plans.end(state, keeping.doomed(state, left, now), now)
     if left or keeping.stays(state):
         return ended
-    if any(step.work is plans.Work.DEREGISTER for step in steps):
-        return _tear_down(ended.state, result, now)
-    return decide(replace(ended.state, over=True)) if plans.is_uninstalled(ended.state) else ended
+    return _tear_down(ended.state, result, now) if plans.leaves(state) else ended
 
 
 def _waits(state: SchedulerState, now: float) -> bool:
@@ -103,5 +102,19 @@ def _tear_down(state: SchedulerState, result: Result, now: float) -> Decision:
     shut: tuple[Call, ...] = tuple(
         ShutdownExecutor(executor_of(record.id), record.agent_id) for record in state.tasks.values()
     )
-    told = Outcome(f"{result.verdict.value}: {result.sentence}")
-    return decide(replace(state, teardown_at=now, kill_at=0.0), calls=(*shut, Teardown()), outcomes=(told,))
+    forced = tuple(text for text in _forced(state) if text not in state.left)
+    told = (*(Outcome(f"left behind: {text}", warning=True) for text in forced), _said(result))
+    after = replace(state, teardown_at=now, kill_at=0.0, left=(*state.left, *forced))
+    return decide(after, calls=(*shut, Teardown()), outcomes=told)
+
+
+def _said(result: Result) -> Outcome:
+    return Outcome(f"{result.verdict.value}: {result.sentence}")
+
+
+def _forced(state: SchedulerState) -> Iterator[str]:
+    """What is there though it is the turn of TEARDOWN: an operator said that it counts as ended, or given back."""
+    why = "an operator did not want its end to be waited for; Mesos ends it, if its agent answers"
+    yield from (f"{record.name} on {record.hostname}: {why}" for record in state.live())
+    for item in state.reservations.values():
+        yield f"what was reserved for {item.task} on {item.place.hostname}: an operator did not want to wait for it"

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 
 from tf_scheduler.model.effects import Decision, Outcome
+from tf_scheduler.model.plan_names import DEREGISTER, UNINSTALL
 from tf_scheduler.model.policy import CleanUp, Then
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
@@ -70,5 +71,13 @@ def _seconds(state: SchedulerState, kind: JobKind, verdict: Verdict) -> float:
 
 def _may_stay(state: SchedulerState) -> Result | None:
     """The result, unless somebody wants the end."""
-    stopped = state.leaving or (state.result is not None and state.result.verdict is Verdict.STOPPED)
+    stopped = (
+        state.leaving or _is_forced(state) or (state.result is not None and state.result.verdict is Verdict.STOPPED)
+    )
     return None if stopped else state.result
+
+
+def _is_forced(state: SchedulerState) -> bool:
+    """Whether an operator said that the framework counts as torn down."""
+    control = state.controls.get(UNINSTALL)
+    return control is not None and control.covers(control.forced, (DEREGISTER, DEREGISTER))

@@ -134,10 +134,8 @@ def _left(state: SchedulerState, event: Disconnected | Refused | TornDown) -> De
             return removal.removed(state)
         case Refused() if event.removed:
             return removal.removed(replace(_without_connection(state), refused=event.message))
-        case Disconnected() | Refused() if state.teardown_at is not None:
-            # Mesos took our TEARDOWN, and says so by ending the subscription.
-            return decide(replace(state, connected=False, over=True))
         case Disconnected():
+            # Also after TEARDOWN: it may be lost with the connection. The next subscription tells.
             told = Outcome(f"the connection to Mesos is lost: {event.reason}", warning=True)
             return decide(_without_connection(state), outcomes=(told,))
         case Refused():

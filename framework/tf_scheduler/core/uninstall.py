@@ -8,6 +8,7 @@ core/reserve.py). So an agent that is gone holds nothing up.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tf_scheduler.model.plan import Phase, Plan, PlanStrategy, Status, Step
@@ -18,6 +19,7 @@ from . import plans
 #: Why a service stops that is being uninstalled.
 REASON = "the service is being uninstalled"
 FORGET = "forget-state"
+NOTHING = "nothing is left behind"
 
 
 def uninstall_plan(state: SchedulerState) -> Plan:
@@ -31,7 +33,21 @@ def uninstall_plan(state: SchedulerState) -> Plan:
 
 def what_is_left(state: SchedulerState) -> str:
     """A sentence for whoever has to look after it."""
-    return f"left behind: {'; '.join(state.left)}" if state.left else "nothing is left behind"
+    left = (*state.left, *_framework(state))
+    if left:
+        return f"left behind: {'; '.join(left)}"
+    if state.over and state.framework_id is None:
+        # Nor is anything known of what a scheduler before this one left, if it has forgotten its state.
+        return f"{NOTHING} that is known: it never reached Mesos, or was uninstalled before"
+    return NOTHING
+
+
+def _framework(state: SchedulerState) -> Iterator[str]:
+    if state.over and state.framework_id is not None and not state.removed:
+        yield (
+            f"framework {state.framework_id}, which Mesos did not let in: {state.refused}; it stays until "
+            "service.failover_timeout is over, or an operator tears it down"
+        )
 
 
 def _forget(state: SchedulerState) -> Phase:

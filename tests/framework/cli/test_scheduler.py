@@ -171,6 +171,23 @@ def test_a_scheduler_is_stopped_started_and_taken_down(host):
     with closing(SqliteStore(host.folder / "state.db", "unit")) as store:
         assert {} == store.load()
 
+    known = ours(host.master)
+    # Started again, as by Marathon before it is told of the end; so is a service that never ran.
+    fourth = host.start(SDK_UNINSTALL="true")
+    until(lambda: fourth.poll() is not None or host.status("/v1/plans/deploy") == 200)
+    fourth.send_signal(signal.SIGTERM)
+    _, errors = fourth.communicate(timeout=PATIENCE)
+    assert (0, False) == (fourth.returncode, "subscribed as framework" in errors)
+    assert known == ours(host.master)
+
+
+def ours(master):
+    """Ids of the frameworks of that name, also of those that have left."""
+    found = call(master, "GET_FRAMEWORKS")
+    both = (*found.get("frameworks", ()), *found.get("completed_frameworks", ()))
+    infos = [item["framework_info"] for item in both]
+    return {info["id"]["value"] for info in infos if info["name"] == "unit"}
+
 
 @pytest.mark.mesos
 @pytest.mark.zookeeper

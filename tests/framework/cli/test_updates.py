@@ -240,7 +240,7 @@ def test_a_ring_is_scaled_while_its_update_is_paused_and_by_its_marathon_app(loc
 
 @pytest.mark.mesos
 def test_the_result_of_an_idle_service_is_shown_until_it_is_uninstalled(local_cluster, tmp_path):
-    """It stays with Mesos, without tasks; then nothing is left of it."""
+    """It stays with Mesos, without tasks, until an operator ends its plan; then nothing is left of it."""
     options = {"finish": {"then": "idle"}, "service": {"command": "true"}}
     installed = Installed(local_cluster, tmp_path, options)
     try:
@@ -249,6 +249,13 @@ def test_the_result_of_an_idle_service_is_shown_until_it_is_uninstalled(local_cl
         assert "SUCCEEDED" in installed.run("result").stdout.upper()
         assert 1 == len(installed.get("v1/configurations"))
         assert any("chief-0" in event["message"] for event in installed.get("v1/events")["events"])
+
+        assert "finish.then is idle: waits for an operator" in json.dumps(installed.get("v1/plans/uninstall"))
+        refused = installed.run("plan", "stop", "uninstall")
+        assert (1, True) == (refused.returncode, "knows no stop" in refused.stderr), refused.stderr
+        # Who counts the plan as complete wants the end: the framework goes, too.
+        assert 0 == installed.run("plan", "force-complete", "uninstall").returncode
+        until(lambda: NAME not in installed.frameworks())
     finally:
         ended = installed.uninstall()
 

@@ -15,6 +15,7 @@ from simulation.world import play
 from tf_scheduler.api.policy import Policy
 from tf_scheduler.model.events import AgentFailed, ProgressReported
 from tf_scheduler.model.journal import Entry
+from tf_scheduler.model.policy import FinishPolicy, Then
 from tf_scheduler.model.progress import Progress
 from tf_scheduler.model.task import TaskState
 
@@ -392,3 +393,15 @@ CONTRAST = """() => {
   }
   return found;
 }"""
+
+
+def test_a_service_that_stays_after_its_job_says_so(visit):
+    """Not that tasks are kept, when it has none."""
+    with LiveApi(a_spec(finish=FinishPolicy(then=Then.IDLE))) as idle:
+        idle.deploy()
+        play(idle.world, send.status("chief-0", TaskState.FINISHED))
+        page = visit(f"{idle.url}/")
+
+        result = page.get_by_role("region", name="Result")
+        expect(result).to_contain_text("It has no task any more, and stays with Mesos until it is uninstalled")
+        expect(page.get_by_role("region", name="Plans")).to_contain_text("waits for an operator")

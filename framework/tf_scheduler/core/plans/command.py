@@ -15,7 +15,7 @@ from tf_scheduler.model.state import SchedulerState
 
 from .claims import phases_of, steps_of
 from .control import ALL, control_of, last_serial
-from .define import PlanDef, definitions
+from .define import Kind, PlanDef, definitions
 from .standing import standing
 from .strategy import CANARIES, Children, held
 from .tables import ALREADY
@@ -38,6 +38,8 @@ def command(state: SchedulerState, wish: PlanCommand) -> Decision:
     if changed == control and status in ALREADY[wish.verb]:
         answer = Answer(Reply.ALREADY, "Command has already been reported or completed")
         return replace(decide(state), answer=answer)
+    if changed == control and wish.verb is Verb.START and plan.kind is Kind.UNINSTALL:
+        return replace(decide(state), answer=Answer(Reply.ALREADY, f"Plan {plan.name} has begun by itself"))
     if changed == control and wish.verb is Verb.CONTINUE:
         return replace(decide(state), answer=Answer(Reply.ALREADY, _nothing_waits(shown, wish)))
     told = Outcome(f"an operator wants {wish.verb.value} of {_spoken(wish)}")
@@ -59,7 +61,14 @@ def _refused(state: SchedulerState, wish: PlanCommand) -> Answer | None:
         return Answer(Reply.BAD_REQUEST, f"Parameters are for start only, not for {wish.verb.value}")
     # What was decided stays: only the plan that ends everything goes on.
     ended = state.result is not None and wish.plan != UNINSTALL
-    return _not_found(state, wish) or (ENDED if ended else None)
+    return _not_found(state, wish) or (ENDED if ended else _irrevocable(wish))
+
+
+def _irrevocable(wish: PlanCommand) -> Answer | None:
+    if wish.plan != UNINSTALL or wish.verb not in (Verb.RESTART, Verb.STOP):
+        return None
+    words = "what it has ended is not begun again. interrupt holds it up, continue lets it go on"
+    return Answer(Reply.CONFLICT, f"Plan {UNINSTALL} knows no {wish.verb.value}: {words}")
 
 
 def _not_found(state: SchedulerState, wish: PlanCommand) -> Answer | None:
@@ -131,9 +140,14 @@ def _continue(
 
 
 def _force_complete(
-    _state: SchedulerState, _plan: PlanDef, control: PlanControl, node: Node, status: Status, _given: Mapping[str, str]
+    _state: SchedulerState, plan: PlanDef, control: PlanControl, node: Node, status: Status, _given: Mapping[str, str]
 ) -> PlanControl:
-    return control if status is Status.COMPLETE else replace(control, forced=control.forced | {node})
+    if status is Status.COMPLETE:
+        return control
+    if plan.kind is Kind.UNINSTALL:
+        # TEARDOWN is still to be sent: nothing may hold it up any more.
+        control = replace(control, interrupted=_outside(control.interrupted, node))
+    return replace(control, forced=control.forced | {node})
 
 
 def _restart(
@@ -155,7 +169,7 @@ def _restart(
 def _start(
     state: SchedulerState, plan: PlanDef, control: PlanControl, node: Node, status: Status, given: Mapping[str, str]
 ) -> PlanControl:
-    if status is Status.COMPLETE:
+    if status is Status.COMPLETE and plan.kind is not Kind.UNINSTALL:
         control = _restart(state, plan, control, node, status, given)
     return replace(control, parameters=dict(given), interrupted=control.interrupted - {node})
 

@@ -9,7 +9,7 @@ from enum import Enum
 from tf_scheduler.core.memo import remembered
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Dependencies, Node, PhaseSpec, PlanSpec, PlanStrategy
-from tf_scheduler.model.plan_names import DECOMMISSION, DEPLOY, RECOVERY, RESERVED, UNINSTALL, UPDATE
+from tf_scheduler.model.plan_names import DECOMMISSION, DEPLOY, DEREGISTER, RECOVERY, RESERVED, UNINSTALL, UPDATE
 from tf_scheduler.model.reservation import Reservation
 from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec
 from tf_scheduler.model.state import SchedulerState
@@ -18,7 +18,7 @@ from tf_scheduler.model.task import TaskRecord
 from .outline import outline
 from .recovery import in_recovery
 
-KILL_TASKS, UNRESERVE, DEREGISTER = "kill-tasks", "unreserve-resources", "deregister-service"
+KILL_TASKS, UNRESERVE = "kill-tasks", "unreserve-resources"
 
 
 class Kind(Enum):

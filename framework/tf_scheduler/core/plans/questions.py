@@ -11,10 +11,9 @@ from tf_scheduler.model.task import TaskRecord
 
 from .claims import due
 from .control import control_of, in_force, last_serial
-from .define import Kind, StepDef, definitions, uninstall
+from .define import Kind, StepDef, Work, definitions, uninstall
 from .facts import open_tasks
 from .outline import outline
-from .standing import standing
 
 
 def config_of(spec: ServiceSpec, name: TaskName) -> str:
@@ -80,6 +79,6 @@ def last_steps(state: SchedulerState) -> tuple[StepDef, ...]:
     return due(state, uninstall(state.tasks, state.reservations))
 
 
-def is_uninstalled(state: SchedulerState) -> bool:
-    """Whether the uninstall plan has nothing left to do."""
-    return not standing(state, uninstall(state.tasks, state.reservations)).open()
+def leaves(state: SchedulerState) -> bool:
+    """Whether it is the turn of TEARDOWN."""
+    return any(step.work is Work.DEREGISTER for step in last_steps(state))

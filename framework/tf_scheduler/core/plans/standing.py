@@ -88,10 +88,10 @@ class Standing:
         return Situation.LOST if is_ripe(self.state, name) else Situation.DELAYED
 
     def _ending(self, node: Node, step: StepDef) -> Ending:
+        if step.work is Work.DEREGISTER:  # sent all the same when it is forced: else the framework would stay
+            return Ending.DONE if self.state.over else _asked(self.state.teardown_at is not None)
         if self.control.covers(self.control.forced, node):
             return Ending.FORCED
-        if step.work is Work.DEREGISTER:
-            return Ending.DONE if self.state.over else _asked(self.state.teardown_at is not None)
         if step.work is Work.UNRESERVE:
             return Ending.ASKED  # it is in the state as long as it is not given back
         record = None if step.task is None else self.state.tasks.get(step.task)

@@ -74,7 +74,7 @@ SITUATIONS: Mapping[Situation, Status | None] = {
 class Ending(str, Enum):
     """What is known of the work of such a step; the first that holds."""
 
-    FORCED = "an operator said that it is complete"
+    FORCED = "an operator said that it is complete; TEARDOWN is sent all the same"
     DONE = "the task has ended, its record is erased, or Mesos took the TEARDOWN"
     ASKED = "Mesos has been asked for it"
     OPEN = "nothing of that"

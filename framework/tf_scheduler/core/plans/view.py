@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
+from tf_scheduler.core import keeping
 from tf_scheduler.core.recovery.pausing import shown, why
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Node, Override, Phase, Plan, Status, Step
@@ -140,7 +141,7 @@ def _so_far(now: Standing, step: StepDef) -> str:
 def _why_not(now: Standing, step: StepDef, status: Status, by_name: Mapping[str, PlanDef]) -> str:
     state, name = now.state, step.task
     if name is None:
-        return "waits for the end of all tasks" if step.work is Work.DEREGISTER else ""
+        return _before_farewell(state) if step.work is Work.DEREGISTER else ""
     if step.work is not Work.LAUNCH:
         return _so_far(now, step)
     other = owner(state, by_name, name)
@@ -155,6 +156,14 @@ def _why_not(now: Standing, step: StepDef, status: Status, by_name: Mapping[str,
         return ""
     again = record.id in state.retired or name in now.lost
     return f"{where(state, name)}; {'is to be launched again' if again else _to_do(now)}"
+
+
+def _before_farewell(state: SchedulerState) -> str:
+    if state.live_count() or state.reservations:
+        return "waits for the end of all tasks"
+    if keeping.stays(state):
+        return "finish.then is idle: waits for an operator to uninstall the service, or to force this to be complete"
+    return "waits for Mesos"
 
 
 def _to_do(now: Standing) -> str:

@@ -41,7 +41,9 @@ export function result(body, overview) {
   const now = body.over
     ? "Mesos has forgotten the framework; nothing of it is left there."
     : overview.kept
-      ? "Some of its tasks are kept for a while."
+      ? overview.tasks.some((task) => task.live)
+        ? "Some of its tasks are kept for a while."
+        : "It has no task any more, and stays with Mesos until it is uninstalled."
       : "What still runs is being stopped.";
   return [
     el("p", { class: `verdict ${body.verdict === "succeeded" ? "good" : body.verdict === "failed" ? "bad" : "asked"}` }, el("b", {}, body.verdict), when),
