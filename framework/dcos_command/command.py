@@ -39,6 +39,8 @@ class Option:
     short: str = ""
     metavar: str = ""
     default: Any = None
+    #: What its value names, as an argument's.
+    kind: str = ""
 
     @property
     def key(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Mapping
 
 from .command import Argument, Command, Given
 from .errors import CommandError
-from .plans import IN_ERROR
+from .plans import IN_ERROR, roll_out
 from .service import Service, path
 
 #: Kind -> where its names are listed.
@@ -29,6 +29,8 @@ _COMMANDS: Mapping[str, str] = {
     "config": "config list",
     "property": "state properties",
 }
+#: Of the plan that is named; else of the one that rolls out options.
+_PARTS = ("phase", "step")
 _SHOWN = 12  # names in a hint
 #: With these words the scheduler lists names itself.
 _LISTED = "there are: "
@@ -40,8 +42,9 @@ def names(service: Service, kind: str, given: Given) -> list[str]:
         return [str(name) for name in service.get(_LISTS[kind])]
     if kind == "task":
         return [task["name"] for task in service.get(path("tasks"))["tasks"]]
-    if kind in ("phase", "step") and given.get("plan"):
-        phases = service.get(path("plans", given["plan"]), IN_ERROR)["phases"]
+    if kind in _PARTS:
+        plan = given.get("plan") or roll_out(service)
+        phases = service.get(path("plans", plan), IN_ERROR)["phases"]
         if kind == "phase":
             return [phase["name"] for phase in phases]
         return [step["name"] for phase in phases if phase["name"] == given.get("phase") for step in phase["steps"]]
@@ -70,7 +73,8 @@ def _unknown(service: Service, argument: Argument, given: Given, told: str) -> s
         return None
     if value in known:
         return None
-    return f"\n{_instead(str(value), known, told)}See: {service.program} {_COMMANDS[argument.kind].format(**given)}"
+    listing = _COMMANDS[argument.kind] if given.get("plan") or argument.kind not in _PARTS else "update status"
+    return f"\n{_instead(str(value), known, told)}See: {service.program} {listing.format(**given)}"
 
 
 def _instead(value: str, known: list[str], told: str) -> str:

@@ -12,6 +12,7 @@ from .service import Service, path
 
 #: Of a question about a plan: in error. Complete is 200, under way 202.
 IN_ERROR = (417,)
+_UPDATE, _DEPLOY = "update", "deploy"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 
 Tree = Mapping[str, Any]
@@ -20,6 +21,11 @@ Tree = Mapping[str, Any]
 def names(service: Service, _given: Given) -> Any:
     """The names of the plans, as the API gives them."""
     return service.get(path("plans"))
+
+
+def roll_out(service: Service) -> str:
+    """The plan that rolls out options: update, or deploy as long as there is no other."""
+    return _UPDATE if _UPDATE in service.get(path("plans")) else _DEPLOY
 
 
 def show_names(found: Sequence[str], _given: Given) -> Parts:

@@ -56,7 +56,7 @@ def _show(done: str) -> Any:
 
 
 POD = Argument("pod", "pod", help="Name of the pod, such as worker-0.")
-_TASKS = Option("task", "Only this task of the pod.", "texts", short="t", metavar="TASK", default=())
+_TASKS = Option("task", "Only this task of the pod.", "texts", short="t", metavar="TASK", default=(), kind="task")
 
 
 def _control(verb: str, help_text: str, done: str, **more: Any) -> Command:

@@ -132,7 +132,7 @@ COMMANDS = (
         (),
         (
             FOLLOW,
-            Option("task", "Only what is about this task.", short="t"),
+            Option("task", "Only what is about this task.", short="t", kind="task"),
             Option("limit", "So many of the newest.", "number", short="n", default=_LIMIT),
         ),
         follow=_follow_events,

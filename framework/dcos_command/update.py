@@ -12,13 +12,10 @@ from .command import Argument, Command, Fetch, Given, Option
 from .errors import CommandError, UsageError
 from .overwriting import taken_away, unchanged
 from .parts import Parts
-from .plans import IN_ERROR, show_message, tree
+from .plans import IN_ERROR, roll_out, show_message, tree
 from .service import Service, path
 from .settings import app, as_json
 from .updating import check, described, earlier, foretold, merged, provided
-
-#: Plans that roll out options: the first of them that there is.
-_UPDATE, _DEPLOY = "update", "deploy"
 
 
 def _start(service: Service, given: Given) -> Any:
@@ -91,12 +88,8 @@ def _show_start(_found: Any, given: Given) -> Parts:
     return (f"The update is under way. Follow it with: {given['program']} update status",)
 
 
-def _plan(service: Service) -> str:
-    return _UPDATE if _UPDATE in service.get(path("plans")) else _DEPLOY
-
-
 def _status(service: Service, _given: Given) -> Any:
-    name = _plan(service)
+    name = roll_out(service)
     return {"plan": name, **service.get(path("plans", name), IN_ERROR)}
 
 
@@ -106,7 +99,7 @@ def _show_status(found: Mapping[str, Any], _given: Given) -> Parts:
 
 def _command(verb: str) -> Fetch:
     def send(service: Service, given: Given) -> Any:
-        return service.post(path("plans", _plan(service), verb), phase=given.get("phase"), step=given.get("step"))
+        return service.post(path("plans", roll_out(service), verb), phase=given.get("phase"), step=given.get("step"))
 
     return send
 
@@ -118,8 +111,8 @@ def _versions(service: Service, _given: Given) -> Any:
 
 
 _FORCE = Option("force", "Though DC/OS has options that the scheduler was not started with: they are lost.", "flag")
-_PHASE = Argument("phase", required=False, help="Name or id of a phase.")
-_STEP = Argument("step", required=False, help="Name or id of a step of the phase.")
+_PHASE = Argument("phase", "phase", required=False, help="Name or id of a phase.")
+_STEP = Argument("step", "step", required=False, help="Name or id of a step of the phase.")
 COMMANDS = (
     Command(
         "update start",

@@ -177,6 +177,8 @@ def test_what_is_wrong_comes_with_what_there_is(ask, api):
     assert "There are: " in far.err
     assert "worker-1" in far.err
     assert "Did you mean worker?" in phase.err
+    rolled = ask("update", "pause", "wroker")
+    assert re.search("Did you mean worker[?] See: dcos.tensorflow update status", rolled.err)
     assert "There are: ps-0." in step.err
     assert 1 == ask("logs", "nosuch").err.lower().count("there are")
     assert "plan status deploy" in step.err

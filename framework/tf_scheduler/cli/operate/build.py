@@ -88,7 +88,9 @@ def _option(option: Option) -> click.Option:
     flags = [f"--{option.name}", *([f"-{option.short}"] if option.short else []), option.key]
     metavar = option.metavar or None
     shown = {"show_default": True, "default": option.default} if option.type == "number" else {}
-    return click.Option(flags, help=option.help, metavar=metavar, **_TYPES[option.type], **shown)
+    complete = _completion(option.kind) if option.kind else None
+    told = {"help": option.help, "metavar": metavar, "shell_complete": complete, **shown}
+    return click.Option(flags, **_TYPES[option.type], **told)
 
 
 def _callback(command: Command) -> Callable[..., None]:
@@ -98,7 +100,7 @@ def _callback(command: Command) -> Callable[..., None]:
         try:
             with told(as_json, sys.stdout, one_line=given.get("follow", False)):
                 service = find(_wanted(before, given), os.environ)
-                perform(command, service, given, _screen(), as_json=as_json)
+                perform(command, service, given, screen(), as_json=as_json)
         except KeyboardInterrupt:
             sys.exit(_INTERRUPTED)
 
@@ -111,8 +113,9 @@ def _wanted(before: Mapping[str, Any], given: Mapping[str, Any]) -> Wanted:
     return Wanted(**said)
 
 
-def _screen() -> Screen:
-    if sys.stdout is None:  # closed by who started us
+def screen() -> Screen:
+    """Standard output, drawn as it is: a terminal, a file, or closed by who started us."""
+    if sys.stdout is None:
         return Screen(Path(os.devnull).open("w"))
     if not sys.stdout.isatty():
         return Screen(sys.stdout)

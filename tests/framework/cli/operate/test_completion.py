@@ -32,6 +32,16 @@ def test_names_of_all_kinds_are_completed(api):
     assert ["ps"] == completed("endpoints", "p")
 
 
+def test_names_of_options_and_of_the_update_are_completed(api):
+    """The update is of the plan that rolls out: deploy, as long as there is no other."""
+    assert ["chief-0"] == completed("events", "--task", "c")
+    assert ["chief-0"] == completed("events", "-t", "c")
+    assert ["worker-0", "worker-1"] == completed("pod", "pause", "worker-0", "--task", "w")
+    for verb in ("pause", "resume", "force-restart", "force-complete"):
+        assert ["ps", "worker", "chief"] == completed("update", verb, "")
+    assert ["worker-0", "worker-1"] == completed("update", "force-restart", "worker", "w")
+
+
 def test_the_service_may_be_named_before_the_command(api, monkeypatch):
     """By --url."""
     monkeypatch.delenv("DCOS_TENSORFLOW_URL")
