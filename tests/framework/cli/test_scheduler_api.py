@@ -20,7 +20,7 @@ from tf_scheduler.bundle import build_bundle
 
 PATIENCE = 120
 #: Cut in the middle of a character by a reader that counts bytes.
-PROGRAM = "mkfifo pipe; ln -s /etc/hostname link; echo héllo from me; exec sleep 1000"
+PROGRAM = "mkfifo pipe; ln -s /etc/hostname link; ln -s /etc etc; echo héllo from me; exec sleep 1000"
 
 
 class Api:
@@ -126,6 +126,8 @@ def test_a_service_is_watched_and_commanded_over_its_api(tmp_path, local_cluster
         assert (400, "pipe is no file, but a folder, a pipe or a device") == refused(api.ask(f"{path}?file=pipe"))
         code, why = refused(api.ask(f"{path}?file=link"))
         assert (502, True) == (code, why.endswith("it does not give link"))
+        code, why = refused(api.ask(f"{path}?file=etc/passwd"))
+        assert (502, True) == (code, why.endswith("it does not show the folder of etc/passwd"))
         assert 200 == api.ask(path)[0]
 
         following = api.connect("GET", f"{path}?follow=true", "r")
