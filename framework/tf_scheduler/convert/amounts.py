@@ -32,12 +32,12 @@ def quantity(value: object) -> float:
     found = re.fullmatch(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)([A-Za-z]{0,2})", str(value).strip())
     if found is None or found[2] not in _SUFFIXES:
         raise ValueError("it is a quantity, such as 2, 500m or 4Gi")
-    return number(found[1]) * _SUFFIXES[found[2]]
+    return number(number(found[1]) * _SUFFIXES[found[2]])
 
 
 def whole(value: object) -> int:
     """`3`, `"3"`, `3.0` -> 3. Raise ValueError."""
-    found = number(value)
+    found = _float(value)
     if not found.is_integer():
         raise ValueError("it is a whole number")
     return int(found)
@@ -45,13 +45,18 @@ def whole(value: object) -> int:
 
 def number(value: object) -> float:
     """`2`, `"2.5"` -> 2.0, 2.5. Raise ValueError."""
-    try:
-        found = float("nan" if isinstance(value, bool) else str(value))
-    except ValueError:
-        found = math.nan
+    found = _float(value)
     if not math.isfinite(found):
         raise ValueError("it is a number")
     return found
+
+
+def _float(value: object) -> float:
+    """nan for what is no number."""
+    try:
+        return float("nan" if isinstance(value, bool) else str(value))
+    except ValueError:
+        return math.nan
 
 
 def megabytes(value: object) -> int:
@@ -70,7 +75,7 @@ def hadoop_megabytes(value: object) -> int:
     if found is None:
         raise ValueError("it is an amount of memory, such as 2g or 2048m")
     factors = {"k": 2.0**-10, "": 1.0, "m": 1.0, "g": 2.0**10, "t": 2.0**20}
-    return max(1, math.ceil(int(found[1]) * factors[found[2]]))
+    return max(1, math.ceil(number(number(found[1]) * factors[found[2]])))
 
 
 def seconds_of_milliseconds(value: object) -> float:

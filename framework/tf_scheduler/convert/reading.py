@@ -19,6 +19,8 @@ from .mapping import MOST_NODES, Say
 
 #: Bytes. Job files have a few thousand.
 MOST_BYTES = 1_000_000
+#: Characters of a number. To read one takes the square of them, and to write it is refused by Python.
+_LONGEST = 100
 _KINDS = "a TFJob or PyTorchJob of Kubeflow (YAML), a tony.xml of TonY, or an options.json of beta-tensorflow"
 
 
@@ -77,10 +79,31 @@ def _documents(data: bytes, source: str) -> list[Any]:
     try:
         if sum(_size(root, {}) for root in list(yaml.compose_all(data, yaml.SafeLoader))) > MOST_NODES:
             raise _refused(f"{source}: it has more than {MOST_NODES} entries")
-        return [document for document in yaml.safe_load_all(data) if document is not None]
+        return [document for document in yaml.load_all(data, _Loader) if document is not None]
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         told = " ".join(str(error).split())
         raise _refused(f"{source} is not YAML that we accept: {told}") from error
+
+
+class _Loader(yaml.SafeLoader):
+    """Without numbers that have no end."""
+
+    def construct_yaml_int(self, node: Any) -> Any:
+        return super().construct_yaml_int(_number(node))
+
+    def construct_yaml_float(self, node: Any) -> Any:
+        return super().construct_yaml_float(_number(node))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
+
+
+def _number(node: Any) -> Any:
+    if len(node.value) > _LONGEST:
+        where = f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}"
+        raise ValueError(f"{where}: a number of {len(node.value)} characters")
+    return node
 
 
 def _size(node: yaml.Node, known: dict[int, int]) -> int:

@@ -48,7 +48,7 @@ def _job(role: str, properties: Mapping[str, str]) -> Iterator[Deed]:
 def _section(role: str, properties: Mapping[str, str]) -> str:
     """Workers with GPUs have their own. Of a number that is none its row tells."""
     gpus = properties.get(f"tony.{role}.gpus", "")
-    return "gpu_worker" if role == "worker" and gpus.isdecimal() and int(gpus) else SECTIONS[role]
+    return "gpu_worker" if role == "worker" and gpus.isdecimal() and float(gpus) else SECTIONS[role]
 
 
 def _other(name: str, value: str, spot: Spot) -> Iterator[Deed]:

@@ -30,11 +30,21 @@ def test_an_amount_is_read(read, text, value):
     assert value == pytest.approx(read(text)) if not isinstance(value, str) else value == read(text)
 
 
-@pytest.mark.parametrize("text", ["", "1 Gi", "x", "1Zi", "-1", "1.2.3"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "1 Gi", "x", "1Zi", "-1", "1.2.3", "1e400", "1e400Gi", "1e305Pi", pytest.param("9" * 90_000, id="long")],
+)
 def test_what_is_no_amount_is_refused(text):
     """The walk tells it with its place."""
     with pytest.raises(ValueError):
         quantity(text)
+
+
+@pytest.mark.parametrize("text", ["9" * 90_000, "9" * 4000 + "k", "9" * 308 + "t"], ids=len)
+def test_memory_without_end_is_refused(text):
+    """As any other text that is no amount."""
+    with pytest.raises(ValueError, match="it is a number"):
+        hadoop_megabytes(text)
 
 
 @settings(max_examples=15, deadline=None)

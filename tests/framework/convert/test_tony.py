@@ -188,6 +188,35 @@ def test_a_file_that_holds_itself_or_is_deep_is_refused(text):
         convert(text.encode(), "it")
 
 
+@pytest.mark.parametrize(
+    "number",
+    [
+        "9" * 90_000,
+        "0x" + "f" * 90_000,
+        "0b" + "1" * 400_000,
+        "0" + "7" * 90_000,
+        "1:" * 200_000 + "1",
+        "1:" * 999 + "1.5",
+    ],
+    ids=["decimal", "hexadecimal", "binary", "octal", "sexagesimal", "fraction"],
+)
+def test_a_number_without_end_is_refused(number):
+    """To read some of them takes the square of their digits."""
+    with pytest.raises(OptionsError, match=r"not YAML that we accept: line 3, column 5: a number of \d+ characters"):
+        convert(f"kind: TFJob\nspec:\n a: {number}\n".encode(), "it")
+
+
+@pytest.mark.parametrize("name", ["tony.worker.gpus", "tony.worker.memory", "tony.worker.instances"])
+def test_a_property_without_end_is_told(name):
+    """It is left out, and nothing else is lost."""
+    before, after = FILE.read_text().split(f"<name>{name}</name><value>")
+    found = convert(f"{before}<name>{name}</name><value>{'9' * 90_000}{after[1:]}".encode(), "tony.xml")
+
+    (told,) = [one.message for one in found.warnings if one.path == name]
+    assert "it is a" in told
+    assert found.options["parameter_server"] == convert(FILE.read_bytes(), "tony.xml").options["parameter_server"]
+
+
 @pytest.mark.parametrize("name", ["tony.containers.command", "tony.chief.command"])
 def test_braces_that_get_replaced_are_told(name):
     """TonY leaves them to the program; the shell's own stay."""
