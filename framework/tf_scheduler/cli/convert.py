@@ -15,7 +15,8 @@ from tf_scheduler.convert.mapping import Say
 from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.model.spec import Strategy
 
-from .options import file_type, json_option, read, write
+from .as_json import json_option
+from .options import file_type, read, write
 
 
 @click.command()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from dcos_command.parts import Table
 from tf_scheduler.errors import JobError, OptionsError
 from tf_scheduler.history.comparing import (
     Different,
@@ -29,8 +27,10 @@ from tf_scheduler.options.masking import MASK, masked
 from tf_scheduler.options.parse import parse
 from tf_scheduler.report.markup import moment, number, seconds
 
+from .as_json import json_option
 from .document import read_bytes
-from .options import json_option, without_defaults, write
+from .operate.build import screen
+from .options import without_defaults, write
 from .remember import draw, environment_of, shelf
 
 #: Runs that the list shows by default.
@@ -175,10 +175,6 @@ def _shown(value: Any) -> str:
     return _MISSING if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """As wide as the terminal; where there is none, as wide as it needs."""
-    table = Table(*head, box=None, header_style="bold", pad_edge=False)
-    for row in rows:
-        table.add_row(*(Text(cell, overflow="fold") for cell in row))
-    console = Console()
-    console.print(table, width=None if console.is_terminal else 200, soft_wrap=not console.is_terminal)
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """As the commands that ask a service draw theirs."""
+    screen().show([Table(head, rows)])

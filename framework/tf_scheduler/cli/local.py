@@ -23,6 +23,7 @@ from mesos_local.ports import is_free
 from mesos_local.record import read_record
 from tf_scheduler.errors import NotRunningError
 
+from .as_json import json_option
 from .folders import state_home
 from .ports import ports_to_stay
 from .root import Later
@@ -80,7 +81,6 @@ agents_option = click.option(
     type=click.Path(dir_okay=False, path_type=Path),
     help='JSON list of {"hostname", "resources", "attributes"}. Default: three agents, one with 2 GPUs as a resource.',
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group(cls=Later, later=_LATER)

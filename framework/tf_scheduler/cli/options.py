@@ -24,8 +24,9 @@ from tf_scheduler.options.notices import notices
 from tf_scheduler.options.parse import parse
 from tf_scheduler.options.tree import OPTIONS, Option
 
+from .as_json import json_option
+
 file_type = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 #: For what is JSON in any case: so that --json is right after every command.
 already_json = click.option("--json", is_flag=True, expose_value=False, help="It is JSON in any case.")
 

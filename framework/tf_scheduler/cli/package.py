@@ -15,6 +15,7 @@ from tf_scheduler.package.render import render_app
 from tf_scheduler.package.sources import HOME, Sources, read
 from tf_scheduler.package.validate import validate as problems_of
 
+from .as_json import json_switch
 from .document import read_bytes
 
 sources_option = click.option(
@@ -41,7 +42,7 @@ def package() -> None:
 
 @package.command()
 @sources_option
-@click.option("--json", "as_json", is_flag=True, help='Print a JSON list of {"path", "message"}.')
+@json_switch('Print a JSON list of {"path", "message"}.')
 def validate(sources: Path, as_json: bool) -> None:
     """Check the package's sources against the rules of the Universe and our own.
 

@@ -10,7 +10,7 @@ import click
 from tf_scheduler.runtimes import making
 from tf_scheduler.runtimes.catalogue import Wanted
 
-from .options import json_option
+from .as_json import json_option
 
 
 @click.group()

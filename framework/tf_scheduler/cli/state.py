@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
+from dcos_command.parts import Table
 from tf_scheduler import __version__
 from tf_scheduler.errors import JobError, NotRunningError
 from tf_scheduler.store.backup import Backup, BackupError, decode, encode, readable
@@ -26,7 +24,8 @@ from tf_scheduler.store.interface import Delete, Put, StateStore, StoreConflict,
 from tf_scheduler.store.open import lead, open_store, state_file
 from tf_scheduler.store.records import FRAMEWORK, RESULT, STATUSES, TASKS, changes
 
-from .operate.build import fill
+from .as_json import json_option
+from .operate.build import fill, screen
 
 _NO_STANDBY = 2.0  # seconds to find out that nobody leads
 _STDIO = Path("-")
@@ -47,7 +46,7 @@ def state() -> None:
 @state.command()
 @address_argument
 @service_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def show(address: str, service: str, as_json: bool) -> None:
     """Print the framework, the result and the tasks that are stored. Disturbs no scheduler.
 
@@ -89,7 +88,7 @@ def export(address: str, service: str, output: Path, force: bool) -> None:
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path))
 @click.option("--service", help="Name of the service. Default: the one of the document.")
 @click.option("--replace", is_flag=True, help="Replace what is stored of the service, all of it.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def import_(address: str, file: Path, service: str | None, replace: bool, as_json: bool) -> None:
     """Store what `state export` wrote to FILE (- for standard input), in one step.
 
@@ -189,17 +188,17 @@ def _task(record: bytes, values: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def _print(found: Mapping[str, Any]) -> None:
-    console = Console()
-    console.print(f"service    {found['service']}", highlight=False)
-    console.print(f"framework  {found['framework_id'] or 'none'}", highlight=False)
-    result = found["result"]
-    if result is not None:
-        console.print(f"result     {result.get('verdict')}: {result.get('reason')}", highlight=False, markup=False)
-    table = Table("task", "state", "host", "address", "generation", box=SIMPLE_HEAD, pad_edge=False)
-    for task in found["tasks"]:
-        table.add_row(*(str(task[name] or "-") for name in ("name", "state", "hostname", "address", "generation")))
-    console.print(table)
-    console.print(", ".join(f"{kind}: {count}" for kind, count in sorted(found["values"].items())), highlight=False)
+    result, names = found["result"], ("name", "state", "hostname", "address", "generation")
+    rows = [[str(task[name] or "-") for name in names] for task in found["tasks"]]
+    screen().show(
+        [
+            f"service    {found['service']}",
+            f"framework  {found['framework_id'] or 'none'}",
+            *([] if result is None else [f"result     {result.get('verdict')}: {result.get('reason')}"]),
+            Table(("task", "state", "host", "address", "generation"), rows, "no task"),
+            ", ".join(f"{kind}: {count}" for kind, count in sorted(found["values"].items())),
+        ]
+    )
 
 
 fill(state)

@@ -28,7 +28,16 @@ _OLDEST = min(_PYTHONS)
 #: From this one on the Keras in TensorFlow is Keras 3, with which distributed `Model.fit` does not work.
 _KERAS_3 = (2, 16)
 _VERSION = re.compile(r"(\d+)\.(\d+)(\.\d+)?")
+#: Minor version of the first Python 3 that tf_executor runs programs with.
+OLDEST_PYTHON = 6
 _PYTHON = re.compile(r"3\.(\d+)")
+#: A name with its versions, and when it is needed (Python packaging, "Dependency specifiers"); pip takes paths, too.
+_REQUIREMENT = re.compile(
+    r"""\s*[a-z0-9]([a-z0-9._-]*[a-z0-9])?\s*(\[[a-z0-9._,\s-]*\])?
+    \s*(\(?\s*(~=|===?|!=|<=?|>=?)\s*[a-z0-9.*+!_-]+(\s*,\s*(~=|===?|!=|<=?|>=?)\s*[a-z0-9.*+!_-]+)*\s*,?\s*\)?)?
+    \s*(;.*\b(python_\w+|os_name|sys_platform|platform_\w+|implementation_\w+|extra)\b.*)?""",
+    re.VERBOSE | re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +62,26 @@ def problems(wanted: Wanted, python: str) -> list[str]:
     minor = _PYTHON.fullmatch(python)
     if minor is None:
         found.append(f"--python must be a version such as 3.11, not {python}")
+    found += [
+        f"{text!r} is no requirement: say a name, such as numpy or 'numpy<2', or a path"
+        for text in (*wanted.others, *wanted.builds)
+        if not _is_for_pip(text)
+    ]
     if wanted.tensorflow:
         found += _tensorflow_problems(wanted.tensorflow, None if minor is None else int(minor[1]))
     return found
+
+
+def supported(python: str) -> bool:
+    """Whether programs of tasks can run on it: `3`, `3.11`, `3.11.7` (docs/tasks.md)."""
+    found = re.fullmatch(r"3(\.(\d+)(\.\d+)?)?", python)
+    return found is not None and (found[2] is None or int(found[2]) >= OLDEST_PYTHON)
+
+
+def _is_for_pip(text: str) -> bool:
+    """Whether it may be one: of paths, addresses and options only pip knows."""
+    before = text.partition(";")[0]
+    return "/" in before or before.startswith((".", "-")) or _REQUIREMENT.fullmatch(text) is not None
 
 
 def _tensorflow_problems(version: str, minor: int | None) -> list[str]:

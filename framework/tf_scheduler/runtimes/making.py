@@ -21,13 +21,14 @@ from pathlib import Path
 
 from tf_scheduler.errors import JobError
 
-from .catalogue import Wanted, problems, requirements
+from .catalogue import OLDEST_PYTHON, Wanted, problems, requirements, supported
 
 #: Written last.
 _COMPLETE = "runtime.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 #: Lines of pip's output that an error shows.
 _LINES = 8
+_TRACEBACK = "Traceback (most recent call last):"
 _ASK = "import platform; print(platform.python_version())"
 
 
@@ -106,6 +107,8 @@ def remove(name: str) -> None:
 def _interpreter(python: str) -> tuple[str, str]:
     """Path and version of the first that works: a name on the PATH may stand for nothing, as pyenv's do."""
     paths = list(_candidates(python)) if python else [sys.executable]
+    if python and not supported(python):
+        raise JobError(f"--python must be a version of Python 3 from 3.{OLDEST_PYTHON} on, such as 3.11, not {python}")
     if not paths:
         raise JobError(f"there is no program python{python} on this machine; install it, or leave --python out")
     wrong = []
@@ -114,8 +117,16 @@ def _interpreter(python: str) -> tuple[str, str]:
             done = subprocess.run([path, "-I", "-c", _ASK], capture_output=True, text=True, check=True)
             return path, done.stdout.strip()
         except (OSError, subprocess.SubprocessError) as error:
-            wrong.append(f"{path} does not work: {error}")
+            wrong.append(f"{path} does not work: {_reason(error)}")
     raise JobError("\n".join(wrong))
+
+
+def _reason(error: OSError | subprocess.SubprocessError) -> str:
+    """What the program said last, or how it ended."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    said = (getattr(error, "stderr", "") or "").strip().splitlines()
+    return said[-1] if said else f"it ends with {getattr(error, 'returncode', 'an error')}"
 
 
 def _candidates(python: str) -> Iterator[str]:
@@ -164,7 +175,8 @@ def _run(what: str, command: list[str], programs: Path | None = None) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
         said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        raise JobError("\n".join([f"{what} failed with exit code {done.returncode}:", *said[-_LINES:]]))
+        shown = said[-1:] if _TRACEBACK in said else said[-_LINES:]  # where in pip it was is nothing to the user
+        raise JobError("\n".join([f"{what} failed with exit code {done.returncode}:", *shown]))
 
 
 def _environment() -> dict[str, str]:

@@ -101,6 +101,8 @@ def test_a_half_made_runtime_is_none_and_is_made_anew(run, tmp_path, wheel):
         (("--tensorflow", "1.15"), "TensorFlow 1.15 needs Python 3.5 to 3.7"),
         (("--python", "3.99", "--tensorflow", "2.20"), "there is no program python3.99 on this machine"),
         ((), "there is nothing to install"),
+        (("--python", "2.7", "--package", "six"), "--python must be a version of Python 3 from 3.6 on, such as 3.11"),
+        (("--package", "six; rm -rf /"), "'six; rm -rf /' is no requirement: say a name, such as numpy"),
     ],
 )
 def test_what_cannot_be_made_is_refused_before_anything_happens(run, tmp_path, arguments, reason):

@@ -265,7 +265,7 @@ def test_a_null_leaves_out_that_part_only():
         ("name: small", "name: 日本", "metadata.name", "'日本' became tensorflow"),
         ("name: small", f"name: {'n' * 300}", "metadata.name", f"became {'n' * 63}:"),
         ("cpu: 1", "amd.com/gpu: 1", f"{WORKER}.template.spec.containers[0].resources: amd.com/gpu", "became gpus"),
-        ("backoffLimit: 0", "backoffLimit: two", "spec.runPolicy.backoffLimit", "'two' is not what was expected there"),
+        ("backoffLimit: 0", "backoffLimit: two", "spec.runPolicy.backoffLimit", "(it is a whole number)"),
         ("backoffLimit: 0", "activeDeadlineSeconds: two", "spec.runPolicy.activeDeadlineSeconds", "it is a number"),
     ],
 )

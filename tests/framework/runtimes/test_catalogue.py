@@ -2,7 +2,7 @@
 
 import pytest
 
-from tf_scheduler.runtimes.catalogue import Wanted, problems, requirements
+from tf_scheduler.runtimes.catalogue import Wanted, problems, requirements, supported
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,39 @@ def test_what_works_is_not_refused(tensorflow, python):
 def test_what_cannot_be_is_refused_with_the_reason(tensorflow, python, reason):
     """Before anything is downloaded."""
     assert [reason] == problems(Wanted(tensorflow), python)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "numpy",
+        "numpy<2,>=1.20",
+        "torch==2.6.0+cpu",
+        "tensorflow[and-cuda] ~= 2.15.0",
+        "typing-extensions; python_version < '3.12'",
+        "./own",
+        "/a/marker-1.0-py3-none-any.whl",
+        "own @ https://example.com/own.zip",
+        "-e.",
+    ],
+)
+def test_a_requirement_is_one_that_pip_takes(text):
+    """Names, versions, conditions, extras; of paths, addresses and options pip has the last word."""
+    assert [] == problems(Wanted(others=(text,)), "3.11")
+
+
+@pytest.mark.parametrize("text", ["six; rm -rf /", "six; six", "numpy 2", "two words", "", "numpy=2", "six && true"])
+def test_what_is_no_requirement_is_refused(text):
+    """By its name."""
+    (reason,) = problems(Wanted(builds=(text,)), "3.11")
+
+    assert reason.startswith(f"{text!r} is no requirement")
+
+
+@pytest.mark.parametrize(("python", "is_one"), [("3", True), ("3.6", True), ("3.11.7", True), ("3.5", False)])
+def test_programs_of_tasks_need_python_3_6(python, is_one):
+    """Of another one it is told before it is run."""
+    assert is_one is supported(python)
 
 
 def test_what_is_installed_follows_the_version():

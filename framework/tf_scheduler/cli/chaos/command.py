@@ -19,6 +19,7 @@ import click
 
 from tf_scheduler.chaos.faults import CATALOGUE, Round, lap, rounds, unknown
 from tf_scheduler.chaos.page import Circumstances, Training, page
+from tf_scheduler.cli.as_json import json_switch
 from tf_scheduler.cli.document import load_document
 from tf_scheduler.cli.files import load_options
 from tf_scheduler.cli.local import terminated_like_interrupted
@@ -47,7 +48,7 @@ _RESTART = {"backoff": 1}
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed makes the same plan of faults.")
 @click.option("--faults", default=",".join(CATALOGUE), show_default=True, help="Which ones, with commas between.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+@json_switch("Print the result as one JSON object.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the report there, as Markdown.")
 def chaos(options: Path, minutes: float | None, seed: int, faults: str, as_json: bool, out: Path | None) -> None:
     """Train on a local cluster of its own, and kill everything that can be killed, one by one.

@@ -1,0 +1,74 @@
+"""`--json` before a command that asks no service, and tables on narrow terminals."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from runs import a_run
+from tf_scheduler.cli.history import _table
+from tf_scheduler.cli.main import cli
+from tf_scheduler.cli.operate.colours import ColourScreen
+from tf_scheduler.history.shelf import Shelf
+
+TONY = Path(__file__).resolve().parents[1] / "convert" / "files" / "tony.xml"
+RUNS = ("20260101-000000-aaaaaa", "20260102-000000-bbbbbb")
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    """Its standard output, with a history of two runs."""
+    for name in ("XDG_STATE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    shelf = Shelf(tmp_path / "dcos-tensorflow" / "history.db")
+    for run in RUNS:
+        shelf.keep(replace(a_run(), id=run))
+
+    def ask(*words: object) -> str:
+        done = CliRunner().invoke(cli, [str(word) for word in words])
+        assert done.exception is None, done.output
+        return done.stdout
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("history",),
+        ("history", "show", RUNS[0]),
+        ("history", "compare", *RUNS),
+        ("history", "reproduce", RUNS[0]),
+        ("runtime", "list"),
+        ("convert", TONY),
+        ("options", "explain", "worker.cpus"),
+        ("options", "schema"),
+        ("package", "validate"),
+    ],
+    ids=lambda words: " ".join(map(str, words[:2])),
+)
+def test_json_stands_before_the_command_or_after_it(asked, words, monkeypatch):
+    """Or in a variable; it is the same."""
+    after = json.loads(asked(*words, "--json"))
+
+    assert after == json.loads(asked("--json", *words))
+    monkeypatch.setenv("DCOS_TENSORFLOW_JSON", "1")
+    assert after == json.loads(asked(*words))
+
+
+def test_json_of_a_group_is_for_its_commands(asked):
+    """It stands before one of them, too."""
+    assert RUNS[0] == json.loads(asked("history", "--json", "show", RUNS[0]))["id"]
+
+
+def test_a_narrow_terminal_has_a_line_for_each_cell_of_the_history(monkeypatch, capsys):
+    """Not a column of single characters."""
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setattr("tf_scheduler.cli.history.screen", ColourScreen)
+
+    _table(("run", "state", "restarts"), [("digits", "succeeded", "0"), ("mnist", "failed", "3")])
+
+    shown = capsys.readouterr().out.split()
+    assert ["run:", "digits", "state:", "succeeded", "restarts:", "0"] == shown[:6]
