@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -12,24 +16,74 @@ import click
 
 from mesos_local import AgentSpec
 from mesos_local.pinned import VERSION as MESOS
+from mesos_local.process import ProcessId
 from tf_scheduler import __version__
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.environment import environment
 from tf_scheduler.history.model import Run
 from tf_scheduler.history.recording import read
+from tf_scheduler.history.service_run import RUNNING, service_run
 from tf_scheduler.history.shelf import Shelf
 from tf_scheduler.options.loader import resolve
 from tf_scheduler.options.masking import masked
 from tf_scheduler.options.sections.jobs import JOBS
-from tf_scheduler.report.page import page as drawn
 
 from .folders import RunFolder, state_home
 from .options import without_defaults
 
+#: State of a run that nobody follows any more, though it had no result.
+LOST = "lost"
+_LOST = "it ended without a result: its `local run` is gone, killed or with the machine"
+
 
 def shelf() -> Shelf:
     """Of this user."""
-    return Shelf(state_home() / "history.db")
+    return Shelf(state_home() / "history.db", now=_as_it_is)
+
+
+def begin(document: Mapping[str, Any], folder: RunFolder, agents: Iterable[AgentSpec], submitted: float) -> None:
+    """Keep a run that begins, so that it is known whatever becomes of us. What goes wrong is told at its end."""
+    with suppress(JobError, OSError):
+        shelf().keep(_begun(document, folder, agents, submitted))
+
+
+def _begun(document: Mapping[str, Any], folder: RunFolder, agents: Iterable[AgentSpec], submitted: float) -> Run:
+    options, me = resolve(document), ProcessId.of(os.getpid())
+    return Run(
+        id=folder.path.name,
+        service=options["service"]["name"],
+        state=RUNNING,
+        reason="",
+        submitted=submitted,
+        seconds=0.0,
+        folder=str(folder.path),
+        options=without_defaults(masked(options), options),
+        agents={agent.hostname: _spoken(agent) for agent in agents},
+        process="" if me is None else f"{me.pid}:{me.start_time}",
+    )
+
+
+def _as_it_is(run: Run) -> Run:
+    """A run that went on when it was kept: what its scheduler has recorded since, and whether it still goes on."""
+    if not run.process:
+        return run
+    pid, _, start_time = run.process.partition(":")
+    goes_on = ProcessId(int(pid), int(start_time)).alive()
+    run = run if goes_on else replace(run, state=LOST, reason=_LOST)
+    try:
+        found = service_run(RunFolder(Path(run.folder)).recording, run.service, run.options)
+    except JobError:  # nothing was launched
+        return run
+    if not goes_on and found.state != RUNNING:
+        run = replace(run, state=found.state, reason=found.reason)
+    return replace(
+        run,
+        seconds=round((time.time() if goes_on else found.submitted + found.seconds) - run.submitted, 3),
+        launches=found.launches,
+        curves=found.curves,
+        unit=found.unit,
+        told=found.told,
+    )
 
 
 def remember(
@@ -46,18 +100,14 @@ def remember(
     `document`: its options; `found`: its report; `submitted`: seconds since the epoch; `surroundings`:
     of `environment_of`; `page`: drawn there.
     """
-    recorded, options = read(folder.recording), resolve(document)
-    run = Run(
-        id=folder.path.name,
-        service=found["service"],
+    recorded = read(folder.recording)
+    run = replace(
+        _begun(document, folder, agents, submitted),
         state=found["state"],
         reason=found["reason"],
-        submitted=submitted,
         seconds=found["seconds"],
-        folder=str(folder.path),
-        options=without_defaults(masked(options), options),
         environment=surroundings,
-        agents={agent.hostname: _spoken(agent) for agent in agents},
+        process="",
         launches=recorded.launches,
         curves=recorded.curves,
         unit=recorded.unit,
@@ -73,6 +123,8 @@ def remember(
 
 def draw(run: Run, page: Path) -> None:
     """Write the page of a run; when it cannot be written, that is told."""
+    from tf_scheduler.report.page import page as drawn
+
     try:
         page.write_text(drawn(run), encoding="utf-8")
     except OSError as error:

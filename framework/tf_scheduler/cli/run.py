@@ -17,6 +17,7 @@ import click
 from mesos_local import AgentSpec, LocalCluster, MesosLocalError, default_agents, load_agents, with_ports
 from tf_scheduler.errors import JobError, SchedulerError
 
+from .as_json import json_switch
 from .document import load_document
 from .early import Started, start_early, started
 from .folders import RunFolder
@@ -47,7 +48,7 @@ _RECOVERY = {"recovery_timeout": "10secs"}
 )
 @directory_option
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Stop the job after so many seconds.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+@json_switch("Print the result as one JSON object.")
 @click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Draw the run as an HTML page.")
 def run(
     options: Path, agents: Path | None, directory: Path, timeout: float | None, as_json: bool, page: Path | None
@@ -129,7 +130,7 @@ def _run(
         signals = stack.enter_context(interrupts())
         submitted, began = time.time(), time.monotonic()
         with app:
-            watched = _followed(job, found, cluster, running is None, signals)
+            watched = _followed(job, found, cluster, running is None, signals, submitted)
             surroundings = Meanwhile(lambda: _surroundings(job.document))  # while the scheduler ends
         seconds = time.monotonic() - began
         return _reported(job, watched, found.folder, cluster, submitted, seconds, surroundings.value())
@@ -145,12 +146,16 @@ def _console(quiet: bool) -> bool:
     return not quiet and not sys.stderr.isatty()
 
 
-def _followed(job: _Job, found: Started, cluster: LocalCluster, own: bool, signals: Interrupts) -> Watched:
+def _followed(
+    job: _Job, found: Started, cluster: LocalCluster, own: bool, signals: Interrupts, submitted: float
+) -> Watched:
     for notice in found.notices:
         click.echo(notice, err=True)
     found.let()
     from .follow import Watch, follow
+    from .remember import begin
 
+    begin(job.document, found.folder, cluster.specs, submitted)
     grace = max((each.kill_grace for each in job.spec.jobs), default=0.0)
     return follow(found.app, Watch(found.app, grace, job.timeout, signals), cluster, own=own, drawn=_drawn(job))
 

@@ -64,7 +64,7 @@ class Run:
 
     id: str
     service: str
-    #: succeeded, failed, stopped or refused.
+    #: succeeded, failed, stopped or refused; running while it goes on, lost when it ended without a result.
     state: str
     reason: str
     submitted: float
@@ -83,6 +83,8 @@ class Run:
     #: What the leader's last speed counts; in older records that of every point.
     unit: str = "steps"
     told: tuple[Told, ...] = ()
+    #: Who follows it while it goes on: PID:START, the start in clock ticks after boot; empty: it has ended.
+    process: str = ""
 
     @property
     def restarts(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -19,10 +19,10 @@ _TABLE = "CREATE TABLE IF NOT EXISTS run (id TEXT PRIMARY KEY NOT NULL, submitte
 
 
 class Shelf:
-    """`path`: the file; made, with its folder, when the first run is kept."""
+    """`path`: the file; made, with its folder, when the first run is kept. `now`: what became of one since then."""
 
-    def __init__(self, path: Path, most: int = MOST_RUNS) -> None:
-        self._path, self._most = path, most
+    def __init__(self, path: Path, most: int = MOST_RUNS, now: Callable[[Run], Run] = lambda run: run) -> None:
+        self._path, self._most, self._now = path, most, now
 
     def keep(self, run: Run) -> None:
         """Keep a run, in place of one with the same id. Raise JobError when that cannot be."""
@@ -41,7 +41,7 @@ class Shelf:
             return []
         with self._open() as file:
             rows = file.execute("SELECT record FROM run ORDER BY submitted DESC, id DESC").fetchall()
-        return [from_json(json.loads(text)) for (text,) in rows]
+        return [self._now(from_json(json.loads(text))) for (text,) in rows]
 
     def find(self, name: str) -> Run:
         """By id, by the begin of one id only, or `last`. Raise JobError that names what there is."""

@@ -1,12 +1,16 @@
 """`dcos-tensorflow history` and `local run --report`, on a real Mesos."""
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
 
 from jobs import options
-from runs import a_run
+from mesos_local.process import ProcessId
+from runs import T0, a_run
+from tf_scheduler.cli.folders import RunFolder
+from tf_scheduler.history.lines import encode
 from tf_scheduler.history.shelf import Shelf
 
 #: Worker 0 fails once, then tells its progress and a secret; the others wait for their end.
@@ -83,6 +87,30 @@ def test_a_run_can_be_looked_at_without_mesos(run, tmp_path, kept):
     assert "warning: python was 3.10, is 3." in err
     assert f"warning: sha256 of {tmp_path}/gone.py was 12ab, is not there any more, and no copy was kept" in err
     assert "python train.py" == json.loads(out)["service"]["command"]
+
+
+def test_a_run_whose_command_is_gone_has_ended_without_a_result(run, tmp_path, kept):
+    """It is known from its beginning on; of what was recorded all is shown, and a result if there was one."""
+    begun = {"state": "running", "reason": "", "launches": (), "curves": {}, "seconds": 0.0}
+    me = ProcessId.of(os.getpid())
+    folders = {name: RunFolder(tmp_path / name) for name in ("going", "gone", "over")}
+    for folder in folders.values():
+        folder.scheduler.mkdir(parents=True)
+    launched = {"launched": "id", "task": "worker-0", "generation": 1, "agent": "a", "address": "a:1", "t": T0 + 1}
+    decided = {"result": "failed", "reason": "worker-0 failed", "t": T0 + 9}
+    folders["gone"].recording.write_text(encode(launched))
+    folders["over"].recording.write_text(encode(launched) + encode(decided))
+    for place, (name, process) in enumerate((("going", me), ("gone", replace(me, start_time=1)), ("over", None))):
+        told = f"{process.pid}:{process.start_time}" if process else "1:1"
+        kept.keep(a_run(id=name, folder=str(tmp_path / name), process=told, **{**begun, "submitted": T0 - place}))
+
+    found = {name: json.loads(run("history", "show", name, "--json")[1]) for name in folders}
+
+    assert {"going": "running", "gone": "lost", "over": "failed"} == {name: run["state"] for name, run in found.items()}
+    assert ([], 1, 1) == (found["going"]["launches"], *(len(found[name]["launches"]) for name in ("gone", "over")))
+    assert "ended without a result" in found["gone"]["reason"]
+    assert ("worker-0 failed", 11.0) == (found["over"]["reason"], found["over"]["seconds"])
+    assert "lost" in run("history")[1]
 
 
 def test_history_is_of_no_service(run):

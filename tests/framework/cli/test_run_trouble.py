@@ -177,14 +177,21 @@ def test_a_scheduler_that_is_killed_is_started_again_and_goes_on(start, tmp_path
     assert 3 == len(logged(tmp_path, "goes to"))
 
 
-def test_no_scheduler_is_left_when_the_command_is_killed(start, tmp_path, kept):
-    """Nobody would ever come back for it; Mesos ends the tasks."""
+def test_no_scheduler_is_left_when_the_command_is_killed(start, run, tmp_path, kept):
+    """Nobody would ever come back for it; Mesos ends the tasks. The history knows of the run, and what became of it."""
     process = start("local", "run", options(tmp_path, UNTIL_KILLED), "--dir", kept.directory)
     running(process)
     scheduler = ProcessId.of(scheduler_of(tmp_path))
+    (before,) = json.loads(run("history", "--json")[1])
 
     process.kill()
+    process.wait(PATIENCE)
+    (after,) = json.loads(run("history", "--json")[1])
+    shown = json.loads(run("history", "show", "last", "--json")[1])
 
+    assert ("running", "lost", after["id"]) == (before["state"], after["state"], before["id"])
+    assert {"ps-0", "worker-0", "worker-1"} == {launch["task"] for launch in shown["launches"]}
+    assert "sleep 1000" in shown["options"]["service"]["command"]
     scheduler.wait(PATIENCE)
     assert not scheduler.alive()
 
