@@ -57,7 +57,8 @@ def wait_for_end(service: Service, limit: float = LIMIT) -> str:
     said, done, failure, until = "", False, "", time.monotonic() + limit
     while (found := _found(service, done)) is not None:
         newer, done = last_words(_plan(service))
-        said = newer or said
+        # One that is started once more has forgotten what the one before it left.
+        said = newer if newer.startswith(_LEFT) or (not said.startswith(_LEFT) and newer) else said
         if (last := why_it_ended(found)) not in ("", failure):
             failure = last
             told.show((f"its scheduler ended, and is started again: {failure}",))

@@ -66,6 +66,16 @@ def test_what_is_left_behind_is_told_at_the_end(cluster, capsys, last, told):
     assert "/dev/digits is being uninstalled. Ctrl-C" in seen.err
 
 
+def test_what_the_scheduler_before_it_left_is_not_unsaid(cluster, capsys):
+    """It died before DC/OS had heard of the end; the one that is started then knows of nothing."""
+    plans, run = cluster
+    plans += [(a_plan("COMPLETE", LOST), 200), (a_plan("COMPLETE", "nothing is left behind that is known"), 200)]
+
+    assert 0 == run()
+
+    assert f"/dev/digits is uninstalled: {LOST}\n" == capsys.readouterr().out
+
+
 def a_failure(message, version="v2"):
     return {"lastTaskFailure": {"message": message, "version": version, "taskId": "dev_digits.1"}}
 
