@@ -15,6 +15,7 @@ import click
 
 from dcos_command.errors import CommandError, UsageError
 from dcos_command.failing import document, wants_json
+from dcos_command.parts import plain
 from tf_scheduler import __version__
 from tf_scheduler.errors import NotRunningError, SchedulerError
 
@@ -80,5 +81,5 @@ def _failures() -> tuple[type[Exception], ...]:
 
 def _fail(error: object, code: int) -> None:
     with suppress(BrokenPipeError):  # nobody reads it: the exit code tells
-        click.echo(f"{error}", err=True)
+        click.echo(plain(str(error)), err=True)
     sys.exit(code)

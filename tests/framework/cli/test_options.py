@@ -237,3 +237,14 @@ def test_the_shell_completes_options_from_the_schema():
         item.value for item in found
     ]
     assert {"gpu_worker.python", "gpu_worker.placement_constraint"} <= {item.value for item in found}
+
+
+def test_an_error_that_quotes_what_is_wrong_commands_no_terminal(capsys, tmp_path):
+    """Here a key of the file."""
+    path = tmp_path / "options.json"
+    path.write_text(r'{"x\u001b]0;y\u202ez": {}}')
+    with pytest.raises(SystemExit):
+        main(["options", "show", str(path)])
+    told = capsys.readouterr().err
+    assert "x]0;yz" in told
+    assert told.replace("\n", "").isprintable()
