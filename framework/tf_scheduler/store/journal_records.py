@@ -10,7 +10,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 from tf_scheduler.model.journal import Entry
@@ -27,6 +27,7 @@ _ID = f"{JOURNAL}/id"
 #: Entries of one value at most, and characters of a message, as a reason may list many agents: ZooKeeper's nodes are
 #: small.
 _MOST, _LONGEST = 100, 2000
+_NAMES = tuple(field.name for field in fields(Entry))
 
 
 class Shelf:
@@ -76,8 +77,13 @@ def _key(entries: Sequence[Entry]) -> str:
 
 
 def _put(key: str, entries: Sequence[Entry], **more: str) -> Put:
-    fields = [{**asdict(entry), "message": entry.message[:_LONGEST]} for entry in entries]
-    return Put(key, json.dumps({"schema": SCHEMA, "entries": fields, **more}).encode())
+    document = {"schema": SCHEMA, "entries": [_fields(entry) for entry in entries], **more}
+    return Put(key, json.dumps(document).encode())
+
+
+def _fields(entry: Entry) -> dict[str, Any]:
+    """Not by `asdict`, which is ten times slower: each decision pays for it."""
+    return {**{name: getattr(entry, name) for name in _NAMES}, "message": entry.message[:_LONGEST]}
 
 
 def _document(key: str, data: bytes) -> dict[str, Any]:
