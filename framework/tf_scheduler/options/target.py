@@ -87,7 +87,10 @@ def restored(
             section = section[name]
         was, now = section[option.path[-1]], option.value(present)
         if isinstance(was, Mapping) and isinstance(now, Mapping):
-            section[option.path[-1]] = {key: now.get(key, text) if text == MASK else text for key, text in was.items()}
+            hidden = masked_value(option, now)  # some only in part, as the password in an address
+            section[option.path[-1]] = {
+                key: now.get(key, text) if text in (MASK, hidden.get(key)) else text for key, text in was.items()
+            }
         elif was == masked_value(option, now):
             section[option.path[-1]] = now
     return old

@@ -89,12 +89,16 @@ def test_what_may_not_change_is_refused_and_the_options_before_hold():
 
 def test_secrets_are_not_remembered_and_hold_all_the_same():
     """The options before have them from the present ones."""
-    secret = {"environment": {"A_PASSWORD": "hidden", "B": "1"}}
-    chosen, known = played(options(**secret), options({"role": "another"}, **secret))
+    variables = {"A_PASSWORD": "hidden", "B": "1", "C": "redis://me:hidden@host"}
+    secret = {"environment": variables, "command": "PGPASSWORD=hidden python train.py --token hidden"}
+    chosen, known = played(
+        options(**secret), options({"role": "another"}, **{**secret, "environment": {**variables, "B": "2"}})
+    )
 
     assert "hidden" not in json.dumps(known[0].options)
     assert MASK in json.dumps(known[0].options)
-    assert {"A_PASSWORD": "hidden", "B": "1"} == chosen.options["worker"]["environment"]
+    assert variables == chosen.options["worker"]["environment"]
+    assert secret["command"] == chosen.options["worker"]["command"]
 
 
 @given(documents())
