@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 from functools import lru_cache
-from typing import Any, NoReturn, Tuple
+from typing import Any, Callable, NoReturn, Tuple
 
 from . import __version__
 from .about import INFO
@@ -87,7 +88,21 @@ def _settings(option: Option) -> dict[str, Any]:
     metavar = option.metavar or option.name.upper()
     if option.type == "texts":
         return {**common, "action": "append", "metavar": metavar, "default": list(option.default or ())}
-    return {**common, "metavar": metavar, **({"type": int} if option.type == "number" else {})}
+    return {**common, "metavar": metavar, **({"type": _number(option)} if option.type == "number" else {})}
+
+
+def _number(option: Option) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        found = int(text) if re.fullmatch(r"[0-9]{1,18}", text) else -1
+        if found < option.least or (option.most is not None and found > option.most):
+            raise argparse.ArgumentTypeError(f"{text} is no number {_range(option)}")
+        return found
+
+    return number
+
+
+def _range(option: Option) -> str:
+    return f"from {option.least} " + ("on" if option.most is None else f"to {option.most}")
 
 
 def _lower(text: str) -> str:

@@ -41,6 +41,9 @@ class Option:
     default: Any = None
     #: What its value names, as an argument's.
     kind: str = ""
+    #: The numbers that make sense; None: there is no greatest one.
+    least: int = 1
+    most: int | None = None
 
     @property
     def key(self) -> str:

@@ -93,7 +93,8 @@ def _stacked(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
         if number:
             yield ""
         for name, cell in zip(rows[0], row):
-            yield from _broken(f"{name}: {cell}", width)
+            if name or cell:
+                yield from _broken(f"{name}: {cell}" if name else cell, width)
 
 
 def _broken(cell: str, limit: int) -> list[str]:

@@ -7,7 +7,7 @@ import time
 from typing import Any, Iterator, Mapping, Sequence
 
 from .command import FOLLOW, Command, Given, Option
-from .errors import CommandError, UnreachableError
+from .errors import CommandError, UnreachableError, UsageError
 from .parts import Line, Parts, Raw, Table, Word, dim
 from .service import Service, path
 from .sse import Event
@@ -16,7 +16,7 @@ from .tasks import TASK
 _AGAIN = 1.0  # seconds until an interrupted stream is taken up again
 _PATIENCE = 60  # such attempts: a scheduler that is started again is there by then
 _LENGTH = 65_536  # bytes of a log
-_LIMIT = 50  # events
+_LIMIT, _MOST = 50, 1000  # events: without -n; as the API has it
 
 
 def stream(service: Service, where: str, ends: Sequence[str], **query: str | None) -> Iterator[Event]:
@@ -42,6 +42,8 @@ def stream(service: Service, where: str, ends: Sequence[str], **query: str | Non
 
 
 def _file(given: Given) -> str:
+    if given.get("file") and given.get("stderr"):
+        raise UsageError("--stderr is --file stderr: give one of them")
     return given.get("file") or ("stderr" if given.get("stderr") else "stdout")
 
 
@@ -133,7 +135,7 @@ COMMANDS = (
         (
             FOLLOW,
             Option("task", "Only what is about this task.", short="t", kind="task"),
-            Option("limit", "So many of the newest.", "number", short="n", default=_LIMIT),
+            Option("limit", "So many of the newest.", "number", short="n", default=_LIMIT, most=_MOST),
         ),
         follow=_follow_events,
         show_item=_show_event,

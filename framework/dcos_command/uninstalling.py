@@ -123,7 +123,7 @@ COMMANDS = (
         (),
         (
             Option("no-wait", "Do not wait for the end of it.", "flag"),
-            Option("timeout", "Wait so many seconds at most.", "number", metavar="SECONDS", default=LIMIT),
+            Option("timeout", "Wait so many seconds at most.", "number", metavar="SECONDS", default=LIMIT, least=0),
         ),
         confirm="End the service, its tasks, and forget what is stored of it?",
     ),

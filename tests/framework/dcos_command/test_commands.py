@@ -333,6 +333,23 @@ def test_what_a_configuration_changed_is_said_of_the_target_before_it(own, api):
     assert "worker.count: 2 → 3" == re.split("  +", second)[3]
 
 
+@pytest.mark.parametrize("number", ["0", "1001", "99999", "many"])
+def test_a_number_that_makes_no_sense_is_wrong_usage(ask, number):
+    """Too small, too large or none; it is asked nobody."""
+    refused = ask("events", "-n", number)
+
+    assert 2 == refused.code
+    assert re.search("-n", refused.err)
+
+
+def test_one_file_of_a_task_is_shown(ask):
+    """Which one has to be said once."""
+    refused = ask("logs", "worker-0", "--file", "stdout", "--stderr")
+
+    assert 2 == refused.code
+    assert "--stderr is --file stderr: give one of them" in refused.err
+
+
 def test_the_end_is_one_sentence(ask, api):
     """Undecided before."""
     api.deploy()

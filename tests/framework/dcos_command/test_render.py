@@ -116,6 +116,13 @@ def test_no_line_is_longer_than_the_terminal_and_nothing_is_lost(rows, width):
         assert all(any(cell in line for line in drawn) for row in rows for cell in row)
 
 
+def test_a_cell_of_a_column_without_a_name_stands_alone():
+    """As a picture where there is no room for columns; one that is empty takes no line."""
+    drawn = list(lines(Table(("job", "", "loss", ""), [("worker", "━━━━", "0.5", "")], pictures=(1, 3)), 10))
+
+    assert ["job: worker", "━━━━", "loss: 0.5"] == drawn or ["job:", "worker", "━━━━", "loss: 0.5"] == drawn
+
+
 @pytest.mark.parametrize("width", [30, 40, 50, 60])
 def test_words_are_not_broken_where_a_terminal_is_narrow(width):
     """Neither of names and addresses, nor of sentences."""

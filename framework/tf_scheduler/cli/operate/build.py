@@ -28,7 +28,7 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
     "flag": {"is_flag": True},
     "text": {},
     "texts": {"multiple": True},
-    "number": {"type": click.IntRange(min=1)},
+    "number": {},
 }
 
 
@@ -87,7 +87,8 @@ def _argument(argument: Argument) -> click.Argument:
 def _option(option: Option) -> click.Option:
     flags = [f"--{option.name}", *([f"-{option.short}"] if option.short else []), option.key]
     metavar = option.metavar or None
-    shown = {"show_default": True, "default": option.default} if option.type == "number" else {}
+    number = {"type": click.IntRange(option.least, option.most), "show_default": True, "default": option.default}
+    shown = number if option.type == "number" else {}
     complete = _completion(option.kind) if option.kind else None
     told = {"help": option.help, "metavar": metavar, "shell_complete": complete, **shown}
     return click.Option(flags, **_TYPES[option.type], **told)
