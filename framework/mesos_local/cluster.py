@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -204,12 +204,19 @@ class LocalCluster:
 
     def sandbox(self, agent_id: str, framework_id: str, executor_id: str) -> Path:
         """The folder of an executor's latest run, where its stdout and stderr are."""
+        for run in self._runs(f"{agent_id}/frameworks/{framework_id}/executors/{executor_id}"):
+            return run
+        raise MesosLocalError(f"Agent {agent_id} has no sandbox of executor {executor_id} of framework {framework_id}.")
+
+    def sandboxes(self, framework_id: str) -> Mapping[str, Path]:
+        """Those of every executor of a framework that agents still keep, by its id; the oldest is first."""
+        found = sorted(self._runs(f"*/frameworks/{framework_id}/executors/*"), key=lambda run: run.lstat().st_mtime_ns)
+        return {run.parents[1].name: run for run in found}
+
+    def _runs(self, pattern: str) -> Iterator[Path]:
         for name in self.agents:
             work = commands.agent_directory(self.directory, name) / "agents" / "0" / "work"
-            run = work / "slaves" / agent_id / "frameworks" / framework_id / "executors" / executor_id / "runs/latest"
-            if run.exists():
-                return run
-        raise MesosLocalError(f"Agent {agent_id} has no sandbox of executor {executor_id} of framework {framework_id}.")
+            yield from (run for run in work.glob(f"slaves/{pattern}/runs/latest") if run.exists())
 
     def stop(self) -> None:
         """End every process of this cluster, a temporary folder too, and prove it. May be called again.

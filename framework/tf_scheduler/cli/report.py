@@ -9,6 +9,7 @@ from typing import Any
 from mesos_local import LocalCluster
 from tf_scheduler.api.glance import Overview, TaskRow
 from tf_scheduler.errors import JobError
+from tf_scheduler.model.ids import TaskId, name_of
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import TaskState
@@ -17,6 +18,8 @@ from .folders import RunFolder
 from .follow import Watched, sandbox_of
 from .words import Words
 
+#: Most launches before its last one of which a task's output is kept.
+_EARLIER = 10
 #: Of the error output of a task that failed.
 _ERROR_LINES = 5
 #: Ends that need no explanation.
@@ -46,6 +49,8 @@ def check_page(page: Path | None) -> None:
     """Raise JobError when the page of a run cannot be written there: who trains for hours should not hear it last."""
     if page is None:
         return
+    if str(page) == "-":
+        raise JobError("--report -: a page is a file: standard output has the result")
     new = not page.exists()
     try:
         page.open("ab").close()
@@ -68,7 +73,9 @@ def _lines(found: Report) -> Iterator[str]:
     for name, reasons in found["pending"].items():
         yield f"  {name} was pending:"
         yield from (f"    {reason}" for reason in reasons)
-    yield f"logs: {found['run']}/logs"
+    again = [task["name"] for task in found["tasks"] if task["earlier_logs"]]
+    more = f" (of the first launch of {again[0]}: {again[0]}.1)" if again else ""
+    yield f"logs: {found['run']}/logs{more}"
     yield f"model and checkpoints: {found['checkpoints']}"
 
 
@@ -94,7 +101,8 @@ def _task(seen: Overview, task: TaskRow, cluster: LocalCluster, folder: RunFolde
         "address": task.address,
         "generation": task.generation,
         "last_lines": [] if sandbox is None else _last_words(seen, task, sandbox, words),
-        "logs": None if sandbox is None else _kept(task, sandbox, folder),
+        "logs": None if sandbox is None else _kept(task.name, sandbox, folder),
+        "earlier_logs": _earlier(seen, task, cluster, folder),
     }
 
 
@@ -108,9 +116,19 @@ def _last_words(seen: Overview, task: TaskRow, sandbox: Path, words: Words) -> l
     return words.last(task.name, sandbox / "stdout", 1) if task.name == seen.leader else []
 
 
-def _kept(task: TaskRow, sandbox: Path, folder: RunFolder) -> str | None:
+def _earlier(seen: Overview, task: TaskRow, cluster: LocalCluster, folder: RunFolder) -> list[str]:
+    """Of launches before the last: kept as `worker-0.1` and so on. Of many the first and the latest."""
+    every = cluster.sandboxes(seen.framework_id or "none").items()
+    found = [sandbox for id_, sandbox in every if id_ != task.executor_id and name_of(TaskId(id_)) == task.name]
+    numbered = list(enumerate(found, 1))
+    chosen = [*numbered[:1], *numbered[1:][1 - _EARLIER :]]
+    kept = (_kept(f"{task.name}.{number}", sandbox, folder) for number, sandbox in chosen)
+    return [place for place in kept if place]
+
+
+def _kept(name: str, sandbox: Path, folder: RunFolder) -> str | None:
     try:
-        kept: Path | None = folder.keep_logs(task.name, sandbox)
+        kept: Path | None = folder.keep_logs(name, sandbox)
     except OSError as error:
         return f"not kept: {error.strerror}"
     return str(kept) if kept else None

@@ -17,7 +17,7 @@ from tf_scheduler.telling.masks import Masks
 WORKER = TaskRow("worker-0", "t", "e", "S", "agent", "a:1", 1, "failed", "exit code 4; stderr: it is ***", False, "")
 CHIEF = replace(WORKER, name="chief-0", state="finished", message="")
 SEEN = Overview(
-    *("digits", "/checkpoints", "f", "deploy", "ERROR", (), (WORKER, CHIEF), {}, False, "chief-0"),
+    *("digits", "/checkpoints", "f", "deploy", "ERROR", (), (WORKER, CHIEF), (), 0, {}, False, "chief-0"),
     *("failed", "worker-0 failed", False, "", True),
 )
 
@@ -36,7 +36,8 @@ def test_secrets_of_every_source_are_kept_out(tmp_path, source, jobs, words):
     """A value that the command does not know stays with the executor, which masks what it says of the output."""
     (tmp_path / "stderr").write_text("it is of-the-job\n")
     (tmp_path / "stdout").write_text("it is of-chief\n")
-    folder, cluster = RunFolder(tmp_path / "run"), SimpleNamespace(sandbox=lambda *_: tmp_path)
+    folder = RunFolder(tmp_path / "run")
+    cluster = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {})
     masks = Masks(["of-the-job"] if source == "env:KEY" else [])
     spec = a_spec(secrets=(SecretSpec(source, env="KEY", jobs=frozenset(jobs)),))
 
@@ -44,3 +45,22 @@ def test_secrets_of_every_source_are_kept_out(tmp_path, source, jobs, words):
 
     assert words == tuple(task["last_lines"] for task in found["tasks"])
     assert all(f"    | {line}" in summary(found) for lines in words for line in lines)
+
+
+def test_the_output_of_every_launch_is_kept(tmp_path):
+    """By its number; of many launches that of the first and the latest; that of the last where it always was."""
+    launches = {f"worker-0__{number}": tmp_path / str(number) for number in range(1, 14)}
+    for id_, sandbox in {**launches, "chief-0__1": tmp_path / "chief"}.items():
+        sandbox.mkdir()
+        (sandbox / "stdout").write_text(id_)
+    cluster = SimpleNamespace(sandbox=lambda *_: tmp_path / "13", sandboxes=lambda _: launches)
+    seen = replace(SEEN, tasks=(replace(WORKER, executor_id="worker-0__13"),))
+    spec = a_spec()
+
+    found = report(Watched(seen), spec, cluster, RunFolder(tmp_path / "run"), 1.0, Words(spec, Masks([])))
+
+    logs = tmp_path / "run" / "logs"
+    assert [str(logs / f"worker-0.{number}") for number in (1, *range(4, 13))] == found["tasks"][0]["earlier_logs"]
+    assert "worker-0__1" == (logs / "worker-0.1" / "stdout").read_text()
+    assert "worker-0__13" == (logs / "worker-0" / "stdout").read_text()
+    assert f"logs: {logs} (of the first launch of worker-0: worker-0.1)" in summary(found)
