@@ -21,6 +21,7 @@ from tf_scheduler import __version__
 from tf_scheduler.errors import JobError, NotRunningError
 from tf_scheduler.store.backup import Backup, BackupError, decode, encode, readable
 from tf_scheduler.store.interface import Delete, Put, StateStore, StoreConflict, StoreUnavailable, service_key
+from tf_scheduler.store.journal_records import JOURNAL_ID
 from tf_scheduler.store.open import lead, open_store, state_file
 from tf_scheduler.store.records import FRAMEWORK, RESULT, STATUSES, TASKS, changes
 
@@ -112,7 +113,9 @@ def _bring_back(store: StateStore, values: Mapping[str, bytes], address: str, na
             f"service {name} has state in {_shown(address)} already ({len(before)} values); --replace replaces it"
         )
     gone = [Delete(key) for key in before if key not in values]
-    store.apply([*gone, *(Put(key, value) for key, value in values.items())])
+    # Events since the backup are gone, their numbers come again: who has seen them learns that it is another journal.
+    anew = [Delete(JOURNAL_ID)] if before else []
+    store.apply([*gone, *(Put(key, value) for key, value in values.items()), *anew])
     return len(before)
 
 

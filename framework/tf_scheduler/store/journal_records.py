@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 KEPT = 1000
 JOURNAL = "journal"
 SCHEMA = 1
-_ID = f"{JOURNAL}/id"
+JOURNAL_ID = f"{JOURNAL}/id"
 #: Entries of one value at most, and characters of a message, as a reason may list many agents: ZooKeeper's nodes are
 #: small.
 _MOST, _LONGEST = 100, 2000
@@ -47,7 +47,7 @@ class Shelf:
         """What stores more of them, in their order, and forgets as many."""
         if not entries:
             return []
-        first = [] if self._has_id else [_put(_ID, (), id=self.id)]
+        first = [] if self._has_id else [_put(JOURNAL_ID, (), id=self.id)]
         gone = [Delete(key) for _, key in self._gone(entries[-1].number)]
         return [*first, *(_put(_key(some), some) for some in _parts(entries)), *gone]
 
@@ -99,7 +99,7 @@ def _document(key: str, data: bytes) -> dict[str, Any]:
 
 
 def _id(values: Mapping[str, bytes]) -> str:
-    return str(_document(_ID, values[_ID]).get("id", "")) if _ID in values else ""
+    return str(_document(JOURNAL_ID, values[JOURNAL_ID]).get("id", "")) if JOURNAL_ID in values else ""
 
 
 def _entries(key: str, data: bytes) -> list[Entry]:

@@ -13,6 +13,7 @@ import pytest
 from builders import a_job, a_spec, a_status, an_offer
 from mesos_local import ZooKeeperEnsemble
 from tf_scheduler.cli.main import main
+from tf_scheduler.journal import Journal
 from tf_scheduler.model.events import OffersReceived, StatusUpdated, Subscribed
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.task import TaskState
@@ -146,6 +147,24 @@ def test_a_service_with_state_is_not_replaced_by_accident(place, command, tmp_pa
         with pytest.raises(StoreConflict):
             store.apply([Put("late", b"")])
         assert stored == store.load()
+
+
+def test_a_state_of_before_begins_another_journal(place, command, tmp_path):
+    """Numbers of events come again, for other events; where nothing was, it goes on."""
+    backup = tmp_path / "backup.json"
+    live(place("old"))
+    with closing(open_store(place("old"), SPEC.name)) as store, Journal(store) as journal:
+        journal.note("Tick", "before")
+    command("export", place("old"), "--service", SPEC.name, "--output", backup)
+
+    found = []
+    for where, more in (("new", ()), ("old", ("--replace",))):
+        assert 0 == command("import", place(where), backup, *more)[0]
+        with closing(open_store(place(where), SPEC.name)) as store:
+            again = Journal(store)
+        assert ["before"] == [entry.message for entry in again.after(0)]
+        found.append(again.id == journal.id)
+    assert [True, False] == found
 
 
 def test_another_service_may_get_the_state(place, command, tmp_path):
