@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,8 @@ def show(run: str, page: Path | None, as_json: bool) -> None:
     found = shelf().find(run)
     if page is not None:
         draw(found, page)
+    if str(page) == "-":  # standard output has the page
+        return
     if as_json:
         click.echo(json.dumps(to_json(found), indent=2))
         return
@@ -89,7 +91,7 @@ def compare(old: str, new: str, as_json: bool) -> None:
     """What is different between the runs OLD and NEW: options, environment, results."""
     before, after = shelf().find(old), shelf().find(new)
     parts = {
-        "options": options_between(before, after),
+        "options": options_between(*_comparable(before, after)),
         "environment": environment_between(before.environment, after.environment),
         "results": results_between(before, after),
     }
@@ -112,16 +114,19 @@ def reproduce(run: str, output: Path | None, force: bool, as_json: bool) -> None
     """Write the options file of RUN, and tell what is not now as it was then: versions, files, secrets."""
     found = shelf().find(run)
     text = json.dumps(found.options, indent=2) + "\n"
-    missing, changed = hidden(found, MASK), _changed(found)
+    missing, changed, defaults = hidden(found, MASK), _changed(found), _other_defaults(found)
     if output is not None:
         write(output, text, force)
     if as_json:
         told = {"options": found.options, "secrets": missing, "changed": [asdict(item) for item in changed]}
+        told["defaults"] = [asdict(item) for item in defaults]
         click.echo(json.dumps(told, indent=2))
         return
     for item in changed:
         gone = "is not there any more, and no copy was kept" if item.new == "" else f"is {_shown(item.new)}"
         click.echo(f"warning: {item.name} was {_shown(item.old)}, {gone}", err=True)
+    for item in defaults:
+        click.echo(f"warning: {item.name} was {_shown(item.old)}, its default is {_shown(item.new)} now", err=True)
     for path in missing:
         click.echo(f"warning: {path} was not kept, as it is secret: fill it in", err=True)
     click.echo(text if output is None else f"wrote {output}", nl=output is not None)
@@ -141,6 +146,27 @@ def add(recording: Path, name: str, options_file: Path | None) -> None:
     found = service_run(recording, name or options.get("service", {}).get("name", "tensorflow"), options)
     shelf().keep(found)
     click.echo(f"added {found.id}: {found.state}, {len(found.launches)} launches")
+
+
+def _comparable(*runs: Run) -> list[Mapping[str, Any]]:
+    """All options of each, with today's defaults where those of then were not kept; else only what was given."""
+    try:
+        return [run.resolved or _all_options(run) for run in runs]
+    except OptionsError:  # nobody knows what it was without, or it is not valid any more
+        return [run.options for run in runs]
+
+
+def _other_defaults(run: Run) -> list[Different]:
+    """Options that were not given, and whose default is not what it was."""
+    if not run.resolved:  # kept before that was
+        return []
+    return [item for item in options_between(run.resolved, _all_options(run)) if None not in (item.old, item.new)]
+
+
+def _all_options(run: Run) -> Mapping[str, Any]:
+    """With today's defaults, as they would be kept. Raise OptionsError when they are not valid any more."""
+    found: Mapping[str, Any] = json.loads(json.dumps(masked(resolve(run.options))))
+    return found
 
 
 def _changed(run: Run) -> list[Different]:

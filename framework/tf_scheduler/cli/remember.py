@@ -49,6 +49,7 @@ def begin(document: Mapping[str, Any], folder: RunFolder, agents: Iterable[Agent
 
 def _begun(document: Mapping[str, Any], folder: RunFolder, agents: Iterable[AgentSpec], submitted: float) -> Run:
     options, me = resolve(document), ProcessId.of(os.getpid())
+    shown = masked(options)
     return Run(
         id=folder.path.name,
         service=options["service"]["name"],
@@ -57,7 +58,8 @@ def _begun(document: Mapping[str, Any], folder: RunFolder, agents: Iterable[Agen
         submitted=submitted,
         seconds=0.0,
         folder=str(folder.path),
-        options=without_defaults(masked(options), options),
+        options=without_defaults(shown, options),
+        resolved=shown,
         agents={agent.hostname: _spoken(agent) for agent in agents},
         process="" if me is None else f"{me.pid}:{me.start_time}",
     )
@@ -117,18 +119,25 @@ def remember(
         shelf().keep(run)
     except (JobError, OSError) as error:
         click.echo(f"the run is not in the history: {error}", err=True)
-    if page is not None:
-        draw(run, page)
+    try:
+        if page is not None:
+            draw(run, page)
+    except JobError as error:
+        click.echo(f"{error}", err=True)
 
 
 def draw(run: Run, page: Path) -> None:
-    """Write the page of a run; when it cannot be written, that is told."""
+    """Write the page of a run; `-` is standard output. Raise JobError when it cannot be written."""
     from tf_scheduler.report.page import page as drawn
 
+    text = drawn(run)
+    if str(page) == "-":
+        click.echo(text, nl=False)
+        return
     try:
-        page.write_text(drawn(run), encoding="utf-8")
+        page.write_text(text, encoding="utf-8")
     except OSError as error:
-        click.echo(f"the page could not be written to {page}: {error.strerror}", err=True)
+        raise JobError(f"--report {page}: the page cannot be written there: {error.strerror}") from error
 
 
 def environment_of(options: Mapping[str, Any]) -> dict[str, str]:

@@ -18,9 +18,9 @@ class Different:
     new: Any
 
 
-def options_between(old: Run, new: Run) -> list[Different]:
-    """Options that were given differently, by their dotted path."""
-    return _between(dict(_flat(old.options, "")), dict(_flat(new.options, "")))
+def options_between(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Different]:
+    """Options that differ, by their dotted path."""
+    return _between(dict(_flat(old, "")), dict(_flat(new, "")))
 
 
 def environment_between(old: Mapping[str, str], new: Mapping[str, str]) -> list[Different]:

@@ -73,6 +73,8 @@ class Run:
     folder: str = ""
     #: What the options file said, secrets hidden.
     options: Mapping[str, Any] = field(default_factory=dict)
+    #: Every option as it was, with the defaults of then; empty in older records.
+    resolved: Mapping[str, Any] = field(default_factory=dict)
     #: Name -> version, digest or size: what else the result may depend on.
     environment: Mapping[str, str] = field(default_factory=dict)
     #: Name of an agent -> its resources and attributes.

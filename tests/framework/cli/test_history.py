@@ -3,6 +3,7 @@
 import json
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,11 +13,13 @@ from runs import T0, a_run
 from tf_scheduler.cli.folders import RunFolder
 from tf_scheduler.history.lines import encode
 from tf_scheduler.history.shelf import Shelf
+from tf_scheduler.options.loader import resolve
+from tf_scheduler.options.masking import masked
 
 #: Worker 0 fails once, then tells its progress and a secret; the others wait for their end.
 PROGRAM = """\
 case "$TASK_NAME" in worker-0) ;; *) exec sleep 1000;; esac
-[ -e $CHECKPOINT_DIR/again ] || { touch $CHECKPOINT_DIR/again; exit 3; }
+[ -e $CHECKPOINT_DIR/again ] || { echo first; touch $CHECKPOINT_DIR/again; exit 3; }
 for step in 1 2 3; do
   echo "{\\"step\\": $step, \\"loss\\": 0.$step, \\"examples\\": $step}" > $TF_EXECUTOR_PROGRESS; sleep 0.7
 done
@@ -40,6 +43,10 @@ def test_a_run_is_remembered_drawn_compared_and_repeated(run, tmp_path, kept):
     assert 0 == code, err
     (found,) = kept.all()
     assert json.loads(out)["run"].endswith(found.id)
+    (worker,) = (task for task in json.loads(out)["tasks"] if task["name"] == "worker-0")
+    assert [f"{worker['logs']}.1"] == worker["earlier_logs"]
+    assert "first" == (Path(worker["earlier_logs"][0]) / "stdout").read_text().strip()
+    assert "first" not in (Path(worker["logs"]) / "stdout").read_text()
     first, second = (launch for launch in found.launches if launch.task == "worker-0")
     assert ("failed", 3, "finished", 0) == (first.state, first.exit_code, second.state, second.exit_code)
     assert first.launched < first.running <= first.ended <= second.launched < second.running <= second.ended
@@ -51,7 +58,12 @@ def test_a_run_is_remembered_drawn_compared_and_repeated(run, tmp_path, kept):
     assert "2 launches" in page
     assert "Loss" in page
 
-    kept.keep(replace(found, id="another", submitted=found.submitted + 1, options={"service": {"name": "x"}}))
+    assert ("between_graph", 1) == (
+        found.resolved["service"]["strategy"],
+        found.resolved["parameter_server"]["count"],
+    )
+    other = {"options": {"service": {"name": "x"}}, "resolved": {}}
+    kept.keep(replace(found, id="another", submitted=found.submitted + 1, **other))
     listed = json.loads(run("history", "--json")[1])
     assert ["another", found.id] == [item["id"] for item in listed]
     shown = run("history", "show", found.id, "--json")
@@ -87,6 +99,45 @@ def test_a_run_can_be_looked_at_without_mesos(run, tmp_path, kept):
     assert "warning: python was 3.10, is 3." in err
     assert f"warning: sha256 of {tmp_path}/gone.py was 12ab, is not there any more, and no copy was kept" in err
     assert "python train.py" == json.loads(out)["service"]["command"]
+
+
+def test_a_page_goes_where_it_is_wanted_or_that_is_an_error(run, tmp_path, kept):
+    """`-` is standard output, and no file of that name; a disk that is full is exit 1."""
+    kept.keep(a_run())
+
+    code, out, err = run("history", "show", "last", "--report", "-")
+    full = run("history", "show", "last", "--report", "/dev/full")
+    refused = run("local", "run", tmp_path / "options.json", "--report", "-")
+
+    assert (0, "") == (code, err)
+    assert out.startswith("<!doctype html>")
+    assert out.endswith("</html>\n")
+    assert (1, "") == full[:2]
+    assert "/dev/full: the page cannot be written there: No space left on device" in full[2]
+    assert (1, "") == refused[:2]
+    assert "--report -: a page is a file: standard output has the result" in refused[2]
+    assert not (Path.cwd() / "-").exists()
+
+
+def test_options_are_compared_with_their_defaults(run, kept):
+    """Those of a run of today with one of before, where only what was no default was kept; who repeats one is told of
+    a default that has changed since.
+    """
+    command = {"service": {"name": "mnist", "command": "true"}}
+    full = masked(resolve(command))
+    then = {**full, "worker": {**full["worker"], "count": 7, "no_more": 1}}
+    kept.keep(a_run(id="old", options=command, environment={}))
+    kept.keep(a_run(id="new", options=command, environment={}, resolved=then))
+
+    compared = json.loads(run("history", "compare", "old", "new", "--json")[1])
+    _, _, err = run("history", "reproduce", "new")
+    told = json.loads(run("history", "reproduce", "new", "--json")[1])
+
+    assert [full["worker"]["count"], 7] == next(
+        [item["old"], item["new"]] for item in compared["options"] if item["name"] == "worker.count"
+    )
+    assert f"warning: worker.count was 7, its default is {full['worker']['count']} now" in err
+    assert ["worker.count"] == [item["name"] for item in told["defaults"]]
 
 
 def test_a_run_whose_command_is_gone_has_ended_without_a_result(run, tmp_path, kept):

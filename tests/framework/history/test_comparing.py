@@ -13,7 +13,7 @@ def test_options_and_versions_that_differ_are_found():
         Different("service.command", "python train.py", "python b.py"),
         Different("worker.count", 2, None),
         Different("chief.count", None, 1),
-    ] == options_between(a_run(), new)
+    ] == options_between(a_run().options, new.options)
     assert [Different("tensorflow", "2.20.0", "2.21.0")] == environment_between(
         {"python": "3", "tensorflow": "2.20.0"}, {"python": "3", "tensorflow": "2.21.0"}
     )
