@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
 from dcos_command import perform, streams
@@ -54,6 +54,28 @@ def test_an_interrupted_stream_goes_on_where_it_was(moody):
 
     assert [Event("a", id="1"), Event("half", id="2"), Event("{}", "end", "2")] == list(stream())
     assert [None, "1"] == asked
+
+
+def test_events_are_followed_in_the_journal_that_they_are_of(monkeypatch):
+    """A service that is installed anew counts from 1 again: it has to know whose numbers these are."""
+    monkeypatch.setattr(streams, "_AGAIN", 0.0)
+    asked = []
+
+    async def answer(request):
+        if "follow" not in request.query_params:
+            return JSONResponse({"events": [], "next": 7, "journal": "it"})
+        asked.append(
+            (request.query_params["after"], request.query_params["journal"], request.headers.get("last-event-id"))
+        )
+        return StreamingResponse(
+            iter(['id: 8-it\nevent: event\ndata: {"number": 8}\n\n']), media_type="text/event-stream"
+        )
+
+    with ApiServer(Starlette(routes=[Route("/v1/events", answer)]), "127.0.0.1", 0) as server:
+        service = Service(Cluster(f"http://127.0.0.1:{server.port}"), "", direct=True)
+        found = streams._follow_events(service, {})
+        assert [{"number": 8}, {"number": 8}] == [next(found), next(found)]
+    assert [("7", "it", None), ("7", "it", "8-it")] == asked
 
 
 def test_a_stream_that_stays_away_is_given_up(moody):
