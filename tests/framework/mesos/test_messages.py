@@ -10,9 +10,9 @@ from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.progress import Progress
 
 
-def message(data: bytes) -> dict[str, object]:
+def message(data: bytes, executor: str = "worker-0__1") -> dict[str, object]:
     """As a master sends it."""
-    body = {"agent_id": {"value": "a-1"}, "executor_id": {"value": "e"}, "data": base64.b64encode(data).decode()}
+    body = {"agent_id": {"value": "a-1"}, "executor_id": {"value": executor}, "data": base64.b64encode(data).decode()}
     return {"type": "MESSAGE", "message": body}
 
 
@@ -21,6 +21,16 @@ def test_progress_of_an_executor_is_understood() -> None:
     told = reports.Progress("worker-0__1", 7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0)
     expected = ProgressReported("worker-0__1", Progress(7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0))
     assert expected == decode.event(message(told.encode()))
+
+
+def test_an_executor_speaks_for_its_own_task_only() -> None:
+    """And one that nobody names speaks for none."""
+    told = reports.Progress("worker-0__1", 7, 1e9).encode()
+    anonymous = {"type": "MESSAGE", "message": {"data": base64.b64encode(told).decode()}}
+
+    assert decode.event(message(told)) is not None
+    assert decode.event(message(told, executor="worker-1__1")) is None
+    assert decode.event(anonymous) is None
 
 
 @pytest.mark.parametrize("data", [b"", b"rubbish", b'{"version": 99, "kind": "progress"}', b'{"kind": "chat"}'])
