@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Iterator
 from email.parser import BytesParser
 from email.policy import HTTP
+from typing import Any
 
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from tf_scheduler.interfaces import FileError
 
@@ -16,13 +17,19 @@ from .endpoint import Access, Act, Call, Endpoint
 from .respond import TEXT
 from .shapes_sdk import MessageBody
 from .views.base import Answer, Problem, View
+from .views.state import properties
 
-_ROOM = "/v1/state/files"
+_ROOM, _PROPERTIES = "/v1/state/files", "/v1/state/properties"
+#: Begins the name of the property that a file is.
+_FILE = "file-"
 _FORM = "multipart/form-data"
 
 
 def kept_files(backend: Backend) -> Iterator[Endpoint]:
-    """All of them."""
+    """All of them; each file is a property, too."""
+    yield Endpoint("GET", _PROPERTIES, "Names of properties.", {200: list[str]}, act=_properties(backend))
+    bodies: dict[int, Any] = {200: Any, 404: str}
+    yield Endpoint("GET", f"{_PROPERTIES}/{{key}}", "A property.", bodies, act=_property(backend))
     yield Endpoint("GET", _ROOM, "Names of files.", {200: list[str]}, act=_names(backend))
     yield Endpoint("GET", f"{_ROOM}/{{name}}", "A file.", {200: str, 404: str}, act=_content(backend))
     bodies = {200: MessageBody, 400: str, 409: str, 503: str}
@@ -30,9 +37,33 @@ def kept_files(backend: Backend) -> Iterator[Endpoint]:
     yield Endpoint("PUT", f"{_ROOM}/{{name}}", what, bodies, act=act, takes=bytes, access=Access.WRITE)
 
 
+def _properties(backend: Backend) -> Act:
+    async def act(call: Call) -> Answer:
+        return View(sorted([*properties(call.snapshot), *(f"{_FILE}{name}" for name in _kept(backend))]))
+
+    return act
+
+
+def _property(backend: Backend) -> Act:
+    async def act(call: Call) -> Answer | Response:
+        key, found = call.given["key"], properties(call.snapshot)
+        if key in found:
+            return JSONResponse(found[key]) if isinstance(found[key], str) else View(found[key])
+        content = None if backend.kept is None else backend.kept.content(key.removeprefix(_FILE))
+        if content is None or not key.startswith(_FILE):
+            return Problem(404, f"Property {key} not found")
+        return JSONResponse(content.decode(errors="replace"))
+
+    return act
+
+
+def _kept(backend: Backend) -> list[str]:
+    return [] if backend.kept is None else list(backend.kept.names())
+
+
 def _names(backend: Backend) -> Act:
     async def act(_call: Call) -> Answer:
-        return View([] if backend.kept is None else list(backend.kept.names()))
+        return View(_kept(backend))
 
     return act
 

@@ -69,10 +69,19 @@ class Policy:
         if not reading and _is_foreign(headers):
             return Problem(403, "a page of another site must not write here")
         if not visitor.reads:
-            return Problem(401, "a token is needed: send 'Authorization: Bearer TOKEN'")
+            return Problem(401, self._missing("authorization" in headers))
         if not reading and not visitor.writes:
             return Problem(403, f"{visitor.name} may only read")
         return None
+
+    def _missing(self, shown: bool) -> str:
+        """What who is not let in has to show, of what is set; `shown`: a token was sent."""
+        if not (self.read_token or self.write_token):
+            return "a client certificate is needed"
+        if shown:
+            return "the token that was sent is not the right one"
+        certificate = "; or a client certificate" if self.certificates else ""
+        return f"a token is needed: send 'Authorization: Bearer TOKEN'{certificate}"
 
 
 def _shown(authorization: str) -> tuple[str, str | None]:

@@ -79,8 +79,6 @@ def _configurations() -> Iterator[Endpoint]:
 def _state() -> Iterator[Endpoint]:
     room = "/v1/state"
     yield _get(f"{room}/frameworkId", "A list of one id, or none.", state.framework_id, list[str])
-    yield _get(f"{room}/properties", "Names of properties.", state.properties, list[str])
-    yield _get(f"{room}/properties/{{key}}", "A property.", state.property_of, Any, 404)
     yield _get(f"{room}/zone/tasks", "Task -> its zone.", state.zones, dict[str, str])
     yield _get(f"{room}/zone/tasks/{{task}}", "Zone of a task.", state.zone_of_task, str, 404)
     yield _get(f"{room}/zone/{{job}}/{{ip}}", "Zone of the task at an address.", state.zone_of_address, str, 404)

@@ -289,6 +289,23 @@ def test_a_wrong_filter_of_debug_plans_is_200(app, query, answer):
     assert (200, answer) == (reply.code, reply.body)
 
 
+def test_a_task_tells_the_configuration_that_it_was_launched_with(state):
+    """Its id, as the SDK's label does; of what the options have left behind it is not known."""
+    old = replace(state.tasks["chief-0"], config="older")
+    stored = {"a-b": Configuration("a-b", 1, 1.0, "t", {})}
+    now = replace(state, tasks={**state.tasks, "chief-0": old}, configurations=stored)
+    app = create_app(lambda: Snapshot(now))
+    labels = {
+        pod: {
+            item["key"]: item["value"] for item in ask(app, f"/v1/pod/{pod}/info").body[0]["info"]["labels"]["labels"]
+        }
+        for pod in ("ps-0", "chief-0")
+    }
+
+    assert [labels["ps-0"]["target_configuration"]] == ask(app, "/v1/configurations/targetId").body
+    assert "target_configuration" not in labels["chief-0"]
+
+
 def test_pods_are_tasks(app):
     """TaskInfo and TaskStatus as protobuf writes them."""
     assert ["chief-0", "ps-0"] == ask(app, "/v1/pod").body

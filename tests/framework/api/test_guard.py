@@ -82,6 +82,22 @@ def test_whatever_is_set_closes_the_rest(options, code):
 
 
 @pytest.mark.parametrize(
+    ("options", "shown", "told"),
+    [
+        ({"read_token": "r"}, {}, "a token is needed: send"),
+        ({"read_token": "r"}, bearer("wrong"), "the token that was sent is not the right one"),
+        ({"read_token": "r", "certificates": True}, {}, "a token is needed: send 'Authorization: Bearer TOKEN'; or a"),
+        ({"read_token": "r", "certificates": True}, bearer("x"), "the token that was sent is not the right one"),
+        ({"certificates": True}, {}, "a client certificate is needed"),
+        ({"certificates": True}, bearer("x"), "a client certificate is needed"),
+    ],
+)
+def test_who_is_not_let_in_is_told_what_is_missing(options, shown, told):
+    """Of what is set."""
+    assert told in ask(an_app(**options), PATH, headers=shown).body["error"]["message"]
+
+
+@pytest.mark.parametrize(
     ("writers", "peer", "code"),
     [((), "alice", DONE), (("alice",), "alice", DONE), (("alice",), "bob", 403), ((), None, 401)],
 )

@@ -44,6 +44,16 @@ def test_a_file_is_kept_and_given_back(headers, body):
     )
 
 
+def test_a_file_is_a_property_too():
+    """As the SDK keeps it."""
+    app = an_app()
+    ask(app, PATH, "PUT", body=b"one")
+
+    assert ["file-note"] == ask(app, "/v1/state/properties").body
+    assert "one" == ask(app, "/v1/state/properties/file-note").body
+    assert 404 == ask(app, "/v1/state/properties/file-none").code
+
+
 @pytest.mark.parametrize(
     ("path", "headers", "body"),
     [

@@ -17,6 +17,7 @@ from tf_scheduler.model.program import Liveness
 from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.secrets import OPTION, SecretSpec
 from tf_scheduler.model.spec import JobSpec, ServiceSpec
+from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.volume import Volume
 
 from .base import Answer, Problem, Snapshot, View
@@ -28,18 +29,18 @@ _DEFAULT_STATE = "zk://master.mesos:2181"
 
 def ids(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
     """All of them, newest first: the target, the one before, and so on."""
-    return View([item.id for item in newest_first(snapshot.state.configurations)] or [_id(snapshot)])
+    return View([item.id for item in newest_first(snapshot.state.configurations)] or [target_id(snapshot.state)])
 
 
 def target_ids(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
     """A list of one, as the SDK gives it."""
-    return View([_id(snapshot)])
+    return View([target_id(snapshot.state)])
 
 
 def target(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
     """What is in force; `rejected`: why the options that the scheduler was started with are not."""
     state = snapshot.state
-    stored = state.configurations.get(_id(snapshot))
+    stored = state.configurations.get(target_id(snapshot.state))
     rejected = {"rejected": list(state.rejected)} if state.rejected else {}
     return View(
         {**_service(state.full or state.spec, stored), **({} if stored is None else _about(stored)), **rejected}
@@ -52,7 +53,7 @@ def configuration(snapshot: Snapshot, given: Mapping[str, Any]) -> Answer:
         wanted = str(uuid.UUID(given["id"]))
     except ValueError:
         return Problem(400, f"Invalid configuration id: {given['id']}")
-    if wanted == _id(snapshot):
+    if wanted == target_id(snapshot.state):
         return target(snapshot, given)
     stored = snapshot.state.configurations.get(wanted)
     if stored is None:
@@ -65,11 +66,12 @@ def _about(configuration: Configuration) -> dict[str, Any]:
     return {"id": configuration.id, "at": configuration.at, "options": configuration.options, **changed}
 
 
-def _id(snapshot: Snapshot) -> str:
-    newest = newest_first(snapshot.state.configurations)
+def target_id(state: SchedulerState) -> str:
+    """Of what is in force."""
+    newest = newest_first(state.configurations)
     if newest:
         return newest[0].id
-    spec = snapshot.state.spec
+    spec = state.spec
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{spec.name}/{plans.target(spec)}"))
 
 

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from tf_scheduler.api.shapes_sdk import LaunchBody, PodBody, PodsBody
+from tf_scheduler.core.plans import config_of
 from tf_scheduler.core.recovery import pausing
 from tf_scheduler.core.told import variables_of
 from tf_scheduler.model.ids import executor_of
@@ -17,6 +18,7 @@ from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskStatus
 
 from .base import Answer, Problem, Snapshot, View
+from .configurations import target_id
 
 
 def names(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
@@ -88,7 +90,7 @@ def word_of(state: SchedulerState, record: TaskRecord) -> str:
 def _task_info(state: SchedulerState, record: TaskRecord) -> dict[str, Any]:
     job = next((job for job in state.spec.jobs if job.group == record.group), None)
     labels = {
-        "target_configuration": record.config,
+        "target_configuration": target_id(state) if record.config == config_of(state.spec, record.name) else "",
         "task_type": record.job.value,
         "index": str(record.index),
         "offer_hostname": record.hostname,

@@ -18,20 +18,8 @@ def framework_id(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
     return View([] if found is None else [found])
 
 
-def properties(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
-    """Their names, sorted."""
-    return View(sorted(_properties(snapshot)))
-
-
-def property_of(snapshot: Snapshot, given: Mapping[str, Any]) -> Answer:
-    """One of them."""
-    found = _properties(snapshot)
-    key = given["key"]
-    return View(found[key]) if key in found else Problem(404, f"Property {key} not found")
-
-
-def _properties(snapshot: Snapshot) -> dict[str, Any]:
-    """Those of the SDK's that tools ask for."""
+def properties(snapshot: Snapshot) -> dict[str, Any]:
+    """Those of the SDK's that tools ask for, by name; its files are others, see api/kept.py."""
     state = snapshot.state
     found: dict[str, Any] = {
         f"{record.name}:task-status": asdict(status)
