@@ -18,7 +18,7 @@ COPY executor executor
 COPY package package
 COPY examples examples
 RUN python -m venv /opt/dcos-tensorflow \
-    && /opt/dcos-tensorflow/bin/pip install --quiet ./compat/http-parser . \
+    && /opt/dcos-tensorflow/bin/pip install --quiet ./compat/http-parser ".[dcos]" \
     && /opt/dcos-tensorflow/bin/dcos-tensorflow package build --sources package --out /out
 
 # What is to be published; see docs/install.md.

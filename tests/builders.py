@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tf_scheduler.model.ids import AgentId, OfferId, TaskId
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.resources import Needs, Resource, thousandths
 from tf_scheduler.model.spec import ExecutorSpec, JobKind, JobSpec, ServiceSpec, Strategy
+from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState, TaskStatus
 
 EXECUTOR = Needs(cpus=thousandths(0.1), mem=thousandths(64))
@@ -71,3 +73,12 @@ def a_status(task_id: str, state: TaskState = TaskState.RUNNING, uuid: str = "uu
     return TaskStatus(
         **{"id": TaskId(task_id), "state": state, "agent_id": AgentId("agent-1-id"), "uuid": uuid, **options}
     )
+
+
+def with_fields(state: SchedulerState, **fields: Any) -> SchedulerState:
+    """Return the state with these fields, each in the part of the state that has it."""
+    for name in ("stored", "derived", "session", "process"):
+        part = getattr(state, name)
+        own = {key: fields.pop(key) for key in tuple(fields) if hasattr(part, key)}
+        state = replace(state, **{name: replace(part, **own)})
+    return replace(state, **fields)

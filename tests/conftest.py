@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from itertools import chain, zip_longest
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 
+from kit.shared import Shared, repair_cluster
 from mesos_local import LocalCluster, default_agents
 from spotless import FAILED, no_framework_left
-from tf_scheduler.cli.ports import port_block
+from tf_scheduler.cli.local_run.ports import port_block
 
-# How long an example takes says nothing about it on a machine that is busy with others.
-settings.register_profile("patient", deadline=None)
-# The same examples each time: a change is judged by itself, and developers' runs go on looking for new ones.
-settings.register_profile("repeatable", deadline=None, derandomize=True)
-settings.load_profile("repeatable" if os.environ.get("CI") else "patient")
+# No deadline: the duration of an example depends on the load of the machine. Examples are random in CI too; the folder
+# keeps those that fail for the next run.
+settings.register_profile(
+    "random", deadline=None, derandomize=False, database=DirectoryBasedExampleDatabase(".hypothesis/examples")
+)
+settings.load_profile("random")
 
-# Whoever started us in the background of a shell, or by nohup, had these ignored; our programs would inherit that.
+# A shell ignores SIGINT for background jobs, and nohup ignores SIGHUP; started programs would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+pytest_plugins = ("kit.reruns",)
 
 _QUICK_MASTER = {"allocation_interval": "100ms", "agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "3"}
 
@@ -57,17 +62,27 @@ def pytest_runtest_makereport(
     return report
 
 
-@pytest.fixture(scope="session")
-def local_cluster() -> Iterator[LocalCluster]:
-    """A real master and three real agents for the whole session: leave them as they were.
-
-    Not with the default ports: a developer's own local cluster may be up, and each process of pytest-xdist has one.
-    """
+@contextmanager
+def _three_agents() -> Iterator[LocalCluster]:
+    # Not the default ports: a developer's own local cluster may run, and each worker of pytest-xdist has a cluster.
     with (
         port_block() as first,
         LocalCluster(default_agents(first), master_flags=_QUICK_MASTER, die_with_parent=True) as cluster,
     ):
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def shared_cluster() -> Iterator[Shared[LocalCluster]]:
+    """A real master and three real agents for the whole session."""
+    with Shared(_three_agents, repair_cluster) as shared:
+        yield shared
+
+
+@pytest.fixture
+def local_cluster(shared_cluster: Shared[LocalCluster]) -> LocalCluster:
+    """Return the shared cluster with all nodes running. The test tears down its frameworks."""
+    return shared_cluster.take()
 
 
 @pytest.fixture(autouse=True)

@@ -12,17 +12,15 @@ import os
 import signal
 import sys
 import traceback
-from contextlib import closing
 from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from tf_scheduler.cli.files import load_options
-from tf_scheduler.mesos.driver import MesosDriver
+from kit.scheduler_process import build_process
+from tf_scheduler.cli.common.options_file import load_options
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.runner import Runner, restore
-from tf_scheduler.store.open import lead, open_store, state_file
-from tf_scheduler.store.zookeeper import ZooKeeperPlace
+from tf_scheduler.service.store import state_file
+from tf_scheduler.store.zookeeper import ZooKeeperAddress
 
 #: More than there are kinds of points.
 LIVES = 60
@@ -38,19 +36,18 @@ def live(spec: ServiceSpec, master: str, state: str, folder: Path) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     bury(state, spec.name)
-    with closing(open_store(state, spec.name)) as store:
-        leadership = lead(store)
-        runner = Runner(restore(spec, store), store, leadership=leadership, checkpoint=checkpoint)
-        final = runner.run(MesosDriver(spec, master, runner.state.framework_id, runner.put, leads=leadership.check))
-        print("framework", final.framework_id)
-        print("verdict", final.result.verdict.value, flush=True)
+    process = build_process(spec, master, state, checkpoint)
+    process.run()
+    final = process.runner.state
+    print("framework", final.stored.framework_id)
+    print("verdict", final.stored.result.verdict.value, flush=True)
 
 
 def bury(state: str, service: str) -> None:
     """ZooKeeper takes the life before for alive until its session ends: what it led with is removed at once."""
     if state_file(state) is not None:
         return
-    place = ZooKeeperPlace.parse(state)
+    place = ZooKeeperAddress.parse(state)
     client, path = KazooClient(",".join(place.servers)), f"{place.chroot}/dcos-service-{service}"
     client.start(PATIENCE)
     try:

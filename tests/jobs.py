@@ -1,11 +1,10 @@
 """Small jobs that need no TensorFlow, and agents for them."""
 
 import json
-import threading
-import time
 
-#: Long enough for a busy machine; a hang is a failure, not a wait.
-PATIENCE = 180
+from kit.waiting import PATIENCE, wait_until
+
+__all__ = ["PATIENCE", "UNTIL_KILLED", "WORKER_0", "agents", "gone", "options", "wait_for"]
 
 
 def options(folder, command="true", service=None, **sections):
@@ -35,18 +34,10 @@ WORKER_0 = 'case "$TASK_NAME" in worker-0) {};; *) exec sleep 1000;; esac'
 
 
 def wait_for(*paths):
-    """Until all are there. A file cannot be awaited with what the standard library has; looking on and on would take
-    the processor from who is to make it.
-    """
-    end = time.monotonic() + PATIENCE
-    while missing := [path for path in paths if not path.exists()]:
-        assert time.monotonic() < end, f"waited in vain for {', '.join(map(str, missing))}"
-        threading.Event().wait(0.02)
+    """Wait until all files exist."""
+    wait_until(lambda: all(path.exists() for path in paths), f"missing of {', '.join(map(str, paths))}")
 
 
 def gone(path):
-    """Whether it goes in time."""
-    end = time.monotonic() + PATIENCE
-    while path.exists() and time.monotonic() < end:
-        threading.Event().wait(0.02)
-    return not path.exists()
+    """Wait until the file does not exist."""
+    return wait_until(lambda: not path.exists(), f"still there: {path}")

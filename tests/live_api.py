@@ -12,14 +12,13 @@ from simulation import send
 from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_scheduler.api.app import create_app
-from tf_scheduler.api.backend import Backend, FileError, Piece
-from tf_scheduler.api.policy import Policy
-from tf_scheduler.api.server import ApiServer
+from tf_scheduler.api.http.auth import Policy
+from tf_scheduler.api.http.backend import Backend, FileChunk, FileError
+from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.model.events import Event
-from tf_scheduler.model.journal import Entry
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.state import JournalEntry, SchedulerState
 from tf_scheduler.model.task import TaskRecord
 from tf_scheduler.web.pages import pages
 
@@ -28,7 +27,7 @@ class Pages:
     """Entries that were given, and those that come: a journal."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[JournalEntry] = []
         self.id = "the-first"
         self._listeners: list[Callable[[], None]] = []
 
@@ -40,14 +39,14 @@ class Pages:
     def last(self) -> int:
         return self.entries[-1].number if self.entries else 0
 
-    def after(self, number: int) -> Sequence[Entry]:
+    def after(self, number: int) -> Sequence[JournalEntry]:
         return [entry for entry in self.entries if entry.number > number]
 
     def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
         self._listeners.append(callback)
         return lambda: self._listeners.remove(callback)
 
-    def add(self, *entries: Entry) -> None:
+    def add(self, *entries: JournalEntry) -> None:
         self.entries += entries
         for listener in tuple(self._listeners):
             listener()
@@ -59,12 +58,12 @@ class Sandboxes:
     def __init__(self) -> None:
         self.files: dict[str, dict[str, bytes]] = {}
 
-    def read(self, _state: SchedulerState, record: TaskRecord, name: str, offset: int | None, length: int) -> Piece:
+    def read(self, _state: SchedulerState, record: TaskRecord, name: str, offset: int | None, length: int) -> FileChunk:
         content = self.files.get(record.name, {}).get(name)
         if content is None:
             raise FileError(404, f"{record.name} has no file {name}")
         first = max(0, len(content) - length) if offset is None else offset
-        return Piece(first, content[first : first + length], len(content))
+        return FileChunk(first, content[first : first + length], len(content))
 
 
 class LiveApi:
@@ -72,6 +71,9 @@ class LiveApi:
 
     It is served at `url`, and below it as DC/OS' admin router does it, with the routes of `after` beside it.
     """
+
+    #: What a test notes.
+    seen: list[str]
 
     def __init__(self, spec: ServiceSpec, policy: Policy | None = None, after: Sequence[BaseRoute] = ()) -> None:
         self.world = World(spec, *(an_agent(f"agent-{number}") for number in range(3)))

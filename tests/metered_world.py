@@ -8,32 +8,34 @@ from builders import a_job, a_spec, needs
 from simulation import send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_scheduler.core.plans import plans
+from tf_scheduler.core.plans.view import plans
 from tf_scheduler.core.scheduler import handle
-from tf_scheduler.metrics.meter import Meter
+from tf_scheduler.metrics.meter import LoopMetrics, Meter
 from tf_scheduler.model.events import ProgressReported
-from tf_scheduler.model.progress import Progress
 from tf_scheduler.model.spec import JobKind
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.task import Progress, TaskState
 
 
 class MeteredWorld(World):
-    """Its meter is there from the first decision on."""
+    """Its metrics exist from the first decision on."""
 
     meter: Meter | None = None
 
-    def step(self, event):
+    def make_runner(self, state, **options):
         if self.meter is None:
-            self.meter = Meter(self.state, lambda: self.state, lambda: {plan.name: plan for plan in plans(self.state)})
-            self.runner._decide = self.meter.decide(handle)
-            self.runner._store = self.meter.store(self.store)
+            metrics = LoopMetrics(state)
+            self.meter = Meter(metrics, lambda: self.state, lambda: {plan.name: plan for plan in plans(self.state)})
+            options |= {"decide": metrics.decide(handle), "store": metrics.store(self.store)}
+        return super().make_runner(state, **options)
+
+    def step(self, event):
         decision = super().step(event)
-        self.meter.count(event, decision)
+        self.meter.loop.count(event, decision)
         return decision
 
     def samples(self):
         """(name, labels, value) of all that Prometheus gets."""
-        families = self.meter.registry.collect()
+        families = self.meter.loop.registry.collect()
         return [(sample.name, sample.labels, sample.value) for family in families for sample in family.samples]
 
     def value(self, name, **labels):
@@ -55,5 +57,5 @@ def a_life():
     play(world, send.offers(), send.running())
     world.disconnect()
     world.register()
-    world.meter.request("GET", 200)
+    world.meter.loop.request("GET", 200)
     return world

@@ -6,10 +6,18 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tf_scheduler.options.fields import Environment, Flag, Number, PlacementConstraint, Text, Whole
-from tf_scheduler.options.lists import Records, Wholes
-from tf_scheduler.options.tree import OPTIONS
-from tf_scheduler.options.ulimits import Ulimits
+from tf_scheduler.options.schema.document import OPTIONS
+from tf_scheduler.options.schema.fields import (
+    Boolean,
+    Environment,
+    Integer,
+    IntegerList,
+    Number,
+    PlacementConstraint,
+    RecordList,
+    String,
+    Ulimits,
+)
 
 Document = dict[str, Any]
 
@@ -40,11 +48,13 @@ def value_of(field: Any) -> st.SearchStrategy[Any]:
 
 
 def _numbers(field: Any) -> st.SearchStrategy[Any]:
-    return st.floats(field.least, field.most) | st.sampled_from([field.least, field.most])
+    return st.floats(field.minimum, field.maximum) | st.sampled_from([field.minimum, field.maximum])
 
 
 def _wholes(field: Any) -> st.SearchStrategy[int]:
-    return st.integers(field.least, min(field.most, field.least + 50)) | st.sampled_from([field.least, field.most])
+    return st.integers(field.minimum, min(field.maximum, field.minimum + 50)) | st.sampled_from(
+        [field.minimum, field.maximum]
+    )
 
 
 def _texts(field: Any) -> st.SearchStrategy[str]:
@@ -52,9 +62,9 @@ def _texts(field: Any) -> st.SearchStrategy[str]:
         return st.sampled_from(field.choices)
     if field.pattern:
         fitting = st.from_regex(field.pattern, fullmatch=True)
-        return fitting if field.filled else fitting | st.just("")
+        return fitting if field.non_empty else fitting | st.just("")
     # An option without a default has no empty value of its own.
-    return FILLED if field.filled or field.load_default is None else TEXT
+    return FILLED if field.non_empty or field.load_default is None else TEXT
 
 
 def _records(field: Any) -> st.SearchStrategy[Any]:
@@ -71,15 +81,15 @@ def _records(field: Any) -> st.SearchStrategy[Any]:
 _VALUES = {
     PlacementConstraint: lambda _: CONSTRAINT,
     Ulimits: lambda _: st.sampled_from(["", "nofile=65536", "core=0:unlimited, nproc=1:2"]),
-    Text: _texts,
-    Flag: lambda _: st.booleans(),
-    Whole: _wholes,
+    String: _texts,
+    Boolean: lambda _: st.booleans(),
+    Integer: _wholes,
     Number: _numbers,
     Environment: lambda _: st.dictionaries(VARIABLE, ENTRY, max_size=3).map(
         lambda found: [{"name": name, "value": text} for name, text in found.items()]
     ),
-    Wholes: lambda field: st.lists(value_of(field.item), max_size=3),
-    Records: _records,
+    IntegerList: lambda field: st.lists(value_of(field.item), max_size=3),
+    RecordList: _records,
 }
 
 
@@ -106,9 +116,9 @@ def _put(document: Document, path: tuple[str, ...], value: Any) -> None:
 
 def _fit_jobs(document: Document, strategy: str) -> None:
     document["service"]["strategy"] = strategy
-    for section, least in NEEDED[strategy].items():
+    for section, minimum in NEEDED[strategy].items():
         job = document.setdefault(section, {})
-        job["count"] = max(least, job.get("count", least))
+        job["count"] = max(minimum, job.get("count", minimum))
     if strategy not in ("parameter_server", "between_graph"):
         document.setdefault("parameter_server", {})["count"] = 0
     if strategy == "parameter_server" and document.get("finish"):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from simulation.pool import Pool
-from tf_scheduler.core.matching import Placement
-from tf_scheduler.core.placement.demand import Circumstances
+from tf_scheduler.core.placement.agents import PlacementContext
+from tf_scheduler.core.placement.matching import Placement
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.placement import Constraint, GpuScheduling
 from tf_scheduler.model.resources import Needs, Resource
@@ -45,7 +46,9 @@ def broken_by(rule: Constraint, offer: Offer, before: Sequence[Offer]) -> bool:
     }[kind]
 
 
-def violations(placements: Iterable[Placement], offers: Sequence[Offer], circumstances: Circumstances) -> Iterator[str]:
+def violations(
+    placements: Iterable[Placement], offers: Sequence[Offer], circumstances: PlacementContext
+) -> Iterator[str]:
     """Everything that is wrong with the placements, in any order that makes the constraints hold.
 
     GROUP_BY depends on the order in which tasks come; that of the section's tasks by index is the product's.
@@ -67,7 +70,7 @@ def violations(placements: Iterable[Placement], offers: Sequence[Offer], circums
         yield from _etiquette(item.task, offer, circumstances)
 
 
-def _etiquette(task: TaskSpec, offer: Offer, circumstances: Circumstances) -> Iterator[str]:
+def _etiquette(task: TaskSpec, offer: Offer, circumstances: PlacementContext) -> Iterator[str]:
     restricted = circumstances.placement.gpu_scheduling_behavior is GpuScheduling.RESTRICTED
     if restricted and not task.job.needs.gpus and amounts(offer.resources).gpus:
         yield f"{task.name} sits on GPUs"
@@ -79,7 +82,8 @@ def _etiquette(task: TaskSpec, offer: Offer, circumstances: Circumstances) -> It
 def amounts(resources: Iterable[Resource]) -> Needs:
     sums = {"cpus": 0, "mem": 0, "disk": 0, "gpus": 0, "ports": 0}
     for entry in resources:
-        many = entry.value if isinstance(entry.value, int) else sum(e - b + 1 for b, e in entry.value)
+        value: Any = entry.value
+        many = value if isinstance(value, int) else sum(end - begin + 1 for begin, end in value)
         sums[entry.name] += many
     return Needs(**sums)
 
@@ -87,7 +91,7 @@ def amounts(resources: Iterable[Resource]) -> Needs:
 def exists(
     tasks: Sequence[TaskSpec],
     offers: Sequence[Offer],
-    circumstances: Circumstances,
+    circumstances: PlacementContext,
     taken: Mapping[str, tuple[Needs, ...]] | None = None,
     there: Mapping[str, tuple[Offer, ...]] | None = None,
 ) -> bool:

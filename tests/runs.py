@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tf_scheduler.history.model import Launch, Point, Run, Told
+from tf_scheduler.history.model import ProgressPoint, RecordedLaunch, Run, RunWarning
 
 T0 = 1_800_000_000.0
 
@@ -11,7 +11,7 @@ def a_launch(task="worker-0", generation=1, launched=1.0, running=2.0, ended=9.0
     """Times in seconds after T0."""
     times = {"launched": T0 + launched, "running": running and T0 + running, "ended": ended and T0 + ended}
     place = {"agent": "agent-1", "address": "10.0.0.1:31000", "cpus": 1.0, "gpus": 0.0, "mem": 512.0}
-    return Launch(
+    return RecordedLaunch(
         task=task, id=f"{task}-{launched}", generation=generation, state=state, **{**place, **times, **others}
     )
 
@@ -34,8 +34,8 @@ def a_run(**others):
             a_launch("worker-1", ended=4.0, state="failed", exit_code=137, replaced="agent-2 was lost"),
             a_launch("worker-1", 2, 5.0, 6.0, None, "running"),
         ),
-        "curves": {"worker-0": tuple(Point(T0 + at, int(at), 1 / at, 100 * at) for at in (3.0, 4.0, 8.0))},
+        "curves": {"worker-0": tuple(ProgressPoint(T0 + at, int(at), 1 / at, 100 * at) for at in (3.0, 4.0, 8.0))},
         "unit": "examples",
-        "told": (Told(T0 + 4, "worker-1 failed"),),
+        "warnings": (RunWarning(T0 + 4, "worker-1 failed"),),
     }
     return Run(**{**known, **others})

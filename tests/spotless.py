@@ -9,9 +9,8 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from mesos_local import LocalCluster, operator_api
-from mesos_local.operator_api import MasterUnavailableError
-from mesos_local.status import read_status
+from mesos_local import LocalCluster, master_api
+from mesos_local.master_api import MasterUnavailableError, read_status
 
 #: Seconds for a framework whose scheduler has just left to go with it; only what stays is waited for so long.
 PATIENCE = 15.0
@@ -34,7 +33,7 @@ def no_framework_left(cluster: LocalCluster, test: pytest.Item | pytest.Module) 
         threading.Event().wait(0.05)
     for framework_id in left:
         with suppress(MasterUnavailableError):  # it may have gone meanwhile
-            operator_api.teardown(address, framework_id)
+            master_api.teardown(address, framework_id)
     names = ", ".join(left.values())
     assert failed or not left, f"the test leaves frameworks in the shared cluster: {names}"
 

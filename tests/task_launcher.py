@@ -21,9 +21,10 @@ from typing import Any
 
 from mesos_client import SchedulerDriver
 from mesos_local import AgentSpec, LocalCluster, with_ports
-from tf_executor.payload import Payload
-from tf_executor.reports import Progress
-from tf_scheduler.cli.ports import port_block
+from tf_executor.contract.payload import Payload
+from tf_executor.contract.reports import ProgressReport
+from tf_scheduler.cli.local_run.ports import port_block
+from wire.client import acknowledge
 
 MARK = "TEST_MARK"
 #: Seconds to wait for an event that must come; far more than it takes.
@@ -131,7 +132,7 @@ class Scheduler:
         """Acknowledge what comes; an update may come twice, as its acknowledgement may be lost with an agent."""
         while True:
             status: dict[str, Any] = self.await_event("UPDATE")["status"]
-            self.driver.acknowledgeStatusUpdate(status)
+            self.driver.send(acknowledge(status))
             if status["uuid"] not in self.seen:
                 self.seen.add(status["uuid"])
                 return status
@@ -143,10 +144,10 @@ class Scheduler:
             if "executor_id" in failure:
                 return int(failure.get("status", -1))
 
-    def await_progress(self) -> Progress:
+    def await_progress(self) -> ProgressReport:
         """Wait for the next message of an executor."""
         self.await_event("MESSAGE")
-        progress = Progress.decode(base64.b64decode(self.messages[-1]["data"]))
+        progress = ProgressReport.decode(base64.b64decode(self.messages[-1]["data"]))
         assert progress is not None
         return progress
 

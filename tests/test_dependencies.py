@@ -19,7 +19,8 @@ _ROW = re.compile(r"^\| `([\w.-]+)` \| (.+?) \| (.+?) \| (.+) \|$", re.MULTILINE
 def required() -> list[Requirement]:
     config = configparser.ConfigParser()
     config.read(HOME / "setup.cfg")
-    return [Requirement(line) for line in config["options"]["install_requires"].split("\n") if line]
+    lines = (config["options"]["install_requires"] + config["options.extras_require"]["dcos"]).split("\n")
+    return [Requirement(line) for line in lines if line]
 
 
 def licence(name: str) -> str:

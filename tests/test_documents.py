@@ -30,3 +30,20 @@ def pages() -> list[Path]:
 def test_every_link_leads_somewhere(page: Path) -> None:
     targets = _LINK.findall(_CODE.sub("", page.read_text()))
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_tour_names_code_that_exists() -> None:
+    """The tour stays true when code moves: each `path: name` is defined in that file."""
+    text = (HOME / "docs" / "tour.md").read_text()
+    roots = (HOME / "framework" / "tf_scheduler", HOME / "executor" / "tf_executor", HOME)
+    named = re.findall(r"`([\w/]+\.py)(?:: (\w+)(?:\.(\w+))?)?`", text)
+    wrong = []
+    for path, *names in named:
+        file = next((root / path for root in roots if (root / path).exists()), None)
+        code = "" if file is None else file.read_text()
+        if file is None or not all(re.search(rf"(def|class) {name}\b", code) for name in names if name):
+            wrong.append(f"{path}: {'.'.join(names)}")
+
+    assert len(text.splitlines()) < 100
+    assert named
+    assert [] == wrong

@@ -1,14 +1,11 @@
-"""The executor: runs one task's program on an agent and reports how it ends.
+"""Run one task's program on a Mesos agent and report how it ends.
 
-Standard library and `mesos_client` only, Python 3.8 and later. A small part of the package is for the user's program,
-which finds it on its PYTHONPATH, Python 3.6 and later: `tf_executor.report`, `tf_executor.logdir`,
-`tf_executor.devices`, `tf_executor.keras` (`user_package` says which modules these are). Outside a task they do nothing
-but answer.
+Standard library and `mesos_client` only, Python 3.8 and later. Only `tf_executor.user` runs in the user's Python.
 """
 
-from tf_executor import devices
-from tf_executor.folders import logdir
-from tf_executor.reporting import report
+from .user import devices, logdir, report
 
 __all__ = ["devices", "logdir", "report"]
 __version__ = "0.1.0"
+# Outside a task, programs find `tf_executor.keras` and the other modules of `user` under their public names, too.
+__path__.append(f"{__path__[0]}/user")

@@ -1,4 +1,4 @@
-"""`python -m tf_executor`; in the bundle the agent runs the file itself."""
+"""Run `python -m tf_executor`; the agent runs the bundle itself."""
 
 from __future__ import annotations
 

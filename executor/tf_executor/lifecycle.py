@@ -1,196 +1,289 @@
-"""The life of the one task, as a pure state machine: (state, event, now) -> (state, actions).
+"""State machine of the task's life; pure: (state, event, now) -> (state, actions).
 
-    IDLE --Launch--> STARTING --Spawned--> RUNNING --Exited--> SWEEPING --TreeGone--> ENDED --Acknowledged--> CLOSED
-                        ^                   |   |                                       ^
-                        `--Exited, stages   |  Stop--> STOPPING --Overdue--> KILLING --TreeGone
-                               ahead -------'              `---------TreeGone-----------'
+    IDLE --LaunchRequested--> STARTING --Spawned--> RUNNING --Exited--> SWEEPING --TreeGone--> ENDED
+    ENDED --Acknowledged--> CLOSED
 
-STARTING and RUNNING are gone through once for each stage: those that prepare, the program, the one after it.
-STOPPING: the tree has its SIGTERM and time to write a checkpoint. SWEEPING and KILLING: the tree has its SIGKILL.
-ENDED: the last update is out. The shell around it (`runner`) turns the world into events, performs the actions, keeps
-the clock (`State.deadline`) and sends `Overdue` when the deadline is over.
+STARTING and RUNNING are entered once for each stage. An exit in RUNNING starts the next stage, if any. STOPPING: all
+processes have SIGTERM and time to write a checkpoint; then KILLING. SWEEPING and KILLING: all processes have SIGKILL.
+ENDED: the last update is sent. `runner` turns the world into events, performs the actions, and sends `Overdue` when
+`LifecycleState.deadline` has passed.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Callable
+from typing import Any, Callable, Tuple
 
-from tf_executor import messages, stages
-from tf_executor.events import (
-    Aborted,
+from .contract import events
+from .contract.events import (
     Acknowledged,
-    Connected,
-    Disconnected,
+    Action,
+    AgentConnected,
+    AgentDisconnected,
+    AgentLost,
     Event,
     Exited,
-    Kill,
-    Launch,
+    KillTree,
+    LaunchRefused,
+    LaunchRequested,
     Leave,
+    LifecycleState,
     Overdue,
     Prepared,
     Ready,
-    Refused,
-    Report,
+    SendReport,
+    Spawn,
     Spawned,
     SpawnFailed,
-    Stop,
+    Stage,
+    StopReason,
+    TaskPhase,
+    TaskStopRequested,
     Terminate,
     TreeGone,
     Unhealthy,
 )
-from tf_executor.messages import Stopped
-from tf_executor.stages import SWEEP_LIMIT, Step, ended, is_program, sweep
-from tf_executor.task_state import Phase, State
 
-#: mesos.proto, TaskStatus.Reason.
+# Stages, while no stop is requested.
+
+#: Seconds to wait for killed processes. A process may hang in the kernel (dead NFS server, GPU driver); the scheduler
+#: must still learn of the end.
+SWEEP_LIMIT = 5.0
+#: Seconds to wait for the agent's acknowledgement of the last update, as in Aurora's executor.
+ACKNOWLEDGE_LIMIT = 10.0
+#: TaskStatus.Reason of mesos.proto.
+HEALTH_CHANGED = "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED"
+
+Step = Tuple[LifecycleState, Tuple[Action, ...]]
+
+
+def _launch(state: LifecycleState, event: LaunchRequested, now: float) -> Step:
+    limit = None if event.time_limit is None else now + event.time_limit
+    state, actions = _next_stage(replace(state, launch=event, ahead=event.stages, time_limit=limit))
+    return state, (SendReport("TASK_STARTING"), *actions)
+
+
+def _next_stage(state: LifecycleState) -> Step:
+    state = state.at_next_stage()
+    assert state.stage is not None
+    return state, (Spawn(state.stage),)
+
+
+def _spawned(state: LifecycleState, event: Spawned, now: float) -> Step:  # noqa: ARG001
+    limits = [state.time_limit, None if _is_program(state) else _after(now, state.launch.hook_timeout)]
+    deadline = min((limit for limit in limits if limit is not None), default=None)
+    return state.entered(TaskPhase.RUNNING, deadline), _announcement(state)
+
+
+def _announcement(state: LifecycleState) -> tuple[Action, ...]:
+    """Report the program's start as TASK_RUNNING, and a slow other stage without a change of state."""
+    if _is_program(state):
+        return (SendReport("TASK_RUNNING"),)
+    if state.stage in (Stage.FETCH, Stage.PRE):
+        return (SendReport("TASK_STARTING", events.stage_runs(state.stage)),)
+    if state.stage is Stage.POST:
+        text = f"{events.describe_end(state.ending)}; {events.stage_runs(state.stage)}"
+        return (SendReport("TASK_RUNNING", text, healthy=state.healthy),)
+    return ()
+
+
+def _is_program(state: LifecycleState) -> bool:
+    return state.stage is Stage.PROGRAM
+
+
+def _after(now: float, seconds: float | None) -> float | None:
+    return None if seconds is None else now + seconds
+
+
+def _refused(state: LifecycleState, event: LaunchRefused, now: float) -> Step:
+    return _ended(state, now), (SendReport("TASK_FAILED", event.reason),)
+
+
+def _spawn_failed(state: LifecycleState, event: SpawnFailed, now: float) -> Step:
+    """Kill what earlier stages left behind. A program that could not be started has not run."""
+    state = state.with_failure(event.reason)
+    return _sweep(replace(state, stage=None) if _is_program(state) else state, now)
+
+
+def _exited(state: LifecycleState, event: Exited, now: float) -> Step:
+    state = replace(state, memory=event.memory)
+    if _is_program(state):
+        # The post stage also runs after a failure, because its logs are worth an upload, too.
+        state = replace(state, ending=event.ending)
+    elif event.ending.exit_code != 0:
+        assert state.stage is not None
+        state = state.with_failure(events.stage_failed(state.stage, event.ending))
+    return _next_stage(state) if state.ahead else _sweep(state, now)
+
+
+def _prepared(state: LifecycleState, event: Prepared, now: float) -> Step:
+    return _sweep(state.with_failure(event.reason), now) if event.reason else _next_stage(state)
+
+
+def _sweep(state: LifecycleState, now: float) -> Step:
+    """Kill the processes that the stages left behind."""
+    return state.entered(TaskPhase.SWEEPING, now + SWEEP_LIMIT), (KillTree(),)
+
+
+def _ready(state: LifecycleState, event: Ready, now: float) -> Step:  # noqa: ARG001
+    if not _is_program(state):
+        return state, ()
+    report = SendReport("TASK_RUNNING", event.message, reason=HEALTH_CHANGED, healthy=True)
+    return replace(state, healthy=True), (report,)
+
+
+def _ended(state: LifecycleState, now: float) -> LifecycleState:
+    """Enter ENDED. While disconnected the driver keeps the update; AgentConnected starts the clock."""
+    return state.entered(TaskPhase.ENDED, now + ACKNOWLEDGE_LIMIT if state.connected else None)
+
+
 TOO_LONG = "REASON_MAX_COMPLETION_TIME_REACHED"
 
 
-class IllegalTransitionError(RuntimeError):
-    """The event cannot happen in this phase: a defect of the executor, never of the user's program."""
+class IllegalTaskTransitionError(RuntimeError):
+    """The event is impossible in this phase; this is a bug of the executor."""
 
 
-def step(state: State, event: Event, now: float) -> Step:
-    """Next state and what to do, in order. Raise IllegalTransitionError for a pair that the table does not have."""
+def step(state: LifecycleState, event: Event, now: float) -> Step:
+    """Return the next state and the actions in order. Raises IllegalTaskTransitionError."""
     try:
         handler = _TABLE[state.phase, type(event)]
     except KeyError:
-        raise IllegalTransitionError(f"{event} while {state.phase.value}") from None
+        raise IllegalTaskTransitionError(f"{event} while {state.phase.value}") from None
     return handler(state, event, now)
 
 
-def _ignore(state: State, event: Event, now: float) -> Step:  # noqa: ARG001
+def _ignore(state: LifecycleState, event: Event, now: float) -> Step:  # noqa: ARG001
     return state, ()
 
 
 # Stopping.
 
 
-def _unhealthy(state: State, event: Unhealthy, now: float) -> Step:
-    if not is_program(state):
+def _unhealthy(state: LifecycleState, event: Unhealthy, now: float) -> Step:
+    if not _is_program(state):
         return state, ()
-    return _terminate(state, Stopped(event.reason, failed=True, healthy=False), now + state.launch.grace)
+    return _terminate(state, StopReason(event.reason, failed=True, healthy=False), now + state.launch.grace)
 
 
-def _stop(state: State, event: Stop, now: float) -> Step:
-    return _terminate(state, Stopped(event.reason), now + event.grace)
+def _stop(state: LifecycleState, event: TaskStopRequested, now: float) -> Step:
+    return _terminate(state, StopReason(event.reason), now + event.grace)
 
 
-def _stage_overdue(state: State, event: Overdue, now: float) -> Step:  # noqa: ARG001
+def _stage_overdue(state: LifecycleState, event: Overdue, now: float) -> Step:  # noqa: ARG001
     assert state.stage is not None
     if state.time_limit is not None and now >= state.time_limit:
-        text = f"the task took longer than its max_completion_time of {state.launch.time_limit:g} s"
-        return _terminate(state, Stopped(text, failed=True, reason=TOO_LONG), now + state.launch.grace)
-    return sweep(state.with_trouble(messages.stage_too_long(state.stage, state.launch.hook_timeout)), now)
+        text = f"the task exceeded its max_completion_time of {state.launch.time_limit:g} s"
+        return _terminate(state, StopReason(text, failed=True, reason=TOO_LONG), now + state.launch.grace)
+    return _sweep(state.with_failure(events.stage_too_long(state.stage, state.launch.hook_timeout)), now)
 
 
-def _terminate(state: State, stopped: Stopped, deadline: float) -> Step:
-    state = replace(state, stopped=stopped).entered(Phase.STOPPING, deadline)
-    report = (Report("TASK_KILLING", stopped.message, healthy=stopped.healthy),) if state.killing_known else ()
+def _terminate(state: LifecycleState, stopped: StopReason, deadline: float) -> Step:
+    state = replace(state, stopped=stopped).entered(TaskPhase.STOPPING, deadline)
+    report = (SendReport("TASK_KILLING", stopped.message, healthy=stopped.healthy),) if state.killing_known else ()
     return state, (*report, Terminate())
 
 
-def _stop_sooner(state: State, event: Stop, now: float) -> Step:
-    """A further request may shorten the grace, never extend it (the rule of Mesos' own command executor)."""
+def _stop_sooner(state: LifecycleState, event: TaskStopRequested, now: float) -> Step:
+    """Shorten, never extend the grace period, like Mesos' command executor."""
     assert state.deadline is not None
     return replace(state, deadline=min(state.deadline, now + event.grace)), ()
 
 
-def _exited_on_request(state: State, event: Exited, now: float) -> Step:  # noqa: ARG001
-    """The first process may be a shell that dies of SIGTERM at once: the others keep their grace."""
-    return (replace(state, ending=event.ending), ()) if is_program(state) else (state, ())
+def _exited_on_request(state: LifecycleState, event: Exited, now: float) -> Step:  # noqa: ARG001
+    """Wait for the other processes: a shell dies of SIGTERM immediately, its children keep their grace period."""
+    return (replace(state, ending=event.ending), ()) if _is_program(state) else (state, ())
 
 
-def _overdue(state: State, event: Overdue, now: float) -> Step:  # noqa: ARG001
-    return state.entered(Phase.KILLING, now + SWEEP_LIMIT), (Kill(),)
+def _overdue(state: LifecycleState, event: Overdue, now: float) -> Step:  # noqa: ARG001
+    return state.entered(TaskPhase.KILLING, now + SWEEP_LIMIT), (KillTree(),)
 
 
-# The end.
+# End of the task.
 
 
-def _tree_gone(state: State, event: TreeGone | Overdue, now: float) -> Step:
-    """The last word on a task whose stages ran. Overdue: some process cannot be killed; say so and go."""
+def _tree_gone(state: LifecycleState, event: TreeGone | Overdue, now: float) -> Step:
+    """Send the final report. On Overdue some process could not be killed."""
     if state.aborted:
         return _leave(state, 1)
-    report = messages.conclusion(state.ending, state.stopped, state.trouble, state.memory, state.program_started)
+    report = events.final_report(state.ending, state.stopped, state.failure, state.memory, state.program_started)
     if isinstance(event, Overdue):
-        report = replace(report, message=report.message + messages.NOT_GONE)
-    return ended(state, now), (report,)
+        report = replace(report, message=report.message + events.UNKILLED)
+    return _ended(state, now), (report,)
 
 
-def _close(state: State, event: Event, now: float) -> Step:  # noqa: ARG001
+def _close(state: LifecycleState, event: Event, now: float) -> Step:  # noqa: ARG001
     return _leave(state, 0)
 
 
-def _leave(state: State, exit_code: int) -> Step:
-    return state.entered(Phase.CLOSED), (Leave(exit_code),)
+def _leave(state: LifecycleState, exit_code: int) -> Step:
+    return state.entered(TaskPhase.CLOSED), (Leave(exit_code),)
 
 
-# The agent.
+# Connection to the agent.
 
 
-def _connected(state: State, event: Connected, now: float) -> Step:
+def _connected(state: LifecycleState, event: AgentConnected, now: float) -> Step:
     state = replace(state, connected=True, killing_known=event.killing_known)
-    return (ended(state, now), ()) if state.phase is Phase.ENDED else (state, ())
+    return (_ended(state, now), ()) if state.phase is TaskPhase.ENDED else (state, ())
 
 
-def _disconnected(state: State, event: Disconnected, now: float) -> Step:  # noqa: ARG001
+def _disconnected(state: LifecycleState, event: AgentDisconnected, now: float) -> Step:  # noqa: ARG001
     state = replace(state, connected=False)
-    return (replace(state, deadline=None), ()) if state.phase is Phase.ENDED else (state, ())
+    return (replace(state, deadline=None), ()) if state.phase is TaskPhase.ENDED else (state, ())
 
 
-def _aborted(state: State, event: Aborted, now: float) -> Step:
-    if state.phase in (Phase.IDLE, Phase.ENDED):
+def _aborted(state: LifecycleState, event: AgentLost, now: float) -> Step:
+    if state.phase in (TaskPhase.IDLE, TaskPhase.ENDED):
         return _leave(state, 1)
     state = replace(state, aborted=True, connected=False)
-    if state.phase is not Phase.RUNNING:
+    if state.phase is not TaskPhase.RUNNING:
         return state, ()
-    stopping = replace(state, stopped=Stopped(event.reason)).entered(Phase.STOPPING, now + event.grace)
+    stopping = replace(state, stopped=StopReason(event.reason)).entered(TaskPhase.STOPPING, now + event.grace)
     return stopping, (Terminate(),)
 
 
-#: Each handler takes the event of its own rows, which a mapping's type cannot say.
-_Handler = Callable[[State, Any, float], Step]
+#: Each handler takes the event type of its own rows, which the mapping's type cannot express.
+_Handler = Callable[[LifecycleState, Any, float], Step]
 
-_TABLE: dict[tuple[Phase, type], _Handler] = {
-    (Phase.IDLE, Launch): stages.launch,
-    (Phase.IDLE, Refused): stages.refused,
-    (Phase.IDLE, Stop): _close,
-    (Phase.STARTING, Spawned): stages.spawned,
-    (Phase.STARTING, SpawnFailed): stages.spawn_failed,
-    (Phase.RUNNING, Exited): stages.exited,
-    (Phase.RUNNING, Prepared): stages.prepared,
-    (Phase.RUNNING, Ready): stages.ready,
-    (Phase.RUNNING, Unhealthy): _unhealthy,
-    (Phase.RUNNING, Stop): _stop,
-    (Phase.RUNNING, Overdue): _stage_overdue,
-    (Phase.STOPPING, Exited): _exited_on_request,
-    (Phase.STOPPING, Stop): _stop_sooner,
-    (Phase.STOPPING, Overdue): _overdue,
-    (Phase.STOPPING, TreeGone): _tree_gone,
-    # The SIGKILL is out: there is nothing left to hasten. A stage that took too long exits of it.
-    (Phase.SWEEPING, Exited): _ignore,
-    (Phase.SWEEPING, Stop): _ignore,
-    (Phase.SWEEPING, Overdue): _tree_gone,
-    (Phase.SWEEPING, TreeGone): _tree_gone,
-    (Phase.KILLING, Exited): _exited_on_request,
-    (Phase.KILLING, Stop): _ignore,
-    (Phase.KILLING, Overdue): _tree_gone,
-    (Phase.KILLING, TreeGone): _tree_gone,
-    (Phase.ENDED, Acknowledged): _close,
-    (Phase.ENDED, Overdue): _close,
-    (Phase.ENDED, Stop): _ignore,
-    # Processes that could not be killed in time may still go.
-    (Phase.ENDED, Exited): _ignore,
-    (Phase.ENDED, TreeGone): _ignore,
+_TABLE: dict[tuple[TaskPhase, type], _Handler] = {
+    (TaskPhase.IDLE, LaunchRequested): _launch,
+    (TaskPhase.IDLE, LaunchRefused): _refused,
+    (TaskPhase.IDLE, TaskStopRequested): _close,
+    (TaskPhase.STARTING, Spawned): _spawned,
+    (TaskPhase.STARTING, SpawnFailed): _spawn_failed,
+    (TaskPhase.RUNNING, Exited): _exited,
+    (TaskPhase.RUNNING, Prepared): _prepared,
+    (TaskPhase.RUNNING, Ready): _ready,
+    (TaskPhase.RUNNING, Unhealthy): _unhealthy,
+    (TaskPhase.RUNNING, TaskStopRequested): _stop,
+    (TaskPhase.RUNNING, Overdue): _stage_overdue,
+    (TaskPhase.STOPPING, Exited): _exited_on_request,
+    (TaskPhase.STOPPING, TaskStopRequested): _stop_sooner,
+    (TaskPhase.STOPPING, Overdue): _overdue,
+    (TaskPhase.STOPPING, TreeGone): _tree_gone,
+    # SIGKILL is sent: nothing is left to hasten. A stage that exceeded its timeout exits because of it.
+    (TaskPhase.SWEEPING, Exited): _ignore,
+    (TaskPhase.SWEEPING, TaskStopRequested): _ignore,
+    (TaskPhase.SWEEPING, Overdue): _tree_gone,
+    (TaskPhase.SWEEPING, TreeGone): _tree_gone,
+    (TaskPhase.KILLING, Exited): _exited_on_request,
+    (TaskPhase.KILLING, TaskStopRequested): _ignore,
+    (TaskPhase.KILLING, Overdue): _tree_gone,
+    (TaskPhase.KILLING, TreeGone): _tree_gone,
+    (TaskPhase.ENDED, Acknowledged): _close,
+    (TaskPhase.ENDED, Overdue): _close,
+    (TaskPhase.ENDED, TaskStopRequested): _ignore,
+    # Processes that could not be killed in time may still exit.
+    (TaskPhase.ENDED, Exited): _ignore,
+    (TaskPhase.ENDED, TreeGone): _ignore,
 }
-# The wire may say its part at any time but one: the spawn is done in one go, nothing is read meanwhile.
-for _phase in set(Phase) - {Phase.STARTING, Phase.CLOSED}:
-    _TABLE[_phase, Connected] = _connected
-    _TABLE[_phase, Disconnected] = _disconnected
-    _TABLE[_phase, Aborted] = _aborted
-# Threads that watch the task may have their say in the queue when it is over.
-for _phase in (Phase.STOPPING, Phase.SWEEPING, Phase.KILLING, Phase.ENDED):
+# Connection events occur in any phase but STARTING: spawning is synchronous, no event is read meanwhile.
+for _phase in set(TaskPhase) - {TaskPhase.STARTING, TaskPhase.CLOSED}:
+    _TABLE[_phase, AgentConnected] = _connected
+    _TABLE[_phase, AgentDisconnected] = _disconnected
+    _TABLE[_phase, AgentLost] = _aborted
+# Events of the watching threads may still be queued.
+for _phase in (TaskPhase.STOPPING, TaskPhase.SWEEPING, TaskPhase.KILLING, TaskPhase.ENDED):
     for _late in (Prepared, Ready, Unhealthy):
         _TABLE[_phase, _late] = _ignore

@@ -1,4 +1,7 @@
-"""The one task on this machine: its commands and what is around them. Decides nothing, `lifecycle` does."""
+"""Run the commands of the one task, with its environment, watchers and files.
+
+`lifecycle` decides when; this module performs.
+"""
 
 from __future__ import annotations
 
@@ -11,32 +14,34 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Mapping
 
-from tf_executor import commands, events, limits, memory, user_package
-from tf_executor.checks import Checks, http_problem
-from tf_executor.environment import DEFAULT_PATH, TEMPORARY, Place, program_environment
-from tf_executor.events import Stage
-from tf_executor.interpreter import find_interpreter
-from tf_executor.messages import describe
-from tf_executor.output import TAIL_BYTES, Output
-from tf_executor.payload import Liveness, Payload
-from tf_executor.ports import held_by_others
-from tf_executor.processes import descendants
-from tf_executor.progress import ProgressReader
-from tf_executor.reports import Ending
-from tf_executor.supervisor import SpawnError, Supervisor, Surroundings
-from tf_executor.tail import last_words
-from tf_executor.task_gpus import TaskGpus
-from tf_executor.task_secrets import TaskSecrets
-from tf_executor.temporary import TemporaryFolder
+from .around import environment as around_environment
+from .around.environment import DEFAULT_PATH, TMPDIR, TaskPaths, find_interpreter, program_environment
+from .around.gpus import TaskGpus
+from .around.health import HealthChecks, http_problem
+from .around.progress import ProgressReader
+from .around.secrets import TaskSecrets
+from .contract import events
+from .contract.events import Stage, describe_end
+from .contract.payload import Liveness, Payload
+from .contract.reports import EndReport
+from .process import memory, supervisor
+from .process.memory import is_port_held_by_others
+from .process.output import TAIL_BYTES, Output, output_excerpt
+from .process.supervisor import CommandContext, SpawnError, Supervisor
+from .process.temporary import TemporaryFolder
+from .process.tree import descendants
 
-#: Seconds that the last output and the last progress may take when all processes are gone.
+#: Maximum seconds to wait for the last output and progress after all processes have exited.
 SETTLE_TIMEOUT = 2.0
 
 log = logging.getLogger(__name__)
 
 
-class Task:
-    """Made when the task comes. `put` gets what happens to it, from several threads; `tell` sends progress."""
+class TaskProcess:
+    """The task's processes and resources.
+
+    `put` receives events from several threads; `send` sends progress to the scheduler.
+    """
 
     def __init__(
         self,
@@ -46,64 +51,67 @@ class Task:
         sandbox: str,
         temporary: TemporaryFolder,
         put: Callable[[Any], None],
-        tell: Callable[[bytes], bool],
+        send: Callable[[bytes], bool],
     ) -> None:
         self._payload, self._task_id = payload, task_id
         self._environ, self._sandbox = environ, sandbox
         self._temporary = temporary
-        self._put, self._tell = put, tell
+        self._put, self._send = put, send
         self._supervisor = Supervisor(put)
-        self._checks = Checks(put)
+        self._checks = HealthChecks(put)
         size, backups = payload.output_bytes, payload.output_backups
         self._out = Output(Path(sandbox) / "stdout", 1, size, backups)
         self._err = Output(Path(sandbox) / "stderr", 2, size, backups)
-        self._place: Place | None = None
-        self._limits = limits.Limits()
+        self._paths: TaskPaths | None = None
+        self._limits = supervisor.ProcessLimits()
         self._gpus = TaskGpus(payload, environ, sandbox, self._supervisor)
         self._progress: ProgressReader | None = None
         self.secrets = TaskSecrets(payload, task_id, environ, sandbox)
         self._rendezvous = ExitStack()
-        self._memory_before = memory.read()
+        self._memory_before = memory.read_oom_kills()
 
-    def spawn(self, stage: Stage, ending: Ending) -> events.Event:
-        """Start a stage; `ending` is how the program ended, for what runs after it."""
+    def spawn(self, stage: Stage, ending: EndReport) -> events.Event:
+        """Start a stage; `ending` is the program's end, for the stages after it."""
         try:
-            if self._place is None:
-                self._place = self._prepare()
+            if self._paths is None:
+                self._paths = self._prepare()
             if stage is Stage.DEVICES:
                 threading.Thread(target=self._get_gpus, name="devices", daemon=True).start()
                 return events.Spawned()
             if stage is Stage.SECRETS:
                 threading.Thread(target=self._get_secrets, name="secrets", daemon=True).start()
                 return events.Spawned()
-            line = commands.command(stage, self._payload, self._sandbox)
-            pid = self._supervisor.spawn(line, self._around(ending, stage))
+            line = around_environment.stage_command(stage, self._payload, self._sandbox)
+            pid = self._supervisor.spawn(line, self._context(ending, stage))
         except (OSError, ValueError, SpawnError) as error:
-            return events.SpawnFailed(f"the {stage.value} could not be started: {error}")
-        log.info("%s: process %s under %s", stage.value, pid, self._place.interpreter.executable)
+            return events.SpawnFailed(f"cannot start the {stage.value}: {error}")
+        log.info("%s: process %s under %s", stage.value, pid, self._paths.interpreter.executable)
         if stage is Stage.PROGRAM:
             self._watch()
         return events.Spawned()
 
     def terminate(self) -> None:
-        """SIGTERM to all processes."""
+        """Send SIGTERM to all processes."""
         self._checks.stop()
         self._supervisor.terminate()
 
     def kill(self) -> None:
-        """SIGKILL to all processes."""
+        """Send SIGKILL to all processes."""
         self._checks.stop()
         self._supervisor.kill()
 
-    def judged(self, event: events.Exited) -> events.Exited:
-        """With what the kernel did to the task meanwhile, where it ended badly."""
+    def with_oom(self, event: events.Exited) -> events.Exited:
+        """Return `event`, with OOM kills of the kernel if the program failed."""
         if event.ending.exit_code == 0:
             return event
-        oom, text = memory.read().since(self._memory_before)
-        return events.Exited(replace(event.ending, oom=oom or None), text)
+        oom, message = memory.read_oom_kills().since(self._memory_before)
+        return events.Exited(replace(event.ending, oom=oom or None), message)
 
     def settle(self) -> str:
-        """All processes are gone: end what we do for them. Return the last words of the program, for a message."""
+        """Release all resources after the last process has exited.
+
+        Return the program's last output, for the final message.
+        """
         self._checks.stop()
         self._rendezvous.close()
         if self._progress is not None:
@@ -113,46 +121,44 @@ class Task:
             stream.finish(SETTLE_TIMEOUT)
         self.secrets.forget()
         self._temporary.remove()
-        return last_words(self._err.tail(), self._out.tail(), self.secrets.values(), TAIL_BYTES)
+        return output_excerpt(self._err.tail(), self._out.tail(), self.secrets.values(), TAIL_BYTES)
 
-    # Preparation.
-
-    def _prepare(self) -> Place:
+    def _prepare(self) -> TaskPaths:
         path = self._environ.get("PATH") or DEFAULT_PATH
         interpreter = find_interpreter(self._payload.python, path, self._sandbox)
-        self._limits = limits.resolve(self._payload.user, self._payload.nice, self._payload.ulimits)
+        self._limits = supervisor.resolve_limits(self._payload.user, self._payload.nice, self._payload.ulimits)
         if self._payload.rendezvous:
-            from tf_executor.rendezvous import Rendezvous  # a web server, which few tasks need
+            from .around.rendezvous import RendezvousServer  # a web server, which few tasks need
 
-            self._rendezvous.enter_context(Rendezvous(self._payload.port))
-        library = user_package.write(self._sandbox)
+            self._rendezvous.enter_context(RendezvousServer(self._payload.port))
+        user_package = around_environment.write_user_package(self._sandbox)
         owner = None if self._limits.identity is None else self._limits.identity[:2]
-        place = Place(self._sandbox, interpreter, str(library), self._open_progress(library))
+        paths = TaskPaths(self._sandbox, interpreter, str(user_package), self._open_progress(user_package))
         if owner is not None:
-            limits.hand_over(Path(self._sandbox), *owner)
-        if TEMPORARY in self._payload.environment:
-            return place
-        return replace(place, temporary=self._temporary.make(self._environ, owner))
+            supervisor.chown_sandbox(Path(self._sandbox), *owner)
+        if TMPDIR in self._payload.environment:
+            return paths
+        return replace(paths, temporary=self._temporary.make(self._environ, owner))
 
     def _open_progress(self, folder: Path) -> str:
-        """Without progress the task runs as well."""
+        """Return the path of the progress pipe, or an empty string: the task also runs without it."""
         try:
-            pipe = user_package.make_pipe(folder)
-            self._progress = ProgressReader(pipe, self._task_id, self._tell)
+            pipe = around_environment.make_pipe(folder)
+            self._progress = ProgressReader(pipe, self._task_id, self._send)
         except OSError as error:
-            log.warning("there will be no progress: %s", error)
+            log.warning("progress disabled: %s", error)
             return ""
         return str(pipe)
 
-    def _around(self, ending: Ending = Ending(), stage: Stage | None = None) -> Surroundings:  # noqa: B008 - frozen
-        assert self._place is not None
-        environment = program_environment(self._payload, self._environ, self._place, self._gpus.uuids)
+    def _context(self, ending: EndReport = EndReport(), stage: Stage | None = None) -> CommandContext:  # noqa: B008 - frozen
+        assert self._paths is not None
+        environment = program_environment(self._payload, self._environ, self._paths, self._gpus.uuids)
         environment.update(self.secrets.environment(stage))
         if ending.exit_code is not None:
             environment["TASK_EXIT_CODE"] = str(ending.exit_code)
         if ending.signal is not None:
             environment["TASK_SIGNAL"] = str(ending.signal)
-        return Surroundings(environment, self._sandbox, self._out.writer, self._err.writer, self._limits)
+        return CommandContext(environment, self._sandbox, self._out.writer, self._err.writer, self._limits)
 
     def _get_secrets(self) -> None:
         identity = self._limits.identity
@@ -161,12 +167,10 @@ class Task:
     def _get_gpus(self) -> None:
         self._put(events.Prepared(self._gpus.choose()))
 
-    # Watching.
-
     def _watch(self) -> None:
         started = time.monotonic()
         if self._payload.readiness:
-            self._checks.await_server(self._payload.readiness, self._has_the_port)
+            self._checks.await_server(self._payload.readiness, self._is_own_port)
         liveness = self._payload.liveness
         if liveness is not None:
             self._checks.watch(liveness, lambda: self._problem(liveness, started))
@@ -174,22 +178,22 @@ class Task:
             self._checks.watch_silence(self._payload.stalled_after, lambda: self._silence(started))
         folders = [Path(self._sandbox, folder) for folder in self._payload.event_folders]
         if self._progress is not None and folders:
-            from tf_executor.detection import Detector  # the program has started already
+            from .around.event_files import ProgressDetector  # the program has started already
 
             me = os.getpid()
             own = Path(self._sandbox)
-            self._progress.detect(Detector(folders, time.time(), lambda: descendants(me), own).look)
+            self._progress.detect(ProgressDetector(folders, time.time(), lambda: descendants(me), own).scan)
 
-    def _has_the_port(self) -> bool:
-        """Another process of the host may have taken it; its answer is none of our program's."""
+    def _is_own_port(self) -> bool:
+        """Return False if another process listens on the port: its answer says nothing about the program."""
         port = int(self._payload.readiness.rpartition(":")[2])
-        if not held_by_others(port, descendants(os.getpid())):
+        if not is_port_held_by_others(port, descendants(os.getpid())):
             return True
-        log.warning("port %s is held by a process that is not the task's", port)
+        log.warning("another process listens on port %s", port)
         return False
 
     def _problem(self, liveness: Liveness, started: float) -> str:
-        """Empty: the program is alive."""
+        """Return why the program is not alive, or an empty string."""
         if liveness.kind == "command":
             return self._command_problem(liveness)
         if liveness.kind == "http":
@@ -202,15 +206,15 @@ class Task:
         return quiet if self._progress is None else min(quiet, self._progress.silent_for(started))
 
     def _command_problem(self, liveness: Liveness) -> str:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
+        null = os.open(os.devnull, os.O_WRONLY)
         try:
-            line = commands.filled_in(liveness.target, self._payload, self._sandbox)
-            around = replace(self._around(), stdout=nowhere, stderr=nowhere)
-            ending = self._supervisor.run(line, around, liveness.timeout)
+            line = around_environment.fill_placeholders(liveness.target, self._payload, self._sandbox)
+            context = replace(self._context(), stdout=null, stderr=null)
+            ending = self._supervisor.run(line, context, liveness.timeout)
         except SpawnError:
             return ""
         finally:
-            os.close(nowhere)
+            os.close(null)
         if ending is None:
             return f"the liveness command took longer than {liveness.timeout:g} s"
-        return "" if ending.exit_code == 0 else f"the liveness command failed: {describe(ending)}"
+        return "" if ending.exit_code == 0 else f"the liveness command failed: {describe_end(ending)}"

@@ -1,5 +1,5 @@
-"""`dcos tensorflow ...`: the sub-command that the dcos command installs. Users' machines: Python 3.8, nothing else."""
+"""`dcos tensorflow ...`: the sub-command that the dcos command installs. Python 3.8 and click 8.1."""
 
 __version__ = "0.1.0"
 #: The variable that stands for --json.
-AS_JSON = "DCOS_TENSORFLOW_JSON"
+JSON_VARIABLE = "DCOS_TENSORFLOW_JSON"

@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
-from .parts import Parts
-from .service import Service
+from .client import ServiceClient
+from .output import Renderable
 
 #: Name of an argument or option -> what was given: a text, None, a tuple of texts, True, a number.
-Given = Mapping[str, Any]
-Fetch = Callable[[Service, Given], Any]
-Show = Callable[[Any, Given], Parts]
-Follow = Callable[[Service, Given], Iterator[Any]]
+Params = Mapping[str, Any]
+Fetch = Callable[[ServiceClient, Params], Any]
+Show = Callable[[Any, Params], Renderable]
+Follow = Callable[[ServiceClient, Params], Iterator[Any]]
 
 
 @dataclass(frozen=True)
-class Argument:
+class CommandArgument:
     """A word after the command. `kind`: what it names, see kinds.py; empty: anything."""
 
     name: str
@@ -30,7 +30,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Option:
+class CommandOption:
     """`--name`; its value is given as `key`. `type`: "flag", "text", "texts" (may be repeated) or "number"."""
 
     name: str
@@ -42,8 +42,8 @@ class Option:
     #: What its value names, as an argument's.
     kind: str = ""
     #: The numbers that make sense; None: there is no greatest one.
-    least: int = 1
-    most: int | None = None
+    minimum: int = 1
+    maximum: int | None = None
 
     @property
     def key(self) -> str:
@@ -59,21 +59,21 @@ class Command:
     help: str
     fetch: Fetch
     show: Show
-    arguments: Sequence[Argument] = ()
-    options: Sequence[Option] = ()
+    arguments: Sequence[CommandArgument] = ()
+    options: Sequence[CommandOption] = ()
     #: Other words for it: those of the DC/OS SDK.
     aliases: Sequence[str] = ()
     #: Goes on for ever, item by item, when `--follow` is given; each is shown by `show_item`.
     follow: Follow | None = None
     show_item: Show | None = None
     #: Asked instead where it is shown to people, by `show`: `fetch` is JSON as the SDK's then.
-    read: Fetch | None = None
+    fetch_for_humans: Fetch | None = None
     #: On a terminal the answer is drawn again and again, until this gives what is to be said last.
-    watched_until: Callable[[Service], Parts | None] | None = None
+    poll_until: Callable[[ServiceClient], Renderable | None] | None = None
     #: The SDK's command prints JSON; so does `dcos tensorflow`, for the scripts that read it.
     sdk_json: bool = False
     #: What it would do: shown before it is asked whether to do it; and what `fetch` is given besides.
-    foretell: Callable[[Service, Given], tuple[Parts, Given]] | None = None
+    preview: Callable[[ServiceClient, Params], tuple[Renderable, Params]] | None = None
     #: Asked before it is done, with {the arguments}; empty: it is done at once.
     confirm: str = ""
 
@@ -83,4 +83,4 @@ class Command:
         return tuple(tuple(text.split()) for text in (self.words, *self.aliases))
 
 
-FOLLOW = Option("follow", "Go on until Ctrl-C.", "flag", short="f")
+FOLLOW = CommandOption("follow", "Go on until Ctrl-C.", "flag", short="f")

@@ -1,45 +1,97 @@
 """What a person can do something about; the text is the whole message.
 
 CommandError          exit code 1
-+-- UsageError        exit code 2
-+-- UnreachableError       exit code 3
-+-- NothingToDo            exit code 0
-+-- RefusedError           what was asked was answered, with an HTTP status that is an error: exit code 1
++-- UsageError          exit code 2
++-- UnreachableError    exit code 3
++-- NothingToDoError    exit code 0
++-- RefusedError        the answer has an HTTP status that is an error: exit code 1
 """
 
 from __future__ import annotations
 
+import json
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Any, Iterator, Mapping, Sequence, TextIO
+
+from . import JSON_VARIABLE
+
 
 class CommandError(Exception):
-    """`code` is what the process ends with, `word` what programs know the error by."""
+    """Base class. `kind` is stable, for programs; the text is for people."""
 
-    code = 1
-    word = "failed"
+    kind: str = "failed"
+    exit_code: int = 1
+    http_status: int = 500
 
 
 class UsageError(CommandError):
     """The command line is understood, and makes no sense."""
 
-    code = 2
-    word = "wrong_usage"
+    kind = "wrong_usage"
+    exit_code = 2
+    http_status = 400
 
 
 class UnreachableError(CommandError):
     """Nothing answers, or there is nobody to ask."""
 
-    code = 3
-    word = "unreachable"
+    kind = "unreachable"
+    exit_code = 3
+    http_status = 503
 
 
-class NothingToDo(CommandError):  # noqa: N818 - it names the condition
-    """All is as it was asked for."""
+class NothingToDoError(CommandError):
+    """Nothing has to change."""
 
-    code = 0
+    kind = "nothing_to_do"
+    exit_code = 0
+    http_status = 200
 
 
 class RefusedError(CommandError):
-    """`status`: of HTTP. The text is what the scheduler, or the cluster, says; `word`, too, or empty."""
+    """The scheduler or the cluster refuses the request. Text and `kind` are from its answer; `kind` may be empty.
 
-    def __init__(self, message: str, status: int, word: str = "") -> None:
+    `lists_names`: the text lists the valid names.
+    """
+
+    def __init__(self, message: str, http_status: int, kind: str = "", *, lists_names: bool = False) -> None:
         super().__init__(message)
-        self.status, self.word = status, word
+        self.http_status, self.kind, self.lists_names = http_status, kind, lists_names
+
+
+_YES = ("1", "true", "yes")
+
+
+def wants_json(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Whether it was said, of a command line that may be wrong otherwise."""
+    return "--json" in arguments or environment.get(JSON_VARIABLE, "").lower() in _YES
+
+
+@contextmanager
+def report_as_json(as_json: bool, out: TextIO | None, *, one_line: bool = False) -> Iterator[None]:
+    """What keeps a command from being done is a document, too, for whoever reads `out`. It is raised in any case."""
+    try:
+        yield
+    except CommandError as error:
+        if as_json and out is not None:
+            out.write(json.dumps(error_document(error), indent=None if one_line else 2) + "\n")
+            out.flush()
+        raise
+
+
+def error_document(error: CommandError) -> Mapping[str, Any]:
+    """`status` is that of HTTP, where there was an answer. That there is nothing to do is no error, but a message."""
+    if isinstance(error, NothingToDoError):
+        return {"message": str(error)}
+    status = {"status": error.http_status} if isinstance(error, RefusedError) else {}
+    return {"error": {**status, "code": _code(error), "message": str(error)}}
+
+
+def _code(error: CommandError) -> str:
+    if not isinstance(error, RefusedError):
+        return error.kind
+    try:
+        return error.kind or HTTPStatus(error.http_status).name.lower()
+    except ValueError:
+        return "error"

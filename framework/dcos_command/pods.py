@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Any, Iterator, Mapping, Sequence
 
-from .command import Argument, Command, Fetch, Given, Option
-from .parts import Line, Parts, Table, status
+from .client import ServiceClient, api_path
+from .command import Command, CommandArgument, CommandOption, Fetch, Params
+from .output import Line, Renderable, Table, status_word
 from .plans import show_names
-from .service import Service, path
-from .settings import as_json
+from .service import show_json
 
 
-def names(service: Service, _given: Given) -> Any:
+def fetch_pod_names(service: ServiceClient, _given: Params) -> Any:
     """The names of the pods, as the API gives them."""
-    return service.get(path("pod"))
+    return service.get(api_path("pod"))
 
 
-def _status(service: Service, given: Given) -> Any:
-    return service.get(path("pod", given["pod"], "status") if given.get("pod") else path("pod", "status"))
+def _status(service: ServiceClient, given: Params) -> Any:
+    return service.get(api_path("pod", given["pod"], "status") if given.get("pod") else api_path("pod", "status"))
 
 
-def show_status(found: Mapping[str, Any], given: Given) -> Parts:
+def show_status(found: Mapping[str, Any], given: Params) -> Renderable:
     """A row per task."""
     if given.get("pod"):
         rows = list(_rows(found))
@@ -31,22 +31,22 @@ def show_status(found: Mapping[str, Any], given: Given) -> Parts:
 
 def _rows(pod: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
     for task in pod["tasks"]:
-        yield pod["name"], task["name"], status(task["status"]), task["id"]
+        yield pod["name"], task["name"], status_word(task["status"]), task["id"]
 
 
-def _info(service: Service, given: Given) -> Any:
-    return service.get(path("pod", given["pod"], "info"))
+def _info(service: ServiceClient, given: Params) -> Any:
+    return service.get(api_path("pod", given["pod"], "info"))
 
 
 def _command(verb: str) -> Fetch:
-    def send(service: Service, given: Given) -> Any:
-        return service.post(path("pod", given["pod"], verb), list(given.get("task") or ()) or None)
+    def send(service: ServiceClient, given: Params) -> Any:
+        return service.post(api_path("pod", given["pod"], verb), list(given.get("task") or ()) or None)
 
     return send
 
 
 def _show(done: str) -> Any:
-    def show(found: Mapping[str, Any], _given: Given) -> Parts:
+    def show(found: Mapping[str, Any], _given: Params) -> Renderable:
         if "pod" not in found:  # it had been done before: the service says so
             yield Line((found["message"],))
             return
@@ -55,8 +55,10 @@ def _show(done: str) -> Any:
     return show
 
 
-POD = Argument("pod", "pod", help="Name of the pod, such as worker-0.")
-_TASKS = Option("task", "Only this task of the pod.", "texts", short="t", metavar="TASK", default=(), kind="task")
+POD = CommandArgument("pod", "pod", help="Name of the pod, such as worker-0.")
+_TASKS = CommandOption(
+    "task", "Only this task of the pod.", "texts", short="t", metavar="TASK", default=(), kind="task"
+)
 
 
 def _control(verb: str, help_text: str, done: str, **more: Any) -> Command:
@@ -64,15 +66,15 @@ def _control(verb: str, help_text: str, done: str, **more: Any) -> Command:
 
 
 COMMANDS = (
-    Command("pod list", "The names of the pods.", names, show_names, sdk_json=True),
+    Command("pod list", "The names of the pods.", fetch_pod_names, show_names, sdk_json=True),
     Command(
         "pod status",
         "The tasks of a pod, or of all, with their states.",
         _status,
         show_status,
-        (Argument("pod", "pod", required=False, help="Name of the pod."),),
+        (CommandArgument("pod", "pod", required=False, help="Name of the pod."),),
     ),
-    Command("pod info", "Mesos' documents of its tasks.", _info, as_json, (POD,)),
+    Command("pod info", "Mesos' documents of its tasks.", _info, show_json, (POD,)),
     _control("restart", "Launch it again, at its place.", "is launched again"),
     _control("replace", "Give up its place, and launch it elsewhere.", "is replaced", confirm="Give up {pod}'s place?"),
     _control(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, Mapping, Sequence
 
-from .command import Command, Given
-from .parts import Line, Parts, Table, Word, dim
-from .service import Service, path
-from .settings import show_result
+from .client import ServiceClient, api_path
+from .command import Command, Params
+from .output import Line, Renderable, Table, Word, dim
+from .service import show_result
 
 _BAR = 24  # characters
 _CURVE = 20
@@ -17,7 +17,7 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 _UNKNOWN = "-"
 
 
-def bar(fraction: float | None, width: int = _BAR) -> str:
+def progress_bar(fraction: float | None, width: int = _BAR) -> str:
     """0 to 1, in halves of a character; None: it cannot be said how far it is."""
     if fraction is None:
         return "╌" * width
@@ -26,7 +26,7 @@ def bar(fraction: float | None, width: int = _BAR) -> str:
     return "━" * (halves // 2) + half + "─" * (width - halves // 2 - len(half))
 
 
-def curve(values: Sequence[float | None], width: int = _CURVE) -> str:
+def sparkline(values: Sequence[float | None], width: int = _CURVE) -> str:
     """The last of the values as heights, from the lowest to the highest of them; what is no number is left out."""
     known = [value for value in values if value is not None and math.isfinite(value)][-width:]
     if not known:
@@ -36,7 +36,7 @@ def curve(values: Sequence[float | None], width: int = _CURVE) -> str:
     return "".join(_LEVELS[min(7, int((value - low) / span * 8))] for value in known)
 
 
-def duration(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     """`1:02:03`, `2:03`, `3 s`."""
     if seconds is None or not math.isfinite(seconds):
         return _UNKNOWN
@@ -47,21 +47,21 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
 
 
-def _progress(service: Service, _given: Given) -> Any:
-    return service.get(path("tf", "progress"), points=_POINTS)
+def _progress(service: ServiceClient, _given: Params) -> Any:
+    return service.get(api_path("tf", "progress"), points=_POINTS)
 
 
-def show_progress(found: Mapping[str, Any], _given: Given) -> Parts:
+def show_progress(found: Mapping[str, Any], _given: Params) -> Renderable:
     """A row per job that says something of its training."""
-    rows = [_row(name, job, _speaker(name, found)) for name, job in found["jobs"].items() if job["reporting"]]
+    rows = [_row(name, job, _representative(name, found)) for name, job in found["jobs"].items() if job["reporting"]]
     heading = ("job", "", "step", "steps/s", "examples/s", "left", "loss", "")
-    yield Table(heading, rows, "No task has said anything of its training yet.", pictures=(1, 7))
+    yield Table(heading, rows, "No task has said anything of its training yet.", charts=(1, 7))
     silent = [name for name, job in found["jobs"].items() if not job["reporting"]]
     if rows and silent:
         yield Line((dim(f"Nothing is said by: {', '.join(silent)}"),))
 
 
-def _speaker(job: str, found: Mapping[str, Any]) -> Mapping[str, Any]:
+def _representative(job: str, found: Mapping[str, Any]) -> Mapping[str, Any]:
     """Whose loss stands for the job: the leader, else the slowest of it, on which the others wait."""
     tasks = [task for task in found["tasks"] if task["job"] == job and task["step"] is not None]
     leading = [task for task in tasks if task["name"] == found["leader"]]
@@ -75,13 +75,13 @@ def _row(name: str, job: Mapping[str, Any], task: Mapping[str, Any]) -> list[Any
     done = fraction is not None and fraction >= 1
     return [
         name,
-        Word(bar(fraction), "good" if done else "busy"),
+        Word(progress_bar(fraction), "good" if done else "busy"),
         _UNKNOWN if step is None else f"{step}/{total}" if total else str(step),
         _number(job["steps_per_second"]),
         _number(job["examples_per_second"]),
-        duration(task.get("seconds_left")),
+        format_duration(task.get("seconds_left")),
         _UNKNOWN if task.get("loss") is None else f"{task['loss']:.4g}",
-        Word(curve(losses), "good"),
+        Word(sparkline(losses), "good"),
     ]
 
 
@@ -89,8 +89,8 @@ def _number(value: float | None) -> str:
     return _UNKNOWN if value is None else f"{value:.1f}"
 
 
-def _ended(service: Service) -> Parts | None:
-    found = service.get(path("tf", "result"))
+def _final_result(service: ServiceClient) -> Renderable | None:
+    found = service.get(api_path("tf", "result"))
     return None if found["verdict"] is None else show_result(found, {})
 
 
@@ -100,6 +100,6 @@ COMMANDS = (
         "How far the training of each job is; on a terminal live, until it ends.",
         _progress,
         show_progress,
-        watched_until=_ended,
+        poll_until=_final_result,
     ),
 )

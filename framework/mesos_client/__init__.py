@@ -1,9 +1,8 @@
-"""Mesos v1 drivers that survive what a cluster does to them, on top of pymesos.
+"""Mesos v1 scheduler and executor drivers that reconnect, on top of pymesos.
 
-`SchedulerDriver` and `ExecutorDriver` are pymesos drivers whose connection handling is replaced. They hand over raw
-v1 events as plain dicts, report `Disconnected` and `Aborted`, and answer each call with a typed `SendResult`.
-
-Names are loaded when first used: an executor never pays for the scheduler's half, nor the other way round.
+`SchedulerDriver` and `ExecutorDriver` are pymesos drivers with their connection handling replaced. They pass on raw v1
+events as dicts, report `DriverDisconnected` and `DriverAborted`, and return a `SendResult` for each call. Names load on
+first use, so that an executor does not import the scheduler's half.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mesos_client.credentials import Basic, Credentials, Token
-    from mesos_client.detector import Detector
-    from mesos_client.executor import ExecutorDriver
-    from mesos_client.results import (
-        Aborted,
-        Disconnected,
+    from .credentials import BasicCredentials, Credentials, Tls, TokenCredentials
+    from .executor import ExecutorDriver
+    from .masters import Detector
+    from .results import (
+        DriverAborted,
+        DriverDisconnected,
         DriverState,
         Failed,
         NotConnected,
@@ -25,15 +24,14 @@ if TYPE_CHECKING:
         SendResult,
         Sent,
     )
-    from mesos_client.scheduler import SchedulerDriver
-    from mesos_client.tls import Tls
+    from .scheduler import SchedulerDriver
 
 __all__ = [
-    "Aborted",
-    "Basic",
+    "BasicCredentials",
     "Credentials",
     "Detector",
-    "Disconnected",
+    "DriverAborted",
+    "DriverDisconnected",
     "DriverState",
     "ExecutorDriver",
     "Failed",
@@ -43,21 +41,21 @@ __all__ = [
     "SendResult",
     "Sent",
     "Tls",
-    "Token",
+    "TokenCredentials",
 ]
 
-_HOMES = {
-    "Basic": "mesos_client.credentials",
-    "Credentials": "mesos_client.credentials",
-    "Detector": "mesos_client.detector",
-    "ExecutorDriver": "mesos_client.executor",
-    "SchedulerDriver": "mesos_client.scheduler",
-    "Tls": "mesos_client.tls",
-    "Token": "mesos_client.credentials",
+_MODULES = {
+    "BasicCredentials": "credentials",
+    "Credentials": "credentials",
+    "Detector": "masters",
+    "ExecutorDriver": "executor",
+    "SchedulerDriver": "scheduler",
+    "Tls": "credentials",
+    "TokenCredentials": "credentials",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES.get(name, "mesos_client.results")), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES.get(name, 'results')}"), name)

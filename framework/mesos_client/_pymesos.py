@@ -1,7 +1,7 @@
-"""The only importer of pymesos: what its import leaves behind is kept out of the process.
+"""Import pymesos without its side effects; the only importer of pymesos.
 
-pymesos.process replaces the SIGINT handler when it is imported, which also fails outside the main thread. pymesos
-adds a handler for stderr to its logger, and sets a level, so that each line would appear twice.
+Importing pymesos.process replaces the SIGINT handler, which fails outside the main thread. pymesos also adds a stderr
+handler and a level to its logger, so that each line would appear twice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Iterator
 
 @contextmanager
 def _signals_untouched() -> Iterator[None]:
-    """Let the calling thread's `signal.signal` do nothing. Other threads keep the real one."""
+    """Disable `signal.signal` in the calling thread only."""
     real, importer = signal.signal, threading.get_ident()
 
     def guarded(number: int, handler: Any) -> Any:
@@ -36,7 +36,7 @@ def _quieten() -> None:
 
 
 if "pymesos" in sys.modules:
-    # Someone else imported it and may rely on what it set up.
+    # Another importer may rely on its side effects.
     from pymesos import MesosExecutorDriver, MesosSchedulerDriver
 else:
     with _signals_untouched():

@@ -1,7 +1,9 @@
-"""How long to wait before the next attempt. Pure: chance comes in as a function."""
+"""Back-off and rate limit of connection attempts; randomness is an argument."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import deque
 from dataclasses import dataclass
 from typing import Callable
@@ -12,60 +14,69 @@ Uniform = Callable[[float, float], float]
 
 @dataclass(frozen=True)
 class Backoff:
-    """Exponential with jitter: attempt n waits between half and all of min(maximum, first * factor**n) seconds."""
+    """Exponential back-off with jitter: between half and all of min(maximum, first * factor**n) seconds."""
 
     first: float = 0.25
     factor: float = 2.0
     maximum: float = 1.0
 
     def delay(self, attempt: int, uniform: Uniform) -> float:
-        """Seconds before the attempt that follows `attempt` failures in a row (0 is the first failure)."""
-        # The exponent is bounded, or a day of failures would overflow a float.
+        """Return the seconds to wait after failure number `attempt` in a row (0 is the first)."""
+        # The bound on the exponent prevents a float overflow after a day of failures.
         ceiling = min(self.maximum, self.first * self.factor ** min(attempt, 32))
         return uniform(ceiling / 2, ceiling)
 
 
-#: The master is away or not ready (refused, 503, stream cut): a few attempts per second, so that we are back within
-#: 1 s of its return.
-ABSENT = Backoff(first=0.25, maximum=1.0)
-#: The master answers and says no (401, 403, ...): asking often will not change its mind. The cap is that of
-#: docs/scheduler-http-api.md.
-REFUSED = Backoff(first=1.0, maximum=15.0)
-#: A subscription that held this many seconds ends a row of failures. One that is cut at once does not.
-STEADY_AFTER = 5.0
+#: The master is away or not ready (connection refused, 503, stream cut): reconnect within 1 s of its return.
+UNAVAILABLE_BACKOFF = Backoff(first=0.25, maximum=1.0)
+#: The master rejects the request (401, 403, ...): retry rarely. Maximum as in docs/scheduler-http-api.md.
+REJECTED_BACKOFF = Backoff(first=1.0, maximum=15.0)
+#: Seconds after which a subscription resets the count of failures.
+STABLE_AFTER = 5.0
 
 
-#: No more subscriptions than this are tried in any one second, whatever else asks for one at once: redirects, a list
-#: of masters, a detector, a driver's owner.
-MOST_PER_SECOND = 4
+#: Maximum attempts to subscribe per second, also with redirects, several masters or a detector.
+MAX_ATTEMPTS_PER_SECOND = 4
 
 
-class Pace:
-    """Holds attempts back that would be too many for one second. Times are in seconds, of any one clock."""
+class AttemptRateLimit:
+    """Limit the attempts per second. Times are in seconds of any one clock."""
 
-    def __init__(self, most: int = MOST_PER_SECOND) -> None:
-        self._recent: deque[float] = deque(maxlen=most)
+    def __init__(self, limit: int = MAX_ATTEMPTS_PER_SECOND) -> None:
+        self._recent: deque[float] = deque(maxlen=limit)
 
     def wait(self, now: float) -> float:
-        """Seconds until the next attempt may start; 0 when it may now."""
+        """Return the seconds until the next attempt may start."""
         if len(self._recent) < (self._recent.maxlen or 0):
             return 0.0
         return max(0.0, self._recent[0] + 1.0 - now)
 
     def started(self, now: float) -> None:
-        """An attempt starts."""
+        """Record the start of an attempt."""
         self._recent.append(now)
 
 
 @dataclass(frozen=True)
-class Recovery:
-    """An executor's wait while its agent is away: uniform between 0 and half of MESOS_SUBSCRIPTION_BACKOFF_MAX.
+class AgentReconnectDelay:
+    """Delay of an executor while its agent is away: uniform from 0 to half of MESOS_SUBSCRIPTION_BACKOFF_MAX.
 
-    A recovered agent gives executors `--executor_reregistration_timeout`, by default as long as that maximum (2 s).
-    A wait of the full maximum that starts just before could miss the window; half of it cannot.
+    A recovered agent waits `--executor_reregistration_timeout` for its executors, by default as long as that maximum
+    (2 s). A full delay that starts just before could miss this window; half of it cannot.
     """
 
     maximum: float = 2.0
 
     def delay(self, uniform: Uniform) -> float:
         return uniform(0.0, self.maximum / 2)
+
+
+class Clock:
+    """Monotonic clock; tests replace it."""
+
+    def now(self) -> float:
+        """Return monotonic seconds."""
+        return time.monotonic()
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Wait up to `seconds` until `event` is set; return whether it is set."""
+        return event.wait(seconds)

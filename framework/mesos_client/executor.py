@@ -1,44 +1,156 @@
-"""`ExecutorDriver`: a pymesos executor driver with its connection handling replaced.
+"""`ExecutorDriver`: Mesos executor driver, configured by the agent's environment.
 
-Standard library and pymesos only.
+Standard library and pymesos only. Sources: Apache Mesos, docs/executor-http-api.md, docs/ssl.md, src/slave/slave.cpp
+and src/executor/executor.cpp.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import random
+import re
 import threading
 import uuid
+from dataclasses import dataclass, field
 from typing import Any, Mapping
+from urllib.parse import quote
 
-from mesos_client._pymesos import MesosExecutorDriver
-from mesos_client.agent_environment import AgentEnvironment
-from mesos_client.backoff import Recovery
-from mesos_client.base64_data import decode_data, encode_data
-from mesos_client.calls import JSON_HEADERS, Session, encode
-from mesos_client.clock import Clock
-from mesos_client.credentials import Credentials
-from mesos_client.executor_callbacks import ExecutorCallbacks
-from mesos_client.process import OnEvent, OnState, StreamProcess, authorization
-from mesos_client.results import Disconnected, Rejected, SendResult
-from mesos_client.stdlib_transport import StdlibTransport
-from mesos_client.subscriber import Loss
-from mesos_client.transport import Request, Stream
-from mesos_client.updates import Updates
+from ._pymesos import MesosExecutorDriver
+from .backoff import AgentReconnectDelay, Clock
+from .credentials import Credentials, Tls, Verify
+from .http import JSON_HEADERS, HttpRequest, Stream, Subscription, decode_data, encode, encode_data
+from .results import DriverDisconnected, Rejected, SendResult
+from .stdlib_transport import UNIX_SCHEME, StdlibTransport
+from .stream import OnEvent, OnState, StreamLoss, StreamProcess, authorization
+from .updates import StatusUpdates
+
+_SECONDS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "ms": 1e-3,
+    "secs": 1.0,
+    "mins": 60.0,
+    "hrs": 3600.0,
+    "days": 86400.0,
+    "weeks": 604800.0,
+}
+_DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)\s*")
+
+
+def parse_duration(text: str) -> float:
+    """Convert a Mesos duration such as `5secs` or `1.5hrs` to seconds. Raises ValueError."""
+    match = _DURATION.fullmatch(text)
+    if match is None or match.group(2) not in _SECONDS:
+        raise ValueError(f"invalid duration {text!r}: a number and one of {', '.join(_SECONDS)} is required")
+    return float(match.group(1)) * _SECONDS[match.group(2)]
+
+
+_PATH = "/api/v1/executor"
+_ENDPOINT = "MESOS_AGENT_ENDPOINT"
+
+
+@dataclass(frozen=True)
+class AgentEnvironment:
+    """Environment variables that an agent sets for its executor. Durations are in seconds."""
+
+    #: Base URL of the agent.
+    agent: str
+    framework_id: str
+    executor_id: str
+    #: Whether the framework checkpoints: only then an executor may outlive its agent's process.
+    checkpoint: bool = False
+    #: Maximum wait for a lost agent.
+    recovery_timeout: float = 900.0
+    #: Maximum delay between attempts to subscribe.
+    backoff_max: float = 2.0
+    shutdown_grace: float = 5.0
+    #: Authentication token; None if the agent does not require one.
+    token: str | None = field(default=None, repr=False)
+    #: None for plain HTTP.
+    tls: Tls | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """URL of the executor API."""
+        return self.agent + _PATH
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str]) -> AgentEnvironment:
+        """Parse the variables. Raises ValueError naming an invalid one."""
+        tls = _tls(environ)
+        return cls(
+            agent=_domain_socket(environ) or f"{'https' if tls else 'http'}://{_required(environ, _ENDPOINT)}",
+            framework_id=_required(environ, "MESOS_FRAMEWORK_ID"),
+            executor_id=_required(environ, "MESOS_EXECUTOR_ID"),
+            # Agents always set it, to "1" or "0".
+            checkpoint=environ.get("MESOS_CHECKPOINT") == "1",
+            recovery_timeout=_duration(environ, "MESOS_RECOVERY_TIMEOUT", cls.recovery_timeout),
+            backoff_max=_duration(environ, "MESOS_SUBSCRIPTION_BACKOFF_MAX", cls.backoff_max),
+            shutdown_grace=_duration(environ, "MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD", cls.shutdown_grace),
+            token=environ.get("MESOS_EXECUTOR_AUTHENTICATION_TOKEN"),
+            tls=tls,
+        )
+
+
+def _domain_socket(environ: Mapping[str, str]) -> str | None:
+    """Return the URL of the domain socket of an agent with --http_executor_domain_sockets."""
+    path = environ.get("MESOS_DOMAIN_SOCKET")
+    if not path:
+        return None
+    actor = _required(environ, "MESOS_SLAVE_PID").partition("@")[0]
+    return f"{UNIX_SCHEME}://{quote(path, safe='')}/{actor}"
+
+
+def _tls(environ: Mapping[str, str]) -> Tls | None:
+    """Parse TLS settings like libprocess: verification is optional, of the host name only with scheme `openssl`.
+
+    The client certificate is used if this user may read it.
+    """
+
+    def on(name: str) -> bool:
+        return environ.get(f"LIBPROCESS_SSL_{name}", "").lower() in ("1", "true")
+
+    if not on("ENABLED"):
+        return None
+    verify: Verify = False
+    if on("VERIFY_SERVER_CERT") or on("VERIFY_CERT"):
+        verify = environ.get("LIBPROCESS_SSL_CA_FILE") or environ.get("LIBPROCESS_SSL_CA_DIR") or True
+    files = environ.get("LIBPROCESS_SSL_CERT_FILE", ""), environ.get("LIBPROCESS_SSL_KEY_FILE", "")
+    readable = all(os.access(path, os.R_OK) for path in files)
+    checked = environ.get("LIBPROCESS_SSL_HOSTNAME_VALIDATION_SCHEME") == "openssl"
+    return Tls(verify, files if readable else None, checked)
+
+
+def _required(environ: Mapping[str, str], name: str) -> str:
+    value = environ.get(name)
+    if not value:
+        raise ValueError(f"{name} is not set; agents set it for their executors")
+    return value
+
+
+def _duration(environ: Mapping[str, str], name: str, default: float) -> float:
+    text = environ.get(name)
+    if not text:
+        return default
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+
 
 logger = logging.getLogger(__name__)
 
 
-# pymesos has no annotations, so that mypy takes the base class for Any.
-class ExecutorDriver(ExecutorCallbacks, StreamProcess, MesosExecutorDriver):  # type: ignore[misc]
-    """Serves the agent that `environ` names, through its restarts; keeps each update until the agent has stored it.
+# pymesos has no annotations, so the base class is Any for mypy.
+class ExecutorDriver(StreamProcess, MesosExecutorDriver):  # type: ignore[misc]
+    """Stay subscribed to the agent named in `environ`, and resend each update until the agent acknowledges it.
 
-    `on_event` gets each event but HEARTBEAT whole, as a plain dict, `on_state` gets Disconnected and Aborted; both
-    are called in the driver's thread and should only enqueue. Tasks may be launched twice after the agent's restart.
-    Aborted comes when the agent stays away for MESOS_RECOVERY_TIMEOUT, at once when the framework does not
-    checkpoint, and on an ERROR event. SHUTDOWN is only reported: the driver ends no process, and stays subscribed so
-    that last updates are acknowledged. `executor` is an object with pymesos' Executor callbacks, called besides
-    `on_event`. Raises ValueError for an environment that no agent makes.
+    `on_event` receives each event except HEARTBEAT as a dict, `on_state` DriverDisconnected and DriverAborted. Both run
+    in the driver's thread and should only enqueue. An agent may launch a task twice after it restarts. The driver
+    aborts when the agent is away for MESOS_RECOVERY_TIMEOUT, immediately if the framework does not checkpoint, and on
+    an ERROR event. SHUTDOWN is only passed on: the driver stays subscribed, so that the last updates are acknowledged.
+    Raises ValueError for an invalid environment.
     """
 
     def __init__(
@@ -48,18 +160,16 @@ class ExecutorDriver(ExecutorCallbacks, StreamProcess, MesosExecutorDriver):  # 
         on_state: OnState,
         environ: Mapping[str, str],
         call_timeout: float = 10.0,
-        executor: Any = None,
         clock: Clock = Clock(),  # noqa: B008 - it has no state
     ) -> None:
-        # pymesos' own constructor reads os.environ, and MESOS_CHECKPOINT=0 as true: only its names are kept.
+        # pymesos' constructor reads os.environ, and MESOS_CHECKPOINT=0 as true; only its attribute names are kept.
         self.environment = AgentEnvironment.read(environ)
         self.framework_id = {"value": self.environment.framework_id}
         self.executor_id = {"value": self.environment.executor_id}
         self.checkpoint = self.environment.checkpoint
         self.grace_shutdown_period = self.environment.shutdown_grace
-        self.executor = executor
-        self._updates = Updates()
-        self._recovery = Recovery(self.environment.backoff_max)
+        self._updates = StatusUpdates()
+        self._recovery = AgentReconnectDelay(self.environment.backoff_max)
         self._away_since = clock.now()
         self._ever_subscribed = False
         self._sender = threading.Thread(
@@ -72,7 +182,7 @@ class ExecutorDriver(ExecutorCallbacks, StreamProcess, MesosExecutorDriver):  # 
 
     @property
     def master(self) -> str:
-        """Base URL of the agent; pymesos' name."""
+        """Base URL of the agent, under pymesos' name."""
         return self.environment.agent
 
     def start(self) -> None:
@@ -86,27 +196,12 @@ class ExecutorDriver(ExecutorCallbacks, StreamProcess, MesosExecutorDriver):  # 
             self._sender.join()
 
     def send_update(self, status: Mapping[str, Any]) -> uuid.UUID:
-        """Keep and send a TaskStatus with at least task_id and state; never waits for the agent.
-
-        Raise ValueError without those.
-        """
+        """Enqueue a TaskStatus; raises ValueError without task_id and state."""
         return self._updates.add({"executor_id": self.executor_id, **status})
 
-    def wait_acknowledged(self, timeout: float | None = None) -> bool:
-        """Wait, at most `timeout` seconds, until the agent has stored every update; return whether it has."""
-        return self._updates.wait_empty(timeout)
-
     def send_message(self, data: bytes) -> SendResult:
-        """To the scheduler, best effort."""
+        """Send a message to the scheduler, best effort."""
         return self._call("MESSAGE", {"message": {"data": encode_data(data)}})
-
-    def sendStatusUpdate(self, status: Mapping[str, Any]) -> uuid.UUID:  # noqa: N802
-        """pymesos' name of `send_update`."""
-        return self.send_update(status)
-
-    def sendFrameworkMessage(self, data: str) -> SendResult:  # noqa: N802
-        """pymesos' name of `send_message`; `data` is base64 text."""
-        return self.send_message(decode_data(data))
 
     # Calls
 
@@ -128,7 +223,7 @@ class ExecutorDriver(ExecutorCallbacks, StreamProcess, MesosExecutorDriver):  # 
 
     # For the subscriber's thread
 
-    def _subscription(self) -> Request:
+    def _subscription(self) -> HttpRequest:
         updates, tasks = self._updates.announce()
         subscribe = {
             "unacknowledged_updates": [{"status": status} for status in updates],
@@ -136,9 +231,9 @@ class ExecutorDriver(ExecutorCallbacks, StreamProcess, MesosExecutorDriver):  # 
         }
         body = encode(self._identified("SUBSCRIBE", {"subscribe": subscribe}))
         headers = {**JSON_HEADERS, **authorization(self._credential()), "Connection": "close"}
-        return Request(self.environment.endpoint, headers, body, self._call_timeout)
+        return HttpRequest(self.environment.endpoint, headers, body, self._call_timeout)
 
-    def _received(self, event: dict[str, Any], session: Session, stream: Stream) -> None:
+    def _received(self, event: dict[str, Any], session: Subscription, stream: Stream) -> None:
         kind = event.get("type")
         if kind == "HEARTBEAT":
             return
@@ -146,12 +241,11 @@ class ExecutorDriver(ExecutorCallbacks, StreamProcess, MesosExecutorDriver):  # 
             self._subscribed(session, stream)
         self._contained(self._note, event)
         self.process_event(event)
-        self._contained(self._callback, event)
         if kind == "ERROR":
             self._give_up(str(event.get("error", {}).get("message", "")))
 
-    def _subscribed(self, session: Session, stream: Stream) -> None:
-        # An agent's heartbeats come every 30 minutes; it is on this host, so that its end closes the connection.
+    def _subscribed(self, session: Subscription, stream: Stream) -> None:
+        # Agents send heartbeats only every 30 minutes, but their exit closes this local connection.
         stream.set_silence_limit(None)
         self._ever_subscribed = True
         self._establish(session)
@@ -168,12 +262,11 @@ class ExecutorDriver(ExecutorCallbacks, StreamProcess, MesosExecutorDriver):  # 
             body = event["acknowledged"]
             self._updates.acknowledged(body["task_id"]["value"], uuid.UUID(bytes=decode_data(body["uuid"])))
 
-    def _lost(self, loss: Loss) -> float | None:
+    def _lost(self, loss: StreamLoss) -> float | None:
         self._updates.offline()
         if self._drop_session(loss.reason):
             self._away_since = self._clock.now()
-            self._report(Disconnected(loss.reason))
-            self._contained(self._callback_disconnected)
+            self._report(DriverDisconnected(loss.reason))
         if self._ever_subscribed and not self.checkpoint:
             self._give_up(f"the agent is lost ({loss.reason}) and the framework does not checkpoint")
             return None

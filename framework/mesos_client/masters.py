@@ -1,23 +1,29 @@
-"""Which master to talk to: the addresses we were given, and the leader that one of them named."""
+"""Addresses of masters: parsing, redirects, and leader detection through ZooKeeper.
+
+Sources: Apache Mesos, include/mesos/zookeeper, src/zookeeper/url.hpp and src/master/detector/zookeeper.cpp. Standard
+library only.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import threading
-from typing import Sequence
+from dataclasses import dataclass, field
+from typing import Callable, Iterable, Sequence
 from urllib.parse import urlsplit
 
 DEFAULT_PORT = 5050
 
 
 def parse_masters(text: str, scheme: str = "http") -> tuple[str, ...]:
-    """Return base URLs for `host:port`, `host`, `[::1]:5050`, `https://host:port`, or several of these with commas
-    between. `scheme` is that of masters that name none.
+    """Return base URLs for a comma-separated list of `host:port`, `host`, `[::1]:5050` or `https://host:port`.
 
-    Raise ValueError naming what is wrong. `zk://` is read by `detector.ZooKeeperUrl`.
+    `scheme` is the default scheme. Raises ValueError. For `zk://` see `ZooKeeperUrl`.
     """
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
-        raise ValueError("master is empty: host:port is expected")
+        raise ValueError("master is empty: host:port is required")
     return tuple(_base_url(part, scheme) for part in parts)
 
 
@@ -28,9 +34,9 @@ def _base_url(part: str, scheme: str) -> str:
     except ValueError as error:
         raise ValueError(f"master {_without_secret(part)!r}: {error}") from error
     if "@" in url.netloc:
-        raise ValueError(f"master {_without_secret(part)!r}: name and password are no part of a master's address")
+        raise ValueError(f"master {_without_secret(part)!r}: a user and password are not allowed here")
     if url.scheme not in ("http", "https") or not url.hostname:
-        raise ValueError(f"master {part!r}: host:port, http(s)://host:port or zk://host:port/path is expected")
+        raise ValueError(f"master {part!r}: host:port, http(s)://host:port or zk://host:port/path is required")
     return base_url(url.scheme, url.hostname, DEFAULT_PORT if port is None else port)
 
 
@@ -39,57 +45,147 @@ def _without_secret(part: str) -> str:
 
 
 def base_url(scheme: str, host: str, port: int) -> str:
-    """Such as `http://[::1]:5050`."""
+    """Return a URL such as `http://[::1]:5050`."""
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-class Masters:
-    """The master to ask next. A leader named by a redirect is used until it fails.
+class MasterList:
+    """Select the master for the next request: a redirect's leader until it fails, else the masters in turn.
 
-    Then the given ones are asked in turn. Safe for all threads: an answer to a question that was asked before
-    `replace` changes nothing.
+    Thread-safe; responses to requests from before `replace` are ignored.
     """
 
     def __init__(self, base_urls: Sequence[str]) -> None:
         self._lock = threading.Lock()
-        self._given = tuple(base_urls)
-        self._turn = 0
+        self._base_urls = tuple(base_urls)
+        self._index = 0
         self._leader: str | None = None
 
     @property
     def current(self) -> str | None:
-        """Base URL, or None when no master is known."""
+        """Base URL; None if no master is known."""
         with self._lock:
-            return self._asked()
+            return self._current()
 
     def replace(self, base_urls: Sequence[str]) -> None:
-        """A detector saw another leader, or none."""
+        """Set the masters that a detector reports."""
         with self._lock:
-            self._given, self._turn, self._leader = tuple(base_urls), 0, None
+            self._base_urls, self._index, self._leader = tuple(base_urls), 0, None
 
     def follow(self, asked: str, location: str) -> None:
-        """Master `asked` named the leader, in a Location header; Mesos leaves its scheme out (`//10.0.0.1:5050/...`).
+        """Use the leader in a Location header of master `asked`; Mesos omits its scheme (`//10.0.0.1:5050/...`).
 
-        Raise ValueError for one that cannot be read, or that would send what we asked over TLS without it.
+        Raises ValueError for an invalid location, and for a redirect from https to http.
         """
         scheme = urlsplit(asked).scheme
         leader = _base_url(f"{scheme}:{location}" if location.startswith("//") else location, scheme)
         if scheme == "https" and not leader.startswith("https:"):
-            raise ValueError(f"master {asked} names a leader without TLS: {leader}")
+            raise ValueError(f"master {asked} redirects to a leader without TLS: {leader}")
         with self._lock:
-            if asked == self._asked():
+            if asked == self._current():
                 self._leader = leader
 
     def failed(self, asked: str) -> bool:
-        """Master `asked` did not serve us. Return whether another of the given ones has not been asked yet."""
+        """Record a failure of master `asked`; return whether another one is untried in this round."""
         with self._lock:
-            if asked != self._asked():
+            if asked != self._current():
                 return False
             if self._leader is not None:
                 self._leader = None
                 return False
-            self._turn = (self._turn + 1) % len(self._given)
-            return self._turn != 0
+            self._index = (self._index + 1) % len(self._base_urls)
+            return self._index != 0
 
-    def _asked(self) -> str | None:
-        return self._leader or (self._given[self._turn] if self._given else None)
+    def _current(self) -> str | None:
+        return self._leader or (self._base_urls[self._index] if self._base_urls else None)
+
+
+#: Sequential node of a master that is a candidate; the lowest number leads.
+_CANDIDATE = re.compile(r"json\.info_(\d+)")
+
+
+@dataclass(frozen=True)
+class Leader:
+    """The leading master. `identity` changes when it restarts."""
+
+    identity: str
+    hostname: str
+    ip: str
+    port: int
+
+    def url(self, scheme: str) -> str:
+        """Return its URL: with the IP address for http, with the host name, as in certificates, for https."""
+        host = (self.hostname or self.ip) if scheme == "https" else (self.ip or self.hostname)
+        return base_url(scheme, host, self.port)
+
+
+#: Called with the leader, or with None and the reason.
+OnLeader = Callable[["Leader | None", str], None]
+
+
+class Detector:
+    """Interface of leader detection. A driver calls `start` and `stop`."""
+
+    def start(self, on_leader: OnLeader) -> None:
+        """Call `on_leader` for each change, in a background thread."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Stop. May be called without `start`, and again."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ZooKeeperUrl:
+    """`zk://user:password@host1:port1,host2:port2/path`, as in Mesos' flags --zk and --master."""
+
+    servers: str
+    path: str
+    #: `user:password` for ZooKeeper's scheme `digest`.
+    credentials: str | None = field(default=None, repr=False)
+
+    @staticmethod
+    def is_zookeeper(text: str) -> bool:
+        return text.strip().startswith(("zk://", "zoo://"))
+
+    @classmethod
+    def parse(cls, text: str) -> ZooKeeperUrl:
+        """Parse a URL. Raises ValueError, whose message omits the password."""
+        rest = text.strip().partition("://")[2]
+        authority, slash, path = rest.partition("/")
+        credentials, at, servers = authority.rpartition("@")
+        if not servers or not all(map(_is_server, servers.split(","))):
+            raise ValueError(f"master zk://{servers}{slash}{path}: zk://host:port,host:port/path is required")
+        if at and ":" not in credentials:
+            raise ValueError(f"master zk://...@{servers}{slash}{path}: user:password is required before @")
+        if not path.strip("/"):
+            raise ValueError(f"master zk://{servers}/: missing path of the masters, such as /mesos")
+        return cls(servers, "/" + path.strip("/"), credentials if at else None)
+
+    def __str__(self) -> str:
+        return f"zk://{self.servers}{self.path}"
+
+
+def _is_server(text: str) -> bool:
+    match = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+)(:(\d{1,5}))?", text)
+    return match is not None and 0 < int(match.group(3) or 2181) < 65536
+
+
+def leading_candidate(children: Iterable[str]) -> str | None:
+    """Return the leader's node among the children of the masters' path; None without a leader."""
+    candidates = {int(match.group(1)): match.group(0) for match in map(_CANDIDATE.fullmatch, children) if match}
+    return candidates[min(candidates)] if candidates else None
+
+
+def decode_leader(data: bytes) -> Leader:
+    """Decode MasterInfo in JSON. Raises ValueError."""
+    try:
+        info = json.loads(data)
+        address = info.get("address", {})
+        host, ip = address.get("hostname") or info.get("hostname", ""), str(address.get("ip", ""))
+        leader = Leader(str(info.get("id", "")), str(host), ip, int(address.get("port") or info["port"]))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"invalid MasterInfo in the leader's node: {error!r}") from error
+    if not (leader.hostname or leader.ip):
+        raise ValueError("the leader's node contains neither address nor host")
+    return leader

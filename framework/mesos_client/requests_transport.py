@@ -1,7 +1,7 @@
-"""HTTP with requests: TLS, client certificates and host names as everyone configures them.
+"""HTTP transport with requests, for the scheduler driver.
 
-Proxies and .netrc of the environment are ignored (`trust_env`): a master is reached directly, and nobody else's
-password is sent to it.
+Proxies and .netrc of the environment are ignored (`trust_env`): masters are reached directly, and never receive another
+host's password.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from mesos_client.connecting import connect
-from mesos_client.tls import Tls
-from mesos_client.transport import Head, Reply, Request, SocketHandle, Stream, Transport, TransportError
+from .connect import connect
+from .credentials import Tls
+from .http import HttpReply, HttpRequest, ResponseHead, SocketHandle, Stream, Transport, TransportError
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ _CHUNK = 65536
 
 
 def _tracking(pool: type[HTTPConnectionPool], handle: SocketHandle) -> type[HTTPConnectionPool]:
-    """The same pool, whose connections can be given up through `handle` from their first packet on."""
+    """Return a subclass of the pool whose connections `handle` can abort from their first packet on."""
 
     class Connection(pool.ConnectionCls):  # type: ignore[name-defined, misc]
         def _new_conn(self) -> socket.socket:
@@ -35,7 +35,7 @@ def _tracking(pool: type[HTTPConnectionPool], handle: SocketHandle) -> type[HTTP
         ConnectionCls = Connection
 
         def _validate_conn(self, connection: Any) -> None:
-            # urllib3's own would warn of an unverified server at each connection; ours does so once, in the log.
+            # urllib3 would warn of an unverified server for each connection; the transport logs it once.
             if connection.sock is None:
                 connection.connect()
 
@@ -63,20 +63,20 @@ class _Session(requests.Session):
         super().__init__()
         self._handle, self._tls = handle, tls
         self.trust_env = False
-        # The context has loaded the same; without this requests would add its own authorities.
+        # The context has loaded these files; without this requests would add its own CAs.
         self.verify, self.cert = tls.verify, tls.cert
         self.adapters.clear()
         self.mount("http://", _Adapter(handle))
 
     def get_adapter(self, url: str) -> Any:
-        # Loading the machine's authorities takes longer than a call: who does not need them does not wait for them.
+        # Load the system's CAs only for https, because it takes longer than a call.
         if url.startswith("https://") and "https://" not in self.adapters:
             self.mount("https://", _Adapter(self._handle, self._tls))
         return super().get_adapter(url)
 
 
 def _describe(error: BaseException) -> str:
-    """The innermost cause: requests wraps it three times."""
+    """Describe the innermost cause: requests wraps it three times."""
     while True:
         inner = getattr(error, "reason", None) or (error.args[-1] if error.args else None) or error.__cause__
         if not isinstance(inner, BaseException):
@@ -92,10 +92,10 @@ class RequestsStream(Stream):
         self._session = _Session(self._handle, tls)
         self._response: requests.Response | None = None
 
-    def open(self, request: Request) -> Head:
+    def open(self, request: HttpRequest) -> ResponseHead:
         self._response = _post(self._session, request, stream=True)
         headers = {name.lower(): value for name, value in self._response.headers.items()}
-        return Head(self._response.status_code, headers)
+        return ResponseHead(self._response.status_code, headers)
 
     def chunks(self) -> Iterator[bytes]:
         assert self._response is not None, "open() first"
@@ -110,7 +110,7 @@ class RequestsStream(Stream):
         self._session.close()
 
 
-def _post(session: requests.Session, request: Request, *, stream: bool) -> requests.Response:
+def _post(session: requests.Session, request: HttpRequest, *, stream: bool) -> requests.Response:
     try:
         return session.post(
             request.url,
@@ -125,15 +125,15 @@ def _post(session: requests.Session, request: Request, *, stream: bool) -> reque
 
 
 class RequestsTransport(Transport):
-    """Calls go over one connection that is kept open, apart from that of the event stream.
+    """Send calls over one persistent connection, separate from the event stream.
 
-    Raise ValueError for files of `tls` that cannot be used.
+    Raises ValueError for unusable files of `tls`.
     """
 
     def __init__(self, tls: Tls | None = None) -> None:
         self._tls = tls or Tls()
         if self._tls.verify is False:
-            logger.warning("certificates are not verified: whoever is on the way can be the master")
+            logger.warning("certificate verification is off: another host can impersonate the master")
         self._closed = threading.Event()
         self._call = SocketHandle()
         if tls is not None:
@@ -143,11 +143,11 @@ class RequestsTransport(Transport):
     def stream(self) -> Stream:
         return RequestsStream(self._tls)
 
-    def post(self, request: Request) -> Reply:
+    def post(self, request: HttpRequest) -> HttpReply:
         if self._closed.is_set():
             raise TransportError("the driver is stopped")
         response = _post(self._session, request, stream=False)
-        return Reply(response.status_code, response.content)
+        return HttpReply(response.status_code, response.content)
 
     def interrupt(self) -> None:
         self._call.interrupt()

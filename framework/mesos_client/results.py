@@ -1,4 +1,4 @@
-"""What a driver answers to a call, and what it reports about itself."""
+"""Results of calls (`SendResult`) and connection states of a driver."""
 
 from __future__ import annotations
 
@@ -7,26 +7,23 @@ from typing import Any, ClassVar, Mapping, Union
 
 
 class SendResult:
-    """What became of one call: `Sent`, `NotConnected`, `Rejected` or `Failed`.
-
-    No text in it quotes the request's body.
-    """
+    """Outcome of one call: `Sent`, `NotConnected`, `Rejected` or `Failed`. Texts never quote the request's body."""
 
     ok: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
 class Sent(SendResult):
-    """Mesos accepted the call for processing (2xx). That is not yet an effect: only events tell of those."""
+    """Mesos accepted the call for processing (2xx); events report its effect."""
 
     ok: ClassVar[bool] = True
-    #: The JSON answer; empty for nearly every call.
+    #: JSON response; empty for nearly every call.
     answer: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class NotConnected(SendResult):
-    """Nothing was sent: there is no subscription now. The call is dropped, not kept."""
+    """The driver is not subscribed; the call was dropped."""
 
     def __str__(self) -> str:
         return "not connected"
@@ -34,10 +31,10 @@ class NotConnected(SendResult):
 
 @dataclass(frozen=True)
 class Rejected(SendResult):
-    """Mesos answered, with another status than 2xx."""
+    """Mesos answered with a status other than 2xx."""
 
     status: int
-    #: What Mesos said, shortened.
+    #: Start of the response.
     text: str
 
     def __str__(self) -> str:
@@ -46,7 +43,7 @@ class Rejected(SendResult):
 
 @dataclass(frozen=True)
 class Failed(SendResult):
-    """No answer came (timeout, connection lost): the call may or may not have been processed."""
+    """No response (timeout, connection lost); the call may have been processed."""
 
     reason: str
 
@@ -54,27 +51,19 @@ class Failed(SendResult):
         return f"failed: {self.reason}"
 
 
-class CallError(RuntimeError):
-    """A pymesos-style `_send` did not succeed; `result` says how."""
-
-    def __init__(self, result: SendResult) -> None:
-        super().__init__(str(result))
-        self.result = result
-
-
 @dataclass(frozen=True)
-class Disconnected:
-    """The subscription was lost, or Mesos refuses it. The driver goes on trying by itself."""
+class DriverDisconnected:
+    """The subscription was lost or rejected; the driver keeps retrying."""
 
     reason: str
 
 
 @dataclass(frozen=True)
-class Aborted:
-    """The driver stopped itself and will not come back. Nothing was torn down."""
+class DriverAborted:
+    """The driver stopped itself for good. The framework still exists."""
 
-    #: Why: the text of the ERROR event, or what happened.
+    #: Message of the ERROR event, or another cause.
     reason: str
 
 
-DriverState = Union[Disconnected, Aborted]
+DriverState = Union[DriverDisconnected, DriverAborted]

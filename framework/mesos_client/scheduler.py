@@ -1,51 +1,137 @@
-"""`SchedulerDriver`: a pymesos scheduler driver with its connection handling replaced."""
+"""`SchedulerDriver`: Mesos scheduler driver that finds the leader and resubscribes."""
 
 from __future__ import annotations
 
 import copy
 import logging
+import random
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Sequence
 
-from mesos_client._pymesos import MesosSchedulerDriver
-from mesos_client.calls import JSON_HEADERS, Session, encode
-from mesos_client.clock import Clock
-from mesos_client.credentials import Credentials
-from mesos_client.detector import Detector, Leader, ZooKeeperUrl
-from mesos_client.masters import Masters, parse_masters
-from mesos_client.process import OnEvent, OnState, StreamProcess, authorization
-from mesos_client.requests_transport import RequestsTransport
-from mesos_client.results import Disconnected, SendResult
-from mesos_client.retry import Retry
-from mesos_client.scheduler_callbacks import SchedulerCallbacks
-from mesos_client.scheduler_calls import SchedulerCalls
-from mesos_client.subscriber import Loss
-from mesos_client.tls import Tls
-from mesos_client.transport import Request, Stream
+from . import backoff
+from ._pymesos import MesosSchedulerDriver
+from .backoff import Clock
+from .credentials import Credentials, Tls
+from .http import JSON_HEADERS, HttpRequest, Stream, Subscription, encode
+from .masters import Detector, Leader, MasterList, ZooKeeperUrl, parse_masters
+from .requests_transport import RequestsTransport
+from .results import DriverDisconnected, SendResult
+from .stream import OnEvent, OnState, StreamLoss, StreamProcess, authorization
+
+#: Maximum consecutive redirects to follow without delay; more mean that masters point at each other.
+MAX_REDIRECTS = 2
+#: Statuses of a master that has just started or been elected.
+_NOT_READY = (307, 404, 500, 502, 503, 504)
+_UNAUTHORIZED = 401
+
+
+@dataclass(frozen=True)
+class RetryStep:
+    """Delay before the next attempt, and whether to report a rejection."""
+
+    #: Seconds.
+    delay: float
+    #: Whether the master rejects the subscription with a new status.
+    refused: bool = False
+
+
+class SubscribeRetry:
+    """Decide when and where to subscribe again. Times are in seconds of any one clock.
+
+    `path`: the API's path, the end of a request's URL after the master.
+    """
+
+    def __init__(self, masters: MasterList, credentials: Credentials, path: str) -> None:
+        self._masters, self._credentials, self._path = masters, credentials, path
+        self._failures = self._redirects = 0
+        self._renewed = False
+        self._refused: int | None = None
+        self._subscribed_at: float | None = None
+        #: Start of the current round through the masters.
+        self._round_at: float | None = None
+
+    def subscribed(self, now: float) -> None:
+        """Record a SUBSCRIBED event."""
+        self._subscribed_at, self._redirects = now, 0
+        self._refused, self._renewed = None, False
+
+    def after(self, loss: StreamLoss, now: float) -> RetryStep:
+        """Return the next step after a failed attempt or a lost subscription."""
+        since, self._subscribed_at = self._subscribed_at, None
+        if since is not None:
+            # All schedulers lose a master simultaneously: jitter starts now.
+            self._round_at = now
+            self._failures = 0 if now - since >= backoff.STABLE_AFTER else self._failures
+        if self._refreshed(loss) or self._redirected(loss):
+            return RetryStep(0.0)
+        refused = loss.status is not None and loss.status not in _NOT_READY
+        is_new = refused and loss.status != self._refused
+        self._refused = loss.status if refused else self._refused
+        return RetryStep(self._delay(loss, refused, now), is_new)
+
+    def _refreshed(self, loss: StreamLoss) -> bool:
+        """Whether to try a new token without delay: tokens expire, so the first 401 is not a rejection."""
+        if loss.status != _UNAUTHORIZED or loss.request is None:
+            return False
+        first, self._renewed = not self._renewed, True
+        return self._credentials.renew(loss.request.headers.get("Authorization")) and first
+
+    def _redirected(self, loss: StreamLoss) -> bool:
+        """Whether to follow a redirect without delay."""
+        asked = self._asked(loss)
+        if loss.location and asked and self._redirects < MAX_REDIRECTS:
+            self._redirects += 1
+            with suppress(ValueError):  # invalid location
+                self._masters.follow(asked, loss.location)
+                return True
+        self._redirects = 0
+        return False
+
+    def _delay(self, loss: StreamLoss, refused: bool, now: float) -> float:
+        asked = self._asked(loss)
+        has_untried = asked is not None and self._masters.failed(asked)
+        if has_untried and not refused:
+            return 0.0
+        wait = (backoff.REJECTED_BACKOFF if refused else backoff.UNAVAILABLE_BACKOFF).delay(
+            self._failures, random.uniform
+        )
+        self._failures += 1
+        # The delay counts from the start of the round, whose attempts take time. `_round_at` is in the future if a
+        # wait was cut short.
+        start = now if refused or self._round_at is None else min(now, self._round_at)
+        self._round_at = max(now, start + wait)
+        return self._round_at - now
+
+    def _asked(self, loss: StreamLoss) -> str | None:
+        return loss.request.url[: -len(self._path)] if loss.request is not None else None
+
 
 logger = logging.getLogger(__name__)
 
 PATH = "/api/v1/scheduler"
-#: The master's constant; each SUBSCRIBED tells it again.
+#: The master's default; SUBSCRIBED contains the actual value.
 HEARTBEAT_SECONDS = 15.0
-#: A stream that is silent for so many heartbeats is dead. Source: docs/scheduler-http-api.md, "Network partitions".
+#: Missed heartbeats after which a stream is dead (docs/scheduler-http-api.md, "Network partitions").
 HEARTBEATS_MISSED = 5
 
 
-# pymesos has no annotations, so that mypy takes the base class for Any.
-class SchedulerDriver(SchedulerCalls, SchedulerCallbacks, StreamProcess, MesosSchedulerDriver):  # type: ignore[misc]
-    """Subscribes to a master, and again whenever that is lost, until it is stopped. Only `teardown` ends the framework.
+# pymesos has no annotations, so the base class is Any for mypy.
+class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc]
+    """Stay subscribed to the leading master until stopped. Only `teardown` ends the framework.
 
-    `framework` is the FrameworkInfo; it is copied and sent exactly as given, with `id` once that is known. `master` is
-    `host:port`, several with commas between, `zk://user:password@host:port,host:port/path`, or a Detector. `on_event`
-    gets each event but HEARTBEAT as a plain dict, `on_state` gets Disconnected and Aborted; both are called in the
-    driver's thread and should only enqueue. `credentials` are asked for each request. `tls` makes https the scheme of
-    masters that name none; without it, https:// is verified by the machine's authorities. `suppressed_roles` are not
-    offered anything after a subscription. `offer_constraints` is the OfferConstraints of SUBSCRIBE; a master before
-    1.11 ignores it. `call_timeout` is in seconds, for each step of a call. `scheduler` is an
-    object with pymesos' Scheduler callbacks, called besides `on_event`. `permit` is called before each subscription,
-    and raises when none may be made: then the driver only waits to be stopped. Updates are never acknowledged unless
-    the caller does so. Raises ValueError for a master that cannot be read, and for files of `tls` that cannot be
-    loaded.
+    Args:
+        framework: FrameworkInfo. It is copied and sent unchanged, with `id` once that is known.
+        master: `host:port`, a comma-separated list, `zk://user:password@host:port,host:port/path`, or a Detector.
+        on_event: Receives each event except HEARTBEAT as a dict. Runs in the driver's thread; should only enqueue.
+        on_state: Receives DriverDisconnected and DriverAborted, in the same thread.
+        tls: Makes https the default scheme. Without it, https:// masters are verified against the system's CAs.
+        suppressed_roles: Roles without offers after a subscription.
+        offer_constraints: OfferConstraints of SUBSCRIBE; masters before 1.11 ignore them.
+        call_timeout: Seconds for each step of a call.
+        permit: Called before each subscription; raises to forbid it. The driver then waits to be stopped.
+
+    The caller acknowledges updates. Raises ValueError for an invalid master or unusable TLS files.
     """
 
     def __init__(
@@ -60,41 +146,36 @@ class SchedulerDriver(SchedulerCalls, SchedulerCallbacks, StreamProcess, MesosSc
         suppressed_roles: Sequence[str] = (),
         offer_constraints: Mapping[str, Any] | None = None,
         call_timeout: float = 10.0,
-        scheduler: Any = None,
         permit: Callable[[], None] | None = None,
         clock: Clock = Clock(),  # noqa: B008 - it has no state
     ) -> None:
         super().__init__(
-            scheduler, copy.deepcopy(dict(framework)), str(master), implicit_acknowledgements=False, failover=True
+            None, copy.deepcopy(dict(framework)), str(master), implicit_acknowledgements=False, failover=True
         )
         self._timeout = call_timeout
         self._scheme = "https" if tls else "http"
         self._detector = _detector(master)
-        self._masters = Masters(parse_masters(str(master), self._scheme) if self._detector is None else ())
+        self._masters = MasterList(parse_masters(str(master), self._scheme) if self._detector is None else ())
         self._suppressed_roles = tuple(suppressed_roles)
         self._offer_constraints = copy.deepcopy(offer_constraints)
         self._leaving = False
         self._permit = permit
-        #: Why we left a master ourselves, until that is told.
+        #: Reason for leaving the current master, until reported.
         self._moving: str | None = None
         credentials = credentials or Credentials()
-        self._retry = Retry(self._masters, credentials, PATH)
+        self._retry = SubscribeRetry(self._masters, credentials, PATH)
         transport = RequestsTransport(tls)
         self._prepare(transport, credentials, on_event, on_state, "mesos-scheduler-events", call_timeout, clock)
 
     @property
     def framework(self) -> dict[str, Any]:
-        """A copy of the FrameworkInfo that is sent."""
+        """Copy of the FrameworkInfo."""
         return copy.deepcopy(self._framework)
 
     @property
     def master(self) -> str | None:
-        """Base URL of the master that is asked now; None when a detector sees none."""
+        """Base URL of the current master; None while a detector sees none."""
         return self._masters.current
-
-    def change_master(self, master: str | None) -> None:
-        """Leave the present master for another, or for none."""
-        self._move(parse_masters(master, self._scheme) if master else (), f"told to ask {master or 'nobody'}")
 
     def start(self) -> None:
         super().start()
@@ -102,15 +183,14 @@ class SchedulerDriver(SchedulerCalls, SchedulerCallbacks, StreamProcess, MesosSc
             self._detector.start(self._detected)
 
     def send(self, call: Mapping[str, Any], subscription: int | None = None) -> SendResult:
-        """Send a v1 scheduler call, such as {"type": "ACCEPT", "accept": {...}}; framework_id is added here.
+        """Send a v1 scheduler call, such as {"type": "ACCEPT", "accept": {...}}; the driver adds framework_id.
 
-        With `subscription`, a value of the property of that name, nothing is sent unless that one still lasts: what
-        was decided on the events of an earlier one is void.
+        Sends nothing if `subscription`, an earlier value of that property, has ended: decisions on its events are void.
         """
         return self._post({**call, "framework_id": {"value": self.framework_id}}, subscription)
 
     def teardown(self) -> SendResult:
-        """End the framework and all its tasks, for ever; then stop. The only call that does so."""
+        """Remove the framework with all its tasks, and stop. No other call does this."""
         self._leaving = True
         result = self.send({"type": "TEARDOWN"})
         if result.ok:
@@ -131,7 +211,7 @@ class SchedulerDriver(SchedulerCalls, SchedulerCallbacks, StreamProcess, MesosSc
 
     def _detected(self, leader: Leader | None, reason: str) -> None:
         url = leader.url(self._scheme) if leader else ""
-        self._move((url,) if url else (), reason or f"{url} leads now")
+        self._move((url,) if url else (), reason or f"{url} is the new leader")
 
     def _move(self, base_urls: Sequence[str], reason: str) -> None:
         self._masters.replace(base_urls)
@@ -142,7 +222,7 @@ class SchedulerDriver(SchedulerCalls, SchedulerCallbacks, StreamProcess, MesosSc
 
     # For the subscriber's thread
 
-    def _subscription(self) -> Request | None:
+    def _subscription(self) -> HttpRequest | None:
         master, info = self._masters.current, self.framework
         if master is None or not self._permitted():
             return None
@@ -155,10 +235,10 @@ class SchedulerDriver(SchedulerCalls, SchedulerCallbacks, StreamProcess, MesosSc
         if "id" in info:
             body["framework_id"] = info["id"]
         headers = {**JSON_HEADERS, **authorization(self._credential()), "Connection": "close"}
-        return Request(master + PATH, headers, encode(body), self._call_timeout)
+        return HttpRequest(master + PATH, headers, encode(body), self._call_timeout)
 
     def _permitted(self) -> bool:
-        """To subscribe takes the framework away from whoever has it."""
+        """Ask the permit: a subscription takes the framework over from another scheduler."""
         try:
             if self._permit is not None:
                 self._permit()
@@ -168,19 +248,17 @@ class SchedulerDriver(SchedulerCalls, SchedulerCallbacks, StreamProcess, MesosSc
             return False
         return True
 
-    def _received(self, event: dict[str, Any], session: Session, stream: Stream) -> None:
+    def _received(self, event: dict[str, Any], session: Subscription, stream: Stream) -> None:
         kind = event.get("type")
         if kind == "HEARTBEAT":
-            return self._contained(self._callback_heartbeat)
+            return
         if kind == "SUBSCRIBED":
             self._subscribed(event["subscribed"], session, stream)
         self.process_event(event)
-        self._contained(self._callback, event)
         if kind == "ERROR":
             self._give_up(str(event.get("error", {}).get("message", "")))
-        return None
 
-    def _subscribed(self, info: Mapping[str, Any], session: Session, stream: Stream) -> None:
+    def _subscribed(self, info: Mapping[str, Any], session: Subscription, stream: Stream) -> None:
         self._framework["id"] = {"value": info["framework_id"]["value"]}
         interval = info.get("heartbeat_interval_seconds") or HEARTBEAT_SECONDS
         stream.set_silence_limit(HEARTBEATS_MISSED * interval)
@@ -188,30 +266,26 @@ class SchedulerDriver(SchedulerCalls, SchedulerCallbacks, StreamProcess, MesosSc
         self._moving = None
         self._establish(session)
 
-    def _lost(self, loss: Loss) -> float | None:
+    def _lost(self, loss: StreamLoss) -> float | None:
         reason, self._moving = self._moving or loss.reason, None
         if self._leaving:
-            # The master ends the stream before it answers TEARDOWN. The wait is for a call that fails after all.
+            # The master closes the stream before it answers TEARDOWN. Reconnect only if the call fails after all.
             self._drop_session(reason, interrupt=False)
             return 2 * self._call_timeout
         had_session = self._drop_session(reason)
         step = self._retry.after(loss, self._clock.now())
         if had_session or step.refused:
-            self._report_disconnected(Disconnected(reason))
+            self._report(DriverDisconnected(reason))
         return step.delay
-
-    def _report_disconnected(self, state: Disconnected) -> None:
-        self._report(state)
-        self._contained(self._callback_disconnected)
 
 
 def _detector(master: str | Detector) -> Detector | None:
     if isinstance(master, Detector):
         return master
-    if not ZooKeeperUrl.is_one(master):
+    if not ZooKeeperUrl.is_zookeeper(master):
         return None
     url = ZooKeeperUrl.parse(master)
-    # Only who needs it loads kazoo.
+    # Load kazoo only if needed: it is slow to import.
     from mesos_client.zookeeper_detector import ZooKeeperDetector
 
     return ZooKeeperDetector(url)

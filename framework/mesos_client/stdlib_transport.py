@@ -1,6 +1,6 @@
-"""HTTP with the standard library only.
+"""HTTP transport with the standard library only, for the executor driver.
 
-The executor's bundle has no requests, whose releases need a newer Python than agents have.
+Releases of requests need a newer Python than agents have.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import threading
 from typing import Iterator
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from mesos_client.connecting import connect, connect_unix
-from mesos_client.tls import Tls
-from mesos_client.transport import Head, Reply, Request, SocketHandle, Stream, Transport, TransportError
+from .connect import connect, connect_unix
+from .credentials import Tls
+from .http import HttpReply, HttpRequest, ResponseHead, SocketHandle, Stream, Transport, TransportError
 
 #: Scheme of a URL whose host is the percent-encoded path of a domain socket.
 UNIX_SCHEME = "http+unix"
@@ -36,9 +36,9 @@ class StdlibStream(Stream):
         self._connection: http.client.HTTPConnection | None = None
         self._response: http.client.HTTPResponse | None = None
 
-    def open(self, request: Request) -> Head:
+    def open(self, request: HttpRequest) -> ResponseHead:
         url = urlsplit(request.url)
-        # The name goes into the Host header; the connection is made here, where it can be given up.
+        # HTTPConnection gets the name for its Host header, and a socket that can be aborted.
         name = "localhost" if url.scheme == UNIX_SCHEME else url.hostname or ""
         self._connection = http.client.HTTPConnection(name, _port(url), timeout=request.timeout)
         try:
@@ -47,9 +47,9 @@ class StdlibStream(Stream):
             self._response = self._connection.getresponse()
         except _ERRORS as error:
             raise TransportError(_describe(error)) from error
-        return Head(self._response.status, {name.lower(): value for name, value in self._response.getheaders()})
+        return ResponseHead(self._response.status, {name.lower(): value for name, value in self._response.getheaders()})
 
-    def _connect(self, url: SplitResult, request: Request) -> socket.socket:
+    def _connect(self, url: SplitResult, request: HttpRequest) -> socket.socket:
         if url.scheme == UNIX_SCHEME:
             connection = connect_unix(unquote(url.netloc), request.connect_timeout, self._handle)
         else:
@@ -83,14 +83,14 @@ class StdlibStream(Stream):
 
 
 def _port(url: SplitResult) -> int:
-    # The netloc of a domain socket is a path.
+    # A domain socket's netloc is a path.
     return 80 if url.scheme == UNIX_SCHEME else url.port or (443 if url.scheme == "https" else 80)
 
 
 class StdlibTransport(Transport):
-    """A new connection for each call: an executor calls its own agent, a few times in its life.
+    """Open a connection for each call: an executor makes few calls, to its local agent.
 
-    Raise ValueError for files of `tls` that cannot be used.
+    Raises ValueError for unusable files of `tls`.
     """
 
     def __init__(self, tls: Tls | None = None) -> None:
@@ -103,13 +103,13 @@ class StdlibTransport(Transport):
     def stream(self) -> Stream:
         return StdlibStream(self._tls)
 
-    def post(self, request: Request) -> Reply:
+    def post(self, request: HttpRequest) -> HttpReply:
         if self._closed.is_set():
             raise TransportError("the driver is stopped")
         stream = StdlibStream(self._tls, self._call)
         try:
             head = stream.open(request)
-            return Reply(head.status, b"".join(stream.chunks()))
+            return HttpReply(head.status, b"".join(stream.chunks()))
         finally:
             stream.close()
 

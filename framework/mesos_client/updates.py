@@ -1,4 +1,4 @@
-"""The executor's status updates, kept until the agent acknowledges them."""
+"""Queue of an executor's status updates, resent until the agent acknowledges them."""
 
 from __future__ import annotations
 
@@ -8,48 +8,42 @@ import time
 import uuid
 from typing import Any, Callable, Mapping
 
-from mesos_client.base64_data import decode_data, encode_data
 from mesos_client.results import Rejected, SendResult
 
-#: Seconds after which an update that was taken but not acknowledged is sent again. The agent knows duplicates by
-#: their uuid.
+from .http import decode_data, encode_data
+
+#: Seconds until an accepted but unacknowledged update is resent. Agents detect duplicates by uuid.
 RESEND_SECONDS = 10.0
-#: Seconds before a failed update is tried again.
+#: Seconds between retries of a failed update.
 RETRY_SECONDS = 1.0
 _BAD_REQUEST = 400
 
 
-class Updates:
-    """Updates in the order they were made, and the tasks that the agent must be told of. Safe for all threads.
+class StatusUpdates:
+    """Unacknowledged updates, in order, and tasks. Thread-safe.
 
-    Sources: docs/executor-http-api.md of Apache Mesos, "SUBSCRIBE" (unacknowledged_updates, unacknowledged_tasks)
-    and "UPDATE".
+    Apache Mesos, docs/executor-http-api.md: "SUBSCRIBE" (unacknowledged_updates, unacknowledged_tasks) and "UPDATE".
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._updates: dict[uuid.UUID, Mapping[str, Any]] = {}
-        #: When each was last taken by the agent, on the monotonic clock.
+        #: Monotonic time at which the agent last accepted each update.
         self._sent: dict[uuid.UUID, float] = {}
         self._announced: set[uuid.UUID] = set()
         self._tasks: dict[str, Mapping[str, Any]] = {}
         self._online = self._closed = False
 
-    # What happens to updates and tasks
-
     def launched(self, task: Mapping[str, Any]) -> None:
-        """The agent gave us this TaskInfo."""
+        """Record the TaskInfo of a launch."""
         with self._changed:
             self._tasks[task["task_id"]["value"]] = task
 
     def add(self, status: Mapping[str, Any]) -> uuid.UUID:
-        """Keep `status`, completed with uuid, timestamp and source; wake the sender.
-
-        Raise ValueError without task_id or state.
-        """
+        """Enqueue `status` with uuid, timestamp and source. Raises ValueError without task_id or state."""
         for name in ("task_id", "state"):
             if name not in status:
-                raise ValueError(f"a status update needs {name}")
+                raise ValueError(f"status update: {name} is required")
         identity = uuid.UUID(bytes=decode_data(status["uuid"])) if "uuid" in status else uuid.uuid4()
         defaults = {"timestamp": time.time(), "source": "SOURCE_EXECUTOR"}
         with self._changed:
@@ -58,19 +52,12 @@ class Updates:
         return identity
 
     def acknowledged(self, task_id: str, identity: uuid.UUID) -> None:
-        """The agent has stored the update, so it knows the task too."""
+        """Drop an update that the agent has stored, and its task, which the agent then knows."""
         with self._changed:
             self._updates.pop(identity, None)
             self._sent.pop(identity, None)
             self._tasks.pop(task_id, None)
             self._changed.notify_all()
-
-    def wait_empty(self, timeout: float | None) -> bool:
-        """Wait until all are acknowledged; return whether they are."""
-        with self._changed:
-            return self._changed.wait_for(lambda: not self._updates, timeout)
-
-    # The stream comes and goes
 
     def announce(self) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
         """Return the updates and tasks for SUBSCRIBE."""
@@ -79,26 +66,24 @@ class Updates:
             return list(self._updates.values()), list(self._tasks.values())
 
     def online(self) -> None:
-        """SUBSCRIBE succeeded: what it announced need not be sent once more."""
+        """Record a successful SUBSCRIBE; the announced updates count as sent."""
         with self._changed:
             self._sent, self._online = dict.fromkeys(self._announced, time.monotonic()), True
             self._changed.notify_all()
 
     def offline(self) -> None:
-        """The stream is lost: what was sent may be lost with it."""
+        """Record the loss of the stream; all updates count as unsent."""
         with self._changed:
             self._sent, self._online = {}, False
 
     def close(self) -> None:
-        """End `deliver`."""
+        """Stop `deliver`."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
-    # The sender's thread
-
     def deliver(self, send: Callable[[Mapping[str, Any]], SendResult]) -> None:
-        """Send what is due, one after the other, until closed."""
+        """Send due updates in order until closed; runs in the sender's thread."""
         while True:
             identity = self._next_due()
             if identity is None:
@@ -120,7 +105,7 @@ class Updates:
             return None
 
     def _oldest_due(self, now: float) -> tuple[uuid.UUID, float]:
-        """The update that is due first, in the order they were made, and in how many seconds."""
+        """Return the update that is due first, and the seconds until then."""
         for identity in self._updates:
             if self._sent.get(identity, -math.inf) + RESEND_SECONDS <= now:
                 return identity, 0.0
@@ -132,7 +117,7 @@ class Updates:
             if result.ok:
                 self._sent[identity] = time.monotonic()
             elif isinstance(result, Rejected) and result.status == _BAD_REQUEST:
-                # The agent will never take it; kept, it would hold up every later update.
+                # The agent will never accept this update, which would block all later ones.
                 self._updates.pop(identity, None)
                 self._changed.notify_all()
             else:

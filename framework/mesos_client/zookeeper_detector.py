@@ -1,4 +1,4 @@
-"""Finds the leading master in ZooKeeper. The only module here that imports kazoo."""
+"""Detect the leading Mesos master through ZooKeeper; needs kazoo."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.states import KazooState
 
-from mesos_client.connecting import connect
-from mesos_client.detector import Detector, Leader, OnLeader, ZooKeeperUrl, first_candidate, read_leader
-from mesos_client.transport import SocketHandle
+from .connect import connect
+from .http import SocketHandle
+from .masters import Detector, Leader, OnLeader, ZooKeeperUrl, decode_leader, leading_candidate
 
 logger = logging.getLogger(__name__)
 
-#: Seconds. As Mesos' own; the server may shorten it.
+#: Seconds, as in Mesos; the server may shorten it.
 SESSION_TIMEOUT = 10.0
-#: Seconds after which we look again though no watch has fired, and until we ask again after an error.
-LOOK_AGAIN, TRY_AGAIN = 60.0, 1.0
-#: Seconds without a connection that are nothing to talk of.
-PATIENCE = 3.0
-#: Seconds that a server gets to answer when we leave.
-_FAREWELL = 1.0
-#: Kazoo repeats itself at each attempt, and shows passwords at level DEBUG: we tell of trouble ourselves, once.
+#: Seconds between polls in addition to watches, and between retries after an error.
+POLL_SECONDS, RETRY_SECONDS = 60.0, 1.0
+#: Seconds without a connection until a warning.
+OUTAGE_GRACE = 3.0
+#: Maximum seconds for the server to close the session.
+_CLOSE_TIMEOUT = 1.0
+#: kazoo repeats errors at each attempt and logs passwords at level DEBUG; the detector logs each error once.
 _quiet = logging.getLogger(f"{__name__}.kazoo")
 _quiet.setLevel(logging.CRITICAL)
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Its connections can be given up at any moment."""
+    """Create connections that `handle` can abort."""
 
     def __init__(self, handle: SocketHandle) -> None:
         super().__init__()
@@ -43,10 +43,10 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class ZooKeeperDetector(Detector):
-    """Waits for ZooKeeper and for the masters' path as long as it takes, and for each change.
+    """Watch the masters' path in ZooKeeper, and wait for both indefinitely.
 
-    While ZooKeeper is away the last known leader stays: it may well be leading still. Credentials of the URL are sent
-    to each server. An access denied is told and tried again.
+    While ZooKeeper is away the last leader remains, as it probably still leads. The URL's credentials are sent to each
+    server. A denied access is logged and retried.
     """
 
     def __init__(self, url: ZooKeeperUrl) -> None:
@@ -68,13 +68,11 @@ class ZooKeeperDetector(Detector):
         self._wake.set()
         if self._thread.ident is None or self._thread is threading.current_thread():
             return
-        self._thread.join(_FAREWELL)
+        self._thread.join(_CLOSE_TIMEOUT)
         self._handle.abort()
-        self._thread.join(2 * _FAREWELL)
+        self._thread.join(2 * _CLOSE_TIMEOUT)
         if self._thread.is_alive():
-            logger.warning("the thread that looks for the master waits for a name server; it ends by itself")
-
-    # For the detector's thread
+            logger.warning("master detector is waiting for a name server and exits later")
 
     def _run(self) -> None:
         client = self._client()
@@ -82,7 +80,7 @@ class ZooKeeperDetector(Detector):
         client.start_async()
         try:
             while not self._stopping:
-                self._wake.wait(self._look(client))
+                self._wake.wait(self._poll(client))
                 self._wake.clear()
         finally:
             self._leave(client)
@@ -94,22 +92,22 @@ class ZooKeeperDetector(Detector):
             timeout=SESSION_TIMEOUT,
             handler=_Handler(self._handle),
             auth_data=[("digest", credentials)] if credentials else None,
-            connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": TRY_AGAIN},
+            connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": RETRY_SECONDS},
             logger=_quiet,
         )
 
     def _leave(self, client: KazooClient) -> None:
-        """End the session; a server that does not answer to that is not waited for."""
-        impatience = threading.Timer(_FAREWELL, self._handle.abort)
-        impatience.start()
+        """End the session, without waiting for a silent server."""
+        timer = threading.Timer(_CLOSE_TIMEOUT, self._handle.abort)
+        timer.start()
         if not client.connected:
             self._handle.abort()
         try:
             client.stop()
             client.close()
         finally:
-            impatience.cancel()
-            impatience.join()
+            timer.cancel()
+            timer.join()
 
     def _state_changed(self, _state: str) -> None:
         self._wake.set()
@@ -117,29 +115,29 @@ class ZooKeeperDetector(Detector):
     def _fired(self, _event: Any) -> None:
         self._wake.set()
 
-    def _look(self, client: KazooClient) -> float:
-        """Ask once; return the seconds until it is to be asked again, if nothing is heard before."""
+    def _poll(self, client: KazooClient) -> float:
+        """Read the leader once; return the seconds until the next poll."""
         if client.state != KazooState.CONNECTED:
             return self._disconnected()
         self._away_since = None
         try:
-            self._tell(*self._read(client))
+            self._report(*self._read(client))
         except NoAuthError:
-            self._trouble(f"ZooKeeper denies access to {self._url.path}: other credentials are needed")
+            self._report_error(f"ZooKeeper denies access to {self._url.path}: use other credentials")
         except (KazooException, KazooTimeoutError, ValueError) as error:
-            self._trouble(f"{self._url}: {type(error).__name__}: {error}")
+            self._report_error(f"{self._url}: {type(error).__name__}: {error}")
         else:
-            return LOOK_AGAIN
-        return TRY_AGAIN
+            return POLL_SECONDS
+        return RETRY_SECONDS
 
     def _disconnected(self) -> float:
         now = time.monotonic()
         self._away_since = now if self._away_since is None else self._away_since
-        left = self._away_since + PATIENCE - now
+        left = self._away_since + OUTAGE_GRACE - now
         if left > 0:
             return left
-        self._trouble(f"ZooKeeper {self._url.servers} does not answer")
-        return LOOK_AGAIN
+        self._report_error(f"ZooKeeper {self._url.servers} does not answer")
+        return POLL_SECONDS
 
     def _read(self, client: KazooClient) -> tuple[Leader | None, str]:
         path = self._url.path
@@ -147,23 +145,23 @@ class ZooKeeperDetector(Detector):
             children = _answer(client.get_children_async(path, watch=self._fired))
         except NoNodeError:
             if _answer(client.exists_async(path, watch=self._fired)) is not None:
-                self._wake.set()  # it has just come
-            return None, f"{self._url}: there is no such node; no master has ever been there"
-        node = first_candidate(children)
+                self._wake.set()  # created meanwhile
+            return None, f"{self._url}: node does not exist; no master has registered there"
+        node = leading_candidate(children)
         if node is None:
             return None, f"{self._url}: no master leads"
-        # A node that goes meanwhile raises, and we look again.
+        # If the node disappears meanwhile, this raises, and the next poll follows.
         data, _ = _answer(client.get_async(f"{path}/{node}"))
-        return read_leader(data), ""
+        return decode_leader(data), ""
 
-    def _tell(self, leader: Leader | None, reason: str) -> None:
+    def _report(self, leader: Leader | None, reason: str) -> None:
         if leader != self._leader or (leader is None and reason != self._reason):
             logger.info("%s", f"{self._url}: {leader.url('http')} leads" if leader else reason)
             self._on_leader(leader, reason)
         self._leader, self._reason = leader, reason
 
-    def _trouble(self, reason: str) -> None:
-        """Keep the leader, if one is known."""
+    def _report_error(self, reason: str) -> None:
+        """Log an error once; the last leader remains."""
         if reason != self._reason and not self._stopping:
             logger.warning("%s", reason)
             if self._leader is None:

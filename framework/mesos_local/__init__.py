@@ -1,17 +1,15 @@
-"""A real Apache Mesos (and ZooKeeper) on this machine.
+"""Run a real Apache Mesos (and ZooKeeper) on this machine.
 
-Names are imported on first use: the agent runs our helpers for every container, and they pay for this file each time.
+Names load on first use, because agents run helpers of this package for every container.
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False  # type checkers know the name; the module typing is slow to import
 if TYPE_CHECKING:
-    from .agents import AgentSpec, default_agents, with_ports
-    from .agents_file import load_agents
+    from .agents import AgentSpec, default_agents, load_agents, with_ports
     from .cluster import LocalCluster
-    from .ensemble import ServerTls, ZooKeeperEnsemble
-    from .errors import DamagedRecordError, MesosLocalError, NodeDiedError
+    from .host.errors import DamagedRecordError, MesosLocalError, NodeDiedError
 
 __all__ = [
     "AgentSpec",
@@ -19,8 +17,6 @@ __all__ = [
     "LocalCluster",
     "MesosLocalError",
     "NodeDiedError",
-    "ServerTls",
-    "ZooKeeperEnsemble",
     "default_agents",
     "load_agents",
     "with_ports",
@@ -28,14 +24,12 @@ __all__ = [
 
 _HOMES = {
     "AgentSpec": "agents",
-    "DamagedRecordError": "errors",
+    "DamagedRecordError": "host.errors",
     "LocalCluster": "cluster",
-    "MesosLocalError": "errors",
-    "NodeDiedError": "errors",
-    "ServerTls": "ensemble",
-    "ZooKeeperEnsemble": "ensemble",
+    "MesosLocalError": "host.errors",
+    "NodeDiedError": "host.errors",
     "default_agents": "agents",
-    "load_agents": "agents_file",
+    "load_agents": "agents",
     "with_ports": "agents",
 }
 

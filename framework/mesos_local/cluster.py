@@ -1,43 +1,150 @@
-"""LocalCluster: one real master, real agents and, if wanted, a real ZooKeeper, on loopback."""
+"""LocalCluster: start, find and stop a real Mesos master, agents and optional ZooKeeper on loopback."""
 
 from __future__ import annotations
 
+import signal
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
-from . import commands
+from . import node as mesos_local_node
 from .agents import AgentSpec, default_agents, with_ports
-from .artefact import ensure_library
-from .ending import end_nodes, end_unrecorded
-from .errors import DamagedRecordError, MesosLocalError, NodeDiedError
-from .folder import LOCK, clear_directory, make_directory, release_directory
-from .guard import start_guard
-from .helpers import write_helpers
-from .lock import locked
-from .members import AgentNode, Node
-from .process import ProcessId
-from .record import NodeRecord, Record, Settings, belongs_to, read_record
-from .registration import check_flags, wait_registered
-from .roster import Roster, choose_addresses
-from .signals import uninterrupted
-from .status import ClusterStatus, read_status
-from .telling import telling
+from .helper_main import start_guard
+from .host.errors import DamagedRecordError, MesosLocalError, NodeDiedError, explain_os_errors
+from .host.orphans import end_orphans, find_orphans, is_marked
+from .host.process import ProcessId, free_ports, locked, uninterrupted
+from .launcher_dir import helper_folder, write_helpers
+from .libmesos.download import ensure_library
+from .master_api import ClusterStatus, check_flags, read_status, wait_registered
+from .node import ZOOKEEPER_ENVIRONMENT, AgentNode, Node, ZooKeeperNode, is_listening, zookeeper_command
+from .record import (
+    LOCK,
+    NAME,
+    ClusterRecord,
+    ClusterSettings,
+    NodeRecord,
+    belongs_to,
+    clear_directory,
+    has_been_used,
+    is_temporary,
+    make_directory,
+    read_record,
+    release_directory,
+)
+
+
+def end_nodes(directory: Path, nodes: Iterable[Node], node_grace: float, grace: float, guard: ProcessId | None) -> None:
+    """End the nodes, with `node_grace` seconds between SIGTERM and SIGKILL, then all other processes of the cluster
+    except its guard, with `grace` seconds. Raises MesosLocalError if a process or port remains.
+    """
+    started = {node.address: node.process for node in nodes if node.process is not None}
+    for process in started.values():
+        process.signal(signal.SIGTERM)
+    for process in started.values():
+        process.end(node_grace)
+    end_orphans(directory, grace, spare=guard)
+    if left := [address for address in started if is_listening(address)]:
+        raise MesosLocalError(f"ports of the local cluster are still in use: {', '.join(left)}")
+
+
+def end_unrecorded_cluster(directory: Path, grace: float) -> bool:
+    """End the processes of a cluster without a readable record, found by their mark; return whether any existed.
+
+    `grace`: seconds between SIGTERM and SIGKILL. Does nothing in a folder that no local cluster has used and no process
+    is marked with: it may contain sandboxes of other programs.
+    """
+    with uninterrupted():
+        recorded = (directory / NAME).exists()
+        if not recorded and not has_been_used(directory) and not is_marked(directory):
+            return False
+        if not recorded and not find_orphans(directory):
+            return False
+        end_orphans(directory, grace)
+        release_directory(directory, is_temporary(directory))
+        return True
+
+
+AnyNode = TypeVar("AnyNode", bound=Node)
+
+
+def choose_addresses(settings: ClusterSettings, master_port: int | None) -> dict[str, str]:
+    """Return a free "IP:PORT" for each node, by name. `master_port`: None for any."""
+    names = ["master", *(["zookeeper"] if settings.zookeeper else []), *(spec.hostname for spec in settings.agents)]
+    ports = free_ports(len(names))
+    ports[0] = master_port or ports[0]
+    return {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
+
+
+class ClusterNodes:
+    """Build the nodes of a cluster from its settings, not started; `addresses`: "IP:PORT" by name."""
+
+    def __init__(
+        self, directory: Path, settings: ClusterSettings, addresses: Mapping[str, str], changed: Callable[[], None]
+    ) -> None:
+        self._directory, self._settings, self._addresses, self._changed = directory, settings, addresses, changed
+        self.zookeeper = self._zookeeper() if settings.zookeeper else None
+        self.master = self._master()
+        self.agents = {spec.hostname: self._agent(spec) for spec in settings.agents}
+
+    def __iter__(self) -> Iterator[Node]:
+        """Yield ZooKeeper, master, agents."""
+        if self.zookeeper:
+            yield self.zookeeper
+        yield self.master
+        yield from self.agents.values()
+
+    def _zookeeper(self) -> Node:
+        command = partial(zookeeper_command, self._directory / "zookeeper", self._addresses["zookeeper"])
+        environment = mesos_local_node.environment(self._directory) | ZOOKEEPER_ENVIRONMENT
+        return self._node(ZooKeeperNode, "zookeeper", command, environment)
+
+    def _master(self) -> Node:
+        command = partial(mesos_local_node.node_command, "master", self._settings.library)
+        flags = mesos_local_node.master_flags(self._directory, self._settings.master_flags)
+        return self._mesos(Node, "master", command, flags)
+
+    def _agent(self, spec: AgentSpec) -> AgentNode:
+        command = partial(mesos_local_node.node_command, "agent", self._settings.library, self._addresses["master"])
+        flags = mesos_local_node.agent_flags(
+            self._directory, helper_folder(self._directory), spec, self._settings.agent_flags
+        )
+        return self._mesos(AgentNode, spec.hostname, command, flags)
+
+    def _mesos(
+        self, kind: type[AnyNode], name: str, command: Callable[[], Sequence[str]], flags: Mapping[str, str]
+    ) -> AnyNode:
+        return self._node(
+            kind, name, command, mesos_local_node.environment(self._directory, self._addresses[name], flags)
+        )
+
+    def _node(
+        self, kind: type[AnyNode], name: str, command: Callable[[], Sequence[str]], environment: Mapping[str, str]
+    ) -> AnyNode:
+        log = self._directory / "logs" / f"{name}.log"
+        return kind(name, self._addresses[name], log, command, environment, self._changed)
+
 
 _NODE_GRACE = 5.0  # seconds between SIGTERM and SIGKILL
-_CONTAINER_GRACE = 3.0  # seconds between SIGTERM and SIGKILL for what agents leave behind
+_CONTAINER_GRACE = 3.0  # the same for processes that agents leave behind
 
 
 class LocalCluster:
-    """A context manager: all agents have registered inside, nothing is left afterwards.
+    """Context manager: inside, all agents have registered; afterwards, no process remains.
 
-    `agents`: default, see default_agents(). `directory`: where everything is kept, also afterwards (logs and sandboxes
-    may be wanted); what an earlier cluster left there is replaced. Default: a temporary one, removed at the end.
-    `master_flags`, `agent_flags`: Mesos flags by name, e.g. {"allocation_interval": "100ms"}. `zookeeper`: start one
-    too. `die_with_parent`: everything ends when this process does, even by SIGKILL. `master_port`: default, any free.
-    What goes wrong raises MesosLocalError.
+    Args:
+        agents: Default: `default_agents()`.
+        directory: Folder of logs and sandboxes, kept at the end; files of an earlier cluster are replaced. Default: a
+            temporary folder, removed at the end.
+        master_flags, agent_flags: Mesos flags by name, such as {"allocation_interval": "100ms"}.
+        zookeeper: Whether to start a ZooKeeper.
+        die_with_parent: End the cluster when this process exits, even by SIGKILL.
+        master_port: Default: any free port.
+
+    Errors are MesosLocalError.
     """
 
     def __init__(
@@ -50,28 +157,25 @@ class LocalCluster:
         die_with_parent: bool = False,
         master_port: int | None = None,
     ) -> None:
-        self._settings = Settings(
+        self._settings = ClusterSettings(
             library="",
             agents=default_agents() if agents is None else with_ports(agents),
-            master_flags=commands.normal_flags(master_flags),
-            agent_flags=commands.normal_flags(agent_flags),
+            master_flags=mesos_local_node.normal_flags(master_flags),
+            agent_flags=mesos_local_node.normal_flags(agent_flags),
             zookeeper=zookeeper,
             temporary=directory is None,
         )
         self._die_with_parent = die_with_parent
         self._master_port = master_port
-        self._given = directory
+        self._requested_directory = directory
         self._directory: Path | None = None
-        self._roster: Roster | None = None
+        self._nodes: ClusterNodes | None = None
         self._guard: ProcessId | None = None
         self._identity = uuid.uuid4().hex
 
     @classmethod
     def attach(cls, directory: Path) -> LocalCluster | None:
-        """The cluster that another process started in `directory`; None if none is recorded there.
-
-        Raises DamagedRecordError.
-        """
+        """Return the cluster recorded in `directory`; None if there is none. Raises DamagedRecordError."""
         record = read_record(directory)
         if record is None:
             return None
@@ -85,7 +189,7 @@ class LocalCluster:
 
     @classmethod
     def running(cls, directory: Path) -> LocalCluster | None:
-        """The same, but None as well if none of its nodes is alive. Raises NodeDiedError if its agents are alone."""
+        """Return the running cluster in `directory`; None if no node is alive. Raises NodeDiedError without master."""
         record = read_record(directory)
         if record is None or not record.any_alive():
             return None
@@ -95,34 +199,34 @@ class LocalCluster:
 
     @classmethod
     def end(cls, directory: Path) -> bool:
-        """End whatever is left of a cluster in `directory`, with a record or without; False if nothing was there."""
+        """End the cluster in `directory`, even without a valid record; return whether there was one."""
         try:
             cluster = cls.attach(directory)
         except DamagedRecordError:
             cluster = None
         if cluster is None:
-            return end_unrecorded(directory, _CONTAINER_GRACE)
+            return end_unrecorded_cluster(directory, _CONTAINER_GRACE)
         cluster.stop()
         return True
 
     @property
     def directory(self) -> Path:
-        """Where everything is kept."""
+        """Folder of the running cluster."""
         if self._directory is None:
             raise MesosLocalError("The local cluster has not been started.")
         return self._directory
 
     @property
     def specs(self) -> tuple[AgentSpec, ...]:
-        """What the agents offer, ports filled in."""
+        """Agents with their assigned ports."""
         return self._settings.agents
 
     @property
-    def nodes(self) -> Roster:
-        """ZooKeeper if there is one, master, agents."""
-        if self._roster is None:
+    def nodes(self) -> ClusterNodes:
+        """All nodes: ZooKeeper (if any), master, agents."""
+        if self._nodes is None:
             raise MesosLocalError("The local cluster has not been started.")
-        return self._roster
+        return self._nodes
 
     @property
     def master(self) -> Node:
@@ -138,7 +242,7 @@ class LocalCluster:
     def zookeeper(self) -> Node:
         """The ZooKeeper server, if the cluster was made with `zookeeper=True`."""
         if self.nodes.zookeeper is None:
-            raise MesosLocalError("This local cluster has no ZooKeeper: it was not asked for.")
+            raise MesosLocalError("the local cluster was started without ZooKeeper")
         return self.nodes.zookeeper
 
     def __enter__(self) -> LocalCluster:
@@ -151,10 +255,10 @@ class LocalCluster:
         self.stop()
 
     def start(self) -> None:
-        """Start all and wait until the agents have registered. If that fails, or is interrupted, nothing is left."""
+        """Start all nodes and wait until the agents have registered; end all after an error or interrupt."""
         library = ensure_library()
-        directory = make_directory(self._given)
-        with telling("The folder", directory), locked(directory / LOCK):
+        directory = make_directory(self._requested_directory)
+        with explain_os_errors("The folder", directory), locked(directory / LOCK):
             clear_directory(directory)
             self._directory = directory
             self._start_in_directory(library)
@@ -170,11 +274,11 @@ class LocalCluster:
             raise
 
     def _make_nodes(self, addresses: Mapping[str, str]) -> None:
-        self._roster = Roster(self.directory, self._settings, addresses, self._write_record)
+        self._nodes = ClusterNodes(self.directory, self._settings, addresses, self._write_record)
 
     def _write_record(self) -> None:
         nodes = {node.name: NodeRecord(node.address, node.process) for node in self.nodes}
-        Record(self._settings, nodes, self._guard, self._identity).write(self.directory)
+        ClusterRecord(self._settings, nodes, self._guard, self._identity).write(self.directory)
 
     def _start_nodes(self) -> None:
         self._write_record()
@@ -191,45 +295,45 @@ class LocalCluster:
             check_flags(agent, self._settings.agent_flags)
 
     def wait_registered(self, timeout: float = 60.0) -> None:
-        """Wait until every agent that runs has registered since it, or the master, was last started.
+        """Wait until every running agent has registered since its last start or the master's.
 
-        Raises MesosLocalError with the end of a log if a node ends meanwhile, or after `timeout` seconds.
+        Raises MesosLocalError with the end of a log if a node exits, or after `timeout` seconds.
         """
         wait_registered(self.master.address, self.nodes, timeout)
 
     def state(self) -> ClusterStatus:
-        """What the agents offer, what is used, which tasks run. Raises MasterUnavailableError."""
+        """Return agents, used resources, tasks and frameworks. Raises MasterUnavailableError."""
         zookeeper = self.nodes.zookeeper
         return read_status(self.master.address, zookeeper.address if zookeeper else None)
 
     def sandbox(self, agent_id: str, framework_id: str, executor_id: str) -> Path:
-        """The folder of an executor's latest run, where its stdout and stderr are."""
+        """Return the folder of an executor's latest run, with its stdout and stderr."""
         for run in self._runs(f"{agent_id}/frameworks/{framework_id}/executors/{executor_id}"):
             return run
         raise MesosLocalError(f"Agent {agent_id} has no sandbox of executor {executor_id} of framework {framework_id}.")
 
     def sandboxes(self, framework_id: str) -> Mapping[str, Path]:
-        """Those of every executor of a framework that agents still keep, by its id; the oldest is first."""
-        found = sorted(self._runs(f"*/frameworks/{framework_id}/executors/*"), key=lambda run: run.lstat().st_mtime_ns)
-        return {run.parents[1].name: run for run in found}
+        """Return the remaining sandboxes of a framework by executor id, oldest first."""
+        runs = sorted(self._runs(f"*/frameworks/{framework_id}/executors/*"), key=lambda run: run.lstat().st_mtime_ns)
+        return {run.parents[1].name: run for run in runs}
 
     def _runs(self, pattern: str) -> Iterator[Path]:
         for name in self.agents:
-            work = commands.agent_directory(self.directory, name) / "agents" / "0" / "work"
+            work = mesos_local_node.agent_directory(self.directory, name) / "agents" / "0" / "work"
             yield from (run for run in work.glob(f"slaves/{pattern}/runs/latest") if run.exists())
 
     def stop(self) -> None:
-        """End every process of this cluster, a temporary folder too, and prove it. May be called again.
+        """End all processes and remove a temporary folder. May be called again.
 
-        Ctrl-C and SIGTERM wait until it is through. Raises MesosLocalError if a process, a port or the folder is left.
+        Defers Ctrl-C and SIGTERM. Raises MesosLocalError if a process, a port or the folder remains.
         """
         with uninterrupted():
             if self._directory is None:
                 return
             if belongs_to(self._directory, self._identity):
-                end_nodes(self._directory, self._roster or (), _NODE_GRACE, _CONTAINER_GRACE, self._guard)
+                end_nodes(self._directory, self._nodes or (), _NODE_GRACE, _CONTAINER_GRACE, self._guard)
                 release_directory(self._directory, self._settings.temporary)
-            # Last: whatever ends us before, the guard does the rest.
+            # Last, so that the guard finishes the work if this process is killed.
             if self._guard is not None:
                 self._guard.end(0)
-            self._directory, self._roster, self._guard = None, None, None
+            self._directory, self._nodes, self._guard = None, None, None

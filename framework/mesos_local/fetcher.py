@@ -1,10 +1,10 @@
-"""`mesos-fetcher`: brings the URIs of a command into the sandbox before its container starts.
+"""`mesos-fetcher`: fetch the URIs of a command into the sandbox before its container starts.
 
-The agent gives a FetcherInfo (Mesos: include/mesos/fetcher/fetcher.proto) as JSON in MESOS_FETCHER_INFO. Supported:
-file:, plain paths, http: and https:. As in Mesos, an archive is extracted where it was put and kept beside its content,
-`executable` turns extraction off, and `output_file` renames.
+The agent passes a FetcherInfo (Mesos: include/mesos/fetcher/fetcher.proto) as JSON in MESOS_FETCHER_INFO. Supported:
+file:, plain paths, http: and https:. As in Mesos, an archive is kept next to its extracted content, `executable`
+disables extraction, and `output_file` renames.
 
-The agent runs it once for every container, so it imports little: pathlib, shutil and urllib take longer than the work.
+It runs for every container, so slow imports (pathlib, shutil, urllib) are inside functions.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ import json
 import os
 import pwd
 
-from .errors import MesosLocalError
-from .output import redirect_output
+from .host.errors import MesosLocalError, redirect_output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-#: Names of what may have to be extracted, as `extract` knows them.
+#: Suffixes of archives that `tf_executor.user.archive` can extract.
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip", ".gz")
 _STALL_TIMEOUT = 60.0  # seconds without a byte, as the agent's --fetcher_stall_timeout
 _NANOSECONDS = 1e9
@@ -29,7 +28,7 @@ _CHUNK = 1 << 20
 
 
 def run_fetcher(environment: Mapping[str, str] = os.environ) -> None:
-    """Fetch everything. Raises MesosLocalError that names the URI and the reason."""
+    """Fetch all URIs. Raises MesosLocalError naming the URI and the cause."""
     try:
         info = json.loads(environment["MESOS_FETCHER_INFO"])
         sandbox, items = os.fspath(info["sandbox_directory"]), info["items"]
@@ -40,9 +39,9 @@ def run_fetcher(environment: Mapping[str, str] = os.environ) -> None:
         try:
             _fetch_item(item, info, sandbox)
         except (OSError, ValueError, MesosLocalError) as error:
-            raise MesosLocalError(f"Cannot fetch {item['uri']['value']}: {error}") from error
+            raise MesosLocalError(f"cannot fetch {item['uri']['value']}: {error}") from error
     if user := info.get("user"):
-        _give_to(user, sandbox)
+        _change_owner(user, sandbox)
 
 
 def _fetch_item(item: Mapping[str, Any], info: Mapping[str, Any], sandbox: str) -> None:
@@ -59,23 +58,27 @@ def _fetch_item(item: Mapping[str, Any], info: Mapping[str, Any], sandbox: str) 
             _get(uri["value"], cached, info.get("frameworks_home"), timeout)
         _copy(cached, target)
     if uri.get("executable"):
-        os.chmod(target, 0o755)  # noqa: S103 - Mesos gives it to everybody, too
+        os.chmod(target, 0o755)  # noqa: S103 - as Mesos does
     elif uri.get("extract", True) and target.lower().endswith(ARCHIVES):
         _extract(target, os.path.dirname(target) if uri.get("output_file") else sandbox)
 
 
-def _extract(archive: str, folder: str) -> None:
-    from pathlib import Path  # slow to import, as the next, and many containers fetch no archive
+def _extract(fetched: str, folder: str) -> None:
+    """Extract as the executor does. Most URIs are not archives, so the module is loaded here."""
+    from pathlib import Path
 
-    from .extract import extract
+    from tf_executor.user import archive
 
-    extract(Path(archive), Path(folder))
+    try:
+        archive.extract(Path(fetched), Path(folder))
+    except archive.ArchiveError as error:
+        raise MesosLocalError(str(error)) from error
 
 
 def _inside(folder: str, name: str) -> str:
     path, home = os.path.join(folder, name), os.path.realpath(folder)
     if not os.path.realpath(path).startswith(home.rstrip("/") + "/"):
-        raise MesosLocalError(f"{name!r} is not a file name inside {folder}.")
+        raise MesosLocalError(f"{name!r} is not a file name inside {folder}")
     return path
 
 
@@ -85,7 +88,7 @@ def _base_name(uri: str) -> str:
 
 
 def _parts(uri: str) -> tuple[str, str, str]:
-    """Scheme in small letters, host, path still encoded; of a plain path the first two are empty."""
+    """Return lower-case scheme, host and encoded path; a plain path has an empty scheme and host."""
     scheme, colon, rest = uri.partition(":")
     if not colon or "/" in scheme:
         return "", "", uri
@@ -99,7 +102,7 @@ def _parts(uri: str) -> tuple[str, str, str]:
 def _decoded(path: str) -> str:
     if "%" not in path:
         return path
-    from urllib.parse import unquote  # slow to import, and few names need it
+    from urllib.parse import unquote  # slow import, which few names need
 
     return unquote(path)
 
@@ -111,18 +114,18 @@ def _get(uri: str, target: str, frameworks_home: str | None, timeout: float) -> 
     elif scheme in ("", "file"):
         _copy(_local_path(uri, frameworks_home), target)
     else:
-        raise MesosLocalError(f"{scheme}: is not supported here; file:, http: and https: are.")
+        raise MesosLocalError(f"unsupported scheme {scheme}:; use file:, http: or https:")
 
 
 def _local_path(uri: str, frameworks_home: str | None) -> str:
     scheme, host, path = _parts(uri)
     if scheme and host not in ("", "localhost"):
-        raise MesosLocalError("a file: URI names a file of this machine, as in file:///folder/file.")
+        raise MesosLocalError("a file: URI must name a local file, such as file:///folder/file")
     path = _decoded(path) if scheme else path
     if path.startswith("/"):
         return path
     if not frameworks_home:
-        raise MesosLocalError("a relative path needs the agent's flag frameworks_home.")
+        raise MesosLocalError("a relative path requires the agent's flag frameworks_home")
     return os.path.join(frameworks_home, path)
 
 
@@ -133,7 +136,7 @@ def _copy(source: str, target: str) -> None:
 
 
 def _download(uri: str, target: str, timeout: float) -> None:
-    import shutil  # slow to import, as the next, and many containers fetch no URL
+    import shutil  # slow imports, which many containers do not need
     from urllib.request import Request, urlopen
 
     request = Request(uri, headers={"User-Agent": "mesos-fetcher"})  # noqa: S310 - the scheme was checked
@@ -141,11 +144,11 @@ def _download(uri: str, target: str, timeout: float) -> None:
         shutil.copyfileobj(response, output, _CHUNK)
         expected = response.headers.get("Content-Length")
         if expected is not None and output.tell() != int(expected):
-            raise MesosLocalError(f"the connection broke after {output.tell()} of {expected} bytes.")
+            raise MesosLocalError(f"connection closed after {output.tell()} of {expected} bytes")
 
 
-def _give_to(user: str, folder: str) -> None:
-    """To the task's user; only root can, and only root runs tasks as others."""
+def _change_owner(user: str, folder: str) -> None:
+    """Make the task's user own the sandbox; only root can, and only root runs tasks as another user."""
     if os.geteuid() == 0:
         owner = pwd.getpwnam(user).pw_uid
         for parent, folders, files in os.walk(folder):

@@ -1,60 +1,328 @@
-"""What the processes of a local cluster run: `python -m mesos_local.node master|agent|containerizer|fetcher|guard ...`.
-
-Each verb imports only its own module: `containerizer` and `fetcher` run for every container.
-"""
+"""Nodes of a local cluster (master, agent, ZooKeeper): processes, commands, flags, configuration."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import shutil
+import signal
+import socket
 import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
-from .errors import MesosLocalError
+from .agents import AgentSpec
+from .host.errors import MesosLocalError, NodeDiedError
+from .host.orphans import MARK
+from .host.process import ProcessId, spawn
 
-USAGE = """usage: python -m mesos_local.node VERB ...
-  master LIBRARY                 agent LIBRARY MASTER_IP:PORT
-  containerizer LIBRARY ARG...   fetcher
-  guard DIRECTORY IDENTITY keep|remove OWNER_PID OWNER_START_TIME"""
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run one verb. Returns the exit code: 1 if it failed (the reason is on standard error), 2 for wrong usage."""
-    verb, *rest = (sys.argv[1:] if arguments is None else arguments) or ["help"]
-    try:
-        return _run(verb, rest)
-    except MesosLocalError as error:
-        print(error, file=sys.stderr)  # noqa: T201 - the log of a node, or of a container, is its standard error
-        return 1
+_LOG_LINES = 15
+_GRACE = 5.0  # seconds
+_POLL_INTERVAL = 0.02  # seconds between attempts to connect
+_START_TIMEOUT = 30.0  # seconds
 
 
-def _run(verb: str, rest: list[str]) -> int:
-    match verb, rest:
-        case "master", [library]:
-            from .launch import run_master
+class Node:
+    """A master, agent or ZooKeeper process. A restart keeps its `address`, "IP:PORT", and work dir."""
 
-            run_master(library)
-        case "agent", [library, master]:
-            from .launch import run_agent
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        log_path: Path,
+        command: Callable[[], Sequence[str]],
+        environment: Mapping[str, str],
+        changed: Callable[[], None],
+    ) -> None:
+        """`command` is called at each start, `changed` after each start and stop."""
+        self.name = name
+        self.address = address
+        self.log_path = log_path
+        self.started_at = 0.0
+        self.process: ProcessId | None = None
+        self.frozen = False
+        self._command = command
+        self._environment = environment
+        self._changed = changed
 
-            run_agent(library, master)
-        case "containerizer", [library, *arguments]:
-            from .containerizer import run_launcher
+    @property
+    def pid(self) -> int:
+        """Process id. Raises MesosLocalError if it is not running."""
+        return self._running().pid
 
-            return run_launcher(library, arguments)
-        case "fetcher", []:
-            from .fetcher import run_fetcher
+    def start(self) -> None:
+        """Start and wait until ready; for agents see also LocalCluster.wait_registered()."""
+        self.launch()
+        self.wait_ready()
 
-            run_fetcher()
-        case "guard", [directory, identity, "keep" | "remove" as then, pid, start_time]:
-            from pathlib import Path
+    def launch(self) -> None:
+        """Start without waiting. Raises MesosLocalError if it is already running."""
+        if self.process is not None and self.process.alive():
+            raise MesosLocalError(f"{self.name} is already running (process {self.process.pid}).")
+        self.started_at, self.frozen = time.time(), False
+        self.process = spawn(self._command(), self._environment, self.log_path)
+        self._changed()
 
-            from .guard import REMOVE, run_guard
-            from .process import ProcessId
+    def ready(self) -> bool:
+        """Whether it accepts connections."""
+        return is_listening(self.address)
 
-            run_guard(Path(directory), identity, then == REMOVE, ProcessId(int(pid), int(start_time)))
-        case _:
-            print(USAGE, file=sys.stderr)  # noqa: T201
-            return 2
-    return 0
+    def wait_ready(self) -> None:
+        """Wait until ready. Raises MesosLocalError with the end of its log if it exits or times out."""
+        deadline = time.monotonic() + _START_TIMEOUT
+        while not self.ready():
+            if self._running().wait(_POLL_INTERVAL):
+                raise self.failed("did not start")
+            if time.monotonic() > deadline:
+                raise self.failed(f"does not answer at {self.address} after {_START_TIMEOUT:.0f} s")
+
+    def stop(self) -> None:
+        """Send SIGTERM, which ends Mesos immediately; executors of an agent keep running."""
+        self._end(lambda process: process.end(_GRACE))
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self._end(_kill)
+
+    def restart(self) -> None:
+        """Stop and start again, with the same work dir and address."""
+        self.stop()
+        self.start()
+
+    def freeze(self) -> None:
+        """Send SIGSTOP, which looks like a network partition to other nodes."""
+        self._running().signal(signal.SIGSTOP)
+        self.frozen = True
+
+    def thaw(self) -> None:
+        """Send SIGCONT."""
+        self._running().signal(signal.SIGCONT)
+        self.frozen = False
+
+    def check_alive(self) -> None:
+        """Raise NodeDiedError if it exited unexpectedly."""
+        if self.process is not None and not self.process.alive():
+            cause = self.process.how_it_ended() or "its log may say why"
+            raise NodeDiedError(f"{self.name} has ended: {cause}.{self._end_of_log()}")
+
+    def failed(self, what: str) -> MesosLocalError:
+        """Return an error with the end of the log as `details`."""
+        return MesosLocalError(f"{self.name} {what}.{self._end_of_log()}")
+
+    def _end_of_log(self) -> str:
+        """Return the last log lines, or an empty string."""
+        with suppress(OSError):
+            lines = self.log_path.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+            return "\n  ".join([f"\nThe end of {self.log_path}:", *lines])
+        return ""
+
+    def _running(self) -> ProcessId:
+        if self.process is None:
+            raise MesosLocalError(f"{self.name} is not running.")
+        return self.process
+
+    def _end(self, how: Callable[[ProcessId], None]) -> None:
+        if self.process is not None:
+            how(self.process)
+            self.process, self.frozen = None, False
+            self._changed()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+class AgentNode(Node):
+    """An agent."""
+
+    registered_id: str | None = None
+
+    @property
+    def agent_id(self) -> str:
+        """Agent id assigned by the master. Raises MesosLocalError before registration."""
+        if self.registered_id is None:
+            raise MesosLocalError(f"{self.name} has not registered yet.")
+        return self.registered_id
+
+
+def _kill(process: ProcessId) -> None:
+    process.signal(signal.SIGKILL)
+    process.wait()
+
+
+def is_listening(address: str) -> bool:
+    """Whether something accepts connections at "IP:PORT"."""
+    host, _, port = address.rpartition(":")
+    with socket.socket() as connection:
+        return connection.connect_ex((host, int(port))) == 0
+
+
+#: Folder of the jars of Debian's package `zookeeper`.
+JARS = Path("/usr/share/java")
+_MISSING = "A local ZooKeeper needs {}: on Debian, apt-get install zookeeper default-jre-headless."
+# The server and what it loads; slf4j-simple logs to standard error.
+_NETTY = (
+    *("handler", "common", "buffer", "transport", "codec", "resolver"),
+    *("transport-native-epoll", "transport-native-unix-common"),  # required by TLS
+)
+_CLASS_PATH = (
+    *("zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "metrics-core", "snappy-java"),
+    *(f"netty-{part}" for part in _NETTY),
+)
+_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+# Small and quick to start; preAllocSize in KB, by default 64 MB.
+_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Dzookeeper.preAllocSize=1024")
+# A local cluster's data need not survive a power cut.
+_NO_SYNC = "-Dzookeeper.forceSync=no"
+
+_CONFIGURATION = """\
+clientPort={port}
+clientPortAddress={host}
+dataDir={data}
+tickTime=500
+maxClientCnxns=0
+admin.enableServer=false
+4lw.commands.whitelist=ruok,srvr
+"""
+
+
+_ANSWER_TIMEOUT = 5.0  # seconds
+#: In the locale C, Java cannot open files with non-ASCII names.
+ZOOKEEPER_ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
+
+
+class ZooKeeperNode(Node):
+    """A ZooKeeper server, standalone or in an ensemble."""
+
+    def mode(self) -> str | None:
+        """Return `standalone`, `leader` or `follower`; None while it does not serve."""
+        try:
+            lines = four_letter_word(self.address, "srvr").splitlines()
+        except OSError:
+            return None
+        return next((line.removeprefix("Mode: ") for line in lines if line.startswith("Mode: ")), None)
+
+    def ready(self) -> bool:
+        """Whether it serves; it accepts connections slightly earlier."""
+        return self.mode() is not None
+
+
+def four_letter_word(address: str, word: str) -> str:
+    """Return the answer of the server at "IP:PORT" to `srvr` or `ruok`. Raises OSError."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=_ANSWER_TIMEOUT) as connection:
+        connection.sendall(word.encode())
+        with connection.makefile() as answer:
+            return answer.read()
+
+
+def zookeeper_command(
+    folder: Path,
+    address: str,
+    jars: Path = JARS,
+    *,
+    settings: Iterable[str] = (),
+    number: int | None = None,
+    durable: bool = False,
+) -> list[str]:
+    """Write the configuration of a ZooKeeper server into `folder` and return its command.
+
+    `settings`: further lines of zoo.cfg. `number`: its number in an ensemble; None for a standalone server. `durable`:
+    sync to disk before answering. With tickTime 500 ms, sessions time out after 1 s to 10 s. Raises MesosLocalError
+    naming Debian's packages if Java or a jar is missing.
+    """
+    java = shutil.which("java")
+    paths = [jars / f"{name}.jar" for name in _CLASS_PATH]
+    missing = ([] if java else ["java"]) + [str(path) for path in paths if not path.exists()]
+    if java is None or missing:
+        raise MesosLocalError(_MISSING.format(", ".join(missing)))
+    configuration = _write_configuration(folder, address, settings, number)
+    sync = () if durable else (_NO_SYNC,)
+    return [java, *_JVM, *sync, "-cp", ":".join(map(str, paths)), _MAIN, str(configuration)]
+
+
+def _write_configuration(folder: Path, address: str, settings: Iterable[str], number: int | None) -> Path:
+    host, _, port = address.rpartition(":")
+    data = folder / "data"
+    data.mkdir(parents=True, exist_ok=True)
+    if number is not None:
+        (data / "myid").write_text(f"{number}\n")
+    configuration = folder / "zoo.cfg"
+    lines = (_CONFIGURATION.format(host=host, port=port, data=data), *(f"{line}\n" for line in settings))
+    configuration.write_bytes(_property_text("".join(lines)))
+    return configuration
+
+
+def _property_text(text: str) -> bytes:
+    """Encode text for java.util.Properties.load, which reads Latin-1 and backslash escapes."""
+    units = text.replace("\\", "\\\\").encode("utf-16-be")
+    codes = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
+    return b"".join(b"%c" % code if code < 128 else b"\\u%04x" % code for code in codes)
+
+
+# Isolated from PYTHON* variables and from the current folder, which may be a sandbox; without site-packages, because
+# nodes and helpers need only the standard library, and helpers must start fast.
+_RUN = "import sys; sys.path[:0] = {!r}; from mesos_local.helper_main import main; sys.exit(main())"
+
+MASTER_DEFAULTS = {"cluster": "local"}
+AGENT_DEFAULTS = {
+    "isolation": "posix/cpu,posix/mem,environment_secret",
+    "launcher": "posix",
+    "registration_backoff_factor": "50ms",  # the default delays registration by up to a second
+    "switch_user": "true" if os.geteuid() == 0 else "false",  # only root may run tasks as another user
+    "systemd_enable_support": "false",
+}
+
+
+def node_command(*arguments: str) -> list[str]:
+    """Return the command `python -m mesos_local.helper_main ARGUMENTS` in an isolated interpreter."""
+    return [sys.executable, "-I", "-S", "-c", _RUN.format(_package_folders()), *arguments]
+
+
+def _package_folders() -> list[str]:
+    """Return the folders of this package and of tf_executor, whose archive module the fetcher uses."""
+    executor = importlib.util.find_spec("tf_executor")
+    assert executor is not None, "tf_executor is installed with this package"
+    modules = (Path(__file__), Path(str(executor.origin)))
+    return list(dict.fromkeys(str(path.resolve().parent.parent) for path in modules))
+
+
+def environment(directory: Path, address: str = "", flags: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment with the mark, the listen address and Mesos flags, without the user's Mesos settings."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("MESOS_", "LIBPROCESS_", "GLOG_"))}
+    own[MARK] = str(directory)
+    if address:
+        own["LIBPROCESS_IP"], _, own["LIBPROCESS_PORT"] = address.rpartition(":")
+    return own | {f"MESOS_{name.upper()}": value for name, value in (flags or {}).items()}
+
+
+def normal_flags(flags: Mapping[str, object] | None) -> dict[str, str]:
+    """Return flags with underscores in names and Mesos' values: True becomes "true"."""
+    return {
+        name.lstrip("-").replace("-", "_"): str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in (flags or {}).items()
+    }
+
+
+def master_flags(directory: Path, flags: Mapping[str, str]) -> dict[str, str]:
+    """Return the master's flags; `flags` override defaults, but not the work dir."""
+    return MASTER_DEFAULTS | dict(flags) | {"work_dir": str(directory / "master")}
+
+
+def agent_flags(directory: Path, launcher_dir: Path, spec: AgentSpec, given: Mapping[str, str]) -> dict[str, str]:
+    """Flags of one agent, likewise. `launcher_dir`: see helpers.py."""
+    fixed = {
+        "work_dir": str(agent_directory(directory, spec.hostname)),
+        # The default is one folder for all agents of a machine, which each clears when it starts.
+        "fetcher_cache_dir": str(agent_directory(directory, spec.hostname) / "fetch"),
+        "launcher_dir": str(launcher_dir),
+        "hostname": spec.hostname,
+        "resources": spec.resources_flag(),
+        "registry": "in_memory",  # of the idle master in the agent's process, see launch.py
+    }
+    attributes = {"attributes": spec.attributes_flag()} if spec.attributes else {}
+    stores = {f"{kind}_store_dir": str(agent_directory(directory, spec.hostname) / kind) for kind in ("appc", "docker")}
+    return AGENT_DEFAULTS | stores | dict(given) | attributes | fixed
+
+
+def agent_directory(directory: Path, hostname: str) -> Path:
+    """Return the folder of one agent; libmesos' local mode puts its work dir at `agents/0/work` in it."""
+    return directory / "agents" / hostname

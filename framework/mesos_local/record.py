@@ -1,31 +1,33 @@
-"""cluster.json: what runs in a directory, so that another process can find it and end it."""
+"""Record of a running cluster (cluster.json), and its directory: create, clear, release."""
 
 from __future__ import annotations
 
 import json
 import shlex
+import shutil
+import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from .agents import AgentSpec, check_agents
-from .errors import DamagedRecordError, MesosLocalError
-from .process import ProcessId
-from .telling import reason
+from .host.errors import DamagedRecordError, MesosLocalError, NodeDiedError, explain_os_errors, os_error_text
+from .host.process import ProcessId
+from .launcher_dir import remove_helpers
 
 NAME = "cluster.json"
 _VERSION = 1
 
 
 def down_command(directory: Path) -> str:
-    """What a person runs to end whatever is left of the cluster there."""
+    """Return the command that ends the cluster in `directory`."""
     return f"dcos-tensorflow local down --dir {shlex.quote(str(directory))}"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """How a cluster is set up. `library`: path of libmesos. `temporary`: the folder goes when the cluster ends."""
+class ClusterSettings:
+    """Settings of a cluster. `library`: path of libmesos. `temporary`: remove the folder at the end."""
 
     library: str
     agents: tuple[AgentSpec, ...]
@@ -37,38 +39,38 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """One node: its "IP:PORT", and its process if it was started and nobody has ended it."""
+    """A node's "IP:PORT", and its process unless it was not started or was stopped."""
 
     address: str
     process: ProcessId | None
 
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Whether it is running."""
         return self.process is not None and self.process.alive()
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """A cluster and the processes that are its own. `guard`: see guard.py.
+class ClusterRecord:
+    """Settings and processes of a cluster. `guard`: see helper_main.
 
-    `identity` tells it from another cluster in the same directory, before it or after it.
+    `identity` distinguishes it from earlier and later clusters in the same directory.
     """
 
-    settings: Settings
+    settings: ClusterSettings
     nodes: Mapping[str, NodeRecord]
     guard: ProcessId | None = None
     identity: str = ""
 
     def any_alive(self) -> bool:
-        """Whether one of its nodes still runs."""
+        """Whether a node is running."""
         return any(node.alive() for node in self.nodes.values())
 
     def ended(self) -> list[str]:
-        """Names of the nodes that have ended though nobody asked for that."""
+        """Return the names of nodes that exited unexpectedly."""
         return [name for name, node in self.nodes.items() if node.process is not None and not node.process.alive()]
 
     def broken(self, directory: Path) -> str:
-        """What to say of a cluster with `ended` nodes."""
+        """Return the error message for a cluster with `ended` nodes."""
         alive = [name for name, node in self.nodes.items() if node.alive()]
         return (
             f"Of the local cluster in {directory} {_listed(self.ended(), 'has ended', 'have ended')}, and "
@@ -76,7 +78,7 @@ class Record:
         )
 
     def write(self, directory: Path) -> None:
-        """Whole or not at all."""
+        """Write the record atomically."""
         temporary = directory / f".{NAME}.new"
         temporary.write_text(json.dumps({"version": _VERSION, **asdict(self)}, indent=1))
         temporary.replace(directory / NAME)
@@ -86,24 +88,24 @@ def _listed(names: list[str], one: str, several: str) -> str:
     return f"{', '.join(names)} {one if len(names) == 1 else several}"
 
 
-def read_record(directory: Path) -> Record | None:
-    """None if no cluster is recorded there. Raises DamagedRecordError if the record cannot be understood."""
+def read_record(directory: Path) -> ClusterRecord | None:
+    """Return the record; None if there is none. Raises DamagedRecordError for an invalid one."""
     path = directory / NAME
     try:
         return _parse(json.loads(path.read_bytes()))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise MesosLocalError(f"{path} cannot be read: {reason(error, path)}") from error
+        raise MesosLocalError(f"{path} cannot be read: {os_error_text(error, path)}") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, MesosLocalError) as error:
         raise DamagedRecordError(
             f"{path} is damaged, or another version of this program wrote it ({type(error).__name__}). "
-            f"End whatever is left of that cluster with: {down_command(directory)}"
+            f"End that cluster with: {down_command(directory)}"
         ) from error
 
 
 def belongs_to(directory: Path, identity: str) -> bool:
-    """False if what is recorded there is another cluster; with no record, or a damaged one, it may be this one."""
+    """Return False if another cluster is recorded there; without a valid record, assume this one."""
     try:
         record = read_record(directory)
     except MesosLocalError:
@@ -111,7 +113,7 @@ def belongs_to(directory: Path, identity: str) -> bool:
     return record is None or record.identity == identity
 
 
-def _parse(content: dict[str, Any]) -> Record:
+def _parse(content: dict[str, Any]) -> ClusterRecord:
     if content["version"] != _VERSION:
         raise ValueError(content["version"])
     settings = _parse_settings(content["settings"])
@@ -121,14 +123,14 @@ def _parse(content: dict[str, Any]) -> Record:
     )
     if expected != set(nodes):
         raise ValueError(f"nodes {sorted(nodes)}")
-    return Record(settings, nodes, _process(content["guard"]), _text(content.get("identity", "")))
+    return ClusterRecord(settings, nodes, _process(content["guard"]), _text(content.get("identity", "")))
 
 
-def _parse_settings(content: dict[str, Any]) -> Settings:
+def _parse_settings(content: dict[str, Any]) -> ClusterSettings:
     agents = tuple(AgentSpec(**agent) for agent in content["agents"])
     if errors := check_agents(agents):
         raise ValueError(errors)
-    return Settings(
+    return ClusterSettings(
         library=_text(content["library"]),
         agents=agents,
         master_flags={name: _text(value) for name, value in content["master_flags"].items()},
@@ -152,3 +154,77 @@ def _text(value: object) -> str:
 
 def _process(content: Mapping[str, int] | None) -> ProcessId | None:
     return ProcessId(int(content["pid"]), int(content["start_time"])) if content else None
+
+
+LOCK = "lock"
+_LAST = "last-cluster"  # marks a folder of an ended cluster, whose files may be replaced
+_FOLDERS = ("agents", "libexec", "logs", "master", "zookeeper")
+_PREFIX = "mesos-local-"
+
+
+def make_directory(requested: Path | None) -> Path:
+    """Create `requested` or a temporary folder; return it without symbolic links. Raises MesosLocalError."""
+    where = requested or Path(tempfile.gettempdir())
+    if not str(where.absolute()).isprintable():  # ZooKeeper's configuration is line-based
+        raise MesosLocalError(f"{str(where)!r} cannot be used: the path contains unprintable characters.")
+    try:
+        if requested is not None:
+            requested.mkdir(parents=True, exist_ok=True)
+            return requested.resolve()
+        directory = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
+        directory.chmod(0o755)  # tasks may run as another user
+        return directory
+    except FileExistsError as error:
+        raise MesosLocalError(f"The folder {where} cannot be used: it is a file.") from error
+    except OSError as error:
+        raise MesosLocalError(f"The folder {where} cannot be used: {os_error_text(error, where)}") from error
+
+
+def is_temporary(directory: Path) -> bool:
+    """Whether the name is that of a temporary folder of this program; for folders without a record."""
+    home = Path(tempfile.gettempdir()).resolve()
+    return directory.name.startswith(_PREFIX) and directory.resolve().parent == home
+
+
+def has_been_used(directory: Path) -> bool:
+    """Whether a local cluster is, or was, in this directory."""
+    return (directory / _LAST).exists() or (directory / NAME).exists()
+
+
+def clear_directory(directory: Path) -> None:
+    """Remove files of an earlier cluster and create `logs`; requires the directory's LOCK.
+
+    Raises MesosLocalError if a cluster is running there, or for files of another program.
+    """
+    with explain_os_errors("The folder", directory):
+        if not has_been_used(directory) and any(entry.name != LOCK for entry in directory.iterdir()):
+            raise MesosLocalError(f"{directory} is not empty, and its files are not from a local cluster.")
+        record = read_record(directory)
+        if record and record.any_alive():
+            raise _occupied(directory, record)
+        remove_helpers(directory)
+        for name in _FOLDERS:
+            shutil.rmtree(directory / name, ignore_errors=True)
+        (directory / "logs").mkdir(mode=0o700)
+
+
+def _occupied(directory: Path, record: ClusterRecord) -> MesosLocalError:
+    if record.ended():
+        return NodeDiedError(f"{record.broken(directory)} Then start a new one.")
+    master = record.nodes["master"].address
+    return MesosLocalError(f"A local cluster already runs in {directory} (master {master}).")
+
+
+def release_directory(directory: Path, temporary: bool) -> None:
+    """Remove a temporary directory; in another one keep logs and sandboxes, but remove the record."""
+    if not directory.exists():
+        return
+    remove_helpers(directory)
+    if temporary:
+        shutil.rmtree(directory, ignore_errors=True)
+        if directory.exists():
+            raise MesosLocalError(f"The folder {directory} cannot be removed.")
+    else:
+        with explain_os_errors("The folder", directory):
+            (directory / _LAST).touch()
+            (directory / NAME).unlink(missing_ok=True)

@@ -1,35 +1,51 @@
-"""The error tree. Expected failures are events; these are for bad input and broken infrastructure.
+"""Errors of the scheduler and its commands; expected failures of tasks are events instead.
 
-SchedulerError
-+-- OptionsError      the options file is not valid: every message at once, exit code 1
-+-- NotRunningError   what was asked for is not there or does not answer: exit code 3
-+-- JobError          the job or its input failed: exit code 1
+SchedulerError                                     `kind`, `exit_code` and `http_status` are attributes of each class
++-- OptionsError                                   invalid options, with every problem
++-- NotRunningError                                no answer from the address given by the user; exit code 3
++-- JobError                                       the job failed or cannot start
++-- FileError                                      a file of a task or operator cannot be read or stored
++-- SecretError, SourceUnavailableError            a secret cannot be read
++-- PackageError, CosmosError                      invalid package; Cosmos refuses a request
++-- StoreError (store.interface), LoginError, AccountError (dcos), ApiError, BadRequestError (api), BundleError, ...
+
+Programs that ship alone (dcos_command, mesos_local) have their own root with the same attributes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 
 class SchedulerError(Exception):
-    """Base of all errors that a person can do something about."""
+    """Base class. `kind` is stable, for programs; the text is for people."""
+
+    kind: str = "failed"
+    exit_code: int = 1
+    http_status: int = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with the options."""
+    """One error in the options."""
 
     #: Dotted path such as `worker.cpus`; empty: the document itself.
     path: str
     message: str
+    #: Stable, for programs and tests: unknown_option, required, null, wrong_type, or invalid.
+    kind: str = field(default="invalid", compare=False)
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
 class OptionsError(SchedulerError):
-    """Everything that is wrong with the options, in the order of the document's sections."""
+    """All errors in the options, in the order of the document's sections."""
+
+    kind = "invalid_options"
+    http_status = 400
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
@@ -37,8 +53,72 @@ class OptionsError(SchedulerError):
 
 
 class NotRunningError(SchedulerError):
-    """Nothing answers where the user pointed us."""
+    """No answer from the address given by the user."""
+
+    kind = "not_running"
+    exit_code = 3
+    http_status = 503
 
 
 class JobError(SchedulerError):
-    """The job failed, or cannot be started as it is."""
+    """The job failed or cannot start."""
+
+    kind = "job_failed"
+
+
+class FileError(SchedulerError):
+    """A file cannot be read or stored. `silent`: the agent does not answer."""
+
+    kind = "file_unavailable"
+
+    def __init__(self, http_status: int, message: str, *, silent: bool = False) -> None:
+        super().__init__(message)
+        self.http_status, self.silent = http_status, silent
+
+
+class SecretError(SchedulerError):
+    """The source lacks the value or denies access; a retry does not help. Messages never contain the value."""
+
+    kind = "secret_missing"
+    http_status = 424
+
+
+class SourceUnavailableError(SecretError):
+    """The source of a secret is temporarily unavailable."""
+
+    kind = "secret_source_unavailable"
+    http_status = 503
+
+
+class PackageError(SchedulerError):
+    """The package's files are unreadable or break a rule of the Universe."""
+
+    kind = "invalid_package"
+
+
+class CosmosError(SchedulerError):
+    """Cosmos refuses a request; `kind` and `data` are the `type` and `data` of its error document."""
+
+    def __init__(self, kind: str, message: str, data: Mapping[str, Any] | None = None, http_status: int = 400) -> None:
+        super().__init__(message)
+        self.kind, self.message, self.data, self.http_status = kind, message, data, http_status
+
+    def document(self) -> dict[str, Any]:
+        """Return the body of Cosmos' answer."""
+        return {"type": self.kind, "message": self.message, **({"data": self.data} if self.data else {})}
+
+
+class OptionsMismatchError(CosmosError):
+    """Options with defaults do not match config.json; `mismatches` are in Cosmos' format."""
+
+    def __init__(self, mismatches: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__("JsonSchemaMismatch", "Options JSON failed validation", {"errors": list(mismatches)})
+        self.mismatches = tuple(mismatches)
+
+    def __str__(self) -> str:
+        return "\n".join([self.message, *(_line(mismatch) for mismatch in self.mismatches)])
+
+
+def _line(mismatch: Mapping[str, Any]) -> str:
+    path = str(mismatch["instance"]["pointer"]).strip("/").replace("/", ".")
+    return f"{path or 'options'}: {mismatch['message']}"

@@ -1,15 +1,12 @@
-"""The loop: one thread, one queue.
+"""The scheduler loop: take events from a queue, decide, store, then act.
 
-    inbox -> event -> core.handle -> 1. store the changes   (must succeed, else nothing has happened; `keep` does it)
-                                     2. state := the new state
-                                     3. make the calls       (acknowledgements among them: after the store)
-                                     4. tell the outcomes
+    inbox -> event -> core.handle -> 1. store the changes   (`commit`; if it fails, the process exits)
+                                     2. replace the state
+                                     3. send the calls      (acknowledgements among them)
+                                     4. log the outcomes, call the observers
 
-Status updates that wait in the inbox together are a burst: decided one by one, stored in one transaction, and what the
-plans make of them is decided once, with the last.
-
-Store before you act, acknowledge after you store. When the store fails, the exception ends the process: state and
-Mesos are as before the event, and the next start recovers.
+Status updates that wait in the inbox form a batch: decided one by one, stored in one transaction; plans are computed
+once, with the last. If the store fails, state and Mesos are as before the event, and the next start recovers.
 """
 
 from __future__ import annotations
@@ -21,11 +18,11 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from .core.deadlines import next_deadline
-from .core.reduce import apply
-from .core.scheduler import handle
+from .core.scheduler import handle, next_deadline
+from .core.state.reducer import apply
 from .interfaces import Driver, Observer
-from .model.effects import Decision, Outcome, Teardown
+from .logging_setup import log_fields
+from .model.effects import ComputedPlans, Decision, Outcome, Teardown
 from .model.events import (
     Event,
     ExecutorFailed,
@@ -37,46 +34,43 @@ from .model.events import (
 )
 from .model.spec import ServiceSpec
 from .model.state import SchedulerState
-from .store.interface import Leadership, StateStore, Write
-from .store.keeping import Keep, alone
+from .store.interface import CommitHook, Leadership, StateStore, Write, commit_plain
 from .store.records import changes, writes
-from .telling.facts import told
 
 log = logging.getLogger(__name__)
 
-#: Decoded in the loop's thread: a malformed message raises here, not inside the driver.
-Thunk = Callable[[], Event | None]
+#: Decodes an event in the loop's thread, so that a malformed message does not raise in the driver.
+DecodeEvent = Callable[[], Event | None]
 
-#: `core.handle`, or what does the same and measures it.
-Decide = Callable[[SchedulerState, Event, float, Callable[[], str]], Decision]
+#: `core.handle`, or a function that measures it.
+Decide = Callable[[SchedulerState, Event, float, Callable[[], str], ComputedPlans | None], Decision]
 
-#: Told of each point where the process may die: ("before" | "after", "store" | a call's kind | "outcomes").
+#: Called at each crash point with ("before" | "after") and ("store" | type of the call | "outcomes").
 Checkpoint = Callable[[str, str], None]
 
-
-#: So many events are stored together at most: then it is time to act.
-BURST = 500
-
-
-def _pass(_moment: str, _what: str) -> None:
-    """Go on."""
+#: Maximum number of events stored in one transaction.
+MAX_BATCH = 500
 
 
-def unique() -> str:
-    """A new id, unique for ever."""
+def no_checkpoint(_moment: str, _what: str) -> None:
+    """Do nothing."""
+
+
+def new_uuid() -> str:
+    """Return a new random UUID."""
     return str(uuid.uuid4())
 
 
 def restore(spec: ServiceSpec, store: StateStore) -> SchedulerState:
-    """The state that the scheduler before us left."""
+    """Return the stored state of the service."""
     return apply(SchedulerState(spec), *changes(store.load()))
 
 
 class Runner:
-    """Owns the state. `state` may be read from any thread: it is an immutable value, swapped whole.
+    """Owns the state, an immutable value that is replaced as a whole and may be read from any thread.
 
-    When the `leadership` (None: nobody else could have it) is lost, nothing is sent any more, and `run` raises
-    LeadershipLost. `checkpoint` is for tests: what it raises ends the loop at that very point.
+    When `leadership` is lost, no call is sent any more and `run` raises LeadershipLostError; None: the store has no
+    leader election. `checkpoint` is for tests: an exception from it stops the loop at that point.
     """
 
     def __init__(
@@ -85,12 +79,12 @@ class Runner:
         store: StateStore,
         *,
         clock: Callable[[], float] = time.time,
-        new_id: Callable[[], str] = unique,
+        new_id: Callable[[], str] = new_uuid,
         observers: Iterable[Observer] = (),
         leadership: Leadership | None = None,
         decide: Decide = handle,
-        checkpoint: Checkpoint = _pass,
-        keep: Keep = alone,
+        checkpoint: Checkpoint = no_checkpoint,
+        commit: CommitHook = commit_plain,
     ) -> None:
         self.state = state
         self._store = store
@@ -98,56 +92,62 @@ class Runner:
         self._clock, self._new_id = clock, new_id
         self._observers = tuple(observers)
         self._decide, self._decisions = decide, 0
-        self._checkpoint, self._keep = checkpoint, keep
+        #: Plans of the last state, reused by the next decision.
+        self.view: ComputedPlans | None = None
+        self._checkpoint, self._commit = checkpoint, commit
         self._aborted, self._teardown, self._stop = False, False, ""
-        self._inbox: queue.SimpleQueue[Thunk] = queue.SimpleQueue()
-        #: Taken from the inbox, and to be handled next.
+        self._inbox: queue.SimpleQueue[DecodeEvent] = queue.SimpleQueue()
+        #: Taken from the inbox behind a batch; handled next.
         self._next: Event | None = None
         if leadership is not None:
             leadership.on_lost(lambda _: self.put(leadership.check))
 
-    def put(self, thunk: Thunk) -> None:
-        """Enqueue an event, from any thread."""
-        self._inbox.put(thunk)
+    def attach(self, *observers: Observer) -> None:
+        """Add observers before `run`; they may use `put` and `state`."""
+        self._observers += observers
+
+    def put(self, decode: DecodeEvent) -> None:
+        """Enqueue an event. Safe for threads."""
+        self._inbox.put(decode)
 
     def request_stop(self, reason: str) -> None:
-        """Ask for a graceful end, from any thread; before `run`: before anybody connects, and a framework is made."""
+        """Request a graceful stop of the job. Safe for threads; before `run`, no framework is registered."""
         self._stop = reason
         self.put(lambda: StopRequested(reason))
 
     def abort(self, *, teardown: bool = False) -> None:
-        """Leave the loop at once, from any thread: the tasks go on, and the next start takes them over.
+        """Leave the loop immediately; tasks keep running for the next scheduler. Safe for threads.
 
-        With `teardown` Mesos is asked to end them instead; nobody waits for that.
+        With `teardown` Mesos is asked to kill the tasks, without waiting for them.
         """
         self._aborted, self._teardown = True, teardown
         self.put(lambda: None)
 
     def forget(self) -> None:
-        """Erase what is stored, after `run`: nothing of the service is left."""
+        """Delete the stored state of the service, after `run`."""
         self._store.remove()
-        self.state = replace(self.state, forgotten=True)
+        self.state = replace(self.state, process=replace(self.state.process, is_erased=True))
 
     def reset(self, driver: Driver) -> None:
-        """Forget the framework, if Mesos has removed it, before `run` with another driver."""
+        """Forget a framework that Mesos has removed, before `run` with a new driver."""
         self.step(driver, ResetRequested())
 
     def run(self, driver: Driver) -> SchedulerState:
-        """Handle events until nothing is left to do; the final state."""
+        """Handle events until the service is finished or aborted; return the final state."""
         self._check_leadership()
         self.step(driver, Tick())
         if self._stop:
             self.step(driver, StopRequested(self._stop))
-        if self.state.over:
-            # Torn down in an earlier life, or never registered: there is nobody to connect as.
+        if self.state.process.finished:
+            # The framework was torn down by an earlier process, or never registered.
             return self.state
-        # To connect is to act: it would take the framework away from whoever leads.
+        # Connect as the leader only: a connection takes the framework over.
         driver.start()
         try:
-            while not self.state.over and not self._aborted:
+            while not self.state.process.finished and not self._aborted:
                 event = self._next_event()
                 if event is not None:
-                    self.burst(driver, self._with_those_behind(event))
+                    self.process_batch(driver, self._collect_batch(event))
         finally:
             if self._teardown:
                 driver.perform(Teardown())
@@ -155,7 +155,7 @@ class Runner:
         return self.state
 
     def _next_event(self) -> Event | None:
-        """The next from the inbox, or a Tick when a deadline of the state comes first."""
+        """Return the next event of the inbox, or a Tick at the next deadline of the state."""
         waiting, self._next = self._next, None
         if waiting is not None:
             return waiting
@@ -166,50 +166,50 @@ class Runner:
         except queue.Empty:
             return Tick()
 
-    def _with_those_behind(self, event: Event) -> list[Event]:
-        """A status update with all that wait behind it already; any other event alone."""
-        found = [event]
-        while isinstance(event, StatusUpdated) and len(found) < BURST and not self._inbox.empty():
+    def _collect_batch(self, event: Event) -> list[Event]:
+        """Return a status update with the updates queued behind it; any other event alone."""
+        batch = [event]
+        while isinstance(event, StatusUpdated) and len(batch) < MAX_BATCH and not self._inbox.empty():
             another = self._inbox.get_nowait()()
             if isinstance(another, StatusUpdated | ExecutorFailed | ProgressReported):
-                found.append(another)
+                batch.append(another)
             elif another is not None:
                 self._next = another
                 break
-        return found
+        return batch
 
     def step(self, driver: Driver, event: Event) -> Decision:
-        """Handle one event; in the loop's thread only."""
-        return self.burst(driver, (event,))[0]
+        """Handle one event, in the loop's thread only."""
+        return self.process_batch(driver, (event,))[0]
 
-    def burst(self, driver: Driver, events: Sequence[Event]) -> list[Decision]:
-        """Handle events as one: all that they change is stored, or nothing, and only then anything is done."""
-        before = self.state
+    def process_batch(self, driver: Driver, events: Sequence[Event]) -> list[Decision]:
+        """Decide events, store all their changes in one transaction, then send their calls."""
+        before, view = self.state, self.view
         decisions: list[Decision] = []
         stored: list[Write] = []
-        for event in together(events):
-            decisions.append(self._decide(before, event, self._clock(), self._new_id))
+        for event in mark_batch(events):
+            decisions.append(self._decide(before, event, self._clock(), self._new_id, view))
             stored += transaction(before, decisions[-1])
-            before = decisions[-1].state
+            before, view = decisions[-1].state, decisions[-1].view
         if stored:
             self._checkpoint("before", "store")
-        self._keep(self._store, stored, tuple(zip(events, decisions, strict=True)))
+        self._commit(self._store, stored, tuple(zip(events, decisions, strict=True)))
         if stored:
             self._checkpoint("after", "store")
-        self.state = before
+        self.state, self.view = before, view
         for call in (call for decision in decisions for call in decision.calls):
             self._check_leadership()
             self._checkpoint("before", type(call).__name__)
             driver.perform(call)
             self._checkpoint("after", type(call).__name__)
         for event, decision in zip(events, decisions, strict=True):
-            self._tell(event, decision)
+            self._report(event, decision)
         self._checkpoint("after", "outcomes")
         return decisions
 
-    def _tell(self, event: Event, decision: Decision) -> None:
+    def _report(self, event: Event, decision: Decision) -> None:
         self._decisions += 1
-        for outcome, facts in told(self._decisions, event, decision):
+        for outcome, facts in log_fields(self._decisions, event, decision):
             _log(outcome, facts)
         for observer in self._observers:
             observer(event, decision)
@@ -220,12 +220,12 @@ class Runner:
 
 
 def transaction(before: SchedulerState, decision: Decision) -> list[Write]:
-    """Everything that one decision stores, all or none; empty when it changes nothing that is stored."""
+    """Return the writes of one decision."""
     return [write for change in decision.changes for write in writes(change, before)]
 
 
-def together(events: Sequence[Event]) -> list[Event]:
-    """The same, each update but the last knowing that another one follows."""
+def mark_batch(events: Sequence[Event]) -> list[Event]:
+    """Mark each status update but the last with `more`: plans are computed for the last only."""
     updates = [place for place, event in enumerate(events) if isinstance(event, StatusUpdated)]
     early = frozenset(updates[:-1])
     return [

@@ -1,6 +1,6 @@
 """Clients of an API in a process of their own: api_clients.py PORT CLIENTS PAUSE, until standard input is closed.
 
-Each asks one path after the other, PAUSE seconds after each answer. Prints `ready` when all of them had an answer, and
+Each asks for the overview, PAUSE seconds after each answer. Prints `ready` when all of them had an answer, and
 at the end how many answers there were, and how many of them were none.
 """
 
@@ -10,7 +10,7 @@ import asyncio
 import os
 import sys
 
-PATHS = ("/v1/tasks", "/v1/plans/deploy", "/v1/tf/progress", "/v1/pending", "/v1/events")
+PATH = "/v1/tf/overview"
 
 
 class Crowd:
@@ -18,21 +18,19 @@ class Crowd:
         self.port, self.pause = port, pause
         self.answers = self.failures = 0
 
-    async def client(self, number: int, ready: asyncio.Event) -> None:
+    async def client(self, ready: asyncio.Event) -> None:
         while True:
             try:
-                await self._session(number, ready)
+                await self._session(ready)
             except (OSError, asyncio.IncompleteReadError):
                 self.failures += 1
                 await asyncio.sleep(0.1)
 
-    async def _session(self, number: int, ready: asyncio.Event) -> None:
+    async def _session(self, ready: asyncio.Event) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             while True:
-                path = PATHS[number % len(PATHS)]
-                number += 1
-                writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+                writer.write(f"GET {PATH} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
                 head = await reader.readuntil(b"\r\n\r\n")
                 lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
                 await reader.readexactly(int(lengths[0].split(b":")[1]))
@@ -46,7 +44,7 @@ class Crowd:
 async def main(port: int, clients: int, pause: float) -> None:
     crowd = Crowd(port, pause)
     ready = [asyncio.Event() for _ in range(clients)]
-    tasks = [asyncio.create_task(crowd.client(number, event)) for number, event in enumerate(ready)]
+    tasks = [asyncio.create_task(crowd.client(event)) for event in ready]
     for event in ready:
         await event.wait()
     print("ready", flush=True)

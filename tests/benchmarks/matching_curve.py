@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import test_matching as benchmark
-from tf_scheduler.core.matching import Match, match_gang
+from tf_scheduler.core.placement.matching import Match, match_gang
 
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
 ROUNDS = 3

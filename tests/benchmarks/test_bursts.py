@@ -12,14 +12,14 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.test_plans import a_service, launched
-from tf_scheduler.core import plans
+from kit.memory_store import MemoryStore
+from tf_scheduler.core.plans import scheduling
 from tf_scheduler.model.effects import Acknowledge, Call
 from tf_scheduler.model.events import StatusUpdated
-from tf_scheduler.model.policy import RestartPolicy
+from tf_scheduler.model.spec import RestartPolicy
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState, TaskStatus
 from tf_scheduler.runner import Runner
-from tf_scheduler.store.memory import MemoryStore
 
 
 class Counting:
@@ -40,8 +40,8 @@ class Counting:
 
 def losses(state: SchedulerState, **end: object) -> list[StatusUpdated]:
     """Of every worker."""
-    names = [name for name in state.tasks if name.startswith("worker-")]
-    records = [state.tasks[name] for name in names]
+    names = [name for name in state.stored.tasks if name.startswith("worker-")]
+    records = [state.stored.tasks[name] for name in names]
     return [
         StatusUpdated(TaskStatus(record.id, TaskState.FAILED, record.agent_id, uuid=f"uuid-{record.name}", **end))
         for record in records
@@ -55,7 +55,7 @@ def lose(state: SchedulerState, events: list[StatusUpdated], bursts: bool) -> tu
     runner = Runner(state, store, clock=lambda: 100.0, new_id=lambda: "id")
     begun = time.perf_counter()
     for place in range(0, len(events), 500 if bursts else 1):
-        runner.burst(driver, events[place : place + 500] if bursts else [events[place]])
+        runner.process_batch(driver, events[place : place + 500] if bursts else [events[place]])
     return time.perf_counter() - begun, runner, driver
 
 
@@ -71,8 +71,8 @@ def test_a_thousand_losses(end):
         seconds[count], runner, driver = lose(state, events, bursts=True)
 
         after = runner.state
-        assert {event.status.id for event in events} == {item.launch for item in after.recoveries.values()}
+        assert {event.status.id for event in events} == {item.launch for item in after.stored.recoveries.values()}
         assert len(events) == sum(isinstance(call, Acknowledge) for call in driver.calls)
-        assert len(events) == len([task for gang in plans.wanted(after) for task in gang.tasks])
+        assert len(events) == len([task for gang in scheduling.view_of(after).gangs for task in gang.tasks])
         print(f"{count:5} lost at once {seconds[count] * 1000:9.1f} ms; one by one {alone * 1000:9.1f} ms")
     print(f"{end}: ratio {seconds[1_000] / seconds[100]:.1f}")

@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 
 from task_launcher import Scheduler, subscribed
-from tf_executor import user_package
-from tf_scheduler.bundle import build_bundle
+from tf_executor.around import environment as around_environment
+from tf_scheduler.zipapp_builder import build_bundle
 
 ROUNDS = int(os.environ.get("BENCHMARK_ROUNDS", "2"))
 #: Of a second each, for either program of a pair.
@@ -259,7 +259,11 @@ def trained(scheduler: Scheduler, name: str, folder: Path) -> tuple[Trained, Tra
     """Under us, and by hand."""
     command = f"exec {shlex.quote(sys.executable)} {folder}/train.py 2> {folder}/"
     scheduler.launch(name, f"{command}ours", environment=pipes(folder, "ours"), event_folders=(".",))
-    mine = {"PYTHONPATH": str(user_package.write(str(folder))), "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": "1"}
+    mine = {
+        "PYTHONPATH": str(around_environment.write_user_package(str(folder))),
+        "CUDA_VISIBLE_DEVICES": "",
+        "PYTHONUNBUFFERED": "1",
+    }
     environment = {**os.environ, **mine, **pipes(folder, "hand")}
     with (
         (folder / "output").open("wb") as out,

@@ -17,15 +17,15 @@ import pytest
 
 from builders import EXECUTOR, a_job, a_spec, an_offer, needs
 from placement_oracle import first_fit, violations
-from tf_scheduler.core.matching import Match, NoMatch, match_gang
-from tf_scheduler.core.placement.demand import Circumstances
+from tf_scheduler.core.placement.agents import PlacementContext
+from tf_scheduler.core.placement.matching import Match, NoMatch, match_gang
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.placement import Constraint, Operator
 from tf_scheduler.model.spec import JobKind, TaskSpec
 
 TASKS = 1000
 ROUNDS = int(os.environ.get("BENCHMARK_ROUNDS", "1"))
-ABOUT = Circumstances(EXECUTOR)
+ABOUT = PlacementContext(EXECUTOR)
 
 
 def cluster(size: int) -> list[Offer]:
@@ -102,7 +102,7 @@ def test_a_gang_that_does_not_fit() -> None:
     naively, fitted = seconds(lambda: naive(tasks, offers))
 
     assert isinstance(found, NoMatch)
-    assert {task.name for task in tasks} == {*found.reasons, *found.waiting}
+    assert {task.name for task in tasks} == {*found.reasons, *found.blocked_by_gang}
     assert fitted is None
     told("no place for all, 10,000 offers", took, naively, 0, 0)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from benchmarks.test_plans import _status, a_service, launched
 from tf_scheduler.core.scheduler import handle
-from tf_scheduler.metrics.meter import Meter
+from tf_scheduler.metrics.meter import LoopMetrics
 from tf_scheduler.model.effects import Acknowledge
 from tf_scheduler.model.events import StatusUpdated
 from tf_scheduler.model.task import TaskState
@@ -31,11 +31,11 @@ def seconds(action: Callable[[], object]) -> float:
 def test_counting_costs_little_beside_deciding():
     """A status update of each of a thousand tasks."""
     state = launched(a_service(TASKS), None)
-    events = [StatusUpdated(_status(record, TaskState.RUNNING, "now")) for record in state.tasks.values()]
-    meter = Meter(state, lambda: state, dict)
+    events = [StatusUpdated(_status(record, TaskState.RUNNING, "now")) for record in state.stored.tasks.values()]
+    meter = LoopMetrics(state)
     measured = meter.decide(handle)
     plain = [handle(state, event, 2.0, lambda: "id") for event in events]
-    counted = [measured(state, event, 2.0, lambda: "id") for event in events]
+    counted = [measured(state, event, 2.0, lambda: "id", None) for event in events]
     for event, decision in zip(events, counted, strict=True):
         meter.count(event, decision)
 
@@ -49,7 +49,7 @@ def test_counting_costs_little_beside_deciding():
     deciding = seconds(lambda: [handle(state, event, 2.0, lambda: "id") for event in events])
     counting = seconds(lambda: [meter.count(event, decision) for event, decision in zip(events, counted, strict=True)])
     idle = meter.decide(lambda *_: plain[0])
-    measuring = seconds(lambda: [idle(state, event, 2.0, lambda: "id") for event in events])
+    measuring = seconds(lambda: [idle(state, event, 2.0, lambda: "id", None) for event in events])
     each = 1e6 / TASKS
     print(f"\ndecide {deciding * each:.1f} us, count {counting * each:.1f} us, measure {measuring * each:.1f} us")
     # By ratio: both are slowed alike by what else the machine does.

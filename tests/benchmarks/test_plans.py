@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import pytest
 
-from builders import a_spec
-from tf_scheduler.core import plans
-from tf_scheduler.core.deadlines import next_deadline
-from tf_scheduler.core.reduce import apply
-from tf_scheduler.core.scheduler import handle
+from builders import a_spec, with_fields
+from tf_scheduler.core.plans import queries, scheduling
+from tf_scheduler.core.plans import view as plans_view
+from tf_scheduler.core.scheduler import handle, next_deadline
+from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import Acknowledge, PlanControlled, StatusStored, TaskLaunched
 from tf_scheduler.model.events import StatusUpdated
 from tf_scheduler.model.ids import AgentId, FrameworkId, TaskId
@@ -40,13 +40,13 @@ def launched(spec: ServiceSpec, state: TaskState | None) -> SchedulerState:
     records = [_record(spec, task.name, task.job.kind, task.index) for task in spec.tasks()]
     changes = [TaskLaunched(record) for record in records]
     said = [] if state is None else [StatusStored(_status(record, state, "before")) for record in records]
-    fresh = SchedulerState(spec, framework_id=FrameworkId("fw-1"), connected=True, suppressed=True)
+    fresh = with_fields(SchedulerState(spec), framework_id=FrameworkId("fw-1"), connected=True, suppressed=True)
     return apply(fresh, *changes, *said)
 
 
 def _record(spec, name, kind, index) -> TaskRecord:
     launch = TaskId(f"{name}__id")
-    config = plans.config_of(spec, name)
+    config = queries.config_digest(spec, name)
     return TaskRecord(
         name, launch, kind, index, AgentId("a"), "agent-1", f"10.0.0.1:{index}", 1, (), 1.0, config=config
     )
@@ -71,16 +71,17 @@ def told(what: str, count: int, seconds: float) -> None:
 
 
 def updates(state: SchedulerState, to: TaskState) -> list[StatusUpdated]:
-    records = list(state.tasks.values())
+    records = list(state.stored.tasks.values())
     chosen = records[:: max(1, len(records) // UPDATES)][:UPDATES]
     return [StatusUpdated(_status(record, to, f"uuid-{number}")) for number, record in enumerate(chosen)]
 
 
 def play(state: SchedulerState, events: list[StatusUpdated]) -> SchedulerState:
+    view = None
     for event in events:
-        decision = handle(state, event, 2.0, lambda: "id")
+        decision = handle(state, event, 2.0, lambda: "id", view)
         assert any(isinstance(call, Acknowledge) for call in decision.calls)
-        state = decision.state
+        state, view = decision.state, decision.view
         next_deadline(state)
     return state
 
@@ -96,9 +97,9 @@ def test_a_status_update(count, before, to):
 
     after = play(state, events)
 
-    assert {to} == {after.statuses[event.status.id].state for event in events}
+    assert {to} == {after.stored.statuses[event.status.id].state for event in events}
     seconds = best(lambda: play(state, events), 3) / len(events)
-    told(f"update {'nothing' if before is None else before.spoken} -> {to.spoken}", count, seconds)
+    told(f"update {'nothing' if before is None else before.label} -> {to.label}", count, seconds)
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -106,14 +107,14 @@ def test_a_status_update_while_the_next_step_waits(count):
     """Serial: the last task is not launched, and every update is looked at for whether it is its turn."""
     spec = a_service(count, PlanStrategy.SERIAL)
     whole = launched(spec, TaskState.RUNNING)
-    tasks = {name: record for name, record in whole.tasks.items() if name != "chief-0"}
-    statuses = {record.id: whole.statuses[record.id] for record in tasks.values()}
-    state = replace(whole, tasks=tasks, statuses=statuses, tally={TaskState.RUNNING: len(tasks)})
+    tasks = {name: record for name, record in whole.stored.tasks.items() if name != "chief-0"}
+    statuses = {record.id: whole.stored.statuses[record.id] for record in tasks.values()}
+    state = with_fields(whole, tasks=tasks, statuses=statuses, state_counts={TaskState.RUNNING: len(tasks)})
     events = updates(state, TaskState.RUNNING)
 
     after = play(state, events)
 
-    assert ["chief-0"] == [task.name for gang in plans.wanted(after) for task in gang.tasks]
+    assert ["chief-0"] == [task.name for gang in scheduling.view_of(after).gangs for task in gang.tasks]
     seconds = best(lambda: play(state, events), 3) / len(events)
     told("update while a serial plan waits for offers", count, seconds)
 
@@ -125,22 +126,24 @@ def test_the_status_of_a_plan(count, said):
     state = launched(a_service(count), said)
     expected = Status.STARTING if said is None else Status.COMPLETE
 
-    plan = plans.plan_named(state, "deploy")
+    view = scheduling.view_of(state)
+    plan = plans_view.find_plan(state, "deploy", view)
 
     assert (expected, count) == (plan.status, sum(len(phase.steps) for phase in plan.phases))
     assert {expected} == {step.status for phase in plan.phases for step in phase.steps}
-    told(f"status of a plan, {expected.value}", count, best(lambda: plans.plan_named(state, "deploy")))
+    told(f"status of a plan, {expected.value}", count, best(lambda: plans_view.find_plan(state, "deploy", view)))
 
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_the_status_of_a_pending_plan(count):
     """Nothing is launched."""
-    state = SchedulerState(a_service(count), connected=True)
+    state = with_fields(SchedulerState(a_service(count)), connected=True)
 
-    plan = plans.plan_named(state, "deploy")
+    view = scheduling.view_of(state)
+    plan = plans_view.find_plan(state, "deploy", view)
 
     assert (Status.PENDING, count) == (plan.status, sum(len(phase.steps) for phase in plan.phases))
-    told("status of a plan, PENDING", count, best(lambda: plans.plan_named(state, "deploy")))
+    told("status of a plan, PENDING", count, best(lambda: plans_view.find_plan(state, "deploy", view)))
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -161,10 +164,11 @@ def test_a_forced_plan_is_shown_as_fast():
     """Orders of operators cost nothing by themselves."""
     state = launched(a_service(10_000), None)
     forced = frozenset(("worker", f"worker-{index}") for index in range(5_000))
-    control = PlanControl(forced=forced, target=plans.target(state.spec))
+    control = PlanControl(forced=forced, target=queries.target_digest(state.spec))
     state = apply(state, PlanControlled("deploy", control))
 
-    plan = plans.plan_named(state, "deploy")
+    view = scheduling.view_of(state)
+    plan = plans_view.find_plan(state, "deploy", view)
 
     assert 5_000 == sum(step.status is Status.COMPLETE for phase in plan.phases for step in phase.steps)
-    told("status of a plan, half of it forced", 10_000, best(lambda: plans.plan_named(state, "deploy")))
+    told("status of a plan, half of it forced", 10_000, best(lambda: plans_view.find_plan(state, "deploy", view)))

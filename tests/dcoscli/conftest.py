@@ -1,4 +1,4 @@
-"""The real dcos command, from the package index, in an environment of its own, against `local serve` on Mesos."""
+"""The real dcos command, from the package index, against `scripts/local-dcos` on Mesos."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.shared import Shared
 from mesos_local import LocalCluster
 from spotless import no_framework_left
 
@@ -67,16 +68,16 @@ def _install(python: Path, home: Path) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _no_framework_left(local_cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator[None]:
+def _no_framework_left(shared_cluster: Shared[LocalCluster], request: pytest.FixtureRequest) -> Iterator[None]:
     """Of the whole file: its tests share a service."""
-    with no_framework_left(local_cluster, request.node):
+    with no_framework_left(shared_cluster.take(), request.node):
         yield
 
 
 @pytest.fixture(scope="module")
-def url(local_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where `local serve` answers, as long as the module's tests run."""
-    command = [sys.executable, "-m", "tf_scheduler", "local", "serve", "--dir", str(local_cluster.directory)]
+def url(shared_cluster: Shared[LocalCluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where `scripts/local-dcos` answers, as long as the module's tests run."""
+    command = [sys.executable, "-m", "dcos.serve", "--dir", str(shared_cluster.take().directory)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     log = tmp_path_factory.mktemp("serve") / "stderr"
     with log.open("w") as errors:

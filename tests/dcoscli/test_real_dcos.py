@@ -5,16 +5,15 @@ from __future__ import annotations
 import getpass
 import json
 import sys
-import threading
-import time
 from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
 
-from mesos_local.status import read_status
+from kit.waiting import wait_until
+from mesos_local.master_api import read_status
 from tf_scheduler.cli.main import cli
-from tf_scheduler.package.sources import HOME, read
+from tf_scheduler.package.sources import PACKAGE_FOLDER, read_sources
 from tf_scheduler.store.sqlite import SqliteStore
 
 pytestmark = [pytest.mark.dcoscli, pytest.mark.mesos, pytest.mark.timeout(600)]
@@ -26,16 +25,6 @@ JOB = {
     "parameter_server": {"count": 1, **SMALL},
     "worker": {"count": 2, **SMALL},
 }
-PATIENCE = 120
-
-
-def until(condition):
-    """What it gives, as soon as that is true: the command can only ask, not wait, and takes a second to start."""
-    end = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < end
-        threading.Event().wait(0.5)
-    return found
 
 
 def succeeded(result):
@@ -59,12 +48,12 @@ def service(dcos, tmp_path_factory):
     path = tmp_path_factory.mktemp("options") / "options.json"
     path.write_text(json.dumps(JOB))
     told = succeeded(dcos("package", "install", "tensorflow", f"--options={path}", "--yes"))
-    until(
+    wait_until(
         lambda: "(COMPLETE)" in dcos("tensorflow", "--name=dev/mnist", "plan", "status", "deploy").stdout.split("\n")[0]
     )
     yield told
     dcos("package", "uninstall", "tensorflow", "--app-id=/dev/mnist", "--yes")
-    until(lambda: "dev/mnist" not in dcos("marathon", "app", "list").stdout)
+    wait_until(lambda: "dev/mnist" not in dcos("marathon", "app", "list").stdout)
 
 
 def test_repositories_can_be_added_listed_and_removed(dcos, url):
@@ -109,9 +98,9 @@ def test_describe_shows_the_files_of_the_package(dcos):
     template = succeeded(dcos("package", "describe", "tensorflow", "--app"))
     package = json.loads(succeeded(dcos("package", "describe", "tensorflow")))["package"]
 
-    assert read().config["properties"].keys() == config["properties"].keys()
-    assert (HOME / "marathon.json.mustache").read_text() == template
-    assert read().package["preInstallNotes"] == package["preInstallNotes"]
+    assert read_sources().config["properties"].keys() == config["properties"].keys()
+    assert (PACKAGE_FOLDER / "marathon.json.mustache").read_text() == template
+    assert read_sources().package["preInstallNotes"] == package["preInstallNotes"]
     assert {"linux", "darwin"} == package["resource"]["cli"]["binaries"].keys()
     assert '[\n  "0.1.0"\n]\n' == succeeded(dcos("package", "describe", "tensorflow", "--package-versions"))
 
@@ -159,7 +148,7 @@ def test_install_starts_the_service_and_brings_its_command(service, dcos):
     """The notes are shown; a second installation of the same service is refused."""
     assert "Installing Marathon app for package [tensorflow] version [0.1.0]" in service
     assert "New command available: dcos tensorflow" in service
-    assert read().package["postInstallNotes"] in service
+    assert read_sources().package["postInstallNotes"] in service
     assert ["tensorflow", "0.1.0", "/dev/mnist"] == succeeded(dcos("package", "list")).splitlines()[1].split()[:3]
 
 
@@ -172,13 +161,13 @@ def test_the_service_is_installed_once(service, dcos, options):
 
 def test_marathon_shows_the_app(service, dcos):
     """One task, healthy by its health check; its environment is that of the options."""
-    until(lambda: " 1/1 " in dcos("marathon", "app", "list").stdout.replace("1/1    1/1", " 1/1 "))
+    wait_until(lambda: " 1/1 " in dcos("marathon", "app", "list").stdout.replace("1/1    1/1", " 1/1 "))
 
     shown = json.loads(succeeded(dcos("marathon", "app", "show", "/dev/mnist")))
 
     assert ("2", 1, 1) == (shown["env"]["WORKER_COUNT"], shown["tasksRunning"], shown["tasksHealthy"])
     assert "/dev/mnist" in succeeded(dcos("marathon", "task", "list"))
-    assert "no deployments" in until(lambda: dcos("marathon", "deployment", "list").stderr)
+    assert "no deployments" in wait_until(lambda: dcos("marathon", "deployment", "list").stderr)
 
 
 def test_tasks_are_shown_with_their_output(service, dcos):
@@ -187,7 +176,7 @@ def test_tasks_are_shown_with_their_output(service, dcos):
 
     assert {"dev.mnist", "ps-0", "worker-0", "worker-1"} <= {row[0] for row in rows}
     assert "R" == next(row[3] for row in rows if row[0] == "worker-1")
-    assert "hello from worker-1\n" == until(lambda: dcos("task", "log", "worker-1").stdout)
+    assert "hello from worker-1\n" == wait_until(lambda: dcos("task", "log", "worker-1").stdout)
     assert "subscribed as framework" in succeeded(dcos("task", "log", "--lines=1000", "dev_mnist", "stderr"))
     assert 1 == dcos("task", "log", "worker-1", "no-such-file").returncode
     assert 1 == dcos("task", "log", "worker-1", "../../../../../../../../etc/passwd").returncode
@@ -223,8 +212,8 @@ def test_the_installed_command_has_the_verbs_of_the_sdk(service, dcos):
     assert ["ps-0", "worker-0", "worker-1"] == json.loads(ask("pod", "list"))
     before = json.loads(ask("pod", "status", "worker-1", "--json"))["tasks"][0]["id"]
     assert "worker-1 is launched again" in ask("pod", "restart", "worker-1")
-    until(lambda: json.loads(ask("pod", "status", "worker-1", "--json"))["tasks"][0]["id"] != before)
-    until(lambda: "(COMPLETE)" in ask("plan", "status", "recovery").splitlines()[0])
+    wait_until(lambda: json.loads(ask("pod", "status", "worker-1", "--json"))["tasks"][0]["id"] != before)
+    wait_until(lambda: "(COMPLETE)" in ask("plan", "status", "recovery").splitlines()[0])
     assert {"dns", "address"} == set(json.loads(ask("endpoints", "worker")))
     assert 2 == json.loads(ask("describe"))["worker"]["count"]
     assert "RUNNING" in ask("tasks")
@@ -245,15 +234,15 @@ def test_uninstall_ends_the_tasks_and_leaves_nothing(dcos, options, local_cluste
     """The scheduler takes the service down; then app, framework, tasks and state are gone."""
     path = options({**JOB, "service": {**JOB["service"], "name": "short"}})
     succeeded(dcos("package", "install", "tensorflow", f"--options={path}", "--yes", "--app"))
-    until(lambda: "(COMPLETE)" in plan(dcos, "short"))
+    wait_until(lambda: "(COMPLETE)" in plan(dcos, "short"))
 
     told = dcos("package", "uninstall", "tensorflow", "--app-id=/short", "--yes").stderr
 
     assert [
         "Uninstalled package [tensorflow] version [0.1.0]",
-        read().package["postUninstallNotes"],
+        read_sources().package["postUninstallNotes"],
     ] == told.splitlines()
-    until(lambda: "/short" not in dcos("marathon", "app", "list").stdout)
+    wait_until(lambda: "/short" not in dcos("marathon", "app", "list").stdout)
     status = read_status(local_cluster.master.address)
     assert "short" not in [framework.name for framework in status.frameworks]
     assert "/short" not in dcos("package", "list").stdout
@@ -284,15 +273,15 @@ def test_a_rendered_app_can_be_posted_to_marathon(dcos, url, local_cluster, tmp_
 
     succeeded(dcos("marathon", "app", "add", app))
 
-    until(lambda: "(COMPLETE)" in plan(dcos, "posted"))
+    wait_until(lambda: "(COMPLETE)" in plan(dcos, "posted"))
     definition = json.loads(app.read_text())
     changed = {"env": {**definition["env"], "SDK_UNINSTALL": "true"}}
     app.write_text(json.dumps(changed))
     succeeded(dcos("marathon", "app", "update", "posted", _input=app))
-    until(lambda: "posted" not in [found.name for found in read_status(local_cluster.master.address).frameworks])
-    until(lambda: "(COMPLETE)" in plan(dcos, "posted"))
+    wait_until(lambda: "posted" not in [found.name for found in read_status(local_cluster.master.address).frameworks])
+    wait_until(lambda: "(COMPLETE)" in plan(dcos, "posted"))
     succeeded(dcos("marathon", "app", "remove", "posted"))
-    until(lambda: "/posted" not in dcos("marathon", "app", "list").stdout)
+    wait_until(lambda: "/posted" not in dcos("marathon", "app", "list").stdout)
 
 
 def plan(dcos, name):

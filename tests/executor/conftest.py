@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from tf_executor.payload import Payload
+from tf_executor.contract.payload import Payload
 
 FAKE_AGENT = Path(__file__).with_name("fake_agent.py")
 EXECUTOR = Path(__file__).parents[2] / "executor"
-#: The agent's Python, to try others: all from 3.8 on must do.
+#: The agent's Python; override it to test another one, 3.8 or newer.
 PYTHON = os.environ.get("TEST_EXECUTOR_PYTHON", sys.executable)
-#: Variable in the environment of every process that a test's task has, to find them again.
+#: Variable in the environment of every process of a test's task, to find them.
 MARK = "TEST_MARK"
 
 
@@ -30,7 +30,7 @@ class Executor:
     def __init__(self, sandbox: Path, stack: ExitStack, environment: Mapping[str, str]) -> None:
         self.sandbox = sandbox
         self.mark = uuid.uuid4().hex
-        #: What the executor has told the scheduler beside updates, as far as `update` has read.
+        #: Messages to the scheduler that `update` has read.
         self.messages: list[dict[str, Any]] = []
         events, self._events = os.pipe()
         self._updates, updates = os.pipe()
@@ -106,7 +106,7 @@ class Executor:
         return status
 
     def end(self, *before: str) -> dict[str, Any]:
-        """Wait for these updates and then for the last one, whatever it is."""
+        """Wait for these updates and then for any further one."""
         self.states(*before)
         return self.update()
 
@@ -117,11 +117,11 @@ class Executor:
         return (self.sandbox / name).read_text()
 
     def await_file(self, name: str) -> str:
-        """Content of a named pipe that the program writes: blocks until it does."""
+        """Return the content of a named pipe that the program writes; blocks until then."""
         return (self.sandbox / name).read_text()
 
     def processes(self) -> list[int]:
-        """Ids of the task's living processes, wherever they hang in the tree."""
+        """Return the ids of the task's running processes, also detached ones."""
         return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._is_ours(pid)]  # noqa: PTH208
 
     def _is_ours(self, pid: int) -> bool:
@@ -132,7 +132,7 @@ class Executor:
 
 
 def subscribed(sandbox: Path, stack: ExitStack, **environment: str) -> Executor:
-    """An executor that has been subscribed to by a framework that knows TASK_KILLING; `environment`: its agent's."""
+    """Start a subscribed executor; the framework supports TASK_KILLING. `environment`: of the agent."""
     result = Executor(sandbox, stack, environment)
     os.mkfifo(sandbox / "ready")
     result.say("SUBSCRIBED", framework_info={"capabilities": [{"type": "TASK_KILLING_STATE"}]})
@@ -141,14 +141,14 @@ def subscribed(sandbox: Path, stack: ExitStack, **environment: str) -> Executor:
 
 @pytest.fixture
 def executor(tmp_path: Path) -> Iterator[Executor]:
-    """One executor on an agent that says nothing special."""
+    """An executor with the default agent environment."""
     with ExitStack() as stack:
         yield subscribed(tmp_path, stack)
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Executor]]:
-    """Starts executors of one agent, each in a sandbox of its own; keywords are the agent's environment variables."""
+    """Return a function that starts executors of one agent, each with its own sandbox."""
     with ExitStack() as stack:
 
         def run(name: str, **environment: str) -> Executor:

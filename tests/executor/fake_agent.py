@@ -1,4 +1,4 @@
-"""An executor without a wire, for tests: runs `Runner`, speaks JSON lines on two inherited pipes.
+"""Executor without an agent, for tests: runs `TaskRunner`, exchanges JSON lines on two inherited pipes.
 
 Arguments: descriptor to read agent events from, descriptor to write status updates and messages to. Two events are not
 Mesos': GONE, the driver has given up; SLOW, from now on no message gets through. A process of its own, because it
@@ -14,9 +14,9 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from tf_executor.guardian import start_guardian
-from tf_executor.processes import become_subreaper, start_with_usual_signals
-from tf_executor.runner import AgentEvent, AgentGone, Runner
+from tf_executor.process.tree import become_subreaper, reset_signals
+from tf_executor.process.watchdog import start_watchdog
+from tf_executor.runner import AgentEvent, AgentGone, TaskRunner
 
 events, updates = open(int(sys.argv[1])), open(int(sys.argv[2]), "w", buffering=1)  # noqa: PTH123, SIM115
 is_slow = False
@@ -44,12 +44,12 @@ def read() -> None:
             runner.put(AgentGone(body["gone"]["reason"]) if body["type"] == "GONE" else AgentEvent(body))
 
 
-start_with_usual_signals()
+reset_signals()
 for pipe in (events, updates):
     os.set_inheritable(pipe.fileno(), False)
-guard = start_guardian(os.environ)
+guard = start_watchdog(os.environ)
 become_subreaper()
-runner = Runner(send, tell, os.environ, str(os.getcwd()), guard)  # noqa: PTH109
+runner = TaskRunner(send, tell, os.environ, str(os.getcwd()), guard)  # noqa: PTH109
 runner.stop_on_signals()
 threading.Thread(target=read, daemon=True).start()
 sys.exit(runner.run())

@@ -1,4 +1,4 @@
-"""The bundle, built and run as an agent would."""
+"""The executor bundle, run as an agent does."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from click.testing import CliRunner
 
 import tf_executor
 import tf_scheduler
-from tf_scheduler.bundle import BundleError, build_bundle
-from tf_scheduler.cli.executor import executor
+from tf_scheduler.cli.commands.package import executor
+from tf_scheduler.zipapp_builder import BundleError, build_bundle
 
 #: Any further Pythons to try, as folders that hold pythonX.Y; PATH is searched too.
 OLDEST, NEWEST = 8, 14
 
 
 def interpreters() -> list[Path]:
-    """Every other supported Python on this machine."""
+    """Return every other supported Python of this machine."""
     folders = [*map(Path, os.get_exec_path()), *Path.home().glob(".pyenv/versions/3.*/bin")]
     names = [f"python3.{minor}" for minor in range(OLDEST, NEWEST + 1) if minor != sys.version_info.minor]
     found = {name: folder / name for name in names for folder in folders if (folder / name).is_file()}
@@ -39,7 +39,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(bundle: Path, *arguments: str, python: Path | str = sys.executable, flags: tuple[str, ...] = ()) -> str:
-    """Standard output of the bundle, run where nothing else of ours can be imported."""
+    """Return the bundle's output, run without the project's packages."""
     command = [str(python), "-I", *flags, str(bundle), *arguments]
     environment = {"PATH": os.environ["PATH"]}
     result = subprocess.run(command, env=environment, cwd=bundle.parent, capture_output=True, text=True, check=False)
@@ -47,34 +47,32 @@ def run(bundle: Path, *arguments: str, python: Path | str = sys.executable, flag
     return result.stdout
 
 
-def test_it_runs_by_itself(bundle: Path) -> None:
-    """Without site-packages, so with nothing but its own content and the standard library."""
+def test_bundle_runs_without_installation(bundle: Path) -> None:
+    """Only with its own content and the standard library (no site-packages)."""
     assert run(bundle, "--version", flags=("-S",)).startswith(f"tf_executor {tf_scheduler.__version__} on Python ")
 
 
 @pytest.mark.parametrize("python", interpreters(), ids=lambda path: path.name)
-def test_it_runs_on_other_pythons(bundle: Path, python: Path) -> None:
-    """The agent's Python need not be the one that built it."""
+def test_bundle_runs_on_other_pythons(bundle: Path, python: Path) -> None:
+    """The agent's Python need not be the one that built the bundle."""
     assert f"on Python 3.{python.name.rpartition('.')[2]}." in run(bundle, "--version", python=python, flags=("-S",))
 
 
-def test_an_agent_without_our_variables_is_told(bundle: Path) -> None:
-    """A person who runs the file by hand learns what it is for."""
+def test_agent_without_mesos_variables_is_reported(bundle: Path) -> None:
     result = subprocess.run([sys.executable, str(bundle)], env={}, capture_output=True, text=True, check=False)
     assert 2 == result.returncode
     assert "only a Mesos agent can start an executor" in result.stderr
 
 
-def test_nothing_inside_is_compiled_for_a_machine(bundle: Path) -> None:
-    """Sources, their byte code, licences and the digest: no library of any system."""
+def test_bundle_has_no_native_code(bundle: Path) -> None:
     with zipfile.ZipFile(bundle) as archive:
         names = archive.namelist()
         assert not [name for name in names if archive.read(name).startswith(b"\x7fELF")]
     assert {".py", ".pyc", ".txt"} >= {Path(name).suffix for name in names if not name.startswith("licenses/")}
 
 
-def test_every_source_has_its_byte_code(bundle: Path) -> None:
-    """zipimport cannot write any, so without it each start would compile everything."""
+def test_every_source_has_byte_code(bundle: Path) -> None:
+    """zipimport cannot write byte code, so each start would compile everything."""
     with zipfile.ZipFile(bundle) as archive:
         names = archive.namelist()
     assert sorted(f"{name}c" for name in names if name.endswith(".py")) == [
@@ -82,20 +80,19 @@ def test_every_source_has_its_byte_code(bundle: Path) -> None:
     ]
 
 
-def test_third_party_licences_travel_along(bundle: Path) -> None:
-    """Their terms ask for it."""
+def test_bundle_contains_third_party_licences(bundle: Path) -> None:
+    """Their terms require it."""
     with zipfile.ZipFile(bundle) as archive:
         licensed = {name.split("/")[1] for name in archive.namelist() if name.startswith("licenses/")}
     assert {"pymesos", "addict", "six"} == licensed
 
 
-def test_the_same_input_gives_the_same_bytes(bundle: Path, tmp_path: Path) -> None:
-    """In another process, too, whatever that has loaded before."""
+def test_same_input_gives_same_bytes(bundle: Path, tmp_path: Path) -> None:
     program = """
 import asyncio, json, sys
 import mesos_client.executor, six.moves
 from pathlib import Path
-from tf_scheduler.bundle import build_bundle
+from tf_scheduler.zipapp_builder import build_bundle
 build_bundle(Path(sys.argv[1]))
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "7"}
@@ -103,8 +100,7 @@ build_bundle(Path(sys.argv[1]))
     assert bundle.read_bytes() == (tmp_path / "again.pyz").read_bytes()
 
 
-def test_a_current_bundle_is_left_alone(bundle: Path) -> None:
-    """The second build writes nothing."""
+def test_current_bundle_is_not_rewritten(bundle: Path) -> None:
     before = bundle.stat()
     assert bundle == build_bundle(bundle)
     after = bundle.stat()
@@ -112,8 +108,7 @@ def test_a_current_bundle_is_left_alone(bundle: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"rubbish", None])
-def test_whatever_else_is_there_is_replaced(bundle: Path, tmp_path: Path, content: bytes | None) -> None:
-    """An empty file, another file, half a bundle."""
+def test_other_file_is_replaced(bundle: Path, tmp_path: Path, content: bytes | None) -> None:
     target = tmp_path / "tf_executor.pyz"
     target.write_bytes(bundle.read_bytes()[:1000] if content is None else content)
     build_bundle(target)
@@ -121,36 +116,30 @@ def test_whatever_else_is_there_is_replaced(bundle: Path, tmp_path: Path, conten
     assert [target] == list(tmp_path.iterdir())
 
 
-def test_by_default_it_is_cached_under_the_name_of_its_content(
-    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two versions of us do not get in each other's way."""
+def test_default_bundle_is_cached_by_digest(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with zipfile.ZipFile(bundle) as archive:
         digest = archive.read("digest.txt").decode()
     assert tmp_path / "dcos-tensorflow" / "executor" / f"tf_executor-{digest[:16]}.pyz" == build_bundle()
 
 
-def test_an_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    """Nothing half-written is left either."""
+def test_unwritable_output_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     target = tmp_path / "file" / "tf_executor.pyz"
     with pytest.raises(BundleError, match=f"cannot write the executor's bundle {target}: File exists"):
         build_bundle(target)
 
 
-def test_the_executor_has_our_version() -> None:
-    """One product, one version."""
+def test_executor_version_matches_scheduler() -> None:
     assert tf_scheduler.__version__ == tf_executor.__version__
 
 
-def test_it_stays_small(bundle: Path) -> None:
-    """Every task of every agent fetches it."""
+def test_bundle_stays_small(bundle: Path) -> None:
+    """Every task fetches it."""
     assert bundle.stat().st_size < 5_000_000
 
 
-def test_the_command_prints_where_the_bundle_is(tmp_path: Path, bundle: Path) -> None:
-    """So that a script can go on with it."""
+def test_bundle_command_prints_path(tmp_path: Path, bundle: Path) -> None:
     target = tmp_path / "here.pyz"
     result = CliRunner().invoke(executor, ["build", "--output", str(target)])
     assert (0, f"{target}\n") == (result.exit_code, result.output)

@@ -1,4 +1,4 @@
-"""TensorBoard event files: written by a real TensorFlow where marked, else by hand."""
+"""TensorBoard event files, written by hand or by a real TensorFlow."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tf_executor import event_files
-from tf_executor.detection import Detector
-from tf_executor.event_files import BrokenFileError, EventFile, Scalar, scalars
+from tf_executor.around import event_files
+from tf_executor.around.event_files import EventFile, EventFileError, ProgressDetector, Scalar, scalars
 
 STARTED = 1_700_000_000
 NAME = f"events.out.tfevents.{STARTED + 5}.{socket.gethostname()}"
@@ -38,7 +37,7 @@ def field(number: int, content: bytes) -> bytes:
 
 
 def event(step: int, tag: str, value: float, time: float = 1.5e9) -> bytes:
-    """As tf.compat.v1.summary.scalar writes it."""
+    """Return an event as tf.compat.v1.summary.scalar writes it."""
     summary = field(1, field(1, tag.encode()) + varint(2 << 3 | 5) + struct.pack("<f", value))
     return varint(1 << 3 | 1) + struct.pack("<d", time) + varint(2 << 3) + varint(step) + field(5, summary)
 
@@ -56,15 +55,13 @@ def write(path: Path, events: Iterable[bytes], mode: str = "ab") -> Path:
     return path
 
 
-def test_the_checksum_is_the_known_one() -> None:
-    """CRC-32C of "123456789" is 0xE3069283 (RFC 3720, B.4 gives others); masked as TensorFlow does."""
+def test_checksum_matches_known_value() -> None:
     crc = 0xE3069283
     masked = (((crc >> 15) | (crc << 17 & 0xFFFFFFFF)) + 0xA282EAD8) & 0xFFFFFFFF
     assert masked == event_files._masked_crc(b"123456789")
 
 
-def test_a_file_that_grows_is_read_on(tmp_path: Path) -> None:
-    """Each look gives what is new; half a record waits for its end."""
+def test_growing_file_is_read_from_last_end(tmp_path: Path) -> None:
     path = write(tmp_path / NAME, [b"", event(1, "loss", 0.5)])
     file = EventFile(path)
     assert [Scalar("loss", 1, 0.5)] == file.new_scalars()
@@ -78,17 +75,15 @@ def test_a_file_that_grows_is_read_on(tmp_path: Path) -> None:
     assert [Scalar("loss", 2, 0.25)] == file.new_scalars()
 
 
-def test_of_much_only_the_newest_part_is_taken(tmp_path: Path) -> None:
-    """A hundred thousand values come at once."""
+def test_large_file_yields_only_newest_scalars(tmp_path: Path) -> None:
     path = write(tmp_path / NAME, (event(step, "loss", 1.0) for step in range(50_000)))
     found = EventFile(path).new_scalars()
     assert 49_999 == found[-1].step
     assert len(found) < 5000
 
 
-def test_a_picture_larger_than_a_look_is_stepped_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes after it is found."""
-    monkeypatch.setattr(event_files, "LOOK_BYTES", 1000)
+def test_record_larger_than_one_read_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_files, "READ_BYTES", 1000)
     path = write(tmp_path / NAME, [bytes(5000), event(7, "loss", 1.0)])
     file = EventFile(path)
     assert [] == file.new_scalars()
@@ -96,34 +91,31 @@ def test_a_picture_larger_than_a_look_is_stepped_over(tmp_path: Path, monkeypatc
 
 
 @given(st.binary(max_size=200))
-def test_broken_events_say_nothing(data: bytes) -> None:
-    """Whatever the bytes, no exception and no endless loop."""
+def test_broken_events_yield_no_scalars(data: bytes) -> None:
     assert isinstance(scalars(data), list)
 
 
 @settings(deadline=None)
 @given(st.binary(min_size=12, max_size=100))
-def test_another_file_is_recognised(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
-    """By the checksum of its first length."""
+def test_other_file_raises_event_file_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.mktemp("other") / "file"
     path.write_bytes(data)
     if event_files._masked_crc(data[:8]) != int.from_bytes(data[8:12], "little"):
-        with pytest.raises(BrokenFileError):
+        with pytest.raises(EventFileError):
             EventFile(path).new_scalars()
 
 
-def a_detector(*folders: Path, processes: Sequence[int] = ()) -> Detector:
-    return Detector(folders, STARTED, lambda: processes, folders[0])
+def a_detector(*folders: Path, processes: Sequence[int] = ()) -> ProgressDetector:
+    return ProgressDetector(folders, STARTED, lambda: processes, folders[0])
 
 
-def test_the_newest_step_and_the_loss_are_told_once(tmp_path: Path) -> None:
-    """Below the folder, in any file of ours; nothing new says nothing."""
+def test_detector_reports_newest_step_and_loss_once(tmp_path: Path) -> None:
     write(tmp_path / "run" / "train" / NAME, [event(1, "epoch_accuracy", 0.1), event(1, "epoch_loss", 0.5)])
     detector = a_detector(tmp_path)
-    assert {"step": 1, "loss": 0.5} == detector.look()
-    assert {} == detector.look()
+    assert {"step": 1, "loss": 0.5} == detector.scan()
+    assert {} == detector.scan()
     write(tmp_path / "run" / "train" / NAME, [event(2, "epoch_loss", 0.25)])
-    assert {"step": 2, "loss": 0.25} == detector.look()
+    assert {"step": 2, "loss": 0.25} == detector.scan()
 
 
 @pytest.mark.parametrize(
@@ -138,17 +130,15 @@ def test_the_newest_step_and_the_loss_are_told_once(tmp_path: Path) -> None:
         "events.txt",
     ],
 )
-def test_files_of_others_are_left_alone(tmp_path: Path, path: str) -> None:
-    """Of an earlier run, of another host, of an evaluation; too deep."""
+def test_detector_ignores_files_of_others(tmp_path: Path, path: str) -> None:
     write(tmp_path / path, [event(1, "loss", 0.5)])
-    assert {} == a_detector(tmp_path).look()
+    assert {} == a_detector(tmp_path).scan()
 
 
 @pytest.mark.parametrize(("processes", "expected"), [([7, 123], {"step": 1, "loss": 0.5}), ([7], {})])
-def test_tasks_on_one_host_are_told_apart_by_process(tmp_path: Path, processes: list[int], expected: object) -> None:
-    """TensorFlow 2 puts the id into the name."""
+def test_detector_tells_tasks_of_host_apart_by_process(tmp_path: Path, processes: list[int], expected: object) -> None:
     write(tmp_path / f"{NAME}.123.0.v2", [event(1, "loss", 0.5)])
-    assert expected == a_detector(tmp_path, processes=processes).look()
+    assert expected == a_detector(tmp_path, processes=processes).scan()
 
 
 WRITER = """
@@ -159,25 +149,24 @@ sys.stdin.read()
 """
 
 
-def test_who_has_a_file_open_in_a_shared_folder_writes_it(tmp_path: Path) -> None:
-    """Names of TensorFlow 1 have no process: of two tasks on one host, the one that sleeps makes no progress."""
+def test_detector_accepts_file_that_own_process_has_open(tmp_path: Path) -> None:
     path = tmp_path / "shared" / NAME
     write(path, [event(1, "loss", 0.5)])
     with started(path) as writer, started() as sleeper:
         working, hung = (
-            Detector([tmp_path / "own", path.parent], STARTED, lambda pid=process.pid: [pid], tmp_path / "own")
+            ProgressDetector([tmp_path / "own", path.parent], STARTED, lambda pid=process.pid: [pid], tmp_path / "own")
             for process in (writer, sleeper)
         )
-        assert ({}, {"step": 1, "loss": 0.5}) == (hung.look(), working.look())
+        assert ({}, {"step": 1, "loss": 0.5}) == (hung.scan(), working.scan())
         write(path, [event(2, "loss", 0.25)])
-        assert ({}, {"step": 2, "loss": 0.25}) == (hung.look(), working.look())
+        assert ({}, {"step": 2, "loss": 0.25}) == (hung.scan(), working.scan())
     write(path, [event(3, "loss", 0.125)])
-    assert ({}, {"step": 3, "loss": 0.125}) == (hung.look(), working.look()), "it is known whose it was"
+    assert ({}, {"step": 3, "loss": 0.125}) == (hung.scan(), working.scan()), "it is known whose it was"
 
 
 @contextmanager
 def started(*paths: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that has these open, until the end of the block."""
+    """Run a process that has the files open."""
     command = [sys.executable, "-c", WRITER, *map(str, paths)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -188,55 +177,49 @@ def started(*paths: Path) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def test_a_file_that_is_opened_later_is_ours_from_then_on(tmp_path: Path) -> None:
-    """Nobody had it open when it was seen first: a host whose name begins like ours may have written it."""
+def test_detector_accepts_file_opened_later(tmp_path: Path) -> None:
     path = tmp_path / "shared" / f"{NAME}0"
     write(path, [event(1, "loss", 0.5)])
-    detector = Detector([path.parent], STARTED, lambda: [os.getpid()], tmp_path / "own")
+    detector = ProgressDetector([path.parent], STARTED, lambda: [os.getpid()], tmp_path / "own")
 
-    assert {} == detector.look()
+    assert {} == detector.scan()
     with path.open("ab"):
-        assert {"step": 1, "loss": 0.5} == detector.look()
+        assert {"step": 1, "loss": 0.5} == detector.scan()
 
 
-def test_the_loss_of_the_training_is_preferred(tmp_path: Path) -> None:
-    """`loss` over `regularization_loss`, never that of a validation."""
+def test_detector_prefers_training_loss(tmp_path: Path) -> None:
     events = [event(3, "val_loss", 9.0), event(3, "regularization_loss", 8.0), event(3, "train/loss", 1.0)]
     write(tmp_path / NAME, events)
-    assert {"step": 3, "loss": 1.0} == a_detector(tmp_path).look()
+    assert {"step": 3, "loss": 1.0} == a_detector(tmp_path).scan()
 
 
-def test_examples_are_counted_by_a_scalar_of_that_name(tmp_path: Path) -> None:
-    """What is no count is not told."""
+def test_detector_reads_examples_scalar(tmp_path: Path) -> None:
     write(tmp_path / NAME, [event(3, "train/examples", 96.0), event(3, "loss", 1.0)])
     detector = a_detector(tmp_path)
-    assert {"step": 3, "loss": 1.0, "examples": 96} == detector.look()
+    assert {"step": 3, "loss": 1.0, "examples": 96} == detector.scan()
     write(tmp_path / NAME, [event(4, "examples", float("nan")), event(4, "examples", -1.0)])
-    assert {"step": 4, "loss": 1.0, "examples": 96} == detector.look()
+    assert {"step": 4, "loss": 1.0, "examples": 96} == detector.scan()
 
 
-def test_the_time_of_the_first_step_is_that_of_its_event(tmp_path: Path) -> None:
-    """However late we look. Step 0 is before the first, and what is older than the task is of another run."""
+def test_detector_reports_time_of_first_step(tmp_path: Path) -> None:
     events = [event(0, "loss", 9.0, STARTED + 1), event(1, "loss", 9.0, STARTED - 1)]
     write(tmp_path / NAME, [*events, event(1, "loss", 1.0, STARTED + 7), event(50, "loss", 0.5, STARTED + 30)])
 
-    assert STARTED + 7 == a_detector(tmp_path).look()["begun"]
+    assert STARTED + 7 == a_detector(tmp_path).scan()["begun"]
 
 
-def test_a_broken_file_does_not_hide_the_others(tmp_path: Path) -> None:
-    """It is not looked at again."""
+def test_detector_skips_broken_file(tmp_path: Path) -> None:
     (tmp_path / f"{NAME}.broken").write_bytes(b"rubbish rubbish rubbish")
     write(tmp_path / NAME, [event(4, "loss", 1.0)])
-    assert {"step": 4, "loss": 1.0} == a_detector(tmp_path, tmp_path / "none").look()
+    assert {"step": 4, "loss": 1.0} == a_detector(tmp_path, tmp_path / "none").scan()
 
 
-def test_a_folder_with_many_files_costs_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number of entries that are looked at is bounded."""
-    monkeypatch.setattr("tf_executor.detection.MOST_ENTRIES", 10)
+def test_detector_limits_scanned_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tf_executor.around.event_files.MAX_ENTRIES", 10)
     for number in range(20):
         write(tmp_path / f"{NAME}.{number}", [event(number, "loss", 1.0)])
     detector = a_detector(tmp_path)
-    detector.look()
+    detector.scan()
     assert len(detector._files) == 10
 
 
@@ -260,8 +243,7 @@ with tf.Graph().as_default():
 
 
 @pytest.mark.tensorflow
-def test_files_of_a_real_tensorflow(tmp_path: Path) -> None:
-    """Both ways to write a scalar, with other summaries between; the names are as we expect."""
+def test_detector_reads_files_of_real_tensorflow(tmp_path: Path) -> None:
     environment, began = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}, time.time()
     with subprocess.Popen([sys.executable, "-c", TRAIN, str(tmp_path)], env=environment) as process:
         assert 0 == process.wait()
@@ -269,15 +251,14 @@ def test_files_of_a_real_tensorflow(tmp_path: Path) -> None:
         (path,) = (tmp_path / folder).iterdir()
         found = [scalar for scalar in EventFile(path).new_scalars() if scalar.tag == "loss"]
         assert [(step, pytest.approx(first / (step + 1))) for step in range(5)] == [(s.step, s.value) for s in found]
-        detector = Detector([path.parent], STARTED, lambda: [process.pid], path.parent)
-        found = detector.look()
-        assert (4, pytest.approx(first / 5)) == (found["step"], found["loss"])
-        assert began < found["begun"] < time.time()
+        detector = ProgressDetector([path.parent], STARTED, lambda: [process.pid], path.parent)
+        progress = detector.scan()
+        assert (4, pytest.approx(first / 5)) == (progress["step"], progress["loss"])
+        assert began < progress["begun"] < time.time()
 
 
 @pytest.mark.tensorflow
-def test_a_program_that_says_nothing_is_followed(executor: Any) -> None:
-    """It only has TensorBoard's callback, as most have."""
+def test_program_without_reports_is_followed(executor: Any) -> None:
     program = """
 import tensorflow as tf
 model = tf.keras.Sequential([tf.keras.layers.Dense(1)])

@@ -1,4 +1,4 @@
-"""What the executor fetches in the task's Python, through fsspec; its memory file system stands for a bucket."""
+"""Fetching with fsspec; its memory file system replaces a bucket."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from tf_executor import fetch
+from tf_executor.user import fetch
 
 fsspec = pytest.importorskip("fsspec")
 
 
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An empty file system; the working directory is the task's."""
+    """An empty memory file system; the working directory is the task's."""
     monkeypatch.chdir(tmp_path)
     files = fsspec.filesystem("memory")
     yield files
@@ -49,15 +49,13 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.
     return info
 
 
-def test_a_file_is_put_into_the_working_directory(bucket: Any, tmp_path: Path) -> None:
-    """Under its own name; no half file is left."""
+def test_fetch_writes_file_to_working_directory(bucket: Any, tmp_path: Path) -> None:
     bucket.pipe("/jobs/train.py", b"print(1)\n")
     assert 0 == fetch.main(["memory://jobs/train.py"])
     assert {"train.py": b"print(1)\n"} == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
 
-def test_archives_are_extracted(bucket: Any, tmp_path: Path) -> None:
-    """As Mesos' fetcher does it."""
+def test_fetch_extracts_archives(bucket: Any, tmp_path: Path) -> None:
     bucket.pipe("/job.zip", zipped(src__train="zip"))
     bucket.pipe("/job.tgz", tarred((member("data/a"), b"tgz"), (member("data/b", tarfile.SYMTYPE, "a"), b"")))
     assert 0 == fetch.main(["memory://job.zip", "memory://job.tgz"])
@@ -65,17 +63,15 @@ def test_archives_are_extracted(bucket: Any, tmp_path: Path) -> None:
     assert ["zip", "tgz", "tgz"] == contents
 
 
-def test_an_archive_that_is_unsafe_fails_the_fetch(bucket: Any, tmp_path: Path, capsys: Any) -> None:
-    """With the reason, and nothing of it is there. What else is unsafe: test_archive."""
+def test_fetch_with_unsafe_archive_fails(bucket: Any, tmp_path: Path, capsys: Any) -> None:
     bucket.pipe("/job.tar.gz", tarred((member("good"), b"x"), (member("../outside"), b"")))
     assert 1 == fetch.main(["memory://job.tar.gz"])
-    assert "../outside would be written outside the working directory" in capsys.readouterr().err
+    assert "../outside is outside the working directory" in capsys.readouterr().err
     assert ["job.tar.gz"] == [path.name for path in tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize("kind", ["link", "hard link", "file"])
-def test_a_file_is_written_nowhere_else(bucket: Any, tmp_path: Path, kind: str) -> None:
-    """An archive before it may have brought something by the name that it has while it is fetched."""
+def test_fetch_does_not_write_through_links(bucket: Any, tmp_path: Path, kind: str) -> None:
     outside = tmp_path.parent / f"{tmp_path.name}-outside"
     outside.write_text("old")
     part = tmp_path / "data.bin.part"
@@ -97,25 +93,22 @@ def test_a_file_is_written_nowhere_else(bucket: Any, tmp_path: Path, kind: str) 
     [
         ("memory://no/such.zip", "FileNotFoundError"),
         ("nosuchscheme://x/y", "ValueError: Protocol not known"),
-        ("memory://", "FetchError: the URL names no file"),
+        ("memory://", "FetchError: the URL has no file name"),
     ],
 )
-def test_what_cannot_be_fetched_is_told(bucket: Any, url: str, reason: str, capsys: Any) -> None:
-    """With the URL."""
+def test_fetch_error_is_reported(bucket: Any, url: str, reason: str, capsys: Any) -> None:
     assert 1 == fetch.main([url])
     error = capsys.readouterr().err
     assert error.startswith(f"cannot fetch {url}: {reason}"), error
 
 
-def test_without_fsspec_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    """In the interpreter of the task, not ours."""
+def test_fetch_without_fsspec_names_packages(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setitem(sys.modules, "fsspec", None)
     assert 1 == fetch.main(["gs://bucket/job.zip"])
-    assert f"{sys.executable} needs `pip install fsspec gcsfs`" in capsys.readouterr().err
+    assert f"{sys.executable} requires `pip install fsspec gcsfs`" in capsys.readouterr().err
 
 
-def test_a_task_fetches_before_it_runs(executor: Any, tmp_path: Path) -> None:
-    """From a place that only fsspec knows, here the local one by its other name; then pre and the program see it."""
+def test_task_fetches_before_program(executor: Any, tmp_path: Path) -> None:
     (tmp_path / "bucket").mkdir()
     (tmp_path / "bucket" / "job.zip").write_bytes(zipped(src__hello="print('hello')"))
     url = f"local://{tmp_path}/bucket/job.zip"
@@ -126,8 +119,7 @@ def test_a_task_fetches_before_it_runs(executor: Any, tmp_path: Path) -> None:
     assert "hello\n" == executor.output()
 
 
-def test_a_fetch_that_fails_is_the_tasks_failure(executor: Any) -> None:
-    """The reason is in the message."""
+def test_failed_fetch_fails_task(executor: Any) -> None:
     executor.launch("true", fetch=["local:///no/such/file.zip"], python=sys.executable)
     message = executor.states("TASK_STARTING", "TASK_STARTING", "TASK_FAILED")["message"]
     said = "the fetch of files failed: exit code 1; stderr: cannot fetch local:///no/such/file.zip: FileNotFoundError"

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from tf_executor import checks, readiness
-from tf_executor.checks import Checks, http_problem
-from tf_executor.events import Ready, Unhealthy
-from tf_executor.payload import Liveness
-from tf_executor.ports import held_by_others
+from tf_executor.around import health
+from tf_executor.around.health import HealthChecks, http_problem
+from tf_executor.contract.events import Ready, Unhealthy
+from tf_executor.contract.payload import Liveness
+from tf_executor.process.memory import is_port_held_by_others
 
 SETTINGS = bytes([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 100])
 CHANGED = "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED"
@@ -29,7 +30,7 @@ CHANGED = "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED"
 
 @contextmanager
 def server(answer: Callable[[socket.socket], None]) -> Iterator[str]:
-    """An address where each connection gets `answer`, once."""
+    """Serve `answer` on each connection; yield the address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -45,8 +46,8 @@ def server(answer: Callable[[socket.socket], None]) -> Iterator[str]:
             thread.join()
 
 
-def test_an_http_2_server_is_ready() -> None:
-    """It gets the preface and our SETTINGS, then the acknowledgement of its own and a farewell."""
+def test_http2_server_is_ready() -> None:
+    """A gRPC server is an HTTP/2 server."""
     received: list[bytes] = []
 
     def greet(connection: socket.socket) -> None:
@@ -56,7 +57,7 @@ def test_an_http_2_server_is_ready() -> None:
         received.append(connection.makefile("rb").read())
 
     with server(greet) as address:
-        assert readiness.answers(address, 5.0)
+        assert health.grpc_server_answers(address, 5.0)
     assert b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]) == received[0]
     assert bytes([0, 0, 0, 4, 1]) == received[1][:5]
 
@@ -73,27 +74,23 @@ def test_an_http_2_server_is_ready() -> None:
     ],
     ids=["closes", "http-1", "mail", "half", "only-acknowledges", "on-a-stream"],
 )
-def test_another_server_on_the_port_is_not_ready(answer: bytes) -> None:
-    """Whatever it says first."""
-
+def test_other_server_is_not_ready(answer: bytes) -> None:
     def speak(connection: socket.socket) -> None:
         connection.recv(100)
         connection.sendall(answer)
 
     with server(speak) as address:
-        assert not readiness.answers(address, 5.0)
+        assert not health.grpc_server_answers(address, 5.0)
 
 
-def test_a_silent_server_is_not_ready() -> None:
-    """After the time-out."""
+def test_silent_server_is_not_ready() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        assert not readiness.answers(f"127.0.0.1:{listener.getsockname()[1]}", 0.05)
+        assert not health.grpc_server_answers(f"127.0.0.1:{listener.getsockname()[1]}", 0.05)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1", "no.such.host.invalid:1", "127.0.0.1:http"])
-def test_no_server_is_not_ready(address: str) -> None:
-    """Nor is what is no address."""
-    assert not readiness.answers(address, 1.0)
+def test_missing_server_is_not_ready(address: str) -> None:
+    assert not health.grpc_server_answers(address, 1.0)
 
 
 GRPC = """
@@ -114,8 +111,7 @@ def free_port() -> int:
         return int(held.getsockname()[1])
 
 
-def test_readiness_is_told_once_the_server_answers(executor: Any) -> None:
-    """As a further TASK_RUNNING that says healthy; the program starts its server when it likes."""
+def test_readiness_is_reported_once(executor: Any) -> None:
     port = free_port()
     (executor.sandbox / "server.py").write_text(GRPC)
     os.mkfifo(executor.sandbox / "go")
@@ -125,13 +121,13 @@ def test_readiness_is_told_once_the_server_answers(executor: Any) -> None:
     (executor.sandbox / "go").write_text("go\n")
     status = executor.states("TASK_RUNNING")
     assert (True, CHANGED) == (status["healthy"], status["reason"])
-    assert status["message"].startswith(f"its TensorFlow server answers at 127.0.0.1:{port} after ")
+    assert status["message"].startswith(f"TensorFlow server ready at 127.0.0.1:{port} after ")
     executor.kill(grace=0.0)
     executor.states("TASK_KILLING", "TASK_KILLED")
 
 
-def test_the_server_of_another_is_not_the_tasks(executor: Any) -> None:
-    """It had the port first: the task is not called healthy."""
+def test_server_of_other_process_is_not_ready(executor: Any) -> None:
+    """Another process may have taken the port first."""
     port = free_port()
     (executor.sandbox / "server.py").write_text(GRPC)
     with subprocess.Popen([sys.executable, str(executor.sandbox / "server.py"), str(port)]) as other:
@@ -139,7 +135,7 @@ def test_the_server_of_another_is_not_the_tasks(executor: Any) -> None:
             executor.launch("sleep 3600", readiness=f"127.0.0.1:{port}")
             executor.states("TASK_STARTING", "TASK_RUNNING")
             log = executor.output("stderr")
-            while f"port {port} is held by a process that is not the task's" not in log:
+            while f"another process listens on port {port}" not in log:
                 log = executor.output("stderr")
             executor.kill(grace=0.0)
             executor.states("TASK_KILLING", "TASK_KILLED")
@@ -147,23 +143,24 @@ def test_the_server_of_another_is_not_the_tasks(executor: Any) -> None:
             other.kill()
 
 
-def test_who_holds_a_port() -> None:
-    """A process that listens, not one that is only connected; nobody is no other."""
+def test_port_owner_is_detected() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
         port, client_port = listener.getsockname()[1], client.getsockname()[1]
-        assert [False, True] == [held_by_others(port, [os.getpid()]), held_by_others(port, [1, os.getppid()])]
-        assert not held_by_others(client_port, [])
-    assert not held_by_others(port, [])
+        assert [False, True] == [
+            is_port_held_by_others(port, [os.getpid()]),
+            is_port_held_by_others(port, [1, os.getppid()]),
+        ]
+        assert not is_port_held_by_others(client_port, [])
+    assert not is_port_held_by_others(port, [])
     with socket.create_server(("::", 0), family=socket.AF_INET6) as listener:
-        assert held_by_others(listener.getsockname()[1], [])
+        assert is_port_held_by_others(listener.getsockname()[1], [])
 
 
 @pytest.mark.tensorflow
-def test_a_real_tensorflow_server_is_ready(executor: Any) -> None:
-    """The program is TensorFlow's own server."""
+def test_real_tensorflow_server_is_ready(executor: Any) -> None:
     port = free_port()
     cluster = {"cluster": {"worker": [f"127.0.0.1:{port}"]}, "task": {"type": "worker", "index": 0}}
-    program = "from tf_executor.job import run; import os; run(dict(os.environ))"
+    program = "from tf_executor.user.job import run; import os; run(dict(os.environ))"
     executor.launch(
         f'exec python -c "{program}"',
         tf_config=cluster,
@@ -182,8 +179,7 @@ def quick(kind: str, target: str = "", **fields: Any) -> Liveness:
     return Liveness(kind, target, **{"interval": 0.01, "timeout": 20.0, "grace": 0.0, "failures": 2, **fields})
 
 
-def test_a_program_that_is_not_alive_fails(executor: Any) -> None:
-    """The command runs as the program does; after the failures SIGTERM, grace, TASK_FAILED, unhealthy."""
+def test_failed_liveness_command_fails_task(executor: Any) -> None:
     command = 'test "$TASK_NAME" = worker-0 && echo look >> looks && test ! -e dead'
     program = "trap 'echo saved; exit 143' TERM; echo ready > ready; touch dead; sleep 3600 & wait"
     executor.launch(program, liveness=quick("command", command), kill_grace=60.0)
@@ -191,31 +187,29 @@ def test_a_program_that_is_not_alive_fails(executor: Any) -> None:
     executor.await_file("ready")
     killing, status = executor.update(), executor.states("TASK_FAILED")
     assert ("TASK_KILLING", False, False) == (killing["state"], killing["healthy"], status["healthy"])
-    said = "not alive: the liveness command failed: exit code 1 (2 times in a row); exit code 143"
+    said = "not alive: the liveness command failed: exit code 1 (2 consecutive failures); exit code 143"
     assert status["message"].startswith(said), status
     assert "saved\n" == executor.output()
     assert [] == executor.processes()
 
 
-def test_a_liveness_command_that_hangs_is_a_failure(executor: Any) -> None:
-    """It is killed, and does not keep the task."""
+def test_hanging_liveness_command_is_a_failure(executor: Any) -> None:
+    """It is killed and does not delay the task."""
     executor.launch("sleep 3600", liveness=quick("command", "sleep 3600", timeout=0.05))
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_KILLING")
     message = executor.states("TASK_FAILED")["message"]
-    assert message.startswith("not alive: the liveness command took longer than 0.05 s (2 times in a row)")
+    assert message.startswith("not alive: the liveness command took longer than 0.05 s (2 consecutive failures)")
     assert [] == executor.processes()
 
 
-def test_a_program_without_progress_is_not_alive(executor: Any) -> None:
-    """It reported once, then no more."""
+def test_missing_progress_fails_liveness(executor: Any) -> None:
     program = "echo '{\"step\": 1}' > $TF_EXECUTOR_PROGRESS; sleep 3600"
     executor.launch(program, liveness=quick("progress", timeout=0.2))
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_KILLING")
     assert executor.states("TASK_FAILED")["message"].startswith("not alive: no progress for 0 s")
 
 
-def test_a_program_without_progress_and_output_has_stalled(executor: Any) -> None:
-    """It fails; one that says something now and then goes on."""
+def test_silent_program_is_stalled(executor: Any) -> None:
     talks = "for word in a b c; do echo $word; sleep 0.1; done; sleep 3600"
     executor.launch(talks, stalled_after=2.0)
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_KILLING")
@@ -223,8 +217,7 @@ def test_a_program_without_progress_and_output_has_stalled(executor: Any) -> Non
     assert "a\nb\nc\n" == executor.output()
 
 
-def test_the_last_words_of_a_program_that_has_not_joined_are_told(executor: Any) -> None:
-    """Its server never answered when it was told to end: what it said last is why."""
+def test_unready_program_reports_last_output(executor: Any) -> None:
     executor.launch("echo waiting for data; echo yes > ready; sleep 3600", readiness=f"127.0.0.1:{free_port()}")
     executor.states("TASK_STARTING", "TASK_RUNNING")
     executor.await_file("ready")
@@ -232,14 +225,13 @@ def test_the_last_words_of_a_program_that_has_not_joined_are_told(executor: Any)
     assert "waiting for data" in executor.states("TASK_KILLING", "TASK_KILLED")["message"]
 
 
-def test_a_program_that_ends_is_not_called_dead(executor: Any) -> None:
-    """Its checks end with it."""
+def test_exited_program_is_not_unhealthy(executor: Any) -> None:
     executor.launch("exit 3", liveness=quick("command", "true"))
     assert "exit code 3" == executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")["message"]
 
 
 def outcome(looks: list[str], liveness: Liveness) -> tuple[Unhealthy, int]:
-    """What is reported, and how many looks it took."""
+    """Return the reported event and the number of probes."""
     events: SimpleQueue[Ready | Unhealthy] = SimpleQueue()
     count = iter(range(1000))
     pending = iter(looks)
@@ -249,28 +241,26 @@ def outcome(looks: list[str], liveness: Liveness) -> tuple[Unhealthy, int]:
         done.append(next(count))
         return next(pending)
 
-    Checks(events.put).watch(liveness, look)
+    HealthChecks(events.put).watch(liveness, look)
     event = events.get(timeout=30)
     assert isinstance(event, Unhealthy)
     return event, len(done)
 
 
-def test_only_failures_in_a_row_count() -> None:
-    """A good look in between starts again."""
+def test_only_consecutive_failures_count() -> None:
     event, looks = outcome(["bad", "", "bad", "bad"], quick("command"))
-    assert ("not alive: bad (2 times in a row)", 4) == (event.reason, looks)
+    assert ("not alive: bad (2 consecutive failures)", 4) == (event.reason, looks)
 
 
-def test_one_failure_that_is_enough_is_not_counted() -> None:
-    """Nor is it told as a row."""
+def test_single_sufficient_failure_is_not_counted() -> None:
     event, _ = outcome(["bad"], replace(quick("command"), failures=1))
     assert "not alive: bad" == event.reason
 
 
-def test_failures_while_the_program_starts_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the clock."""
+def test_failures_in_grace_period_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs may start slowly."""
     times = iter([0.0, 99.0, 100.0, 101.0])
-    monkeypatch.setattr(checks.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(time, "monotonic", lambda: next(times))
     _, looks = outcome(["bad"] * 3, quick("command", grace=100.0))
     assert 3 == looks
 
@@ -298,23 +288,20 @@ def web() -> Iterator[str]:
 @pytest.mark.parametrize(
     ("path", "expected"), [("/200", ""), ("/302", ""), ("/404", "status 404"), ("/500", "status 500")]
 )
-def test_liveness_by_http(web: str, path: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """200 to 399 are alive; no proxy is asked."""
+def test_http_liveness_checks_status(web: str, path: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     problem = http_problem(web + path, 5.0)
     assert (bool(expected), True) == (bool(problem), problem.endswith(expected))
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/", "nonsense", "http://"])
-def test_liveness_without_a_server(url: str) -> None:
-    """Nobody listens, or it is no URL."""
+def test_http_liveness_without_server_fails(url: str) -> None:
     assert http_problem(url, 1.0).startswith(url)
 
 
-def test_a_web_server_that_breaks_fails_the_task(executor: Any, web: str) -> None:
-    """`{port}` is the task's."""
+def test_broken_web_server_fails_task(executor: Any, web: str) -> None:
     target = web.rpartition(":")[0] + ":{port}/500"
     executor.launch("sleep 3600", liveness=quick("http", target), port=int(web.rpartition(":")[2]))
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_KILLING")
     message = executor.states("TASK_FAILED")["message"]
-    assert message.startswith(f"not alive: {web}/500 answers with status 500 (2 times in a row)"), json.dumps(message)
+    assert message.startswith(f"not alive: {web}/500 returned status 500 (2 consecutive failures)"), json.dumps(message)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tf_executor.interpreter import InterpreterError, find_interpreter
+from tf_executor.around.environment import InterpreterError, find_interpreter
 
 
 def fake_python(folder: Path, name: str) -> Path:
@@ -24,28 +24,24 @@ def say_python(folders: tuple[str, ...], name: str = "python") -> str:
     return run.stdout.strip()
 
 
-def test_no_wish_means_the_executors_own(tmp_path: Path) -> None:
-    """Empty: the interpreter that runs this."""
+def test_default_interpreter_is_executors_own(tmp_path: Path) -> None:
     assert sys.executable == find_interpreter("", "/bin", str(tmp_path)).executable
 
 
-def test_a_name_is_looked_up(tmp_path: Path) -> None:
-    """A bare name is sought in the agent's PATH."""
+def test_interpreter_name_is_resolved(tmp_path: Path) -> None:
     script = fake_python(tmp_path / "bin", "python3.9")
     assert str(script) == find_interpreter("python3.9", str(script.parent), str(tmp_path)).executable
 
 
 @pytest.mark.parametrize("name", ["python", "python3"])
-def test_python_means_the_chosen_one_where_its_folder_has_another(tmp_path: Path, name: str) -> None:
-    """`python train.py` runs under python3.9 although `python` beside it is something else."""
+def test_python_command_starts_requested_version(tmp_path: Path, name: str) -> None:
     script = fake_python(tmp_path / "bin with blank", "python3.9")
     fake_python(script.parent, "python")
     found = find_interpreter(str(script), "/bin", str(tmp_path))
     assert "python3.9 in bin with blank" == say_python(found.folders, name)
 
 
-def test_a_complete_folder_is_used_as_it_is(tmp_path: Path) -> None:
-    """A virtual environment has both names: nothing is written to the sandbox, and it is recognised."""
+def test_complete_folder_needs_no_scripts(tmp_path: Path) -> None:
     script = fake_python(tmp_path / "venv" / "bin", "python")
     (script.parent / "python3").symlink_to(script)
     (tmp_path / "venv" / "pyvenv.cfg").touch()
@@ -57,7 +53,6 @@ def test_a_complete_folder_is_used_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["/nowhere/python", "python9.9"])
-def test_a_missing_interpreter_is_named(tmp_path: Path, name: str) -> None:
-    """The task fails with a sentence that a user can act on."""
-    with pytest.raises(InterpreterError, match=f"Python '{name}' is no executable file on this agent"):
+def test_missing_interpreter_is_reported(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InterpreterError, match=f"option python: `{name}`: not an executable file on this agent"):
         find_interpreter(name, "/bin", str(tmp_path))

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tf_executor import job
-from tf_executor.job import JobError, load, only_serves, read_context
+from tf_executor.user import job
+from tf_executor.user.job import JobModuleError, load, only_serves, read_context
 
 
 @pytest.mark.parametrize(
@@ -27,44 +27,38 @@ from tf_executor.job import JobError, load, only_serves, read_context
         ("worker", "multi_worker_mirrored", False),
     ],
 )
-def test_who_only_serves(kind: str, strategy: str, expected: bool) -> None:
-    """All others run the user's main."""
+def test_serving_tasks_are_recognised(kind: str, strategy: str, expected: bool) -> None:
     assert expected == only_serves(kind, strategy)
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "3", '"text"', "null"])
-def test_a_context_that_is_no_object_is_refused(text: str) -> None:
-    """With the option's name and the text."""
-    with pytest.raises(JobError, match="option job_context"):
+def test_context_that_is_not_an_object_is_refused(text: str) -> None:
+    with pytest.raises(JobModuleError, match="option job_context"):
         read_context(text)
 
 
-def test_a_context_reaches_main_as_a_dictionary() -> None:
-    """Nested values too; nothing is an empty one."""
+def test_context_is_parsed_to_dictionary() -> None:
     assert [{"a": [1, {"b": None}]}, {}] == [read_context('{"a": [1, {"b": null}]}'), read_context("")]
 
 
-def test_a_module_that_is_not_there_is_told_with_what_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most often it is a folder too much or too little."""
+def test_missing_module_lists_search_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mnist_job.py").touch()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(JobError, match=rf"no module 'mnist' \(option job_name\) in {tmp_path} \(mnist_job.py\)"):
+    with pytest.raises(JobModuleError, match=rf"`mnist`: module not found in {tmp_path} \(mnist_job.py\)"):
         load("mnist")
 
 
-def test_what_the_module_itself_misses_is_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its traceback: the option is right."""
+def test_import_error_inside_module_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "needs_more.py").write_text("import no_such_module\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
         load("needs_more")
 
 
-def test_a_module_without_main_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its file."""
+def test_module_without_main_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "no_main.py").write_text("main = 3\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(JobError, match=r"no_main.py has no function main\(server, log_dir, context\)"):
+    with pytest.raises(JobModuleError, match=r"no_main.py does not define main\(server, log_dir, context\)"):
         load("no_main")
 
 
@@ -76,8 +70,7 @@ def main(server, log_dir, context):
 
 
 @pytest.mark.parametrize(("strategy", "kind"), [("multi_worker_mirrored", "worker"), ("parameter_server", "chief")])
-def test_strategies_that_make_their_own_server_get_none(executor: Any, strategy: str, kind: str) -> None:
-    """The module is found in the job's folder; the log folder is there; the context is the option's."""
+def test_tensorflow2_strategies_get_no_server(executor: Any, strategy: str, kind: str) -> None:
     (executor.sandbox / "src" / "pkg").mkdir(parents=True)
     (executor.sandbox / "src" / "pkg" / "mnist.py").write_text(RECORD)
     config = {"cluster": {kind: ["h:1"]}, "task": {"type": kind, "index": 0}}
@@ -90,12 +83,11 @@ def test_strategies_that_make_their_own_server_get_none(executor: Any, strategy:
     assert Path(log_dir).is_dir()
 
 
-def test_a_wrong_job_name_fails_with_the_sentence(executor: Any) -> None:
-    """No traceback."""
+def test_invalid_job_name_fails_task(executor: Any) -> None:
     config = {"cluster": {"worker": ["h:1"]}, "task": {"type": "worker", "index": 0}}
     executor.launch("", job_name="mnist", tf_config=config)
     message = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")["message"]
-    assert message.startswith("exit code 1; stderr: job: there is no module 'mnist' (option job_name) in ")
+    assert message.startswith("exit code 1; stderr: job: option job_name: `mnist`: module not found in ")
 
 
 def free_addresses(count: int) -> list[str]:
@@ -127,8 +119,7 @@ def main(server, log_dir, context):
 
 
 @pytest.mark.tensorflow
-def test_a_classic_job_trains_on_a_real_cluster(start: Any) -> None:
-    """A parameter server and a worker, each under its executor; what the original's README shows works unchanged."""
+def test_classic_job_trains_on_real_cluster(start: Any) -> None:
     ps, worker = free_addresses(2)
     cluster = {"ps": [ps], "worker": [worker]}
     tasks = {kind: start(kind) for kind in ("ps", "worker")}
@@ -151,12 +142,11 @@ def test_a_classic_job_trains_on_a_real_cluster(start: Any) -> None:
     tasks["ps"].states("TASK_KILLING", "TASK_KILLED")
 
 
-def test_the_runner_needs_tensorflow_only_for_the_server(tmp_path: Path) -> None:
-    """A mirrored worker of a program that uses something else runs without."""
+def test_job_without_server_needs_no_tensorflow(tmp_path: Path) -> None:
     (tmp_path / "mnist.py").write_text(RECORD)
     environment = {
         "PATH": os.environ["PATH"],
-        "PYTHONPATH": f"{tmp_path}:{Path(job.__file__).parents[1]}",
+        "PYTHONPATH": f"{tmp_path}:{Path(job.__file__).parents[2]}",
         "TF_CONFIG": json.dumps({"cluster": {"worker": ["h:1"]}, "task": {"type": "worker", "index": 0}}),
         "DISTRIBUTION_STRATEGY": "multi_worker_mirrored",
         "JOB_MODULE": "mnist",

@@ -9,22 +9,21 @@ from typing import Any
 
 import pytest
 
-from tf_executor.limits import LimitsError, resolve
+from tf_executor.process.supervisor import LimitsError, resolve_limits
 
-SYSTEM_SAYS = "user, nice or ulimits cannot be set: "
+SYSTEM_SAYS = "cannot set user, nice or ulimits: "
 is_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
 
 
-def test_no_core_files_by_default(executor: Any) -> None:
-    """The soft limit is 0, the hard one is the agent's, so that the program may raise it again."""
+def test_core_files_are_disabled_by_default(executor: Any) -> None:
+    """One core file of TensorFlow fills a disk."""
     hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
     executor.launch("ulimit -Sc; ulimit -Hc")
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     assert f"0\n{'unlimited' if hard == -1 else hard}\n" == executor.output()
 
 
-def test_limits_and_niceness_hold_for_every_stage(executor: Any) -> None:
-    """As the options say."""
+def test_limits_and_nice_apply_to_every_stage(executor: Any) -> None:
     before = os.getpriority(os.PRIO_PROCESS, 0)
     line = "ulimit -Sn; ulimit -Hn; nice"
     executor.launch(line, pre=line, ulimits={"nofile": [100, 200], "core": [0, 0]}, nice=3)
@@ -33,15 +32,14 @@ def test_limits_and_niceness_hold_for_every_stage(executor: Any) -> None:
 
 
 def open_folders(sandbox: Path) -> None:
-    """pytest's folders are for their owner only; an agent's are open."""
+    """Make pytest's folders accessible to other users, like an agent's."""
     for folder in (sandbox, *sandbox.parents):
         if "pytest" in str(folder):
             folder.chmod(folder.stat().st_mode | 0o011)
 
 
 @is_root
-def test_the_program_runs_as_its_user(executor: Any) -> None:
-    """With that user's groups, in a folder that is the user's; what it starts can be killed all the same."""
+def test_program_runs_as_its_user(executor: Any) -> None:
     entry = pwd.getpwnam("nobody")
     open_folders(executor.sandbox)
     program = """
@@ -62,8 +60,7 @@ def test_the_program_runs_as_its_user(executor: Any) -> None:
 
 
 @is_root
-def test_the_program_of_another_user_dies_with_the_executor(executor: Any) -> None:
-    """The kernel forgets the death signal when the user changes, so it is set afterwards."""
+def test_program_of_other_user_dies_with_executor(executor: Any) -> None:
     open_folders(executor.sandbox)
     (executor.sandbox / "ready").chmod(0o666)
     executor.launch("echo ready > ready; exec sleep 3600", user="nobody")
@@ -81,35 +78,33 @@ def test_the_program_of_another_user_dies_with_the_executor(executor: Any) -> No
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"ulimits": {"files": [1, 1]}}, "there is no resource limit 'files'; there are as, core,"),
-        ({"ulimits": {"nofile": [10, 5]}}, "ulimit nofile: the soft limit 10 is above the hard limit 5"),
-        ({"ulimits": {"nofile": [-1, -1]}}, SYSTEM_SAYS if os.geteuid() == 0 else "ulimit nofile: -1 is above what"),
-        pytest.param({"user": "no-such-user"}, "there is no user 'no-such-user' on this agent", marks=is_root),
+        ({"ulimits": {"files": [1, 1]}}, "option ulimits: `files`: unknown limit; expected one of as, core,"),
+        ({"ulimits": {"nofile": [10, 5]}}, "ulimit nofile: soft limit 10 exceeds hard limit 5"),
+        ({"ulimits": {"nofile": [-1, -1]}}, SYSTEM_SAYS if os.geteuid() == 0 else "ulimit nofile: -1 exceeds this"),
+        pytest.param({"user": "no-such-user"}, "option user: `no-such-user`: user does not exist", marks=is_root),
     ],
 )
-def test_what_cannot_be_had_fails_with_the_reason(executor: Any, fields: dict[str, Any], reason: str) -> None:
-    """Ours where we know it before, else the system's."""
+def test_unavailable_limits_fail_task(executor: Any, fields: dict[str, Any], reason: str) -> None:
     executor.launch("true", **fields)
     message = executor.states("TASK_STARTING", "TASK_FAILED")["message"]
-    assert message.startswith(f"the program could not be started: {reason}"), message
+    assert message.startswith(f"cannot start the program: {reason}"), message
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("", -1, {}), "nice is -1: only an executor that runs as root may lower the niceness"),
-        (("", 0, {"core": (0, -1)}), "ulimit core: -1 is above what this agent allows, 1000"),
+        (("", -1, {}), "option nice: `-1`: a negative value requires an executor that runs as root"),
+        (("", 0, {"core": (0, -1)}), "ulimit core: -1 exceeds this agent's limit of 1000"),
     ],
 )
-def test_without_rights(arguments: Any, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Known before anything is started."""
+def test_limits_without_root_are_refused(arguments: Any, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (0, 1000))
     with pytest.raises(LimitsError, match=reason):
-        resolve(*arguments)
+        resolve_limits(*arguments)
 
 
-def test_an_executor_that_is_not_root_leaves_the_user_to_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Mesos documents for agents that do not switch users."""
+def test_executor_without_root_keeps_agent_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent has already switched users."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert resolve("nobody", 0, {}).identity is None
+    assert resolve_limits("nobody", 0, {}).identity is None

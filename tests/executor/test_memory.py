@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tf_executor.memory import OomKills, read
+from tf_executor.process.memory import OomKills, read_oom_kills
 
 CGROUPS = Path("/sys/fs/cgroup")
 
 
 def files(root: Path, **contents: str) -> Path:
-    """Files of another /proc and /sys; `__` in a name stands for `/`."""
+    """Write files of a simulated /proc and /sys; `__` in a name stands for `/`."""
     for name, text in contents.items():
         path = root / name.replace("__", "/").replace("_dot_", ".")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -25,8 +25,7 @@ def files(root: Path, **contents: str) -> Path:
 VMSTAT = "nr_free_pages 1\noom_kill 7\n"
 
 
-def test_version_2(tmp_path: Path) -> None:
-    """The unified hierarchy."""
+def test_cgroup_v2_counters(tmp_path: Path) -> None:
     root = files(
         tmp_path,
         proc__self__cgroup="0::/mesos/abc\n",
@@ -34,45 +33,43 @@ def test_version_2(tmp_path: Path) -> None:
         sys__fs__cgroup__mesos__abc__memory_dot_events="low 0\noom 3\noom_kill 2\noom_group_kill 0\n",
         sys__fs__cgroup__mesos__abc__memory_dot_max="1073741824\n",
     )
-    assert OomKills(2, 7, 1 << 30) == read(root)
+    assert OomKills(2, 7, 1 << 30) == read_oom_kills(root)
 
 
-def test_version_2_in_a_container_with_a_name_space_of_its_own(tmp_path: Path) -> None:
-    """The container's group is the root that it sees."""
+def test_cgroup_v2_with_private_namespace(tmp_path: Path) -> None:
     root = files(
         tmp_path,
         proc__self__cgroup="0::/\n",
         sys__fs__cgroup__memory_dot_events="oom_kill 1\n",
         sys__fs__cgroup__memory_dot_max="1048576\n",
     )
-    assert OomKills(1, None, 1 << 20) == read(root)
+    assert OomKills(1, None, 1 << 20) == read_oom_kills(root)
 
 
-def test_version_1(tmp_path: Path) -> None:
-    """A hierarchy for each controller; no limit is a number that no machine has."""
+def test_cgroup_v1_counters(tmp_path: Path) -> None:
     root = files(
         tmp_path,
         proc__self__cgroup="5:cpu,cpuacct:/a\n4:memory:/mesos/abc\n0::/\n",
         sys__fs__cgroup__memory__mesos__abc__memory_dot_oom_control="oom_kill_disable 0\nunder_oom 0\noom_kill 4\n",
         sys__fs__cgroup__memory__mesos__abc__memory_dot_limit_in_bytes="9223372036854771712\n",
     )
-    assert OomKills(4, None, None) == read(root)
+    assert OomKills(4, None, None) == read_oom_kills(root)
 
 
-def test_the_hosts_own_group_is_no_container(tmp_path: Path) -> None:
-    """It counts for everybody."""
+def test_root_group_is_not_a_container(tmp_path: Path) -> None:
+    """The path `/` is also used for the host."""
     root = files(
         tmp_path,
         proc__self__cgroup="4:memory:/\n",
         proc__vmstat=VMSTAT,
         sys__fs__cgroup__memory__memory_dot_oom_control="oom_kill 4\n",
     )
-    assert OomKills(None, 7, None) == read(root)
+    assert OomKills(None, 7, None) == read_oom_kills(root)
 
 
-def test_a_system_that_says_nothing(tmp_path: Path) -> None:
-    """Is believed to have done nothing."""
-    assert OomKills() == read(tmp_path)
+def test_system_without_counters_returns_none(tmp_path: Path) -> None:
+    """Old kernels and other mounts."""
+    assert OomKills() == read_oom_kills(tmp_path)
     assert (False, "") == OomKills().since(OomKills())
 
 
@@ -85,29 +82,29 @@ def test_a_system_that_says_nothing(tmp_path: Path) -> None:
             OomKills(2, 2, 1 << 30),
             (
                 True,
-                "out of memory: the kernel killed 1 process of the task's container, which may use 1024 MB, meanwhile",
+                "out of memory: the kernel killed 1 process of the task's container with its limit of 1024 MB",
             ),
         ),
         (
             OomKills(1, 1),
             OomKills(3, 3),
-            (True, "out of memory: the kernel killed 2 processes of the task's container meanwhile"),
+            (True, "out of memory: the kernel killed 2 processes of the task's container"),
         ),
         (
             OomKills(1, 1),
             OomKills(1, 2),
-            (False, "the kernel killed 1 process on this host for lack of memory meanwhile"),
+            (False, "the kernel killed 1 process on this host because it was out of memory"),
         ),
     ],
 )
-def test_what_happened_meanwhile(before: OomKills, after: OomKills, expected: tuple[bool, str]) -> None:
-    """In the container it is certain, elsewhere it is a hint."""
+def test_oom_kills_since_launch_are_described(before: OomKills, after: OomKills, expected: tuple[bool, str]) -> None:
+    """The counters never decrease."""
     assert expected == after.since(before)
 
 
 @pytest.fixture
 def small_group() -> Iterator[Path]:
-    """A control group of 64 MB, where this system lets us make one."""
+    """A control group with a limit of 64 MB, if this system permits it."""
     parent = CGROUPS / "memory" if (CGROUPS / "memory").is_dir() else CGROUPS
     group = parent / f"test-{uuid.uuid4().hex}"
     limit = "memory.limit_in_bytes" if parent != CGROUPS else "memory.max"
@@ -137,13 +134,12 @@ HUNGRY = "held = bytearray(500 << 20)\nprint(len(held))\n"
         ("python hungry.py || exit 1", "exit code 1"),
     ],
 )
-def test_a_real_lack_of_memory_is_told(executor: Any, small_group: Path, command: str, how: str) -> None:
-    """The kernel kills the program in its container; also when a parent turns that into an exit code of its own."""
+def test_real_oom_kill_is_reported(executor: Any, small_group: Path, command: str, how: str) -> None:
     (small_group / "cgroup.procs").write_text(str(executor.process.pid))
     (executor.sandbox / "hungry.py").write_text(HUNGRY)
     executor.launch(command)
     message = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")["message"]
-    said = "out of memory: the kernel killed 1 process of the task's container, which may use 64 MB, meanwhile"
+    said = "out of memory: the kernel killed 1 process of the task's container with its limit of 64 MB"
     assert message.startswith(f"{how}; {said}"), message
     executor.acknowledge("TASK_FAILED")
     assert 0 == executor.process.wait()

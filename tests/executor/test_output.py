@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tf_executor.output import TAIL_BYTES, Output, RotatedFile
+from tf_executor.process.output import TAIL_BYTES, Output, RotatedFile
 
 
 @contextmanager
@@ -29,8 +29,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_full_files_move_up(tmp_path: Path) -> None:
-    """The newest is the file itself; what is older than the last backup is gone."""
+def test_full_file_is_rotated(tmp_path: Path) -> None:
     with rotated(tmp_path / "stdout", 10, 2) as file:
         for number in range(1, 8):
             file.write(b"line %d\n" % number)
@@ -38,22 +37,20 @@ def test_full_files_move_up(tmp_path: Path) -> None:
     assert expected == contents(tmp_path)
 
 
-def test_a_backup_ends_with_a_whole_line(tmp_path: Path) -> None:
-    """Where a chunk holds several."""
+def test_backup_ends_with_complete_line(tmp_path: Path) -> None:
     with rotated(tmp_path / "stdout", 10, 1) as file:
         file.write(b"one\ntwo\nthree\n")
     assert {"stdout": b"three\n", "stdout.1": b"one\ntwo\n"} == contents(tmp_path)
 
 
-def test_without_backups_the_file_starts_again(tmp_path: Path) -> None:
-    """Its size is bounded all the same."""
+def test_rotation_without_backups_truncates(tmp_path: Path) -> None:
     with rotated(tmp_path / "stdout", 10, 0) as file:
         for _ in range(5):
             file.write(b"12345678\n")
     assert {"stdout": b"12345678\n"} == contents(tmp_path)
 
 
-def test_what_was_there_before_counts(tmp_path: Path) -> None:
+def test_existing_content_counts(tmp_path: Path) -> None:
     """The agent's fetcher writes to the same file."""
     (tmp_path / "stderr").write_bytes(b"fetched\n")
     with rotated(tmp_path / "stderr", 10, 1) as file:
@@ -63,10 +60,10 @@ def test_what_was_there_before_counts(tmp_path: Path) -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(chunks=st.lists(st.binary(max_size=40), max_size=8), limit=st.integers(1, 30))
-def test_nothing_is_lost_and_no_file_is_too_large(
+def test_rotation_loses_nothing_and_respects_limit(
     tmp_path_factory: pytest.TempPathFactory, chunks: list[bytes], limit: int
 ) -> None:
-    """With enough backups, all together are what was written."""
+    """With enough backups, all files together are what was written."""
     folder = tmp_path_factory.mktemp("rotated")
     with rotated(folder / "out", limit, 500) as file:
         for chunk in chunks:
@@ -78,8 +75,8 @@ def test_nothing_is_lost_and_no_file_is_too_large(
 
 
 @pytest.mark.parametrize("flag", ["-f", "-F"])
-def test_tail_goes_on_over_a_rotation(tmp_path: Path, flag: str) -> None:
-    """By name and by descriptor: the file is emptied, not replaced."""
+def test_tail_follows_rotation(tmp_path: Path, flag: str) -> None:
+    """The file is truncated, not replaced."""
     path = tmp_path / "stdout"
     with rotated(path, 100, 1) as file:
         file.write(b"x" * 89 + b"\n")
@@ -97,7 +94,7 @@ def test_tail_goes_on_over_a_rotation(tmp_path: Path, flag: str) -> None:
 
 @contextmanager
 def output(folder: Path, limit: int = 1 << 20, backups: int = 1) -> Iterator[Output]:
-    """With a regular file as the executor's own stream."""
+    """Return an Output whose own stream is a regular file."""
     with (folder / "own").open("wb") as own:
         stream = Output(folder / "stdout", own.fileno(), limit, backups)
         try:
@@ -106,8 +103,7 @@ def output(folder: Path, limit: int = 1 << 20, backups: int = 1) -> Iterator[Out
             stream.finish(10.0)
 
 
-def test_a_stream_reaches_its_file_and_its_end_is_known(tmp_path: Path) -> None:
-    """All of it, after `finish`."""
+def test_output_is_copied_and_tail_is_kept(tmp_path: Path) -> None:
     data = b"".join(b"line %d\n" % number for number in range(100_000))
     with output(tmp_path) as stream:
         run([sys.executable, "-c", "print(*['line %d' % n for n in range(100_000)], sep='\\n')"], stream.writer)
@@ -119,8 +115,7 @@ def run(command: list[str], stdout: int) -> None:
     subprocess.run(command, stdout=stdout, check=True)
 
 
-def test_the_agents_own_rotation_is_left_to_it(tmp_path: Path) -> None:
-    """A container logger gives us a pipe instead of a file: the program's output goes there."""
+def test_container_logger_pipe_is_used(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     stream = Output(tmp_path / "stdout", writer, 10, 1)
     run(["echo", "hello"], stream.writer)
@@ -131,16 +126,16 @@ def test_the_agents_own_rotation_is_left_to_it(tmp_path: Path) -> None:
     assert [] == list(tmp_path.iterdir())
 
 
-def test_a_full_disk_does_not_stop_the_program(tmp_path: Path) -> None:
-    """/dev/full refuses every write: the program ends well, the last lines are known."""
+def test_full_disk_does_not_stop_program(tmp_path: Path) -> None:
+    """/dev/full refuses every write."""
     (tmp_path / "stdout").symlink_to("/dev/full")
     with output(tmp_path) as stream:
         run([sys.executable, "-c", "print('x' * 5_000_000); print('end')"], stream.writer)
     assert stream.tail().endswith(b"x\nend\n")
 
 
-def test_finish_does_not_wait_for_a_process_that_cannot_be_killed(tmp_path: Path) -> None:
-    """Somebody holds the pipe still."""
+def test_finish_does_not_wait_for_unkillable_process(tmp_path: Path) -> None:
+    """The process still holds the pipe."""
     with (tmp_path / "own").open("wb") as own:
         stream = Output(tmp_path / "stdout", own.fileno(), 10, 1)
     held = os.dup(stream.writer)
@@ -151,8 +146,7 @@ def test_finish_does_not_wait_for_a_process_that_cannot_be_killed(tmp_path: Path
             thread.join()
 
 
-def test_the_tasks_output_is_bounded_and_its_end_is_in_the_message(executor: Any) -> None:
-    """3 MB of lines through files of 100 kB."""
+def test_task_output_is_bounded_and_excerpted(executor: Any) -> None:
     line = "import sys\nfor n in range(300_000): print('line', n)\nsys.exit('it broke')"
     (executor.sandbox / "program.py").write_text(line)
     executor.launch("python program.py", output_bytes=100_000, output_backups=2)
@@ -165,8 +159,7 @@ def test_the_tasks_output_is_bounded_and_its_end_is_in_the_message(executor: Any
     assert all(size <= 100_000 for size in sizes.values())
 
 
-def test_a_secret_is_masked_in_the_message(executor: Any) -> None:
-    """Named in the payload, wherever it is printed; the file has what the program wrote."""
+def test_secret_in_message_is_redacted(executor: Any) -> None:
     command = 'echo "token=$TOKEN"; echo "login failed for $TOKEN" >&2; exit 1'
     executor.launch(command, environment={"TOKEN": "s3cr3t-value"}, secrets=["TOKEN"])
     status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")

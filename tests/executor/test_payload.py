@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_executor.payload import VERSION, Liveness, Payload, PayloadError
-from tf_executor.reports import NO_ENDING, Ending
+from tf_executor.contract.payload import VERSION, Liveness, Payload, PayloadError
+from tf_executor.contract.reports import NO_END, EndReport
 
 CLUSTER = {"ps": ["10.0.0.1:31000"], "worker": ["10.0.0.2:31000"]}
 
@@ -23,8 +23,8 @@ def a_payload(**changes: object) -> Payload:
     return Payload(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-def test_a_full_payload_survives_the_wire() -> None:
-    """Every kind of field, nested ones too, and equal although JSON has no tuples."""
+def test_full_payload_round_trips() -> None:
+    """Also nested fields, although JSON has no tuples."""
     payload = a_payload(
         secrets=("TOKEN",),
         fetch=("s3://bucket/job.zip",),
@@ -41,49 +41,45 @@ def test_a_full_payload_survives_the_wire() -> None:
     grace=st.floats(min_value=0, allow_nan=False, allow_infinity=False),
     gpus=st.integers(min_value=0),
 )
-def test_a_payload_survives_the_wire(command: str, environment: dict[str, str], grace: float, gpus: int) -> None:
-    """Decoding what was encoded gives the same payload."""
+def test_payload_round_trips(command: str, environment: dict[str, str], grace: float, gpus: int) -> None:
     payload = a_payload(command=command, environment=environment, kill_grace=grace, gpus=gpus)
     assert payload == Payload.decode(payload.encode())
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"[]", b"3", b"null", b"{}", b'{"version": 1}'])
-def test_what_is_no_payload_is_refused(data: bytes) -> None:
-    """Every kind of rubbish ends in the same error type."""
+def test_other_data_is_not_a_payload(data: bytes) -> None:
     with pytest.raises(PayloadError):
         Payload.decode(data)
 
 
-def test_another_version_is_named() -> None:
-    """An old executor says which version it lacks."""
+def test_other_version_is_reported() -> None:
     fields = json.loads(a_payload().encode())
-    with pytest.raises(PayloadError, match=f"version 7, this executor understands {VERSION}"):
+    with pytest.raises(PayloadError, match=f"version `7` is not supported; this executor requires {VERSION}"):
         Payload.decode(json.dumps({**fields, "version": 7}).encode())
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"index": "0"}, "index is '0', it must be of type int"),
-        ({"gpus": True}, "gpus is True, it must be of type int"),
-        ({"command": None}, "command is None, it must be of type str"),
-        ({"environment": {"A": 1}}, "environment variable A is 1, it must be a string"),
-        ({"tf_config": {"cluster": []}}, r"tf_config.cluster is \[\], it must map a job"),
-        ({"command": ""}, "command is '', it must be filled, or job_name must"),
-        ({"secrets": "TOKEN"}, "secrets is 'TOKEN', it must be of type list"),
-        ({"fetch": [1]}, r"fetch is \[1\], it must be a list of texts"),
-        ({"ulimits": {"core": [0]}}, "ulimits is .*, it must be an object of"),
-        ({"ulimits": {"core": 0}}, "ulimits is .*, it must be an object of"),
-        ({"liveness": {"kind": "ping"}}, "liveness.kind is 'ping', it must be one of"),
-        ({"liveness": {"kind": "http", "interval": "1"}}, "liveness.interval is '1', it must be of type int"),
-        ({"liveness": {"sort": "http"}}, f"does not fit its version {VERSION}.*sort"),
-        ({"liveness": 3}, f"does not fit its version {VERSION}"),
-        ({"gpu_check": 1}, "gpu_check is 1, it must be of type bool"),
-        ({"unheard_of": 1}, f"does not fit its version {VERSION}.*unheard_of"),
+        ({"index": "0"}, "index is '0', expected type int"),
+        ({"gpus": True}, "gpus is True, expected type int"),
+        ({"command": None}, "command is None, expected type str"),
+        ({"environment": {"A": 1}}, "environment variable A is 1, expected a string"),
+        ({"tf_config": {"cluster": []}}, r"tf_config.cluster is \[\], expected an object"),
+        ({"command": ""}, "command is '', expected a command or a job_name"),
+        ({"secrets": "TOKEN"}, "secrets is 'TOKEN', expected type list"),
+        ({"fetch": [1]}, r"fetch is \[1\], expected a list of strings"),
+        ({"ulimits": {"core": [0]}}, "ulimits is .*, expected an object of"),
+        ({"ulimits": {"core": 0}}, "ulimits is .*, expected an object of"),
+        ({"liveness": {"kind": "ping"}}, "liveness.kind is 'ping', expected one of"),
+        ({"liveness": {"kind": "http", "interval": "1"}}, "liveness.interval is '1', expected type int"),
+        ({"liveness": {"sort": "http"}}, f"does not match version {VERSION}.*sort"),
+        ({"liveness": 3}, f"does not match version {VERSION}"),
+        ({"gpu_check": 1}, "gpu_check is 1, expected type bool"),
+        ({"unheard_of": 1}, f"does not match version {VERSION}.*unheard_of"),
     ],
 )
-def test_a_wrong_field_is_named(change: dict[str, object], sentence: str) -> None:
-    """The sentence says which field, what it is and what it must be."""
+def test_invalid_field_is_named(change: dict[str, object], sentence: str) -> None:
     fields = json.loads(a_payload().encode())
     with pytest.raises(PayloadError, match=sentence):
         Payload.decode(json.dumps({**fields, **change}).encode())
@@ -91,14 +87,19 @@ def test_a_wrong_field_is_named(change: dict[str, object], sentence: str) -> Non
 
 @pytest.mark.parametrize(
     "ending",
-    [Ending(exit_code=0), Ending(exit_code=42), Ending(signal=9, oom=True), Ending(0, failed_stage="post"), NO_ENDING],
+    [
+        EndReport(exit_code=0),
+        EndReport(exit_code=42),
+        EndReport(signal=9, oom=True),
+        EndReport(0, failed_stage="post"),
+        NO_END,
+    ],
 )
-def test_an_ending_survives_the_wire(ending: Ending) -> None:
-    """The scheduler reads the code that the executor wrote, a 0 too."""
-    assert ending == Ending.decode(ending.encode())
+def test_end_report_round_trips(ending: EndReport) -> None:
+    assert ending == EndReport.decode(ending.encode())
 
 
 @pytest.mark.parametrize("data", [b"", b"rubbish", b"[]", b"\xff"])
-def test_foreign_status_data_is_no_ending(data: bytes) -> None:
-    """Updates of the agent or the master carry no ending of ours."""
-    assert NO_ENDING == Ending.decode(data)
+def test_other_status_data_is_no_end_report(data: bytes) -> None:
+    """Updates of the agent or master carry no end report."""
+    assert NO_END == EndReport.decode(data)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_executor.progress import MESSAGE_INTERVAL, WINDOW, ProgressReader, Tracker
-from tf_executor.reports import Progress
+from tf_executor.around.progress import MESSAGE_INTERVAL, WINDOW, ProgressReader, Tracker
+from tf_executor.contract.reports import ProgressReport
 
 DEEP = b"[" * 60_000
 losses = st.none() | st.floats(allow_nan=False)
@@ -25,17 +25,16 @@ said = st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats() 
 ids = st.from_regex(r"[a-z0-9_.-]{1,100}", fullmatch=True)
 
 
-@given(st.builds(Progress, ids, counts, times, whole, whole, losses, whole, speeds, speeds))
-def test_progress_survives_the_wire(progress: Progress) -> None:
-    """In strict JSON, infinite losses included."""
+@given(st.builds(ProgressReport, ids, counts, times, whole, whole, losses, whole, speeds, speeds))
+def test_progress_report_round_trips(progress: ProgressReport) -> None:
     data = progress.encode()
     json.loads(data, parse_constant=lambda text: pytest.fail(f"{text} is no JSON"))
-    assert progress == Progress.decode(data)
+    assert progress == ProgressReport.decode(data)
 
 
-def test_a_loss_that_is_no_number_is_told() -> None:
-    """That is how a training that diverges looks."""
-    decoded = Progress.decode(Progress("t", 1, 0.0, loss=math.nan).encode())
+def test_non_finite_loss_is_sent_as_text() -> None:
+    """A diverging training looks like this."""
+    decoded = ProgressReport.decode(ProgressReport("t", 1, 0.0, loss=math.nan).encode())
     assert decoded is not None
     assert decoded.loss is not None
     assert math.isnan(decoded.loss)
@@ -54,24 +53,22 @@ def test_a_loss_that_is_no_number_is_told() -> None:
         b'{"version": 1, "kind": "progress", "task_id": "t", "sequence": 1, "time": 0, "step": 1e999}',
     ],
 )
-def test_what_is_no_progress_is_left_alone(data: bytes) -> None:
-    """Other messages, other versions, rubbish."""
-    assert Progress.decode(data) is None
+def test_other_message_is_not_progress(data: bytes) -> None:
+    assert ProgressReport.decode(data) is None
 
 
-def test_reports_are_merged_and_speeds_computed() -> None:
-    """Over the time between the samples."""
+def test_tracker_merges_reports_and_computes_speeds() -> None:
     tracker = Tracker("t1")
     for second in range(11):
         assert tracker.note({"step": 100 * second, "examples": 3200 * second, "total": 5000}, 50.0 + second)
     tracker.note({"loss": 0.5}, 60.0)
-    expected = Progress("t1", 1, 1e9, 1000, 5000, 0.5, 32_000, 100.0, 3200.0)
+    expected = ProgressReport("t1", 1, 1e9, 1000, 5000, 0.5, 32_000, 100.0, 3200.0)
     assert expected == tracker.message(1e9)
     assert 2 == tracker.message(1e9).sequence
 
 
-def test_speeds_are_those_of_the_last_half_minute() -> None:
-    """Not of the slow start."""
+def test_tracker_averages_last_30_seconds() -> None:
+    """The slow start does not count."""
     tracker = Tracker("t1")
     tracker.note({"step": 0}, 0.0)
     for second in range(1000, 1041):
@@ -80,8 +77,8 @@ def test_speeds_are_those_of_the_last_half_minute() -> None:
     assert WINDOW < 1000
 
 
-def test_a_step_that_goes_back_starts_a_new_measurement() -> None:
-    """A second training in the same program: no negative speed."""
+def test_tracker_restarts_when_step_decreases() -> None:
+    """A second training in the same program must not give a negative speed."""
     tracker = Tracker("t1")
     tracker.note({"step": 1000}, 0.0)
     tracker.note({"step": 10}, 10.0)
@@ -91,21 +88,20 @@ def test_a_step_that_goes_back_starts_a_new_measurement() -> None:
 
 
 @pytest.mark.parametrize("report", [{}, {"step": "x"}, {"step": None}, {"step": math.inf}, {"epoch": 3}, {"loss": []}])
-def test_a_report_that_says_nothing_is_none(report: dict[str, Any]) -> None:
-    """Whatever a program writes."""
+def test_tracker_ignores_report_without_values(report: dict[str, Any]) -> None:
     tracker = Tracker("t1")
     assert not tracker.note(report, 0.0)
-    assert (None, False) == (tracker.last, tracker.is_told)
+    assert (None, False) == (tracker.last, tracker.has_own_reports)
 
 
-def test_event_files_are_looked_at_a_last_time_when_the_program_has_ended(tmp_path: Path) -> None:
+def test_event_files_are_scanned_after_exit(tmp_path: Path) -> None:
     """Otherwise the last seconds of every training would be missing."""
-    told: list[bytes] = []
+    messages: list[bytes] = []
     os.mkfifo(tmp_path / "pipe")
-    reader = ProgressReader(tmp_path / "pipe", "worker-0__1", lambda message: not told.append(message))
+    reader = ProgressReader(tmp_path / "pipe", "worker-0__1", lambda message: not messages.append(message))
     reader.detect(lambda: {"step": 7})
     reader.stop(10)
-    assert 7 == json.loads(told[-1])["step"]
+    assert 7 == json.loads(messages[-1])["step"]
 
 
 @pytest.mark.parametrize(
@@ -120,39 +116,36 @@ def test_event_files_are_looked_at_a_last_time_when_the_program_has_ended(tmp_pa
     ],
     ids=["deep", "deep inside", "huge", "large", "no text", "no object"],
 )
-def test_whatever_a_line_holds_the_next_one_is_heard(tmp_path: Path, line: bytes) -> None:
-    """A program must not be able to end the thread."""
-    told: list[bytes] = []
+def test_reader_continues_after_any_line(tmp_path: Path, line: bytes) -> None:
+    """A program must not be able to stop the thread."""
+    messages: list[bytes] = []
     os.mkfifo(tmp_path / "pipe")
-    reader = ProgressReader(tmp_path / "pipe", "worker-0__1", lambda message: not told.append(message))
+    reader = ProgressReader(tmp_path / "pipe", "worker-0__1", lambda message: not messages.append(message))
     with (tmp_path / "pipe").open("wb") as pipe:
         pipe.write(line + b'\n{"step": 7}\n')
     reader.stop(30)
-    assert 7 == json.loads(told[-1])["step"]
+    assert 7 == json.loads(messages[-1])["step"]
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["step", "total", "examples", "loss", "begun"]), said), max_size=3))
-def test_whatever_is_reported_the_message_is_one_that_the_scheduler_takes(reports: list[dict[str, Any]]) -> None:
-    """What is no count of 64 bits, and no time, is left out."""
+def test_tracker_messages_are_always_decodable(reports: list[dict[str, Any]]) -> None:
     tracker = Tracker("t1")
     heard = [tracker.note(report, float(number)) for number, report in enumerate(reports)]
     if any(heard):
-        assert Progress.decode(tracker.message(1e9).encode()) is not None
+        assert ProgressReport.decode(tracker.message(1e9).encode()) is not None
 
 
-def test_what_the_program_says_wins_over_what_was_detected() -> None:
-    """From then on detection is not listened to."""
+def test_own_reports_override_detection() -> None:
     tracker = Tracker("t1")
     assert tracker.note({"detected": True, "step": 5, "loss": 1.0}, 0.0)
-    assert not tracker.is_told
+    assert not tracker.has_own_reports
     assert tracker.note({"step": 3}, 1.0)
     assert not tracker.note({"detected": True, "step": 9}, 2.0)
     assert 3 == tracker.message(0.0).step
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.floats(0, 5)), max_size=300))
-def test_memory_is_bounded(reports: list[tuple[int, float]]) -> None:
-    """However often and whatever is reported."""
+def test_reader_memory_is_bounded(reports: list[tuple[int, float]]) -> None:
     tracker, now = Tracker("t1"), 0.0
     for step, pause in reports:
         now += pause
@@ -163,8 +156,7 @@ def test_memory_is_bounded(reports: list[tuple[int, float]]) -> None:
 # With real processes.
 
 
-def test_a_shell_script_can_report(executor: Any) -> None:
-    """One line of JSON; the last one is told before the end, whatever the interval."""
+def test_shell_script_can_report(executor: Any) -> None:
     executor.launch("for n in 1 2 3; do echo '{\"step\": '$n'}' > $TF_EXECUTOR_PROGRESS; done")
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     last = executor.messages[-1]
@@ -172,8 +164,7 @@ def test_a_shell_script_can_report(executor: Any) -> None:
     assert sorted({message["sequence"] for message in executor.messages}) == list(range(1, len(executor.messages) + 1))
 
 
-def test_a_training_that_reports_every_step_sends_few_messages(executor: Any) -> None:
-    """A hundred thousand calls; the scheduler hears the last."""
+def test_frequent_reports_send_few_messages(executor: Any) -> None:
     program = """
 import tf_executor
 for step in range(1, 100_001):
@@ -187,16 +178,15 @@ for step in range(1, 100_001):
     assert len(executor.messages) <= 2 + (last["time"] - executor.messages[0]["time"]) / MESSAGE_INTERVAL
 
 
-def test_rubbish_in_the_pipe_harms_nobody(executor: Any) -> None:
-    """A program may write what it likes."""
+def test_invalid_reports_are_ignored(executor: Any) -> None:
     rubbish = "echo; echo '{'; echo '[1]'; head -c 100000 /dev/zero; echo; echo '{\"step\": 4}'"
     executor.launch(f"({rubbish}) > $TF_EXECUTOR_PROGRESS")
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     assert {4} >= {message["step"] for message in executor.messages}
 
 
-def test_the_program_is_not_held_up_by_a_slow_scheduler(executor: Any) -> None:
-    """The wire blocks for ever: the program ends, and so does the task."""
+def test_slow_scheduler_does_not_block_program(executor: Any) -> None:
+    """`send` blocks forever; program and task end nevertheless."""
     executor.say("SLOW")
     executor.launch("for n in 1 2 3; do echo '{\"step\": '$n'}' > $TF_EXECUTOR_PROGRESS; done; echo done")
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
@@ -205,8 +195,7 @@ def test_the_program_is_not_held_up_by_a_slow_scheduler(executor: Any) -> None:
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("legacy", ["0", "1"], ids=["keras-3", "tf_keras"])
-def test_the_keras_callback(executor: Any, legacy: str) -> None:
-    """With either Keras: steps of all epochs, examples, a loss."""
+def test_keras_callback_reports(executor: Any, legacy: str) -> None:
     program = """
 import tensorflow as tf
 from tf_executor.keras import ProgressCallback
@@ -225,8 +214,8 @@ model.fit(data, epochs=3, initial_epoch=1, steps_per_epoch=8, verbose=0, callbac
     assert isinstance(last["loss"], float)
 
 
-def test_a_status_update_has_no_progress_in_it(executor: Any) -> None:
-    """The agent would send the same one again for ever."""
+def test_status_update_contains_no_progress(executor: Any) -> None:
+    """The agent would resend the same one forever."""
     executor.launch("echo '{\"step\": 1}' > $TF_EXECUTOR_PROGRESS")
     status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     assert {"exit_code": 0} == json.loads(base64.b64decode(status["data"]))

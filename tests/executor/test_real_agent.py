@@ -1,4 +1,4 @@
-"""What the executor and a real agent do together: restarts, authentication, health, limits, progress."""
+"""The executor on a real agent: restarts, authentication, health, limits, progress."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import pytest
 from jobs import gone
 from mesos_local import MesosLocalError
 from task_launcher import Scheduler, processes, subscribed
-from tf_executor.reports import Ending, Progress
-from tf_scheduler.bundle import build_bundle
+from tf_executor.contract.reports import EndReport, ProgressReport
+from tf_scheduler.zipapp_builder import build_bundle
 
 pytestmark = pytest.mark.mesos
 
@@ -46,8 +46,7 @@ def python(program: str) -> str:
     return f"exec python -c {shlex.quote(program)}"
 
 
-def test_readiness_reaches_the_scheduler(scheduler: Scheduler, ready: Path) -> None:
-    """The update that says so has Mesos' reason and its flag."""
+def test_readiness_reaches_scheduler(scheduler: Scheduler, ready: Path) -> None:
     port = scheduler.free_port()
     program = f"""
 import socket
@@ -67,20 +66,18 @@ with socket.create_server(("127.0.0.1", {port})) as listener:
     assert 0 == scheduler.executor_exit()
 
 
-def test_progress_reaches_the_scheduler(scheduler: Scheduler) -> None:
-    """As a message; the last one comes before the last update."""
+def test_progress_reaches_scheduler(scheduler: Scheduler) -> None:
     program = "import tf_executor\nfor n in range(1, 1001): tf_executor.report(step=n, total=1000, loss=1 / n)\n"
     scheduler.launch("progress", python(program))
     scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
-    last = Progress.decode(base64.b64decode(scheduler.messages[-1]["data"]))
+    last = ProgressReport.decode(base64.b64decode(scheduler.messages[-1]["data"]))
     assert last is not None
     assert ("progress", 1000, 1000, 0.001) == (last.task_id, last.step, last.total, last.loss)
     assert {"value": "progress"} == scheduler.messages[-1]["executor_id"]
     assert 0 == scheduler.executor_exit()
 
 
-def test_the_longest_time_that_a_task_may_take(scheduler: Scheduler) -> None:
-    """Mesos' own field, Mesos' own reason."""
+def test_max_completion_time_ends_task(scheduler: Scheduler) -> None:
     limit = {"max_completion_time": {"nanoseconds": int(0.3e9)}}
     scheduler.launch("slow", "exec sleep 3600", info=limit, kill_grace=60.0)
     status = scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_KILLING", "TASK_FAILED")
@@ -88,8 +85,7 @@ def test_the_longest_time_that_a_task_may_take(scheduler: Scheduler) -> None:
     assert 0 == scheduler.executor_exit()
 
 
-def test_the_kill_policy_of_the_task(scheduler: Scheduler, ready: Path) -> None:
-    """A KILL call without one: that of TaskInfo holds, not the payload's hour."""
+def test_kill_policy_of_task_is_used(scheduler: Scheduler, ready: Path) -> None:
     policy = {"kill_policy": {"grace_period": {"nanoseconds": int(0.2e9)}}}
     command = f"trap '' TERM; echo ready > {ready}; sleep 3600 & wait; wait"
     scheduler.launch("stubborn", command, info=policy, kill_grace=3600.0)
@@ -101,7 +97,6 @@ def test_the_kill_policy_of_the_task(scheduler: Scheduler, ready: Path) -> None:
 
 
 def test_hooks_limits_output_and_secrets(scheduler: Scheduler) -> None:
-    """In one task, as a user would have them; Mesos' file API shows the output and its backups."""
     scheduler.launch(
         "full",
         "ulimit -n; nice; for n in $(seq 2000); do echo line $n; done; echo key=$KEY >&2; exit 3",
@@ -119,7 +114,7 @@ def test_hooks_limits_output_and_secrets(scheduler: Scheduler) -> None:
     assert status["message"].startswith("exit code 3; stderr: "), status
     assert status["message"].endswith("line 1999 | line 2000 | post 3")
     assert "key=***; stdout: " in status["message"]
-    assert Ending(3) == Ending.decode(base64.b64decode(status["data"]))
+    assert EndReport(3) == EndReport.decode(base64.b64decode(status["data"]))
     assert 0 == scheduler.executor_exit()
     listed = scheduler.files("full")
     sizes = {name: size for name, size in listed.items() if name.startswith("stdout")}
@@ -133,8 +128,7 @@ JOB = "def main(server, log_dir, context): print(server, context)"
 
 
 @pytest.mark.parametrize("kind", ["py", "zip", "tgz"])
-def test_a_job_of_the_original_package(scheduler: Scheduler, tmp_path: Path, kind: str) -> None:
-    """Fetched and extracted by the agent; `main` is found in the archive's folder."""
+def test_job_of_original_package_runs(scheduler: Scheduler, tmp_path: Path, kind: str) -> None:
     source = tmp_path / "src" / "job"
     source.mkdir(parents=True)
     (source / f"mnist_{kind}.py").write_text(JOB)
@@ -162,8 +156,7 @@ SYSTEM_PYTHON = Path("/usr/bin/python3")
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only a root agent switches users")
 @pytest.mark.skipif(not SYSTEM_PYTHON.is_file(), reason="no Python that every user may run")
-def test_an_agent_that_switches_users(scheduler: Scheduler) -> None:
-    """Then the executor itself runs as the user, which is enough for everything it does."""
+def test_agent_that_switches_users(scheduler: Scheduler) -> None:
     program = "import tf_executor; tf_executor.report(step=1)"
     for folder in (scheduler.cluster.directory, scheduler.bundle.parent, *scheduler.bundle.parent.parents):
         if folder.owner() == "root" and folder.is_relative_to("/tmp") and folder != Path("/tmp"):
@@ -177,8 +170,7 @@ def test_an_agent_that_switches_users(scheduler: Scheduler) -> None:
     assert (scheduler.sandbox("nobody") / "executor.log").owner() == "nobody"
 
 
-def test_a_running_task_survives_two_restarts_of_its_agent(bundle: Path, ready: Path) -> None:
-    """It is found each time, can be killed afterwards, and its progress goes on."""
+def test_task_survives_two_agent_restarts(bundle: Path, ready: Path) -> None:
     with subscribed(bundle) as scheduler:
         command = (
             f"echo ready > {ready}; while read n; do echo '{{\"step\": '$n'}}' > $TF_EXECUTOR_PROGRESS; done < {ready}"
@@ -200,15 +192,16 @@ def test_a_running_task_survives_two_restarts_of_its_agent(bundle: Path, ready: 
 
 
 def restart(scheduler: Scheduler, name: str, time: int) -> None:
-    """SIGKILL the agent and start it again; return when it has found the executor for the `time`th time."""
+    """Restart the agent; return when it has recovered the executor for the `time`th time and is registered."""
     agent = scheduler.cluster.agents["agent-1"]
     agent.kill()
     agent.restart()
     scheduler.await_in_log(name, "Connected(", times=time + 1)
+    scheduler.cluster.wait_registered()
 
 
-def test_an_agent_that_does_not_come_back(bundle: Path, ready: Path) -> None:
-    """After the recovery time-out the program gets its SIGTERM and its grace, then all is gone."""
+def test_permanently_lost_agent_ends_task(bundle: Path, ready: Path) -> None:
+    """The program gets SIGTERM and its grace period after the recovery timeout."""
     with subscribed(bundle, {"recovery_timeout": "2secs"}) as scheduler:
         saved = ready.with_name("saved")
         command = f"trap 'echo saved > {saved}; exit 143' TERM; echo $TMPDIR > {ready}; sleep 3600 & wait"
@@ -228,12 +221,12 @@ def test_an_agent_that_does_not_come_back(bundle: Path, ready: Path) -> None:
 
 
 def has_ended(descriptor: int) -> bool:
-    """Waits for it. An agent that was restarted need not tell the scheduler of an executor's end."""
+    """Wait for the executor's exit, which a restarted agent need not report."""
     return bool(select.select([descriptor], [], [], 60)[0])
 
 
 class pidfd:  # noqa: N801
-    """A descriptor that can be read when the process has ended."""
+    """Return a descriptor that is readable when the process has exited."""
 
     def __init__(self, pid: int) -> None:
         self._descriptor = os.pidfd_open(pid)
@@ -245,8 +238,8 @@ class pidfd:  # noqa: N801
         os.close(self._descriptor)
 
 
-def test_a_frozen_agent_loses_nothing(bundle: Path, ready: Path) -> None:
-    """SIGSTOP while the program ends: its last update waits, and is acknowledged after SIGCONT."""
+def test_frozen_agent_loses_no_update(bundle: Path, ready: Path) -> None:
+    """The update waits during SIGSTOP and is acknowledged after SIGCONT."""
     with subscribed(bundle) as scheduler:
         scheduler.launch("frozen", f"echo ready > {ready}; read line < {ready}; exit 7")
         scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
@@ -262,15 +255,14 @@ def test_a_frozen_agent_loses_nothing(bundle: Path, ready: Path) -> None:
 
 @pytest.fixture
 def nohup() -> Iterator[None]:
-    """What the test starts ignores SIGHUP, and leaves it so to what it starts itself."""
+    """Ignore SIGHUP, also in all processes that the test starts."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     yield
     signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.usefixtures("nohup")
-def test_an_agent_that_asks_executors_for_their_token(bundle: Path, ready: Path, tmp_path: Path) -> None:
-    """Without it every call would be refused; also after a restart. The program sees neither it nor nohup."""
+def test_agent_with_executor_authentication(bundle: Path, ready: Path, tmp_path: Path) -> None:
     (tmp_path / "jwt").write_text("a secret of the agent's")
     key = tmp_path / "jwt"
     flags = {"authenticate_http_executors": "true", "jwt_secret_key": str(key), "http_authenticators": "jwt"}
@@ -282,7 +274,7 @@ def test_an_agent_that_asks_executors_for_their_token(bundle: Path, ready: Path,
             assert "ready\n" == ready.read_text()
             assert "TOKEN" not in (scheduler.sandbox("token") / "environment").read_text()
             assert "heard\n" == (scheduler.sandbox("token") / "signals").read_text()
-            # The executor has it, as root can see, and nobody else.
+            # Only the executor has the token, as root can see.
             has_it = "MESOS_EXECUTOR_AUTHENTICATION_TOKEN" in scheduler.executor_environment("token")
             assert has_it == (os.geteuid() == 0)
             restart(scheduler, "token", 1)

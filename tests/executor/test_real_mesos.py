@@ -1,4 +1,4 @@
-"""The bundle on a real Mesos: fetched by a real agent, reporting to a real master. The test is the scheduler."""
+"""The bundle on a real Mesos master and agent; the test is the scheduler."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from jobs import gone
 from task_launcher import Scheduler, processes, subscribed
-from tf_executor.reports import Ending
-from tf_scheduler.bundle import build_bundle
+from tf_executor.contract.reports import EndReport
+from tf_scheduler.zipapp_builder import build_bundle
 
 pytestmark = pytest.mark.mesos
 
@@ -29,11 +29,13 @@ def scheduler(bundle: Path) -> Iterator[Scheduler]:
         yield scheduler
 
 
-def test_success(scheduler: Scheduler) -> None:
-    """Every state arrives, the output is in the sandbox, the executor ends by itself with exit code 0."""
+def test_successful_program_finishes(scheduler: Scheduler) -> None:
     scheduler.launch("ok", 'echo "hello from $TASK_NAME"; echo trouble >&2; env > environment')
     status = scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
-    assert ("exit code 0", Ending(exit_code=0)) == (status["message"], Ending.decode(base64.b64decode(status["data"])))
+    assert ("exit code 0", EndReport(exit_code=0)) == (
+        status["message"],
+        EndReport.decode(base64.b64decode(status["data"])),
+    )
     assert 0 == scheduler.executor_exit()
     sandbox = scheduler.sandbox("ok")
     assert "hello from worker-0\n" == (sandbox / "stdout").read_text()
@@ -49,15 +51,16 @@ def test_success(scheduler: Scheduler) -> None:
 @pytest.mark.parametrize(
     ("name", "command", "message", "ending"),
     [
-        ("exits-3", "exit 3", "exit code 3", Ending(exit_code=3)),
-        ("kill-9", "kill -9 $$", "killed by signal 9 (SIGKILL)", Ending(signal=9)),
+        ("exits-3", "exit 3", "exit code 3", EndReport(exit_code=3)),
+        ("kill-9", "kill -9 $$", "killed by signal 9 (SIGKILL)", EndReport(signal=9)),
     ],
 )
-def test_failure(scheduler: Scheduler, name: str, command: str, message: str, ending: Ending) -> None:
-    """The reason reaches the scheduler, for people and for machines, and wins over the agent's own."""
+def test_failed_program_is_reported(
+    scheduler: Scheduler, name: str, command: str, message: str, ending: EndReport
+) -> None:
     scheduler.launch(name, command)
     status = scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")
-    assert (message, ending) == (status["message"], Ending.decode(base64.b64decode(status["data"])))
+    assert (message, ending) == (status["message"], EndReport.decode(base64.b64decode(status["data"])))
     assert "SOURCE_EXECUTOR" == status["source"]
     assert 0 == scheduler.executor_exit()
 
@@ -88,8 +91,7 @@ def stubborn(ready: Path) -> str:
     return f"READY={ready} exec python -c {shlex.quote(STUBBORN)}"
 
 
-def test_kill_of_a_tree_that_will_not_stop(scheduler: Scheduler, ready: Path) -> None:
-    """SIGTERM is ignored by a parent and its detached daemon; after the grace of the KILL call nothing is left."""
+def test_kill_reaches_stubborn_tree(scheduler: Scheduler, ready: Path) -> None:
     scheduler.launch("stubborn", stubborn(ready), kill_grace=3600.0)
     scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
     assert "ready" == ready.read_text()
@@ -102,8 +104,7 @@ def test_kill_of_a_tree_that_will_not_stop(scheduler: Scheduler, ready: Path) ->
     assert 0 == scheduler.executor_exit()
 
 
-def test_shutdown_of_the_executor(scheduler: Scheduler, ready: Path) -> None:
-    """Within the agent's grace period the tree is gone, TASK_KILLED is stored, and the executor left by itself."""
+def test_executor_shutdown_ends_task(scheduler: Scheduler, ready: Path) -> None:
     scheduler.launch("shut", stubborn(ready), kill_grace=3600.0)
     scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
     assert "ready" == ready.read_text()
@@ -114,8 +115,8 @@ def test_shutdown_of_the_executor(scheduler: Scheduler, ready: Path) -> None:
     assert 0 == scheduler.executor_exit()
 
 
-def test_an_agent_that_restarts_finds_its_task(bundle: Path, ready: Path) -> None:
-    """The program outlives a SIGKILLed agent; what it does meanwhile is reported when the agent is back."""
+def test_restarted_agent_recovers_task(bundle: Path, ready: Path) -> None:
+    """The program outlives a SIGKILLed agent; its updates arrive later."""
     with subscribed(bundle) as scheduler:
         restart_the_agent(scheduler, ready)
 

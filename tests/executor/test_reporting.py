@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tf_executor import reporting
-from tf_executor.reporting import INTERVAL, Reporter
+from tf_executor.user import reporting
+from tf_executor.user.reporting import INTERVAL, Reporter
 
 
 @pytest.fixture
 def pipe(tmp_path: Path) -> Iterator[tuple[str, int]]:
-    """Path of a named pipe, and a descriptor to read it."""
+    """Yield the path of a named pipe and a descriptor to read it."""
     path = tmp_path / "progress"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDWR | os.O_NONBLOCK)
@@ -36,8 +36,7 @@ def lines(reader: int) -> list[dict[str, Any]]:
         return []
 
 
-def test_it_sends_the_newest_values_now_and_then(pipe: tuple[str, int]) -> None:
-    """However often it is called; what was told before need not be told again."""
+def test_reporter_limits_rate_and_sends_newest(pipe: tuple[str, int]) -> None:
     clock = Clock()
     reporter = Reporter(pipe[0], clock)
     reporter.report({"total": 1000})
@@ -48,8 +47,7 @@ def test_it_sends_the_newest_values_now_and_then(pipe: tuple[str, int]) -> None:
     assert [{"total": 1000}, {"total": 1000, "step": 500, "loss": 0.5}] == lines(pipe[1])
 
 
-def test_what_was_not_sent_is_sent_at_the_end(pipe: tuple[str, int]) -> None:
-    """Once."""
+def test_reporter_flush_sends_rest(pipe: tuple[str, int]) -> None:
     reporter = Reporter(pipe[0], Clock())
     reporter.report({"step": 1})
     reporter.report({"step": 2})
@@ -58,15 +56,13 @@ def test_what_was_not_sent_is_sent_at_the_end(pipe: tuple[str, int]) -> None:
     assert [{"step": 1}, {"step": 2}] == lines(pipe[1])
 
 
-def test_without_a_reader_the_program_goes_on(tmp_path: Path) -> None:
-    """The executor has no pipe, or is gone."""
+def test_reporter_without_reader_continues(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "progress")
     for path in (tmp_path / "progress", tmp_path / "none"):
         Reporter(str(path), Clock()).report({"step": 1})
 
 
-def test_a_full_pipe_costs_reports_not_time(pipe: tuple[str, int]) -> None:
-    """Nobody reads: every call returns; afterwards the newest value comes."""
+def test_reporter_with_full_pipe_does_not_block(pipe: tuple[str, int]) -> None:
     clock = Clock()
     reporter = Reporter(pipe[0], clock)
     for step in range(10_000):
@@ -78,7 +74,7 @@ def test_a_full_pipe_costs_reports_not_time(pipe: tuple[str, int]) -> None:
 
 
 class Tensor:
-    """Like one of TensorFlow's or numpy's."""
+    """A number type like TensorFlow's or numpy's."""
 
     def __float__(self) -> float:
         return 0.25
@@ -89,22 +85,20 @@ class Broken:
         raise RuntimeError("the accelerator is gone")
 
 
-def test_foreign_numbers_are_understood(pipe: tuple[str, int]) -> None:
-    """And what is none becomes null."""
+def test_reporter_converts_numbers(pipe: tuple[str, int]) -> None:
     Reporter(pipe[0], Clock()).report({"loss": Tensor(), "step": Broken(), "total": "x"})
     assert [{"loss": 0.25, "step": None, "total": None}] == lines(pipe[1])
 
 
 def test_report_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A defect of ours must not end a training of days."""
+    """A bug here must not end a training."""
     monkeypatch.setattr(reporting, "_reporter", object())
     reporting.report(step=2)
     reporting._flush()
 
 
-def test_outside_a_task_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a developer's machine."""
-    monkeypatch.delenv(reporting.PIPE, raising=False)
+def test_report_outside_task_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(reporting.PIPE_VARIABLE, raising=False)
     monkeypatch.setattr(reporting, "_reporter", None)
     reporting.report(step=1)
     assert reporting._reporter is None

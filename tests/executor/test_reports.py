@@ -1,4 +1,4 @@
-"""What a malicious program may send in an executor's name: it is never an error, and nothing wrong is believed."""
+"""Malicious reports in an executor's name are ignored without an exception."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tf_executor.reports import MOST_BYTES, NO_ENDING, Ending, Progress
+from tf_executor.contract.reports import MAX_BYTES, NO_END, EndReport, ProgressReport
 
 DEEP = b"[" * 20_000
-#: Numbers that no counter has, half characters, texts, nested things: what JSON can write, and Python's reads besides.
+#: Values that JSON can express but no report may contain.
 anything = st.recursive(
     st.none()
     | st.booleans()
@@ -26,10 +26,12 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
     max_leaves=4,
 )
-endings = st.fixed_dictionaries({}, optional={item.name: anything for item in dataclasses.fields(Ending)})
+endings = st.fixed_dictionaries({}, optional={item.name: anything for item in dataclasses.fields(EndReport)})
 progresses = st.fixed_dictionaries(
     {"version": st.just(1), "kind": st.just("progress"), "task_id": st.just("t") | anything, "sequence": st.just(1)},
-    optional={item.name: anything for item in dataclasses.fields(Progress) if item.name not in ("task_id", "sequence")},
+    optional={
+        item.name: anything for item in dataclasses.fields(ProgressReport) if item.name not in ("task_id", "sequence")
+    },
 )
 
 
@@ -45,7 +47,7 @@ def is_whole(value: Any, least: int, most: int) -> bool:
     return type(value) is int and least <= value <= most
 
 
-def is_well_typed(ending: Ending) -> bool:
+def is_well_typed(ending: EndReport) -> bool:
     return (
         (ending.exit_code is None or is_whole(ending.exit_code, 0, 255))
         and (ending.signal is None or is_whole(ending.signal, 1, 64))
@@ -54,7 +56,7 @@ def is_well_typed(ending: Ending) -> bool:
     )
 
 
-def is_sound(progress: Progress) -> bool:
+def is_sound(progress: ProgressReport) -> bool:
     counts = (progress.sequence, progress.step or 0, progress.total or 0, progress.examples or 0)
     speeds = (progress.time, progress.steps_per_second or 0.0, progress.examples_per_second or 0.0)
     return (
@@ -67,36 +69,35 @@ def is_sound(progress: Progress) -> bool:
 
 @given(st.binary() | anything.map(written) | endings.map(written))
 @settings(max_examples=300)
-def test_any_data_of_an_update_is_a_well_typed_ending(data: bytes) -> None:
-    """Never an error: an update that cannot be read is never acknowledged, and comes again for ever."""
-    assert is_well_typed(Ending.decode(data))
+def test_any_status_data_decodes_to_end_report(data: bytes) -> None:
+    """An update that raises is never acknowledged and is sent again forever."""
+    assert is_well_typed(EndReport.decode(data))
 
 
 @given(st.binary() | anything.map(written) | progresses.map(written))
 @settings(max_examples=300)
-def test_any_message_is_sound_progress_or_none(data: bytes) -> None:
-    """Never an error."""
-    found = Progress.decode(data)
+def test_any_message_decodes_to_progress_or_none(data: bytes) -> None:
+    """Decoding never raises."""
+    found = ProgressReport.decode(data)
     assert found is None or is_sound(found)
 
 
 @pytest.mark.parametrize(
-    "data", [DEEP, b'{"exit_code":' + DEEP, b"9" * 5000, b" " * MOST_BYTES + b"{}"], ids=["deep", "in", "huge", "long"]
+    "data", [DEEP, b'{"exit_code":' + DEEP, b"9" * 5000, b" " * MAX_BYTES + b"{}"], ids=["deep", "in", "huge", "long"]
 )
-def test_what_is_deep_or_long_is_ignored_and_told(data: bytes) -> None:
-    """One sentence, without what was sent."""
-    told: list[str] = []
-    assert NO_ENDING == Ending.decode(data, told.append)
-    assert Progress.decode(data, told.append) is None
-    assert [f"{len(data)} bytes that an executor sent are ignored: they are no JSON object of ours"] * 2 == told
+def test_deep_or_long_data_is_ignored(data: bytes) -> None:
+    """The log message does not quote the data."""
+    problems: list[str] = []
+    assert NO_END == EndReport.decode(data, problems.append)
+    assert ProgressReport.decode(data, problems.append) is None
+    assert [f"{len(data)} bytes from an executor ignored: not a JSON object"] * 2 == problems
 
 
-def test_what_is_wrong_in_an_ending_is_ignored_and_told() -> None:
-    """The rest of it is believed."""
+def test_invalid_end_fields_are_ignored() -> None:
     data = b'{"exit_code": "\\ud800", "signal": {"x": [1]}, "oom": true, "failed_stage": "\\ud800"}'
-    told: list[str] = []
-    assert Ending(oom=True) == Ending.decode(data, told.append)
-    assert ["what an executor said of its task's end is ignored: exit_code, signal, failed_stage"] == told
+    problems: list[str] = []
+    assert EndReport(oom=True) == EndReport.decode(data, problems.append)
+    assert ["invalid end report of an executor ignored: exit_code, signal, failed_stage"] == problems
 
 
 @pytest.mark.parametrize(
@@ -104,10 +105,10 @@ def test_what_is_wrong_in_an_ending_is_ignored_and_told() -> None:
     [{"step": 2**63}, {"step": True}, {"step": 1.5}, {"time": math.nan}, {"begun": "inf"}, {"examples_per_second": []}],
     ids=str,
 )
-def test_progress_with_a_wrong_number_is_ignored_and_told(wrong: dict[str, Any]) -> None:
-    """The next message may be better."""
+def test_invalid_progress_number_is_ignored(wrong: dict[str, Any]) -> None:
+    """The next message may be valid."""
     right = {"version": 1, "kind": "progress", "task_id": "t", "sequence": 1, "time": 0}
-    assert Progress.decode(written(right)) == Progress("t", 1, 0.0)
-    told: list[str] = []
-    assert Progress.decode(written({**right, **wrong}), told.append) is None
-    assert [f"progress that an executor told is ignored: {next(iter(wrong))}"] == told
+    assert ProgressReport.decode(written(right)) == ProgressReport("t", 1, 0.0)
+    problems: list[str] = []
+    assert ProgressReport.decode(written({**right, **wrong}), problems.append) is None
+    assert [f"invalid progress report of an executor ignored: {next(iter(wrong))}"] == problems

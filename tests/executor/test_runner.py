@@ -1,4 +1,4 @@
-"""The executor with real processes; only the wire is played by the test."""
+"""The executor with real processes and a simulated agent."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tf_executor.reports import Ending
+from tf_executor.contract.reports import EndReport
 
-#: Ends up as a grandchild in a session of its own, as a daemon does, and ignores SIGTERM.
+#: A daemon: a grandchild in a session of its own that ignores SIGTERM.
 DAEMON = """
 import os, signal, sys, time
 if os.fork() == 0:
@@ -32,15 +32,14 @@ def write(executor: Any, program: str) -> str:
     return "python program.py"
 
 
-def ending(status: dict[str, Any]) -> Ending:
-    return Ending.decode(base64.b64decode(status["data"]))
+def ending(status: dict[str, Any]) -> EndReport:
+    return EndReport.decode(base64.b64decode(status["data"]))
 
 
-def test_a_program_that_succeeds(executor: Any) -> None:
-    """Updates in order, its output in the sandbox's stdout, and exit 0 of the executor after the acknowledgement."""
+def test_successful_program_is_reported(executor: Any) -> None:
     executor.launch('echo "$TASK_NAME in $(pwd)"')
     status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
-    assert ("exit code 0", Ending(exit_code=0)) == (status["message"], ending(status))
+    assert ("exit code 0", EndReport(exit_code=0)) == (status["message"], ending(status))
     assert f"worker-0 in {executor.sandbox}\n" == executor.output()
     executor.acknowledge("TASK_FINISHED")
     assert executor.process.wait() == 0
@@ -49,29 +48,27 @@ def test_a_program_that_succeeds(executor: Any) -> None:
 @pytest.mark.parametrize(
     ("command", "message", "expected"),
     [
-        ("exit 3", "exit code 3", Ending(exit_code=3)),
-        ("kill -9 $$", "killed by signal 9 (SIGKILL)", Ending(signal=9)),
-        ("kill -SEGV $$", "killed by signal 11 (SIGSEGV)", Ending(signal=11)),
-        ("no-such-program", "exit code 127 (the shell did not find the command); stderr: ", Ending(exit_code=127)),
+        ("exit 3", "exit code 3", EndReport(exit_code=3)),
+        ("kill -9 $$", "killed by signal 9 (SIGKILL)", EndReport(signal=9)),
+        ("kill -SEGV $$", "killed by signal 11 (SIGSEGV)", EndReport(signal=11)),
+        ("no-such-program", "exit code 127 (command not found); stderr: ", EndReport(exit_code=127)),
     ],
 )
-def test_a_program_that_fails(executor: Any, command: str, message: str, expected: Ending) -> None:
-    """Exit code or signal, for people and for machines."""
+def test_failed_program_is_reported(executor: Any, command: str, message: str, expected: EndReport) -> None:
     executor.launch(command)
     status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")
     assert (True, expected) == (status["message"].startswith(message), ending(status))
 
 
-def test_what_a_finished_program_leaves_behind_is_gone_before_its_last_update(executor: Any) -> None:
-    """A double-forked daemon in another session that ignores SIGTERM does not outlive its task."""
+def test_leftover_processes_are_gone_before_last_update(executor: Any) -> None:
+    """A daemon in another session that ignores SIGTERM does not outlive its task."""
     executor.launch(write(executor, DAEMON + 'open("ready").close()\n'))
     executor.states("TASK_STARTING", "TASK_RUNNING")
     executor.states("TASK_FINISHED")
     assert [] == executor.processes()
 
 
-def test_a_tree_that_will_not_stop_is_killed_after_the_grace(executor: Any) -> None:
-    """Parent and daemon ignore SIGTERM: both are gone when TASK_KILLED comes."""
+def test_stubborn_tree_is_killed_after_grace(executor: Any) -> None:
     executor.launch("exec " + write(executor, STUBBORN))
     executor.states("TASK_STARTING", "TASK_RUNNING")
     assert executor.await_file("ready") == "ready"
@@ -81,8 +78,8 @@ def test_a_tree_that_will_not_stop_is_killed_after_the_grace(executor: Any) -> N
     assert [] == executor.processes()
 
 
-def test_a_second_kill_shortens_the_payloads_grace(executor: Any) -> None:
-    """The first would wait an hour."""
+def test_second_kill_shortens_grace(executor: Any) -> None:
+    """The first kill would wait an hour."""
     executor.launch(write(executor, STUBBORN), kill_grace=3600.0)
     executor.states("TASK_STARTING", "TASK_RUNNING")
     assert executor.await_file("ready") == "ready"
@@ -104,8 +101,8 @@ while True: signal.pause()
 """
 
 
-def test_a_checkpoint_is_saved_although_the_shell_dies_first(executor: Any) -> None:
-    """The shell around a compound command dies of SIGTERM at once; the program below it has its grace."""
+def test_checkpoint_is_saved_after_shell_exit(executor: Any) -> None:
+    """The shell dies of SIGTERM immediately; the program keeps its grace period."""
     executor.launch("true && " + write(executor, CHECKPOINT) + "; true", kill_grace=3600.0)
     executor.states("TASK_STARTING", "TASK_RUNNING")
     assert executor.await_file("ready") == "ready"
@@ -114,8 +111,7 @@ def test_a_checkpoint_is_saved_although_the_shell_dies_first(executor: Any) -> N
     assert (executor.sandbox / "checkpoint").read_text() == "saved"
 
 
-def test_shutdown_ends_the_task_and_the_executor(executor: Any) -> None:
-    """TASK_KILLED goes out, and its acknowledgement ends the process."""
+def test_shutdown_ends_task_and_executor(executor: Any) -> None:
     executor.launch("echo ready > ready; sleep 3600")
     executor.states("TASK_STARTING", "TASK_RUNNING")
     executor.await_file("ready")
@@ -126,8 +122,7 @@ def test_shutdown_ends_the_task_and_the_executor(executor: Any) -> None:
     assert executor.process.wait() == 0
 
 
-def test_a_lost_agent_ends_the_task_and_the_executor(executor: Any) -> None:
-    """Nothing runs on where nobody can stop it, and the exit code says that it was no success."""
+def test_lost_agent_ends_task_and_executor(executor: Any) -> None:
     executor.launch("echo ready > ready; sleep 3600")
     executor.states("TASK_STARTING", "TASK_RUNNING")
     executor.await_file("ready")
@@ -136,8 +131,7 @@ def test_a_lost_agent_ends_the_task_and_the_executor(executor: Any) -> None:
     assert [] == executor.processes()
 
 
-def test_the_program_dies_with_a_killed_executor(executor: Any) -> None:
-    """SIGKILL to the executor leaves no program behind."""
+def test_program_dies_with_killed_executor(executor: Any) -> None:
     executor.launch("echo ready > ready; exec sleep 3600")
     executor.states("TASK_STARTING", "TASK_RUNNING")
     executor.await_file("ready")
@@ -155,8 +149,8 @@ def wait_for_end(pidfd: int) -> None:
         os.close(pidfd)
 
 
-def test_a_launch_that_comes_twice_runs_once(executor: Any) -> None:
-    """An agent that recovers may send LAUNCH again."""
+def test_duplicate_launch_is_ignored(executor: Any) -> None:
+    """A recovering agent may send LAUNCH again."""
     executor.launch("echo once; echo ready > ready; read line < go; exit 0")
     os.mkfifo(executor.sandbox / "go")
     executor.states("TASK_STARTING", "TASK_RUNNING")
@@ -164,14 +158,13 @@ def test_a_launch_that_comes_twice_runs_once(executor: Any) -> None:
     executor.launch("echo twice")
     executor.launch("echo other", task_id="t2")
     status = executor.states("TASK_FAILED")
-    assert ({"value": "t2"}, "this executor runs one task and has t1 already") == (status["task_id"], status["message"])
+    assert ({"value": "t2"}, "executor already used by task t1") == (status["task_id"], status["message"])
     (executor.sandbox / "go").write_text("go\n")
     executor.states("TASK_FINISHED")
     assert executor.output() == "once\n"
 
 
-def test_a_kill_for_another_task_is_none_of_ours(executor: Any) -> None:
-    """The program goes on and finishes."""
+def test_kill_of_other_task_is_ignored(executor: Any) -> None:
     os.mkfifo(executor.sandbox / "go")
     executor.launch("read line < go; exit 0")
     executor.states("TASK_STARTING", "TASK_RUNNING")
@@ -180,32 +173,29 @@ def test_a_kill_for_another_task_is_none_of_ours(executor: Any) -> None:
     executor.states("TASK_FINISHED")
 
 
-def test_a_broken_payload_fails_with_its_sentence(executor: Any) -> None:
-    """The user sees what is wrong, not a stack."""
+def test_invalid_payload_fails_task(executor: Any) -> None:
+    """The user sees the reason instead of a traceback."""
     executor.launch_raw(b'{"version": 99}')
-    assert "version 99" in executor.states("TASK_FAILED")["message"]
+    assert "version `99`" in executor.states("TASK_FAILED")["message"]
 
 
 @pytest.mark.parametrize(
     ("command", "fields", "reason"),
     [
-        ("true", {"python": "/nowhere/python"}, "Python '/nowhere/python' is no executable file"),
+        ("true", {"python": "/nowhere/python"}, "option python: `/nowhere/python`: not an executable file"),
         ("true\0", {}, "embedded null byte"),
         ("#" * 200_000, {}, "Argument list too long"),
     ],
 )
-def test_what_cannot_be_spawned_fails_with_the_reason(
-    executor: Any, command: str, fields: dict[str, Any], reason: str
-) -> None:
-    """Also what the operating system refuses."""
+def test_spawn_error_fails_task(executor: Any, command: str, fields: dict[str, Any], reason: str) -> None:
     executor.launch(command, **fields)
     status = executor.states("TASK_STARTING", "TASK_FAILED")
-    assert status["message"].startswith("the program could not be started: ")
+    assert status["message"].startswith("cannot start the program: ")
     assert reason in status["message"]
 
 
-def test_a_program_has_the_usual_signals_whoever_started_the_agent(start: Any) -> None:
-    """As by nohup: what is ignored or blocked there is neither here, and every child is heard of."""
+def test_program_gets_default_signals(start: Any) -> None:
+    """As under nohup: ignored and blocked signals would be inherited."""
     odd = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD)
     before = {number: signal.signal(number, signal.SIG_IGN) for number in odd}
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, odd)
@@ -217,18 +207,17 @@ def test_a_program_has_the_usual_signals_whoever_started_the_agent(start: Any) -
             signal.signal(number, handler)
     executor.launch("trap 'echo heard' HUP; kill -HUP $$; grep -E 'Sig(Blk|Ign)' /proc/self/status; exit 3")
 
-    assert Ending(exit_code=3) == ending(executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED"))
+    assert EndReport(exit_code=3) == ending(executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED"))
 
     assert ["heard", "SigBlk:", "0" * 16, "SigIgn:", "0" * 16] == executor.output().split()
     executor.acknowledge("TASK_FAILED")
     assert executor.process.wait() == 0
 
 
-def test_sigterm_to_the_executor_stops_like_a_kill(executor: Any) -> None:
-    """An operator who ends the process by hand gets an orderly end."""
+def test_sigterm_to_executor_stops_task(executor: Any) -> None:
     executor.launch("echo ready > ready; sleep 3600")
     executor.states("TASK_STARTING", "TASK_RUNNING")
     executor.await_file("ready")
     executor.process.send_signal(signal.SIGTERM)
     status = executor.states("TASK_KILLING", "TASK_KILLED")
-    assert status["message"].startswith("the executor got SIGTERM; ")
+    assert status["message"].startswith("the executor received SIGTERM; ")

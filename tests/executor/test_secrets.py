@@ -1,4 +1,4 @@
-"""Secrets on the agent: fetched once, in memory only, for the user's programs only, and gone with the task."""
+"""Secrets of a task: fetched once, in memory only, removed at the end."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from tf_executor import locked_folders
-from tf_executor.handover import Claim, HandoverError, Secret, decode, fetch
-from tf_executor.memory_files import MEMORY, MemoryFiles, sweep
-from tf_executor.payload import RENEW_SECRETS
+from tf_executor.around.secrets import Secret, SecretFetchError, SecretRequest, decode, fetch_secrets
+from tf_executor.contract.payload import RENEW_SECRETS
+from tf_executor.process import temporary
+from tf_executor.process.temporary import SHARED_MEMORY, MemoryFiles, remove_orphaned_files
 from wire.certificates import Certificates
 
 CANARY = "canary-7f3a9c51"
@@ -28,7 +28,7 @@ CLAIM = {"secrets_token": "the-token"}
 
 
 class Desk:
-    """A scheduler's API that gives what it is told to, in this order, and the last for ever."""
+    """A scheduler API that returns the given responses in order, then repeats the last."""
 
     def __init__(self, *answers: tuple[int, Any]) -> None:
         self.asked: list[dict[str, str]] = []
@@ -47,7 +47,7 @@ class Desk:
                 self.wfile.write(content)
 
             def log_message(self, *_: Any) -> None:
-                """Nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/v1/secrets"
@@ -55,7 +55,7 @@ class Desk:
         self._thread.start()
 
     def encrypt(self, certificate: str, key: str) -> None:
-        """From the next connection on."""
+        """Use TLS from the next connection on."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
@@ -81,27 +81,26 @@ def desk_of() -> Iterator[Callable[..., Desk]]:
 
 
 def given(*items: tuple[str, str, bytes], reload: tuple[str, ...] = ()) -> tuple[int, Any]:
-    """`reload`: the files that the program wants to hear of."""
+    """Return a response; `reload`: files that the program wants to reload."""
     entries = [{"env": a, "file": b, "value": base64.b64encode(c).decode(), "reload": b in reload} for a, b, c in items]
     return 200, {"secrets": entries}
 
 
-def claim(url: str) -> Claim:
-    return Claim(url, "t1", "the-token", "nonce")
+def claim(url: str) -> SecretRequest:
+    return SecretRequest(url, "t1", "the-token", "nonce")
 
 
-# In a task.
+# Task.
 
 
-def test_the_program_finds_its_secrets_and_nobody_else_does(executor: Any, desk_of: Any) -> None:
-    """A variable and a file of mode 0600 in memory, with its path in another variable; the file goes with the task."""
+def test_only_the_program_gets_secrets(executor: Any, desk_of: Any) -> None:
     desk = desk_of(given(("KEY", "", CANARY.encode()), ("KEY_FILE", "certs/key", b"\0bytes")))
     show = 'echo "$KEY"; stat -Lc "%a %u" certs/key; readlink certs/key; od -c "$KEY_FILE"'
     executor.launch(show, secrets_url=desk.url, **CLAIM)
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     words = executor.output().split("\n")
     assert [CANARY, f"600 {os.getuid()}"] == words[:2]
-    assert words[2].startswith(f"{MEMORY}/tf-executor-")
+    assert words[2].startswith(f"{SHARED_MEMORY}/tf-executor-")
     assert not Path(words[2]).exists()
     assert "b   y   t   e   s" in words[3]
     (asked,) = desk.asked
@@ -111,16 +110,15 @@ def test_the_program_finds_its_secrets_and_nobody_else_does(executor: Any, desk_
     assert [] == [path for path in files if CANARY.encode() in path.read_bytes()]
 
 
-def test_checks_of_ours_get_no_secret(executor: Any, desk_of: Any) -> None:
-    """The command that looks whether the program lives is none that needs one."""
+def test_checks_get_no_secrets(executor: Any, desk_of: Any) -> None:
     desk = desk_of(given(("KEY", "", CANARY.encode())))
     liveness = {"kind": "command", "target": 'test -z "$KEY"', "interval": 0.05, "grace": 0.0, "failures": 1}
     executor.launch('mkfifo go; test -n "$KEY" && sleep 0.5', liveness=liveness, secrets_url=desk.url, **CLAIM)
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
 
 
-def test_what_a_failing_program_prints_is_masked(executor: Any, desk_of: Any) -> None:
-    """Its last words go to the master, who tells everybody."""
+def test_failed_program_output_is_redacted(executor: Any, desk_of: Any) -> None:
+    """The message goes to the master, which shows it to every user."""
     desk = desk_of(given(("KEY", "", CANARY.encode())))
     shown = ("$KEY", '$(printf %s "$KEY" | base64 -w 0)', '$(printf %s "user:$KEY" | base64 -w 0)')
     executor.launch(f'echo "the key is {" ".join(shown)}" >&2; exit 3', secrets_url=desk.url, **CLAIM)
@@ -129,17 +127,15 @@ def test_what_a_failing_program_prints_is_masked(executor: Any, desk_of: Any) ->
     assert 3 == status["message"].count("***")
 
 
-def test_a_refusal_fails_the_task_with_the_reason(executor: Any, desk_of: Any) -> None:
-    """The program does not start."""
-    desk = desk_of((403, "its token has been used by somebody else before"))
+def test_refused_request_fails_task(executor: Any, desk_of: Any) -> None:
+    desk = desk_of((403, "invalid token"))
     executor.launch("touch ran", secrets_url=desk.url, **CLAIM)
     status = executor.states("TASK_STARTING", "TASK_FAILED")
-    assert "no secrets: the scheduler answers 403: its token has been used by somebody" in status["message"]
+    assert "cannot fetch secrets: the scheduler returned 403: invalid token" in status["message"]
     assert not (executor.sandbox / "ran").exists()
 
 
-def test_a_task_can_be_killed_while_it_waits_for_its_secrets(executor: Any, desk_of: Any) -> None:
-    """The scheduler is away; what comes after the end is not written any more."""
+def test_task_is_killed_while_fetching_secrets(executor: Any, desk_of: Any) -> None:
     desk = desk_of((503, "later"))
     executor.launch("touch ran", secrets_url=desk.url, **CLAIM)
     executor.states("TASK_STARTING")
@@ -148,31 +144,29 @@ def test_a_task_can_be_killed_while_it_waits_for_its_secrets(executor: Any, desk
     assert "the program had not started" in status["message"]
 
 
-def test_a_variable_cannot_hold_nul(executor: Any, desk_of: Any) -> None:
-    """Told with what to do; the value is not quoted."""
+def test_variable_with_nul_is_refused(executor: Any, desk_of: Any) -> None:
     desk = desk_of(given(("KEY", "", b"a\0b")))
     executor.launch("true", secrets_url=desk.url, **CLAIM)
     status = executor.states("TASK_STARTING", "TASK_FAILED")
-    assert "the value for KEY holds a NUL character, which no variable can; use a file" in status["message"]
+    assert "variable KEY: the value contains a NUL character; use a file" in status["message"]
 
 
-def test_an_executor_that_is_killed_leaves_nothing_for_long(executor: Any, desk_of: Any, start: Any) -> None:
-    """The next one on the host removes the files; those of executors that live stay."""
+def test_files_of_killed_executor_are_removed(executor: Any, desk_of: Any, start: Any) -> None:
     desk = desk_of(given(("", "key", CANARY.encode())))
     executor.launch("echo on > ready; exec sleep 1000", secrets_url=desk.url, **CLAIM)
     executor.states("TASK_STARTING", "TASK_RUNNING")
     executor.await_file("ready")
     place = (executor.sandbox / "key").readlink()
-    sweep()
+    remove_orphaned_files()
     assert place.exists()
     executor.process.kill()
     executor.process.wait()
-    sweep()
+    remove_orphaned_files()
     assert not place.parent.exists()
 
 
-def test_a_program_hears_of_another_value_and_reads_it(executor: Any, desk_of: Any) -> None:
-    """SIGHUP for who has a handler, nobody else dies of it; other files stay. The former value is masked as the new."""
+def test_reload_signals_program(executor: Any, desk_of: Any) -> None:
+    """SIGHUP goes only to processes with a handler; the former value stays redacted."""
 
     def answer(text: str, *more: tuple[str, str]) -> tuple[int, Any]:
         names = [("KEY", ""), ("KEY_FILE", "certs/key"), ("", "other"), *more]
@@ -195,9 +189,7 @@ def test_a_program_hears_of_another_value_and_reads_it(executor: Any, desk_of: A
     assert 1 == len({json.dumps(one) for one in desk.asked})
 
 
-def test_a_program_hears_of_another_value_at_once_when_the_scheduler_says_so(executor: Any, desk_of: Any) -> None:
-    """Long before it is time to ask; other messages are nothing."""
-
+def test_reload_on_request_is_immediate(executor: Any, desk_of: Any) -> None:
     def answer(text: bytes) -> tuple[int, Any]:
         return given(("", "key", text), reload=("key",))
 
@@ -216,67 +208,63 @@ def test_a_program_hears_of_another_value_at_once_when_the_scheduler_says_so(exe
     assert 2 == len(desk.asked)
 
 
-# Asking.
+# Requests.
 
 
-def test_an_answer_that_is_lost_is_asked_for_again_with_the_same_nonce(desk_of: Any) -> None:
-    """The scheduler restarts, or has just begun to: it gives once, but may answer twice."""
+def test_lost_response_is_retried_with_same_nonce(desk_of: Any) -> None:
+    """The scheduler returns the secrets once per nonce, but repeats its answer."""
     desk = desk_of((503, "later"), (502, ""), (200, "{"), given(("A", "", b"1")))
     pauses: list[float] = []
-    assert [Secret("A", "", b"1")] == fetch(claim(desk.url), wait=pauses.append)
+    assert [Secret("A", "", b"1")] == fetch_secrets(claim(desk.url), wait=pauses.append)
     assert [0.25, 0.5, 1.0] == pauses
     assert 1 == len({json.dumps(one) for one in desk.asked})
 
 
-def test_a_scheduler_that_stays_away_is_given_up() -> None:
-    """With what was the matter last."""
+def test_unavailable_scheduler_is_given_up() -> None:
     now = [0.0]
-    with pytest.raises(HandoverError, match=r"127.0.0.1:9.* does not answer: .*refused.*tried for 9 s") as caught:
-        fetch(claim("http://127.0.0.1:9/v1/secrets"), 9, lambda: now[0], lambda pause: now.append(now.pop() + pause))
+    with pytest.raises(SecretFetchError, match=r"127.0.0.1:9.* cannot connect: .*refused.*retried for 9 s") as caught:
+        fetch_secrets(
+            claim("http://127.0.0.1:9/v1/secrets"), 9, lambda: now[0], lambda pause: now.append(now.pop() + pause)
+        )
     assert "the-token" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("code", "text"), [(403, "no"), (424, "env:A: the scheduler has no such variable")])
-def test_what_another_attempt_does_not_change_is_told_at_once(desk_of: Any, code: int, text: str) -> None:
-    """No waiting."""
+def test_final_status_codes_are_not_retried(desk_of: Any, code: int, text: str) -> None:
     desk = desk_of((code, text))
-    with pytest.raises(HandoverError, match=f"the scheduler answers {code}: {text}"):
-        fetch(claim(desk.url))
+    with pytest.raises(SecretFetchError, match=f"the scheduler returned {code}: {text}"):
+        fetch_secrets(claim(desk.url))
     assert 1 == len(desk.asked)
 
 
-def test_a_token_is_sent_nowhere_else(desk_of: Any) -> None:
-    """A redirect is no answer, and what is no web address is not opened."""
+def test_redirect_and_other_schemes_are_refused(desk_of: Any) -> None:
     desk = desk_of((302, ""))
-    with pytest.raises(HandoverError, match="answers 302"):
-        fetch(claim(desk.url), patience=0.0)
-    with pytest.raises(HandoverError, match="no address of the scheduler's API"):
-        fetch(claim("file:///etc/passwd"))
+    with pytest.raises(SecretFetchError, match="returned 302"):
+        fetch_secrets(claim(desk.url), retry_seconds=0.0)
+    with pytest.raises(SecretFetchError, match="invalid URL of the scheduler"):
+        fetch_secrets(claim("file:///etc/passwd"))
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b'{"secrets": [{}]}', b'{"secrets": [{"env": "", "file": "", "value": "%"}]}']
 )
-def test_what_is_no_answer_is_not_quoted(body: bytes) -> None:
-    """It may hold what nobody should see."""
-    with pytest.raises(ValueError, match="the answer is not one of the scheduler's"):
+def test_invalid_response_is_not_quoted(body: bytes) -> None:
+    with pytest.raises(ValueError, match="invalid response"):
         decode(body)
 
 
-def test_values_are_not_in_what_is_logged() -> None:
-    """Nor is the token."""
-    assert "hush" not in repr([Secret("A", "", b"hush"), Claim("", "", "hush", "hush")])
+def test_values_are_not_in_reprs() -> None:
+    assert "hush" not in repr([Secret("A", "", b"hush"), SecretRequest("", "", "hush", "hush")])
 
 
-def test_the_scheduler_is_verified_by_its_authority(desk_of: Any, tmp_path: Path) -> None:
-    """Over https: by the one that came with the task; a stranger gets no token."""
+def test_server_certificate_is_verified(desk_of: Any, tmp_path: Path) -> None:
     certificates = Certificates.make(tmp_path)
     desk = desk_of(given(("A", "", b"1")))
     desk.encrypt(certificates.path("server.pem"), certificates.path("server.key"))
-    good, bad = (Claim(desk.url, "t1", "the-token", "n", (tmp_path / name).read_text()) for name in AUTHORITIES)
-    assert [Secret("A", "", b"1")] == fetch(good)
-    with pytest.raises(HandoverError, match=r"is not to be trusted: .*certificate verify failed"):
-        fetch(bad)
+    good, bad = (SecretRequest(desk.url, "t1", "the-token", "n", (tmp_path / name).read_text()) for name in AUTHORITIES)
+    assert [Secret("A", "", b"1")] == fetch_secrets(good)
+    with pytest.raises(SecretFetchError, match=r"untrusted certificate: .*certificate verify failed"):
+        fetch_secrets(bad)
     assert 1 == len(desk.asked)
 
 
@@ -284,18 +272,17 @@ def test_the_scheduler_is_verified_by_its_authority(desk_of: Any, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x", ""])
-def test_files_stay_in_the_working_directory(tmp_path: Path, name: str) -> None:
-    """Whatever the scheduler says."""
+def test_files_outside_sandbox_are_refused(tmp_path: Path, name: str) -> None:
     files = MemoryFiles()
     try:
-        with pytest.raises(ValueError, match="no file in the working directory"):
+        with pytest.raises(ValueError, match="not a path inside the working directory"):
             files.write(str(tmp_path), {name: b"x"}, None)
     finally:
         files.remove()
 
 
-def test_a_new_content_goes_into_the_folder_and_not_where_its_name_leads(tmp_path: Path) -> None:
-    """The folder is the user's, who may put a link in its place; the executor may be root."""
+def test_replaced_content_uses_open_folder(tmp_path: Path) -> None:
+    """The user owns the folder and may replace it by a link; the executor may be root."""
     files, aside = MemoryFiles(), tmp_path / "aside"
     aside.mkdir()
     try:
@@ -314,8 +301,8 @@ def test_a_new_content_goes_into_the_folder_and_not_where_its_name_leads(tmp_pat
 
 
 @pytest.mark.parametrize("kind", ["link", "file"])
-def test_a_new_content_goes_into_a_new_file_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """The task's user may be as fast as to put something by its name there, to read or to write what is not theirs."""
+def test_replaced_content_creates_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """The task's user may create a file with the new name first."""
     files, aside = MemoryFiles(), tmp_path / "aside"
     aside.write_bytes(b"old")
     unlink = os.unlink
@@ -343,10 +330,7 @@ def test_a_new_content_goes_into_a_new_file_only(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("flag", ["O_EXCL", "O_NOFOLLOW"])
-def test_files_are_made_as_new_ones_and_through_no_link(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str
-) -> None:
-    """Each of the two would do for links; what a file system makes of one of them is not relied on."""
+def test_files_are_not_written_through_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
     files, opened = MemoryFiles(), list[int]()
     real = os.open
 
@@ -363,9 +347,9 @@ def test_files_are_made_as_new_ones_and_through_no_link(
     assert [True, True] == [bool(flags & getattr(os, flag)) for flags in opened]
 
 
-def test_the_next_secrets_remove_what_was_left(tmp_path: Path) -> None:
-    """By an executor that was killed: whoever writes some looks first."""
-    left, lock = locked_folders.make(MEMORY, "tf-executor-")
+def test_next_executor_removes_orphans(tmp_path: Path) -> None:
+    """Files of a killed executor must not stay in memory."""
+    left, lock = temporary.make_locked_folder(SHARED_MEMORY, "tf-executor-")
     (left / "0-key").write_bytes(b"secret")
     os.close(lock)
     files = MemoryFiles()
@@ -377,15 +361,13 @@ def test_the_next_secrets_remove_what_was_left(tmp_path: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def test_secrets_are_not_written_to_a_disk(tmp_path: Path) -> None:
-    """A folder that is no tmpfs is none for them."""
-    with pytest.raises(OSError, match="is no tmpfs"):
+def test_secrets_are_not_written_to_disk(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="is not a tmpfs"):
         MemoryFiles(tmp_path).write(str(tmp_path), {"a": b"x"}, None)
     assert [] == list(tmp_path.iterdir())
 
 
-def test_files_belong_to_the_user_of_the_task(tmp_path: Path) -> None:
-    """Folder and file: nobody else can read them."""
+def test_files_belong_to_task_user(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give files away")
     files = MemoryFiles()

@@ -1,4 +1,4 @@
-"""What runs before and after the program, with real processes; only the wire is played by the test."""
+"""Stages before and after the program, with real processes and a simulated agent."""
 
 from __future__ import annotations
 
@@ -9,12 +9,25 @@ from typing import Any
 
 import pytest
 
-from tf_executor.commands import command, stages
-from tf_executor.events import Exited, Kill, Launch, Overdue, Prepared, Report, Spawn, Spawned, Stage, Stop, TreeGone
+from tf_executor.around.environment import stage_command, stages_of
+from tf_executor.contract.events import (
+    Exited,
+    KillTree,
+    LaunchRequested,
+    LifecycleState,
+    Overdue,
+    Prepared,
+    SendReport,
+    Spawn,
+    Spawned,
+    Stage,
+    TaskPhase,
+    TaskStopRequested,
+    TreeGone,
+)
+from tf_executor.contract.payload import Payload
+from tf_executor.contract.reports import EndReport
 from tf_executor.lifecycle import step
-from tf_executor.payload import Payload
-from tf_executor.reports import Ending
-from tf_executor.task_state import Phase, State
 
 CLUSTER = {"ps": ["h1:1", "h1:2"], "worker": {"1": "h3:1", "0": "h2:1"}}
 
@@ -24,8 +37,8 @@ def a_payload(**fields: Any) -> Payload:
     return Payload("worker-1", "worker", 1, **fields)
 
 
-def ending(status: dict[str, Any]) -> Ending:
-    return Ending.decode(base64.b64decode(status["data"]))
+def ending(status: dict[str, Any]) -> EndReport:
+    return EndReport.decode(base64.b64decode(status["data"]))
 
 
 @pytest.mark.parametrize(
@@ -37,9 +50,8 @@ def ending(status: dict[str, Any]) -> Ending:
         ({"gpus": 1, "fetch": ["s3://x"]}, [Stage.DEVICES, Stage.FETCH, Stage.GPU_CHECK, Stage.PROGRAM]),
     ],
 )
-def test_only_what_is_wanted_runs(fields: dict[str, Any], expected: list[Stage]) -> None:
-    """In a fixed order."""
-    assert expected == list(stages(a_payload(**fields)))
+def test_only_configured_stages_run(fields: dict[str, Any], expected: list[Stage]) -> None:
+    assert expected == list(stages_of(a_payload(**fields)))
 
 
 @pytest.mark.parametrize(
@@ -51,52 +63,50 @@ def test_only_what_is_wanted_runs(fields: dict[str, Any], expected: list[Stage])
         ("""run ${task_index} '{"a": {b}}' {unknown} {}""", """run ${task_index} '{"a": {b}}' {unknown} {}"""),
     ],
 )
-def test_placeholders_that_we_know_are_filled_in(line: str, expected: str) -> None:
-    """All other braces are the user's."""
-    assert expected == command(Stage.PROGRAM, a_payload(command=line, port=31000), "/sandbox")
+def test_known_placeholders_are_replaced(line: str, expected: str) -> None:
+    assert expected == stage_command(Stage.PROGRAM, a_payload(command=line, port=31000), "/sandbox")
 
 
-def test_flags_of_a_classic_script_are_appended() -> None:
-    """The four that the distributed examples of TensorFlow 1 take."""
+def test_cluster_flags_are_appended() -> None:
     flags = "--ps_hosts=h1:1,h1:2 --worker_hosts=h2:1,h3:1 --job_name=worker --task_index=1"
-    assert f"run {flags}" == command(Stage.PROGRAM, a_payload(cluster_flags=True), "/sandbox")
+    assert f"run {flags}" == stage_command(Stage.PROGRAM, a_payload(cluster_flags=True), "/sandbox")
 
 
-def test_a_module_runs_through_the_job_runner() -> None:
-    """Where there is no command."""
-    assert "exec python -m tf_executor.job" == command(Stage.PROGRAM, a_payload(command="", job_name="m"), "/s")
+def test_module_runs_with_job_runner() -> None:
+    assert "exec python -m tf_executor.job" == stage_command(Stage.PROGRAM, a_payload(command="", job_name="m"), "/s")
 
 
 def test_pre_program_and_post_run_in_order(executor: Any) -> None:
-    """In one folder, with the same environment; the one after learns how the program ended."""
     executor.launch("echo program; exit 3", pre="echo pre {task_index}", post='echo "post $TASK_EXIT_CODE $TASK_NAME"')
     starting = executor.states("TASK_STARTING", "TASK_STARTING")
     assert "the pre command runs" == starting["message"]
     post = executor.states("TASK_RUNNING", "TASK_RUNNING")
     assert "exit code 3; the post command runs" == post["message"]
     status = executor.states("TASK_FAILED")
-    assert ("exit code 3; stdout: pre 0 | program | post 3 worker-0", Ending(3)) == (status["message"], ending(status))
+    assert ("exit code 3; stdout: pre 0 | program | post 3 worker-0", EndReport(3)) == (
+        status["message"],
+        ending(status),
+    )
 
 
-def test_without_pre_there_is_no_program(executor: Any) -> None:
-    """Its failure is the task's, and neither program nor post run."""
+def test_failed_pre_prevents_program(executor: Any) -> None:
     executor.launch("echo program", pre="echo no data >&2; exit 4", post="echo post")
     status = executor.states("TASK_STARTING", "TASK_STARTING", "TASK_FAILED")
     assert "the pre command failed: exit code 4; stderr: no data" == status["message"]
-    assert Ending(failed_stage="pre") == ending(status)
+    assert EndReport(failed_stage="pre") == ending(status)
     assert "" == executor.output()
 
 
-def test_a_model_that_is_not_uploaded_is_no_success(executor: Any) -> None:
-    """The program's own end is still told."""
+def test_failed_post_fails_task(executor: Any) -> None:
+    """For example a failed upload; the program's own end is still reported."""
     executor.launch("true", post="echo no bucket >&2; exit 5")
     status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_RUNNING", "TASK_FAILED")
     assert "the program succeeded, but the post command failed: exit code 5; stderr: no bucket" == status["message"]
-    assert Ending(0, failed_stage="post") == ending(status)
+    assert EndReport(0, failed_stage="post") == ending(status)
 
 
-def test_what_pre_starts_in_the_background_lives_until_the_end(executor: Any) -> None:
-    """A mount helper, say; it is gone with the task."""
+def test_background_process_of_pre_lives_until_end(executor: Any) -> None:
+    """For example a mount helper."""
     os.mkfifo(executor.sandbox / "go")
     executor.launch("cat go > /dev/null", pre="sleep 3600 & echo $! > helper; echo ready > ready &")
     executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
@@ -109,8 +119,7 @@ def test_what_pre_starts_in_the_background_lives_until_the_end(executor: Any) ->
 
 
 @pytest.mark.parametrize("hook", ["pre", "post"])
-def test_a_kill_ends_what_is_beside_the_program_too(executor: Any, hook: str) -> None:
-    """With its grace; nothing that was to follow runs."""
+def test_kill_reaches_background_processes(executor: Any, hook: str) -> None:
     executor.launch("true", **{hook: "echo ready > ready; exec sleep 3600"})
     before = ["TASK_STARTING", "TASK_STARTING"] if hook == "pre" else ["TASK_STARTING", "TASK_RUNNING", "TASK_RUNNING"]
     executor.states(*before)
@@ -121,26 +130,23 @@ def test_a_kill_ends_what_is_beside_the_program_too(executor: Any, hook: str) ->
     assert f"killed on request; {how}" == status["message"]
 
 
-def test_a_hook_that_takes_too_long_fails_the_task(executor: Any) -> None:
-    """Its limit is its own."""
+def test_slow_hook_fails_task(executor: Any) -> None:
     executor.launch("true", pre="sleep 3600", hook_timeout=0.1)
     status = executor.states("TASK_STARTING", "TASK_STARTING", "TASK_FAILED")
     assert "the pre command took longer than 0.1 s" == status["message"]
     assert [] == executor.processes()
 
 
-def test_a_task_that_takes_too_long_fails_with_mesos_word_for_it(executor: Any) -> None:
-    """After SIGTERM and its grace, from TaskInfo.max_completion_time."""
+def test_max_completion_time_fails_task(executor: Any) -> None:
     limit = {"max_completion_time": {"nanoseconds": int(0.2e9)}}
     executor.launch("trap 'echo saved; exit 143' TERM; sleep 3600 & wait", info=limit, kill_grace=60.0)
     status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_KILLING", "TASK_FAILED")
     assert "REASON_MAX_COMPLETION_TIME_REACHED" == status["reason"]
-    assert status["message"].startswith("the task took longer than its max_completion_time of 0.2 s; exit code 143")
+    assert status["message"].startswith("the task exceeded its max_completion_time of 0.2 s; exit code 143")
     assert "saved\n" == executor.output()
 
 
-def test_the_tasks_own_kill_policy_wins_over_the_payloads(executor: Any) -> None:
-    """A KILL without one uses it; the payload would wait an hour."""
+def test_kill_policy_overrides_payload(executor: Any) -> None:
     policy = {"kill_policy": {"grace_period": {"nanoseconds": int(0.1e9)}}}
     executor.launch("trap '' TERM; echo ready > ready; sleep 3600 & wait; wait", info=policy, kill_grace=3600.0)
     executor.states("TASK_STARTING", "TASK_RUNNING")
@@ -149,8 +155,7 @@ def test_the_tasks_own_kill_policy_wins_over_the_payloads(executor: Any) -> None
     assert "killed by signal 9" in executor.states("TASK_KILLING", "TASK_KILLED")["message"]
 
 
-def test_the_user_code_package_is_there_for_the_hooks_too(executor: Any) -> None:
-    """`import tf_executor` works in every stage, on any Python of the task."""
+def test_user_package_is_importable_in_hooks(executor: Any) -> None:
     line = "python -c 'import tf_executor; print(tf_executor.devices.get_num_gpus())'"
     executor.launch(line, pre=line)
     executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
@@ -160,42 +165,41 @@ def test_the_user_code_package_is_there_for_the_hooks_too(executor: Any) -> None
 # Without processes.
 
 
-def test_a_stage_without_process() -> None:
-    """Its end starts the next one, or with a reason the sweep."""
-    state, _ = play(Launch((Stage.DEVICES, Stage.PROGRAM)), Spawned())
+def test_stage_without_process_runs() -> None:
+    state, _ = play(LaunchRequested((Stage.DEVICES, Stage.PROGRAM)), Spawned())
     ready, actions = step(state, Prepared(), 0.0)
-    assert (Phase.STARTING, (Spawn(Stage.PROGRAM),)) == (ready.phase, actions)
+    assert (TaskPhase.STARTING, (Spawn(Stage.PROGRAM),)) == (ready.phase, actions)
     unfit, actions = step(state, Prepared("no GPU"), 0.0)
-    assert (Phase.SWEEPING, (Kill(),)) == (unfit.phase, actions)
+    assert (TaskPhase.SWEEPING, (KillTree(),)) == (unfit.phase, actions)
     _, (report,) = step(unfit, TreeGone(), 0.0)
-    assert Report("TASK_FAILED", "no GPU", Ending(failed_stage="choice of GPUs")) == report
+    assert SendReport("TASK_FAILED", "no GPU", EndReport(failed_stage="choice of GPUs")) == report
 
 
-def test_the_limit_of_the_whole_task_covers_the_hooks() -> None:
-    """Whichever comes first counts, and is named."""
-    state, _ = play(Launch((Stage.PRE, Stage.PROGRAM), time_limit=10.0, hook_timeout=60.0, grace=5.0), Spawned())
+def test_time_limit_includes_hooks() -> None:
+    state, _ = play(
+        LaunchRequested((Stage.PRE, Stage.PROGRAM), time_limit=10.0, hook_timeout=60.0, grace=5.0), Spawned()
+    )
     assert 10.0 == state.deadline
     state, _ = step(state, Overdue(), 10.0)
-    assert (Phase.STOPPING, 15.0) == (state.phase, state.deadline)
+    assert (TaskPhase.STOPPING, 15.0) == (state.phase, state.deadline)
 
 
-def test_a_stop_between_the_stages_wins() -> None:
-    """The exit of pre that was on its way starts nothing."""
-    state, _ = play(Launch((Stage.PRE, Stage.PROGRAM)), Spawned(), Stop("killed", 1.0))
-    state, actions = step(state, Exited(Ending(0)), 0.0)
-    assert (Phase.STOPPING, ()) == (state.phase, actions)
+def test_stop_between_stages_wins() -> None:
+    """The queued exit of pre starts nothing."""
+    state, _ = play(LaunchRequested((Stage.PRE, Stage.PROGRAM)), Spawned(), TaskStopRequested("killed", 1.0))
+    state, actions = step(state, Exited(EndReport(0)), 0.0)
+    assert (TaskPhase.STOPPING, ()) == (state.phase, actions)
 
 
-def play(*events: Any) -> tuple[State, list[Any]]:
-    state, actions = State(), []
+def play(*events: Any) -> tuple[LifecycleState, list[Any]]:
+    state, actions = LifecycleState(), []
     for event in events:
         state, more = step(state, event, 0.0)
         actions += more
     return state, actions
 
 
-def test_context_reaches_the_job_as_text(executor: Any) -> None:
-    """Whatever JSON it is."""
+def test_context_is_passed_as_text(executor: Any) -> None:
     context = json.dumps({"rate": 0.1, "text": "a 'b' \"c\" $d"})
     executor.launch('printf %s "$JOB_CONTEXT" > context', job_name="job", job_context=context)
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")

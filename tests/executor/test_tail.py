@@ -4,13 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_executor.tail import STDERR_BYTES, excerpt, last_words, mask
+from tf_executor.process.output import STDERR_BYTES, excerpt, output_excerpt, redact
 
 
-def test_both_streams_are_told_stderr_first() -> None:
-    """An empty one is not mentioned."""
-    assert "; stderr: a | b; stdout: c" == last_words(b"a\nb\n", b"c\n", [], 4096)
-    assert ["; stdout: c", ""] == [last_words(b"", b"c", [], 4096), last_words(b"\n \n", b"", [], 4096)]
+def test_excerpt_starts_with_stderr() -> None:
+    assert "; stderr: a | b; stdout: c" == output_excerpt(b"a\nb\n", b"c\n", [], 4096)
+    assert ["; stdout: c", ""] == [output_excerpt(b"", b"c", [], 4096), output_excerpt(b"\n \n", b"", [], 4096)]
 
 
 @pytest.mark.parametrize(
@@ -25,25 +24,21 @@ def test_both_streams_are_told_stderr_first() -> None:
         ("größer ≥ 1\n".encode(), "größer ≥ 1"),
     ],
 )
-def test_it_reads_as_on_a_terminal(data: bytes, expected: str) -> None:
-    """Progress bars, colours, control characters, broken text."""
+def test_excerpt_reads_like_terminal(data: bytes, expected: str) -> None:
     assert expected == excerpt(data, [], 100, False)
 
 
-def test_a_long_text_keeps_its_end() -> None:
-    """And says that something is missing."""
+def test_long_excerpt_keeps_end() -> None:
     assert "...the end" == excerpt(b"a long beginning and then the end", [], 10, False)
 
 
-def test_it_begins_with_a_whole_line_where_it_can() -> None:
-    """But not at the cost of half of it."""
+def test_excerpt_begins_with_complete_line() -> None:
     assert "...second | third" == excerpt(b"the first\nsecond\nthird\n", [], 20, False)
     assert "...end of a long line | x" == excerpt(b"the end of a long line\nx\n", [], 25, False)
 
 
 @given(data=st.binary(max_size=3000), size=st.integers(3, 400))
-def test_it_is_bounded_and_one_line(data: bytes, size: int) -> None:
-    """Whatever comes."""
+def test_excerpt_is_bounded_single_line(data: bytes, size: int) -> None:
     text = excerpt(data, [], size, False)
     assert len(text.encode()) <= size
     assert not set(text) & set("\n\r\0\x1b")
@@ -58,25 +53,24 @@ def test_it_is_bounded_and_one_line(data: bytes, size: int) -> None:
         ("short ab stays", "short ab stays"),
     ],
 )
-def test_secrets_are_masked(text: str, expected: str) -> None:
-    """Whole, and line by line where they have several; very short ones would mask everything."""
-    assert expected == mask(text, ["-----BEGIN-----\nline-one\nab", "abcd1234"])
+def test_excerpt_redacts_secrets(text: str, expected: str) -> None:
+    """Complete, and line by line; very short secrets would hide everything."""
+    assert expected == redact(text, ["-----BEGIN-----\nline-one\nab", "abcd1234"])
 
 
-def test_the_longer_of_two_secrets_wins() -> None:
-    """Else its rest would be shown."""
-    assert "; stderr: x=*** y=***" == last_words(b"x=abcd y=abcd-efgh", b"", ["abcd", "abcd-efgh"], 4096)
+def test_longer_secret_is_redacted_first() -> None:
+    """Otherwise its rest would be shown."""
+    assert "; stderr: x=*** y=***" == output_excerpt(b"x=abcd y=abcd-efgh", b"", ["abcd", "abcd-efgh"], 4096)
 
 
 @given(cut=st.integers(0, 60), newline=st.booleans())
-def test_a_secret_that_was_cut_in_two_is_not_shown(cut: int, newline: bool) -> None:
-    """The kept bytes may begin in its middle."""
+def test_truncated_secret_is_not_shown(cut: int, newline: bool) -> None:
+    """The kept bytes may begin inside a secret."""
     secret = "0123456789abcdefghij"
     text = ("x" * 20 + secret + ("\n" if newline else "") + "y" * 20)[cut:]
-    shown = last_words(text.encode(), b"", [secret], len(text))
+    shown = output_excerpt(text.encode(), b"", [secret], len(text))
     assert not [part for part in (secret[n : n + 4] for n in range(17)) if part in shown]
 
 
-def test_the_room_for_stderr_is_enough_for_the_last_line_of_a_traceback() -> None:
-    """A few hundred bytes."""
+def test_stderr_limit_fits_traceback_line() -> None:
     assert 300 <= STDERR_BYTES <= 600

@@ -1,4 +1,4 @@
-"""The folder for a task's temporary files: there while it runs, gone afterwards, however it ends."""
+"""The task's temporary folder."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from typing import Any
 import pytest
 
 from jobs import PATIENCE, gone
-from tf_executor import locked_folders, temporary
-from tf_executor.guarding import remove
+from tf_executor.process import temporary
+from tf_executor.process.watchdog_process import remove_folder
 
 is_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
-#: Tells where it is and leaves what a program may leave.
+#: Print the folder and leave files in it.
 LITTER = 'mkdir "$TMPDIR/a" && touch "$TMPDIR/a/file" && ln -s "$PWD" "$TMPDIR/link" && chmod 500 "$TMPDIR/a"; '
 
 
 @pytest.fixture
 def agents(tmp_path: Path) -> Path:
-    """The folder that an agent gives its executors."""
+    """The TMPDIR that an agent passes to its executors."""
     (tmp_path / "temporary").mkdir(mode=0o777)
     return tmp_path / "temporary"
 
 
-def test_every_stage_has_the_same_folder_and_nobody_else_has_it(executor: Any) -> None:
-    """In /tmp, so that the path of a socket in it fits; when the task has ended, only it is gone."""
+def test_all_stages_share_private_folder(executor: Any) -> None:
+    """In /tmp, so that the path of a socket in it is short enough."""
     tell = 'stat -c "%n %a %u" "$TMPDIR"'
     (executor.sandbox / "kept").touch()
     executor.launch(f"{LITTER}{tell}", pre=tell, post=tell)
@@ -46,8 +46,8 @@ def test_every_stage_has_the_same_folder_and_nobody_else_has_it(executor: Any) -
 
 
 @pytest.mark.parametrize("end", ["failure", "kill", "kill of the executor", "loss of the agent"])
-def test_it_goes_however_the_task_ends(start: Any, agents: Path, end: str) -> None:
-    """Where the executor is not left to do it, its guardian is."""
+def test_folder_is_removed_at_any_end(start: Any, agents: Path, end: str) -> None:
+    """If the executor is killed, its watchdog removes the folder."""
     executor = start("task", TMPDIR=str(agents))
     last = "exit 3" if end == "failure" else "exec sleep 3600"
     executor.launch(f'{LITTER} echo "$TMPDIR" > ready; {last}')
@@ -66,10 +66,10 @@ def test_it_goes_however_the_task_ends(start: Any, agents: Path, end: str) -> No
     assert gone(folder)
 
 
-def test_what_is_left_of_others_goes_too(start: Any, agents: Path) -> None:
-    """An agent may kill a guardian with its executor. What a living one has, or what is no such folder, stays."""
-    left, lock = locked_folders.make(agents, "tf-task-")
-    used, _ = locked_folders.make(agents, "tf-task-")
+def test_orphaned_folders_are_removed(start: Any, agents: Path) -> None:
+    """An agent may kill a watchdog with its executor. Folders of running executors stay."""
+    left, lock = temporary.make_locked_folder(agents, "tf-task-")
+    used, _ = temporary.make_locked_folder(agents, "tf-task-")
     (left / "file").touch()
     (agents / "tf-other").mkdir()
     os.close(lock)
@@ -80,8 +80,7 @@ def test_what_is_left_of_others_goes_too(start: Any, agents: Path) -> None:
     assert {used, agents / "tf-other"} <= set(agents.iterdir())
 
 
-def test_one_of_the_users_own_is_left_alone(start: Any, agents: Path) -> None:
-    """Nothing is made, nothing is removed."""
+def test_user_tmpdir_is_kept(start: Any, agents: Path) -> None:
     executor = start("task", TMPDIR=str(agents))
     (executor.sandbox / "mine").mkdir()
     executor.launch(f'echo "$TMPDIR"; ls {agents}', environment={"TMPDIR": "mine"})
@@ -90,18 +89,16 @@ def test_one_of_the_users_own_is_left_alone(start: Any, agents: Path) -> None:
     assert (executor.sandbox / "mine").exists()
 
 
-def test_where_it_cannot_be_made_programs_run_as_without(start: Any, agents: Path) -> None:
-    """With what the agent said; the log tells."""
+def test_program_runs_without_folder(start: Any, agents: Path) -> None:
     executor = start("task", TMPDIR=f"{agents}/none")
     executor.launch('echo "$TMPDIR"')
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     assert f"{agents}/none\n" == executor.output()
-    assert "the task has no folder of its own for temporary files" in executor.output("stderr")
+    assert "cannot create a temporary folder for the task" in executor.output("stderr")
 
 
 @is_root
-def test_it_is_the_users_who_runs_the_program(executor: Any) -> None:
-    """Who may write in it."""
+def test_folder_belongs_to_task_user(executor: Any) -> None:
     for folder in (executor.sandbox, *executor.sandbox.parents):
         if "pytest" in str(folder):
             folder.chmod(folder.stat().st_mode | 0o011)
@@ -112,16 +109,15 @@ def test_it_is_the_users_who_runs_the_program(executor: Any) -> None:
     assert gone(Path(path))
 
 
-def test_the_end_of_a_task_does_not_wait_for_the_removal(agents: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which goes on: it may be a million files, or a server that does not answer."""
+def test_task_end_does_not_wait_for_removal(agents: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answered, removed = threading.Event(), threading.Event()
 
     def slow(path: str) -> None:
         answered.wait()
-        remove(path)
+        remove_folder(path)
         removed.set()
 
-    monkeypatch.setattr(temporary, "remove", slow)
+    monkeypatch.setattr(temporary, "remove_folder", slow)
     monkeypatch.setattr(temporary, "REMOVAL_LIMIT", 0.0)
     folder = temporary.TemporaryFolder(lambda path: None)
     path = folder.make({"TMPDIR": str(agents)}, None)
@@ -132,8 +128,8 @@ def test_the_end_of_a_task_does_not_wait_for_the_removal(agents: Path, monkeypat
     assert not Path(path).exists()
 
 
-def test_a_folder_in_use_is_locked(agents: Path) -> None:
-    """Which systemd-tmpfiles heeds, too, when it looks for what is old."""
+def test_used_folder_is_locked(agents: Path) -> None:
+    """systemd-tmpfiles respects the lock."""
     made = Path(temporary.TemporaryFolder(lambda path: None).make({"TMPDIR": str(agents)}, None))
     seen = os.open(made, os.O_RDONLY)
     try:
@@ -143,12 +139,12 @@ def test_a_folder_in_use_is_locked(agents: Path) -> None:
         os.close(seen)
 
 
-# Removing.
+# Removal.
 
 
 @pytest.fixture
 def full(tmp_path: Path) -> Path:
-    """A folder with a bit of everything."""
+    """A folder with files, links and read-only folders."""
     folder = tmp_path / "full"
     (folder / "a" / "b").mkdir(parents=True)
     (folder / "a" / "b" / "file").touch()
@@ -175,27 +171,24 @@ def many(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [a_socket, no_rights, many])
-def test_all_that_is_in_a_folder_is_removed(full: Path, more: Callable[[Path], None]) -> None:
-    """Whatever it is, and whoever has taken rights away."""
+def test_folder_content_is_removed(full: Path, more: Callable[[Path], None]) -> None:
     more(full)
-    remove(str(full))
+    remove_folder(str(full))
     assert not full.exists()
 
 
-def test_no_link_is_followed(full: Path, tmp_path: Path) -> None:
-    """Neither one inside nor one in the folder's place."""
+def test_links_are_not_followed(full: Path, tmp_path: Path) -> None:
     others = tmp_path / "others"
     others.mkdir()
     (others / "file").touch()
     (full / "a" / "link").symlink_to(others)
-    remove(str(full))
+    remove_folder(str(full))
     full.symlink_to(others)
-    remove(str(full))
+    remove_folder(str(full))
     assert (others / "file").exists()
 
 
-def test_what_is_too_deep_stays_and_the_rest_goes(full: Path) -> None:
-    """No error for who removes."""
+def test_too_deep_folders_are_kept(full: Path) -> None:
     top = os.open(full / "a", os.O_RDONLY)
     for _ in range(2000):
         os.mkdir("d", dir_fd=top)
@@ -203,27 +196,27 @@ def test_what_is_too_deep_stays_and_the_rest_goes(full: Path) -> None:
         os.close(top)
         top = below
     os.close(top)
-    remove(str(full))
+    remove_folder(str(full))
     assert [full / "a"] == list(full.iterdir())
     subprocess.run(["rm", "-r", str(full)], check=True)
 
 
-def test_what_is_not_there_is_no_error(tmp_path: Path) -> None:
-    """Another may have been faster."""
-    remove(str(tmp_path / "none" / "none"))
+def test_missing_folder_is_ignored(tmp_path: Path) -> None:
+    """Another process may have removed it first."""
+    remove_folder(str(tmp_path / "none" / "none"))
 
 
 MOUNTED = """
 import subprocess, sys
-from tf_executor.guarding import remove
+from tf_executor.process.watchdog_process import remove_folder
 full, others = sys.argv[1:]
 subprocess.run(["mount", "--bind", others, f"{full}/a/b"], check=True)
-remove(full)
+remove_folder(full)
 """
 
 
-def test_nothing_that_is_mounted_inside_is_touched(full: Path, tmp_path: Path) -> None:
-    """Such as a data set, bound from elsewhere on the same file system."""
+def test_mounts_are_kept(full: Path, tmp_path: Path) -> None:
+    """For example a data set, bound from elsewhere on the same file system."""
     private = ["unshare", "--mount", "--propagation", "private"]
     if subprocess.run([*private, "mount", "-t", "tmpfs", "none", str(tmp_path)], capture_output=True).returncode:
         pytest.skip("mounting in a mount namespace of its own needs root")

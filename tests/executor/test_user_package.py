@@ -1,4 +1,4 @@
-"""What the user's program gets from us, on the oldest Python that TensorFlow 1.15 can have, too."""
+"""The modules that a task's program imports, on every Python that TensorFlow 1.15 and later runs on."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ from pathlib import Path
 
 import pytest
 
-from tf_executor import user_package
+from tf_executor import user
+from tf_executor.around import environment as around_environment
 
-#: TensorFlow 1.15 is for Python 3.6 and 3.7.
+#: Minor versions of Python 3; TensorFlow 1.15 needs 3.6 or 3.7.
 OLDEST, NEWEST = 6, 13
-MODULES = [Path(user_package.__file__).with_name(f"{name}.py") for name in user_package.MODULES]
+SOURCE = Path(user.__file__).parent
+MODULES = [SOURCE / f"{name}.py" for name in around_environment.USER_MODULES]
 
 
 def interpreters() -> list[Path]:
-    """Every Python on this machine that a program of a user may have."""
+    """Every Python of this machine that a user's program may run on."""
     folders = [*Path.home().glob(".pyenv/versions/3.*/bin"), *map(Path, os.get_exec_path())]
-    found: dict[int, Path] = {}
+    paths: dict[int, Path] = {}
     for minor in range(OLDEST, NEWEST + 1):
         for path in (folder / f"python3.{minor}" for folder in folders):
             if path.is_file() and subprocess.run([path, "-V"], capture_output=True, check=False).returncode == 0:
-                found.setdefault(minor, path)
-    return list(found.values())
+                paths.setdefault(minor, path)
+    return list(paths.values())
 
 
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
-    return user_package.write(str(tmp_path))
+    return around_environment.write_user_package(str(tmp_path))
 
 
 def run(python: Path | str, library: Path, program: str, **environment: str) -> str:
-    """Standard output of a program that finds our part and nothing else of ours."""
+    """Return the output of a program whose PYTHONPATH is only the user package."""
     variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(library), "PYTHONDONTWRITEBYTECODE": "1", **environment}
     command = [str(python), "-S", "-W", "error", "-c", program]
     result = subprocess.run(command, env=variables, cwd=library, capture_output=True, text=True, check=False)
@@ -43,8 +45,8 @@ def run(python: Path | str, library: Path, program: str, **environment: str) -> 
 
 
 @pytest.mark.parametrize("python", interpreters(), ids=lambda path: path.name)
-def test_every_python_of_tensorflow_can_import_it(library: Path, python: Path) -> None:
-    """And use what needs no Keras; Keras' absence is told."""
+def test_user_package_imports_on_every_python(library: Path, python: Path) -> None:
+    """All modules work without Keras, except `keras`, which raises ImportError."""
     program = """
 import tf_executor, tf_executor.fetch, tf_executor.job, tf_executor.gpu_check, tf_executor.reporting
 tf_executor.report(step=1, total=2, loss=0.5, examples=3)
@@ -53,16 +55,14 @@ print(tf_executor.job.read_context('{"a": 1}'))
 try:
     import tf_executor.keras
 except ImportError as error:
-    print(error)
+    print(type(error).__name__)
 """
-    expected = "2\n{'a': 1}\nProgressCallback needs Keras: neither tf_keras, tensorflow nor keras can be imported\n"
-    assert expected == run(python, library, program, TF_EXECUTOR_GPUS="2")
+    assert "2\n{'a': 1}\nImportError\n" == run(python, library, program, TF_EXECUTOR_GPUS="2")
 
 
 @pytest.mark.parametrize("python", interpreters(), ids=lambda path: path.name)
-def test_every_python_can_report(library: Path, python: Path) -> None:
-    """The pipe gets a line of JSON."""
-    pipe = user_package.make_pipe(library)
+def test_report_writes_json_to_pipe(library: Path, python: Path) -> None:
+    pipe = around_environment.make_pipe(library)
     reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
     try:
         run(python, library, "import tf_executor; tf_executor.report(step=7)", TF_EXECUTOR_PROGRESS=str(pipe))
@@ -75,8 +75,7 @@ JOB = "def main(server, log_dir, context): print(server, log_dir.rsplit('/')[-1]
 
 
 @pytest.mark.parametrize("python", interpreters(), ids=lambda path: path.name)
-def test_every_python_can_run_a_job(library: Path, python: Path) -> None:
-    """And makes its log folder."""
+def test_job_runs_and_makes_log_folder(library: Path, python: Path) -> None:
     (library / "mnist.py").write_text(JOB)
     variables = {
         "TF_CONFIG": '{"cluster": {"worker": ["h:1"]}, "task": {"type": "worker", "index": 0}}',
@@ -90,39 +89,47 @@ def test_every_python_can_run_a_job(library: Path, python: Path) -> None:
     assert (library / "logs").is_dir()
 
 
+def test_public_names_work_outside_a_task(tmp_path: Path) -> None:
+    """A program that reports also runs on a laptop where this project is installed."""
+    program = f"""
+import os; os.chdir({str(tmp_path)!r})
+import tf_executor, tf_executor.devices, tf_executor.data_service, tf_executor.job
+tf_executor.report(step=1)
+print(tf_executor.devices.get_num_gpus(), tf_executor.logdir())
+"""
+    assert f"0 {tmp_path}/logs\n" == run(
+        sys.executable, SOURCE.parents[1], f"import os; os.chdir({str(tmp_path)!r})" + program
+    )
+
+
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
-def test_it_needs_nothing_else_of_ours(module: Path) -> None:
-    """Its imports are its own modules, the standard library, and what the program itself may have."""
-    allowed = {f"tf_executor.{name}" for name in user_package.MODULES} | {"tf_executor"}
-    theirs = {"tensorflow", "fsspec"}
+def test_user_module_imports_only_stdlib_and_siblings(module: Path) -> None:
+    """TensorFlow and fsspec are imported only inside functions or fall back."""
     for node in ast.walk(ast.parse(module.read_text(), feature_version=(3, 6))):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = (
-                [str(node.module)] if node.module != "tf_executor" else [f"tf_executor.{a.name}" for a in node.names]
-            )
+        if isinstance(node, ast.ImportFrom) and node.level:
+            siblings = [node.module] if node.module else [alias.name for alias in node.names]
+            assert set(siblings) <= set(around_environment.USER_MODULES)
+            continue
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
         for name in names:
-            top = name.split(".")[0]
-            assert name in allowed or top in theirs or (top != "tf_executor" and top in sys.stdlib_module_names), name
+            assert name.split(".")[0] in {"tensorflow", "fsspec", *sys.stdlib_module_names}, name
 
 
-def test_only_this_part_imports_what_the_user_may_have() -> None:
-    """The executor itself must run without."""
-    others = {path for path in Path(user_package.__file__).parent.glob("*.py") if path not in MODULES}
-    for path in others:
+def test_executor_does_not_import_tensorflow() -> None:
+    for path in set(SOURCE.parent.rglob("*.py")) - set(MODULES):
         text = path.read_text()
         assert not [name for name in ("import tensorflow", "import fsspec") if name in text], path
 
 
-def test_the_executors_own_libraries_stay_out_of_the_users_sight(library: Path) -> None:
-    """They could hide the user's."""
-    assert {"sitecustomize.py", "tf_executor"} == {path.name for path in library.iterdir()}
+def test_user_package_hides_executor_libraries(library: Path) -> None:
+    """The executor's own dependencies could shadow the user's."""
+    assert {"tf_executor"} == {path.name for path in library.iterdir()}
     names = {path.stem for path in (library / "tf_executor").iterdir()}
-    assert set(user_package.MODULES) == names
+    assert set(around_environment.USER_MODULES) == names
+    assert names == {path.stem for path in SOURCE.glob("*.py")}
 
 
-def test_writing_it_twice_changes_nothing(library: Path) -> None:
-    """An executor may find its sandbox in use."""
-    assert library == user_package.write(str(library.parent))
+def test_user_package_is_written_twice(library: Path) -> None:
+    """A restarted executor may find its sandbox in use."""
+    assert library == around_environment.write_user_package(str(library.parent))

@@ -4,9 +4,9 @@ import base64
 
 import pytest
 
-from tf_executor import wire
-from tf_executor.events import Report
-from tf_executor.reports import Ending
+from tf_executor.contract import wire
+from tf_executor.contract.events import SendReport
+from tf_executor.contract.reports import EndReport
 
 
 @pytest.mark.parametrize(
@@ -14,60 +14,53 @@ from tf_executor.reports import Ending
     [("5secs", 5.0), ("250ms", 0.25), ("1.5hrs", 5400.0), ("2days", 172800.0), ("", 7.0), ("5", 7.0), ("soon", 7.0)],
 )
 def test_durations_of_mesos(text: str, expected: float) -> None:
-    """Every unit that an agent writes; what is none gives the default."""
     assert expected == wire.duration(text, 7.0)
 
 
 @pytest.mark.parametrize(("period", "expected"), [("5secs", 3.0), ("90secs", 88.0), ("1secs", 0.5)])
 def test_shutdown_leaves_time_for_the_last_update(period: str, expected: float) -> None:
-    """The program gets the agent's period less two seconds, never less than half."""
     assert expected == wire.shutdown_grace({"MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD": period})
 
 
 def test_kill_policy_of_the_event() -> None:
-    """A grace period of zero is a grace period; none is none."""
     assert 0.0 == wire.kill_grace({"kill_policy": {"grace_period": {"nanoseconds": 0}}})
     assert 1.5 == wire.kill_grace({"kill_policy": {"grace_period": {"nanoseconds": 1500000000}}})
     assert [None, None] == [wire.kill_grace({}), wire.kill_grace({"kill_policy": {}})]
 
 
 def test_the_frameworks_capability() -> None:
-    """TASK_KILLING goes only to a framework that knows it."""
+    """TASK_KILLING goes only to frameworks that support it."""
     known = {"framework_info": {"capabilities": [{"type": "GPU_RESOURCES"}, {"type": "TASK_KILLING_STATE"}]}}
-    assert [True, False] == [wire.knows_killing(known), wire.knows_killing({"framework_info": {}})]
+    assert [True, False] == [wire.supports_killing(known), wire.supports_killing({"framework_info": {}})]
 
 
 @pytest.mark.parametrize(("data", "expected"), [("e30=", b"{}"), ("!!", b""), (None, b"")])
 def test_task_data(data: str | None, expected: bytes) -> None:
-    """Base64 is undone; what is no base64 counts as no data."""
     info = {"task_id": {"value": "t1"}, **({} if data is None else {"data": data})}
-    assert wire.Task("t1", expected) == wire.task_of(info)
+    assert wire.TaskLaunch("t1", expected) == wire.task_launch(info)
 
 
 def test_what_else_a_task_info_says() -> None:
-    """Its kill policy and the longest time that it may run."""
     info = {
         "task_id": {"value": "t1"},
         "kill_policy": {"grace_period": {"nanoseconds": 2500000000}},
         "max_completion_time": {"nanoseconds": 60000000000},
     }
-    assert wire.Task("t1", b"", kill_grace=2.5, max_completion_time=60.0) == wire.task_of(info)
+    assert wire.TaskLaunch("t1", b"", kill_grace=2.5, max_completion_time=60.0) == wire.task_launch(info)
 
 
 def test_status_carries_the_ending() -> None:
-    """A machine reads the exit code from `data`, a person from `message`."""
-    status = wire.status("t1", Report("TASK_FAILED", "exit code 3", Ending(exit_code=3)))
-    assert Ending(exit_code=3) == Ending.decode(base64.b64decode(status.pop("data")))
+    """Programs read the exit code from `data`, people read `message`."""
+    status = wire.status("t1", SendReport("TASK_FAILED", "exit code 3", EndReport(exit_code=3)))
+    assert EndReport(exit_code=3) == EndReport.decode(base64.b64decode(status.pop("data")))
     assert {"task_id": {"value": "t1"}, "state": "TASK_FAILED", "message": "exit code 3"} == status
 
 
 def test_status_carries_health_and_reason() -> None:
-    """In Mesos' own fields."""
-    report = Report("TASK_RUNNING", reason="REASON_TASK_HEALTH_CHECK_STATUS_UPDATED", healthy=True)
+    report = SendReport("TASK_RUNNING", reason="REASON_TASK_HEALTH_CHECK_STATUS_UPDATED", healthy=True)
     status = wire.status("t1", report)
     assert ("REASON_TASK_HEALTH_CHECK_STATUS_UPDATED", True) == (status["reason"], status["healthy"])
 
 
 def test_status_without_message_is_bare() -> None:
-    """Nothing empty is sent."""
-    assert {"task_id": {"value": "t1"}, "state": "TASK_RUNNING"} == wire.status("t1", Report("TASK_RUNNING"))
+    assert {"task_id": {"value": "t1"}, "state": "TASK_RUNNING"} == wire.status("t1", SendReport("TASK_RUNNING"))

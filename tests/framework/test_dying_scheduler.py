@@ -12,8 +12,9 @@ import pytest
 
 import tf_scheduler
 from jobs import PATIENCE, options, wait_for
-from mesos_local import LocalCluster, ZooKeeperEnsemble, operator_api
-from mesos_local.status import read_status
+from kit.zookeeper_ensemble import ZooKeeperEnsemble
+from mesos_local import LocalCluster, master_api
+from mesos_local.master_api import read_status
 
 PROGRAM = Path(__file__).parents[1] / "dying_scheduler.py"
 SOURCES = Path(tf_scheduler.__file__).parents[1]
@@ -70,4 +71,4 @@ def test_a_scheduler_that_is_killed_at_every_kind_of_point(local_cluster: LocalC
     # The first life died before it could store who Mesos said it is: Mesos waits for that one, with nothing, in vain.
     (nobody,) = [item for item in shown.frameworks if item.name == NAME]
     assert (False, {}) == (nobody.connected, nobody.used)
-    operator_api.teardown(local_cluster.master.address, nobody.framework_id)
+    master_api.teardown(local_cluster.master.address, nobody.framework_id)

@@ -10,12 +10,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tf_scheduler
 from jobs import PATIENCE, options, wait_for
-from mesos_local import LocalCluster, ZooKeeperEnsemble
+from kit.zookeeper_ensemble import ZooKeeperEnsemble
+from mesos_local import LocalCluster
 
 pytestmark = [pytest.mark.mesos, pytest.mark.zookeeper]
 
@@ -64,11 +66,10 @@ def start(local_cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[[], 
             stack.callback(process.kill)
             return Scheduler(process)
 
-        launch.state = state
-        yield launch
+        yield launch, state
 
 
-def stored(state: str) -> dict[str, object]:
+def stored(state: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "tf_scheduler", "state", "show", state, "--service", "small", "--json"]
     return json.loads(subprocess.run(command, env=ENVIRONMENT, check=True, stdout=subprocess.PIPE).stdout)
 
@@ -77,19 +78,20 @@ def stored(state: str) -> dict[str, object]:
 def test_a_standby_goes_on_with_the_tasks(start, tmp_path, how):
     """The leader is killed, or frozen and then woken up: the same framework, the same tasks, each started once."""
     checkpoints = tmp_path / "checkpoints"
-    first = start()
+    launch, state = start
+    first = launch()
     first.until("leads")
-    second = start()
-    assert "process" in second.until("waiting: another scheduler leads:")
+    second = launch()
+    assert "process" in second.until("standby: the leading scheduler is")
     wait_for(*(checkpoints / name for name in TASKS))
-    before = stored(start.state)
+    before = stored(state)
     first.process.send_signal(how)
     second.until("leads")
     if how == signal.SIGSTOP:
         first.process.send_signal(signal.SIGCONT)
-        first.until("the leadership is lost")
+        first.until("leadership lost")
         assert 0 != first.process.wait(PATIENCE)
-    after = stored(start.state)
+    after = stored(state)
     (checkpoints / "end").touch()
 
     assert "succeeded" == second.until("verdict")

@@ -8,7 +8,6 @@ import json
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -18,23 +17,29 @@ import pytest
 
 from builders import a_job, a_spec, needs
 from jobs import PATIENCE
+from kit.scheduler_process import RunningScheduler
+from kit.waiting import wait_until
 from mesos_local import AgentSpec, LocalCluster, with_ports
-from mesos_local.status import read_status
-from tf_scheduler.bundle import build_bundle
-from tf_scheduler.cli.ports import port_block
-from tf_scheduler.cli.service import Service
-from tf_scheduler.core.recovery import pausing
+from mesos_local.master_api import read_status
+from tf_scheduler.cli.local_run.ports import port_block
+from tf_scheduler.core.state import pause
 from tf_scheduler.model.effects import Decision
 from tf_scheduler.model.events import Event, PodCommand
-from tf_scheduler.model.failure import Cause
 from tf_scheduler.model.ids import TaskName, executor_of
 from tf_scheduler.model.placement import GangSpec
 from tf_scheduler.model.plan import Override, Reply
-from tf_scheduler.model.policy import RecoveryPolicy, RestartPolicy, RestartWhen
-from tf_scheduler.model.recovery import PodVerb
-from tf_scheduler.model.spec import ExecutorSpec, JobKind, ServiceSpec, Strategy
+from tf_scheduler.model.spec import (
+    ExecutorSpec,
+    JobKind,
+    RecoveryPolicy,
+    RestartPolicy,
+    RestartWhen,
+    ServiceSpec,
+    Strategy,
+)
 from tf_scheduler.model.state import SchedulerState, Verdict
-from tf_scheduler.model.task import TaskRecord, TaskState
+from tf_scheduler.model.task import Cause, PodVerb, TaskRecord, TaskState
+from tf_scheduler.zipapp_builder import build_bundle
 
 pytestmark = pytest.mark.mesos
 
@@ -70,7 +75,7 @@ class Watched:
         self._changed = threading.Condition()
         self.told: list[str] = []
         self.answers: list[Reply] = []
-        self.service: Service
+        self.service: RunningScheduler
 
     def see(self, _event: Event, decision: Decision) -> None:
         with self._changed:
@@ -95,20 +100,20 @@ class Watched:
         """The record of a launch of this task, a later one than `after`, whose server answers."""
 
         def has_joined(state: SchedulerState) -> bool:
-            record, status = state.tasks.get(name), state.status(name)
+            record, status = state.stored.tasks.get(name), state.status(name)
             fresh = record is not None and (after is None or record.id != after.id)
             return fresh and status is not None and status.state is TaskState.RUNNING and bool(status.healthy)
 
-        return self.until(has_joined).tasks[name]
+        return self.until(has_joined).stored.tasks[name]
 
     def paused(self, name: TaskName) -> TaskRecord:
         """The record of the launch that keeps its place."""
-        return self.until(lambda state: pausing.shown(state, name) is Override.PAUSED).tasks[name]
+        return self.until(lambda state: pause.override_of(state, name) is Override.PAUSED).stored.tasks[name]
 
     def order(self, verb: PodVerb) -> None:
         """Of worker-1; it is done."""
         count = len(self.answers)
-        self.service.runner.put(lambda: PodCommand(verb, WORKER_1))
+        self.service.process.runner.put(lambda: PodCommand(verb, WORKER_1))
         self.until(lambda _: len(self.answers) > count)
         assert Reply.OK is self.answers[-1]
 
@@ -130,7 +135,7 @@ def start(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[[ServiceSp
 
         def launch(spec: ServiceSpec) -> Watched:
             found = Watched()
-            found.service = Service(
+            found.service = RunningScheduler(
                 spec, cluster.master.address, tmp_path / "state.db", observers=[found.see], on_end=found.end
             )
             stack.enter_context(found.service)
@@ -141,8 +146,8 @@ def start(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[[ServiceSp
 
 
 def stop(watched: Watched) -> None:
-    watched.service.runner.request_stop("the test is over")
-    watched.until(lambda state: state.over)
+    watched.service.process.runner.request_stop("the test is over")
+    watched.until(lambda state: state.process.finished)
 
 
 def a_service(*jobs: Any, **options: Any) -> ServiceSpec:
@@ -174,16 +179,16 @@ def test_tasks_are_healed_and_ordered_about(watched, cluster):
 
     Nobody else is ever started again.
     """
-    late = watched.until(lambda state: WORKER_1 in state.recoveries)
-    first = late.tasks[WORKER_1]
-    assert Cause.NOT_JOINED is late.recoveries[WORKER_1].cause
+    late = watched.until(lambda state: WORKER_1 in state.stored.recoveries)
+    first = late.stored.tasks[WORKER_1]
+    assert Cause.NOT_JOINED is late.stored.recoveries[WORKER_1].cause
     assert "waits for data" in watched.until_told(f"worker-1 on {first.hostname} is killed: killed on request")
 
     second = watched.joined(WORKER_1, after=first)
     assert first.hostname != second.hostname, "its agent is avoided now"
     assert f"{first.hostname} is avoided for 3600 s" in watched.until_told("is avoided")
 
-    stalled = watched.until(lambda state: "evaluator-0" in state.recoveries).recoveries["evaluator-0"]
+    stalled = watched.until(lambda state: "evaluator-0" in state.stored.recoveries).stored.recoveries["evaluator-0"]
     assert "stalled: no progress and no output for 2 s" in stalled.why
     assert (Cause.USER_ERROR, 1) == (stalled.cause, len(stalled.failures))
 
@@ -213,12 +218,12 @@ def test_tasks_are_healed_and_ordered_about(watched, cluster):
         watched.until_told(f"at once, twice in a row at {fifth.address}, so not there again")
         sixth = watched.joined(WORKER_1, after=fifth)
     assert fifth.address != sixth.address
-    assert {1} == {watched.service.state.tasks[TaskName(name)].serial for name in ("ps-0", "worker-0")}
+    assert {1} == {watched.service.state.stored.tasks[TaskName(name)].serial for name in ("ps-0", "worker-0")}
 
 
 def used_ports(cluster: LocalCluster, watched: Watched) -> set[int]:
     """Those that the master counts as used by the service."""
-    framework = watched.service.state.framework_id
+    framework = watched.service.state.stored.framework_id
     found = next(shown.used for shown in cluster.state().frameworks if shown.framework_id == framework)
     ends = [[int(end) for end in part.split("-")] for part in str(found["ports"]).split(",")]
     return {port for first, last in ends for port in range(first, last + 1)}
@@ -226,7 +231,7 @@ def used_ports(cluster: LocalCluster, watched: Watched) -> set[int]:
 
 def output(cluster: LocalCluster, watched: Watched, record: TaskRecord) -> str:
     """What a launch has written to its stdout."""
-    framework = str(watched.service.state.framework_id)
+    framework = str(watched.service.state.stored.framework_id)
     return (cluster.sandbox(record.agent_id, framework, executor_of(record.id)) / "stdout").read_text()
 
 
@@ -241,7 +246,7 @@ def operate(cluster: LocalCluster, kind: str, agent_id: str) -> None:
 
 def runs(state: SchedulerState, count: int) -> bool:
     """Whether so many workers run, and no other."""
-    found = [state.statuses.get(record.id) for record in state.live()]
+    found = [state.stored.statuses.get(record.id) for record in state.live()]
     return len(found) == count and all(status and status.state is TaskState.RUNNING for status in found)
 
 
@@ -260,7 +265,7 @@ def test_collective_training_leaves_a_drained_agent_and_goes_on_smaller(cluster,
     service = start(a_service(job, strategy=Strategy.MULTI_WORKER_MIRRORED, recovery=recovery, gang=gang))
     state = service.until(lambda state: runs(state, 3))
     wait_until((tmp_path / "worker-2.ready").exists)
-    drained = state.tasks[TaskName("worker-2")]
+    drained = state.stored.tasks[TaskName("worker-2")]
     try:
         operate(cluster, "DRAIN_AGENT", drained.agent_id)
         service.until_told("the cluster starts again with 2 of 3 workers")
@@ -268,7 +273,7 @@ def test_collective_training_leaves_a_drained_agent_and_goes_on_smaller(cluster,
         assert (tmp_path / "checkpoint").exists()
         assert drained.agent_id not in {record.agent_id for record in state.live()}
         assert [2, 2] == [workers_of(tmp_path, task) for task in ("worker-0", "worker-1")]
-        assert all(() == item.failures for item in state.recoveries.values())
+        assert all(() == item.failures for item in state.stored.recoveries.values())
     finally:
         operate(cluster, "REACTIVATE_AGENT", drained.agent_id)
 
@@ -282,14 +287,14 @@ def test_a_task_that_returns_too_late_is_killed(cluster, start, tmp_path):
     job = a_job(JobKind.WORKER, 1, needs=needs(0.1, 64), command=f"echo $$ >> {tmp_path}/programs; exec sleep 1000")
     recovery = RecoveryPolicy(unreachable_timeout=1.0)
     service = start(a_service(job, strategy=Strategy.INDEPENDENT, recovery=recovery))
-    first = service.until(lambda state: runs(state, 1)).tasks[TaskName("worker-0")]
+    first = service.until(lambda state: runs(state, 1)).stored.tasks[TaskName("worker-0")]
     agent = cluster.agents[first.hostname]
     agent.freeze()
     try:
-        state = service.until(lambda state: state.tasks["worker-0"].id != first.id and runs(state, 1))
+        state = service.until(lambda state: state.stored.tasks["worker-0"].id != first.id and runs(state, 1))
     finally:
         agent.thaw()
-    second = state.tasks[TaskName("worker-0")]
+    second = state.stored.tasks[TaskName("worker-0")]
     assert first.hostname != second.hostname
 
     wait_until(lambda: (tmp_path / "programs").read_text().count("\n") == 2)
@@ -298,20 +303,12 @@ def test_a_task_that_returns_too_late_is_killed(cluster, start, tmp_path):
     wait_until(lambda: known_tasks(cluster) == [(second.id, "TASK_RUNNING")])
     wait_until(lambda: [True] * 3 == [shown.active for shown in read_status(cluster.master.address).agents])
     assert new.exists()
-    assert second.id == service.service.state.tasks[TaskName("worker-0")].id
+    assert second.id == service.service.state.stored.tasks[TaskName("worker-0")].id
 
 
 def known_tasks(cluster: LocalCluster) -> list[tuple[str, str]]:
     """Ids and states of all that have not ended, or whose end nobody has acknowledged."""
     return [(task.task_id, task.state) for task in read_status(cluster.master.address).tasks]
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    """For what nobody announces."""
-    end = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < end
-        threading.Event().wait(0.05)
 
 
 def workers_of(folder: Path, task: str) -> int:
@@ -342,8 +339,8 @@ def test_a_task_that_may_not_start_again_ends_the_job(start, tmp_path, options, 
     job = a_job(JobKind.WORKER, 1, needs=needs(0.1, 64), command=command)
     service = start(a_service(job, strategy=Strategy.INDEPENDENT, **options))
 
-    state = service.until(lambda state: state.over)
+    state = service.until(lambda state: state.process.finished)
 
-    assert Verdict.FAILED is state.result.verdict
-    assert why in state.result.reason
+    assert Verdict.FAILED is state.stored.result.verdict
+    assert why in state.stored.result.reason
     assert starts == len(told.read_text().splitlines())

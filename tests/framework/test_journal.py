@@ -7,15 +7,14 @@ from dataclasses import replace
 import pytest
 
 from builders import a_spec
-from tf_scheduler.journal import Journal
+from kit.memory_store import MemoryDisk, MemoryStore
 from tf_scheduler.model.effects import Decision, Outcome
 from tf_scheduler.model.events import Tick
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.store.interface import Put, StoreConflict, StoreUnavailable
-from tf_scheduler.store.journal_records import KEPT
-from tf_scheduler.store.memory import MemoryDisk, MemoryStore
+from tf_scheduler.store.interface import Put, StoreConflictError, StoreUnavailableError
+from tf_scheduler.store.journal import MAX_ENTRIES, EventJournal
 from tf_scheduler.store.records import changes
-from tf_scheduler.store.shared import SharedStore
+from tf_scheduler.store.retrying import SharedStore
 
 NOTHING = Decision(SchedulerState(a_spec()))
 
@@ -37,7 +36,7 @@ def opened(disk):
 
 def test_outcomes_are_numbered():
     """With the event that they were decided on."""
-    journal = Journal(clock=lambda: 5.0)
+    journal = EventJournal(clock=lambda: 5.0)
 
     journal(Tick(), a_decision("one", "two"))
     journal(Tick(), NOTHING)
@@ -53,23 +52,23 @@ def test_outcomes_are_numbered():
 
 def test_they_survive_the_scheduler(disk):
     """The next one goes on with the numbers, and reads its state as if they were not there."""
-    with Journal(opened(disk)) as journal:
+    with EventJournal(opened(disk)) as journal:
         journal(Tick(), a_decision("before"))
 
-    with Journal(opened(disk)) as after:
+    with EventJournal(opened(disk)) as after:
         after.note("SchedulerStarted", "again")
     assert [(1, "before"), (2, "again")] == [(entry.number, entry.message) for entry in after.after(0)]
-    assert journal.id == after.id == Journal(opened(disk)).id
+    assert journal.id == after.id == EventJournal(opened(disk)).id
     assert () == changes(opened(disk).load())
 
 
 def test_nobody_sees_what_is_not_stored(disk):
     """So no number is seen twice, whenever the scheduler is killed: the next one gives it again."""
-    killed = Journal(opened(disk))
+    killed = EventJournal(opened(disk))
     killed(Tick(), a_decision("lost"))
     assert (0, ()) == (killed.last, killed.after(0))
 
-    with Journal(opened(disk)) as after:
+    with EventJournal(opened(disk)) as after:
         after(Tick(), a_decision("told"))
     assert [(1, "told")] == [(entry.number, entry.message) for entry in after.after(0)]
 
@@ -77,21 +76,23 @@ def test_nobody_sees_what_is_not_stored(disk):
 def test_what_a_decision_tells_is_stored_with_what_it_changes(disk):
     """In one transaction, with what waits; no more is written for it."""
     store, told = Writes(disk), []
-    journal = Journal(store)
+    journal = EventJournal(store)
     journal.listen(lambda: told.append(journal.last))
-    journal.keep(store, (), [(Tick(), a_decision("changes nothing"))])
-    journal.keep(store, [Put("result", b"{}")], [(Tick(), a_decision("one", "two")), (Tick(), NOTHING)])
+    journal.commit(store, (), [(Tick(), a_decision("changes nothing"))])
+    journal.commit(store, [Put("result", b"{}")], [(Tick(), a_decision("one", "two")), (Tick(), NOTHING)])
 
     assert [["result", "journal/id", f"journal/{1:016}"]] == store.written
     assert [3] == told
-    assert ["changes nothing", "one", "two"] == [entry.message for entry in Journal(opened(disk)).after(0)]
+    assert ["changes nothing", "one", "two"] == [entry.message for entry in EventJournal(opened(disk)).after(0)]
 
 
 def test_what_its_store_refuses_is_not_shown(disk):
     """The loop ends then, and nothing has happened."""
-    journal = Journal(opened(disk))
-    with pytest.raises(StoreConflict):
-        journal.keep(Failing(StoreConflict("another one")), [Put("result", b"{}")], [(Tick(), a_decision("one"))])
+    journal = EventJournal(opened(disk))
+    with pytest.raises(StoreConflictError):
+        journal.commit(
+            Failing(StoreConflictError("another one")), [Put("result", b"{}")], [(Tick(), a_decision("one"))]
+        )
 
     assert () == journal.after(0)
 
@@ -104,8 +105,8 @@ def test_the_journal_of_an_earlier_version_is_read_and_forgotten_in_time(disk):
         [Put(key, json.dumps({"schema": 1, "entries": entries}).encode()) for key, entries in parts.items()]
     )
 
-    with Journal(opened(disk)) as journal:
-        journal(Tick(), a_decision(*map(str, range(KEPT - 20))))
+    with EventJournal(opened(disk)) as journal:
+        journal(Tick(), a_decision(*map(str, range(MAX_ENTRIES - 20))))
 
     assert [str(n) for n in range(1021, 1041)] == [entry.message for entry in journal.after(0)][:20]
     assert ("journal/50" in opened(disk).load(), "journal/00" in opened(disk).load()) == (False, True)
@@ -113,29 +114,29 @@ def test_the_journal_of_an_earlier_version_is_read_and_forgotten_in_time(disk):
 
 def test_another_installation_has_another_journal():
     """Its numbers begin again, too."""
-    assert Journal(opened(MemoryDisk())).id != Journal(opened(MemoryDisk())).id
+    assert EventJournal(opened(MemoryDisk())).id != EventJournal(opened(MemoryDisk())).id
 
 
 def test_only_so_many_are_kept(disk):
     """In memory, and in the store."""
-    with Journal(opened(disk)) as journal:
-        for number in range(0, KEPT + 150, 10):
+    with EventJournal(opened(disk)) as journal:
+        for number in range(0, MAX_ENTRIES + 150, 10):
             journal(Tick(), a_decision(*map(str, range(number, number + 10))))
 
-    again = Journal(opened(disk))
+    again = EventJournal(opened(disk))
 
-    assert (151, KEPT + 150) == (journal.first, journal.last)
+    assert (151, MAX_ENTRIES + 150) == (journal.first, journal.last)
     assert journal.after(0) == again.after(0)
-    assert len(opened(disk).load()) <= 2 + KEPT // 10
+    assert len(opened(disk).load()) <= 2 + MAX_ENTRIES // 10
 
 
 def test_a_part_that_cannot_be_read_costs_itself_only(disk, caplog):
     """The journal is no reason not to start."""
-    with Journal(opened(disk)) as journal:
+    with EventJournal(opened(disk)) as journal:
         journal(Tick(), a_decision(*map(str, range(145))))
     opened(disk).apply([Put(f"journal/{101:016}", b"{"), Put("journal/id", b'{"schema": 2}')])
 
-    assert 100 == len(Journal(opened(disk)).after(0))
+    assert 100 == len(EventJournal(opened(disk)).after(0))
     assert f"journal/{101:016}" in caplog.text
 
 
@@ -167,21 +168,21 @@ class Failing:
         raise self.error
 
 
-@pytest.mark.parametrize("error", [StoreUnavailable("away"), StoreConflict("another one")])
+@pytest.mark.parametrize("error", [StoreUnavailableError("away"), StoreConflictError("another one")])
 def test_a_store_that_fails_does_not_reach_the_loop(error):
     """It goes on, with nothing to show; after a conflict nothing is written any more."""
     store = Failing(error)
-    with Journal(store) as journal:
+    with EventJournal(store) as journal:
         journal(Tick(), a_decision("one"))
         assert store.tried.wait(20)
         journal(Tick(), a_decision("two"))
         assert () == journal.after(0)
-    assert isinstance(error, StoreUnavailable) or store.writes == 1
+    assert isinstance(error, StoreUnavailableError) or store.writes == 1
 
 
 def test_listeners_are_told_until_they_end_it():
     """Of each decision that says something."""
-    journal, told = Journal(), []
+    journal, told = EventJournal(), []
     end = journal.listen(lambda: told.append(journal.last))
 
     journal(Tick(), a_decision("one", "two"))

@@ -7,20 +7,18 @@ from itertools import pairwise
 
 import pytest
 
-from builders import a_spec, a_status
-from tf_scheduler.api.curves import POINTS, Curves
+from builders import a_spec, a_status, with_fields
+from kit.memory_store import MemoryDisk, MemoryStore
+from tf_scheduler.api.http.backend import MAX_POINTS, CurveRecorder
 from tf_scheduler.api.views import training
 from tf_scheduler.api.views.base import Snapshot
-from tf_scheduler.kept_curves import KeptCurves
 from tf_scheduler.model.effects import Decision, ResultDecided, StatusStored
 from tf_scheduler.model.events import ProgressReported, Tick
 from tf_scheduler.model.ids import TaskId
-from tf_scheduler.model.progress import Curve, Progress
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
-from tf_scheduler.model.task import TaskState
-from tf_scheduler.store import curve_records
-from tf_scheduler.store.curve_records import curves_of, progress_of, write_of
-from tf_scheduler.store.memory import MemoryDisk, MemoryStore
+from tf_scheduler.model.task import Progress, TaskState, TrainingCurve
+from tf_scheduler.store import training_history
+from tf_scheduler.store.training_history import TrainingHistory, decode_curves, decode_progress, encode_history
 
 PATIENCE = 30
 
@@ -32,24 +30,24 @@ def hear(curves, steps, task="worker-0", **fields):
         curves(ProgressReported(TaskId(f"{task}__1"), told), decision)
 
 
-def steps(curves, points=POINTS, task="worker-0"):
+def steps(curves, points=MAX_POINTS, task="worker-0"):
     """As the API tells them."""
-    found = training.progress(Snapshot(SchedulerState(a_spec())), curves.shown(), points).body
+    found = training.progress(Snapshot(SchedulerState(a_spec())), curves.current(), points).body
     return [point["step"] for entry in found["tasks"] if entry["name"] == task for point in entry["points"]]
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 511, 512, 815, 5000])
 def test_a_curve_is_shown_from_its_beginning_to_now(count):
     """However few points are wanted of it, evenly."""
-    curves = Curves()
+    curves = CurveRecorder()
     hear(curves, range(count))
 
     assert [] == steps(curves, 0)
     assert [count - 1] == steps(curves, 1)
-    for points in (2, 60, 240, POINTS):
+    for points in (2, 60, 240, MAX_POINTS):
         found = steps(curves, points)
         assert (0, count - 1) == (min(found), found[-1]) if count > 1 else [0] == found
-        assert min(count, points, POINTS // 2) <= len(found) <= points
+        assert min(count, points, MAX_POINTS // 2) <= len(found) <= points
         gaps = [after - before for before, after in pairwise(found[:-1])]
         assert not gaps or max(gaps) <= 2 * min(gaps) + 1
 
@@ -59,12 +57,12 @@ def test_the_next_scheduler_goes_on_with_it():
     disk = MemoryDisk()
     for begin in range(0, 3000, 300):
         store = MemoryStore("service", disk)
-        curves = Curves(curves_of(store.load()))
+        curves = CurveRecorder(decode_curves(store.load()))
         hear(curves, range(begin, begin + 300))
-        with KeptCurves(store, curves.shown):
+        with TrainingHistory(store, curves.current):
             pass
 
-    found = steps(Curves(curves_of(MemoryStore("service", disk).load())), 60)
+    found = steps(CurveRecorder(decode_curves(MemoryStore("service", disk).load())), 60)
 
     assert (0, 2999, 60) == (found[0], found[-1], len(found))
     gaps = [after - before for before, after in pairwise(found)]
@@ -80,12 +78,12 @@ def test_it_is_stored_meanwhile_as_well():
             super().apply(writes)
             written.set()
 
-    store, curves = Store("service", MemoryDisk()), Curves()
+    store, curves = Store("service", MemoryDisk()), CurveRecorder()
     store.load()
     hear(curves, [1, 2])
-    with KeptCurves(store, curves.shown, every=0.01):
+    with TrainingHistory(store, curves.current, interval=0.01):
         assert written.wait(PATIENCE)
-        assert [1, 2] == [point.step for point in curves_of(store.load())["worker-0"].points]
+        assert [1, 2] == [point.step for point in decode_curves(store.load())["worker-0"].points]
 
 
 LAUNCH = TaskId("worker-0__1")
@@ -100,7 +98,7 @@ STATE = SchedulerState(a_spec())
         (Tick(), Decision(STATE, changes=(StatusStored(a_status(LAUNCH, TaskState.FINISHED)),))),
         (
             ProgressReported(LAUNCH, SAID),
-            Decision(replace(STATE, statuses={LAUNCH: a_status(LAUNCH, TaskState.FINISHED)})),
+            Decision(with_fields(STATE, statuses={LAUNCH: a_status(LAUNCH, TaskState.FINISHED)})),
         ),
     ],
     ids=["the job", "a task", "what it had still to tell"],
@@ -114,34 +112,34 @@ def test_an_end_is_stored_at_once(decision):
             super().apply(writes)
             written.set()
 
-    disk, curves = MemoryDisk(), Curves()
+    disk, curves = MemoryDisk(), CurveRecorder()
     store = Store("service", disk)
     store.load()
-    with KeptCurves(store, curves.shown, lambda: {LAUNCH: SAID}) as kept:
+    with TrainingHistory(store, curves.current, lambda: {LAUNCH: SAID}) as kept:
         kept(Tick(), Decision(STATE))
         kept(ProgressReported(LAUNCH, SAID), Decision(STATE))
         assert not written.is_set()
         kept(*decision)
         assert written.wait(PATIENCE)
         after_a_kill = MemoryStore("service", disk).load()
-    assert {LAUNCH: replace(SAID, sequence=0)} == progress_of(after_a_kill)
+    assert {LAUNCH: replace(SAID, sequence=0)} == decode_progress(after_a_kill)
 
 
 @pytest.mark.parametrize("value", [b"", b"[]", b'{"schema": 2}', b'{"schema": 1, "tasks": {"a": {"points": [[1]]}}}'])
 def test_what_cannot_be_read_costs_the_picture_only(value, caplog):
     """And is told."""
-    assert ({}, {}) == (curves_of({curve_records.CURVES: value}), curves_of({}))
-    assert "cannot be read" in caplog.text
+    assert ({}, {}) == (decode_curves({training_history.CURVES: value}), decode_curves({}))
+    assert "training curves ignored" in caplog.text
 
 
 def test_what_is_stored_is_small():
     """Of many tasks, those that tell a loss; no number that JSON lacks."""
-    points = tuple(Progress(n, 1763759990.123456 + n, step=n, loss=math.pi * n) for n in range(POINTS))
-    silent = {f"a-{n}": Curve(tuple(Progress(0, 1.0, step=1) for _ in points)) for n in range(50)}
-    diverged = Curve((Progress(0, 1.0, loss=math.inf, steps_per_second=math.nan),))
-    put = write_of({**silent, **{f"z-{n}": Curve(points) for n in range(15)}, "z-diverged": diverged}, {})
+    points = tuple(Progress(n, 1763759990.123456 + n, step=n, loss=math.pi * n) for n in range(MAX_POINTS))
+    silent = {f"a-{n}": TrainingCurve(tuple(Progress(0, 1.0, step=1) for _ in points)) for n in range(50)}
+    diverged = TrainingCurve((Progress(0, 1.0, loss=math.inf, steps_per_second=math.nan),))
+    put = encode_history({**silent, **{f"z-{n}": TrainingCurve(points) for n in range(15)}, "z-diverged": diverged}, {})
 
-    found = curves_of({put.key: put.value})
+    found = decode_curves({put.key: put.value})
 
     assert len(put.value) < 150_000
     assert {"z-diverged", *(f"z-{n}" for n in range(15))} == set(found)

@@ -4,11 +4,11 @@ import logging
 
 import pytest
 
-from tf_scheduler import kept_files
-from tf_scheduler.interfaces import FileError
-from tf_scheduler.kept_files import LIMIT, KeptFiles
+from kit.memory_store import MemoryDisk, MemoryStore
+from tf_scheduler.errors import FileError
+from tf_scheduler.store import operator_files
 from tf_scheduler.store.interface import Put
-from tf_scheduler.store.memory import MemoryDisk, MemoryStore
+from tf_scheduler.store.operator_files import MAX_BYTES, OperatorFiles
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def disk():
 
 def opened(disk):
     store = MemoryStore("service", disk)
-    return store, KeptFiles(store, store.load())
+    return store, OperatorFiles(store, store.load())
 
 
 @pytest.mark.parametrize("content", [b"", b"text\r\n", bytes(range(256)) * 4])
@@ -38,21 +38,21 @@ def test_a_name_is_no_path(disk, name):
     """It is part of a key of the store."""
     store, files = opened(disk)
 
-    with pytest.raises(FileError, match="A file is called by") as told:
+    with pytest.raises(FileError, match="invalid file name") as told:
         files.keep(name, b"")
-    assert (400, {}) == (told.value.code, store.load())
+    assert (400, {}) == (told.value.http_status, store.load())
 
 
 def test_what_is_too_much_is_refused(disk, monkeypatch):
     """Of one, and of all."""
-    monkeypatch.setattr(kept_files, "MOST", 1)
+    monkeypatch.setattr(operator_files, "MAX_FILES", 1)
     _, files = opened(disk)
 
-    with pytest.raises(FileError, match="1025 bytes, more than 1024"):
-        files.keep("a", b"x" * (LIMIT + 1))
-    files.keep("a", b"x" * LIMIT)
+    with pytest.raises(FileError, match="1025 bytes: at most 1024"):
+        files.keep("a", b"x" * (MAX_BYTES + 1))
+    files.keep("a", b"x" * MAX_BYTES)
     files.keep("a", b"y")
-    with pytest.raises(FileError, match="1 files are kept already"):
+    with pytest.raises(FileError, match="too many files: 1"):
         files.keep("b", b"")
 
 
@@ -62,9 +62,9 @@ def test_what_cannot_be_stored_is_not_shown(disk):
     newer, _ = opened(disk)
     newer.apply([Put("x", b"")])
 
-    with pytest.raises(FileError, match="cannot be stored now") as told:
+    with pytest.raises(FileError, match="cannot be stored") as told:
         files.keep("a", b"")
-    assert (503, []) == (told.value.code, files.names())
+    assert (503, []) == (told.value.http_status, files.names())
 
 
 def test_what_a_newer_version_stored_costs_that_file_only(disk, caplog):

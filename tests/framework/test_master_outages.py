@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from jobs import PATIENCE, options, wait_for
+from kit.scheduler_process import RunningScheduler
 from mesos_local import AgentSpec, LocalCluster
-from tf_scheduler.cli.files import load_options
-from tf_scheduler.cli.service import Service
+from tf_scheduler.cli.common.options_file import load_options
 
 #: Each start of a task leaves a line; worker 0 ends, and so the job, when there is a file `end`.
 COMMAND = (
@@ -52,7 +52,7 @@ def test_tasks_run_on_while_the_master_is_away(tmp_path, monkeypatch):
     path = options(tmp_path, COMMAND, service={"checkpoint_dir": str(checkpoints), "failover_timeout": 600})
     with LocalCluster(AGENTS, master_flags=QUICK, die_with_parent=True) as cluster:
         master = cluster.master
-        with Service(
+        with RunningScheduler(
             load_options(path), master.address, tmp_path / "state.db", observers=[seen], on_end=ended.set
         ) as service:
             wait_for(*(checkpoints / name for name in TASKS))
@@ -61,7 +61,7 @@ def test_tasks_run_on_while_the_master_is_away(tmp_path, monkeypatch):
             with monkeypatch.context() as patched:
                 # The limit, 75 s, is a short one here, from the next subscription on.
                 patched.setattr("mesos_client.scheduler.HEARTBEATS_MISSED", 0.05)
-                seen.wait("Subscribed", 1, service._driver._driver.restart_stream)
+                seen.wait("Subscribed", 1, service.process.connection.driver._driver.restart_stream)
                 seen.wait("Disconnected", 1, master.freeze)
             seen.wait("Subscribed", 1, master.thaw)
 
@@ -72,7 +72,9 @@ def test_tasks_run_on_while_the_master_is_away(tmp_path, monkeypatch):
             after = service.state
 
     assert service.error is None
-    assert "succeeded" == after.result.verdict.value
+    assert "succeeded" == after.stored.result.verdict.value
     assert sorted(TASKS) == sorted((checkpoints / "starts").read_text().split())
-    assert before.framework_id == after.framework_id
-    assert {record.id for record in before.tasks.values()} == {record.id for record in after.tasks.values()}
+    assert before.stored.framework_id == after.stored.framework_id
+    assert {record.id for record in before.stored.tasks.values()} == {
+        record.id for record in after.stored.tasks.values()
+    }

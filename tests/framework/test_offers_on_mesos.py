@@ -19,16 +19,17 @@ import pytest
 
 from builders import a_job, a_spec, needs
 from jobs import PATIENCE
+from kit.scheduler_process import RunningScheduler
 from mesos_client import SchedulerDriver
 from mesos_local import AgentSpec, LocalCluster
-from tf_scheduler.bundle import build_bundle
-from tf_scheduler.cli.service import Service
 from tf_scheduler.model.effects import Decision
 from tf_scheduler.model.events import Event
-from tf_scheduler.model.placement import Constraint, GangMode, GangSpec, Operator, Place, PlacementSpec
+from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.placement import AgentLocation, Constraint, GangMode, GangSpec, Operator, PlacementSpec
 from tf_scheduler.model.spec import ExecutorSpec, JobKind, ServiceSpec, Strategy
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState
+from tf_scheduler.zipapp_builder import build_bundle
 
 pytestmark = pytest.mark.mesos
 
@@ -59,7 +60,7 @@ class Watched:
 
     def __init__(self, spec: ServiceSpec, master: str, store: Path) -> None:
         self._changed = threading.Condition()
-        self.service = Service(spec, master, store, observers=[self._heard], on_end=self._wake)
+        self.service = RunningScheduler(spec, master, store, observers=[self._heard], on_end=self._wake)
         self.told: list[str] = []
 
     def _heard(self, _event: Event, decision: Decision) -> None:
@@ -84,15 +85,15 @@ class Watched:
         """Task -> host name, when these run; without names: all of them."""
         wanted = names or tuple(task.name for task in self.state.spec.tasks())
         state = self.until(lambda state: all(_runs(state, name) for name in wanted))
-        return {name: state.tasks[name].hostname for name in wanted}
+        return {name: state.stored.tasks[name].hostname for name in wanted}
 
     def explain(self) -> str:
-        said = {name: [str(reason) for reason in reasons] for name, reasons in self.state.pending.items()}
-        return f"{self.state.result} {list(self.state.tasks)} {json.dumps(said, indent=1)}"
+        said = {name: [str(reason) for reason in reasons] for name, reasons in self.state.session.pending.items()}
+        return f"{self.state.stored.result} {list(self.state.stored.tasks)} {json.dumps(said, indent=1)}"
 
     def stop(self) -> None:
-        self.service.runner.request_stop("the test is over")
-        self.until(lambda state: state.over)
+        self.service.process.runner.request_stop("the test is over")
+        self.until(lambda state: state.process.finished)
 
 
 def _runs(state: SchedulerState, name: str) -> bool:
@@ -177,9 +178,9 @@ def test_a_service_without_gpus_is_not_offered_gpu_agents(start):
     """The master keeps them for those who ask for GPUs."""
     service = start(a_service(workers(1, needs=needs(cpus=64))))
 
-    state = service.until(lambda state: len(state.pending.get("worker-0", ())) == 4)
+    state = service.until(lambda state: len(state.session.pending.get("worker-0", ())) == 4)
 
-    assert ["a-1", "a-2", "b-1"] == sorted(reason.hostname for reason in state.pending["worker-0"][:3])
+    assert ["a-1", "a-2", "b-1"] == sorted(reason.hostname for reason in state.session.pending["worker-0"][:3])
 
 
 def test_racks_are_filled_as_the_constraints_say(start):
@@ -196,12 +197,12 @@ def test_what_cannot_be_placed_says_why_for_every_agent(start):
     """Three workers, two racks, one per rack."""
     service = start(a_service(workers(3, constraints=(Constraint("rack", Operator.UNIQUE),))))
 
-    state = service.until(lambda state: len(state.pending.get("worker-2", ())) >= 3)
+    state = service.until(lambda state: len(state.session.pending.get("worker-2", ())) >= 3)
 
-    reasons = [str(reason) for reason in state.pending["worker-2"]]
-    assert "agent a-1: rack a already has 1 of at most 1" in reasons
-    assert "agent b-1: rack b already has 1 of at most 1" in reasons
-    assert not state.tasks
+    reasons = [str(reason) for reason in state.session.pending["worker-2"]]
+    assert "agent a-1: rack a already has 1 of 1 allowed tasks" in reasons
+    assert "agent b-1: rack b already has 1 of 1 allowed tasks" in reasons
+    assert not state.stored.tasks
 
 
 @pytest.mark.parametrize(
@@ -218,9 +219,9 @@ def test_agents_that_no_task_may_use_are_not_offered(start, constraint, offered)
     """The master applies our offer constraints; those on numbers it leaves to us."""
     service = start(a_service(workers(2, needs=needs(cpus=64), constraints=(constraint,))))
 
-    state = service.until(lambda state: state.evaluations and state.pending)
+    state = service.until(lambda state: state.process.evaluations and state.session.pending)
 
-    told = {reason.hostname for reason in state.pending["worker-0"] if hasattr(reason, "reasons")}
+    told = {reason.hostname for reason in state.session.pending["worker-0"] if hasattr(reason, "reasons")}
     assert offered == told
 
 
@@ -234,9 +235,9 @@ def test_two_services_that_need_the_same_agents_both_get_them(start):
     ]
 
     for rival in rivals:
-        rival.until(lambda state: state.over)
+        rival.until(lambda state: state.process.finished)
 
-    assert ["succeeded", "succeeded"] == [rival.state.result.verdict.value for rival in rivals]
+    assert ["succeeded", "succeeded"] == [rival.state.stored.result.verdict.value for rival in rivals]
 
 
 def test_an_agent_that_joins_late_completes_the_gang(cluster, start):
@@ -244,8 +245,8 @@ def test_an_agent_that_joins_late_completes_the_gang(cluster, start):
     cluster.agents["b-1"].stop()
     try:
         service = start(a_service(workers(3, constraints=(Constraint("hostname", Operator.UNIQUE),))))
-        service.until(lambda state: state.gathering.failures >= 1)
-        assert not service.state.tasks
+        service.until(lambda state: state.process.offer_round.failures >= 1)
+        assert not service.state.stored.tasks
     finally:
         cluster.agents["b-1"].start()
         cluster.wait_registered()
@@ -257,13 +258,13 @@ def test_work_leaves_before_a_maintenance_window(cluster, start):
     """The inverse offer is accepted, the task runs elsewhere, and the agent is not used any more."""
     service = start(a_service(workers(1)))
     ((_, host),) = service.until_running().items()
-    first = service.state.tasks["worker-0"].id
+    first = service.state.stored.tasks["worker-0"].id
     machine = {"hostname": host, "ip": "127.0.0.1"}
     start_at = {"nanoseconds": round((time.time() + 30) * 1e9)}
     try:
         window = {"machine_ids": [machine], "unavailability": {"start": start_at}}
         operate(cluster, "UPDATE_MAINTENANCE_SCHEDULE", schedule={"windows": [window]})
-        service.until(lambda state: state.tasks["worker-0"].id != first)
+        service.until(lambda state: state.stored.tasks["worker-0"].id != first)
         assert host != service.until_running()["worker-0"]
         answers = operate(cluster, "GET_MAINTENANCE_STATUS")["get_maintenance_status"]["status"]["draining_machines"]
         assert ["ACCEPT"] == [status["status"] for item in answers for status in item["statuses"]]
@@ -275,13 +276,13 @@ def test_work_leaves_a_draining_agent(cluster, start):
     """Mesos ends it with a reason of its own, which is nobody's failure; it runs elsewhere."""
     service = start(a_service(workers(1)))
     ((_, host),) = service.until_running().items()
-    first = service.state.tasks["worker-0"]
+    first = service.state.stored.tasks["worker-0"]
     agent = {"agent_id": {"value": first.agent_id}}
     try:
         operate(cluster, "DRAIN_AGENT", **agent, max_grace_period={"nanoseconds": 1_000_000_000})
-        service.until(lambda state: state.tasks["worker-0"].id != first.id)
+        service.until(lambda state: state.stored.tasks["worker-0"].id != first.id)
         assert host != service.until_running()["worker-0"]
-        assert () == service.state.recoveries["worker-0"].failures
+        assert () == service.state.stored.recoveries["worker-0"].failures
     finally:
         operate(cluster, "REACTIVATE_AGENT", **agent)
 
@@ -296,8 +297,8 @@ def test_a_gang_beyond_its_quota_waits_and_runs_when_that_is_raised(cluster, sta
     limit(1.0)
     try:
         service = start(a_service(workers(2, needs=needs(0.8, 128))))
-        state = service.until(lambda state: state.gathering.failures >= 1)
-        assert not state.tasks
+        state = service.until(lambda state: state.process.offer_round.failures >= 1)
+        assert not state.stored.tasks
         limit(2.0)
         assert len(service.until_running()) == 2
     finally:
@@ -314,8 +315,12 @@ def test_reservations_last_until_the_gang_is_complete(cluster, start):
     cluster.agents["b-1"].stop()
     try:
         service = start(reserving(3, timeout=PATIENCE))
-        service.until(lambda state: len([item for item in state.reservations.values() if item.made]) == 2)
-        service.until(lambda state: sum(1 for why in state.pending.values() if "reserved on" in str(why[0])) == 2)
+        service.until(
+            lambda state: len([item for item in state.stored.reservations.values() if item.is_confirmed]) == 2
+        )
+        service.until(
+            lambda state: sum(1 for why in state.session.pending.values() if "reserved on" in str(why[0])) == 2
+        )
         assert {"a-1": ["offers-role"], "a-2": ["offers-role"]} == {
             name: roles for name, roles in reserved(cluster).items() if name != "b-1"
         }
@@ -324,7 +329,7 @@ def test_reservations_last_until_the_gang_is_complete(cluster, start):
         cluster.wait_registered()
 
     assert {"a-1", "a-2", "b-1"} == set(service.until_running().values())
-    assert {} == reserved(cluster) == dict(service.state.reservations)
+    assert {} == reserved(cluster) == dict(service.state.stored.reservations)
     # Mesos forgets an operation when what became of it is acknowledged.
     eventually(lambda: not operate(cluster, "GET_OPERATIONS")["get_operations"].get("operations"))
 
@@ -371,18 +376,19 @@ class Thief:
 def test_what_a_rival_in_our_role_gives_back_is_told_and_reserved_again(cluster, start):
     """Mesos lets it, where no access list forbids that, and does not tell us."""
     service = start(reserving(4, timeout=2 * PATIENCE))
-    service.until(lambda state: len([item for item in state.reservations.values() if item.made]) == 3)
-    before = set(service.state.reservations)
+    service.until(lambda state: len([item for item in state.stored.reservations.values() if item.is_confirmed]) == 3)
+    before = set(service.state.stored.reservations)
 
     host = Thief(cluster, "offers-role").steal()
 
-    service.until(lambda _: any(f"on {host} is not offered any more: another" in told for told in service.told))
+    service.until(lambda _: any(f"on {host} lost to another" in told for told in service.told))
     state = service.until(
         lambda state: (
-            {"a-1", "a-2", "b-1"} == {item.place.hostname for item in state.reservations.values() if item.made}
+            {"a-1", "a-2", "b-1"}
+            == {item.location.hostname for item in state.stored.reservations.values() if item.is_confirmed}
         )
     )
-    assert 2 == len(before & set(state.reservations))
+    assert 2 == len(before & set(state.stored.reservations))
     eventually(lambda: set(reserved(cluster)) == {"a-1", "a-2", "b-1"})
 
 
@@ -390,12 +396,12 @@ def test_what_a_rival_in_our_role_gives_back_is_told_and_reserved_again(cluster,
 def test_reservations_are_given_back(cluster, start, how):
     """Four hosts are wanted, and three are there."""
     service = start(reserving(4, timeout=4.0 if how == "time-out" else PATIENCE))
-    service.until(lambda state: len(state.reservations) == 3)
+    service.until(lambda state: len(state.stored.reservations) == 3)
 
     if how == "stop":
         service.stop()
     else:
-        service.until(lambda state: not state.reservations)
+        service.until(lambda state: not state.stored.reservations)
         service.stop()
 
     assert {} == reserved(cluster)
@@ -409,15 +415,17 @@ def test_a_reservation_that_the_master_refuses_is_told(tmp_path):
     with LocalCluster(agents, master_flags=flags, die_with_parent=True) as cluster, ExitStack() as stack:
         service = launched(stack, reserving(2, timeout=PATIENCE), cluster, tmp_path)
 
-        state = service.until(lambda state: "could not be reserved: " in str(state.pending.get("worker-0", [""])[0]))
+        state = service.until(
+            lambda state: "cannot reserve resources on " in str(state.session.pending.get(TaskName("worker-0")))
+        )
 
-        assert "authorized to perform action RESERVE_RESOURCES" in str(state.pending["worker-0"][0])
+        assert "authorized to perform action RESERVE_RESOURCES" in str(state.session.pending["worker-0"][0])
         assert (
             "needs the permission reserve_resources (DC/OS: dcos:mesos:master:reservation:role:offers-role create)"
-            in str(state.pending["worker-0"][0])
+            in str(state.session.pending["worker-0"][0])
         )
-        assert {} == state.reservations == reserved(cluster)
-        assert state.gathering.failures >= 1
+        assert {} == state.stored.reservations == reserved(cluster)
+        assert state.process.offer_round.failures >= 1
 
 
 def domain(region: str, zone: str) -> str:
@@ -439,7 +447,7 @@ def test_remote_agents_are_used_only_when_they_are_asked_for(tmp_path):
         abroad = launched(stack, spec, cluster, tmp_path)
 
         assert {"worker-0": "far"} == abroad.until_running()
-        assert Place("far", "us", "us-1") == abroad.state.tasks["worker-0"].place
-        state = home.until(lambda state: state.pending)
-        assert "eu" == state.region
-        assert "there is no offer from any agent" in str(state.pending["worker-0"][0])
+        assert AgentLocation("far", "us", "us-1") == abroad.state.stored.tasks["worker-0"].location
+        state = home.until(lambda state: state.session.pending)
+        assert "eu" == state.session.region
+        assert "no offers from any agent" in str(state.session.pending["worker-0"][0])

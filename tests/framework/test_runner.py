@@ -3,13 +3,20 @@
 import pytest
 
 from builders import a_spec, a_status, an_offer
+from kit.memory_store import MemoryStore
 from tf_scheduler.model.effects import Acknowledge, Teardown
-from tf_scheduler.model.events import ExecutorFailed, OffersReceived, Refused, StatusUpdated, Subscribed, TornDown
+from tf_scheduler.model.events import (
+    ExecutorFailed,
+    OffersReceived,
+    StatusUpdated,
+    Subscribed,
+    SubscriptionRefused,
+    TornDown,
+)
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import TaskState
 from tf_scheduler.runner import Runner, restore
-from tf_scheduler.store.interface import StoreUnavailable
-from tf_scheduler.store.memory import MemoryStore
+from tf_scheduler.store.interface import StoreUnavailableError
 
 SPEC = a_spec(workers=1, ps=0, chief=0)
 
@@ -27,7 +34,7 @@ class Journal:
 
     def apply(self, writes):
         if len(self.entries) == self.fail_at:
-            raise StoreUnavailable("the disk is full")
+            raise StoreUnavailableError("the disk is full")
         self.entries.append(("store", tuple(write.key.partition("__")[0] for write in writes)))
         self.inner.apply(writes)
 
@@ -70,7 +77,7 @@ def offers(_state):
 
 
 def status(state, what):
-    return StatusUpdated(a_status(state.tasks["worker-0"].id, what, uuid=what.value))
+    return StatusUpdated(a_status(state.stored.tasks["worker-0"].id, what, uuid=what.value))
 
 
 SCRIPT = (
@@ -87,7 +94,7 @@ def test_a_service_from_start_to_end():
 
     final = run(journal, *SCRIPT)
 
-    assert Verdict.SUCCEEDED is final.result.verdict
+    assert Verdict.SUCCEEDED is final.stored.result.verdict
     assert journal.entries == [
         ("start", ()),
         ("store", ("framework",)),
@@ -109,7 +116,7 @@ def test_when_the_store_fails_no_call_leaves(fail_at):
     """The failing transaction's calls are not made, whichever it is; the driver is left, the tasks go on."""
     journal = Journal(fail_at=fail_at)
 
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnavailableError):
         run(journal, *SCRIPT)
 
     assert journal.entries[-1] == ("stop", ())
@@ -119,14 +126,22 @@ def test_when_the_store_fails_no_call_leaves(fail_at):
 def test_the_next_scheduler_goes_on_where_the_last_one_stopped():
     """Stored: framework id, launches, statuses, result."""
     journal = Journal()
-    run(journal, subscribed, offers, lambda s: status(s, TaskState.RUNNING), lambda s: Refused("another one leads"))
+    run(
+        journal,
+        subscribed,
+        offers,
+        lambda s: status(s, TaskState.RUNNING),
+        lambda s: SubscriptionRefused("another one leads"),
+    )
 
     state = restore(SPEC, journal)
 
-    assert state.framework_id == "fw-1"
+    assert state.stored.framework_id == "fw-1"
     assert TaskState.RUNNING is state.status("worker-0").state
-    assert state.tasks["worker-0"].generation == 1
-    assert (state.tasks["worker-0"].address, state.tasks["worker-0"].hostname) == (("10.0.0.1:31000", "agent-1"))
+    assert state.stored.tasks["worker-0"].generation == 1
+    assert (state.stored.tasks["worker-0"].address, state.stored.tasks["worker-0"].hostname) == (
+        ("10.0.0.1:31000", "agent-1")
+    )
 
 
 def test_a_stop_from_another_thread_ends_the_service():
@@ -138,7 +153,7 @@ def test_a_stop_from_another_thread_ends_the_service():
 
     final = runner.run(journal)
 
-    assert (final.result.verdict, final.result.reason) == (Verdict.STOPPED, "Ctrl-C")
+    assert (final.stored.result.verdict, final.stored.result.reason) == (Verdict.STOPPED, "Ctrl-C")
     assert [] == [entry for entry in journal.entries if entry[0] == "start"]
 
 
@@ -156,9 +171,9 @@ def test_abort_leaves_everything_as_it_is():
 def test_observers_see_every_decision_after_its_calls():
     """They are told last."""
     seen, journal = [], Journal()
-    runner = Runner(restore(SPEC, journal), journal, observers=[lambda event, _: seen.append(type(event).__name__)])
+    runner = Runner(restore(SPEC, journal), journal, observers=[lambda event, _: seen.append(event.kind)])
     journal.runner = runner
-    runner.put(lambda: Refused("no"))
+    runner.put(lambda: SubscriptionRefused("no"))
 
     runner.run(journal)
 
@@ -184,7 +199,7 @@ def test_updates_that_wait_together_are_stored_together():
     seen, journal = [], Journal()
 
     def see(event, decision):
-        seen.append((type(event).__name__, [type(call).__name__ for call in decision.calls]))
+        seen.append((event.kind, [type(call).__name__ for call in decision.calls]))
 
     runner = Runner(restore(SPEC, journal), journal, clock=lambda: 1000.0, new_id=lambda: "id", observers=[see])
     journal.runner = runner
@@ -192,7 +207,7 @@ def test_updates_that_wait_together_are_stored_together():
     for thunk in (lambda: Subscribed("fw-1"), lambda: OffersReceived((an_offer(),)), *updates, lambda: None):
         runner.put(thunk)
     runner.put(lambda: ExecutorFailed("agent-1-id", "another", 9))
-    runner.put(lambda: Refused("no"))
+    runner.put(lambda: SubscriptionRefused("no"))
 
     runner.run(journal)
 
@@ -209,7 +224,7 @@ def test_a_service_that_is_over_does_not_connect():
 
     final = run(journal)
 
-    assert (True, []) == (final.over, journal.entries)
+    assert (True, []) == (final.process.finished, journal.entries)
 
 
 def test_a_checkpoint_may_stop_the_loop_at_any_point():

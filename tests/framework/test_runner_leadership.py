@@ -7,10 +7,10 @@ import threading
 import pytest
 
 from builders import a_spec, an_offer
+from kit.memory_store import MemoryStore
 from tf_scheduler.model.events import OffersReceived, Subscribed
 from tf_scheduler.runner import Runner, restore
-from tf_scheduler.store.interface import LeadershipLost
-from tf_scheduler.store.memory import MemoryStore
+from tf_scheduler.store.interface import LeadershipLostError
 
 SPEC = a_spec(workers=1, ps=0, chief=0)
 
@@ -25,7 +25,7 @@ class Disputed:
     def check(self):
         self.left -= 1
         if self.left < 0:
-            raise LeadershipLost("this scheduler leads no more: test")
+            raise LeadershipLostError("this scheduler is no longer the leader: test")
 
     def on_lost(self, callback):
         self.callbacks.append(callback)
@@ -61,7 +61,7 @@ def runner_with(leadership):
 def test_a_scheduler_that_does_not_lead_does_not_connect():
     """Mesos would take the framework away from the one that leads."""
     wire = Wire()
-    with pytest.raises(LeadershipLost):
+    with pytest.raises(LeadershipLostError):
         runner_with(Disputed(checks=0)).run(wire)
 
     assert [] == wire.done
@@ -75,7 +75,7 @@ def test_a_loop_that_waits_ends_when_the_leadership_is_lost():
     ended = []
 
     def run():
-        with pytest.raises(LeadershipLost) as caught:
+        with pytest.raises(LeadershipLostError) as caught:
             runner.run(wire)
         ended.append(caught.value)
 
@@ -99,7 +99,7 @@ def calls_of(script, checks):
     lost = False
     try:
         runner.run(wire)
-    except LeadershipLost:
+    except LeadershipLostError:
         lost = True
     return [name for name in wire.done if name not in ("start", "stop")], lost
 

@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 
 from jobs import PATIENCE, options
-from mesos_local import LocalCluster, ZooKeeperEnsemble
-from mesos_local.ports import free_ports
-from mesos_local.status import read_status
-from tf_scheduler.bundle import build_bundle
+from kit.zookeeper_ensemble import ZooKeeperEnsemble
+from mesos_local import LocalCluster
+from mesos_local.host.process import free_ports
+from mesos_local.master_api import read_status
+from tf_scheduler.zipapp_builder import build_bundle
 
 pytestmark = [pytest.mark.mesos, pytest.mark.zookeeper]
 
@@ -169,7 +170,7 @@ def test_a_job_lives_through_the_death_of_zookeeper_servers(host):
     for server in ensemble.servers:
         server.freeze()
     assert LOST_ZOOKEEPER == second.wait(PATIENCE)
-    assert "this scheduler leads no more" in host.log.read_text()
+    assert "this scheduler is no longer the leader" in host.log.read_text()
     # The next ones find nobody who answers, and end.
     others = host.fail()
     host.until(lambda: time.monotonic() > frozen_at + SHORT)
@@ -179,7 +180,7 @@ def test_a_job_lives_through_the_death_of_zookeeper_servers(host):
     assert others == {name: task_id for name, task_id in host.running().items() if name != "worker-1"}
     host.until_replaced(before)
     (host.checkpoints / "end").touch()
-    host.until(lambda: "the job has ended: succeeded" in host.log.read_text())
+    host.until(lambda: "job ended: succeeded" in host.log.read_text())
 
     assert ["ps-0", "worker-0", *["worker-1"] * 4] == host.starts()
     host.until(lambda: not host.running())

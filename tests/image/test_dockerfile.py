@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import dockerfile
-from tf_scheduler.package.sources import HOME
+from tf_scheduler.package.sources import PACKAGE_FOLDER
 
-ROOT = HOME.parent
+ROOT = PACKAGE_FOLDER.parent
 STAGES = dockerfile.read(ROOT / "Dockerfile")
 #: What users run; the others are on the way there.
 IMAGES = ("scheduler", "executor")
@@ -59,7 +59,7 @@ def test_bases_have_a_whole_version(stage):
 
 def test_versions_agree():
     """The image runs the Python that the package names, of the version that we support."""
-    image = (HOME / "resource.json").read_text()
+    image = (PACKAGE_FOLDER / "resource.json").read_text()
     version = re.search(r"python:(3\.\d+)", STAGES["build"].base)[1]
 
     assert f'"python:{version}-slim-bookworm"' in image
@@ -153,9 +153,9 @@ def test_the_scheduler_is_installed_and_started_as_the_image_does_it(built):
     version = built.run([*entry, "--version"], stage, built.root)
 
     assert (1, 1) == (started.returncode, checked.returncode)
-    assert "worker.command: is needed" in started.stderr
+    assert "worker.command: required" in started.stderr
     assert "http://127.0.0.1:8080/v1/health does not answer" in checked.stderr
-    assert str(built.root) in shutil.which(entry[0], path=f"{built.root}/opt/dcos-tensorflow/bin")
+    assert str(built.root) in str(shutil.which(entry[0], path=f"{built.root}/opt/dcos-tensorflow/bin"))
     assert "0.1.0" in version.stdout
 
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from simulation.mesos import Agent, FakeMesos
 from simulation.world import World
-from tf_scheduler.core.placement.agents import nature_of
+from tf_scheduler.core.placement.agents import entry_use
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.task import TaskState
 
@@ -78,7 +79,7 @@ def tell(story: Story, *lives: int) -> tuple[World, Fuse]:
     world.watches_moves, world.bursts = False, story.bursts
     _again(world, world.register)
     for chapter in story.chapters:
-        _again(world, lambda chapter=chapter: chapter.happens(world))
+        _again(world, partial(chapter.happens, world))
         _until(world, chapter)
         check(world)
     return world, fuse
@@ -121,7 +122,7 @@ def _revive(world: World) -> None:
         try:
             world.decisions.clear()
             world.restart()
-            if not world.state.over:
+            if not world.state.process.finished:
                 world.register()
             return
         except Crash:
@@ -138,11 +139,11 @@ def _alive(make: Callable[[], World]) -> World | None:
 def check(world: World) -> None:
     """What holds whenever nothing is under way."""
     mesos = world.mesos
-    assert not mesos.subscribed or set(mesos.offers) == set(world.state.offers), "an offer waits for its answer"
+    assert not mesos.subscribed or set(mesos.offers) == set(world.state.session.offers), "an offer waits for its answer"
     for task in mesos.tasks.values():
         assert not task.updates or mesos.removed, f"{task.launch.record.id} waits for an acknowledgement"
     assert not mesos.operations or mesos.removed, f"{list(mesos.operations)} wait for an acknowledgement"
-    forgotten = reserved(mesos) - set(world.state.reservations)
+    forgotten = reserved(mesos) - set(world.state.stored.reservations)
     assert not forgotten, f"{forgotten} are reserved for ever"
 
 
@@ -151,7 +152,7 @@ def reserved(mesos: FakeMesos) -> set[str]:
     entries = [entry for agent in mesos.agents.values() for entry in agent.free.entries()]
     entries += [entry for _, pool in mesos.offers.values() for entry in pool.entries()]
     entries += [entry for task in mesos.tasks.values() if task.live for entry in task.pool.entries()]
-    return {nature_of(entry.shape).resource_id for entry in entries} - {""}
+    return {entry_use(entry.shape).resource_id for entry in entries} - {""}
 
 
 def launches(world: World) -> Counter[str]:

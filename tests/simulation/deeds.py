@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 
 from builders import a_spec
 from simulation.world import World
-from tf_scheduler.core.plans import plans
+from tf_scheduler.core.plans.view import plans
 from tf_scheduler.model.events import PlanCommand, PodCommand, StopRequested
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy, Verb
-from tf_scheduler.model.recovery import PodVerb
 from tf_scheduler.model.spec import ServiceSpec, Strategy
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.task import PodVerb, TaskState
 
 #: Plans of the user, in every spec.
 CUSTOM = (
@@ -73,7 +72,7 @@ def deeds(*names: str) -> st.SearchStrategy[Deed]:
 
 def do(world: World, deed: Deed, specs: list[ServiceSpec]) -> None:
     """Do it, and let the scheduler come to rest."""
-    if world.state.over:
+    if world.state.process.finished:
         return
     if deed.name == "wait":
         world.wait(float(str(deed.detail)))

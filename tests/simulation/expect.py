@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from simulation.world import Step, World
-from tf_executor.payload import Payload
-from tf_scheduler.core.plans import plan_named
+from tf_executor.contract.payload import Payload
+from tf_scheduler.core.plans.view import find_plan
 from tf_scheduler.model.effects import Accept, Decline, Kill, Reconcile, Revive, Suppress, Teardown
 from tf_scheduler.model.ids import name_of
 from tf_scheduler.model.plan import Reply, Status
@@ -53,8 +53,8 @@ def holds(count: int) -> Step:
     """So many offers are held, and Mesos agrees."""
 
     def found(world: World) -> object:
-        assert set(world.state.offers) == set(world.mesos.offers), "Mesos waits for answers to other offers"
-        return len(world.state.offers)
+        assert set(world.state.session.offers) == set(world.mesos.offers), "Mesos waits for answers to other offers"
+        return len(world.state.session.offers)
 
     return _same(f"holds {count}", count, found)
 
@@ -95,7 +95,7 @@ def plan(name: str, status: Status) -> Step:
     """A plan as a whole."""
 
     def found(world: World) -> object:
-        shown = plan_named(world.state, name)
+        shown = find_plan(world.state, name)
         return shown and shown.status
 
     return _same(f"plan {name} {status.value}", status, found)
@@ -103,14 +103,14 @@ def plan(name: str, status: Status) -> Step:
 
 def no_plan(name: str) -> Step:
     """There is no plan of that name."""
-    return _same(f"no_plan {name}", None, lambda world: plan_named(world.state, name))
+    return _same(f"no_plan {name}", None, lambda world: find_plan(world.state, name))
 
 
 def steps(name: str, **statuses: Status) -> Step:
     """Exactly these steps of a plan, `worker_0=COMPLETE`, in whatever phase."""
 
     def found(world: World) -> object:
-        shown = plan_named(world.state, name)
+        shown = find_plan(world.state, name)
         return {} if shown is None else {step.name: step.status for phase in shown.phases for step in phase.steps}
 
     wanted = {step.replace("_", "-"): status for step, status in statuses.items()}
@@ -121,7 +121,7 @@ def says(name: str, step: str, words: str) -> Step:
     """The message of a step of a plan has these words in it."""
 
     def check(world: World) -> None:
-        shown = plan_named(world.state, name)
+        shown = find_plan(world.state, name)
         messages = (
             [each.message for phase in shown.phases for each in phase.steps if each.name == step] if shown else []
         )
@@ -134,7 +134,7 @@ def phases(name: str, *rows: tuple[str, Status]) -> Step:
     """Exactly these phases of a plan, in this order."""
 
     def found(world: World) -> object:
-        shown = plan_named(world.state, name)
+        shown = find_plan(world.state, name)
         return () if shown is None else tuple((phase.name, phase.status) for phase in shown.phases)
 
     return _same(f"phases of {name}", rows, found)
@@ -168,7 +168,7 @@ def cluster(task: str, **counts: int) -> Step:
     def check(world: World) -> None:
         launch = world.mesos.tasks[world.id_of(task)].launch
         found = Payload.decode(launch.payload).tf_config["cluster"]
-        known = {record.address for record in world.state.tasks.values()}
+        known = {record.address for record in world.state.stored.tasks.values()}
         assert counts == {job: len(addresses) for job, addresses in found.items()}
         assert {address for addresses in found.values() for address in addresses} <= known
 
@@ -192,7 +192,9 @@ def quiet() -> Step:
 
 def result(verdict: Verdict | None) -> Step:
     """How the service ended; None: it has not."""
-    return _same(f"result {verdict}", verdict, lambda world: world.state.result and world.state.result.verdict)
+    return _same(
+        f"result {verdict}", verdict, lambda world: world.state.stored.result and world.state.stored.result.verdict
+    )
 
 
 def torn_down() -> Step:
@@ -201,7 +203,7 @@ def torn_down() -> Step:
     def check(world: World) -> None:
         assert world.made(Teardown), "no TEARDOWN"
         assert world.mesos.removed
-        assert world.state.over
+        assert world.state.process.finished
         assert world.mesos.live() == {}
 
     return _step("torn_down", check)

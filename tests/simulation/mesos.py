@@ -25,11 +25,11 @@ from tf_scheduler.model.effects import (
     Launch,
     Reconcile,
     ReconcileOperations,
+    RequestSecretReload,
     Revive,
     ShutdownExecutor,
     Suppress,
     Teardown,
-    TellExecutor,
 )
 from tf_scheduler.model.events import (
     Event,
@@ -37,18 +37,17 @@ from tf_scheduler.model.events import (
     OfferRescinded,
     OffersReceived,
     OperationUpdated,
-    Refused,
     StatusUpdated,
     Subscribed,
+    SubscriptionRefused,
     TornDown,
 )
 from tf_scheduler.model.ids import AgentId, FrameworkId, OfferId, OperationId, TaskId
 from tf_scheduler.model.offer import InverseOffer, Offer, Unavailability
-from tf_scheduler.model.operation import Operation, OperationState, OperationStatus
-from tf_scheduler.model.resources import Resource
+from tf_scheduler.model.resources import Operation, OperationState, OperationStatus, Resource
 from tf_scheduler.model.task import TaskState, TaskStatus
 
-LIVE = frozenset(state for state in TaskState if not state.ended)
+LIVE = frozenset(state for state in TaskState if not state.has_ended)
 
 
 class RuleBroken(AssertionError):  # noqa: N818 - it names what happened
@@ -139,7 +138,7 @@ class FakeMesos:
     def subscribe(self, framework: FrameworkId | None) -> None:
         """A new subscription: offers of the one before are void, and it un-suppresses."""
         if self.removed:
-            self.events.append(Refused("Framework has been removed"))
+            self.events.append(SubscriptionRefused("Framework has been removed"))
             return
         if framework is None and not self.tasks:
             # Whoever died before it had stored its id is a new framework; the old one has nothing to lose.
@@ -192,10 +191,10 @@ class FakeMesos:
         """The executor, or the agent for it, reports a new state."""
         task = self.tasks[task_id]
         if not task.live:
-            raise ValueError(f"{task_id} has ended as {task.state.spoken}")
+            raise ValueError(f"{task_id} has ended as {task.state.label}")
         task.state = state
         task.was_unreachable |= state is TaskState.UNREACHABLE
-        if not task.live:
+        if state not in LIVE:
             self.agents[task.launch.record.agent_id].free += task.pool
         uuid = f"uuid-{next(self._numbers)}"
         task.updates.append(TaskStatus(task_id, state, task.launch.record.agent_id, uuid=uuid, **details))
@@ -249,7 +248,7 @@ class FakeMesos:
                 self._revive()
             case ShutdownExecutor():
                 self._shut_down(call)
-            case TellExecutor():
+            case RequestSecretReload():
                 pass
             case Teardown() if self.deaf:
                 pass

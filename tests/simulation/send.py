@@ -12,9 +12,8 @@ from simulation.world import Step, World
 from tf_scheduler.model.events import Event, PlanCommand, PodCommand, StopRequested
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Verb
-from tf_scheduler.model.recovery import PodVerb
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.task import PodVerb, TaskState
 
 
 def _step(words: str, do: Callable[[World], object]) -> Step:
@@ -34,7 +33,7 @@ def offers() -> Step:
     """A round of the allocator; if a REVIVE waits for its token, after that."""
 
     def allocate(world: World) -> None:
-        while world.state.revive_at is not None:
+        while world.state.session.revive_at is not None:
             world.wait()
         world.mesos.allocate(world.now)
 
@@ -73,7 +72,7 @@ def agent_lost(hostname: str) -> Step:
 
 def status(name: str, state: TaskState, **details: Any) -> Step:
     """The current launch of a task reports a state."""
-    words = f"status {name} {state.spoken}"
+    words = f"status {name} {state.label}"
     return _step(words, lambda world: world.mesos.report(world.id_of(name), state, **details))
 
 

@@ -75,7 +75,7 @@ class Service:
 
     @property
     def over(self) -> bool:
-        return self.world.state.over
+        return self.world.state.process.finished
 
     def share(self) -> int:
         """Of cpus, offered to it or used by it, in thousandths."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from builders import a_job, a_spec
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_scheduler.api.overview import overview
-from tf_scheduler.model.policy import RestartPolicy, RestartWhen
-from tf_scheduler.model.spec import JobKind
+from tf_scheduler.api.views.overview import overview
+from tf_scheduler.model.spec import JobKind, RestartPolicy, RestartWhen
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import TaskState
 from tf_scheduler.store import records
@@ -25,40 +25,40 @@ def deployed(workers: int = 2, **options: object) -> World:
     return play(world, send.register(), send.offers(), send.running())
 
 
-def failed(name: str):
+def failed(name: str) -> Any:
     return send.status(name, FAILED, exit_code=1, message="exit code 1")
 
 
-def test_who_fails_soon_after_is_named_and_the_first_is_blamed():
+def test_who_fails_soon_after_is_named_and_the_first_is_blamed() -> None:
     """In the result, for whoever asks for it, and at the end; not who was ended by us, or failed much later."""
     world = deployed()
     play(world, failed("worker-1"), expect.result(Verdict.FAILED), failed("chief-0"), failed("worker-0"))
     told = "worker-1 on agent-1 failed: exit code 1 (failure 1: restart.max_failures is 0 in 3600 s)"
-    sentence = f"{told}; 2 others ended because of it: chief-0, worker-0"
+    sentence = f"{told}; 2 others failed as a consequence: chief-0, worker-0"
 
-    assert (told, sentence) == (world.state.result.reason, world.state.result.sentence)
+    assert (told, sentence) == (world.state.stored.result.reason, world.state.stored.result.sentence)
     assert sentence == overview(world.state).reason
     play(world, send.restart(), send.killed("ps-0"), expect.told(f"failed: {sentence}"), expect.torn_down())
 
 
-def test_who_fails_much_later_has_reasons_of_its_own():
+def test_who_fails_much_later_has_reasons_of_its_own() -> None:
     """Or was ended by us."""
     world = deployed()
     play(world, failed("worker-1"), send.killed("chief-0"), send.wait(21.0), failed("worker-0"))
 
-    assert () == world.state.result.collateral
+    assert () == world.state.stored.result.collateral
 
 
-def test_of_many_a_few_are_named():
+def test_of_many_a_few_are_named() -> None:
     """With how many there are."""
     world = deployed(workers=10)
     play(world, *(failed(f"worker-{index}") for index in range(9)))
 
-    end = "; 8 others ended because of it: worker-1, worker-2, worker-3, worker-4, worker-5 ..."
-    assert world.state.result.sentence.endswith(end)
+    end = "; 8 others failed as a consequence: worker-1, worker-2, worker-3, worker-4, worker-5 ..."
+    assert world.state.stored.result.sentence.endswith(end)
 
 
-def test_a_collateral_failure_that_ends_the_job_names_the_first_one():
+def test_a_collateral_failure_that_ends_the_job_names_the_first_one() -> None:
     """The chief may not be launched again; the ps was lost first."""
     jobs = (
         a_job(JobKind.PS),
@@ -69,10 +69,10 @@ def test_a_collateral_failure_that_ends_the_job_names_the_first_one():
     play(world, send.status("ps-0", FAILED, signal=9, message="killed by signal 9 (SIGKILL)"), failed("worker-0"))
 
     said = "worker-0 on agent-1 failed: exit code 1 (collateral: ps-0 is failed: killed by signal 9 (SIGKILL))"
-    assert f"{said}; its restart_policy is never" == world.state.result.reason
+    assert f"{said}; its restart_policy is never" == world.state.stored.result.reason
 
 
-def test_a_result_of_an_older_scheduler_is_read():
+def test_a_result_of_an_older_scheduler_is_read() -> None:
     """It names nobody else."""
     world = play(deployed(), failed("worker-1"))
     old = json.loads(world.stored()["result"])
@@ -80,4 +80,4 @@ def test_a_result_of_an_older_scheduler_is_read():
 
     (change,) = records.changes({"result": json.dumps(old).encode()})
 
-    assert world.state.result == change.result
+    assert world.state.stored.result == change.result

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,8 +13,7 @@ from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_scheduler.model.effects import Acknowledge, Kill
 from tf_scheduler.model.ids import name_of
-from tf_scheduler.model.policy import RestartPolicy
-from tf_scheduler.model.spec import JobKind, Strategy
+from tf_scheduler.model.spec import JobKind, JobSpec, RestartPolicy, Strategy
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import TaskState
 
@@ -28,7 +29,7 @@ ENDS = st.sampled_from(
 
 
 def deployed(bursts: bool, strategy: Strategy = Strategy.PARAMETER_SERVER, workers: int = 4) -> World:
-    jobs = (a_job(JobKind.PS), a_job(JobKind.WORKER, workers), a_job(JobKind.CHIEF))
+    jobs: tuple[JobSpec, ...] = (a_job(JobKind.PS), a_job(JobKind.WORKER, workers), a_job(JobKind.CHIEF))
     if strategy is not Strategy.PARAMETER_SERVER:
         jobs = (a_job(JobKind.WORKER, workers + 2),)
     spec = a_spec(jobs=jobs, strategy=strategy, restart=RestartPolicy(max_failures=2))
@@ -43,11 +44,11 @@ def deployed(bursts: bool, strategy: Strategy = Strategy.PARAMETER_SERVER, worke
     st.lists(st.tuples(st.integers(0, 5), ENDS), min_size=1, max_size=6, unique_by=lambda item: item[0]),
 )
 @settings(max_examples=15, deadline=None)
-def test_a_burst_ends_as_its_updates_do_one_by_one(strategy, ends):
+def test_a_burst_ends_as_its_updates_do_one_by_one(strategy: Any, ends: Any) -> None:
     """Whatever they are: the same tasks live in the end, with the same generations, and the same is stored of them."""
     worlds = [deployed(bursts, strategy) for bursts in (False, True)]
     for world in worlds:
-        names = sorted(world.state.tasks)
+        names = sorted(world.state.stored.tasks)
         for which, (state, details) in ends:
             world.mesos.report(world.id_of(names[which]), state, **details)
         world.settle()
@@ -63,19 +64,21 @@ def test_a_burst_ends_as_its_updates_do_one_by_one(strategy, ends):
 
     one, burst = worlds
     assert set(one.mesos.live()) == set(burst.mesos.live())
-    assert (one.state.result and one.state.result.verdict) == (burst.state.result and burst.state.result.verdict)
-    for name, record in one.state.tasks.items():
+    assert (one.state.stored.result and one.state.stored.result.verdict) == (
+        burst.state.stored.result and burst.state.stored.result.verdict
+    )
+    for name, record in one.state.stored.tasks.items():
         assert (record.generation, record.address) == (
-            burst.state.tasks[name].generation,
-            burst.state.tasks[name].address,
+            burst.state.stored.tasks[name].generation,
+            burst.state.stored.tasks[name].address,
         )
 
 
-def test_all_of_a_burst_is_stored_before_anything_of_it_is_acknowledged():
+def test_all_of_a_burst_is_stored_before_anything_of_it_is_acknowledged() -> None:
     """In one transaction; then the plans' calls are made, once."""
     points: list[tuple[str, str]] = []
     world = deployed(True, Strategy.MULTI_WORKER_MIRRORED)
-    world.runner._checkpoint = lambda moment, what: points.append((moment, what))
+    world.checkpoint = lambda moment, what: points.append((moment, what))
     for index in range(4):
         world.mesos.report(world.id_of(f"worker-{index}"), TaskState.FAILED, signal=9)
     world.decisions.clear()
@@ -90,7 +93,7 @@ def test_all_of_a_burst_is_stored_before_anything_of_it_is_acknowledged():
     assert {"worker-4", "worker-5"} == {name_of(call.task_id) for call in world.made(Kill)}
 
 
-def test_a_burst_that_ends_the_job_names_all_of_it():
+def test_a_burst_that_ends_the_job_names_all_of_it() -> None:
     """The first failure is blamed, the others are named."""
     world = World(a_spec(restart=RestartPolicy(max_failures=0)), an_agent("agent-1", cpus=8))
     play(world, send.register(), send.offers(), send.running())
@@ -100,6 +103,6 @@ def test_a_burst_that_ends_the_job_names_all_of_it():
 
     world.settle()
 
-    assert Verdict.FAILED is world.state.result.verdict
-    assert world.state.result.sentence.startswith("worker-1 on agent-1 failed")
-    assert ("chief-0", "worker-0") == world.state.result.collateral
+    assert Verdict.FAILED is world.state.stored.result.verdict
+    assert world.state.stored.result.sentence.startswith("worker-1 on agent-1 failed")
+    assert ("chief-0", "worker-0") == world.state.stored.result.collateral

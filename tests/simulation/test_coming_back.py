@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from builders import a_spec
+from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_scheduler.core.recovery.heal import HOME_WAIT
+from tf_scheduler.core.recovery.replacement import PREVIOUS_ADDRESS_WAIT
 from tf_scheduler.model.task import TaskState
 
 FAILED = TaskState.FAILED
 KILLED_HARD = {"signal": 9, "message": "killed by signal 9 (SIGKILL)"}
 
 
-def deployed(*agents):
-    world = World(a_spec(), *(agents or (an_agent("agent-1"), an_agent("agent-2"))))
-    return play(world, send.register(), send.offers(), send.running())
+def port_of(world: Any, name: Any) -> Any:
+    return int(world.state.stored.tasks[name].address.rpartition(":")[2])
 
 
-def port_of(world, name):
-    return int(world.state.tasks[name].address.rpartition(":")[2])
-
-
-def test_a_lost_task_waits_a_little_for_its_old_address():
+def test_a_lost_task_waits_a_little_for_its_old_address() -> None:
     """Somebody has its port for a moment: elsewhere would cost the chief a restart."""
     world = deployed()
     port = port_of(world, "worker-1")
-    hostname = world.state.tasks["worker-1"].hostname
+    hostname = world.state.stored.tasks["worker-1"].hostname
 
     play(
         world,
@@ -35,19 +33,19 @@ def test_a_lost_task_waits_a_little_for_its_old_address():
         send.offers(),
         expect.launched(),
         expect.killed(),
-        send.wait(HOME_WAIT + 1.0),
+        send.wait(PREVIOUS_ADDRESS_WAIT + 1.0),
         expect.launched("worker-1"),
         expect.killed("chief-0"),
         send.offers(),
         expect.launched("chief-0"),
     )
 
-    assert [2, 2] == [world.state.tasks[name].generation for name in ("worker-1", "chief-0")]
+    assert [2, 2] == [world.state.stored.tasks[name].generation for name in ("worker-1", "chief-0")]
 
 
-def test_two_lost_workers_are_launched_again_one_by_one():
+def test_two_lost_workers_are_launched_again_one_by_one() -> None:
     """Recovery is no gang: what has a place does not wait for what has none."""
-    world = deployed(an_agent("agent-1", cpus=8))
+    world = deployed(None, an_agent("agent-1", cpus=8))
     port = port_of(world, "worker-1")
 
     play(
@@ -60,12 +58,12 @@ def test_two_lost_workers_are_launched_again_one_by_one():
     )
 
 
-def test_an_executor_that_ends_before_its_program_is_the_users_error():
+def test_an_executor_that_ends_before_its_program_is_the_users_error() -> None:
     """It could not be started there: that is the same the next time. Later its end is nobody's fault."""
     ended = {"reason": "REASON_EXECUTOR_TERMINATED"}
     world = play(World(a_spec(), an_agent()), send.register(), send.offers(), send.status("worker-0", FAILED, **ended))
-    assert 1 == len(world.state.recoveries["worker-0"].failures)
+    assert 1 == len(world.state.stored.recoveries["worker-0"].failures)
 
     world = deployed()
     play(world, send.status("worker-0", FAILED, **ended))
-    assert () == world.state.recoveries["worker-0"].failures
+    assert () == world.state.stored.recoveries["worker-0"].failures

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 import pytest
 
 from builders import a_job, a_spec, needs
 from simulation.shared import Cluster, Machine
-from tf_scheduler.core import back_off, rounds
+from tf_scheduler.core.offers import rounds
+from tf_scheduler.core.state import backoff
 from tf_scheduler.model.placement import GangMode, GangSpec, PlacementSpec
 from tf_scheduler.model.spec import JobKind, Strategy
 
 JOB_SECONDS = 20.0
 
 
-def a_service(name, workers, mode=GangMode.LAUNCH):
+def a_service(name: Any, workers: Any, mode: Any = GangMode.LAUNCH) -> Any:
     """Each worker takes a machine: 3 of 4 cpus."""
     job = a_job(JobKind.WORKER, workers, needs=needs(cpus=2.9))
     return a_spec(
@@ -29,18 +31,18 @@ def a_service(name, workers, mode=GangMode.LAUNCH):
     )
 
 
-def a_cluster(seed, machines):
+def a_cluster(seed: Any, machines: Any) -> Any:
     return Cluster([Machine.of(f"machine-{number}", cpus=4) for number in range(machines)], random.Random(seed))
 
 
-def leftovers(cluster):
+def leftovers(cluster: Any) -> Any:
     entries = [entry for machine in cluster.machines for entry in machine.free.entries()]
     return [entry for entry in entries if json.loads(entry.shape).get("reservations")]
 
 
 @pytest.mark.parametrize("mode", list(GangMode))
 @pytest.mark.parametrize("seed", range(6))
-def test_services_that_need_the_same_agents_all_get_their_turn(mode, seed):
+def test_services_that_need_the_same_agents_all_get_their_turn(mode: Any, seed: Any) -> None:
     """Two to six jobs, each of which needs more than half of the machines: one after the other runs, all are done."""
     cluster = a_cluster(seed, machines=8)
     services = 2 + seed % 5
@@ -55,7 +57,7 @@ def test_services_that_need_the_same_agents_all_get_their_turn(mode, seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_launching_and_reserving_services_share_agents(seed):
+def test_launching_and_reserving_services_share_agents(seed: Any) -> None:
     """What one has reserved is not offered to the other; still both get their turn."""
     cluster = a_cluster(seed, machines=6)
     for number, mode in enumerate([GangMode.LAUNCH, GangMode.RESERVE, GangMode.LAUNCH, GangMode.RESERVE]):
@@ -66,7 +68,7 @@ def test_launching_and_reserving_services_share_agents(seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_small_jobs_run_while_a_large_one_waits(seed):
+def test_small_jobs_run_while_a_large_one_waits(seed: Any) -> None:
     """The large one cannot run beside them, and keeps nothing from them; it runs when they are done."""
     cluster = a_cluster(seed, machines=4)
     large = cluster.join(a_service("large", 4), JOB_SECONDS)
@@ -80,7 +82,7 @@ def test_small_jobs_run_while_a_large_one_waits(seed):
     assert large.over
 
 
-def test_a_single_service_is_not_kept_waiting_by_its_own_back_off():
+def test_a_single_service_is_not_kept_waiting_by_its_own_back_off() -> None:
     """Machines that join late are used within one back-off and one round."""
     cluster = a_cluster(1, machines=4)
     late = cluster.machines[3].free
@@ -94,12 +96,12 @@ def test_a_single_service_is_not_kept_waiting_by_its_own_back_off():
     while not service.world.mesos.live():
         cluster.second()
 
-    assert cluster.now - joined <= back_off.SHORTEST + back_off.LONGEST_WINDOW + 2.0
+    assert cluster.now - joined <= backoff.MIN_DELAY + backoff.MAX_WINDOW + 2.0
 
 
-def test_without_chance_two_services_meet_for_ever(monkeypatch):
+def test_without_chance_two_services_meet_for_ever(monkeypatch: Any) -> None:
     """What the random back-off is for: with equal waits each holds half of the machines, time and again."""
-    monkeypatch.setattr(rounds, "chance", lambda unique: 0.5)
+    monkeypatch.setattr(rounds, "jitter_from_id", lambda unique: 0.5)
     cluster = a_cluster(1, machines=8)
     for number in range(2):
         cluster.join(a_service(f"job-{number}", 5), JOB_SECONDS)

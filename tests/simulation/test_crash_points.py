@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,14 +17,14 @@ from builders import a_job, a_spec, needs
 from simulation.crashes import Chapter, Story, launches, points, reserved, tell
 from simulation.mesos import Agent, an_agent
 from simulation.world import World
-from tf_executor.payload import Payload
-from tf_scheduler.core.plans import plan_named
+from tf_executor.contract.payload import Payload
+from tf_scheduler.core.plans.view import find_plan
 from tf_scheduler.model import effects
-from tf_scheduler.model.events import PlanCommand, RenewSecrets, SecretsAsked, StopRequested
+from tf_scheduler.model.events import PlanCommand, ReloadSecrets, SecretsRequested, StopRequested
 from tf_scheduler.model.offer import Unavailability
 from tf_scheduler.model.placement import GangMode, GangSpec
 from tf_scheduler.model.plan import Reply, Status, Verb
-from tf_scheduler.model.secrets import Delivery, SecretSpec
+from tf_scheduler.model.secrets import SecretDelivery, SecretSpec
 from tf_scheduler.model.spec import JobKind, Strategy
 from tf_scheduler.model.task import TaskState
 
@@ -44,20 +45,20 @@ def all_run(world: World) -> bool:
     return (
         len(live) == world.state.spec.task_count
         and all(task.state is TaskState.RUNNING for task in live)
-        and all(plan_named(world.state, name).status is Status.COMPLETE for name in ("deploy", "recovery"))
+        and all(find_plan(world.state, name).status is Status.COMPLETE for name in ("deploy", "recovery"))
     )
 
 
 def removed(world: World) -> bool:
-    return world.mesos.removed and world.state.over and not world.mesos.live()
+    return world.mesos.removed and world.state.process.finished and not world.mesos.live()
 
 
 def reserved_for_one(world: World) -> bool:
-    return len(world.state.reservations) == 1
+    return len(world.state.stored.reservations) == 1
 
 
 def nothing_reserved(world: World) -> bool:
-    return not world.state.reservations and not reserved(world.mesos)
+    return not world.state.stored.reservations and not reserved(world.mesos)
 
 
 # --- chapters
@@ -67,7 +68,7 @@ def reports(name: str, state: TaskState, goal: Callable[[World], bool] = all_run
     def report(world: World) -> None:
         world.mesos.report(world.mesos.live()[name].launch.record.id, state, **details)
 
-    return Chapter(f"{name} {state.spoken}", report, goal)
+    return Chapter(f"{name} {state.label}", report, goal)
 
 
 def wish(verb: Verb, plan: str, phase: str = "", step: str = "", goal: Callable[[World], bool] = all_run) -> Chapter:
@@ -109,12 +110,12 @@ def starts_with_secrets(world: World) -> None:
     world.settle()
     for launch in (task.launch for task in world.mesos.live().values()):
         token, host = Payload.decode(launch.payload).secrets_token, launch.record.address.rpartition(":")[0]
-        world.step(SecretsAsked(launch.record.id, token, launch.record.id, host))
+        world.step(SecretsRequested(launch.record.id, token, launch.record.id, host))
 
 
 def renew(world: World) -> None:
     """208: who could not have them, for the scheduler was gone, asks for none again."""
-    answer = world.step(RenewSecrets()).answer
+    answer = world.step(ReloadSecrets()).answer
     assert answer is not None
     assert answer.reply in (Reply.OK, Reply.ALREADY), answer
 
@@ -166,7 +167,7 @@ STORIES = {
         a_spec(workers=1), agents(2, 3), (DEPLOY, wish(Verb.RESTART, "deploy", "worker"))
     ),
     "secrets are renewed": Story(
-        a_spec(workers=1, chief=0, ps=0, secrets=(RELOADED,), delivery=Delivery("http://10.0.0.9:8080")),
+        a_spec(workers=1, chief=0, ps=0, secrets=(RELOADED,), secret_delivery=SecretDelivery("http://10.0.0.9:8080")),
         agents(1),
         (
             Chapter("launch", starts_with_secrets, all_run),
@@ -179,7 +180,7 @@ every_story = pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 
 
 @every_story
-def test_a_death_at_any_point_changes_nothing_in_the_end(story):
+def test_a_death_at_any_point_changes_nothing_in_the_end(story: Any) -> None:
     """Same tasks running, none launched twice, every update acknowledged, every offer answered, nothing reserved."""
     undisturbed, fuse = tell(story)
     expected = launches(undisturbed)
@@ -193,7 +194,7 @@ def test_a_death_at_any_point_changes_nothing_in_the_end(story):
 
 @given(st.sampled_from(sorted(STORIES)), st.integers(1, 50), st.lists(st.integers(1, 20), min_size=1, max_size=3))
 @settings(max_examples=40)
-def test_who_dies_again_and_again_gets_there_all_the_same(name, first, others):
+def test_who_dies_again_and_again_gets_there_all_the_same(name: Any, first: Any, others: Any) -> None:
     """Each life passes some more points, of the start too, and then ends."""
     story = STORIES[name]
     world, _ = tell(story, first, *others)
@@ -201,7 +202,7 @@ def test_who_dies_again_and_again_gets_there_all_the_same(name, first, others):
     assert set(launches(world)) == set(launches(tell(story)[0]))
 
 
-def test_the_stories_pass_every_kind_of_point():
+def test_the_stories_pass_every_kind_of_point() -> None:
     """Whatever is stored, called or told: a new kind of call needs a story. One needs a death, right after RESERVE."""
     passed = {place for story in STORIES.values() for place in tell(story)[1].passed}
     reserving = STORIES["reserved, then complete"]
@@ -212,6 +213,6 @@ def test_the_stories_pass_every_kind_of_point():
     assert {("after", "outcomes")} | {(m, w) for m in ("before", "after") for w in ({"store"} | calls)} == passed
 
 
-def test_a_story_has_many_points():
+def test_a_story_has_many_points() -> None:
     """Else nothing was tried."""
     assert 50 < points(STORIES["a job from start to end"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -21,19 +22,19 @@ WORKERS = PhaseSpec("again", "worker", PlanStrategy.SERIAL)
 RETUNE = PlanSpec("retune", PlanStrategy.SERIAL, (WORKERS,))
 
 
-def a_world(*plans, kills_at_once=True, **options):
+def a_world(*plans: Any, kills_at_once: Any = True, **options: Any) -> Any:
     options = {"chief": 0, "strategy": Strategy.PARAMETER_SERVER, **options}
     spec = replace(a_spec(**options), plans={plan.name: plan for plan in plans})
     return World(spec, an_agent(cpus=8, mem=32_000), kills_at_once=kills_at_once)
 
 
-def deployed(*plans, **options):
+def deployed(*plans: Any, **options: Any) -> Any:
     return play(
         a_world(*plans, **options), send.register(), send.offers(), send.running(), expect.plan("deploy", COMPLETE)
     )
 
 
-def test_a_plan_of_the_user_waits_to_be_started_and_hands_its_parameters_to_its_tasks():
+def test_a_plan_of_the_user_waits_to_be_started_and_hands_its_parameters_to_its_tasks() -> None:
     """One after the other is launched again with them; the next start has others."""
     play(
         deployed(RETUNE),
@@ -59,7 +60,7 @@ def test_a_plan_of_the_user_waits_to_be_started_and_hands_its_parameters_to_its_
     )
 
 
-def test_a_start_does_not_disturb_a_plan_in_progress():
+def test_a_start_does_not_disturb_a_plan_in_progress() -> None:
     """As in the SDK: only the parameters of what is launched from now on are others."""
     play(
         deployed(RETUNE),
@@ -75,7 +76,7 @@ def test_a_start_does_not_disturb_a_plan_in_progress():
     )
 
 
-def test_a_stopped_plan_begins_anew_when_it_is_started():
+def test_a_stopped_plan_begins_anew_when_it_is_started() -> None:
     """Nothing is ended by the stop; the next start takes every task again."""
     play(
         deployed(RETUNE),
@@ -93,7 +94,7 @@ def test_a_stopped_plan_begins_anew_when_it_is_started():
     )
 
 
-def test_two_plans_that_want_a_task_take_turns():
+def test_two_plans_that_want_a_task_take_turns() -> None:
     """The one that has begun goes on; the other says who works on the task."""
     other = PlanSpec("other", PlanStrategy.SERIAL, (PhaseSpec("first", "worker", indexes=(0,)),))
     world = play(
@@ -116,10 +117,10 @@ def test_two_plans_that_want_a_task_take_turns():
         expect.killed("worker-1"),
     )
 
-    assert "other" != world.state.tasks["worker-0"].plan
+    assert "other" != world.state.stored.tasks["worker-0"].plan
 
 
-def test_the_deployment_comes_before_plans_of_the_user():
+def test_the_deployment_comes_before_plans_of_the_user() -> None:
     """A task that deploy still launches is not taken away from it."""
     play(
         a_world(RETUNE),
@@ -133,7 +134,7 @@ def test_the_deployment_comes_before_plans_of_the_user():
     )
 
 
-def test_tasks_of_no_deployment_are_launched_by_a_plan_of_the_user_only():
+def test_tasks_of_no_deployment_are_launched_by_a_plan_of_the_user_only() -> None:
     """Their failure is the plan's, not the job's; a restart tries again."""
     deploy = PlanSpec("deploy", phases=(PhaseSpec("ps", "ps"), PhaseSpec("worker", "worker")))
     train = PlanSpec("train", phases=(PhaseSpec("chief", "chief"),))
@@ -162,7 +163,7 @@ def test_tasks_of_no_deployment_are_launched_by_a_plan_of_the_user_only():
     )
 
 
-def test_a_restarted_step_of_the_deployment_is_launched_again():
+def test_a_restarted_step_of_the_deployment_is_launched_again() -> None:
     """And the deployment is in progress until it runs."""
     play(
         deployed(),
@@ -180,7 +181,7 @@ def test_a_restarted_step_of_the_deployment_is_launched_again():
     )
 
 
-def test_one_restarted_worker_of_a_mirrored_cluster_restarts_them_all():
+def test_one_restarted_worker_of_a_mirrored_cluster_restarts_them_all() -> None:
     """They must know each other's addresses."""
     names = ("worker-0", "worker-1", "worker-2")
     play(
@@ -194,7 +195,7 @@ def test_one_restarted_worker_of_a_mirrored_cluster_restarts_them_all():
     )
 
 
-def test_a_plan_that_takes_one_of_a_mirrored_cluster_takes_the_others_with_it():
+def test_a_plan_that_takes_one_of_a_mirrored_cluster_takes_the_others_with_it() -> None:
     """Two plans, one gang: neither waits for ever for the other."""
     first = PlanSpec("first", phases=(PhaseSpec("first", "worker", indexes=(0,)),))
     names = ("worker-0", "worker-1", "worker-2")
@@ -212,7 +213,7 @@ def test_a_plan_that_takes_one_of_a_mirrored_cluster_takes_the_others_with_it():
     )
 
 
-def test_a_restarted_plan_takes_its_strategys_order():
+def test_a_restarted_plan_takes_its_strategys_order() -> None:
     """Not everything at once."""
     deploy = PlanSpec("deploy", PlanStrategy.SERIAL)
     world = a_world(deploy, ps=1, workers=1)
@@ -234,7 +235,7 @@ def test_a_restarted_plan_takes_its_strategys_order():
     )
 
 
-def test_a_step_may_be_interrupted_before_its_turn():
+def test_a_step_may_be_interrupted_before_its_turn() -> None:
     """The others go on without it, and the gang without it."""
     play(
         a_world(),
@@ -251,7 +252,7 @@ def test_a_step_may_be_interrupted_before_its_turn():
     )
 
 
-def test_a_chief_waits_for_the_workers_that_an_operator_holds():
+def test_a_chief_waits_for_the_workers_that_an_operator_holds() -> None:
     """It must know every address; the rest of the gang goes on."""
     play(
         a_world(chief=1),
@@ -265,7 +266,7 @@ def test_a_chief_waits_for_the_workers_that_an_operator_holds():
     )
 
 
-def test_a_deployment_that_was_forced_launches_nothing_later():
+def test_a_deployment_that_was_forced_launches_nothing_later() -> None:
     """Complete is complete, until the options change."""
     play(
         a_world(),
@@ -284,7 +285,7 @@ def test_a_deployment_that_was_forced_launches_nothing_later():
     )
 
 
-def test_a_plan_without_gang_launches_what_fits():
+def test_a_plan_without_gang_launches_what_fits() -> None:
     """Each task on its own."""
     spec = replace(a_spec(workers=4, ps=0, chief=0), plans={"deploy": PlanSpec("deploy", gang=False)})
     play(
@@ -315,7 +316,7 @@ def test_a_plan_without_gang_launches_what_fits():
         (send.command(Verb.INTERRUPT, "deploy", "ps"), Reply.ALREADY, "already been reported or completed"),
     ],
 )
-def test_what_cannot_be_done_is_answered_with_the_sdks_words(command, reply, words):
+def test_what_cannot_be_done_is_answered_with_the_sdks_words(command: Any, reply: Any, words: Any) -> None:
     """And nothing is changed or called."""
     world = play(deployed(RETUNE))
     before = world.state

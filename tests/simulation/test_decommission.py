@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from builders import a_spec
+from kit.worlds import deployed
 from simulation import expect, send
-from simulation.mesos import an_agent
-from simulation.world import World, play
+from simulation.world import play
 from tf_scheduler.model.plan import Reply, Status, Verb
 from tf_scheduler.model.spec import Strategy
 from tf_scheduler.model.task import TaskState
@@ -14,17 +16,12 @@ COMPLETE, PENDING, STARTING = Status.COMPLETE, Status.PENDING, Status.STARTING
 IN_PROGRESS, WAITING = Status.IN_PROGRESS, Status.WAITING
 
 
-def deployed(spec, *, kills_at_once=True):
-    world = World(spec, an_agent(cpus=8, mem=32_000), kills_at_once=kills_at_once)
-    return play(world, send.register(), send.offers(), send.running(), expect.plan("deploy", COMPLETE))
-
-
-def workers(count):
+def workers(count: Any) -> Any:
     """No task of it must know the others' addresses."""
     return a_spec(workers=count, ps=1, chief=0, strategy=Strategy.PARAMETER_SERVER)
 
 
-def test_the_highest_index_goes_first():
+def test_the_highest_index_goes_first() -> None:
     """One after the other; each is forgotten when it has ended, in the store, too."""
     world = play(
         deployed(workers(4), kills_at_once=False),
@@ -49,11 +46,11 @@ def test_the_highest_index_goes_first():
         expect.result(None),
     )
 
-    assert {"ps-0", "worker-0", "worker-1"} == set(world.state.tasks)
+    assert {"ps-0", "worker-0", "worker-1"} == set(world.state.stored.tasks)
     assert [] == [key for key in world.stored() if "worker-2" in key or "worker-3" in key]
 
 
-def test_jobs_that_are_no_more_go_before_surplus_tasks():
+def test_jobs_that_are_no_more_go_before_surplus_tasks() -> None:
     """As in the SDK."""
     play(
         deployed(workers(3), kills_at_once=False),
@@ -62,7 +59,7 @@ def test_jobs_that_are_no_more_go_before_surplus_tasks():
     )
 
 
-def test_the_others_learn_of_it_in_the_same_update():
+def test_the_others_learn_of_it_in_the_same_update() -> None:
     """The chief must know the size of the cluster: it starts anew while the surplus worker ends."""
     play(
         deployed(a_spec(workers=3)),
@@ -77,7 +74,7 @@ def test_the_others_learn_of_it_in_the_same_update():
     )
 
 
-def test_scaling_up_again_takes_the_task_back():
+def test_scaling_up_again_takes_the_task_back() -> None:
     """One that was told to end already is launched again, one that waits for its turn goes on."""
     play(
         deployed(workers(4), kills_at_once=False),
@@ -94,7 +91,7 @@ def test_scaling_up_again_takes_the_task_back():
     )
 
 
-def test_a_surplus_task_that_fails_by_itself_fails_nobody_else():
+def test_a_surplus_task_that_fails_by_itself_fails_nobody_else() -> None:
     """It is not wanted any more."""
     play(
         deployed(workers(4), kills_at_once=False),
@@ -107,7 +104,7 @@ def test_a_surplus_task_that_fails_by_itself_fails_nobody_else():
     )
 
 
-def test_an_interrupted_decommission_waits():
+def test_an_interrupted_decommission_waits() -> None:
     """Over a restart, too."""
     play(
         deployed(workers(3), kills_at_once=False),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from builders import a_spec
@@ -15,7 +17,7 @@ from tf_scheduler.model.task import TaskState
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
 
 
-def test_a_job_runs_to_its_end():
+def test_a_job_runs_to_its_end() -> None:
     """The whole life: the gang is launched at once, offers are suppressed, the chief's end is the end."""
     play(
         World(a_spec(), an_agent("agent-1", cpus=2), an_agent("agent-2", cpus=2)),
@@ -33,7 +35,7 @@ def test_a_job_runs_to_its_end():
     )
 
 
-def test_a_gang_waits_for_an_agent_that_joins_late():
+def test_a_gang_waits_for_an_agent_that_joins_late() -> None:
     """Held for a while, released with reasons, launched as a whole when there is room."""
     play(
         World(a_spec(), an_agent("agent-1", cpus=2)),
@@ -50,7 +52,7 @@ def test_a_gang_waits_for_an_agent_that_joins_late():
     )
 
 
-def test_a_scheduler_that_dies_takes_its_tasks_over():
+def test_a_scheduler_that_dies_takes_its_tasks_over() -> None:
     """Nothing is launched twice, and the end comes as if nothing had been."""
     play(
         World(a_spec(), an_agent()),
@@ -67,7 +69,7 @@ def test_a_scheduler_that_dies_takes_its_tasks_over():
     )
 
 
-def test_a_lost_connection_voids_the_offers():
+def test_a_lost_connection_voids_the_offers() -> None:
     """They are neither accepted nor declined on the next connection."""
     play(
         World(a_spec(), an_agent(cpus=2)),
@@ -88,7 +90,7 @@ def test_a_lost_connection_voids_the_offers():
         (Accept(("offer-99",), (), 1.0), "never made"),
     ],
 )
-def test_the_simulated_mesos_objects_to_broken_rules(call, words):
+def test_the_simulated_mesos_objects_to_broken_rules(call: Any, words: Any) -> None:
     """Else the scenarios would prove nothing."""
     world = play(World(a_spec(), an_agent(cpus=1)), send.register())
 
@@ -96,7 +98,7 @@ def test_the_simulated_mesos_objects_to_broken_rules(call, words):
         world.mesos.perform(call, world.now)
 
 
-def test_the_simulated_mesos_takes_no_call_without_a_subscription():
+def test_the_simulated_mesos_takes_no_call_without_a_subscription() -> None:
     """Mesos answers 403."""
     world = World(a_spec(), an_agent())
 

@@ -7,25 +7,29 @@ from typing import Any
 import pytest
 
 from builders import a_job, a_spec
+from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_scheduler.core.deadlines import next_deadline
+from tf_scheduler.core.scheduler import next_deadline
 from tf_scheduler.model.plan import Reply, Verb
-from tf_scheduler.model.policy import CleanUp, FinishPolicy, RestartPolicy, SuccessPolicy, Then
-from tf_scheduler.model.recovery import PodVerb
-from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy
+from tf_scheduler.model.spec import (
+    AfterFinish,
+    CleanupPolicy,
+    FinishPolicy,
+    JobKind,
+    RestartPolicy,
+    ServiceSpec,
+    Strategy,
+    SuccessPolicy,
+)
 from tf_scheduler.model.state import Verdict
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.task import PodVerb, TaskState
 
 FINISHED, FAILED = TaskState.FINISHED, TaskState.FAILED
 ERROR = {"exit_code": 3, "message": "exit code 3"}
 WORKERS = ("worker-0", "worker-1", "worker-2")
 TRAINERS = ("ps-0", "worker-0", "worker-1")
-
-
-def deployed(spec: ServiceSpec) -> World:
-    return play(World(spec, an_agent()), send.register(), send.offers(), send.running())
 
 
 def workers(success: SuccessPolicy = SuccessPolicy.DEFAULT, **options: Any) -> ServiceSpec:
@@ -51,35 +55,35 @@ def between(*more: JobKind, **finish: Any) -> ServiceSpec:
         (SuccessPolicy.DEFAULT, ["worker-0", "worker-2", "worker-1"]),
     ],
 )
-def test_the_job_has_succeeded_with_those_whose_success_it_is(success, ends):
+def test_the_job_has_succeeded_with_those_whose_success_it_is(success: Any, ends: Any) -> None:
     """The last of these ends is the job's, and none before it."""
     world = deployed(workers(success))
 
     for name in ends:
-        assert world.state.result is None
+        assert world.state.stored.result is None
         play(world, send.status(name, FINISHED))
 
-    assert Verdict.SUCCEEDED is world.state.result.verdict
+    assert Verdict.SUCCEEDED is world.state.stored.result.verdict
 
 
-def test_without_a_policy_the_chief_decides_where_tasks_work_together():
+def test_without_a_policy_the_chief_decides_where_tasks_work_together() -> None:
     """As ever."""
     play(deployed(between()), send.status("worker-0", FINISHED), expect.result(Verdict.SUCCEEDED))
 
 
-def test_a_chief_counts_as_one_of_all_workers():
+def test_a_chief_counts_as_one_of_all_workers() -> None:
     """It trains as they do, where there are no servers to be told what to do."""
     jobs = (a_job(JobKind.WORKER, 1), a_job(JobKind.CHIEF, 1))
     world = deployed(a_spec(strategy=Strategy.PYTORCH_DDP, jobs=jobs))
 
     play(world, send.status("worker-0", FINISHED))
-    assert world.state.result is None
+    assert world.state.stored.result is None
     play(world, send.status("chief-0", FINISHED), expect.result(Verdict.SUCCEEDED))
 
 
 @pytest.mark.parametrize("strategy", [Strategy.PYTORCH_DDP, Strategy.HOROVOD, Strategy.MULTI_WORKER_MIRRORED])
 @pytest.mark.parametrize("end", [(FAILED, ERROR), (TaskState.GONE, {})])
-def test_nobody_waits_for_one_who_has_finished(strategy, end):
+def test_nobody_waits_for_one_who_has_finished(strategy: Any, end: Any) -> None:
     """Whoever is lost when another of the ring is done can never meet it again: the job fails at once, and says so."""
     finish = FinishPolicy(success=SuccessPolicy.ALL_WORKERS)
     world = deployed(a_spec(strategy=strategy, jobs=(a_job(JobKind.WORKER, 3),), finish=finish))
@@ -87,32 +91,32 @@ def test_nobody_waits_for_one_who_has_finished(strategy, end):
     play(world, send.status("worker-0", FINISHED))
     play(world, send.status("worker-1", end[0], **end[1]), expect.result(Verdict.FAILED))
 
-    assert "worker-0 has finished" in world.state.result.reason
+    assert "worker-0 has finished" in world.state.stored.result.reason
 
 
-def test_workers_of_their_own_go_on_when_another_has_finished():
+def test_workers_of_their_own_go_on_when_another_has_finished() -> None:
     """They need nobody."""
     world = deployed(workers(SuccessPolicy.ALL_WORKERS))
 
     play(world, send.status("worker-0", FINISHED))
     play(world, send.status("worker-1", FAILED, **ERROR), send.offers(), expect.launched("worker-1"))
 
-    assert world.state.result is None
+    assert world.state.stored.result is None
 
 
-def test_where_any_worker_is_enough_the_job_fails_with_the_last_of_them():
+def test_where_any_worker_is_enough_the_job_fails_with_the_last_of_them() -> None:
     """Two give up, the third may still do it; and when it does not, the job has failed."""
     once = RestartPolicy(max_failures=0)
     world = deployed(workers(SuccessPolicy.ANY_WORKER, restart=once))
 
     for name in WORKERS[:2]:
         play(world, send.status(name, FAILED, **ERROR), send.offers(), expect.launched())
-        assert world.state.result is None
+        assert world.state.stored.result is None
     play(world, send.status("worker-2", FAILED, **ERROR), expect.result(Verdict.FAILED))
 
 
 @pytest.mark.parametrize("kind", [JobKind.EVALUATOR, JobKind.TENSORBOARD])
-def test_side_cars_do_not_fail_the_job(kind):
+def test_side_cars_do_not_fail_the_job(kind: Any) -> None:
     """They are launched again, and given up in the end."""
     spec = between(kind)
     world = deployed(a_spec(strategy=spec.strategy, jobs=spec.jobs, restart=RestartPolicy(max_failures=0)))
@@ -120,40 +124,42 @@ def test_side_cars_do_not_fail_the_job(kind):
     play(world, send.status(f"{kind.value}-0", FAILED, **ERROR), expect.told("; the job goes on without it"))
     play(world, send.offers(), expect.launched(), expect.alive(*TRAINERS))
 
-    assert world.state.result is None
+    assert world.state.stored.result is None
 
 
-@pytest.mark.parametrize("clean_up", [CleanUp.RUNNING, CleanUp.ALL])
-def test_what_still_runs_is_ended_with_the_job(clean_up):
+@pytest.mark.parametrize("clean_up", [CleanupPolicy.RUNNING, CleanupPolicy.ALL])
+def test_what_still_runs_is_ended_with_the_job(clean_up: Any) -> None:
     """And Mesos forgets the framework."""
-    world = deployed(between(clean_up=clean_up))
+    world = deployed(between(cleanup=clean_up))
 
     play(world, send.status("worker-0", FINISHED), expect.killed("ps-0", "worker-1"), expect.torn_down())
 
 
-def test_what_is_left_to_run_is_ended_after_its_time():
+def test_what_is_left_to_run_is_ended_after_its_time() -> None:
     """With clean_up none: to be looked at, but not for ever."""
-    world = deployed(between(clean_up=CleanUp.NONE, keep_seconds=100.0))
+    world = deployed(between(cleanup=CleanupPolicy.NONE, keep_seconds=100.0))
 
     play(world, send.status("worker-0", FINISHED), expect.killed(), expect.told("is left to run, for at most 100 s"))
     play(world, send.wait(99.0), expect.alive("ps-0", "worker-1"))
     play(world, send.wait(1.0), expect.killed("ps-0", "worker-1"), expect.torn_down())
 
 
-def test_what_is_left_to_run_may_run_until_somebody_ends_the_service():
+def test_what_is_left_to_run_may_run_until_somebody_ends_the_service() -> None:
     """However long that takes."""
-    world = deployed(between(clean_up=CleanUp.NONE, keep_seconds=None))
+    world = deployed(between(cleanup=CleanupPolicy.NONE, keep_seconds=None))
 
     play(world, send.status("worker-0", FINISHED), expect.killed())
     play(world, send.wait(10_000.0), expect.killed(), expect.alive("ps-0", "worker-1"))
     play(world, send.stop(), expect.killed("ps-0", "worker-1"), expect.torn_down())
 
-    assert Verdict.SUCCEEDED is world.state.result.verdict, "to end what was kept does not change how the job ended"
+    assert Verdict.SUCCEEDED is world.state.stored.result.verdict, (
+        "to end what was kept does not change how the job ended"
+    )
 
 
-def test_tensorboard_is_kept_for_its_time_across_a_restart_of_the_scheduler():
+def test_tensorboard_is_kept_for_its_time_across_a_restart_of_the_scheduler() -> None:
     """The time counts from the end of the job, which is stored."""
-    world = deployed(between(JobKind.TENSORBOARD, then=Then.KEEP_TENSORBOARD, keep_seconds=100.0))
+    world = deployed(between(JobKind.TENSORBOARD, after_finish=AfterFinish.KEEP_TENSORBOARD, keep_seconds=100.0))
 
     play(world, send.status("worker-0", FINISHED), expect.killed("ps-0", "worker-1"), expect.alive("tensorboard-0"))
     play(world, send.wait(60.0), send.restart(), expect.killed(), expect.alive("tensorboard-0"))
@@ -161,22 +167,24 @@ def test_tensorboard_is_kept_for_its_time_across_a_restart_of_the_scheduler():
     play(world, send.wait(1.0), expect.killed("tensorboard-0"), expect.torn_down())
 
 
-def test_tensorboard_is_kept_after_a_failure_too():
+def test_tensorboard_is_kept_after_a_failure_too() -> None:
     """That is when its curves are wanted most."""
-    world = deployed(between(JobKind.TENSORBOARD, then=Then.KEEP_TENSORBOARD))
+    world = deployed(between(JobKind.TENSORBOARD, after_finish=AfterFinish.KEEP_TENSORBOARD))
 
     play(world, send.status("worker-0", TaskState.ERROR, message="no"), expect.result(Verdict.FAILED))
     play(world, expect.alive("tensorboard-0"))
 
 
-def test_nothing_is_kept_of_a_job_that_was_stopped():
+def test_nothing_is_kept_of_a_job_that_was_stopped() -> None:
     """Whoever wants the end wants all of it."""
-    world = deployed(between(JobKind.TENSORBOARD, then=Then.KEEP_TENSORBOARD, clean_up=CleanUp.NONE))
+    world = deployed(
+        between(JobKind.TENSORBOARD, after_finish=AfterFinish.KEEP_TENSORBOARD, cleanup=CleanupPolicy.NONE)
+    )
 
     play(world, send.stop(), expect.killed(*TRAINERS, "tensorboard-0"), expect.torn_down())
 
 
-def test_the_evaluator_has_time_for_the_last_checkpoint():
+def test_the_evaluator_has_time_for_the_last_checkpoint() -> None:
     """Then it is ended; the others are at once."""
     world = deployed(between(JobKind.EVALUATOR, evaluator_seconds=30.0))
 
@@ -184,29 +192,29 @@ def test_the_evaluator_has_time_for_the_last_checkpoint():
     play(world, send.wait(30.0), expect.killed("evaluator-0"), expect.torn_down())
 
 
-def test_an_evaluator_that_ends_by_itself_is_not_waited_for():
+def test_an_evaluator_that_ends_by_itself_is_not_waited_for() -> None:
     """The service leaves at once."""
     world = deployed(between(JobKind.EVALUATOR, evaluator_seconds=30.0))
 
     play(world, send.status("worker-0", FINISHED), send.status("evaluator-0", FINISHED), expect.torn_down())
 
 
-def test_the_evaluator_of_a_failed_job_is_ended_with_it():
+def test_the_evaluator_of_a_failed_job_is_ended_with_it() -> None:
     """There is no last checkpoint that is worth it."""
     world = deployed(between(JobKind.EVALUATOR))
 
     play(world, send.status("worker-0", TaskState.ERROR), expect.killed(*TRAINERS[::2], "evaluator-0"))
 
 
-def test_an_idle_service_stays_until_it_is_ended():
+def test_an_idle_service_stays_until_it_is_ended() -> None:
     """Without tasks, and without asking for offers."""
-    world = deployed(between(then=Then.IDLE))
+    world = deployed(between(after_finish=AfterFinish.IDLE))
 
     play(world, send.status("worker-0", FINISHED), expect.killed("ps-0", "worker-1"), expect.suppressed())
     play(world, send.wait(), expect.quiet())
-    assert (False, None) == (world.state.over, next_deadline(world.state))
+    assert (False, None) == (world.state.process.finished, next_deadline(world.state))
     play(world, send.restart(), send.wait(10_000.0))
-    assert not world.state.over
+    assert not world.state.process.finished
     play(world, send.stop(), expect.torn_down())
 
 
@@ -221,32 +229,33 @@ def test_an_idle_service_stays_until_it_is_ended():
         send.pod(PodVerb.PAUSE, "worker-1"),
     ],
 )
-def test_what_has_ended_is_not_commanded_any_more(command):
+def test_what_has_ended_is_not_commanded_any_more(command: Any) -> None:
     """It would never be done; the plans go on showing what was. Also while the service stays."""
-    world = play(deployed(between(then=Then.IDLE)), send.status("worker-0", FINISHED), send.wait())
+    world = play(deployed(between(after_finish=AfterFinish.IDLE)), send.status("worker-0", FINISHED), send.wait())
     before = world.state
 
-    play(world, command, expect.answered(Reply.CONFLICT, "The service has ended"), expect.quiet())
+    play(world, command, expect.answered(Reply.CONFLICT, "the service has finished"), expect.quiet())
 
     assert before == world.state
 
 
-def test_a_job_that_takes_too_long_fails():
+def test_a_job_that_takes_too_long_fails() -> None:
     """The deadline counts from the first launch; neither a later one nor a new scheduler moves it."""
     world = deployed(workers(finish=FinishPolicy(deadline=100.0)))
 
     play(world, send.wait(60.0), *(send.status(name, FAILED, signal=9) for name in WORKERS), send.wait(5.0))
     play(world, send.offers(), expect.launched(*WORKERS), send.running(), send.restart(), send.wait(34.0))
-    assert world.state.result is None
+    assert world.state.stored.result is None
     play(world, send.wait(1.0), expect.result(Verdict.FAILED), expect.killed(*WORKERS), expect.torn_down())
 
-    assert "it took longer than finish.deadline allows: 100 s after its first launch" == world.state.result.reason
+    result: Any = world.state.stored.result
+    assert "it took longer than finish.deadline allows: 100 s after its first launch" == result.reason
 
 
-def test_a_job_that_was_never_launched_is_not_late():
+def test_a_job_that_was_never_launched_is_not_late() -> None:
     """It waits for its resources, as the reasons say; the time of the job has not begun."""
     world = World(workers(finish=FinishPolicy(deadline=100.0)), an_agent(cpus=0.1))
 
     play(world, send.register(), send.offers(), send.wait(1000.0))
 
-    assert world.state.result is None
+    assert world.state.stored.result is None

@@ -6,12 +6,13 @@ That nothing else does is checked in every world at every event; here is a histo
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from builders import a_spec
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_scheduler.core.plans.tables import MOVES
+from tf_scheduler.core.plans.tables import TRANSITIONS
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy, Verb
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.task import TaskState
@@ -21,31 +22,31 @@ KILLED_HARD = {"signal": 9, "message": "killed by signal 9 (SIGKILL)"}
 RETUNE = PlanSpec("retune", PlanStrategy.SERIAL, (PhaseSpec("again", "worker", PlanStrategy.SERIAL),))
 
 
-def a_world(*plans, **options):
+def a_world(*plans: Any, **options: Any) -> Any:
     spec = replace(a_spec(**{"workers": 2, "ps": 1, "chief": 0, **options}), plans={plan.name: plan for plan in plans})
     world = World(spec, an_agent(cpus=8, mem=32_000), kills_at_once=False)
     return play(world, send.register(), send.offers())
 
 
-def deployed(*plans, **options):
+def deployed(*plans: Any, **options: Any) -> Any:
     return play(a_world(*plans, **options), send.running())
 
 
-def lost(name):
+def lost(name: Any) -> Any:
     return send.status(name, FAILED, **KILLED_HARD)
 
 
-def on_worker(verb, plan="deploy", phase="worker"):
+def on_worker(verb: Any, plan: Any = "deploy", phase: Any = "worker") -> Any:
     return send.command(verb, plan, phase, "worker-0")
 
 
-def better(spec):
+def better(spec: Any) -> Any:
     """Other options for the ps: the chief starts again with it."""
     jobs = tuple(replace(job, command="better") if job.kind is JobKind.PS else job for job in spec.jobs)
     return replace(spec, jobs=jobs)
 
 
-def ill_then_well_then_lost():
+def ill_then_well_then_lost() -> Any:
     """Of a deployment that is not complete."""
     return play(
         a_world(),
@@ -64,34 +65,34 @@ def ill_then_well_then_lost():
     )
 
 
-def lost_and_stopped(while_running):
+def lost_and_stopped(while_running: Any) -> Any:
     world = play(a_world(), lost("worker-0"), send.offers(), send.status("worker-0", RUNNING, healthy=while_running))
     return play(world, lost("worker-0"), on_worker(Verb.STOP), send.stop())
 
 
-def lost_and_ended(*between):
+def lost_and_ended(*between: Any) -> Any:
     """The job is decided while a task waits for its next launch."""
     world = play(a_world(), lost("worker-0"), send.offers(), lost("worker-0"))
     return play(world, *between, send.stop())
 
 
-def lost_once_and_ended(*between):
+def lost_once_and_ended(*between: Any) -> Any:
     return play(a_world(), lost("worker-0"), *between, send.stop())
 
 
-def stopped(*first):
+def stopped(*first: Any) -> Any:
     return play(a_world(), *first, on_worker(Verb.STOP))
 
 
-def restarted(*first):
+def restarted(*first: Any) -> Any:
     return play(a_world(), *first, on_worker(Verb.RESTART))
 
 
-def taken_by_another_plan():
+def taken_by_another_plan() -> Any:
     return play(deployed(RETUNE), send.command(Verb.START, "retune"), on_worker(Verb.FORCE_COMPLETE, "retune", "again"))
 
 
-def two_plans_want_a_task():
+def two_plans_want_a_task() -> Any:
     other = PlanSpec("other", PlanStrategy.SERIAL, (PhaseSpec("first", "worker", indexes=(0,)),))
     return play(
         deployed(RETUNE, other),
@@ -102,7 +103,7 @@ def two_plans_want_a_task():
     )
 
 
-def stopped_while_it_is_told_to_end():
+def stopped_while_it_is_told_to_end() -> Any:
     return play(
         deployed(RETUNE),
         send.command(Verb.START, "retune"),
@@ -113,7 +114,7 @@ def stopped_while_it_is_told_to_end():
     )
 
 
-def interrupted_and_forced():
+def interrupted_and_forced() -> Any:
     return play(
         World(a_spec(chief=0), an_agent()),
         send.register(),
@@ -122,7 +123,7 @@ def interrupted_and_forced():
     )
 
 
-def a_farewell_that_was_interrupted():
+def a_farewell_that_was_interrupted() -> Any:
     world = deployed(workers=3)
     return play(
         world,
@@ -134,7 +135,7 @@ def a_farewell_that_was_interrupted():
     )
 
 
-def an_interrupted_kill_goes_on():
+def an_interrupted_kill_goes_on() -> Any:
     world = deployed(workers=3)
     return play(
         world,
@@ -146,7 +147,7 @@ def an_interrupted_kill_goes_on():
     )
 
 
-def a_plan_of_the_user_fails():
+def a_plan_of_the_user_fails() -> Any:
     deploy = PlanSpec("deploy", phases=(PhaseSpec("ps", "ps"), PhaseSpec("worker", "worker")))
     train = PlanSpec("train", phases=(PhaseSpec("chief", "chief"),))
     world = play(deployed(deploy, train, chief=1), send.command(Verb.START, "train"), send.offers())
@@ -166,7 +167,7 @@ def a_plan_of_the_user_fails():
     )
 
 
-def an_outdated_chief_whose_peer_comes_home(*before):
+def an_outdated_chief_whose_peer_comes_home(*before: Any) -> Any:
     """The ps comes back before it is the chief's turn: the chief need not start again."""
     serial = PlanSpec("update", PlanStrategy.SERIAL)
     world = deployed(serial, workers=1, chief=1)
@@ -180,14 +181,14 @@ def an_outdated_chief_whose_peer_comes_home(*before):
     )
 
 
-def a_finished_task_is_taken_again():
+def a_finished_task_is_taken_again() -> Any:
     """By a plan of the user, before the deployment is complete."""
     first = PlanSpec("first", phases=(PhaseSpec("ps", "ps"),))
     done = send.status("ps-0", FINISHED)
     return play(a_world(first), done, send.command(Verb.START, "first"), send.offers(), expect.launched("ps-0"))
 
 
-def an_outdated_chief_was_lost_before():
+def an_outdated_chief_was_lost_before() -> Any:
     """It has to wait for its next launch all the same."""
     world = deployed(PlanSpec("update", PlanStrategy.SERIAL), workers=1, chief=1)
     twice = (lost("chief-0"), send.offers(), send.running(), lost("chief-0"))
@@ -196,7 +197,7 @@ def an_outdated_chief_was_lost_before():
     )
 
 
-def histories():
+def histories() -> Any:
     unwell = send.status("worker-0", RUNNING, healthy=False)
     well = send.status("worker-0", RUNNING)
     yield ill_then_well_then_lost()
@@ -229,8 +230,8 @@ def histories():
     )
 
 
-def test_every_row_of_the_table_happens():
+def test_every_row_of_the_table_happens() -> None:
     """And no other: a row that cannot happen would be a promise to nobody."""
     seen = set().union(*(world.moves for world in histories()))
 
-    assert {(old, new) for old, row in MOVES.items() for new in row} == seen
+    assert {(old, new) for old, row in TRANSITIONS.items() for new in row} == seen

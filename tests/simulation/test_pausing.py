@@ -3,45 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from builders import a_job, a_spec
+from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_executor.payload import Payload
-from tf_scheduler.core.plans import plan_named
-from tf_scheduler.core.recovery import pausing
-from tf_scheduler.model.failure import Cause
+from tf_executor.contract.payload import Payload
+from tf_scheduler.core.plans.view import find_plan
+from tf_scheduler.core.state import pause
 from tf_scheduler.model.plan import Override, Reply, Status, Verb
-from tf_scheduler.model.policy import RestartPolicy, RestartWhen
-from tf_scheduler.model.program import Liveness, LivenessKind
-from tf_scheduler.model.recovery import PodVerb
 from tf_scheduler.model.secrets import SecretSpec
-from tf_scheduler.model.spec import Hooks, JobKind, ServiceSpec, Strategy
+from tf_scheduler.model.spec import Hooks, JobKind, LivenessCheck, LivenessKind, RestartPolicy, RestartWhen, Strategy
 from tf_scheduler.model.state import Verdict
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.task import Cause, PodVerb, TaskState
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
 RESTART, REPLACE, PAUSE, RESUME = PodVerb
 
 
-def deployed(spec: ServiceSpec | None = None, kills_at_once: bool = True) -> World:
-    world = World(spec or a_spec(), an_agent("agent-1"), an_agent("agent-2"), kills_at_once=kills_at_once)
-    return play(world, send.register(), send.offers(), send.running())
-
-
-def launch_of(world: World, name: str):
+def launch_of(world: World, name: str) -> Any:
     return world.mesos.tasks[world.id_of(name)].launch
 
 
-def shown(world: World, plan: str) -> dict:
-    found = plan_named(world.state, plan)
-    return {} if found is None else {step.name: step.shown for phase in found.phases for step in phase.steps}
+def shown(world: World, plan: str) -> dict[str, Any]:
+    found = find_plan(world.state, plan)
+    return {} if found is None else {step.name: step.display_status for phase in found.phases for step in phase.steps}
 
 
-def test_a_paused_task_keeps_its_place():
+def test_a_paused_task_keeps_its_place() -> None:
     """Something that sleeps is launched there, with all that the task had; nobody else is touched."""
     world = deployed()
     before = launch_of(world, "worker-1")
@@ -64,15 +57,15 @@ def test_a_paused_task_keeps_its_place():
     assert [getattr(before.record, name) for name in kept] == [getattr(after.record, name) for name in kept]
     assert set(before.record.resources) == set(after.record.resources)
     assert (before.port, before.executor, before.uris) == (after.port, after.executor, after.uris)
-    assert (False, True) == (before.record.idle, after.record.idle)
+    assert (False, True) == (before.record.is_placeholder, after.record.is_placeholder)
 
 
-def test_what_keeps_a_place_only_sleeps_and_says_so():
+def test_what_keeps_a_place_only_sleeps_and_says_so() -> None:
     """No secrets, no hooks, no checks, no time limit; and how to go on."""
     job = a_job(
         JobKind.WORKER,
         hooks=Hooks(pre="exit 1", post="exit 1"),
-        liveness=Liveness(LivenessKind.COMMAND, target="exit 1"),
+        liveness=LivenessCheck(LivenessKind.COMMAND, target="exit 1"),
         stalled_after=5.0,
         max_completion_time=60.0,
         cluster_flags=True,
@@ -96,7 +89,7 @@ def test_what_keeps_a_place_only_sleeps_and_says_so():
     assert idle == told
 
 
-def test_plans_are_not_complete_while_a_task_is_paused():
+def test_plans_are_not_complete_while_a_task_is_paused() -> None:
     """Its steps show the SDK's words, also after a day and in the next scheduler; deploy was complete once."""
     world = deployed()
     play(world, send.pod(PAUSE, "worker-1"))
@@ -107,13 +100,13 @@ def test_plans_are_not_complete_while_a_task_is_paused():
     for plan in ("recovery", "update"):
         play(world, expect.says(plan, "worker-1", "its place on agent-1 is kept; paused by an operator"))
         assert Override.PAUSED is shown(world, plan)["worker-1"]
-        assert Status.COMPLETE is not plan_named(world.state, plan).status
+        assert Status.COMPLETE is not find_plan(world.state, plan).status
     assert Status.COMPLETE is shown(world, "update")["worker-0"]
     assert Override.PAUSED is shown(world, "deploy")["worker-1"]
     play(world, expect.plan("deploy", Status.COMPLETE))
 
 
-def test_a_resumed_task_goes_on_at_its_old_place():
+def test_a_resumed_task_goes_on_at_its_old_place() -> None:
     """Alone: nobody's address has changed. It counts as no failure, and all plans are complete again."""
     world = deployed()
     before = launch_of(world, "worker-1")
@@ -133,20 +126,24 @@ def test_a_resumed_task_goes_on_at_its_old_place():
     )
 
     after = launch_of(world, "worker-1")
-    assert (before.record.address, 1, False) == (after.record.address, after.record.generation, after.record.idle)
+    assert (before.record.address, 1, False) == (
+        after.record.address,
+        after.record.generation,
+        after.record.is_placeholder,
+    )
     assert before.payload == after.payload
-    recovery = world.state.recoveries["worker-1"]
-    assert ({}, Cause.ORDERED, ()) == (world.state.paused, recovery.cause, recovery.failures)
+    recovery = world.state.stored.recoveries["worker-1"]
+    assert ({}, Cause.ORDERED, ()) == (world.state.stored.paused, recovery.cause, recovery.failures)
 
 
-def test_a_task_may_be_resumed_before_its_place_is_taken():
+def test_a_task_may_be_resumed_before_its_place_is_taken() -> None:
     """Then its program is what is launched there next."""
     world = deployed()
     play(world, send.pod(PAUSE, "worker-1"), send.pod(RESUME, "worker-1"), send.offers(), expect.launched("worker-1"))
-    assert not world.state.tasks["worker-1"].idle
+    assert not world.state.stored.tasks["worker-1"].is_placeholder
 
 
-def test_nobody_is_late_or_busy_because_of_a_paused_task():
+def test_nobody_is_late_or_busy_because_of_a_paused_task() -> None:
     """It never joins the others, and no deadline of it is ever due."""
     world = deployed(a_spec())
     for name in ("ps-0", "worker-0", "chief-0"):
@@ -159,7 +156,7 @@ def test_nobody_is_late_or_busy_because_of_a_paused_task():
     assert len(world.decisions) <= calm + 1
 
 
-def test_a_task_that_keeps_failing_can_be_paused_and_resumed_at_once():
+def test_a_task_that_keeps_failing_can_be_paused_and_resumed_at_once() -> None:
     """Its back-off is void, and its failures are remembered."""
     world = deployed()
     error = send.status("worker-1", TaskState.FAILED, exit_code=3, message="exit code 3")
@@ -167,12 +164,12 @@ def test_a_task_that_keeps_failing_can_be_paused_and_resumed_at_once():
     play(world, *[send.offers(), send.running()] * 2, send.wait(900.0), expect.alive(*ALL))
     play(world, send.pod(RESUME, "worker-1"), send.offers(), expect.launched("worker-1"))
 
-    assert 2 == len(world.state.recoveries["worker-1"].failures)
+    assert 2 == len(world.state.stored.recoveries["worker-1"].failures)
 
 
 @pytest.mark.parametrize("when", RestartWhen)
 @pytest.mark.parametrize("state", [TaskState.FAILED, TaskState.FINISHED, TaskState.KILLED])
-def test_what_keeps_a_place_may_end_as_often_as_it_likes(when, state):
+def test_what_keeps_a_place_may_end_as_often_as_it_likes(when: Any, state: Any) -> None:
     """It is launched again as it was; that is neither a failure nor the end of the job."""
     restart = RestartPolicy(when=when, max_failures=1)
     jobs = (a_job(JobKind.WORKER, 1),)
@@ -183,31 +180,34 @@ def test_what_keeps_a_place_may_end_as_often_as_it_likes(when, state):
         play(world, send.status("worker-0", state, exit_code=1), send.wait(600.0), send.offers(), send.running())
         play(world, expect.alive("worker-0"), expect.result(None))
 
-    assert (True, ()) == (world.state.tasks["worker-0"].idle, world.state.recoveries["worker-0"].failures)
+    assert (True, ()) == (
+        world.state.stored.tasks["worker-0"].is_placeholder,
+        world.state.stored.recoveries["worker-0"].failures,
+    )
     play(world, send.pod(RESUME, "worker-0"), send.offers(), send.running(), expect.alive("worker-0"))
     play(world, send.status("worker-0", TaskState.FINISHED), expect.result(Verdict.SUCCEEDED))
 
 
-def test_a_paused_task_whose_agent_is_gone_stays_paused_elsewhere():
+def test_a_paused_task_whose_agent_is_gone_stays_paused_elsewhere() -> None:
     """At a new address, which the chief must know."""
     world = deployed()
     play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running())
-    hostname = world.state.tasks["worker-1"].hostname
+    hostname = world.state.stored.tasks["worker-1"].hostname
 
     play(world, send.agent_lost(hostname), *[send.wait(30.0), send.offers(), send.running()] * 4)
 
-    after = world.state.tasks["worker-1"]
-    assert (True, True) == (after.hostname != hostname, after.idle)
+    after = world.state.stored.tasks["worker-1"]
+    assert (True, True) == (after.hostname != hostname, after.is_placeholder)
     assert set(ALL) == set(world.mesos.live())
-    assert not any(world.state.tasks[name].idle for name in ALL if name != "worker-1")
+    assert not any(world.state.stored.tasks[name].is_placeholder for name in ALL if name != "worker-1")
 
 
-def test_collective_training_is_paused_as_a_whole():
+def test_collective_training_is_paused_as_a_whole() -> None:
     """All keep their places, and start again together; two pauses need two resumes."""
     jobs = (a_job(JobKind.WORKER, 3),)
     world = deployed(a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=jobs))
     names = ("worker-0", "worker-1", "worker-2")
-    before = {name: world.state.tasks[name].address for name in names}
+    before = {name: world.state.stored.tasks[name].address for name in names}
 
     play(world, send.pod(PAUSE, "worker-1"), expect.answered(Reply.OK, "together with worker-0, worker-2"))
     play(world, expect.killed(*names), send.offers(), expect.launched(*names), send.running())
@@ -219,11 +219,11 @@ def test_collective_training_is_paused_as_a_whole():
 
     play(world, send.pod(RESUME, "worker-0"), expect.killed(*names), send.offers(), expect.launched(*names))
     play(world, send.running(), expect.alive(*names), expect.plan("recovery", Status.COMPLETE))
-    assert before == {name: world.state.tasks[name].address for name in names}
-    assert not any(world.state.tasks[name].idle for name in names)
+    assert before == {name: world.state.stored.tasks[name].address for name in names}
+    assert not any(world.state.stored.tasks[name].is_placeholder for name in names)
 
 
-def test_a_chief_sleeps_with_its_parameter_server():
+def test_a_chief_sleeps_with_its_parameter_server() -> None:
     """It would end with an error; and it goes on with it."""
     world = deployed()
     both = ("ps-0", "chief-0")
@@ -235,7 +235,7 @@ def test_a_chief_sleeps_with_its_parameter_server():
     play(world, send.offers(), expect.launched(*both), send.running(), expect.plan("recovery", Status.COMPLETE))
 
 
-def test_new_options_reach_a_paused_task_and_it_stays_paused():
+def test_new_options_reach_a_paused_task_and_it_stays_paused() -> None:
     """The update waits for it, as it is the one that launches it."""
     world = deployed()
     play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running())
@@ -243,26 +243,26 @@ def test_new_options_reach_a_paused_task_and_it_stays_paused():
 
     play(world, send.restart(spec), send.register(), *[send.offers(), send.running()] * 3)
 
-    assert world.state.tasks["worker-1"].idle
+    assert world.state.stored.tasks["worker-1"].is_placeholder
     assert Override.PAUSED is shown(world, "update")["worker-1"]
     assert Status.COMPLETE is shown(world, "update")["worker-0"]
     play(world, send.pod(RESUME, "worker-1"), send.offers(), send.running(), expect.plan("update", Status.COMPLETE))
     assert Status.COMPLETE is shown(world, "update")["worker-1"]
 
 
-def test_a_deployment_waits_for_who_is_paused_in_it():
+def test_a_deployment_waits_for_who_is_paused_in_it() -> None:
     """It is complete when that one is resumed and runs."""
     world = World(a_spec(), an_agent("agent-1"), an_agent("agent-2"))
     play(world, send.register(), send.offers(), send.running("ps-0", "worker-0", "worker-1"))
     play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running())
     play(world, expect.alive(*ALL), expect.no_plan("update"))
     assert Override.PAUSED is shown(world, "deploy")["worker-1"]
-    assert Status.COMPLETE is not plan_named(world.state, "deploy").status
+    assert Status.COMPLETE is not find_plan(world.state, "deploy").status
 
     play(world, send.pod(RESUME, "worker-1"), send.offers(), send.running(), expect.plan("deploy", Status.COMPLETE))
 
 
-def test_a_plan_may_be_forced_though_a_task_is_paused():
+def test_a_plan_may_be_forced_though_a_task_is_paused() -> None:
     """The operator's word counts."""
     world = deployed()
     play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running())
@@ -270,17 +270,17 @@ def test_a_plan_may_be_forced_though_a_task_is_paused():
     play(world, send.pod(RESUME, "worker-1"), send.offers(), expect.launched("worker-1"))
 
 
-def test_the_job_ends_with_a_paused_task():
+def test_the_job_ends_with_a_paused_task() -> None:
     """Its place is given back with all others."""
     world = deployed()
     play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running())
     play(world, send.status("chief-0", TaskState.FINISHED), send.wait(60.0), expect.result(Verdict.SUCCEEDED))
     assert {} == world.mesos.live()
     assert world.mesos.removed
-    assert None is pausing.shown(world.state, "worker-1"), "it has ended as the others have"
+    assert None is pause.override_of(world.state, "worker-1"), "it has ended as the others have"
 
 
-def test_a_paused_job_has_its_deadline_and_can_be_uninstalled():
+def test_a_paused_job_has_its_deadline_and_can_be_uninstalled() -> None:
     """Whatever is paused."""
     spec = a_spec()
     late = deployed(replace(spec, finish=replace(spec.finish, deadline=600.0)))
@@ -293,37 +293,37 @@ def test_a_paused_job_has_its_deadline_and_can_be_uninstalled():
     assert {} == late.mesos.live() == stopped.mesos.live()
 
 
-def test_a_decommissioned_task_is_paused_no_more():
+def test_a_decommissioned_task_is_paused_no_more() -> None:
     """When it comes back with other options, it is launched."""
     world = deployed()
     play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running())
     play(world, send.restart(a_spec(workers=1)), *[send.offers(), send.running()] * 3)
-    assert {} == world.state.paused
+    assert {} == world.state.stored.paused
     assert "worker-1" not in world.mesos.live()
     assert [] == [key for key in world.stored() if key.startswith("paused/")]
 
 
 @pytest.mark.parametrize("strategy", [Strategy.PARAMETER_SERVER, Strategy.BETWEEN_GRAPH, Strategy.INDEPENDENT])
-def test_readers_go_on_when_their_paused_dispatcher_is_decommissioned(strategy):
+def test_readers_go_on_when_their_paused_dispatcher_is_decommissioned(strategy: Any) -> None:
     """Nobody could resume it; also those that the update leaves alone."""
     jobs = (a_job(JobKind.WORKER, 2), *(() if strategy is Strategy.INDEPENDENT else (a_job(JobKind.CHIEF),)))
     fed = (*jobs, a_job(JobKind.DISPATCHER, section="data_dispatcher"), a_job(JobKind.DATA_WORKER, 2))
     world = World(a_spec(strategy=strategy, jobs=fed), an_agent("agent-1", cpus=8))
     play(world, send.register(), send.offers(), send.running(), send.pod(PAUSE, "data-dispatcher-0"))
     play(world, *[send.offers(), send.running()] * 2)
-    assert all(record.idle for record in world.state.tasks.values())
+    assert all(record.is_placeholder for record in world.state.stored.tasks.values())
 
     play(world, send.restart(a_spec(strategy=strategy, jobs=jobs)), send.register())
     play(world, *[send.offers(), send.running()] * 3)
 
     trainers = ["worker-0", "worker-1"] if strategy is Strategy.INDEPENDENT else ["chief-0", "worker-0", "worker-1"]
     assert trainers == sorted(world.mesos.live())
-    assert not any(record.idle for record in world.state.tasks.values())
+    assert not any(record.is_placeholder for record in world.state.stored.tasks.values())
     for plan in ("update", "recovery", "decommission"):
         play(world, expect.plan(plan, Status.COMPLETE))
 
 
-def test_who_sleeps_for_a_task_that_is_no_more_is_woken_once():
+def test_who_sleeps_for_a_task_that_is_no_more_is_woken_once() -> None:
     """Also while its end takes time, and over a restart."""
     jobs = (a_job(JobKind.WORKER, 1), a_job(JobKind.CHIEF), a_job(JobKind.DISPATCHER, section="data_dispatcher"))
     world = World(a_spec(jobs=jobs), an_agent("agent-1", cpus=8))
@@ -332,17 +332,20 @@ def test_who_sleeps_for_a_task_that_is_no_more_is_woken_once():
     world.mesos.kills_at_once = False
 
     play(world, send.restart(a_spec(jobs=jobs[:2])), expect.told("worker-0 goes on: the paused task that it"))
-    woken = world.state.recoveries["worker-0"]
+    woken = world.state.stored.recoveries["worker-0"]
     play(world, send.wait(5.0), send.restart(), send.wait(5.0))
 
-    assert woken == world.state.recoveries["worker-0"]
+    assert woken == world.state.stored.recoveries["worker-0"]
     play(world, send.killed("worker-0", "chief-0"), send.offers(), expect.launched("worker-0", "chief-0"))
-    assert not world.state.tasks["worker-0"].idle
+    assert not world.state.stored.tasks["worker-0"].is_placeholder
 
 
-def test_what_an_older_scheduler_has_paused_gets_its_place_again():
+def test_what_an_older_scheduler_has_paused_gets_its_place_again() -> None:
     """It had ended the program, and kept nothing: the task is launched as a paused one, if possible where it was."""
     world = deployed()
-    before = world.state.tasks["worker-1"].address
+    before = world.state.stored.tasks["worker-1"].address
     play(world, send.pod(PAUSE, "worker-1"), send.restart(), send.offers(), expect.launched("worker-1"))
-    assert (before, True) == (world.state.tasks["worker-1"].address, world.state.tasks["worker-1"].idle)
+    assert (before, True) == (
+        world.state.stored.tasks["worker-1"].address,
+        world.state.stored.tasks["worker-1"].is_placeholder,
+    )

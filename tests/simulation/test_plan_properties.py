@@ -7,49 +7,53 @@ twice, and the simulated Mesos objects to calls that break its rules.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable
+from typing import Any
 
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
+from builders import with_fields
+from kit.memory_store import MemoryStore
 from simulation.deeds import Deed, deeds, do, specs
 from simulation.mesos import an_agent
 from simulation.world import World
-from tf_scheduler.core.plans import plan_named, plans, wanted
-from tf_scheduler.core.plans.claims import claims
-from tf_scheduler.core.plans.control import control_of
-from tf_scheduler.core.plans.define import definitions
-from tf_scheduler.model.effects import Kill, LaunchRetired, Reconcile, TaskLaunched
-from tf_scheduler.model.evaluation import FULL_BUCKET, Gathering
-from tf_scheduler.model.events import PlanCommand, PodCommand
+from tf_scheduler.core.plans.scheduling import view_of
+from tf_scheduler.core.plans.view import find_plan, plans
+from tf_scheduler.core.scheduler import handle
+from tf_scheduler.model.effects import ComputedPlans, Decision, Kill, LaunchRetired, Reconcile, TaskLaunched
+from tf_scheduler.model.events import Event, PlanCommand, PodCommand
+from tf_scheduler.model.offer import FULL_TOKEN_BUCKET, OfferRound
 from tf_scheduler.model.plan import Status, Verb
-from tf_scheduler.model.recovery import PodVerb
-from tf_scheduler.runner import restore
-from tf_scheduler.store.memory import MemoryStore
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import PodVerb
+from tf_scheduler.runner import Decide, restore
 
 histories = st.lists(deeds(), max_size=20)
 #: Time says nothing here; the number is what a quick lane can bear.
 BOUNDED = settings(max_examples=25, deadline=None)
 
 
-def a_world(found, *, kills_at_once=False):
+def a_world(found: Any, *, kills_at_once: Any = False, decide: Decide = handle) -> Any:
     world = World(
-        found[0], *(an_agent(f"agent-{number}", cpus=3.5) for number in range(3)), kills_at_once=kills_at_once
+        found[0],
+        *(an_agent(f"agent-{number}", cpus=3.5) for number in range(3)),
+        kills_at_once=kills_at_once,
+        decide=decide,
     )
     world.register()
     return world
 
 
-def stored_part(state):
-    """Without what is void with the connection."""
-    names = ("framework_id", "tasks", "statuses", "result", "reservations", "retired", "controls", "tally", "paused")
-    return {name: getattr(state, name) for name in names}
+def stored_part(state: Any) -> Any:
+    """What is stored, and what follows from it alone."""
+    names = ("framework_id", "tasks", "statuses", "result", "reservations", "retired", "controls", "paused")
+    return {name: getattr(state.stored, name) for name in names} | {"state_counts": state.derived.state_counts}
 
 
 @given(specs(), histories)
 @BOUNDED
-def test_the_stored_state_is_all_that_a_restart_needs(found, history):
+def test_the_stored_state_is_all_that_a_restart_needs(found: Any, history: Any) -> None:
     """At any point, what the store gives back is the state without what is void anyway."""
     world = a_world(found)
     for deed in history:
@@ -63,21 +67,21 @@ def test_the_stored_state_is_all_that_a_restart_needs(found, history):
 
 @given(specs(), histories, histories)
 @BOUNDED
-def test_a_restart_at_any_point_gives_the_same_future(found, past, future):
+def test_a_restart_at_any_point_gives_the_same_future(found: Any, past: Any, future: Any) -> None:
     """Two schedulers with the same past: one loses its connection, the other dies. They do the same from then on."""
     lives = [a_world(found), a_world(found)]
     for world in lives:
         for deed in past:
             do(world, deed, found)
     steady, restarted = lives
-    if steady.state.over:
+    if steady.state.process.finished:
         return
     steady.disconnect()
     restarted.restart()
     for world in lives:
         world.decisions.clear()
         # How often this life has asked for offers, and in vain, is no part of the past that counts.
-        world.state = replace(world.state, bucket=FULL_BUCKET, gathering=Gathering())
+        world.state = with_fields(world.state, revive_tokens=FULL_TOKEN_BUCKET, offer_round=OfferRound())
         world.register()
         for deed in future:
             do(world, deed, found)
@@ -87,7 +91,7 @@ def test_a_restart_at_any_point_gives_the_same_future(found, past, future):
     assert plans(steady.state) == plans(restarted.state)
 
 
-def deeds_of(world):
+def deeds_of(world: Any) -> Any:
     """What was stored and called, decision by decision, in whatever order within one."""
     calls = [[call for call in decision.calls if not isinstance(call, Reconcile)] for decision in world.decisions]
     rows = [
@@ -103,30 +107,35 @@ def _shown(call: object) -> str:
 
 @given(specs(), histories)
 @BOUNDED
-def test_one_plan_works_on_a_task_at_a_time(found, history):
+def test_one_plan_works_on_a_task_at_a_time(found: Any, history: Any) -> None:
     """Of all that plans may work on at one moment, no task is in two; and no task is wanted twice."""
     world = a_world(found)
     for deed in history:
         do(world, deed, found)
 
-        claimed = [step.task for claim in claims(world.state) for step in claim.steps]
-        asked = [task.name for gang in wanted(world.state) for task in gang.tasks]
+        claimed = [step.task for runnable in view_of(world.state).runnable for step in runnable.steps]
+        asked = [task.name for gang in view_of(world.state).gangs for task in gang.tasks]
 
         assert len(set(claimed)) == len(claimed)
         assert len(set(asked)) == len(asked)
         assert set(asked) <= set(claimed)
 
 
+def interrupted_plans(state: SchedulerState) -> set[str]:
+    view = view_of(state)
+    return {plan.name for plan in view.definitions if () in view.records.control_of(plan).interrupted}
+
+
 @given(specs(), histories)
 @BOUNDED
-def test_an_interrupted_plan_begins_nothing(found, history):
+def test_an_interrupted_plan_begins_nothing(found: Any, history: Any) -> None:
     """Neither tells a task to end nor launches one, on its own behalf."""
     world = a_world(found)
     for deed in history:
-        before = {plan.name for plan in definitions(world.state) if () in control_of(world.state, plan).interrupted}
+        before = interrupted_plans(world.state)
         world.decisions.clear()
         do(world, deed, found)
-        after = {plan.name for plan in definitions(world.state) if () in control_of(world.state, plan).interrupted}
+        after = interrupted_plans(world.state)
 
         changes = [change for decision in world.decisions for change in decision.changes]
         told = {change.plan for change in changes if isinstance(change, LaunchRetired)}
@@ -137,19 +146,21 @@ def test_an_interrupted_plan_begins_nothing(found, history):
 
 @given(specs(), histories)
 @BOUNDED
-def test_the_tally_counts_what_mesos_said(found, history):
+def test_the_tally_counts_what_mesos_said(found: Any, history: Any) -> None:
     """It is kept beside the statuses, and equal to a count of them."""
     world = a_world(found)
     for deed in history:
         do(world, deed, found)
 
-        assert Counter(status.state for status in world.state.statuses.values()) == Counter(world.state.tally)
+        assert Counter(status.state for status in world.state.stored.statuses.values()) == Counter(
+            world.state.derived.state_counts
+        )
         assert len(world.state.live()) == world.state.live_count()
 
 
 @given(specs(), histories)
 @BOUNDED
-def test_what_is_told_to_end_is_told_again_until_it_has(found, history):
+def test_what_is_told_to_end_is_told_again_until_it_has(found: Any, history: Any) -> None:
     """With time, a KILL goes out for every launch that a plan has told to end.
 
     Not for one that counts as lost: if it returns, it is killed then.
@@ -157,43 +168,43 @@ def test_what_is_told_to_end_is_told_again_until_it_has(found, history):
     world = a_world(found)
     for deed in history:
         do(world, deed, found)
-    if world.state.over or world.state.result:
+    if world.state.process.finished or world.state.stored.result:
         return
     world.decisions.clear()
 
     world.wait(30.0)
 
-    ended = {launch for launch, status in world.state.statuses.items() if status.state.ended}
-    lively = {launch for launch in world.state.retired if world.mesos.tasks[launch].live} - ended
+    ended = {launch for launch, status in world.state.stored.statuses.items() if status.state.has_ended}
+    lively = {launch for launch in world.state.stored.retired if world.mesos.tasks[launch].live} - ended
     assert lively <= {call.task_id for call in world.made(Kill)}
 
 
 @given(specs(), histories)
 @BOUNDED
-def test_every_roll_out_is_complete_in_the_end(found, history):
+def test_every_roll_out_is_complete_in_the_end(found: Any, history: Any) -> None:
     """When operators let everything go on, tasks run and there is room, deploy and update come to their end."""
     world = a_world(found)
     for deed in history:
         do(world, deed, found)
     for _ in range(60):
-        if world.state.result or world.state.over or complete(world):
+        if world.state.stored.result or world.state.process.finished or complete(world):
             break
         let_go(world)
         for deed in (Deed("killed"), Deed("offers"), Deed("run_all"), Deed("wait", detail=12.0)):
             do(world, deed, found)
     note(f"{[(plan.name, plan.status, plan.phases) for plan in plans(world.state)]}")
 
-    assert world.state.result or world.state.over or complete(world)
+    assert world.state.stored.result or world.state.process.finished or complete(world)
 
 
 def complete(world: World) -> bool:
-    shown: Iterable[object] = (plan_named(world.state, name) for name in ("deploy", "update", "decommission"))
+    shown = (find_plan(world.state, name) for name in ("deploy", "update", "decommission"))
     return all(plan is not None and plan.status is Status.COMPLETE for plan in shown)
 
 
 def let_go(world: World) -> None:
     """Continue everything that waits, from the whole to its parts."""
-    for name in sorted(world.state.paused):
+    for name in sorted(world.state.stored.paused):
         world.step(PodCommand(PodVerb.RESUME, name))
     for plan in plans(world.state):
         for node in [(), *((phase.name,) for phase in plan.phases)]:
@@ -203,3 +214,28 @@ def let_go(world: World) -> None:
                 if step.status is Status.WAITING:
                     world.step(PlanCommand(Verb.CONTINUE, plan.name, phase.name, step.name))
     world.settle()
+
+
+def decide_twice(
+    state: SchedulerState, event: Event, now: float, new_id: Callable[[], str], view: ComputedPlans | None
+) -> Decision:
+    """Decide with the last view and without it, with the same ids."""
+    used: list[str] = []
+
+    def recorded() -> str:
+        used.append(new_id())
+        return used[-1]
+
+    decision = handle(state, event, now, recorded, view)
+    assert handle(state, event, now, iter(used).__next__) == decision
+    assert view_of(decision.state).gangs == view_of(decision.state, decision.view).gangs
+    return decision
+
+
+@given(specs(), histories)
+@BOUNDED
+def test_decision_without_the_last_view_is_the_same(found: Any, history: Any) -> None:
+    """The view only saves work: no stale part of it may show in a decision."""
+    world = a_world(found, decide=decide_twice)
+    for deed in history:
+        do(world, deed, found)

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from builders import a_spec
+from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_scheduler.model.plan import Reply
-from tf_scheduler.model.recovery import PodVerb
-from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.task import PodVerb, TaskState
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
 RESTART, REPLACE, PAUSE, RESUME = PodVerb
 
 
-def deployed(spec: ServiceSpec | None = None, kills_at_once: bool = True) -> World:
-    world = World(spec or a_spec(), an_agent("agent-1"), an_agent("agent-2"), kills_at_once=kills_at_once)
-    return play(world, send.register(), send.offers(), send.running())
-
-
-def test_a_restarted_task_comes_back_at_its_old_place():
+def test_a_restarted_task_comes_back_at_its_old_place() -> None:
     """Alone, with nobody's address changed, and it is no failure."""
     world = deployed()
-    before = world.state.tasks["worker-1"]
+    before = world.state.stored.tasks["worker-1"]
 
     play(
         world,
@@ -38,13 +34,13 @@ def test_a_restarted_task_comes_back_at_its_old_place():
         expect.alive(*ALL),
     )
 
-    after = world.state.tasks["worker-1"]
+    after = world.state.stored.tasks["worker-1"]
     assert (before.address, 1) == (after.address, after.generation)
     assert before.id != after.id
-    assert () == world.state.recoveries["worker-1"].failures
+    assert () == world.state.stored.recoveries["worker-1"].failures
 
 
-def test_a_task_that_ends_as_it_was_told_is_no_warning():
+def test_a_task_that_ends_as_it_was_told_is_no_warning() -> None:
     """Nobody has to look at it; at one that fails somebody has."""
     world = deployed()
     play(world, send.pod(RESTART, "worker-1"), expect.killed("worker-1"))
@@ -54,7 +50,7 @@ def test_a_task_that_ends_as_it_was_told_is_no_warning():
     assert any(outcome.warning and outcome.task == "worker-0" for outcome in world.outcomes)
 
 
-def test_a_restarted_ps_takes_the_chief_along():
+def test_a_restarted_ps_takes_the_chief_along() -> None:
     """As a lost one does; the answer says it."""
     world = deployed()
 
@@ -68,35 +64,35 @@ def test_a_restarted_ps_takes_the_chief_along():
     )
 
 
-def test_a_task_that_ends_slowly_still_gets_its_old_place():
+def test_a_task_that_ends_slowly_still_gets_its_old_place() -> None:
     """It writes its checkpoint for longer than a lost task would wait for its address."""
     world = deployed(kills_at_once=False)
-    before = world.state.tasks["worker-1"].address
+    before = world.state.stored.tasks["worker-1"].address
 
     play(world, send.pod(RESTART, "worker-1"), send.wait(9.0), send.killed("worker-1"), send.offers())
     play(world, expect.launched("worker-1"))
 
-    assert before == world.state.tasks["worker-1"].address
+    assert before == world.state.stored.tasks["worker-1"].address
 
 
-def test_a_replaced_task_goes_to_another_agent():
+def test_a_replaced_task_goes_to_another_agent() -> None:
     """The chief is started with it, for it must know the new address."""
     world = deployed()
-    before = world.state.tasks["worker-1"]
+    before = world.state.stored.tasks["worker-1"]
 
     play(world, send.pod(REPLACE, "worker-1"), send.offers(), send.running(), send.offers(), send.running())
 
-    after = world.state.tasks["worker-1"]
+    after = world.state.stored.tasks["worker-1"]
     assert before.hostname != after.hostname
-    assert 2 == after.generation == world.state.tasks["chief-0"].generation
+    assert 2 == after.generation == world.state.stored.tasks["chief-0"].generation
     assert set(ALL) == set(world.mesos.live())
 
 
-def test_a_replaced_task_stays_if_there_is_no_other_agent():
+def test_a_replaced_task_stays_if_there_is_no_other_agent() -> None:
     """Rather than not be launched at all: after a round of offers without success."""
     world = World(a_spec(), an_agent("agent-1"))
     play(world, send.register(), send.offers(), send.running())
-    before = world.state.tasks["worker-1"]
+    before = world.state.stored.tasks["worker-1"]
 
     play(
         world,
@@ -109,7 +105,7 @@ def test_a_replaced_task_stays_if_there_is_no_other_agent():
     )
     play(world, send.offers(), send.running())
 
-    after = world.state.tasks["worker-1"]
+    after = world.state.stored.tasks["worker-1"]
     assert before.id != after.id
     assert set(ALL) == set(world.mesos.live())
 
@@ -125,7 +121,7 @@ def test_a_replaced_task_stays_if_there_is_no_other_agent():
         (REPLACE, "ps-0", Reply.BAD_REQUEST, "Task ps-0 is paused: resume it first"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_its_reason(verb, task, reply, words):
+def test_what_makes_no_sense_is_refused_with_its_reason(verb: Any, task: Any, reply: Any, words: Any) -> None:
     """And nothing happens."""
     world = deployed()
     play(world, send.status("worker-0", TaskState.FINISHED), send.pod(PAUSE, "ps-0"))
@@ -133,9 +129,9 @@ def test_what_makes_no_sense_is_refused_with_its_reason(verb, task, reply, words
     play(world, send.pod(verb, task), expect.answered(reply, words), expect.quiet())
 
 
-def test_what_was_never_launched_and_what_has_ended_is_refused():
+def test_what_was_never_launched_and_what_has_ended_is_refused() -> None:
     """Before the deployment and after the job."""
     world = World(a_spec(), an_agent())
     play(world, send.register(), send.pod(RESTART, "worker-0"), expect.answered(Reply.BAD_REQUEST, "never launched"))
     play(world, send.offers(), send.running(), send.stop(), send.pod(RESTART, "worker-0"))
-    play(world, expect.answered(Reply.CONFLICT, "The service has ended"))
+    play(world, expect.answered(Reply.CONFLICT, "the service has finished"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from builders import a_job, a_spec, needs
+from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
@@ -26,43 +27,39 @@ def fed() -> ServiceSpec:
     return spec(a_job(JobKind.DISPATCHER, section="data_dispatcher"), a_job(JobKind.DATA_WORKER, 2))
 
 
-def deployed(wanted: ServiceSpec, *agents: Any) -> World:
-    return play(World(wanted, *(agents or (an_agent(cpus=8),))), send.register(), send.offers(), send.running())
-
-
-def test_training_does_not_wait_for_a_place_for_tensorboard():
+def test_training_does_not_wait_for_a_place_for_tensorboard() -> None:
     """It is too big for this cluster: pending, with its reasons."""
     world = World(spec(a_job(JobKind.TENSORBOARD, needs=needs(cpus=50))), an_agent())
 
     play(world, send.register(), send.offers(), expect.launched(*TRAINERS))
 
-    assert {"tensorboard-0"} == set(world.state.pending)
+    assert {"tensorboard-0"} == set(world.state.session.pending)
 
 
-def test_tensorboard_gets_the_port_that_it_wishes_where_that_is_on_offer():
+def test_tensorboard_gets_the_port_that_it_wishes_where_that_is_on_offer() -> None:
     """Else any: two services may share an agent."""
     board = a_job(JobKind.TENSORBOARD, port=31007)
     near = deployed(spec(board))
     taken = deployed(spec(board), an_agent(cpus=8, port_ranges=((31020, 31029),)))
 
-    assert near.state.tasks["tensorboard-0"].address.endswith(":31007")
-    assert taken.state.tasks["tensorboard-0"].address.endswith(":31024")
+    assert near.state.stored.tasks["tensorboard-0"].address.endswith(":31007")
+    assert taken.state.stored.tasks["tensorboard-0"].address.endswith(":31024")
 
 
-def test_a_side_car_that_moves_restarts_nobody():
+def test_a_side_car_that_moves_restarts_nobody() -> None:
     """Its address is in nobody's ClusterSpec: the generation stays, also for those that are launched later."""
     world = deployed(spec(a_job(JobKind.TENSORBOARD, port=31007)))
 
     play(world, send.status("tensorboard-0", FAILED, **KILLED_HARD), send.ports_taken("agent-1", (31007, 31007)))
     play(world, send.offers(), send.wait(30.0), send.offers(), send.running(), expect.alive(*TRAINERS, "tensorboard-0"))
-    assert not world.state.tasks["tensorboard-0"].address.endswith(":31007")
+    assert not world.state.stored.tasks["tensorboard-0"].address.endswith(":31007")
     play(world, send.status("worker-1", FAILED, **KILLED_HARD), send.offers(), expect.launched("worker-1"))
     play(world, send.running(), expect.killed(), expect.alive(*TRAINERS, "tensorboard-0"))
 
-    assert {1} == {record.generation for record in world.state.tasks.values()}
+    assert {1} == {record.generation for record in world.state.stored.tasks.values()}
 
 
-def test_workers_that_work_for_themselves_are_launched_as_they_fit():
+def test_workers_that_work_for_themselves_are_launched_as_they_fit() -> None:
     """No gang: the first two start while the third waits."""
     wanted = a_spec(strategy=Strategy.INDEPENDENT, jobs=(a_job(JobKind.WORKER, 3),))
     world = World(wanted, an_agent(cpus=1.3))
@@ -72,17 +69,17 @@ def test_workers_that_work_for_themselves_are_launched_as_they_fit():
     play(world, expect.environment("worker-2", SHARD_INDEX="2", NUM_SHARDS="3"), expect.cluster("worker-2"))
 
 
-def test_everybody_knows_the_dispatcher():
+def test_everybody_knows_the_dispatcher() -> None:
     """At its address of this launch."""
     world = deployed(fed())
-    address = f"grpc://{world.state.tasks['data-dispatcher-0'].address}"
+    address = f"grpc://{world.state.stored.tasks['data-dispatcher-0'].address}"
 
     for name in (*TRAINERS, "data-worker-0", "data-worker-1"):
         play(world, expect.environment(name, DATA_SERVICE_ADDRESS=address))
     play(world, expect.cluster("chief-0", ps=1, worker=2, chief=1))
 
 
-def test_who_reads_from_a_lost_dispatcher_starts_again_with_it():
+def test_who_reads_from_a_lost_dispatcher_starts_again_with_it() -> None:
     """It forgets the data sets that they have registered. The parameter server keeps what it has."""
     world = deployed(fed())
     readers = ("worker-0", "worker-1", "chief-0", "data-worker-0", "data-worker-1")
@@ -97,7 +94,7 @@ def test_who_reads_from_a_lost_dispatcher_starts_again_with_it():
     )
 
 
-def test_a_data_worker_comes_back_alone():
+def test_a_data_worker_comes_back_alone() -> None:
     """The dispatcher hears of it."""
     world = deployed(fed())
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from builders import a_job, a_spec
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_scheduler.model.events import ProgressReported
-from tf_scheduler.model.failure import Cause
-from tf_scheduler.model.policy import RecoveryPolicy
-from tf_scheduler.model.program import Program
-from tf_scheduler.model.progress import Progress
-from tf_scheduler.model.recovery import PodVerb
-from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.spec import JobKind, Program, RecoveryPolicy, ServiceSpec, Strategy
+from tf_scheduler.model.task import Cause, PodVerb, Progress, TaskState
 from tf_scheduler.store import records
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
@@ -28,26 +24,26 @@ def launched(spec: ServiceSpec | None = None, cpus: float = 2) -> World:
     return play(world, send.register(), send.offers())
 
 
-def joined(*names: str):
+def joined(*names: str) -> Any:
     return tuple(send.status(name, TaskState.RUNNING, healthy=True) for name in names)
 
 
-def test_a_launch_that_stays_in_staging_counts_as_lost_and_goes_elsewhere():
+def test_a_launch_that_stays_in_staging_counts_as_lost_and_goes_elsewhere() -> None:
     """After start_timeout; the outcome names it. Mesos is to end it, and nothing counts against the program."""
     world = play(launched(cpus=8), send.running(*OTHERS), send.status("worker-1", TaskState.STAGING))
-    host = world.state.tasks["worker-1"].hostname
+    host = world.state.stored.tasks["worker-1"].hostname
 
     play(world, send.wait(599.0), expect.killed())
     play(world, send.wait(1.0), expect.killed("worker-1"))
     play(world, expect.told("worker-1 is lost: it has not joined the others: its agent has not started it 600 s after"))
     play(world, send.offers(), send.running(), send.offers(), send.running(), expect.alive(*ALL))
 
-    assert host != world.state.tasks["worker-1"].hostname
-    assert () == world.state.recoveries["worker-1"].failures
-    assert {} == world.state.unstarted
+    assert host != world.state.stored.tasks["worker-1"].hostname
+    assert () == world.state.stored.recoveries["worker-1"].failures
+    assert {} == world.state.derived.silent_launches
 
 
-def test_with_one_agent_it_is_tried_there_again():
+def test_with_one_agent_it_is_tried_there_again() -> None:
     """Rather than not at all."""
     world = World(a_spec(), an_agent("agent-1", cpus=8))
     play(world, send.register(), send.offers(), send.running(*OTHERS), send.wait(600.0))
@@ -57,17 +53,17 @@ def test_with_one_agent_it_is_tried_there_again():
     play(world, expect.alive(*ALL))
 
 
-def test_a_launch_that_nobody_has_heard_of_counts_as_lost_too():
+def test_a_launch_that_nobody_has_heard_of_counts_as_lost_too() -> None:
     """And so after the scheduler started anew: since when it was launched is stored."""
     world = play(launched(), send.running(*OTHERS), send.wait(590.0))
     world.mesos.missing.update(world.mesos.agents)
 
     play(world, send.restart(), send.wait(59.0), expect.killed(), send.wait(2.0), expect.killed("worker-1"))
 
-    assert Cause.INFRASTRUCTURE is world.state.recoveries["worker-1"].cause
+    assert Cause.INFRASTRUCTURE is world.state.stored.recoveries["worker-1"].cause
 
 
-def test_a_scheduler_that_was_away_for_long_asks_before_it_judges():
+def test_a_scheduler_that_was_away_for_long_asks_before_it_judges() -> None:
     """What it knows of launches is as old as its own end."""
     world = play(launched(), send.running("ps-0", "worker-0"), *joined("ps-0"), send.disconnect())
     world.now += 3600.0
@@ -77,19 +73,19 @@ def test_a_scheduler_that_was_away_for_long_asks_before_it_judges():
 
     play(world, send.restart(), expect.killed(), send.wait(3600.0), expect.killed(), expect.alive(*ALL))
 
-    assert {} == world.state.recoveries
+    assert {} == world.state.stored.recoveries
 
 
-def test_what_has_begun_is_not_unstarted():
+def test_what_has_begun_is_not_unstarted() -> None:
     """Fetching and hooks have times of their own."""
     world = play(launched(), send.running(*OTHERS), send.status("worker-1", TaskState.STARTING))
 
     play(world, send.wait(7_200.0), expect.alive(*ALL))
 
-    assert {} == world.state.recoveries
+    assert {} == world.state.stored.recoveries
 
 
-def test_every_launch_has_a_minute():
+def test_every_launch_has_a_minute() -> None:
     """However short start_timeout is; without one it has for ever."""
     world = play(launched(a_spec(recovery=RecoveryPolicy(start_timeout=4.0))), send.running(*OTHERS))
     play(world, send.wait(59.0), expect.killed(), send.wait(2.0), expect.killed("worker-1"))
@@ -98,7 +94,7 @@ def test_every_launch_has_a_minute():
     play(world, send.wait(7_200.0), expect.killed())
 
 
-def test_a_launch_that_is_told_to_end_and_never_began_holds_nobody_up():
+def test_a_launch_that_is_told_to_end_and_never_began_holds_nobody_up() -> None:
     """An operator restarted it; its agent says nothing of that either."""
     world = World(a_spec(), an_agent("agent-1", cpus=8), an_agent("agent-2", cpus=8), kills_at_once=False)
     play(world, send.register(), send.offers(), send.running(*OTHERS))
@@ -106,7 +102,7 @@ def test_a_launch_that_is_told_to_end_and_never_began_holds_nobody_up():
     play(world, send.pod(PodVerb.RESTART, "worker-1"), send.wait(600.0), send.offers(), expect.launched("worker-1"))
 
 
-def test_a_cluster_in_which_nobody_joins_is_told_once():
+def test_a_cluster_in_which_nobody_joins_is_told_once() -> None:
     """It is left alone: its program may have no server."""
     world = play(launched(), send.running(), send.wait(599.0))
     play(world, send.wait(1.0), expect.told(NOBODY), expect.killed())
@@ -116,7 +112,7 @@ def test_a_cluster_in_which_nobody_joins_is_told_once():
     play(world, expect.alive(*ALL))
 
 
-def test_a_cluster_that_makes_progress_needs_no_servers():
+def test_a_cluster_that_makes_progress_needs_no_servers() -> None:
     """Nor does one whose strategy has none."""
     world = play(launched(), send.running())
     play(world, send.event(ProgressReported(world.id_of("worker-1"), Progress(1, 0.0, step=3))), send.wait(7_200.0))
@@ -127,7 +123,7 @@ def test_a_cluster_that_makes_progress_needs_no_servers():
     assert [] == world.outcomes
 
 
-def test_programs_whose_servers_are_ours_are_late_when_nobody_joins():
+def test_programs_whose_servers_are_ours_are_late_when_nobody_joins() -> None:
     """Then the port must open: each is ended, and launched again."""
     jobs = (a_job(JobKind.PS, command=""), a_job(JobKind.WORKER, 2, command=""))
     spec = a_spec(strategy=Strategy.BETWEEN_GRAPH, jobs=jobs, program=Program("train"))
@@ -136,7 +132,7 @@ def test_programs_whose_servers_are_ours_are_late_when_nobody_joins():
     play(world, expect.killed("ps-0", "worker-0", "worker-1"), expect.told("600 s after its start, no others do"))
 
 
-def test_who_has_joined_before_is_late_when_nobody_joins_now():
+def test_who_has_joined_before_is_late_when_nobody_joins_now() -> None:
     """Its program is known to open a server; the next scheduler knows it, too."""
     workers = ("worker-0", "worker-1", "worker-2")
     spec = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 3),))
@@ -146,7 +142,7 @@ def test_who_has_joined_before_is_late_when_nobody_joins_now():
     play(world, send.wait(600.0), expect.killed(*workers), expect.told("has not joined the others"))
 
 
-def test_records_of_an_older_scheduler_are_read():
+def test_records_of_an_older_scheduler_are_read() -> None:
     """What they do not say is as if it had not happened."""
     world = play(launched(), send.running(), send.status("worker-1", TaskState.FAILED, signal=9))
     key = "recoveries/worker-1"
@@ -155,4 +151,4 @@ def test_records_of_an_older_scheduler_are_read():
         del old[name]
     (change,) = records.changes({key: json.dumps(old).encode()})
 
-    assert world.state.recoveries["worker-1"] == change.recovery
+    assert world.state.stored.recoveries["worker-1"] == change.recovery

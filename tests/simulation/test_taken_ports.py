@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from builders import a_job, a_spec
@@ -9,12 +11,10 @@ from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_scheduler.model.events import ProgressReported
-from tf_scheduler.model.network import VirtualNetwork
-from tf_scheduler.model.policy import RestartPolicy
-from tf_scheduler.model.progress import Progress
-from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy
+from tf_scheduler.model.resources import VirtualNetwork
+from tf_scheduler.model.spec import JobKind, RestartPolicy, ServiceSpec, Strategy
 from tf_scheduler.model.state import Verdict
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.task import Progress, TaskState
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
 IN_USE = send.status("worker-1", TaskState.FAILED, exit_code=1, message="exit code 1")
@@ -28,26 +28,26 @@ def deployed(spec: ServiceSpec | None = None) -> World:
 
 
 def address(world: World, name: str = "worker-1") -> str:
-    return world.state.tasks[name].address
+    return world.state.stored.tasks[name].address
 
 
-def test_the_third_launch_gets_another_port_and_the_chief_alone_starts_with_it():
+def test_the_third_launch_gets_another_port_and_the_chief_alone_starts_with_it() -> None:
     """In place first, for most failures are none of the port; then a new generation, with the least restart."""
     world = deployed()
     first = address(world)
 
     play(world, IN_USE, *AGAIN)
-    assert (first, 1) == (address(world), world.state.tasks["worker-1"].generation)
+    assert (first, 1) == (address(world), world.state.stored.tasks["worker-1"].generation)
     play(world, IN_USE, expect.told(f"at once, twice in a row at {first}, so not there again"), *AGAIN, *AGAIN)
 
     assert first != address(world)
     assert {"worker-1": 2, "chief-0": 2, "ps-0": 1, "worker-0": 1} == {
-        name: record.generation for name, record in world.state.tasks.items()
+        name: record.generation for name, record in world.state.stored.tasks.items()
     }
     play(world, expect.alive(*ALL), expect.cluster("chief-0", ps=1, worker=2, chief=1))
 
 
-def test_collective_training_goes_on_with_the_new_address():
+def test_collective_training_goes_on_with_the_new_address() -> None:
     """All start again anyway, and know it."""
     spec = a_spec(
         strategy=Strategy.MULTI_WORKER_MIRRORED,
@@ -55,7 +55,7 @@ def test_collective_training_goes_on_with_the_new_address():
         restart=RestartPolicy(max_failures=100),
     )
     world = deployed(spec)
-    before = {name: address(world, name) for name in world.state.tasks}
+    before = {name: address(world, name) for name in world.state.stored.tasks}
 
     play(world, IN_USE, *AGAIN, *AGAIN, IN_USE, *AGAIN, *AGAIN)
 
@@ -63,7 +63,7 @@ def test_collective_training_goes_on_with_the_new_address():
     play(world, expect.cluster("worker-0", worker=3), expect.alive("worker-0", "worker-1", "worker-2"))
 
 
-def test_no_port_that_failed_is_tried_again():
+def test_no_port_that_failed_is_tried_again() -> None:
     """Neither by that task nor by another one of the service; the next scheduler knows."""
     world = deployed()
     seen = [address(world)]
@@ -72,11 +72,11 @@ def test_no_port_that_failed_is_tried_again():
         seen.append(address(world))
 
     assert len(set(seen)) == len(seen)
-    assert set(world.state.recoveries["worker-1"].shuns) == set(seen[:-1])
+    assert set(world.state.stored.recoveries["worker-1"].bad_addresses) == set(seen[:-1])
     assert set() == {address(world, name) for name in ("ps-0", "worker-0", "chief-0")} & set(seen)
 
 
-def test_a_port_is_better_than_none():
+def test_a_port_is_better_than_none() -> None:
     """After a round of offers without success the ports that failed are used all the same."""
     world = World(
         a_spec(restart=RestartPolicy(max_failures=100)), an_agent("agent-1", cpus=8, port_ranges=((31000, 31003),))
@@ -97,7 +97,7 @@ def test_a_port_is_better_than_none():
         pytest.param({"exit_code": 143}, id="asks for a restart"),
     ],
 )
-def test_only_an_error_of_its_own_is_the_ports_fault(end):
+def test_only_an_error_of_its_own_is_the_ports_fault(end: Any) -> None:
     """Whoever is killed, or asks for a restart, comes back to its address, however often."""
     world = deployed()
     first = address(world)
@@ -107,7 +107,7 @@ def test_only_an_error_of_its_own_is_the_ports_fault(end):
     assert first == address(world)
 
 
-def test_an_abort_is_an_error_of_its_own():
+def test_an_abort_is_an_error_of_its_own() -> None:
     """TensorFlow ends so, too, where it cannot go on."""
     world = deployed()
     first = address(world)
@@ -118,31 +118,31 @@ def test_an_abort_is_an_error_of_its_own():
     assert first != address(world)
 
 
-def test_who_was_ready_or_lasted_had_its_port():
+def test_who_was_ready_or_lasted_had_its_port() -> None:
     """Its server had answered, or it had told progress, or a minute had passed: then the row begins anew."""
     world = deployed()
     first = address(world)
     ready = send.status("worker-1", TaskState.RUNNING, healthy=True)
 
     play(world, IN_USE, *AGAIN, ready, IN_USE, *AGAIN)
-    assert "" == world.state.recoveries["worker-1"].stumbled
+    assert "" == world.state.stored.recoveries["worker-1"].crashed_at
     play(world, IN_USE, *AGAIN)
     play(world, send.event(ProgressReported(world.id_of("worker-1"), Progress(1, 0.0, step=1))), IN_USE, *AGAIN)
     play(world, IN_USE, *AGAIN, send.wait(60.0), IN_USE, *AGAIN)
 
-    assert (first, ()) == (address(world), world.state.recoveries["worker-1"].shuns)
+    assert (first, ()) == (address(world), world.state.stored.recoveries["worker-1"].bad_addresses)
 
 
-def test_on_a_virtual_network_nobody_shares_ports():
+def test_on_a_virtual_network_nobody_shares_ports() -> None:
     """Each container has all of them."""
     world = deployed(a_spec(network=VirtualNetwork("dcos"), restart=RestartPolicy(max_failures=100)))
 
     play(world, IN_USE, *AGAIN, IN_USE, *AGAIN, expect.alive(*ALL))
 
-    assert () == world.state.recoveries["worker-1"].shuns
+    assert () == world.state.stored.recoveries["worker-1"].bad_addresses
 
 
-def test_its_failures_count_as_ever():
+def test_its_failures_count_as_ever() -> None:
     """Other ports are no reason to go on for ever."""
     world = deployed(a_spec(restart=RestartPolicy(max_failures=2)))
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from builders import a_spec
+from builders import a_spec, with_fields
+from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_scheduler.core.plans import plan_named
-from tf_scheduler.core.uninstall import uninstall_plan, what_is_left
-from tf_scheduler.model.events import Refused
+from tf_scheduler.core.plans.view import find_plan, leftovers_message, sdk_uninstall_plan
+from tf_scheduler.model.events import SubscriptionRefused
 from tf_scheduler.model.plan import PlanControl, Reply, Status, Verb
-from tf_scheduler.model.policy import FinishPolicy, Then
+from tf_scheduler.model.spec import AfterFinish, FinishPolicy
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import TaskState
 
@@ -20,15 +18,13 @@ COMPLETE, PENDING, STARTING = Status.COMPLETE, Status.PENDING, Status.STARTING
 IN_PROGRESS, WAITING = Status.IN_PROGRESS, Status.WAITING
 
 
-def deployed(*, kills_at_once=False):
-    world = World(a_spec(workers=1, chief=0), an_agent(), kills_at_once=kills_at_once)
-    return play(world, send.register(), send.offers(), send.running(), expect.plan("deploy", COMPLETE))
+SMALL = a_spec(workers=1, chief=0)
 
 
-def test_tasks_first_then_the_framework():
+def test_tasks_first_then_the_framework() -> None:
     """The plan shows how far it is; there is none before the end is decided."""
     play(
-        deployed(),
+        deployed(SMALL, kills_at_once=False),
         expect.no_plan("uninstall"),
         send.stop(),
         expect.killed("ps-0", "worker-0"),
@@ -43,10 +39,10 @@ def test_tasks_first_then_the_framework():
     )
 
 
-def test_it_goes_on_after_a_restart():
+def test_it_goes_on_after_a_restart() -> None:
     """The decision is stored; kills are sent again."""
     play(
-        deployed(),
+        deployed(SMALL, kills_at_once=False),
         send.stop(),
         send.killed("ps-0"),
         send.restart(),
@@ -58,10 +54,10 @@ def test_it_goes_on_after_a_restart():
     )
 
 
-def test_an_operator_need_not_wait_for_a_task_that_nothing_is_heard_of():
+def test_an_operator_need_not_wait_for_a_task_that_nothing_is_heard_of() -> None:
     """The SDK's way out when an agent is gone for good: its step is forced, and the rest is done."""
     play(
-        deployed(),
+        deployed(SMALL, kills_at_once=False),
         send.stop(),
         send.killed("ps-0"),
         send.wait(60),
@@ -73,10 +69,10 @@ def test_an_operator_need_not_wait_for_a_task_that_nothing_is_heard_of():
     )
 
 
-def test_a_task_that_nothing_is_heard_of_is_left_to_mesos_in_the_end():
+def test_a_task_that_nothing_is_heard_of_is_left_to_mesos_in_the_end() -> None:
     """Its agent may be gone and Mesos not have noticed: longer than that nothing is waited for."""
     world = play(
-        deployed(),
+        deployed(SMALL, kills_at_once=False),
         send.stop(),
         send.killed("ps-0"),
         send.wait(60),
@@ -87,15 +83,15 @@ def test_a_task_that_nothing_is_heard_of_is_left_to_mesos_in_the_end():
         expect.plan("uninstall", COMPLETE),
     )
 
-    (left,) = world.state.left
+    (left,) = world.state.process.left_behind
     assert left.startswith("worker-0 on")
-    assert left in what_is_left(world.state)
+    assert left in leftovers_message(world.state)
 
 
-def test_a_task_whose_agent_is_known_not_to_answer_is_waited_for_briefly():
+def test_a_task_whose_agent_is_known_not_to_answer_is_waited_for_briefly() -> None:
     """A moment after it was asked to end."""
     play(
-        deployed(),
+        deployed(SMALL, kills_at_once=False),
         send.status("worker-0", TaskState.UNREACHABLE),
         send.stop(),
         send.killed("ps-0"),
@@ -107,21 +103,21 @@ def test_a_task_whose_agent_is_known_not_to_answer_is_waited_for_briefly():
     )
 
 
-def test_the_plan_that_dc_os_asks_for_is_complete_when_the_state_is_forgotten():
+def test_the_plan_that_dc_os_asks_for_is_complete_when_the_state_is_forgotten() -> None:
     """Its app is deleted at once: what was left in the store then would stay for ever."""
-    world = play(deployed(kills_at_once=True), send.stop(), expect.torn_down(), expect.plan("uninstall", COMPLETE))
+    world = play(deployed(SMALL), send.stop(), expect.torn_down(), expect.plan("uninstall", COMPLETE))
 
-    before, after = uninstall_plan(world.state), uninstall_plan(replace(world.state, forgotten=True))
+    before, after = sdk_uninstall_plan(world.state), sdk_uninstall_plan(with_fields(world.state, is_erased=True))
 
     assert ("deploy", IN_PROGRESS, COMPLETE) == (before.name, before.status, after.status)
     assert ["kill-tasks", "deregister-service", "forget-state"] == [phase.name for phase in after.phases]
     assert "nothing is left behind" == after.phases[-1].steps[0].message
 
 
-def test_an_interrupted_uninstall_touches_nothing():
+def test_an_interrupted_uninstall_touches_nothing() -> None:
     """Neither kills nor TEARDOWN, until it is continued."""
     play(
-        deployed(),
+        deployed(SMALL, kills_at_once=False),
         send.stop(),
         send.command(Verb.INTERRUPT, "uninstall"),
         send.killed("ps-0"),
@@ -134,9 +130,9 @@ def test_an_interrupted_uninstall_touches_nothing():
     )
 
 
-def test_an_update_ends_with_the_job():
+def test_an_update_ends_with_the_job() -> None:
     """What was told to end is not launched again, and no other plan begins anything."""
-    world = deployed()
+    world = deployed(SMALL, kills_at_once=False)
     better = a_spec(workers=1, chief=0, user="somebody")
     play(
         world,
@@ -151,7 +147,7 @@ def test_an_update_ends_with_the_job():
 
 def idle() -> World:
     """A job that has ended, and whose service stays."""
-    world = World(a_spec(workers=1, chief=1, finish=FinishPolicy(then=Then.IDLE)), an_agent())
+    world = World(a_spec(workers=1, chief=1, finish=FinishPolicy(after_finish=AfterFinish.IDLE)), an_agent())
     return play(
         world,
         send.register(),
@@ -164,11 +160,11 @@ def idle() -> World:
 
 def said(world: World, phase: str) -> str:
     """By the last step of a phase of the uninstall plan."""
-    found = next(part for part in plan_named(world.state, "uninstall").phases if part.name == phase)
+    found = next(part for part in find_plan(world.state, "uninstall").phases if part.name == phase)
     return found.steps[-1].message
 
 
-def test_a_service_that_stays_is_ended_by_force_of_an_operator():
+def test_a_service_that_stays_is_ended_by_force_of_an_operator() -> None:
     """Who counts the plan as complete wants the end: the framework goes, too."""
     for part in ((), ("deregister-service",), ("deregister-service", "deregister-service")):
         world = play(
@@ -179,20 +175,20 @@ def test_a_service_that_stays_is_ended_by_force_of_an_operator():
             expect.plan("uninstall", COMPLETE),
         )
 
-        assert (True, "nothing is left behind") == (world.state.removed, what_is_left(world.state))
+        assert (True, "nothing is left behind") == (world.state.stored.removed, leftovers_message(world.state))
 
 
-def test_a_service_that_stays_says_that_it_waits_for_an_operator():
+def test_a_service_that_stays_says_that_it_waits_for_an_operator() -> None:
     """Not for tasks, when all have ended."""
     assert "finish.then is idle: waits for an operator" in said(idle(), "deregister-service")
-    running = play(deployed(), send.stop())
+    running = play(deployed(SMALL, kills_at_once=False), send.stop())
     assert "waits for the end of all tasks" == said(running, "deregister-service")
 
 
-def test_what_is_given_up_by_force_is_told_and_left_to_mesos():
+def test_what_is_given_up_by_force_is_told_and_left_to_mesos() -> None:
     """TEARDOWN is sent all the same, also if the plan was interrupted: it ends what can be ended."""
     world = play(
-        deployed(),
+        deployed(SMALL, kills_at_once=False),
         send.stop(),
         send.command(Verb.INTERRUPT, "uninstall"),
         send.command(Verb.FORCE_COMPLETE, "uninstall"),
@@ -202,41 +198,43 @@ def test_what_is_given_up_by_force_is_told_and_left_to_mesos():
         expect.plan("uninstall", COMPLETE),
     )
 
-    assert ["ps-0", "worker-0"] == [text.split()[0] for text in world.state.left]
-    assert all("an operator did not want its end to be waited for" in text for text in world.state.left)
+    assert ["ps-0", "worker-0"] == [text.split()[0] for text in world.state.process.left_behind]
+    assert all("an operator did not want its end to be waited for" in text for text in world.state.process.left_behind)
 
 
-def test_what_ended_is_not_begun_again():
+def test_what_ended_is_not_begun_again() -> None:
     """An operator who wants that is told so; the plan is as before."""
     for verb in (Verb.RESTART, Verb.STOP):
         for part in ((), ("kill-tasks", "kill-worker-0")):
             world = play(
-                deployed(),
+                deployed(SMALL, kills_at_once=False),
                 send.stop(),
                 send.killed("worker-0"),
                 send.command(verb, "uninstall", *part),
                 expect.answered(Reply.CONFLICT),
             )
-            assert {} == world.state.controls.get("uninstall", PlanControl()).restarted
+            assert {} == world.state.stored.controls.get("uninstall", PlanControl()).restarted
     play(idle(), send.command(Verb.START, "uninstall"), expect.answered(Reply.ALREADY))
 
 
-def test_a_connection_that_is_lost_after_the_teardown_says_nothing_of_it():
+def test_a_connection_that_is_lost_after_the_teardown_says_nothing_of_it() -> None:
     """The call may be lost with it: it is sent again, or Mesos says that it knows the framework no more."""
     for gone in (False, True):
-        world = deployed(kills_at_once=True)
+        world = deployed(SMALL)
         world.mesos.deaf = True
         play(world, send.stop(), send.disconnect())
-        assert not world.state.over
+        assert not world.state.process.finished
 
         world.mesos.deaf, world.mesos.removed = False, gone
         play(world, send.register(), expect.plan("uninstall", COMPLETE))
 
-        assert (True, "nothing is left behind") == (world.state.removed, what_is_left(world.state))
+        assert (True, "nothing is left behind") == (world.state.stored.removed, leftovers_message(world.state))
 
 
-def test_a_framework_that_mesos_does_not_let_in_is_left_behind():
+def test_a_framework_that_mesos_does_not_let_in_is_left_behind() -> None:
     """Its id says which it is, Mesos' words say why."""
-    world = play(deployed(), send.stop(), send.event(Refused("not authorized")))
+    world = play(deployed(SMALL, kills_at_once=False), send.stop(), send.event(SubscriptionRefused("not authorized")))
 
-    assert "left behind: framework framework-1, which Mesos did not let in: not authorized" in what_is_left(world.state)
+    assert "left behind: framework framework-1, which Mesos did not let in: not authorized" in leftovers_message(
+        world.state
+    )

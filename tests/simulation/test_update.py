@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from builders import a_spec
+from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
@@ -19,22 +21,17 @@ PENDING, PREPARED, STARTING, COMPLETE = Status.PENDING, Status.PREPARED, Status.
 WAITING, IN_PROGRESS = Status.WAITING, Status.IN_PROGRESS
 
 
-def changed(spec, kind=JobKind.WORKER, **options):
+def changed(spec: Any, kind: Any = JobKind.WORKER, **options: Any) -> Any:
     """The spec with other options for one job."""
     options = options or {"command": "python better.py"}
     return replace(spec, jobs=tuple(replace(job, **options) if job.kind is kind else job for job in spec.jobs))
 
 
-def with_plan(spec, strategy, **options):
+def with_plan(spec: Any, strategy: Any, **options: Any) -> Any:
     return replace(spec, plans={"update": PlanSpec("update", strategy, **options)})
 
 
-def deployed(spec, *, kills_at_once=True, cpus=8):
-    world = World(spec, an_agent(cpus=cpus, mem=32_000), kills_at_once=kills_at_once)
-    return play(world, send.register(), send.offers(), send.running(), expect.plan("deploy", COMPLETE))
-
-
-def test_an_unchanged_spec_changes_nothing():
+def test_an_unchanged_spec_changes_nothing() -> None:
     """A restart of the scheduler is no update."""
     play(
         deployed(a_spec()),
@@ -56,7 +53,9 @@ def test_an_unchanged_spec_changes_nothing():
         (Strategy.BETWEEN_GRAPH, JobKind.PS, {"ps-0"}),
     ],
 )
-def test_what_restarts_with_a_change_follows_from_the_table_of_recovery(strategy, kind, restarted):
+def test_what_restarts_with_a_change_follows_from_the_table_of_recovery(
+    strategy: Any, kind: Any, restarted: Any
+) -> None:
     """The tasks that the change concerns, and those that cannot go on without them; at their old addresses."""
     spec = a_spec(strategy=strategy)
     play(
@@ -83,7 +82,9 @@ def test_what_restarts_with_a_change_follows_from_the_table_of_recovery(strategy
         (Strategy.BETWEEN_GRAPH, JobKind.PS, {"ps-0"}, {"ps-0", "worker-0", "worker-1", "chief-0"}),
     ],
 )
-def test_at_new_addresses_those_that_must_know_them_start_again_too(strategy, kind, first, then):
+def test_at_new_addresses_those_that_must_know_them_start_again_too(
+    strategy: Any, kind: Any, first: Any, then: Any
+) -> None:
     """Once, and together; then everybody has the same ClusterSpec."""
     spec = a_spec(strategy=strategy)
     play(
@@ -103,7 +104,7 @@ def test_at_new_addresses_those_that_must_know_them_start_again_too(strategy, ki
     )
 
 
-def test_a_mirrored_cluster_restarts_as_a_whole():
+def test_a_mirrored_cluster_restarts_as_a_whole() -> None:
     """One changed worker section is all workers."""
     spec = a_spec(workers=3, ps=0, chief=0, strategy=Strategy.MULTI_WORKER_MIRRORED)
     names = ("worker-0", "worker-1", "worker-2")
@@ -119,7 +120,7 @@ def test_a_mirrored_cluster_restarts_as_a_whole():
     )
 
 
-def test_the_gang_is_launched_when_the_last_of_it_has_ended():
+def test_the_gang_is_launched_when_the_last_of_it_has_ended() -> None:
     """Not in parts: offers come meanwhile, and nobody uses them."""
     spec = a_spec(chief=0, ps=0)
     play(
@@ -137,7 +138,7 @@ def test_the_gang_is_launched_when_the_last_of_it_has_ended():
     )
 
 
-def test_a_kill_that_is_lost_is_sent_again():
+def test_a_kill_that_is_lost_is_sent_again() -> None:
     """Until the task has ended, but not at every event."""
     spec = a_spec(workers=1, chief=0, ps=0)
     play(
@@ -154,7 +155,7 @@ def test_a_kill_that_is_lost_is_sent_again():
     )
 
 
-def test_tasks_that_come_back_at_their_old_address_concern_nobody_else():
+def test_tasks_that_come_back_at_their_old_address_concern_nobody_else() -> None:
     """The ClusterSpec is the same: the chief goes on."""
     spec = a_spec(workers=1)
     world = deployed(spec)
@@ -170,10 +171,10 @@ def test_tasks_that_come_back_at_their_old_address_concern_nobody_else():
         expect.plan("update", COMPLETE),
     )
 
-    assert {1} == {record.generation for record in world.state.tasks.values()}
+    assert {1} == {record.generation for record in world.state.stored.tasks.values()}
 
 
-def test_a_serial_update_takes_one_task_after_the_other():
+def test_a_serial_update_takes_one_task_after_the_other() -> None:
     """The next only when the one before it runs; the chief last, since it must know the new addresses."""
     spec = a_spec()
     play(
@@ -197,7 +198,7 @@ def test_a_serial_update_takes_one_task_after_the_other():
     )
 
 
-def test_a_canary_waits_for_an_operator_twice():
+def test_a_canary_waits_for_an_operator_twice() -> None:
     """As in the SDK: the first `continue` lets one go, the second the rest; over restarts of the scheduler."""
     spec = a_spec(workers=4, chief=0, ps=0, strategy=Strategy.PARAMETER_SERVER)
     new = with_plan(changed(spec), PlanStrategy.CANARY)
@@ -236,7 +237,7 @@ def test_a_canary_waits_for_an_operator_twice():
     )
 
 
-def test_the_next_update_has_canaries_of_its_own():
+def test_the_next_update_has_canaries_of_its_own() -> None:
     """What was let go for other options counts no more."""
     spec = a_spec(workers=2, chief=0, ps=0)
     first = with_plan(changed(spec), PlanStrategy.PARALLEL_CANARY)
@@ -254,7 +255,7 @@ def test_the_next_update_has_canaries_of_its_own():
     )
 
 
-def test_the_old_options_are_a_way_back():
+def test_the_old_options_are_a_way_back() -> None:
     """Half way through, the options are set back: only what was updated is launched again."""
     spec = with_plan(a_spec(chief=0), PlanStrategy.SERIAL)
     play(
@@ -275,7 +276,7 @@ def test_the_old_options_are_a_way_back():
     )
 
 
-def test_an_interrupted_update_stays_so_over_a_restart():
+def test_an_interrupted_update_stays_so_over_a_restart() -> None:
     """What is under way goes on, nothing new begins; everything an operator did is stored."""
     spec = with_plan(a_spec(chief=0, ps=0), PlanStrategy.SERIAL)
     play(
@@ -297,7 +298,7 @@ def test_an_interrupted_update_stays_so_over_a_restart():
     )
 
 
-def test_a_forced_step_is_left_as_it_is():
+def test_a_forced_step_is_left_as_it_is() -> None:
     """The task goes on with the old options; the plan is complete without it."""
     spec = with_plan(a_spec(chief=0, ps=0), PlanStrategy.SERIAL)
     play(
@@ -318,7 +319,7 @@ def test_a_forced_step_is_left_as_it_is():
     )
 
 
-def test_more_workers_are_launched_beside_those_that_run():
+def test_more_workers_are_launched_beside_those_that_run() -> None:
     """The chief starts anew, since it must know them; the workers do not."""
     play(
         deployed(a_spec(workers=2)),
@@ -332,7 +333,7 @@ def test_more_workers_are_launched_beside_those_that_run():
     )
 
 
-def test_a_finished_task_is_not_launched_again():
+def test_a_finished_task_is_not_launched_again() -> None:
     """It has done its work, with whatever options."""
     spec = a_spec(chief=0, ps=0, strategy=Strategy.PARAMETER_SERVER)
     play(
@@ -349,7 +350,7 @@ def test_a_finished_task_is_not_launched_again():
     )
 
 
-def test_peers_that_fail_while_they_wait_for_their_turn_do_not_fail_the_job():
+def test_peers_that_fail_while_they_wait_for_their_turn_do_not_fail_the_job() -> None:
     """A chief ends with an error when its ps is gone: it was to be launched again anyway."""
     spec = with_plan(a_spec(), PlanStrategy.SERIAL)
     play(
@@ -365,7 +366,7 @@ def test_peers_that_fail_while_they_wait_for_their_turn_do_not_fail_the_job():
     )
 
 
-def test_options_that_change_before_the_deployment_is_complete_are_the_deploy_plans():
+def test_options_that_change_before_the_deployment_is_complete_are_the_deploy_plans() -> None:
     """There is no update plan yet; what was launched with the old options is launched again."""
     spec = a_spec(chief=0)
     play(
@@ -384,7 +385,7 @@ def test_options_that_change_before_the_deployment_is_complete_are_the_deploy_pl
     )
 
 
-def test_phases_may_depend_on_each_other():
+def test_phases_may_depend_on_each_other() -> None:
     """A plan of the options: the workers after the ps, the chief after both."""
     spec = a_spec()
     phases = tuple(PhaseSpec(kind, kind) for kind in ("chief", "worker", "ps"))

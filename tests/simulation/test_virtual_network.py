@@ -7,7 +7,7 @@ from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_scheduler.mesos.encode import executor_info
-from tf_scheduler.model.network import VirtualNetwork
+from tf_scheduler.model.resources import VirtualNetwork
 from tf_scheduler.model.spec import JobKind
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
@@ -22,28 +22,28 @@ def deployed(network: VirtualNetwork) -> World:
     return play(World(spec, *agents), send.register(), send.offers(), send.running())
 
 
-def test_addresses_are_names_with_tensorflows_usual_port():
+def test_addresses_are_names_with_tensorflows_usual_port() -> None:
     """No port of an agent is needed: these offer none."""
     world = deployed(VirtualNetwork("dcos"))
 
     assert {name: f"{name}.{CONTAINERS}" for name in ALL} == {
-        name: record.address for name, record in world.state.tasks.items()
+        name: record.address for name, record in world.state.stored.tasks.items()
     }
 
 
-def test_a_task_that_moves_restarts_nobody():
+def test_a_task_that_moves_restarts_nobody() -> None:
     """Its name goes with it, so the ClusterSpec stays."""
     world = deployed(VirtualNetwork("dcos"))
-    moved = next(record for record in world.state.tasks.values() if record.job is JobKind.WORKER)
+    moved = next(record for record in world.state.stored.tasks.values() if record.job is JobKind.WORKER)
 
     play(world, send.agent(an_agent("agent-3", cpus=8, port_ranges=())))
     play(world, send.agent_lost(moved.hostname))
     play(world, send.offers(), send.running(), send.offers(), send.running(), expect.alive(*ALL))
 
-    assert {1} == {record.generation for record in world.state.tasks.values()}
+    assert {1} == {record.generation for record in world.state.stored.tasks.values()}
 
 
-def test_the_container_joins_the_network():
+def test_the_container_joins_the_network() -> None:
     """Beside an image, or without one."""
     network = VirtualNetwork("blue", {"k_0": "v_0"})
     world = deployed(network)

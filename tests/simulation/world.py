@@ -12,22 +12,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from kit.memory_store import MemoryDisk, MemoryStore
 from simulation.mesos import Agent, FakeMesos
-from tf_scheduler.core.deadlines import next_deadline
-from tf_scheduler.core.plans import plans
-from tf_scheduler.core.plans.tables import check
+from tf_scheduler.core.plans.tables import check_transition
+from tf_scheduler.core.plans.view import plans
+from tf_scheduler.core.scheduler import handle, next_deadline
 from tf_scheduler.model.effects import Call, Decision, Outcome
 from tf_scheduler.model.events import Disconnected, Event, StatusUpdated, Tick
 from tf_scheduler.model.ids import TaskId, TaskName
 from tf_scheduler.model.plan import Status
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.runner import Checkpoint, Runner, restore
-from tf_scheduler.store.memory import MemoryDisk, MemoryStore
+from tf_scheduler.runner import Checkpoint, Decide, Runner, restore
 
 Kind = TypeVar("Kind")
+AnyWorld = TypeVar("AnyWorld", bound="World")
 
 
 class World:
@@ -39,8 +40,10 @@ class World:
         *agents: Agent,
         kills_at_once: bool = True,
         checkpoint: Checkpoint = lambda _moment, _what: None,
+        decide: Decide = handle,
     ) -> None:
         self.checkpoint = checkpoint
+        self.decide = decide
         self.mesos = FakeMesos(*agents, kills_at_once=kills_at_once)
         self.disk = MemoryDisk()
         self.now = 1000.0
@@ -68,7 +71,7 @@ class World:
         return [call for call in self.calls if isinstance(call, kind)]
 
     def id_of(self, name: str) -> TaskId:
-        return self.state.tasks[TaskName(name)].id
+        return self.state.stored.tasks[TaskName(name)].id
 
     def step(self, event: Event) -> Decision:
         """One event, as the runner handles it: store, swap, call."""
@@ -102,11 +105,11 @@ class World:
             if not isinstance(self.mesos.events[0], StatusUpdated):
                 break
             events.append(self.mesos.events.popleft())
-        self.decisions += self.runner.burst(self, events)
+        self.decisions += self.runner.process_batch(self, events)
         self.mesos.live()
 
     def register(self) -> None:
-        self.mesos.subscribe(self.state.framework_id)
+        self.mesos.subscribe(self.state.stored.framework_id)
         self.settle()
 
     def disconnect(self) -> None:
@@ -134,14 +137,16 @@ class World:
 
     def _start(self, spec: ServiceSpec) -> None:
         self.store = MemoryStore(spec.name, self.disk)
-        self.runner = Runner(
-            restore(spec, self.store),
-            self.store,
-            clock=lambda: self.now,
-            new_id=lambda: next(self._ids),
-            checkpoint=self.checkpoint,
-        )
+        self.runner = self.make_runner(restore(spec, self.store))
         self.step(Tick())
+
+    def make_runner(self, state: SchedulerState, **options: Any) -> Runner:
+        """Return a runner on the store; `options` replace its arguments."""
+        defaults = {"clock": lambda: self.now, "new_id": lambda: next(self._ids), "checkpoint": self._reach}
+        return Runner(state, **{"store": self.store, "decide": self.decide, **defaults, **options})
+
+    def _reach(self, moment: str, what: str) -> None:
+        self.checkpoint(moment, what)
 
     @property
     def state(self) -> SchedulerState:
@@ -157,11 +162,11 @@ class World:
 
 
 def moves(before: SchedulerState, after: SchedulerState) -> set[tuple[Status, Status]]:
-    """How the steps of all plans have moved; raise IllegalTransitionError for a way that the table does not have."""
+    """Return the moves of all steps; raise IllegalStepTransitionError for one that the table lacks."""
     known = _statuses(before)
     found = {(known[node], status) for node, status in _statuses(after).items() if node in known}
     for move in found:
-        check(*move)
+        check_transition(*move)
     return {(old, new) for old, new in found if old is not new}
 
 
@@ -184,7 +189,7 @@ class Step:
     fresh: bool = False
 
 
-def play(world: World, *steps: Step) -> World:
+def play(world: AnyWorld, *steps: Step) -> AnyWorld:
     """Take the steps in order; a failure names the step."""
     for number, step in enumerate(steps, 1):
         if step.fresh:

@@ -23,8 +23,31 @@ def say(**line: Any) -> None:
         print(json.dumps(line, default=str), flush=True)
 
 
+#: Event of a hardened driver -> the callback of pymesos with the same meaning.
+CALLBACKS = {
+    "SUBSCRIBED": "registered",
+    "OFFERS": "resourceOffers",
+    "UPDATE": "statusUpdate",
+    "MESSAGE": "frameworkMessage",
+    "ERROR": "error",
+    "LAUNCH": "launchTask",
+    "SHUTDOWN": "shutdown",
+}
+KILL = {"type": "KILL", "kill": {"task_id": {"value": "task-1"}}}
+
+
+def acknowledge(status: dict[str, Any]) -> dict[str, Any]:
+    """The ACKNOWLEDGE call for a status."""
+    return {"type": "ACKNOWLEDGE", "acknowledge": {name: status[name] for name in ("agent_id", "task_id", "uuid")}}
+
+
+def kill(driver: Any) -> Any:
+    """Kill task-1 by the driver's own means."""
+    return driver.send(KILL) if hasattr(driver, "send") else driver.killTask({"value": "task-1"})
+
+
 class Callbacks:
-    """Every callback of pymesos: tells of itself, and raises when `raising` says so."""
+    """Every callback of pymesos: prints itself, and raises when `raising` says so."""
 
     def __init__(self, raising: dict[str, str], killing_on: str) -> None:
         self._raising, self._killing_on = raising, killing_on
@@ -33,7 +56,7 @@ class Callbacks:
         def callback(driver: Any, *arguments: Any) -> None:
             say(callback=name, arguments=arguments)
             if name == self._killing_on:
-                driver.killTask({"value": "task-1"})
+                kill(driver)
             if name in self._raising:
                 raise {"OSError": OSError, "ValueError": ValueError}[self._raising[name]]("raised on purpose")
 
@@ -55,16 +78,23 @@ def make(kind: str, role: str, address: str, options: dict[str, Any]) -> Any:
         )
     import mesos_client
 
+    def on_event(event: dict[str, Any]) -> None:
+        say(event=event)
+        if event["type"] in CALLBACKS:
+            getattr(callbacks, CALLBACKS[event["type"]])(driver, *event.get(event["type"].lower(), {}).values())
+
     reports = {
-        "on_event": lambda event: say(event=event),
+        "on_event": on_event,
         "on_state": lambda state: say(state=type(state).__name__, reason=state.reason),
     }
     if role == "executor":
-        return mesos_client.ExecutorDriver(environ=os.environ, executor=callbacks, **reports)
+        driver = mesos_client.ExecutorDriver(environ=os.environ, **reports)
+        return driver
     extra = {name: options[name] for name in ("call_timeout",) if name in options}
     if credentials:
-        extra["credentials"] = mesos_client.Basic(**credentials)
-    return mesos_client.SchedulerDriver(options["framework"], address, scheduler=callbacks, **reports, **extra)
+        extra["credentials"] = mesos_client.BasicCredentials(**credentials)
+    driver = mesos_client.SchedulerDriver(options["framework"], address, **reports, **extra)
+    return driver
 
 
 class Client:
@@ -93,22 +123,24 @@ class Client:
         return bool(self.driver.connected)
 
     def kill(self) -> str:
-        return str(self.driver.killTask({"value": "task-1"}))
+        return str(kill(self.driver))
 
     def kill_in_background(self) -> None:
         threading.Thread(target=self.run, args=("kill",), daemon=True).start()
 
     def reconcile(self) -> None:
-        self.driver.reconcileTasks([{"task_id": {"value": "task-1"}, "agent_id": {"value": "agent-1"}}])
+        tasks = [{"task_id": {"value": "task-1"}, "agent_id": {"value": "agent-1"}}]
+        if self.kind == "stock":
+            self.driver.reconcileTasks(tasks)
+        else:
+            self.driver.send({"type": "RECONCILE", "reconcile": {"tasks": tasks}})
 
     def longest_call(self) -> float:
         return float(self.driver._timeout)
 
     def update(self, state: str) -> None:
-        self.driver.sendStatusUpdate({"task_id": {"value": "task-1"}, "state": state})
-
-    def wait_acknowledged(self) -> bool:
-        return bool(self.driver.wait_acknowledged(30))
+        send = self.driver.sendStatusUpdate if self.kind == "stock" else self.driver.send_update
+        send({"task_id": {"value": "task-1"}, "state": state})
 
     def second(self, address: str) -> None:
         """Another driver in this process, without credentials."""

@@ -165,7 +165,8 @@ class Peer:
         return self._streams[count - 1]
 
     def push(self, *events: dict[str, Any]) -> None:
-        """Send on the latest stream."""
+        """Send on the latest stream; wait until there is one."""
+        self.wait_stream()
         self._streams[-1].send(*events)
 
     def release_calls(self) -> None:
@@ -174,7 +175,8 @@ class Peer:
             _shutdown(exchange.connection)
 
     def drop(self) -> None:
-        """Close the latest stream."""
+        """Close the latest stream; wait until there is one."""
+        self.wait_stream()
         _shutdown(self._streams[-1].connection)
 
     def wait_left(self) -> None:

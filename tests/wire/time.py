@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from mesos_client.clock import Clock
+from mesos_client.backoff import Clock
 
 
 class FastClock(Clock):

@@ -1,1 +1,1 @@
-"""Job files of other systems -> options.json, with everything that could not be taken along told by name."""
+"""Convert job files of other systems to options files, with a note on each field that has no equivalent."""

@@ -1,4 +1,4 @@
-"""Options of the DC/OS package beta-tensorflow (and its Portworx clone): taken as they are, but for what is unknown."""
+"""Converter for options of the DC/OS package beta-tensorflow and its Portworx clone."""
 
 from __future__ import annotations
 
@@ -6,42 +6,42 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tf_scheduler.options.sections.jobs import JOBS
-from tf_scheduler.options.tree import OPTIONS
+from tf_scheduler.options.schema.document import OPTIONS
+from tf_scheduler.options.schema.jobs import JOBS
 
-from .mapping import Deed, Put, Row, Say
+from .tables import Action, Note, Row, SetOption
 
-#: Sections and options of other versions of that package -> ours.
+#: Sections of other versions of the package -> current names.
 RENAMED = {"ps": "parameter_server"}
 _PORTWORX = "volumes of Portworx are not made; put what must outlive the tasks in service.checkpoint_dir"
-#: Options that only the Portworx clone has.
-LEFT_OUT = {"portworx_volume_name": _PORTWORX, "portworx_volume_options": _PORTWORX}
+#: Options of the Portworx clone.
+IGNORED = {"portworx_volume_name": _PORTWORX, "portworx_volume_options": _PORTWORX}
 
-#: For the page; every other option has the same name, type and default here.
+#: Rows of docs/migrate; all other options keep name, type and default.
 ROWS = (
     Row("ps", ("parameter_server.count",), "the section's name before the first release"),
-    *(Row(f"parameter_server.{name}, worker.{name}, gpu_worker.{name}", (), why) for name, why in LEFT_OUT.items()),
+    *(Row(f"parameter_server.{name}, worker.{name}, gpu_worker.{name}", (), why) for name, why in IGNORED.items()),
 )
 
 
-def obsolete() -> list[tuple[str, str]]:
-    """Options of the package that are taken and have no effect, with the reason."""
-    return [(str(option), option.said("obsolete")) for option in OPTIONS if option.said("obsolete")]
+def obsolete_options() -> list[tuple[str, str]]:
+    """Return the accepted options without effect, with the reason."""
+    return [(str(option), option.metadata("obsolete")) for option in OPTIONS if option.metadata("obsolete")]
 
 
-def convert(document: Mapping[str, Any], _program: str) -> Iterator[Deed]:
-    """All of an options.json: the same again, without what would be refused as unknown."""
+def convert(document: Mapping[str, Any], _program: str) -> Iterator[Action]:
+    """Convert an options document; drop unknown options."""
     known = {option.path: option for option in OPTIONS}
     for path, value in _leaves(document, ()):
-        ours = (RENAMED.get(path[0], path[0]), *path[1:])
+        target = (RENAMED.get(path[0], path[0]), *path[1:])
         name = ".".join(path)
-        if ours not in known:
-            why = LEFT_OUT.get(path[-1], "is no option, and the package took no notice of it either")
-            yield Say(name, f"was left out: {why}")
+        if target not in known:
+            why = IGNORED.get(path[-1], "is no option, and the package took no notice of it either")
+            yield Note(name, f"was left out: {why}")
             continue
-        if ours[0] != path[0]:
-            yield Say(name, f"is {'.'.join(ours)} now")
-        yield Put(ours, value)
+        if target[0] != path[0]:
+            yield Note(name, f"is {'.'.join(target)} now")
+        yield SetOption(target, value)
 
 
 def _leaves(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -53,8 +53,8 @@ def _leaves(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
         yield path, node
 
 
-def looks_like(document: Any) -> bool:
-    """Whether it is an options file at all: an object with a section for one of our jobs, or with ours only."""
+def is_options_document(document: Any) -> bool:
+    """Return whether the document has a job section, or only known sections."""
     if not isinstance(document, Mapping) or not document:
         return False
     jobs = {section for section in document if section in RENAMED or section in JOBS}
@@ -62,5 +62,5 @@ def looks_like(document: Any) -> bool:
 
 
 def text(document: Mapping[str, Any]) -> str:
-    """As it is written to a file."""
+    """Return the text of the options file."""
     return json.dumps(document, indent=2) + "\n"

@@ -1,82 +1,225 @@
-"""A foreign file -> options that are valid, and all that a person has to know of the way."""
+"""Read a job file, detect its kind, and convert it to valid options with notes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import chain
 from typing import Any
+
+import yaml
+from defusedxml import ElementTree
+from defusedxml.common import DefusedXmlException
 
 from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.model.spec import Strategy
-from tf_scheduler.options.loader import resolve
-from tf_scheduler.options.notices import without_effect
+from tf_scheduler.options.load import parse, resolve
+from tf_scheduler.options.warnings import ineffective_options
 
-from . import beta, operator_job, tfjob, tony
-from .mapping import Deed, Say, TooBigError, collect
-from .reading import Kind, read
+from . import beta, tfjob, tony
+from .beta import is_options_document
+from .tables import MAX_NODES, Action, Note, TooBigError, collect
 
-_CONVERTERS: Mapping[Kind, Callable[[Mapping[str, Any], str], Iterator[Deed]]] = {
-    Kind.TFJOB: tfjob.convert,
-    Kind.PYTORCH: tfjob.convert,
-    Kind.OPERATOR: operator_job.convert,
-    Kind.TONY: tony.convert,
-    Kind.BETA: beta.convert,
+#: Maximum size in bytes; job files have a few thousand.
+MAX_BYTES = 1_000_000
+#: Maximum digits of a number: parsing takes quadratic time, and Python refuses to print longer ones.
+_MAX_DIGITS = 100
+_KINDS = "a TFJob or PyTorchJob of Kubeflow (YAML), a tony.xml of TonY, or an options.json of beta-tensorflow"
+
+
+class JobFileKind(str, Enum):
+    TFJOB = "tfjob"
+    PYTORCH = "pytorchjob"
+    TONY = "tony"
+    BETA = "beta-tensorflow"
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """One job of a file."""
+
+    kind: JobFileKind
+    content: dict[str, Any]
+    #: Notes on other content of the file.
+    said: tuple[Note, ...] = field(default=())
+
+
+def read_job_file(data: bytes, source: str) -> JobFile:
+    """Read a job file. Raises OptionsError with `source` for an unsupported file."""
+    if len(data) > MAX_BYTES:
+        raise _refused(f"{source} has {len(data)} bytes; a job file has at most {MAX_BYTES}")
+    start = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    if start == b"<":
+        return JobFile(JobFileKind.TONY, _properties(data, source))
+    if start == b"{":
+        document = parse(data, source)
+        return _of_yaml([document], source) if "kind" in document else _options(document, source)
+    return _of_yaml(_documents(data, source), source)
+
+
+def _options(document: dict[str, Any], source: str) -> JobFile:
+    if not is_options_document(document):
+        raise _refused(f"{source} is not {_KINDS}")
+    return JobFile(JobFileKind.BETA, document)
+
+
+def _properties(data: bytes, source: str) -> dict[str, Any]:
+    """Read a Hadoop configuration; the last value of a name wins, as in Hadoop."""
+    try:
+        root = ElementTree.fromstring(data, forbid_dtd=True)
+    except DefusedXmlException as error:
+        raise _refused(f"{source} is XML with a DOCTYPE or entities, which is refused: they can read files") from error
+    except (ElementTree.ParseError, ValueError) as error:
+        raise _refused(f"{source} is not XML: {error}") from error
+    if root.tag != "configuration":
+        raise _refused(f"{source} is not {_KINDS}: its outermost element is <{root.tag}>, not <configuration>")
+    found = ((entry.findtext("name") or "", entry.findtext("value") or "") for entry in root.iter("property"))
+    return {name.strip(): value.strip() for name, value in found if name.strip()}
+
+
+def _documents(data: bytes, source: str) -> list[Any]:
+    try:
+        if sum(_size(root, {}) for root in list(yaml.compose_all(data, yaml.SafeLoader))) > MAX_NODES:
+            raise _refused(f"{source}: it has more than {MAX_NODES} entries")
+        return [document for document in yaml.load_all(data, _Loader) if document is not None]
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        told = " ".join(str(error).split())
+        raise _refused(f"{source} is not YAML that we accept: {told}") from error
+
+
+class _Loader(yaml.SafeLoader):
+    """Loader that rejects oversized numbers."""
+
+    def construct_yaml_int(self, node: Any) -> Any:
+        return super().construct_yaml_int(_number(node))
+
+    def construct_yaml_float(self, node: Any) -> Any:
+        return super().construct_yaml_float(_number(node))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
+
+
+def _number(node: Any) -> Any:
+    if len(node.value) > _MAX_DIGITS:
+        where = f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}"
+        raise ValueError(f"{where}: a number of {len(node.value)} characters")
+    return node
+
+
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """Count the nodes after expansion of aliases and merges (`<<`). Raises RecursionError for a cycle."""
+    if id(node) not in known:
+        inner = node.value if isinstance(node, yaml.CollectionNode) else ()
+        parts = chain.from_iterable(inner) if isinstance(node, yaml.MappingNode) else inner
+        known[id(node)] = 1 + sum(_size(part, known) for part in parts)
+    return known[id(node)]
+
+
+_JOB_KEYS = {"TFJob": JobFileKind.TFJOB, "TfJob": JobFileKind.TFJOB, "PyTorchJob": JobFileKind.PYTORCH}
+#: Unsupported kinds of jobs -> advice.
+_OTHER_JOBS = {
+    "MPIJob": "it starts its processes from one of them, by mpirun; with Horovod use the strategy horovod",
+    "XGBoostJob": "no strategy here is for it",
+    "PaddleJob": "no strategy here is for it",
+    "JAXJob": "no strategy here is for it",
+    "tensorflow": "convert it to a TFJob first (docs/migrate)",
+}
+
+
+def _of_yaml(documents: list[Any], source: str) -> JobFile:
+    every = [inner for one in documents for inner in _unpacked(one)]
+    jobs = [one for one in every if isinstance(one, dict) and str(one.get("kind")) in _JOB_KEYS]
+    if len(jobs) != 1:
+        kinds = [str(one.get("kind")) for one in every if isinstance(one, dict)]
+        other = next((f"another job, {kind}: {_OTHER_JOBS[kind]}" for kind in kinds if kind in _OTHER_JOBS), "")
+        count = f"holds {len(jobs)} jobs: convert them one at a time" if jobs else f"holds {other or 'none of them'}"
+        raise _refused(f"{source} must be {_KINDS}; it {count}")
+    others = tuple(Note(_named(one), "was left out: it is no job") for one in every if one is not jobs[0])
+    return JobFile(_JOB_KEYS[str(jobs[0]["kind"])], jobs[0], others)
+
+
+def _unpacked(document: Any) -> list[Any]:
+    """Return the items of a `kind: List`, which kubectl writes."""
+    items = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else None
+    return items if isinstance(items, list) else [document]
+
+
+def _named(document: Any) -> str:
+    if not isinstance(document, dict):
+        return "another document"
+    metadata = document.get("metadata")
+    name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+    return f"{document.get('kind', 'document')} {name}".strip()
+
+
+def _refused(message: str) -> OptionsError:
+    return OptionsError([Problem("", message)])
+
+
+_CONVERTERS: Mapping[JobFileKind, Callable[[Mapping[str, Any], str], Iterator[Action]]] = {
+    JobFileKind.TFJOB: tfjob.convert,
+    JobFileKind.PYTORCH: tfjob.convert,
+    JobFileKind.TONY: tony.convert,
+    JobFileKind.BETA: beta.convert,
 }
 _JOBS = ("chief", "parameter_server", "worker", "gpu_worker", "evaluator")
 
 
-#: Sections whose default count is not 0.
+#: Sections with a default count above 0.
 _COUNTED = ("parameter_server", "worker")
 
 
-class UnfitError(OptionsError):
-    """What came out is no valid options file; what was said on the way is often the reason."""
+class InvalidConversionError(OptionsError):
+    """The result is not a valid options file; the notes often contain the cause."""
 
-    def __init__(self, problems: Sequence[Problem], warnings: Sequence[Say]) -> None:
+    def __init__(self, problems: Sequence[Problem], warnings: Sequence[Note]) -> None:
         super().__init__(problems)
         self.warnings = tuple(warnings)
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
-    kind: Kind
-    #: An options file.
+class Conversion:
+    kind: JobFileKind
+    #: Content of the options file.
     options: dict[str, Any]
-    #: What was left out, changed or guessed, by its place in the foreign file.
-    warnings: tuple[Say, ...]
+    #: Fields omitted, changed or guessed, by their path in the file.
+    warnings: tuple[Note, ...]
 
 
-def convert(data: bytes, source: str, program: str = "", strategy: str = "") -> Converted:
-    """Raise OptionsError when the file cannot be read, UnfitError when what comes out is no valid options file.
+def convert_job_file(data: bytes, source: str, program: str = "", strategy: str = "") -> Conversion:
+    """Convert a job file to options.
 
-    `program`: command line where the file does not say what its image runs. `strategy`: how the program distributes its
-    training, which no such file says; empty: guessed from the jobs.
+    `program`: command line for images without one. `strategy`: distribution strategy; empty: guessed from the jobs.
+    Raises OptionsError for an invalid file, InvalidConversionError if the result is invalid.
     """
-    job = read(data, source)
+    job = read_job_file(data, source)
     try:
         options, said = collect(_CONVERTERS[job.kind](job.content, program))
     except TooBigError as error:
         raise OptionsError([Problem("", f"{source}: {error}")]) from error
     _finish(options)
-    if job.kind is not Kind.BETA:
+    if job.kind is not JobFileKind.BETA:
         for section in _COUNTED:
             options.setdefault(section, {}).setdefault("count", 0)
         said += _strategy(options, strategy)
     _check(options, source, (*job.said, *said))
-    effects = [Say(notice.path, notice.message) for notice in without_effect(resolve(options))]
-    return Converted(job.kind, options, (*job.said, *said, *effects))
+    effects = [Note(notice.path, notice.message) for notice in ineffective_options(resolve(options))]
+    return Conversion(job.kind, options, (*job.said, *said, *effects))
 
 
 def _finish(options: dict[str, Any]) -> None:
-    """Constraints are text in options files."""
+    """Convert constraints to text, as in options files."""
     for section in _JOBS:
         rows = options.get(section, {}).get("placement_constraint")
         if isinstance(rows, list):
             options[section]["placement_constraint"] = json.dumps(rows)
 
 
-def _strategy(options: dict[str, Any], given: str) -> list[Say]:
+def _strategy(options: dict[str, Any], given: str) -> list[Note]:
     service = options.setdefault("service", {})
     if given:
         service["strategy"] = given
@@ -91,17 +234,17 @@ def _strategy(options: dict[str, Any], given: str) -> list[Say]:
     why = "there are no parameter servers" if mirrored else "that does for every program that reads TF_CONFIG or flags"
     others = ", ".join(one.value for one in Strategy if one is not guess)
     return [
-        Say(
+        Note(
             "service.strategy",
             f"{guess.value} was guessed, as {why}; if it is not so, convert with --strategy ({others})",
         )
     ]
 
 
-def _check(options: Mapping[str, Any], source: str, said: Sequence[Say]) -> None:
+def _check(options: Mapping[str, Any], source: str, said: Sequence[Note]) -> None:
     try:
         resolve(options)
     except OptionsError as error:
         hidden = [problem for problem in error.problems if problem.path.endswith(".command")]
         more = f"{source} does not say what its image runs; say it: convert --command 'python train.py'"
-        raise UnfitError([*error.problems, *([Problem("", more)] if hidden else [])], said) from error
+        raise InvalidConversionError([*error.problems, *([Problem("", more)] if hidden else [])], said) from error

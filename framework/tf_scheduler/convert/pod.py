@@ -1,14 +1,83 @@
-"""A replica of a TFJob or a PyTorchJob: its count, its container, and what its pod asks of the machine."""
+"""Convert a replica of a TFJob or PyTorchJob: count, container, volumes and pod."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from . import container, volumes
-from .amounts import number, whole
-from .mapping import Deed, Put, Row, Say, Spot, nothing, to, unexpected, walk
-from .shape import inside, table, text
+from . import container
+from .tables import Action, Location, Note, Row, SetOption, convert_tree, ignore, set_option, unexpected_value
+from .values import (
+    convert_each,
+    integer,
+    mapping_or_empty,
+    nested_value,
+    number,
+    require_bool,
+    require_field,
+    require_text,
+)
+
+#: Kind of a volume -> alternative.
+_INSTEAD = {
+    "emptyDir": "tasks have a working directory",
+    "secret": "say it with secrets",
+    "configMap": "pack the files in the archive of service.job_url",
+    "nfs": "mount the share on the agents and name its folder in volumes",
+}
+_SHARED = "mount it on the agents and name its folder in volumes, or read s3, gs or hdfs"
+#: Key that `with_volumes` adds to a mount; Kubernetes names contain no space.
+_VOLUME = "its volume"
+
+
+def with_volumes(box: Mapping[str, Any], volumes: Any) -> Mapping[str, Any]:
+    """Return the container with the pod's volume added to each mount."""
+    mounts = box.get("volumeMounts")
+    if not isinstance(mounts, list) or not isinstance(volumes, list):
+        return box
+    named = {volume["name"]: volume for volume in volumes if isinstance(volume, Mapping) and _has_name(volume)}
+    found = [_joined(mount, named) if isinstance(mount, Mapping) else mount for mount in mounts]
+    return {**box, "volumeMounts": found}
+
+
+def _has_name(entry: Mapping[str, Any]) -> bool:
+    return isinstance(entry.get("name"), str)
+
+
+def _joined(mount: Mapping[str, Any], named: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    known = _has_name(mount) and mount["name"] in named
+    return {**mount, _VOLUME: named[mount["name"]]} if known else mount
+
+
+def convert_mounts(value: Any, location: Location) -> Iterator[Action]:
+    yield from convert_each(value, location, _convert_mount)
+
+
+def _convert_mount(mount: Mapping[str, Any], location: Location) -> Iterator[Action]:
+    volume = mount.get(_VOLUME) or {}
+    if "hostPath" in volume:
+        folder = nested_value(volume, "hostPath", "path")
+        if not isinstance(folder, str):
+            raise ValueError(f"the volume {volume['name']} has no hostPath.path")
+        yield SetOption(("volumes",), [_record(mount, folder, location.section)])
+    else:
+        yield Note(location.path, f"was left out: {_reason(volume)}")
+
+
+def _reason(volume: Mapping[str, Any]) -> str:
+    kind = next((name for name in volume if name != "name"), "")
+    return f"{kind}: {_INSTEAD.get(kind, _SHARED)}" if kind else "the pod has no volume of that name"
+
+
+def _record(mount: Mapping[str, Any], folder: str, section: str) -> dict[str, str]:
+    inner = require_field(mount, "subPath") if mount.get("subPath") else ""
+    return {
+        "host_path": f"{folder.rstrip('/')}/{inner}" if inner else folder,
+        "container_path": require_field(mount, "mountPath"),
+        "mode": "RO" if require_bool(mount.get("readOnly") or False) else "RW",
+        "jobs": section,
+    }
+
 
 #: The container that the operator watches (training-operator, TFJobDefaultContainerName and PytorchJobDefault...).
 MAIN = ("tensorflow", "pytorch")
@@ -17,61 +86,61 @@ _BOX = f"{_POD}.containers[]"
 
 
 def has_gpus(replica: Mapping[str, Any]) -> bool:
-    """Whether its tasks ask for GPUs: they go to the section gpu_worker."""
+    """Return whether the tasks request GPUs, and belong to the section gpu_worker."""
     return container.has_gpus(main_container(replica))
 
 
 def main_container(replica: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The container that trains; empty when there is none."""
+    """Return the training container; empty if missing."""
     containers = _containers(replica)
     return containers[_main(containers)] if containers else {}
 
 
 def _main(containers: Sequence[Mapping[str, Any]]) -> int:
-    """Its place among them."""
+    """Return the index of the training container."""
     named = [place for place, box in enumerate(containers) if box.get("name") in MAIN]
     return (named or [place for place, box in enumerate(containers) if box] or [0])[0]
 
 
-def convert(replica: Mapping[str, Any], spot: Spot) -> Iterator[Deed]:
-    """All of one entry of `tfReplicaSpecs`."""
+def convert(replica: Mapping[str, Any], location: Location) -> Iterator[Action]:
+    """Convert one entry of `tfReplicaSpecs`."""
     main = main_container(replica)
-    yield from _others(replica, spot)
-    yield from walk(ROWS, _only(replica), spot)
-    yield from () if replica.get("replicas") is not None else (Put((spot.section, "count"), 1),)
+    yield from _others(replica, location)
+    yield from convert_tree(ROWS, _only(replica), location)
+    yield from () if replica.get("replicas") is not None else (SetOption((location.section, "count"), 1),)
     if main.get("command") is None and main.get("args") is None:
-        yield from container.command(main, spot)
+        yield from container.command(main, location)
     if not container.has_memory(main):
-        yield Say(spot.path, f"asks for no memory: {spot.section}.mem stays at its default")
+        yield Note(location.path, f"asks for no memory: {location.section}.mem stays at its default")
 
 
 def _containers(replica: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Each at its place; empty where there is something else."""
-    found = inside(replica, *_POD.split("."), "containers")
-    return [table(box) for box in found] if isinstance(found, list) else []
+    """Return the containers; entries of another type are empty."""
+    found = nested_value(replica, *_POD.split("."), "containers")
+    return [mapping_or_empty(box) for box in found] if isinstance(found, list) else []
 
 
-def _others(replica: Mapping[str, Any], spot: Spot) -> Iterator[Deed]:
-    """All that is in the list of containers beside the one that trains."""
-    found, main = inside(replica, *_POD.split("."), "containers"), _main(_containers(replica))
+def _others(replica: Mapping[str, Any], location: Location) -> Iterator[Action]:
+    """Report all containers except the training container."""
+    found, main = nested_value(replica, *_POD.split("."), "containers"), _main(_containers(replica))
     for place, box in enumerate(found if isinstance(found, list) else ()):
-        here = f"{spot.path}.{_POD}.containers[{place}]"
+        here = f"{location.path}.{_POD}.containers[{place}]"
         if not isinstance(box, Mapping):
-            yield unexpected(box, Spot(here), "it is a container: an object with name, image and command")
+            yield unexpected_value(box, Location(here), "it is a container: an object with name, image and command")
         elif place != main:
             name = box.get("name")
             whose = f"container {name}" if isinstance(name, str) else "a container without a name"
-            yield Say(here, f"{whose} was left out: one program per task")
+            yield Note(here, f"{whose} was left out: one program per task")
 
 
 def _only(replica: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Without the other containers; in the mounts of the one the pod's volumes."""
+    """Remove the other containers, and add the pod's volumes to the mounts."""
     containers, template = _containers(replica), replica.get("template")
     if not containers:
         return replica
-    pod, main = inside(template, "spec"), _main(containers)
-    boxes = [volumes.with_volumes(box, pod.get("volumes")) if at == main else {} for at, box in enumerate(containers)]
-    return {**replica, "template": {**table(template), "spec": {**pod, "containers": boxes}}}
+    pod, main = nested_value(template, "spec"), _main(containers)
+    boxes = [with_volumes(box, pod.get("volumes")) if at == main else {} for at, box in enumerate(containers)]
+    return {**replica, "template": {**mapping_or_empty(template), "spec": {**pod, "containers": boxes}}}
 
 
 def _inside(name: str) -> str:
@@ -81,85 +150,92 @@ def _inside(name: str) -> str:
 _ENVIRONMENT_OF_KUBERNETES = "there is no such thing on Mesos, and nothing here needs it"
 
 ROWS = (
-    Row("replicas", ("{job}.count",), "1 where it is missing", to("{job}", "count", as_=whole)),
+    Row("replicas", ("{job}.count",), "1 where it is missing", set_option("{job}", "count", as_=integer)),
     Row(
         "restartPolicy",
         ("{job}.restart_policy",),
         "the same words; on_failure where it is missing. How often: restart.max_failures",
-        container.take_restart,
+        container.convert_restart,
     ),
     Row("template.metadata", (), _ENVIRONMENT_OF_KUBERNETES),
-    Row(_inside("name"), (), "`tensorflow` or `pytorch`, or the first, trains; others are told and left out", nothing),
-    Row(_inside("image"), ("{job}.image",), "run by the Mesos containerizer", to("{job}", "image", as_=text)),
+    Row(_inside("name"), (), "`tensorflow` or `pytorch`, or the first, trains; others are told and left out", ignore),
+    Row(
+        _inside("image"),
+        ("{job}.image",),
+        "run by the Mesos containerizer",
+        set_option("{job}", "image", as_=require_text),
+    ),
     Row(
         _inside("command"),
         ("{job}.command",),
         "with args, as one line for the shell; $(NAME) becomes a variable",
-        container.take_command,
+        container.convert_command,
     ),
     Row(
         _inside("args"),
         ("{job}.command",),
         "without command: after what `--command` names",
-        container.take_args,
+        container.convert_args,
     ),
-    Row(_inside("workingDir"), ("{job}.command",), "`cd` before the command", nothing),
+    Row(_inside("workingDir"), ("{job}.command",), "`cd` before the command", ignore),
     Row(
         _inside("env"),
         ("{job}.environment", "secrets"),
         "values; secretKeyRef becomes a secret; other sources are told and left out",
-        container.take_variables,
+        container.convert_variables,
     ),
     Row(_inside("envFrom"), (), "name the variables one by one in environment, or as secrets"),
-    Row(_inside("ports"), (), "ports come from offers, so that two jobs can share a machine", container.take_ports),
+    Row(_inside("ports"), (), "ports come from offers, so that two jobs can share a machine", container.convert_ports),
     Row(
         _inside("resources"),
         ("{job}.cpus", "{job}.mem", "{job}.disk", "{job}.gpus"),
         "cpu as requested; memory, ephemeral-storage and GPUs as limited. GPUs make workers gpu_worker",
-        container.take_resources,
+        container.convert_resources,
     ),
     Row(
         _inside("volumeMounts"),
         ("volumes",),
         "hostPath volumes; for others mount the share on the agents and name its folder in volumes, or in "
         "service.checkpoint_dir, or read s3, gs or hdfs",
-        volumes.take_mounts,
+        convert_mounts,
     ),
     Row(_inside("livenessProbe"), (), "say it with health.liveness, health.target and health.interval"),
     Row(_inside("readinessProbe"), (), "a task is ready when its TensorFlow server answers"),
     Row(_inside("lifecycle"), (), "use pre_command and post_command"),
     Row(_inside("imagePullPolicy"), (), "agents ask the registry what they lack"),
     Row(_inside("securityContext"), (), "tasks run as service.user"),
-    Row(f"{_POD}.volumes", ("volumes",), "those that are mounted, see volumeMounts", nothing),
+    Row(f"{_POD}.volumes", ("volumes",), "those that are mounted, see volumeMounts", ignore),
     Row(f"{_POD}.initContainers", (), "use pre_command"),
     Row(
         f"{_POD}.terminationGracePeriodSeconds",
         ("{job}.kill_grace",),
         "seconds between SIGTERM and SIGKILL",
-        to("{job}", "kill_grace", as_=number),
+        set_option("{job}", "kill_grace", as_=number),
     ),
     Row(
         f"{_POD}.activeDeadlineSeconds",
         ("{job}.max_completion_time",),
         "per task",
-        to("{job}", "max_completion_time", as_=number),
+        set_option("{job}", "max_completion_time", as_=number),
     ),
     Row(
         f"{_POD}.nodeSelector",
         ("{job}.placement_constraint",),
         "labels become attributes of agents; those for host, zone and region have fields of their own",
-        container.take_nodes,
+        container.convert_nodes,
     ),
     Row(
         f"{_POD}.nodeName",
         ("{job}.placement_constraint",),
         "",
-        lambda value, spot: [Put((spot.section, "placement_constraint"), [["hostname", "IS", text(value)]])],
+        lambda value, location: [
+            SetOption((location.section, "placement_constraint"), [["hostname", "IS", require_text(value)]])
+        ],
     ),
     Row(f"{_POD}.affinity", (), "say it with placement_constraint (UNIQUE, MAX_PER, GROUP_BY) and placement.near"),
     Row(f"{_POD}.tolerations", (), "agents have no taints; keep others off with a Mesos role and quota"),
     Row(f"{_POD}.restartPolicy", (), "the operator overrides it as well; see restartPolicy of the replica"),
-    Row(f"{_POD}.hostNetwork", (), "tasks use the network of their agent anyway", nothing),
+    Row(f"{_POD}.hostNetwork", (), "tasks use the network of their agent anyway", ignore),
     Row(f"{_POD}.imagePullSecrets", (), "log the agents in to the registry (Mesos flag --docker_config)"),
     Row(f"{_POD}.serviceAccountName", (), "service.service_account is the account of the whole service"),
     Row(f"{_POD}.serviceAccount", (), "service.service_account is the account of the whole service"),

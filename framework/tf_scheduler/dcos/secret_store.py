@@ -10,21 +10,28 @@ from urllib.parse import quote
 import requests
 
 from mesos_client import Credentials
+from tf_scheduler.errors import SchedulerError
 
 #: Seconds for one request.
 TIMEOUT = 10.0
 #: Secrets of which the last name begins so hold base64 (DC/OS documentation, Kerberos).
-ENCODED = "__dcos_base64__"
+BASE64_PREFIX = "__dcos_base64__"
 _BINARY = "application/octet-stream"
-_MOST_TEXT = 300
+_MAX_TEXT = 300
 
 
-class StoreRefused(Exception):  # noqa: N818 - it names the condition, as its sibling does
+class SecretStoreRefusedError(SchedulerError):
     """There is no such secret, or the account may not read it."""
 
+    kind = "secret_missing"
+    http_status = 424
 
-class StoreAway(Exception):  # noqa: N818
+
+class SecretStoreUnavailableError(SchedulerError):
     """The store does not answer for now."""
+
+    kind = "secret_source_unavailable"
+    http_status = 503
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +43,16 @@ class SecretStore:
     verify: bool | str = True
 
     def read(self, path: str) -> bytes:
-        """The value. Raise StoreRefused, StoreAway."""
+        """The value. Raise SecretStoreRefusedError, SecretStoreUnavailableError."""
         answer = self._get(path)
         if answer.status_code == requests.codes.ok:
             return _value(path, answer)
-        told = f"HTTP {answer.status_code}: {answer.text[:_MOST_TEXT]}"
+        told = f"HTTP {answer.status_code}: {answer.text[:_MAX_TEXT]}"
         if answer.status_code >= requests.codes.server_error or answer.status_code == requests.codes.too_many_requests:
-            raise StoreAway(told)
+            raise SecretStoreUnavailableError(told)
         if answer.status_code == requests.codes.forbidden:
-            raise StoreRefused(f"{told}; the account needs dcos:secrets:default:/{path} read")
-        raise StoreRefused(told)
+            raise SecretStoreRefusedError(f"{told}; the account needs dcos:secrets:default:/{path} read")
+        raise SecretStoreRefusedError(told)
 
     def _get(self, path: str) -> requests.Response:
         answer = self._once(path)
@@ -62,7 +69,7 @@ class SecretStore:
                 headers = {"Authorization": self.credentials.header() or "", "Accept": f"application/json, {_BINARY}"}
                 return session.get(url, headers=headers, timeout=TIMEOUT, verify=self.verify, allow_redirects=False)
             except OSError as error:  # of requests, or of the login
-                raise StoreAway(str(error)[:_MOST_TEXT]) from error
+                raise SecretStoreUnavailableError(str(error)[:_MAX_TEXT]) from error
 
 
 def _value(path: str, answer: requests.Response) -> bytes:
@@ -70,6 +77,6 @@ def _value(path: str, answer: requests.Response) -> bytes:
         return answer.content
     try:
         value: bytes = answer.json()["value"].encode()
-        return base64.b64decode(value, validate=True) if path.rpartition("/")[2].startswith(ENCODED) else value
+        return base64.b64decode(value, validate=True) if path.rpartition("/")[2].startswith(BASE64_PREFIX) else value
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
-        raise StoreRefused("the store answers what is no secret") from None
+        raise SecretStoreRefusedError("the store answers what is no secret") from None

@@ -1,1 +1,1 @@
-"""What became of each run: recorded while it goes on, kept after its end, compared, and repeated."""
+"""History of runs: record, store, compare and reproduce."""

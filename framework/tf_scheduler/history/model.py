@@ -1,17 +1,24 @@
-"""A run as it is remembered. Times are seconds since the epoch; every value has a JSON form."""
+"""Stored form of a run, and the lines of its recording. Times are Unix times."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-#: Of the JSON form. Records of other versions are read as far as their fields are known.
+from tf_scheduler.model.effects import Change, Decision, RecoveryDecided, ResultDecided, StatusStored, TaskLaunched
+from tf_scheduler.model.events import Event, ProgressReported
+from tf_scheduler.model.resources import Resource
+from tf_scheduler.model.state import SchedulerState
+
+#: Version of the JSON form; unknown fields of other versions are ignored.
 VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class RecordedLaunch:
     """One launch of a task."""
 
     task: str
@@ -24,35 +31,35 @@ class Launch:
     #: MB.
     mem: float
     launched: float
-    #: When Mesos first said that it runs, and when it had ended; None: not heard of.
+    #: First RUNNING status and end; None: unknown.
     running: float | None = None
     ended: float | None = None
-    #: Mesos' last word, as in sentences.
+    #: Last state from Mesos, in words.
     state: str = "not heard of"
     message: str = ""
     exit_code: int | None = None
-    #: Why it was replaced by another launch; empty: it was not.
+    #: Reason of the replacement; empty: not replaced.
     replaced: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """How far the program of a task said that it was."""
+class ProgressPoint:
+    """Progress reported by the program of a task."""
 
     time: float
     step: int | None = None
     loss: float | None = None
-    #: `unit` a second.
+    #: In `unit` per second.
     speed: float | None = None
-    #: When the first step was made, where that is known better than by the first point.
+    #: Time of the first step, if known.
     begun: float | None = None
-    #: Examples, or steps where the program does not count examples; empty without a speed, and in older records.
+    #: `examples` or `steps`; empty without a speed, and in older records.
     unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Something that a person should look at."""
+class RunWarning:
+    """A warning during a run."""
 
     time: float
     message: str
@@ -71,21 +78,21 @@ class Run:
     seconds: float
     #: Folder of logs and checkpoints.
     folder: str = ""
-    #: What the options file said, secrets hidden.
+    #: Content of the options file; secrets are masked.
     options: Mapping[str, Any] = field(default_factory=dict)
-    #: Every option as it was, with the defaults of then; empty in older records.
+    #: All options with their defaults at that time; empty in older records.
     resolved: Mapping[str, Any] = field(default_factory=dict)
-    #: Name -> version, digest or size: what else the result may depend on.
+    #: Name -> version, digest or size.
     environment: Mapping[str, str] = field(default_factory=dict)
     #: Name of an agent -> its resources and attributes.
     agents: Mapping[str, str] = field(default_factory=dict)
-    launches: tuple[Launch, ...] = ()
-    #: Task -> its progress over all its launches, thinned.
-    curves: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
-    #: What the leader's last speed counts; in older records that of every point.
+    launches: tuple[RecordedLaunch, ...] = ()
+    #: Task -> downsampled progress of all launches.
+    curves: Mapping[str, tuple[ProgressPoint, ...]] = field(default_factory=dict)
+    #: Unit of the leading task's last speed; in older records of all points.
     unit: str = "steps"
-    told: tuple[Told, ...] = ()
-    #: Who follows it while it goes on: PID:START, the start in clock ticks after boot; empty: it has ended.
+    warnings: tuple[RunWarning, ...] = ()
+    #: Process that follows a running run: PID:START, start in clock ticks after boot; empty: ended.
     process: str = ""
 
     @property
@@ -95,57 +102,154 @@ class Run:
 
     @property
     def leader(self) -> str | None:
-        """The task whose progress is the run's: of those that tell any, the chief, or the first worker."""
-        return leader(self.curves)
+        """Task that represents the run: the chief or the first worker with progress."""
+        return leading_task(self.curves)
 
     @property
-    def last(self) -> Point:
-        """The last step, loss and speed of the leader, each the last that was told, and the unit of that speed."""
+    def last(self) -> ProgressPoint:
+        """Last reported step, loss, speed and unit of the leading task."""
         points = self.curves.get(self.leader or "", ())
-        told = Point(points[-1].time if points else self.submitted)
+        told = ProgressPoint(points[-1].time if points else self.submitted)
         for name in ("step", "loss", "speed"):
             values = [getattr(point, name) for point in points if getattr(point, name) is not None]
             told = _with(told, name, values[-1] if values else None)
         units = [self.unit_of(point) for point in points if point.speed is not None]
         return _with(told, "unit", units[-1] if units else "")
 
-    def unit_of(self, point: Point) -> str:
-        """What the speed of one of its points counts."""
+    def unit_of(self, point: ProgressPoint) -> str:
+        """Return the unit of a point's speed."""
         return point.unit or self.unit
 
     @property
     def first_step(self) -> float | None:
-        """Seconds from the submission to the first step of any task; None: no task told any."""
+        """Seconds from submission to the first step of any task; None without progress."""
         times = [point.begun or point.time for points in self.curves.values() for point in points if point.step]
         return max(0.0, min(times) - self.submitted) if times else None
 
 
-def leader(tasks: Iterable[str]) -> str | None:
-    """Of tasks that tell their progress the chief, or the first worker; None: there is none."""
+def leading_task(tasks: Iterable[str]) -> str | None:
+    """Return the chief or the first worker of `tasks`; None if `tasks` is empty."""
     order = sorted(tasks, key=lambda task: (not task.startswith("chief"), not task.startswith("worker"), task))
     return order[0] if order else None
 
 
-def _with(point: Point, name: str, value: Any) -> Point:
-    return Point(**{**asdict(point), name: value})
+def _with(point: ProgressPoint, name: str, value: Any) -> ProgressPoint:
+    return ProgressPoint(**{**asdict(point), name: value})
 
 
 def to_json(run: Run) -> dict[str, Any]:
-    """The record as it is stored."""
-    return {"version": VERSION, **asdict(run)}
+    """Return the stored form, where `warnings` has the key `told`."""
+    document = asdict(run)
+    warnings = document.pop("warnings")
+    return {"version": VERSION, **document, "told": warnings}
 
 
 def from_json(document: Mapping[str, Any]) -> Run:
-    """Of a stored record; fields that are not known are left out, those that are missing have their defaults."""
-    found = _known(Run, document)
-    found["launches"] = tuple(Launch(**_known(Launch, item)) for item in found.get("launches", ()))
-    found["curves"] = {
-        task: tuple(Point(**_known(Point, item)) for item in points) for task, points in found.get("curves", {}).items()
+    """Read a stored record: ignore unknown fields, use defaults for missing ones."""
+    values = _known_fields(Run, {**document, "warnings": document.get("told", ())})
+    values["launches"] = tuple(
+        RecordedLaunch(**_known_fields(RecordedLaunch, item)) for item in values.get("launches", ())
+    )
+    values["curves"] = {
+        task: tuple(ProgressPoint(**_known_fields(ProgressPoint, item)) for item in points)
+        for task, points in values.get("curves", {}).items()
     }
-    found["told"] = tuple(Told(**_known(Told, item)) for item in found.get("told", ()))
-    return Run(**found)
+    values["warnings"] = tuple(RunWarning(**_known_fields(RunWarning, item)) for item in values["warnings"])
+    return Run(**values)
 
 
-def _known(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:
+def _known_fields(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:
     names = {item.name for item in fields(kind)}
     return {name: value for name, value in document.items() if name in names}
+
+
+Line = dict[str, Any]
+
+
+def recording_lines(event: Event, decision: Decision, now: float) -> Iterator[Line]:
+    """Return the lines that a decision adds to the recording, in order.
+
+    Lines are only appended, so that a restarted scheduler neither loses nor repeats one.
+    """
+    for change in decision.changes:
+        yield from ({"t": now, **found} for found in _change(change))
+    if isinstance(event, ProgressReported):
+        yield from _progress(event, decision.state, now)
+    for outcome in decision.outcomes:
+        if outcome.warning:
+            yield {"t": now, "told": outcome.message}
+
+
+def encode_line(line: Mapping[str, Any]) -> str:
+    """Encode a line of JSON; non-finite numbers become null."""
+    return json.dumps(_finite(line), separators=(",", ":"), allow_nan=False) + "\n"
+
+
+def decode_line(text: str) -> dict[str, Any] | None:
+    """Decode a line; None if invalid."""
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return line if isinstance(line, dict) else None
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {name: _finite(item) for name, item in value.items()}
+    return value
+
+
+def _change(change: Change) -> Iterator[Line]:
+    if isinstance(change, TaskLaunched):
+        record = change.record
+        yield {
+            "launched": record.id,
+            "task": record.name,
+            "generation": record.generation,
+            "agent": record.hostname,
+            "address": record.address,
+            "at": record.launched_at,
+            **{name: _total(record.resources, name) for name in ("cpus", "mem", "gpus")},
+        }
+    elif isinstance(change, StatusStored):
+        status = change.status
+        yield {
+            "status": status.id,
+            "state": status.state.label,
+            "ended": status.state.has_ended,
+            "message": status.message,
+            "exit_code": status.exit_code,
+            # Time of the status and readiness; 0 and None if unknown.
+            "said": status.timestamp,
+            "healthy": status.healthy,
+        }
+    elif isinstance(change, RecoveryDecided):
+        yield {"replaced": change.recovery.launch, "why": change.recovery.why}
+    elif isinstance(change, ResultDecided):
+        yield {"result": change.result.verdict.value, "reason": change.result.sentence}
+
+
+def _progress(event: ProgressReported, state: SchedulerState, now: float) -> Iterator[Line]:
+    told = event.progress
+    task = next((record.name for record in state.stored.tasks.values() if record.id == event.task_id), None)
+    if task is None:
+        return
+    by_examples = told.examples_per_second is not None
+    yield {
+        "t": now,
+        "progress": task,
+        "step": told.step,
+        "loss": told.loss,
+        "speed": told.examples_per_second if by_examples else told.steps_per_second,
+        "unit": "examples" if by_examples else "steps",
+        **({} if told.begun is None else {"begun": told.begun}),
+    }
+
+
+def _total(resources: tuple[Resource, ...], name: str) -> float:
+    """Sum a resource, stored in thousandths."""
+    found = (entry.value for entry in resources if entry.name == name and isinstance(entry.value, int))
+    return sum(found) / 1000

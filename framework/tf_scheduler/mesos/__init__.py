@@ -1,1 +1,1 @@
-"""Mesos v1 JSON <-> model, and the calls. Nothing else in the scheduler knows the wire."""
+"""Mesos v1 scheduler API: connection, and conversion between JSON and the model."""

@@ -1,12 +1,21 @@
-"""Mesos v1 scheduler events (JSON) -> model events."""
+"""Decode Mesos v1 scheduler events (JSON) into model events.
+
+Text and data of executors are untrusted: they are bounded and sanitized, and malformed values never raise.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
+import logging
+import math
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
-from tf_executor.reports import Ending
+from tf_executor.contract import reports
+from tf_executor.contract.reports import MAX_BYTES, EndReport
 from tf_scheduler.model.events import (
     AgentFailed,
     Event,
@@ -16,35 +25,120 @@ from tf_scheduler.model.events import (
     OfferRescinded,
     OffersReceived,
     OperationUpdated,
+    ProgressReported,
     StatusUpdated,
     Subscribed,
 )
-from tf_scheduler.model.ids import AgentId, ExecutorId, FrameworkId, OfferId, OperationId, TaskId
+from tf_scheduler.model.ids import AgentId, ExecutorId, FrameworkId, OfferId, OperationId, TaskId, executor_of
 from tf_scheduler.model.offer import InverseOffer, Offer, Unavailability
-from tf_scheduler.model.operation import OperationState, OperationStatus
-from tf_scheduler.model.resources import Resource, Value, thousandths
-from tf_scheduler.model.task import TaskState, TaskStatus
+from tf_scheduler.model.resources import OperationState, OperationStatus, Resource, Value, thousandths
+from tf_scheduler.model.task import Progress, TaskState, TaskStatus
 
-from . import said
-from .messages import progress
-from .permissions import explained
+#: Maximum characters of a message. An agent's message may quote its fetcher.
+MAX_TEXT_LENGTH = 8192
+_ELLIPSIS = " ..."
+
+log = logging.getLogger(__name__)
+
+#: Control characters, bidirectional overrides and lone surrogates.
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def log_ignored(message: str) -> None:
+    """Warn of ignored data: this project's executors never send any."""
+    log.warning("%s", message)
+
+
+def sanitize_text(value: Any) -> str:
+    """Return up to `MAX_TEXT_LENGTH` characters, unsafe ones as U+FFFD; empty if `value` is not text."""
+    if not isinstance(value, str):
+        return ""
+    text = value if len(value) <= MAX_TEXT_LENGTH else value[: MAX_TEXT_LENGTH - len(_ELLIPSIS)] + _ELLIPSIS
+    return _UNSAFE.sub("\ufffd", text)
+
+
+def base64_bytes(value: Any) -> bytes:
+    """Return the decoded bytes; empty if invalid, cut if longer than any executor report."""
+    if not isinstance(value, str):
+        return b""
+    try:
+        return base64.b64decode(value[:_BASE64_BYTES])
+    except ValueError:
+        return b""
+
+
+def timestamp(value: Any) -> float:
+    """Return seconds since the epoch; 0 if `value` is not a finite number."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LAST_SECOND
+    return float(value) if is_number and math.isfinite(value) else 0.0
+
+
+#: Base64 length of one byte more than `reports` accepts, so that it detects a longer report.
+_BASE64_BYTES = (MAX_BYTES // 3 + 1) * 4
+#: End of the year 9999, the last one that Python can format as a date.
+_LAST_SECOND = 253_402_300_800
+
+
+def progress(raw: Mapping[str, Any]) -> ProgressReported | None:
+    """Decode an executor's progress message; None if foreign, of an unknown version, or about another's task."""
+    told = reports.ProgressReport.decode(base64_bytes(raw.get("data")), log_ignored)
+    if told is None:
+        return None
+    if executor_of(TaskId(told.task_id)) != _executor(raw):
+        log_ignored("an executor tells the progress of another one's task: ignored")
+        return None
+    found = {name: value for name, value in asdict(told).items() if name != "task_id"}
+    return ProgressReported(TaskId(told.task_id), Progress(**found))
+
+
+def _executor(raw: Mapping[str, Any]) -> object:
+    """Return the executor id that the agent added to a message."""
+    executor_id = raw.get("executor_id")
+    return executor_id.get("value") if isinstance(executor_id, Mapping) else None
+
+
+#: Refusals of Mesos 1.11 (src/master/master.cpp) -> ACL (docs/authorization.md) and DC/OS permission.
+_ACL_ERRORS: Mapping[str, tuple[str, str]] = {
+    r"[Nn]ot authorized to register framework\s+with roles \{ (.+?) \}": (
+        "register_frameworks",
+        "dcos:mesos:master:framework:role:{} create",
+    ),
+    r"not? authorized to launch task .* under user '(.+?)'": ("run_tasks", "dcos:mesos:master:task:user:{} create"),
+    r'authorized to perform action RESERVE_RESOURCES on object \{"value":"(.+?)"': (
+        "reserve_resources",
+        "dcos:mesos:master:reservation:role:{} create",
+    ),
+    r"authorized to perform action (UNRESERVE)_RESOURCES": (
+        "unreserve_resources",
+        "dcos:mesos:master:reservation:principal delete",
+    ),
+}
+
+
+def explain_acl_error(message: str) -> str:
+    """Prefix the message with the missing permission, if it reports one; a suffix could be cut off."""
+    for pattern, (acl, permission) in _ACL_ERRORS.items():
+        if match := re.search(pattern, message):
+            return f"needs the permission {acl} (DC/OS: {permission.format(match[1])}): {message}"
+    return message
+
 
 Json = Mapping[str, Any]
 
-#: Fields of a Resource that are its name and value; all others are its shape.
+#: Fields of a Resource with its name and value; all others are its shape.
 _VALUE_FIELDS = frozenset({"name", "type", "scalar", "ranges", "set"})
 
 _NANOSECONDS = 1e9
 
 
 def event(raw: Json) -> Event | None:
-    """The model's event; None for what the scheduler has no use for (foreign messages)."""
+    """Decode one event; None for events that the scheduler does not use."""
     decoder = _DECODERS.get(raw["type"])
     return None if decoder is None else decoder(raw)
 
 
 def offer(raw: Json) -> Offer:
-    """One offer. Its address is the agent's IP: host names need not resolve on other agents."""
+    """Decode an offer. Its address is the agent's IP, because host names may not resolve on other agents."""
     address = raw.get("url", {}).get("address", {})
     return Offer(
         id=OfferId(raw["id"]["value"]),
@@ -61,27 +155,27 @@ def offer(raw: Json) -> Offer:
 
 
 def inverse_offer(raw: Json) -> InverseOffer:
-    """Mesos' wish to have an agent back."""
+    """Decode a request of Mesos to vacate an agent."""
     return InverseOffer(
         OfferId(raw["id"]["value"]), AgentId(raw["agent_id"]["value"]), unavailability(raw["unavailability"])
     )
 
 
 def unavailability(raw: Json) -> Unavailability:
-    """A window without duration has no end."""
+    """Decode a maintenance window; without a duration its end is None."""
     start = int(raw["start"]["nanoseconds"]) / _NANOSECONDS
     duration = raw.get("duration")
     return Unavailability(start, start + int(duration["nanoseconds"]) / _NANOSECONDS if duration else None)
 
 
 def resource(raw: Json) -> Resource:
-    """One entry: its value apart, everything else as its shape, to be sent back as it came."""
+    """Decode a resource; all fields but name and value go unchanged into `shape`, to be sent back."""
     shape = {key: value for key, value in raw.items() if key not in _VALUE_FIELDS}
     return Resource(raw["name"], _value(raw), json.dumps(shape, sort_keys=True))
 
 
 def attribute(raw: Json) -> str:
-    """As Mesos writes it on the command line: text, `1.5`, `[1-3,5-9]`."""
+    """Format an attribute like the agent's --attributes flag: text, `1.5`, `[1-3,5-9]`."""
     if "text" in raw:
         return str(raw["text"]["value"])
     if "scalar" in raw:
@@ -91,9 +185,9 @@ def attribute(raw: Json) -> str:
 
 
 def status(raw: Json) -> TaskStatus:
-    """What Mesos said of one launch."""
+    """Decode a task status."""
     agent = raw.get("agent_id", {}).get("value")
-    ending = Ending.decode(said.data(raw.get("data")), said.ignored)
+    ending = EndReport.decode(base64_bytes(raw.get("data")), log_ignored)
     return TaskStatus(
         id=TaskId(raw["task_id"]["value"]),
         state=TaskState(raw["state"]),
@@ -104,37 +198,37 @@ def status(raw: Json) -> TaskStatus:
         signal=ending.signal,
         uuid=raw.get("uuid", ""),
         healthy=raw.get("healthy"),
-        timestamp=said.time(raw.get("timestamp")),
+        timestamp=timestamp(raw.get("timestamp")),
         addresses=_addresses(raw.get("container_status", {})),
     )
 
 
 def operation(raw: Json) -> OperationStatus:
-    """What Mesos said of one operation; all of ours have ids, or it would not tell."""
+    """Decode an operation status. Mesos reports only operations with an id."""
     agent = raw.get("agent_id", {}).get("value")
     return OperationStatus(
         id=OperationId(raw.get("operation_id", {}).get("value", "")),
         state=OperationState(raw["state"]),
         agent_id=AgentId(agent) if agent else None,
-        message=explained(said.text(raw.get("message"))),
+        message=explain_acl_error(sanitize_text(raw.get("message"))),
         uuid=raw.get("uuid", {}).get("value", ""),
     )
 
 
 def _addresses(container: Json) -> tuple[str, ...]:
     networks = container.get("network_infos", ())
-    found = (entry.get("ip_address", "") for network in networks for entry in network.get("ip_addresses", ()))
-    return tuple(address for address in found if address)
+    addresses = (entry.get("ip_address", "") for network in networks for entry in network.get("ip_addresses", ()))
+    return tuple(address for address in addresses if address)
 
 
 def _message(raw: Json) -> str:
-    """What a program says is not explained."""
-    text = said.text(raw.get("message"))
-    return explained(text) if raw.get("reason") == "REASON_TASK_UNAUTHORIZED" else text
+    """Explain a permission error of Mesos, but leave a program's own message unchanged."""
+    text = sanitize_text(raw.get("message"))
+    return explain_acl_error(text) if raw.get("reason") == "REASON_TASK_UNAUTHORIZED" else text
 
 
 def _domain(raw: Json, name: str) -> str:
-    """`region` or `zone` of a fault domain; empty when there is none."""
+    """Return the `region` or `zone` of the fault domain; empty if unset."""
     return str(raw.get("domain", {}).get("fault_domain", {}).get(name, {}).get("name", ""))
 
 

@@ -1,4 +1,4 @@
-"""Model calls -> Mesos v1 scheduler calls (JSON), without framework_id: the driver knows it."""
+"""Encode model calls as Mesos v1 scheduler calls (JSON); the driver adds framework_id."""
 
 from __future__ import annotations
 
@@ -8,33 +8,195 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tf_scheduler.model.effects import Accept, Call, Launch
+from tf_executor.contract.payload import RENEW_SECRETS
+from tf_scheduler.model.effects import (
+    Accept,
+    AcceptInverseOffers,
+    Acknowledge,
+    AcknowledgeOperation,
+    Call,
+    Decline,
+    Kill,
+    Launch,
+    Reconcile,
+    ReconcileOperations,
+    RequestSecretReload,
+    Revive,
+    ShutdownExecutor,
+    Suppress,
+)
 from tf_scheduler.model.ids import FrameworkId, executor_of
-from tf_scheduler.model.operation import Operation
-from tf_scheduler.model.resources import UNIT, Resource
-from tf_scheduler.model.secrets import Source
-from tf_scheduler.model.spec import ServiceSpec, Uri
-
-from . import filters, id_calls
-from .container import container
+from tf_scheduler.model.placement import HOSTNAME, REGION, ZONE, Constraint, GangMode, Operator
+from tf_scheduler.model.resources import UNIT, Needs, Operation, Resource, VirtualNetwork, Volume
+from tf_scheduler.model.secrets import SecretSource
+from tf_scheduler.model.spec import JobSpec, ServiceSpec, Uri
 
 Json = dict[str, Any]
 
-#: Seconds beyond `kill_grace` that an executor gets at SHUTDOWN to report the end and have it acknowledged.
-SHUTDOWN_RESERVE = 5.0
+
+def id_list(ids: Iterable[str]) -> list[Json]:
+    """Encode ids as messages (mesos.proto)."""
+    return [{"value": value} for value in ids]
+
+
+def _decline(item: Decline, _: FrameworkId) -> Json:
+    filters = {"refuse_seconds": item.refuse_seconds}
+    return {"type": "DECLINE", "decline": {"offer_ids": id_list(item.offer_ids), "filters": filters}}
+
+
+def _accept_inverse(item: AcceptInverseOffers, _: FrameworkId) -> Json:
+    content = {"inverse_offer_ids": id_list(item.offer_ids), "filters": {"refuse_seconds": item.refuse_seconds}}
+    return {"type": "ACCEPT_INVERSE_OFFERS", "accept_inverse_offers": content}
+
+
+def _kill(item: Kill, _: FrameworkId) -> Json:
+    return {"type": "KILL", "kill": {"task_id": {"value": item.task_id}, "agent_id": {"value": item.agent_id}}}
+
+
+def _shutdown(item: ShutdownExecutor, _: FrameworkId) -> Json:
+    ids = {"executor_id": {"value": item.executor_id}, "agent_id": {"value": item.agent_id}}
+    return {"type": "SHUTDOWN", "shutdown": ids}
+
+
+def _tell(item: RequestSecretReload, _: FrameworkId) -> Json:
+    ids = {"executor_id": {"value": item.executor_id}, "agent_id": {"value": item.agent_id}}
+    return {"type": "MESSAGE", "message": {**ids, "data": base64.b64encode(RENEW_SECRETS).decode()}}
+
+
+def _acknowledge(item: Acknowledge, _: FrameworkId) -> Json:
+    return {
+        "type": "ACKNOWLEDGE",
+        "acknowledge": {
+            "agent_id": {"value": item.agent_id},
+            "task_id": {"value": item.task_id},
+            "uuid": item.uuid,
+        },
+    }
+
+
+def _acknowledge_operation(item: AcknowledgeOperation, _: FrameworkId) -> Json:
+    ids = {"agent_id": {"value": item.agent_id}, "operation_id": {"value": item.id}}
+    return {"type": "ACKNOWLEDGE_OPERATION_STATUS", "acknowledge_operation_status": {**ids, "uuid": item.uuid}}
+
+
+def _reconcile(item: Reconcile, _: FrameworkId) -> Json:
+    tasks = [{"task_id": {"value": task}, "agent_id": {"value": agent}} for task, agent in item.tasks.items()]
+    return {"type": "RECONCILE", "reconcile": {"tasks": tasks}}
+
+
+def _reconcile_operations(item: ReconcileOperations, _: FrameworkId) -> Json:
+    ids = [{"operation_id": {"value": key}, "agent_id": {"value": agent}} for key, agent in item.operations.items()]
+    return {"type": "RECONCILE_OPERATIONS", "reconcile_operations": {"operations": ids}}
+
+
+def container(launch: Launch) -> Json:
+    """Return ContainerInfo (mesos.proto) for the executor and its task, if the launch names an image, network or
+    volume.
+    """
+    image, network, volumes = launch.image, launch.network, launch.volumes
+    if not image and network is None and not volumes:
+        return {}
+    info: Json = {"type": "MESOS", "mesos": {"image": {"type": "DOCKER", "docker": {"name": image}}} if image else {}}
+    if network is not None:
+        info["network_infos"] = [_network(network)]
+    if volumes:
+        info["volumes"] = [_volume(volume) for volume in volumes]
+    return {"container": info}
+
+
+def _network(network: VirtualNetwork) -> Json:
+    labels = {"labels": {"labels": [{"key": key, "value": value} for key, value in network.labels.items()]}}
+    return {"name": network.name, **(labels if network.labels else {})}
+
+
+def _volume(volume: Volume) -> Json:
+    mode = "RO" if volume.read_only else "RW"
+    return {"mode": mode, "container_path": volume.container_path, "host_path": volume.host_path}
+
+
+# Offer filters and constraints only avoid useless offers: placement checks everything again. They are off with
+# reservations, because a resource to unreserve must be offered, wherever it is and however small.
+
+#: Minimum useful offer, in thousandths.
+MINIMUM_OFFER = {"cpus": UNIT, "mem": 1024 * UNIT}
+
+_PSEUDO = {HOSTNAME: "HOSTNAME", REGION: "REGION", ZONE: "ZONE"}
+
+
+def offer_filters(spec: ServiceSpec) -> Json:
+    """Return FrameworkInfo.offer_filters: the needs of one task of any job with its executor, at most MINIMUM_OFFER.
+
+    Agents too small for a task are still offered, so that the scheduler can report their size. Masters before 1.9
+    ignore the filters (Mesos documentation, app-framework-development-guide).
+    """
+    if spec.gang.mode is GangMode.RESERVE:
+        return {}
+    needs = [job.needs + spec.executor.needs for job in spec.jobs if job.count]
+    quantities = [{"quantities": _quantities(item)} for item in needs]
+    return {"offer_filters": {spec.role: {"min_allocatable_resources": {"quantities": quantities}}}}
+
+
+def _quantities(needs: Needs) -> Json:
+    return {
+        name: {"value": min(amount, MINIMUM_OFFER[name]) / UNIT}
+        for name, amount in needs.scalars()
+        if name in MINIMUM_OFFER
+    }
+
+
+def offer_constraints(spec: ServiceSpec) -> Json:
+    """Return OfferConstraints of SUBSCRIBE: the agents that may run a task of any job (mesos.proto, since 1.11).
+
+    Empty if a job may run anywhere. Regular expressions are not sent: one beyond the master's limits would end the
+    subscription.
+    """
+    groups = [_predicates(spec, job) for job in spec.jobs if job.count]
+    if spec.gang.mode is GangMode.RESERVE or not groups or not all(groups):
+        return {}
+    return {"role_constraints": {spec.role: {"groups": [{"attribute_constraints": group} for group in groups]}}}
+
+
+def _predicates(spec: ServiceSpec, job: JobSpec) -> list[Json]:
+    predicates = [item for rule in job.constraints if (item := _predicate(rule))]
+    if spec.placement.region and all(rule.field != REGION for rule in job.constraints):
+        predicates.append(_equals(REGION, spec.placement.region))
+    return predicates
+
+
+def _predicate(rule: Constraint) -> Json | None:
+    """Return the condition on an agent, independent of other tasks; None if the rule has none."""
+    if rule.operator in (Operator.IS, Operator.CLUSTER):
+        return _equals(rule.field, rule.parameter)
+    if rule.operator is Operator.IS_NOT:
+        return {"selector": _selector(rule.field), "predicate": {"text_not_equals": {"value": rule.parameter}}}
+    if rule.operator is Operator.UNLIKE or rule.field == HOSTNAME:
+        return None
+    return {"selector": _selector(rule.field), "predicate": {"exists": {}}}
+
+
+def _equals(name: str, value: str) -> Json:
+    return {"selector": _selector(name), "predicate": {"text_equals": {"value": value}}}
+
+
+def _selector(name: str) -> Json:
+    return {"pseudoattribute_type": _PSEUDO[name]} if name in _PSEUDO else {"attribute_name": name}
+
+
+#: Seconds beyond `kill_grace` for an executor to report the task's end after SHUTDOWN.
+SHUTDOWN_MARGIN = 5.0
 
 
 def framework_info(
     spec: ServiceSpec, framework_id: FrameworkId | None, hostname: str = "", webui_url: str = ""
 ) -> Json:
-    """FrameworkInfo. Capabilities may be added later, hardly ever removed: this is the set that the core is made for.
+    """Return FrameworkInfo. Mesos allows adding capabilities later, but hardly removing them.
 
-    GPU_RESOURCES only when the service asks for GPUs: with it we would be offered GPU agents and keep others off them
-    (Mesos documentation, gpu-support). REGION_AWARE only when agents of other regions may be used.
+    GPU_RESOURCES is set only for services with GPUs, because it attracts offers of GPU agents (Mesos documentation,
+    gpu-support). REGION_AWARE is set only if agents of other regions may be used.
     """
     capabilities = ["MULTI_ROLE", "PARTITION_AWARE", "TASK_KILLING_STATE", "RESERVATION_REFINEMENT"]
-    capabilities += ["GPU_RESOURCES"] if spec.asks_for_gpus else []
-    capabilities += ["REGION_AWARE"] if spec.asks_for_regions else []
+    capabilities += ["GPU_RESOURCES"] if spec.needs_gpus else []
+    capabilities += ["REGION_AWARE"] if spec.spans_regions else []
     return {
         "user": spec.user,
         "name": spec.name,
@@ -46,12 +208,12 @@ def framework_info(
         **({"hostname": hostname} if hostname else {}),
         **({"webui_url": webui_url} if webui_url else {}),
         **({"principal": spec.principal} if spec.principal else {}),
-        **filters.offer_filters(spec),
+        **offer_filters(spec),
     }
 
 
 def call(item: Call, framework_id: FrameworkId) -> Json:
-    """The body of one call. Teardown is not among them: the driver has a method of its own for it."""
+    """Return the body of one call; for Teardown the driver has its own method."""
     for kind, encoder in _ENCODERS.items():
         if isinstance(item, kind):
             return encoder(item, framework_id)
@@ -59,7 +221,7 @@ def call(item: Call, framework_id: FrameworkId) -> Json:
 
 
 def resource(item: Resource) -> Json:
-    """As it was offered, with the part of the value that is taken."""
+    """Encode a resource in its offered shape, with the accepted part of its value."""
     shape = json.loads(item.shape)
     if isinstance(item.value, int):
         return {"name": item.name, "type": "SCALAR", "scalar": {"value": item.value / UNIT}, **shape}
@@ -70,7 +232,7 @@ def resource(item: Resource) -> Json:
 
 
 def task_info(launch: Launch, framework_id: FrameworkId) -> Json:
-    """TaskInfo with its own executor."""
+    """Return TaskInfo, with one executor per task."""
     record = launch.record
     return {
         "name": record.name,
@@ -91,9 +253,9 @@ def task_info(launch: Launch, framework_id: FrameworkId) -> Json:
 
 
 def executor_info(launch: Launch, framework_id: FrameworkId) -> Json:
-    """ExecutorInfo: the bundle is fetched, then run by the interpreter that the options name.
+    """Return ExecutorInfo: the agent fetches the bundle and runs it with the configured interpreter.
 
-    Isolated and without site-packages: the bundle has all it needs, and is there sooner.
+    The interpreter runs isolated and without site-packages: the bundle is complete, and starts faster.
     """
     bundle = launch.executor.uri.rpartition("/")[2]
     executor_id = executor_of(launch.record.id)
@@ -110,13 +272,13 @@ def executor_info(launch: Launch, framework_id: FrameworkId) -> Json:
             **_references(launch.references),
         },
         "resources": _resources(launch.executor_resources),
-        "shutdown_grace_period": _nanoseconds(launch.kill_grace + SHUTDOWN_RESERVE),
+        "shutdown_grace_period": _nanoseconds(launch.kill_grace + SHUTDOWN_MARGIN),
         **container(launch),
     }
 
 
-def _references(references: Mapping[str, Source]) -> Json:
-    """Resolved by the agent, into the executor's own environment; a value is never sent: masters would show it."""
+def _references(references: Mapping[str, SecretSource]) -> Json:
+    """Return secret references, which the agent resolves; values would be visible in the master's state."""
     variables = [
         {"name": name, "type": "SECRET", "secret": {"type": "REFERENCE", "reference": _reference(source)}}
         for name, source in references.items()
@@ -124,12 +286,12 @@ def _references(references: Mapping[str, Source]) -> Json:
     return {"environment": {"variables": variables}} if variables else {}
 
 
-def _reference(source: Source) -> Json:
+def _reference(source: SecretSource) -> Json:
     return {"name": source.path, **({"key": source.key} if source.key else {})}
 
 
 def _limit(seconds: float | None) -> Json:
-    """The executor enforces it, as mesos.proto says of TaskInfo.max_completion_time."""
+    """Return TaskInfo.max_completion_time; the executor enforces it (mesos.proto)."""
     return {} if seconds is None else {"max_completion_time": _nanoseconds(seconds)}
 
 
@@ -160,7 +322,7 @@ def _accept(item: Accept, framework_id: FrameworkId) -> Json:
     return {
         "type": "ACCEPT",
         "accept": {
-            "offer_ids": id_calls.values(item.offer_ids),
+            "offer_ids": id_list(item.offer_ids),
             "operations": operations,
             "filters": {"refuse_seconds": item.refuse_seconds},
         },
@@ -172,5 +334,17 @@ def _operation(kind: str, item: Operation) -> Json:
     return {**content, **({"id": {"value": item.id}} if item.id else {})}
 
 
-#: One row per call.
-_ENCODERS: Mapping[type, Callable[[Any, FrameworkId], Json]] = {Accept: _accept, **id_calls.ENCODERS}
+_ENCODERS: Mapping[type, Callable[[Any, FrameworkId], Json]] = {
+    Accept: _accept,
+    Decline: _decline,
+    AcceptInverseOffers: _accept_inverse,
+    Suppress: lambda _item, _id: {"type": "SUPPRESS", "suppress": {}},
+    Revive: lambda _item, _id: {"type": "REVIVE", "revive": {}},
+    Kill: _kill,
+    ShutdownExecutor: _shutdown,
+    RequestSecretReload: _tell,
+    Acknowledge: _acknowledge,
+    AcknowledgeOperation: _acknowledge_operation,
+    Reconcile: _reconcile,
+    ReconcileOperations: _reconcile_operations,
+}

@@ -1,1 +1,1 @@
-"""What the scheduler counts and measures, for Prometheus, StatsD and the DC/OS SDK's tools."""
+"""Metrics of the scheduler for Prometheus, StatsD and the DC/OS SDK's tools."""

@@ -1,6 +1,6 @@
-"""The DC/OS SDK's own metrics, as its `/v1/metrics` shows them (dcos-commons, metrics/Metrics.java; Dropwizard).
+"""Metrics of the DC/OS SDK's `/v1/metrics` (dcos-commons, metrics/Metrics.java; Dropwizard).
 
-Counters and the timer are written in the loop's thread, and read in others.
+The loop's thread writes counters and the timer, other threads read them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from tf_scheduler.model.plan import Plan, Status
 from tf_scheduler.model.state import SchedulerState
 
-#: Those that are there before anything happens.
+#: Counters that exist from the start.
 _COUNTERS = (
     "declines.long",
     "declines.short",
@@ -23,30 +23,30 @@ _COUNTERS = (
     "revives.throttles",
     "suppresses",
 )
-#: Of the timer: measurements that are kept, as Dropwizard does.
+#: Number of stored measurements of the timer, as in Dropwizard.
 _KEPT = 1028
-#: dcos-commons, metrics/PlanReporter.java; DELAYED it does not know.
+#: Values of dcos-commons, metrics/PlanReporter.java, which has no DELAYED.
 _VALUES = {Status.ERROR: -1, Status.COMPLETE: 0, Status.WAITING: 1, Status.PENDING: 1, Status.DELAYED: 1}
 _UNDER_WAY = 2
 _QUANTILES = {"p50": 0.5, "p75": 0.75, "p95": 0.95, "p98": 0.98, "p99": 0.99, "p999": 0.999}
-#: Name of an average over so many seconds.
+#: Rate name and its period in seconds.
 _AVERAGES = {"m1_rate": 60.0, "m5_rate": 300.0, "m15_rate": 900.0}
 
 
-class Sdk:
-    """`begun`: now, by the clock that `timer` is asked with."""
+class SdkMetrics:
+    """Counters and the offer timer. `start`: monotonic time."""
 
-    def __init__(self, begun: float) -> None:
+    def __init__(self, start: float) -> None:
         self._counts: Counter[str] = Counter(dict.fromkeys(_COUNTERS, 0))
         self._recent: deque[tuple[float, float]] = deque(maxlen=_KEPT)
         self._processed = 0
-        self._begun = begun
+        self._start = start
 
     def count(self, name: str, by: int = 1) -> None:
         self._counts[name] += by
 
     def processed(self, seconds: float, now: float) -> None:
-        """One round of offers was decided on."""
+        """Record the duration of one offer evaluation."""
         self._processed += 1
         self._recent.append((now, seconds))
 
@@ -55,7 +55,7 @@ class Sdk:
         return dict(self._counts)
 
     def timer(self, now: float) -> dict[str, Any]:
-        """Dropwizard's keys. The rates are those of the rounds that are kept, not exponentially weighted ones."""
+        """Return Dropwizard's values; the rates are plain averages, not exponentially weighted."""
         recent = list(self._recent)
         taken = sorted(seconds for _, seconds in recent)
         mean = sum(taken) / len(taken) if taken else 0.0
@@ -69,29 +69,29 @@ class Sdk:
             **{name: quantile(taken, share) for name, share in _QUANTILES.items()},
             "stddev": spread,
             **rates,
-            "mean_rate": self._processed / max(now - self._begun, 1.0),
+            "mean_rate": self._processed / max(now - self._start, 1.0),
             "duration_units": "seconds",
             "rate_units": "calls/second",
         }
 
     def _rate(self, recent: list[tuple[float, float]], now: float, span: float) -> float:
-        # Of more rounds than are kept, the time that those took.
-        first = recent[0][0] if len(recent) == _KEPT else self._begun
+        # With more measurements than stored, the period starts at the oldest one.
+        first = recent[0][0] if len(recent) == _KEPT else self._start
         seconds = max(min(span, now - first), 1.0)
         return sum(now - at <= span for at, _ in recent) / seconds
 
 
 def quantile(ordered: list[float], share: float) -> float:
-    """The nearest rank; 0 of nothing."""
+    """Return the nearest-rank quantile; 0 for an empty list."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
 
 
 def gauges(state: SchedulerState, plans: Mapping[str, Status]) -> dict[str, int | bool]:
-    """What is so now. `plans`: the status of each."""
-    found: dict[str, int | bool] = {"is_suppressed": state.suppressed}
-    return found | {f"plan_status.{name}": _VALUES.get(status, _UNDER_WAY) for name, status in plans.items()}
+    """Return the gauges; `plans` maps names to statuses."""
+    suppressed: dict[str, int | bool] = {"is_suppressed": state.session.suppressed}
+    return suppressed | {f"plan_status.{name}": _VALUES.get(status, _UNDER_WAY) for name, status in plans.items()}
 
 
 def statuses(plans: Mapping[str, Plan]) -> dict[str, Status]:
-    """Only that of each plan."""
+    """Return the status of each plan."""
     return {name: plan.status for name, plan in plans.items()}

@@ -1,6 +1,6 @@
-"""Metrics to a StatsD server, as the DC/OS SDK sends them: all as gauges, so that a lost packet loses nothing.
+"""StatsD client. All metrics are gauges, as in the DC/OS SDK, so that a lost packet loses nothing.
 
-Each container of DC/OS has a server of its own, which the variables STATSD_UDP_HOST and STATSD_UDP_PORT name.
+DC/OS runs a server for each container and names it in STATSD_UDP_HOST and STATSD_UDP_PORT.
 """
 
 from __future__ import annotations
@@ -15,50 +15,50 @@ from itertools import islice
 
 log = logging.getLogger(__name__)
 
-#: What surely fits into one packet of an Ethernet (StatsD documentation, "multi-metric packets").
-PACKET = 1432
-#: Values at one time; the rest is left out.
-MOST = 5_000
-#: Seconds; the SDK's STATSD_POLL_INTERVAL_S.
-EVERY = 10.0
-#: Those that mean something to a server.
+#: Maximum packet size for Ethernet (StatsD documentation, "multi-metric packets").
+MAX_PACKET = 1432
+#: Maximum number of values sent together; further values are dropped.
+MAX_VALUES = 5_000
+#: Default of STATSD_POLL_INTERVAL_S in seconds.
+DEFAULT_INTERVAL = 10.0
+#: Characters that StatsD servers interpret or reject.
 _SPECIAL = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """Where to, how often, and what names begin with."""
+class StatsdTarget:
+    """Address of a StatsD server, seconds between two sends, and prefix of metric names."""
 
     host: str
     port: int
-    every: float = EVERY
+    every: float = DEFAULT_INTERVAL
     prefix: str = ""
 
 
-def target(option: str, service: str, environment: Mapping[str, str]) -> Target | None:
-    """What the option names (host:port), else DC/OS' variables; None: nobody wants any.
+def statsd_target(option: str, service: str, environment: Mapping[str, str]) -> StatsdTarget | None:
+    """Return the server of the option (host:port), else of DC/OS' variables; None: metrics are not sent.
 
-    A server of one's own may serve many: names begin with that of the service then.
+    For the option, names start with the service's name, because the server may receive metrics of several services.
     """
     every = _seconds(environment.get("STATSD_POLL_INTERVAL_S", ""))
     if option:
         host, _, port = option.rpartition(":")
-        return Target(host.strip("[]"), int(port), every, f"{_clean(service.strip('/').replace('/', '.'))}.")
+        return StatsdTarget(host.strip("[]"), int(port), every, f"{_clean(service.strip('/').replace('/', '.'))}.")
     host, port = environment.get("STATSD_UDP_HOST", ""), environment.get("STATSD_UDP_PORT", "")
-    return Target(host, int(port), every) if host and port.isdecimal() and 0 < int(port) < 65_536 else None
+    return StatsdTarget(host, int(port), every) if host and port.isdecimal() and 0 < int(port) < 65_536 else None
 
 
 def _seconds(text: str) -> float:
-    return max(1.0, float(text)) if text.isdecimal() and int(text) else EVERY
+    return max(1.0, float(text)) if text.isdecimal() and int(text) else DEFAULT_INTERVAL
 
 
 def packets(values: Iterable[tuple[str, float]], prefix: str = "") -> Iterator[bytes]:
-    """Lines of `name:value|g`, as many in one packet as fit."""
+    """Yield packets with lines of `name:value|g`."""
     packet = b""
     finite = ((name, value) for name, value in values if math.isfinite(value))
-    for name, value in islice(finite, MOST):
-        lines = _lines(f"{prefix}{_clean(name)}"[: PACKET // 4], value)
-        if packet and len(packet) + 1 + len(lines) > PACKET:
+    for name, value in islice(finite, MAX_VALUES):
+        lines = _lines(f"{prefix}{_clean(name)}"[: MAX_PACKET // 4], value)
+        if packet and len(packet) + 1 + len(lines) > MAX_PACKET:
             yield packet
             packet = b""
         packet = packet + b"\n" + lines if packet else lines
@@ -67,7 +67,7 @@ def packets(values: Iterable[tuple[str, float]], prefix: str = "") -> Iterator[b
 
 
 def _lines(name: str, value: float) -> bytes:
-    # A sign means: add it to what is there (StatsD documentation, "gauges"). So it is set to 0 before.
+    # A signed value would be added to the gauge, so the gauge is set to 0 first (StatsD documentation, "gauges").
     text = f"{name}:{value:.15g}|g"
     return (f"{name}:0|g\n{text}" if value < 0 else text).encode()
 
@@ -76,15 +76,15 @@ def _clean(name: str) -> str:
     return _SPECIAL.sub("_", name)
 
 
-class Statsd:
-    """Sends over UDP, and never waits for an answer. The name is looked up anew each time."""
+class StatsdSender:
+    """UDP sender that does not block. The host name is resolved for each send."""
 
-    def __init__(self, to: Target) -> None:
+    def __init__(self, to: StatsdTarget) -> None:
         self.to = to
-        self._trouble = ""
+        self._error = ""
 
     def send(self, values: Iterable[tuple[str, float]]) -> None:
-        """What cannot be sent is lost: the next time tells all anew. Logged once per reason."""
+        """Send the values; errors are logged once per reason."""
         try:
             family, _, _, _, address = socket.getaddrinfo(self.to.host, self.to.port, type=socket.SOCK_DGRAM)[0]
             with socket.socket(family, socket.SOCK_DGRAM) as sender:
@@ -92,13 +92,13 @@ class Statsd:
                 for packet in packets(values, self.to.prefix):
                     sender.sendto(packet, address)
         except BlockingIOError:
-            return  # a full buffer
+            return  # the send buffer is full
         except OSError as error:
-            self._told(f"{error.strerror or error}")
+            self._log_error(f"{error.strerror or error}")
         else:
-            self._trouble = ""
+            self._error = ""
 
-    def _told(self, trouble: str) -> None:
-        if trouble != self._trouble:
-            log.warning("metrics cannot be sent to %s:%s: %s", self.to.host, self.to.port, trouble)
-        self._trouble = trouble
+    def _log_error(self, error: str) -> None:
+        if error != self._error:
+            log.warning("cannot send metrics to %s:%s: %s", self.to.host, self.to.port, error)
+        self._error = error

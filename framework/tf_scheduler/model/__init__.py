@@ -1,1 +1,1 @@
-"""Nouns: frozen dataclasses and enums. No clock, no ids made here, no I/O; only the standard library."""
+"""Immutable data types of the scheduler: frozen dataclasses and enums, without I/O."""

@@ -1,49 +1,195 @@
-"""What a decision may do: changes (to store), calls (to Mesos), outcomes (to tell)."""
+"""Effects of a decision: changes to store, calls to Mesos, outcomes to report."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from .calls import ShutdownExecutor, TellExecutor
-from .changes import (
-    AgentSuspected,
-    Change,
-    ConfigurationForgotten,
-    ConfigurationStored,
-    FrameworkForgotten,
-    FrameworkRegistered,
-    LaunchRetired,
-    PlanControlled,
-    RecoveryDecided,
-    ReservationDropped,
-    ReservationMade,
-    Resized,
-    ResultDecided,
-    SecretsGiven,
-    StatusStored,
-    TaskForgotten,
-    TaskLaunched,
-    TaskPaused,
-    TaskResumed,
-)
-from .ids import AgentId, OfferId, OperationId, TaskId, TaskName
-from .network import VirtualNetwork
-from .operation import Operation
-from .plan import Answer
-from .resources import Resource
-from .secrets import Source
+from .ids import AgentId, ExecutorId, FrameworkId, OfferId, OperationId, TaskId, TaskName
+from .plan import Answer, PlanControl
+from .resources import Operation, Reservation, Resource, VirtualNetwork, Volume
+from .secrets import SecretSource
 from .spec import ExecutorSpec, Uri
-from .state import SchedulerState
-from .task import TaskRecord
-from .volume import Volume
+from .state import Configuration, Result, SchedulerState
+from .task import AgentFailures, Recovery, TaskRecord, TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownExecutor:
+    """Shut down the executor of an ended task, in case it did not exit by itself."""
+
+    executor_id: ExecutorId
+    agent_id: AgentId
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSecretReload:
+    """Ask an executor to read its task's secrets again. Delivery is best effort."""
+
+    executor_id: ExecutorId
+    agent_id: AgentId
+
+
+# --- Changes: stored in one transaction before any call is sent
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkRegistered:
+    framework_id: FrameworkId
+    #: Mesos has removed the framework; its id cannot be used again.
+    removed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkForgotten:
+    """The framework, its tasks and the result are forgotten; operators' decisions are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLaunched:
+    """A launch, stored before ACCEPT is sent; replaces the record of the task's previous launch."""
+
+    record: TaskRecord
+
+
+@dataclass(frozen=True, slots=True)
+class StatusStored:
+    status: TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ResultDecided:
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationMade:
+    """A reservation, stored before RESERVE is sent."""
+
+    reservation: Reservation
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationDropped:
+    """A reservation was used for a launch, unreserved, or lost."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRetired:
+    """A plan has stopped a launch, to relaunch its task or because the task is no longer needed."""
+
+    task_id: TaskId
+    plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryDecided:
+    """A launch will be replaced because it, or a launch that it restarts with, was lost."""
+
+    recovery: Recovery
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFailureRecorded:
+    """Another launch has failed on an agent."""
+
+    agent: AgentFailures
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """The cluster restarts with fewer workers than the options ask for, or with all of them."""
+
+    #: Number of workers; `None` for the number in the options.
+    count: int | None
+    #: Unix time.
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPaused:
+    """An operator paused a task; it is not launched until it is resumed."""
+
+    name: TaskName
+    #: Seconds since the epoch.
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResumed:
+    name: TaskName
+
+
+@dataclass(frozen=True, slots=True)
+class SecretTokenRedeemed:
+    """The secret token of a launch was used. Only the client with the same nonce may use it again."""
+
+    task_id: TaskId
+    #: Digest of the nonce.
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskForgotten:
+    """A decommissioned task has ended: its record and status are erased."""
+
+    name: TaskName
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationStored:
+    """A configuration becomes the target."""
+
+    configuration: Configuration
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationForgotten:
+    """An old configuration is deleted."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanControlled:
+    """The controls of a plan changed, or the plan completed."""
+
+    plan: str
+    control: PlanControl
+
+
+#: All changes. `core.state.reducer` and `store.records` handle each of them.
+Change = (
+    FrameworkRegistered
+    | FrameworkForgotten
+    | TaskLaunched
+    | StatusStored
+    | ResultDecided
+    | ReservationMade
+    | ReservationDropped
+    | LaunchRetired
+    | RecoveryDecided
+    | AgentFailureRecorded
+    | Resized
+    | TaskPaused
+    | TaskResumed
+    | SecretTokenRedeemed
+    | TaskForgotten
+    | PlanControlled
+    | ConfigurationStored
+    | ConfigurationForgotten
+)
+
 
 __all__ = [
     "Accept",
     "AcceptInverseOffers",
     "Acknowledge",
     "AcknowledgeOperation",
-    "AgentSuspected",
+    "AgentFailureRecorded",
     "Call",
     "Change",
     "ConfigurationForgotten",
@@ -60,12 +206,13 @@ __all__ = [
     "Reconcile",
     "ReconcileOperations",
     "RecoveryDecided",
+    "RequestSecretReload",
     "ReservationDropped",
     "ReservationMade",
     "Resized",
     "ResultDecided",
     "Revive",
-    "SecretsGiven",
+    "SecretTokenRedeemed",
     "ShutdownExecutor",
     "StatusStored",
     "Suppress",
@@ -74,42 +221,42 @@ __all__ = [
     "TaskPaused",
     "TaskResumed",
     "Teardown",
-    "TellExecutor",
 ]
 
-# --- calls
+# --- Calls to Mesos
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Everything that is needed for one TaskInfo, before its wire form."""
+    """A task launch before its conversion to TaskInfo."""
 
     record: TaskRecord
     task_resources: tuple[Resource, ...]
     executor_resources: tuple[Resource, ...]
     executor: ExecutorSpec
     uris: tuple[Uri, ...]
-    #: The port of `record.address`, named in DiscoveryInfo.
+    #: Port of `record.address`, named in DiscoveryInfo.
     port: int
     kill_grace: float
-    #: TaskInfo.data: `tf_executor.payload.Payload`, encoded.
+    #: TaskInfo.data: an encoded `tf_executor.contract.payload.Payload`.
     payload: bytes
-    #: Docker image of the container; empty: the agent's own file system.
+    #: Docker image; empty for the agent's own file system.
     image: str = ""
     volumes: tuple[Volume, ...] = ()
-    #: None: that of the agent.
+    #: `None` for the agent's network.
     network: VirtualNetwork | None = None
-    #: Seconds that the task may run; None: for ever.
+    #: Maximum run time in seconds; `None` for unlimited.
     max_completion_time: float | None = None
-    #: Variable -> a secret that the agent puts there; only its name is sent.
-    references: Mapping[str, Source] = field(default_factory=dict)
+    #: Environment variable -> secret that the agent resolves; only the secret's name is sent.
+    references: Mapping[str, SecretSource] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """Offers of one agent, merged, and what to do with them. What is left over is refused for `refuse_seconds`.
+    """Accept the merged offers of one agent; decline the rest for `refuse_seconds`.
 
-    Mesos does it in this order: UNRESERVE, RESERVE, LAUNCH. A launch may use what is unreserved in the same call.
+    Mesos applies UNRESERVE, RESERVE and LAUNCH in this order, so a launch can use resources that the same call
+    unreserves.
     """
 
     offer_ids: tuple[OfferId, ...]
@@ -127,7 +274,7 @@ class Decline:
 
 @dataclass(frozen=True, slots=True)
 class AcceptInverseOffers:
-    """We shall leave those agents in time. Mesos asks again after `refuse_seconds`."""
+    """Promise to vacate the agents in time; Mesos asks again after `refuse_seconds`."""
 
     offer_ids: tuple[OfferId, ...]
     refuse_seconds: float
@@ -135,12 +282,12 @@ class AcceptInverseOffers:
 
 @dataclass(frozen=True, slots=True)
 class Suppress:
-    """No offers, please."""
+    """Stop offers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revive:
-    """Offers again; clears every filter."""
+    """Request offers again and clear all filters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +298,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """Leaves only after the status is stored: unacknowledged updates are sent again, stored ones are not lost."""
+    """Acknowledge a status after it is stored, so that Mesos resends every update that was not stored."""
 
     task_id: TaskId
     agent_id: AgentId
@@ -160,7 +307,7 @@ class Acknowledge:
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgeOperation:
-    """Leaves only after what it means is stored."""
+    """Acknowledge an operation status after its effect is stored."""
 
     id: OperationId
     agent_id: AgentId
@@ -169,21 +316,21 @@ class AcknowledgeOperation:
 
 @dataclass(frozen=True, slots=True)
 class Reconcile:
-    """Ask for the state of these tasks; of all that Mesos knows when empty (Mesos documentation, reconciliation)."""
+    """Request the status of these tasks, or of all known tasks if empty (Mesos documentation, reconciliation)."""
 
     tasks: Mapping[TaskId, AgentId]
 
 
 @dataclass(frozen=True, slots=True)
 class ReconcileOperations:
-    """Ask what became of these operations."""
+    """Request the status of these operations."""
 
     operations: Mapping[OperationId, AgentId]
 
 
 @dataclass(frozen=True, slots=True)
 class Teardown:
-    """The end: Mesos kills what is left and forgets the framework."""
+    """Remove the framework; Mesos kills its remaining tasks."""
 
 
 Call = (
@@ -194,7 +341,7 @@ Call = (
     | Revive
     | Kill
     | ShutdownExecutor
-    | TellExecutor
+    | RequestSecretReload
     | Acknowledge
     | AcknowledgeOperation
     | Reconcile
@@ -202,26 +349,52 @@ Call = (
     | Teardown
 )
 
-# --- outcomes
+# --- Decisions
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One thing that the decision found worth telling: why something was done, or was not."""
+    """An event in the journal and the log: what was done or not done, and why."""
 
     message: str
     task: TaskName | None = None
-    #: Whether a person should look at it.
+    #: Whether an operator should check it.
     warning: bool = False
+
+
+class ComputedPlans(Protocol):
+    """The plans of one state, computed once and passed on; only `core.plans` reads them."""
+
+    def after(self, state: SchedulerState) -> ComputedPlans:
+        """Return the plans of another state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer to one event. The runner stores the changes, swaps the state, makes the calls, tells the outcomes."""
+    """The result of one event; the runner stores `changes`, swaps `state`, makes `calls`, reports `outcomes`."""
 
     state: SchedulerState
     changes: tuple[Change, ...] = ()
     calls: tuple[Call, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
-    #: To the operator's command that the event was.
+    #: Answer to the operator's command, if the event was one.
     answer: Answer | None = None
+    #: Id of the answered `events.Request`; 0 if the event was not a request.
+    request_id: int = field(default=0, compare=False)
+    #: Plans of `state`, for the next call of `core.handle`.
+    view: ComputedPlans | None = field(default=None, compare=False, repr=False)
+
+    def then(self, verb: Callable[[SchedulerState], Decision]) -> Decision:
+        """Return this decision combined with `verb(self.state)`."""
+        return self.followed_by(verb(self.state))
+
+    def followed_by(self, after: Decision) -> Decision:
+        """Return both decisions combined; `after` was made on `self.state`."""
+        return Decision(
+            after.state,
+            self.changes + after.changes,
+            self.calls + after.calls,
+            self.outcomes + after.outcomes,
+            self.answer or after.answer,
+            view=after.view or self.view,
+        )

@@ -1,108 +1,133 @@
-"""Everything that can happen to the scheduler. A closed set: `core.handle` takes each of them."""
+"""Events that `core.handle` decides on.
+
+`kind` is the event's name in metrics, the journal and logs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import count
+from typing import ClassVar
 
 from .ids import AgentId, ExecutorId, FrameworkId, OfferId, TaskId, TaskName
 from .offer import InverseOffer, Offer
-from .operation import OperationStatus
 from .plan import Verb
-from .progress import Progress
-from .recovery import PodVerb
-from .task import TaskStatus
+from .resources import OperationStatus
+from .task import PodVerb, Progress, TaskStatus
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """Mesos took us in, for the first time or again. All offers of the connection before are void."""
+    """Mesos accepted the subscription. All offers of the previous connection are void."""
+
+    kind: ClassVar[str] = "Subscribed"
 
     framework_id: FrameworkId
-    #: Region of the master's fault domain; empty when it has none.
+    #: Region of the master's fault domain; empty if it has none.
     region: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The connection to the master is lost; the driver connects again by itself."""
+    """The connection to the master is lost; the driver reconnects by itself."""
+
+    kind: ClassVar[str] = "Disconnected"
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """Mesos sent ERROR: this subscription is over for good."""
+class SubscriptionRefused:
+    """Mesos sent ERROR and ended the subscription permanently."""
+
+    kind: ClassVar[str] = "Refused"
 
     message: str
 
     @property
-    def removed(self) -> bool:
-        """Whether it is the framework that is over for good (Mesos, src/master/master.cpp)."""
+    def is_framework_removed(self) -> bool:
+        """Whether Mesos has removed the framework (Mesos, src/master/master.cpp)."""
         return self.message == "Framework has been removed"
 
 
 @dataclass(frozen=True, slots=True)
 class ResetRequested:
-    """The operator wants a new framework in place of the one that Mesos has removed."""
+    """An operator requests a new framework to replace the one that Mesos has removed."""
+
+    kind: ClassVar[str] = "ResetRequested"
 
 
 @dataclass(frozen=True, slots=True)
 class OffersReceived:
+    kind: ClassVar[str] = "OffersReceived"
     offers: tuple[Offer, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OfferRescinded:
+    kind: ClassVar[str] = "OfferRescinded"
     offer_id: OfferId
 
 
 @dataclass(frozen=True, slots=True)
 class InverseOffersReceived:
-    """Agents are to go into maintenance."""
+    """Mesos plans maintenance of agents."""
+
+    kind: ClassVar[str] = "InverseOffersReceived"
 
     offers: tuple[InverseOffer, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class InverseOfferRescinded:
-    """The window was cancelled, or Mesos asks again with another one."""
+    """A maintenance window was cancelled, or replaced by another one."""
+
+    kind: ClassVar[str] = "InverseOfferRescinded"
 
     offer_id: OfferId
 
 
 @dataclass(frozen=True, slots=True)
 class StatusUpdated:
+    kind: ClassVar[str] = "StatusUpdated"
     status: TaskStatus
-    #: Whether another one follows at once: what follows from both is decided then, as after a burst of a thousand.
+    #: Whether another status follows immediately, so that only the last one triggers a decision.
     more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class OperationUpdated:
+    kind: ClassVar[str] = "OperationUpdated"
     status: OperationStatus
 
 
 @dataclass(frozen=True, slots=True)
 class AgentFailed:
-    """An agent was removed. A hint only: what counts is the status of its tasks (mesos.proto Event.Failure)."""
+    """An agent was removed. A hint only: the status of its tasks is authoritative (mesos.proto, Event.Failure)."""
+
+    kind: ClassVar[str] = "AgentFailed"
 
     agent_id: AgentId
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutorFailed:
-    """An executor ended, also when it ended well. A hint only."""
+    """An executor exited, possibly normally. A hint only."""
+
+    kind: ClassVar[str] = "ExecutorFailed"
 
     agent_id: AgentId
     executor_id: ExecutorId
-    #: As wait(2) gives it.
+    #: Status as returned by wait(2).
     wait_status: int
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressReported:
-    """An executor tells how far its program is. Best effort: it may be missing, or come late."""
+    """Progress of a task's program. Best effort: it may be missing or late."""
+
+    kind: ClassVar[str] = "ProgressReported"
 
     task_id: TaskId
     progress: Progress
@@ -110,62 +135,86 @@ class ProgressReported:
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """Somebody wants the job to end gracefully."""
+    """An operator requests a graceful stop of the job."""
+
+    kind: ClassVar[str] = "StopRequested"
 
     reason: str
 
 
+_REQUEST_IDS = count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """An event whose client awaits an answer; `request_id` is unique in this process."""
+
+    request_id: int = field(default_factory=lambda: next(_REQUEST_IDS), compare=False, repr=False)
+
+
 @dataclass(frozen=True, slots=True)
-class PlanCommand:
-    """An operator wants something of a plan, of a phase of it, or of a step of that phase."""
+class PlanCommand(Request):
+    """An operator's command for a plan, a phase or a step."""
+
+    kind: ClassVar[str] = "PlanCommand"
 
     verb: Verb
     plan: str
     phase: str = ""
     step: str = ""
-    #: With `start` only: environment of the tasks that the plan launches.
+    #: For `start` only: environment variables of the tasks that the plan launches.
     parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class PodCommand:
-    """An operator wants something of one task, such as `worker-0`; the decision carries the answer."""
+class PodCommand(Request):
+    """An operator's command for one task, such as `worker-0`."""
+
+    kind: ClassVar[str] = "PodCommand"
 
     verb: PodVerb
     task: TaskName
 
 
 @dataclass(frozen=True, slots=True)
-class SecretsAsked:
-    """Somebody wants the secrets of a launch; the decision carries the answer."""
+class SecretsRequested(Request):
+    """An executor requests the secrets of its launch."""
+
+    kind: ClassVar[str] = "SecretsAsked"
 
     task_id: TaskId
     token: str = field(repr=False)
-    #: Made by who asks, to be known again.
+    #: Chosen by the client, to recognize its retries.
     nonce: str = field(repr=False)
-    #: Where the question came from.
+    #: IP address of the client.
     address: str
 
 
 @dataclass(frozen=True, slots=True)
-class RenewSecrets:
-    """An operator wants that tasks read their secrets again now."""
+class ReloadSecrets(Request):
+    """An operator requests that running tasks reload their secrets."""
+
+    kind: ClassVar[str] = "RenewSecrets"
 
 
 @dataclass(frozen=True, slots=True)
 class TornDown:
-    """Mesos took our TEARDOWN."""
+    """Mesos accepted TEARDOWN."""
+
+    kind: ClassVar[str] = "TornDown"
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed; the runner sends it when a deadline of the state is due."""
+    """A deadline of the state is due."""
+
+    kind: ClassVar[str] = "Tick"
 
 
 Event = (
     Subscribed
     | Disconnected
-    | Refused
+    | SubscriptionRefused
     | ResetRequested
     | OffersReceived
     | OfferRescinded
@@ -179,8 +228,8 @@ Event = (
     | StopRequested
     | PlanCommand
     | PodCommand
-    | SecretsAsked
-    | RenewSecrets
+    | SecretsRequested
+    | ReloadSecrets
     | TornDown
     | Tick
 )

@@ -1,39 +1,39 @@
-"""Names and ids, one type each, so that a string cannot be passed in the wrong slot."""
+"""Types of names and ids, so that the type checker finds mix-ups."""
 
 from __future__ import annotations
 
 from typing import NewType
 
-#: `worker-0`: job and index inside the service; stays the same when the task is relaunched.
+#: Job and index, such as `worker-0`; unchanged when the task is relaunched.
 TaskName = NewType("TaskName", str)
-#: Mesos id of one launch of a task; unique for ever.
+#: Mesos id of one launch of a task; never reused.
 TaskId = NewType("TaskId", str)
 AgentId = NewType("AgentId", str)
 OfferId = NewType("OfferId", str)
 FrameworkId = NewType("FrameworkId", str)
 ExecutorId = NewType("ExecutorId", str)
 OperationId = NewType("OperationId", str)
-#: Of operations that Mesos does not tell of.
+#: Id of an operation without feedback.
 NO_OPERATION = OperationId("")
 
 _SEPARATOR = "__"
 
 
 def task_name(job: str, index: int) -> TaskName:
-    """`worker-0` for job `worker`, index 0."""
+    """Return `worker-0` for job `worker` and index 0."""
     return TaskName(f"{job}-{index}")
 
 
 def task_id(name: TaskName, unique: str) -> TaskId:
-    """The Mesos id of a new launch of `name`: readable in every Mesos page, unique through `unique`."""
+    """Return the Mesos id of a new launch of `name`, unique through `unique`."""
     return TaskId(f"{name}{_SEPARATOR}{unique}")
 
 
 def name_of(launch: TaskId) -> TaskName:
-    """The task name that a Mesos id of ours was made from."""
+    """Return the name of the task that was launched under this Mesos id."""
     return TaskName(launch.rpartition(_SEPARATOR)[0] or launch)
 
 
 def executor_of(launch: TaskId) -> ExecutorId:
-    """One executor per task, with the task's id: its container lives and dies with the task."""
+    """Return the executor id of a launch: each task has its own executor with the same id."""
     return ExecutorId(launch)

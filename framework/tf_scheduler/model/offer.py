@@ -1,67 +1,68 @@
-"""An offer: resources of one agent, ours to accept or decline."""
+"""Offers of agents, and the results of offer rounds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .ids import AgentId, OfferId
-from .placement import Place
+from .ids import AgentId, OfferId, TaskName
+from .placement import AgentLocation
+from .reasons import Reason
 from .resources import Resource
 
 
 @dataclass(frozen=True, slots=True)
 class Unavailability:
-    """A maintenance window of an agent (Mesos documentation, maintenance). Seconds since the epoch."""
+    """A maintenance window of an agent (Mesos documentation, maintenance), in Unix time."""
 
     start: float
-    #: None: without end.
+    #: `None` if it is unlimited.
     end: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What Mesos offers of one agent to one of our roles."""
+    """Resources that Mesos offers on one agent to one of the service's roles."""
 
     id: OfferId
     agent_id: AgentId
     hostname: str
-    #: Address at which tasks on this agent are reached by the others.
+    #: Address at which other tasks reach tasks on this agent.
     address: str
     resources: tuple[Resource, ...]
-    #: Attribute name -> its value as text (scalars and ranges in Mesos' own notation).
+    #: Attribute name -> value as text; scalars and ranges in Mesos' notation.
     attributes: Mapping[str, str] = field(default_factory=dict)
-    #: Names of the fault domain; empty when the agent has none.
+    #: Fault domain; empty if the agent has none.
     region: str = ""
     zone: str = ""
-    #: The role that it is allocated to; offers of several roles are never accepted together.
+    #: Role of the offer; offers of different roles cannot be accepted together.
     role: str = ""
     unavailability: Unavailability | None = None
 
     @property
-    def place(self) -> Place:
-        """What constraints look at."""
-        return Place(self.hostname, self.region, self.zone, self.attributes)
+    def location(self) -> AgentLocation:
+        """Location of the agent, as placement constraints see it."""
+        return AgentLocation(self.hostname, self.region, self.zone, self.attributes)
 
 
 @dataclass(frozen=True, slots=True)
-class Glimpse:
-    """An agent of the cluster, as it offered last."""
+class AgentSnapshot:
+    """The last offered resources of an agent, for display only."""
 
     hostname: str
     region: str
     zone: str
-    #: What it offered then, to any of our roles, in thousandths; `mem` of MB.
+    #: Offered to any of the service's roles, in thousandths (`mem`: thousandths of MB).
     cpus: int
     mem: int
     gpus: int
-    #: Seconds since the epoch.
+    #: Unix time.
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class InverseOffer:
-    """Mesos asks to have an agent back: a maintenance window is planned."""
+    """Mesos requests to vacate an agent for a planned maintenance window."""
 
     id: OfferId
     agent_id: AgentId
@@ -70,8 +71,51 @@ class InverseOffer:
 
 @dataclass(frozen=True, slots=True)
 class HeldOffer:
-    """An offer that we keep while the gang is not complete."""
+    """An offer that is held while the gang is incomplete."""
 
     offer: Offer
-    #: When it came; seconds since the epoch.
+    #: Unix time when the offer was received.
     since: float
+
+
+#: Maximum number of stored evaluations.
+MAX_EVALUATIONS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One attempt to place the pending tasks on the current offers."""
+
+    #: Seconds since the epoch.
+    at: float
+    offers: int
+    agents: int
+    #: Task -> location and explanation; empty unless all tasks were launched.
+    placed: Mapping[TaskName, str] = field(default_factory=dict)
+    #: Task -> reasons, if the tasks were not launched.
+    refused: Mapping[TaskName, tuple[Reason, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferRound:
+    """Consecutive failed offer rounds, and the back-off after them."""
+
+    #: Consecutive rounds without a launch.
+    failures: int = 0
+    #: Offers are declined until this Unix time, so that other frameworks can use them.
+    back_off_until: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBucket:
+    """Tokens that limit how often an expensive Mesos call is made: a burst first, then a few per hour."""
+
+    tokens: float
+    #: Unix time at which `tokens` was computed.
+    at: float = 0.0
+    #: Unix time at which the last token was taken.
+    taken_at: float = 0.0
+
+
+#: Capacity as in the DC/OS SDK (dcos-commons, TokenBucket).
+FULL_TOKEN_BUCKET = TokenBucket(256.0)

@@ -1,4 +1,4 @@
-"""Where tasks may run, and where they had better run: constraints and preferences."""
+"""Placement settings: constraints, strategy, GPU and gang scheduling."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from enum import Enum
 
 
 class Operator(str, Enum):
-    """The operators of Marathon's constraints that the DC/OS SDK accepts (dcos-commons, MarathonConstraintParser)."""
+    """Operators of Marathon constraints that the DC/OS SDK accepts (dcos-commons, MarathonConstraintParser)."""
 
     #: At most one task per value.
     UNIQUE = "UNIQUE"
     #: At most N tasks per value.
     MAX_PER = "MAX_PER"
-    #: Only this value; the SDK makes no difference to IS.
+    #: Only this value; the SDK treats CLUSTER and IS alike.
     CLUSTER = "CLUSTER"
     IS = "IS"
     IS_NOT = "IS_NOT"
     #: The whole value matches a regular expression.
     LIKE = "LIKE"
     UNLIKE = "UNLIKE"
-    #: Round robin over the values; N: how many values there are.
+    #: Round robin over the values; the parameter is the number of values.
     GROUP_BY = "GROUP_BY"
 
 
@@ -30,12 +30,12 @@ HOSTNAME, REGION, ZONE = "hostname", "@region", "@zone"
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One row of a `placement_constraint`. Tasks are counted within their own section of the options."""
+    """One row of a `placement_constraint`. Tasks are counted per section of the options."""
 
     #: `hostname`, `@region`, `@zone`, or the name of an agent attribute.
     field: str
     operator: Operator
-    #: A value, a regular expression or a number, as the operator wants it; empty where it wants none.
+    #: Value, regular expression or number, depending on the operator; empty if unused.
     parameter: str = ""
 
     def __str__(self) -> str:
@@ -43,23 +43,23 @@ class Constraint:
 
     @property
     def number(self) -> int:
-        """N of MAX_PER and GROUP_BY, 1 for UNIQUE; 0 when none is given."""
+        """N of MAX_PER and GROUP_BY, 1 for UNIQUE; 0 if missing."""
         return 1 if self.operator is Operator.UNIQUE else int(self.parameter or 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What constraints look at: the agent that a task runs on, or could run on."""
+class AgentLocation:
+    """Location and attributes of an agent, as placement constraints see them."""
 
     hostname: str
-    #: Names of the agent's fault domain; empty when it has none (Mesos documentation, fault-domains).
+    #: Fault domain; empty if the agent has none (Mesos documentation, fault-domains).
     region: str = ""
     zone: str = ""
-    #: Attribute name -> its value as text.
+    #: Attribute name -> value as text.
     attributes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def value(self, name: str) -> str | None:
-        """The value of a constraint's field; None when the agent has no such attribute."""
+        """Return the value of a constraint's field; `None` if the agent has no such attribute."""
         if name == HOSTNAME:
             return self.hostname
         if name in (REGION, ZONE):
@@ -68,7 +68,7 @@ class Place:
 
 
 class PlacementStrategy(str, Enum):
-    """What is better where several agents will do."""
+    """Preference among suitable agents."""
 
     #: As few agents as the constraints allow.
     BINPACK = "binpack"
@@ -77,43 +77,43 @@ class PlacementStrategy(str, Enum):
 
 
 class GpuScheduling(str, Enum):
-    """Marathon's words (its flag --gpu_scheduling_behavior)."""
+    """How tasks without GPUs use agents with GPUs (Marathon, --gpu_scheduling_behavior)."""
 
-    #: Tasks without GPUs keep off agents that offer GPUs.
+    #: Tasks without GPUs do not use agents that offer GPUs.
     RESTRICTED = "restricted"
-    #: They use such agents, too, after all others.
+    #: Tasks without GPUs use agents with GPUs only after all others.
     UNRESTRICTED = "unrestricted"
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementSpec:
-    """What holds for every task of the service."""
+    """Placement settings of all tasks."""
 
     strategy: PlacementStrategy = PlacementStrategy.BINPACK
     gpu_scheduling_behavior: GpuScheduling = GpuScheduling.RESTRICTED
-    #: Empty: the region of the Mesos master.
+    #: Empty for the region of the Mesos master.
     region: str = ""
-    #: Fields by which agents are near each other, from wide to narrow.
+    #: Fields that define neighbourhoods of agents, from wide to narrow.
     near: tuple[str, ...] = (ZONE, "rack")
-    #: Seconds before a maintenance window from which on its agents are not used.
+    #: Agents are not used from this many seconds before a maintenance window.
     draining_seconds: float = 86_400.0
 
 
 class GangMode(str, Enum):
-    """How the places of a gang are kept until it is complete."""
+    """How resources of an incomplete gang are kept."""
 
-    #: Offers are held for a short while, then released.
+    #: Offers are held briefly, then declined.
     LAUNCH = "launch"
-    #: What is found is reserved, until the gang is complete or the time is up.
+    #: Matching resources are reserved until the gang is complete or the timeout expires.
     RESERVE = "reserve"
 
 
 @dataclass(frozen=True, slots=True)
 class GangSpec:
-    """How the tasks that are launched all or none wait for each other. Times in seconds."""
+    """Settings of gang scheduling. Times in seconds."""
 
-    #: How long offers are held while the gang is not complete.
+    #: Maximum time that offers are held while the gang is incomplete.
     hold_seconds: float = 5.0
     mode: GangMode = GangMode.LAUNCH
-    #: How long reservations are kept while the gang is not complete.
+    #: Maximum time that reservations are kept while the gang is incomplete.
     reserve_timeout: float = 120.0

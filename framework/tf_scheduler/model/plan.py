@@ -1,151 +1,219 @@
-"""Plan, phase, step: ordered work with the DC/OS SDK's statuses; what operators ask of it, and the answers."""
+"""Plans, phases and steps with the DC/OS SDK's statuses, and the commands for them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 from .ids import TaskName
 
 
 class Status(str, Enum):
-    """Of a plan, a phase or a step (dcos-commons, scheduler/plan/Status.java)."""
+    """Status of a plan, a phase or a step (dcos-commons, scheduler/plan/Status.java)."""
 
-    #: Nothing is done yet.
+    #: Not started.
     PENDING = "PENDING"
-    #: A step: its task has been told to end, so that it can be launched again.
+    #: The step's task is being stopped, to be launched again.
     PREPARED = "PREPARED"
-    #: Launched, or told to end; not confirmed.
+    #: Launched or being stopped, without confirmation yet.
     STARTING = "STARTING"
-    #: A step: its task runs and is not ready yet.
+    #: The step's task runs and is not ready yet.
     STARTED = "STARTED"
     COMPLETE = "COMPLETE"
-    #: An operator has to let it go on.
+    #: Waits for an operator's `continue`.
     WAITING = "WAITING"
-    #: It is tried again later, after a back-off.
+    #: Retried after a back-off.
     DELAYED = "DELAYED"
-    #: A plan or phase: some of it is done.
+    #: A plan or phase that is partly complete.
     IN_PROGRESS = "IN_PROGRESS"
     ERROR = "ERROR"
 
 
 class Override(str, Enum):
-    """Of a task that an operator has paused; shown instead of its status (dcos-commons, GoalStateOverride)."""
+    """Status of a paused task, shown instead of the step's status (dcos-commons, GoalStateOverride)."""
 
-    #: Its program is told to end, or its place is sought.
+    #: The program is being stopped, or a placeholder is being launched.
     PAUSING = "PAUSING"
-    #: Its place is kept, and no program runs there.
+    #: A placeholder keeps the task's resources.
     PAUSED = "PAUSED"
 
 
 class PlanStrategy(str, Enum):
-    """In which order the phases of a plan, or the steps of a phase, are worked on."""
+    """Order of the phases of a plan, or of the steps of a phase."""
 
-    #: One after the other, in the order that they are listed.
+    #: In the listed order, one at a time.
     SERIAL = "serial"
-    #: All at once.
+    #: All together.
     PARALLEL = "parallel"
-    #: Serial, but the first two each wait for an operator's `continue`; the second lets the rest go, too.
+    #: Serial; the first two steps each wait for `continue`, and the second `continue` releases the rest.
     CANARY = "canary"
-    #: The same, and the rest goes all at once.
+    #: Like `canary`, but the rest runs in parallel.
     PARALLEL_CANARY = "parallel-canary"
-    #: Each after those that it names.
+    #: Each after its named dependencies.
     DEPENDENCY = "dependency"
 
     @property
-    def canary(self) -> bool:
+    def is_canary(self) -> bool:
         return self in (PlanStrategy.CANARY, PlanStrategy.PARALLEL_CANARY)
 
 
-#: Name of a phase or step -> those that are complete before it begins.
+#: Phase or step -> phases or steps that must complete before it.
 Dependencies = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseSpec:
-    """A phase as the options describe it: a step for each task of one section."""
+    """A phase in the options: a step for each task of one section."""
 
     name: str
-    #: Section of the options, as `JobSpec.group` has it.
+    #: Section of the options (`JobSpec.group`).
     section: str
     strategy: PlanStrategy = PlanStrategy.PARALLEL
-    #: Indexes of the tasks, in the order of the steps; empty: all.
+    #: Task indexes in the order of the steps; empty for all.
     indexes: tuple[int, ...] = ()
     after: Dependencies = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanSpec:
-    """A plan as the options describe it."""
+    """A plan in the options."""
 
     name: str
     strategy: PlanStrategy = PlanStrategy.PARALLEL
-    #: Empty (deploy and update only): one per section, in their order.
+    #: Empty (deploy and update only) for one phase per section.
     phases: tuple[PhaseSpec, ...] = ()
     after: Dependencies = field(default_factory=dict)
-    #: Whether the steps that may begin at one moment are launched all or none.
+    #: Whether the steps that can run at the same time are launched all or none.
     gang: bool = True
 
 
-#: The whole plan, a phase of it, or a step of a phase: (), (phase,) or (phase, step).
+#: The plan, a phase of it, or a step of a phase: (), (phase,) or (phase, step).
 Node = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PlanControl:
-    """All that operators did to one plan, and how far it once was. Stored."""
+    """Stored effects of operators' commands on one plan, and its completion."""
 
-    #: Environment of the tasks that it launches.
+    #: Environment variables of the tasks that the plan launches.
     parameters: Mapping[str, str] = field(default_factory=dict)
     interrupted: frozenset[Node] = frozenset()
-    #: Complete because an operator said so.
+    #: Nodes that an operator forced to complete.
     forced: frozenset[Node] = frozenset()
-    #: What a canary strategy holds back and an operator let go; a phase itself: all of it.
+    #: Canary nodes that an operator released; a phase releases all its steps.
     released: frozenset[Node] = frozenset()
-    #: Node -> launches up to this number are old: its tasks are to be launched again.
+    #: Node -> serial number of launches up to which its tasks are launched again.
     restarted: Mapping[Node, int] = field(default_factory=dict)
-    #: What `forced` and `released` are about: of a roll-out, the digest of the options.
+    #: Digest of the options that `forced` and `released` refer to (roll-out plans only).
     target: str = ""
-    #: The target that it was complete for; empty: never, or it was started again since.
+    #: Target for which the plan was complete; empty if never, or if restarted since.
     completed: str = ""
 
     def restarted_at(self, node: Node) -> int:
-        """Number of the last launch that is old for this node; 0: none is."""
+        """Return the serial number up to which launches of this node are outdated; 0 for none."""
         if not self.restarted:
             return 0
         return max(self.restarted.get(node[:depth], 0) for depth in range(len(node) + 1))
 
     def covers(self, nodes: frozenset[Node], node: Node) -> bool:
-        """Whether `nodes` hold this node, or what it is part of."""
+        """Return whether `nodes` contain this node or an ancestor of it."""
         return bool(nodes) and any(node[:depth] in nodes for depth in range(len(node) + 1))
 
 
-# --- as it is shown
+# --- Definitions
+
+
+class PlanKind(Enum):
+    """Kind of a plan: origin of its steps, and condition for their completion."""
+
+    ROLL_OUT = "every task runs as the options say"
+    RECOVERY = "what was lost is launched again, and what is paused when it is resumed"
+    DECOMMISSION = "what the options no longer have is ended"
+    CUSTOM = "the user's own: started by an operator, with parameters"
+    UNINSTALL = "everything is ended, and Mesos forgets the framework"
+
+
+class Work(Enum):
+    """Action of a step."""
+
+    LAUNCH = "launch"
+    KILL = "kill"
+    ERASE = "erase"
+    UNRESERVE = "unreserve"
+    DEREGISTER = "deregister"
+
+
+@dataclass(frozen=True, slots=True)
+class StepDef:
+    name: str
+    work: Work
+    task: TaskName | None = None
+
+
+@dataclass(frozen=True)
+class PhaseDef:
+    name: str
+    strategy: PlanStrategy
+    steps: tuple[StepDef, ...]
+    after: Dependencies = field(default_factory=dict)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, StepDef]:
+        return {step.name: step for step in self.steps}
+
+
+@dataclass(frozen=True)
+class PlanDef:
+    """A defined plan. Names of phases, and of steps, are unique; a task has at most one step."""
+
+    name: str
+    kind: PlanKind
+    strategy: PlanStrategy
+    phases: tuple[PhaseDef, ...]
+    after: Dependencies = field(default_factory=dict)
+    #: Whether the steps that may begin at one moment are launched all or none.
+    gang: bool = True
+
+    def steps(self) -> Iterator[tuple[Node, StepDef]]:
+        """Return every step with its node."""
+        for phase in self.phases:
+            for step in phase.steps:
+                yield (phase.name, step.name), step
+
+    @cached_property
+    def by_task(self) -> Mapping[TaskName, tuple[Node, StepDef]]:
+        """Task -> node and step that launch it."""
+        launches = ((node, step) for node, step in self.steps() if step.work is Work.LAUNCH)
+        return {step.task: (node, step) for node, step in launches if step.task is not None}
+
+
+# --- Progress
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The work for one task."""
+    """Progress of the step of one task."""
 
     name: str
     status: Status
-    #: Why it is pending, where it runs, how it failed.
+    #: Why it is pending, where it runs, or how it failed.
     message: str = ""
-    #: None: it is about no task.
+    #: `None` if the step has no task.
     task: TaskName | None = None
-    #: None: its task is not paused.
+    #: `None` if the task is not paused.
     override: Override | None = None
 
     @property
-    def shown(self) -> Status | Override:
-        """What people see; everything else goes by the status."""
+    def display_status(self) -> Status | Override:
+        """Status for display, with the override of a paused task."""
         return self.override or self.status
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Steps that belong together."""
+    """Progress of a phase."""
 
     name: str
     status: Status
@@ -155,68 +223,77 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One plan, with all that is to be known of it."""
+    """Progress of a plan."""
 
     name: str
     status: Status
     phases: tuple[Phase, ...]
     strategy: PlanStrategy = PlanStrategy.PARALLEL
-    #: Errors of the plan itself.
+    #: Errors of the plan's definition.
     rejected: tuple[str, ...] = ()
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """Those of the plan, and a sentence per step in error."""
+        """Errors of the plan, and one message per failed step."""
         steps = (step for phase in self.phases for step in phase.steps)
         return (*self.rejected, *(step.message or step.name for step in steps if step.status is Status.ERROR))
 
 
-# --- what operators say, and hear
+# --- Commands
 
 
 class Verb(str, Enum):
-    """What an operator may want of a plan, a phase or a step (dcos-commons, PlansResource)."""
+    """Commands for a plan, a phase or a step (dcos-commons, PlansResource)."""
 
-    #: Begin no further step; what is under way goes on.
+    #: Stop starting new steps; running steps continue.
     INTERRUPT = "interrupt"
-    #: Go on after an interrupt, or let the next canary go.
+    #: Continue after an interrupt, or release the next canary step.
     CONTINUE = "continue"
-    #: Count as complete, whatever it is.
+    #: Mark as complete regardless of its state.
     FORCE_COMPLETE = "forceComplete"
-    #: From the beginning: its tasks are launched again.
+    #: Restart from the first step; its tasks are launched again.
     RESTART = "restart"
-    #: Go on, with parameters; from the beginning when it is complete.
+    #: Continue with parameters; restart if the plan is complete.
     START = "start"
-    #: Interrupt, and from the beginning when it is continued.
+    #: Interrupt; the next `continue` restarts from the first step.
     STOP = "stop"
 
 
 class Reply(str, Enum):
-    """How a command went; the value is the HTTP status that the SDK gives it."""
+    """Result of a command; the value is the HTTP status that the SDK returns."""
 
     OK = "200"
-    #: Nothing to do: it has been done before, or is complete.
+    #: Nothing to do: already done or complete.
     ALREADY = "208"
     BAD_REQUEST = "400"
     FORBIDDEN = "403"
     NOT_FOUND = "404"
-    #: Not now, or not any more.
+    #: Not possible in the current state.
     CONFLICT = "409"
-    #: Something that is needed is not known yet: ask again.
-    LATER = "503"
+    #: Required information is not available yet; retry.
+    RETRY = "503"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the operator hears."""
+    """Answer to a command."""
 
     reply: Reply
     message: str
 
     @property
-    def ok(self) -> bool:
+    def is_ok(self) -> bool:
         return self.reply is Reply.OK
 
 
-#: To whoever commands what has ended.
-ENDED = Answer(Reply.CONFLICT, "The service has ended, there is nothing to command any more")
+SERVICE_ENDED = Answer(Reply.CONFLICT, "the service has finished and accepts no commands")
+
+
+# --- Names of the plans of every service
+
+
+DEPLOY, UPDATE, RECOVERY, DECOMMISSION, UNINSTALL = "deploy", "update", "recovery", "decommission", "uninstall"
+#: The last phase of uninstall, and its step.
+DEREGISTER = "deregister-service"
+#: Names that user plans cannot have.
+RESERVED_PLAN_NAMES = (DEPLOY, UPDATE, RECOVERY, DECOMMISSION, UNINSTALL)

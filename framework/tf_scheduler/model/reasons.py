@@ -1,102 +1,119 @@
-"""Why a task has no place: one class per reason; `str` gives the words for people."""
+"""Reasons why a pending task is not placed; `str` is the message, `kind` the name in the API."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from .ids import TaskName
 from .placement import Constraint
-from .resources import Needs, Shortage, spoken
+from .resources import Needs, Shortage, format_thousandths
 
-# --- what one agent lacks for one task
+# --- Reasons of one agent
 
 
 @dataclass(frozen=True, slots=True)
 class TooSmall:
-    """Resources are missing."""
+    """Resources are insufficient."""
+
+    kind: ClassVar[str] = "TooSmall"
 
     shortages: tuple[Shortage, ...]
-    #: Whether others of the gang have taken from this agent: it may be large enough for this task alone.
-    beside_gang: bool = False
+    #: Whether the agent would suffice without the other tasks of the gang.
+    shared_with_gang: bool = False
 
     def __str__(self) -> str:
         lacks = ", ".join(map(str, self.shortages))
-        return f"{lacks} left beside the rest of the gang" if self.beside_gang else lacks
+        return f"{lacks} left for it besides its gang" if self.shared_with_gang else lacks
 
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """A constraint does not allow this agent, whoever is on it."""
+    """A constraint excludes the agent regardless of its tasks."""
+
+    kind: ClassVar[str] = "Excluded"
 
     constraint: Constraint
-    #: None: the agent has no such attribute.
+    #: `None` if the agent has no such attribute.
     value: str | None
 
     def __str__(self) -> str:
         name = self.constraint.field
         if self.value is None:
-            return f"has no {'attribute ' if not name.startswith('@') else ''}{name}, which {self.constraint} asks for"
-        return f"{name} is {self.value}, {self.constraint} does not allow that"
+            return f"has no {'attribute ' if not name.startswith('@') else ''}{name}, required by {self.constraint}"
+        return f"{name} is {self.value}, excluded by {self.constraint}"
 
 
 @dataclass(frozen=True, slots=True)
-class Full:
-    """UNIQUE or MAX_PER: enough tasks of the section have this value."""
+class ValueLimitReached:
+    """UNIQUE or MAX_PER: the value has its maximum number of tasks."""
+
+    kind: ClassVar[str] = "Full"
 
     constraint: Constraint
     value: str
     count: int
 
     def __str__(self) -> str:
-        return f"{self.constraint.field} {self.value} already has {self.count} of at most {self.constraint.number}"
+        return (
+            f"{self.constraint.field} {self.value} already has {self.count} of {self.constraint.number} allowed tasks"
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Uneven:
-    """GROUP_BY: other values come first."""
+class UnbalancedGroup:
+    """GROUP_BY: other values must get tasks first."""
+
+    kind: ClassVar[str] = "Uneven"
 
     constraint: Constraint
     value: str
     count: int
-    #: The least that a value with tasks has, or 0 when values are still to be found.
-    least: int
+    #: Smallest count of any value with tasks; 0 while not all values have tasks.
+    minimum: int
 
     def __str__(self) -> str:
         name = self.constraint.field
-        if self.least == 0:
+        if self.minimum == 0:
             return f"{name} {self.value} already has {self.count}, and not all {self.constraint.number} values have any"
-        return f"{name} {self.value} already has {self.count}, another {name} only {self.least} ({self.constraint})"
+        return f"{name} {self.value} already has {self.count}, another {name} only {self.minimum} ({self.constraint})"
 
 
 @dataclass(frozen=True, slots=True)
 class OtherRegion:
-    """One region per cluster, unless a constraint on @region says otherwise."""
+    """A cluster uses one region, unless a constraint on @region allows others."""
+
+    kind: ClassVar[str] = "OtherRegion"
 
     region: str
     wanted: str
 
     def __str__(self) -> str:
-        return f"is in region {self.region or 'of no name'}, the service in {self.wanted or 'the one of no name'}"
+        return f"is in region {self.region or '(none)'}, required: {self.wanted or '(none)'}"
 
 
 @dataclass(frozen=True, slots=True)
 class KeptForGpus:
-    """GPUs are scarce."""
+    """Agents with GPUs are reserved for tasks that need GPUs."""
+
+    kind: ClassVar[str] = "KeptForGpus"
 
     gpus: int
 
     def __str__(self) -> str:
         return (
-            f"has {spoken(self.gpus)} GPUs, which tasks without GPUs leave alone "
+            f"has {format_thousandths(self.gpus)} GPUs, reserved for tasks with GPUs "
             "(placement.gpu_scheduling_behavior is restricted)"
         )
 
 
 @dataclass(frozen=True, slots=True)
-class GoingDown:
-    """A maintenance window is near."""
+class MaintenanceScheduled:
+    """A maintenance window is near or active."""
 
-    #: Seconds from now; negative: it has begun.
+    kind: ClassVar[str] = "GoingDown"
+
+    #: Seconds until its start; negative if it is active.
     seconds: float
 
     def __str__(self) -> str:
@@ -105,35 +122,51 @@ class GoingDown:
 
 @dataclass(frozen=True, slots=True)
 class Unreliable:
-    """Tasks were lost there, or could not start, again and again."""
+    """Several launches on the agent were lost or could not start."""
+
+    kind: ClassVar[str] = "Unreliable"
 
     failures: int
-    #: Seconds from now.
+    #: Seconds for which the agent is still avoided.
     seconds: float
 
     def __str__(self) -> str:
-        return f"{self.failures} launches have failed there; avoided for {self.seconds:.0f} s (recovery.avoid_after)"
+        return f"{self.failures} launches failed; avoided for {self.seconds:.0f} s (recovery.avoid_after)"
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """An operator wants a task of the gang to go elsewhere."""
+class OperatorMovesTask:
+    """An operator is moving a task of the gang off the agent."""
+
+    kind: ClassVar[str] = "Left"
 
     task: TaskName
 
     def __str__(self) -> str:
-        return f"an operator wants {self.task} to leave it"
+        return f"an operator is moving {self.task} to another agent"
 
 
-AgentReason = TooSmall | Excluded | Full | Uneven | OtherRegion | KeptForGpus | GoingDown | Unreliable | Left
+AgentReason = (
+    TooSmall
+    | Excluded
+    | ValueLimitReached
+    | UnbalancedGroup
+    | OtherRegion
+    | KeptForGpus
+    | MaintenanceScheduled
+    | Unreliable
+    | OperatorMovesTask
+)
 
 
-# --- what is said of one pending task
+# --- Reasons of one pending task
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """Everything that one agent's offers lack for one task."""
+class AgentRejected:
+    """All reasons why one agent cannot run the task."""
+
+    kind: ClassVar[str] = "Refusal"
 
     hostname: str
     reasons: tuple[AgentReason, ...]
@@ -144,9 +177,11 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class MoreAgents:
-    """Agents beyond those that are told one by one."""
+    """Summary of the agents that are not listed one by one."""
 
-    #: What they lack, and how many of them lack it; an agent counts once per reason.
+    kind: ClassVar[str] = "MoreAgents"
+
+    #: (reason, number of agents); an agent counts once per reason.
     tallies: tuple[tuple[str, int], ...]
     count: int
 
@@ -157,77 +192,94 @@ class MoreAgents:
 
 @dataclass(frozen=True, slots=True)
 class BestOfAnyAgent:
-    """The whole need of a task, and the most that any single agent has of each resource."""
+    """Needs of a task, and the largest amount of each resource on any single agent."""
+
+    kind: ClassVar[str] = "BestOfAnyAgent"
 
     needs: Needs
-    #: (resource, amount, hostname); amounts in thousandths, ports as a count.
+    #: (resource, amount, host name); amounts in thousandths, ports as a count.
     best: tuple[tuple[str, int, str], ...]
 
     def __str__(self) -> str:
-        parts = (f"{name} {amount if name == 'ports' else spoken(amount)} ({host})" for name, amount, host in self.best)
+        parts = (
+            f"{name} {amount if name == 'ports' else format_thousandths(amount)} ({host})"
+            for name, amount, host in self.best
+        )
         return f"needs {self.needs} (with its executor) on one agent; best of any agent: {', '.join(parts)}"
 
 
 @dataclass(frozen=True, slots=True)
 class NoOffers:
-    """Silence from Mesos."""
+    """No agent was offered."""
+
+    kind: ClassVar[str] = "NoOffers"
 
     needs: Needs
-    #: What the agents that may be offered must fulfil.
+    #: Constraints on the agents.
     constraints: tuple[Constraint, ...] = ()
 
     def __str__(self) -> str:
         such = f" with {', '.join(map(str, self.constraints))}" if self.constraints else ""
-        return f"needs {self.needs}; there is no offer from any agent{such}"
+        return f"needs {self.needs}; no offers from any agent{such}"
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitsHome:
-    """A task that is launched again seeks its old address first."""
+class AwaitsPreviousAddress:
+    """A relaunched task waits for its previous address."""
+
+    kind: ClassVar[str] = "AwaitsHome"
 
     hostname: str
     address: str
 
     def __str__(self) -> str:
         return (
-            f"waits for its old address {self.address} on agent {self.hostname}, so that no other task has to restart"
+            f"waits for its previous address {self.address} on agent {self.hostname}, to avoid restarting other tasks"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class WaitsFor:
-    """It has a place; others of its gang have none."""
+    """The task has a matching agent, but other tasks of its gang do not."""
+
+    kind: ClassVar[str] = "WaitsFor"
 
     hostname: str
-    #: The first of those that have none, and how many there are.
+    #: First task of the gang without a match, and the number of these tasks.
     task: TaskName
     count: int
 
     def __str__(self) -> str:
         others = "" if self.count == 1 else f" and {self.count - 1} more"
-        return f"has a place on {self.hostname}, waits for {self.task}{others} of its gang"
+        return f"fits on {self.hostname}, waits for {self.task}{others} of its gang"
 
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """Its place is kept for it; the rest of its gang is not complete, or the offer is on its way."""
+    """Resources are reserved for the task while its gang is incomplete."""
+
+    kind: ClassVar[str] = "Reserved"
 
     hostname: str
 
     def __str__(self) -> str:
-        return f"has its place reserved on {self.hostname}, waits for the rest of its gang"
+        return f"has resources reserved on {self.hostname}, waits for the rest of its gang"
 
 
 @dataclass(frozen=True, slots=True)
 class NotReserved:
-    """A place was found for it, which Mesos does not let us reserve."""
+    """Mesos refused the reservation for the task."""
+
+    kind: ClassVar[str] = "NotReserved"
 
     hostname: str
-    #: In Mesos' words.
+    #: Message of Mesos.
     why: str
 
     def __str__(self) -> str:
-        return f"its place on {self.hostname} could not be reserved: {self.why}"
+        return f"cannot reserve resources on {self.hostname}: {self.why}"
 
 
-Reason = Refusal | MoreAgents | BestOfAnyAgent | NoOffers | WaitsFor | Reserved | NotReserved | AwaitsHome
+Reason = (
+    AgentRejected | MoreAgents | BestOfAnyAgent | NoOffers | WaitsFor | Reserved | NotReserved | AwaitsPreviousAddress
+)

@@ -1,17 +1,22 @@
-"""Resources: what an agent offers, what a task needs, and what it lacks.
+"""Resources of agents, needs of tasks, reservations, volumes and networks.
 
-Scalars are integers in thousandths, because Mesos itself rounds them to 0.001
-(Mesos documentation, attributes-resources). That keeps sums exact.
+Scalars are integers in thousandths because Mesos rounds them to 0.001 (Mesos documentation, attributes-resources), so
+that sums are exact.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
 
-#: One unit of a scalar resource, in our integers.
+from .ids import NO_OPERATION, AgentId, OperationId, TaskName
+from .placement import AgentLocation
+
+#: Thousandths in one unit of a scalar resource.
 UNIT = 1000
 
-#: Nobody counts the digits of longer numbers.
+#: From this value on, thousands separators are shown.
 _LONG = 1e6
 
 #: Inclusive (begin, end) pairs, ascending and disjoint.
@@ -20,40 +25,40 @@ Value = int | Ranges | frozenset[str]
 
 
 def thousandths(value: float) -> int:
-    """A scalar as Mesos keeps it: rounded to 0.001."""
+    """Return a scalar rounded to thousandths, as Mesos stores it."""
     return round(value * UNIT)
 
 
-def spoken(value: int) -> str:
-    """Thousandths as a person writes them: 1500 -> `1.5`, 2000 -> `2`, and from a million on `1,000,000`."""
+def format_thousandths(value: int) -> str:
+    """Format thousandths for display: 1500 -> `1.5`, 2000 -> `2`, from a million on `1,000,000`."""
     number = value / UNIT
     return (f"{number:,.3f}" if number >= _LONG else f"{number:.3f}").rstrip("0").rstrip(".")
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One entry of an offer. A name may occur several times: reserved, unreserved, per disk source."""
+    """One entry of an offer. Several entries may have the same name: reserved, unreserved, per disk source."""
 
     name: str
-    #: Thousandths, ranges or a set of items.
+    #: Thousandths, ranges or a set.
     value: Value
-    #: Everything else of the entry (reservations, allocation_info, disk ...) as canonical JSON. Mesos wants
-    #: it back exactly as it was offered; entries are interchangeable only if their shapes are equal.
+    #: Other fields (reservations, allocation_info, disk ...) as canonical JSON, returned to Mesos unchanged; only
+    #: entries of equal shape are interchangeable.
     shape: str = "{}"
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What one task takes from an agent. Scalars in thousandths."""
+    """Resources of one task. Scalars in thousandths."""
 
     cpus: int = 0
     #: MB
     mem: int = 0
     #: MB
     disk: int = 0
-    #: Always whole: Mesos refuses fractions.
+    #: Whole numbers only: Mesos rejects fractions.
     gpus: int = 0
-    #: How many ports, whichever they are.
+    #: Number of ports.
     ports: int = 0
 
     def __add__(self, other: Needs) -> Needs:
@@ -66,25 +71,124 @@ class Needs:
         )
 
     def scalars(self) -> tuple[tuple[str, int], ...]:
-        """(resource name, thousandths) of everything that is asked for."""
+        """Return (resource name, thousandths) of every needed scalar."""
         pairs = (("cpus", self.cpus), ("mem", self.mem), ("disk", self.disk), ("gpus", self.gpus))
         return tuple((name, amount) for name, amount in pairs if amount > 0)
 
     def __str__(self) -> str:
-        parts = [f"{name} {spoken(amount)}" for name, amount in self.scalars()]
+        parts = [f"{name} {format_thousandths(amount)}" for name, amount in self.scalars()]
         return ", ".join([*parts, *([f"ports {self.ports}"] if self.ports else [])])
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Why one resource of an agent is not enough."""
+    """A resource of which an agent has less than needed."""
 
     name: str
-    #: Thousandths for scalars, a count for ports.
+    #: Thousandths; a count for ports.
     needs: int
     has: int
 
     def __str__(self) -> str:
         if self.name == "ports":
             return f"needs {self.needs} ports, has {self.has}"
-        return f"needs {self.name} {spoken(self.needs)}, has {spoken(self.has)}"
+        return f"needs {self.name} {format_thousandths(self.needs)}, has {format_thousandths(self.has)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Reserved resources of one task of an incomplete gang, stored before RESERVE is sent.
+
+    Mesos gives reservations no ids: a label carries `id`.
+    """
+
+    id: str
+    task: TaskName
+    #: Section of the task's options.
+    group: str
+    agent_id: AgentId
+    location: AgentLocation
+    #: Unix time at which it is unreserved; equal for all reservations of a gang.
+    deadline: float
+    #: Id of the RESERVE operation; empty without feedback.
+    operation: OperationId = NO_OPERATION
+    #: Whether Mesos has confirmed the reservation.
+    is_confirmed: bool = False
+
+
+class OperationState(str, Enum):
+    """OperationState of mesos.proto."""
+
+    UNSUPPORTED = "OPERATION_UNSUPPORTED"
+    PENDING = "OPERATION_PENDING"
+    FINISHED = "OPERATION_FINISHED"
+    FAILED = "OPERATION_FAILED"
+    ERROR = "OPERATION_ERROR"
+    DROPPED = "OPERATION_DROPPED"
+    UNREACHABLE = "OPERATION_UNREACHABLE"
+    GONE_BY_OPERATOR = "OPERATION_GONE_BY_OPERATOR"
+    RECOVERING = "OPERATION_RECOVERING"
+    UNKNOWN = "OPERATION_UNKNOWN"
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the operation has failed. An unreachable agent may still have done it."""
+        return self in _UNDONE
+
+    @property
+    def label(self) -> str:
+        """Name for messages, such as `failed` or `gone by operator`."""
+        return self.value.removeprefix("OPERATION_").lower().replace("_", " ")
+
+
+_UNDONE = frozenset(
+    {
+        OperationState.FAILED,
+        OperationState.ERROR,
+        OperationState.DROPPED,
+        OperationState.GONE_BY_OPERATOR,
+        OperationState.UNKNOWN,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One RESERVE or UNRESERVE."""
+
+    resources: tuple[Resource, ...]
+    #: Id for feedback, never reused; empty for none.
+    id: OperationId = NO_OPERATION
+
+
+@dataclass(frozen=True, slots=True)
+class OperationStatus:
+    """Status of an operation with an id."""
+
+    id: OperationId
+    state: OperationState
+    agent_id: AgentId | None = None
+    message: str = ""
+    #: Base64; empty if no acknowledgement is needed.
+    uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A directory or file of the agent that is mounted into a task."""
+
+    #: Absolute path on the agent.
+    host_path: str
+    #: Path in the task: absolute, or relative to its working directory.
+    container_path: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualNetwork:
+    """A CNI network on which each container has its own address and a predictable DNS name."""
+
+    #: Name in the agents' CNI configuration or in DC/OS.
+    name: str
+    #: Labels for the network plugin.
+    labels: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Secrets as far as they are not secret: where a value is, who gets it, and how it gets there."""
+"""Sources and delivery of secrets; values are never part of the model."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-#: Scheme of a source -> what follows it; for people.
-FORMS: Mapping[str, str] = {
+#: Scheme of a source -> its syntax, for messages.
+SOURCE_FORMATS: Mapping[str, str] = {
     "env": "env:NAME",
     "file": "file:FOLDER/NAME",
     "vault": "vault:MOUNT/PATH#KEY",
     "dcos": "dcos:FOLDER/NAME",
     "reference": "reference:NAME#KEY",
 }
-#: For values that the options themselves hold: no user writes it.
-OPTION = "option"
-#: What a source without a scheme is.
-DEFAULT = "dcos"
+#: Scheme of values inside the options; users cannot write it.
+INLINE_SCHEME = "option"
+#: Scheme of a source without a scheme.
+DEFAULT_SCHEME = "dcos"
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PATH = re.compile(r"[^\s#?%\\\x00-\x1f]+")
@@ -25,34 +25,37 @@ _WITH_KEY = ("vault", "reference")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Where a value is."""
+class SecretSource:
+    """Location of a secret value."""
 
     scheme: str
-    #: Path or name; without slashes around it.
+    #: Path or name, without leading and trailing slashes.
     path: str
-    #: Which value of several that are there.
+    #: Key of the value if the location holds several.
     key: str = ""
 
     def __str__(self) -> str:
         return f"{self.scheme}:{self.path}{f'#{self.key}' if self.key else ''}"
 
 
-def parse_source(text: str) -> Source:
-    """`scheme:path#key`, or a path in the DC/OS secret store. Raise ValueError with a sentence about the text."""
+def parse_source(text: str) -> SecretSource:
+    """Parse `scheme:path#key` or a path in the DC/OS secret store.
+
+    Raises ValueError with a message about the text.
+    """
     scheme, mark, rest = text.strip().partition(":")
     if not mark:
-        scheme, rest = DEFAULT, scheme
-    if scheme not in FORMS:
-        raise ValueError(f"must be one of {', '.join(FORMS.values())} or a path in the DC/OS secret store")
+        scheme, rest = DEFAULT_SCHEME, scheme
+    if scheme not in SOURCE_FORMATS:
+        raise ValueError(f"must be one of {', '.join(SOURCE_FORMATS.values())} or a path in the DC/OS secret store")
     path, _, key = rest.partition("#")
-    found = Source(scheme, path.strip("/") if scheme != "file" else path, key)
+    found = SecretSource(scheme, path.strip("/") if scheme != "file" else path, key)
     if not _fits(found):
-        raise ValueError(f"must be {FORMS[scheme]}")
+        raise ValueError(f"must be {SOURCE_FORMATS[scheme]}")
     return found
 
 
-def _fits(source: Source) -> bool:
+def _fits(source: SecretSource) -> bool:
     if source.key and source.scheme not in _WITH_KEY:
         return False
     if source.scheme == "env":
@@ -64,61 +67,61 @@ def _fits(source: Source) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SecretSpec:
-    """One value for tasks; its source is known here, the value never."""
+    """A secret of the tasks."""
 
     source: str
-    #: At least one of the two is filled: the variable, or the file in the working directory, that gets the value. With
-    #: both the file gets it, and the variable the path of the file.
+    #: Environment variable or file in the working directory that gets the value; at least one is set. If both are set,
+    #: the variable holds the file's path.
     env: str = ""
     file: str = ""
-    #: Sections of the options whose tasks get it; empty: all.
+    #: Sections whose tasks get the secret; empty for all.
     jobs: frozenset[str] = frozenset()
-    #: Whether a program that runs gets a new value too: its file is written again, and it gets SIGHUP.
+    #: Whether running programs get new values: the file is rewritten and the program gets SIGHUP.
     reloads: bool = False
 
     @property
-    def reference(self) -> Source | None:
-        """What the agent resolves, where this is such a source; all others the executor fetches from us."""
+    def reference(self) -> SecretSource | None:
+        """Source that the agent resolves; `None` if the executor fetches the value from the scheduler."""
         scheme, _, rest = self.source.partition(":")
         name, _, key = rest.partition("#")
-        return Source(scheme, name, key) if scheme == "reference" else None
+        return SecretSource(scheme, name, key) if scheme == "reference" else None
 
     def is_for(self, section: str) -> bool:
-        """Whether the tasks of that section get it."""
+        """Return whether the tasks of the section get the secret."""
         return not self.jobs or section in self.jobs
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
-    """How executors get the values from the scheduler."""
+class SecretDelivery:
+    """Delivery of secrets from the scheduler to executors."""
 
-    #: Where they reach its API, such as http://10.0.0.1:8080; known when that listens.
+    #: URL of the scheduler's API, such as http://10.0.0.1:8080; set once the server listens.
     url: str = ""
-    #: Seconds after the launch in which its token is good.
+    #: Validity of a launch's token in seconds.
     expires: float = 600.0
-    #: Whether only the agent that the task was launched on may ask.
+    #: Whether only the agent of the launch may fetch the secrets.
     from_agent_only: bool = True
-    #: Seconds between two questions of a task whether a secret that reloads has another value.
+    #: Seconds between two polls for new values of reloadable secrets.
     reload_every: float = 60.0
-    #: File of certificates that executors shall trust there, and its content; empty: those of their machines.
+    #: CA certificates that executors trust, as a file and its content; empty for those of the machine.
     ca_file: str = ""
     authorities: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class VaultAccess:
-    """How to read Vault; `token` and `secret_id` are sources."""
+    """Access to Vault; `token` and `secret_id` are sources."""
 
     address: str = ""
     namespace: str = ""
     ca_file: str = ""
-    token: str = "env:VAULT_TOKEN"  # noqa: S105 - where it is
+    token: str = "env:VAULT_TOKEN"  # noqa: S105 - a source, not a token
     role_id: str = ""
     secret_id: str = "env:VAULT_SECRET_ID"  # noqa: S105
 
 
-class Hidden:
-    """A text that is not shown by accident: whoever wants it says so."""
+class HiddenText:
+    """A text that `repr` and `str` do not show."""
 
     __slots__ = ("_text",)
 
@@ -126,11 +129,11 @@ class Hidden:
         self._text = text
 
     def reveal(self) -> str:
-        """The text."""
+        """Return the text."""
         return self._text
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Hidden) and other.reveal() == self._text
+        return isinstance(other, HiddenText) and other.reveal() == self._text
 
     def __hash__(self) -> int:
         return hash(self._text)
@@ -140,16 +143,16 @@ class Hidden:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """How the scheduler gets at values, its own among them."""
+class SecretAccess:
+    """Access of the scheduler to secret values, including its own."""
 
-    #: Below it lie the files of `file:` sources.
+    #: Directory of the files of `file:` sources.
     directory: str = "/run/secrets"
     vault: VaultAccess = field(default_factory=VaultAccess)
-    #: Of DC/OS; empty: where its service account logs in.
+    #: URL of DC/OS; empty for the login URL of the service account.
     dcos_url: str = ""
     dcos_ca_file: str = ""
-    #: Source of the principal's secret; empty: Mesos asks for none.
+    #: Source of the principal's secret; empty for no authentication.
     mesos_secret: str = ""
-    #: Values that stand in the options themselves.
-    inline: Mapping[str, Hidden] = field(default_factory=dict)
+    #: Values inside the options.
+    inline: Mapping[str, HiddenText] = field(default_factory=dict)

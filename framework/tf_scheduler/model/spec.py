@@ -1,4 +1,4 @@
-"""What the user asked for, validated: the service, its jobs, its executor."""
+"""Validated options: the service, its jobs, programs, policies and executor."""
 
 from __future__ import annotations
 
@@ -7,144 +7,299 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from .ids import TaskName, task_name
-from .network import VirtualNetwork
 from .placement import REGION, Constraint, GangSpec, PlacementSpec
 from .plan import PlanSpec
-from .policy import FinishPolicy, RecoveryPolicy, RestartPolicy
-from .program import Hooks, Limits, Liveness, Output, Program
-from .resources import Needs
-from .secrets import Access, Delivery, SecretSpec
-from .volume import Volume
+from .resources import Needs, VirtualNetwork, Volume
+from .secrets import SecretAccess, SecretDelivery, SecretSpec
+
+# --- Program (times in seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A module with `main(server, log_dir, context)`, which runs if a job has no command."""
+
+    name: str
+    #: Directory of the module, relative to the working directory.
+    path: str = ""
+    #: JSON object as text.
+    context: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Shell commands before and after the program; empty for none."""
+
+    pre: str = ""
+    post: str = ""
+    #: Timeout of each hook and of fetching.
+    timeout: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLimits:
+    """Operating system limits of the program."""
+
+    #: Added to the niceness.
+    nice: int = 0
+    #: Lower-case name as in setrlimit(2) without RLIMIT_ -> (soft, hard); -1 for unlimited.
+    ulimits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPolicy:
+    """Kept log files of standard output and of standard error."""
+
+    #: Maximum bytes of one file.
+    size: int = 32 << 20
+    #: Number of rotated files.
+    backups: int = 3
+
+
+class LivenessKind(str, Enum):
+    """Kind of liveness check."""
+
+    COMMAND = "command"
+    HTTP = "http"
+    PROGRESS = "progress"
+
+
+@dataclass(frozen=True, slots=True)
+class LivenessCheck:
+    """Liveness check of a running program: it counts as failed after `failures` consecutive failures."""
+
+    kind: LivenessKind
+    #: Shell command, or URL with `{port}` for the task's port; unused for progress.
+    target: str = ""
+    interval: float = 10.0
+    #: Timeout of one check; for progress: maximum time without a report.
+    timeout: float = 20.0
+    #: Time after the start in which failures do not count.
+    grace: float = 300.0
+    failures: int = 3
+
+
+# --- Policies for failed, lost and finished tasks (times in seconds)
+
+
+class SuccessPolicy(str, Enum):
+    """Tasks whose success is the success of the job (compare successPolicy of Kubeflow's TFJob)."""
+
+    #: All workers if each works independently, otherwise the chief.
+    DEFAULT = "default"
+    #: The chief, or worker 0 without a chief.
+    CHIEF = "chief"
+    WORKER_0 = "worker_0"
+    ALL_WORKERS = "all_workers"
+    ANY_WORKER = "any_worker"
+
+
+class CleanupPolicy(str, Enum):
+    """Tasks that are stopped with the job (Kubeflow's cleanPodPolicy)."""
+
+    RUNNING = "running"
+    #: Same as RUNNING: Mesos keeps nothing of ended tasks.
+    ALL = "all"
+    NONE = "none"
+
+
+class AfterFinish(str, Enum):
+    """Action of the service after the job."""
+
+    TEARDOWN = "teardown"
+    KEEP_TENSORBOARD = "keep_tensorboard"
+    IDLE = "idle"
+
+
+class RestartWhen(str, Enum):
+    """Ends after which a task is relaunched; finished tasks never are (Kubeflow's restartPolicy)."""
+
+    #: Relaunch; errors count as failures.
+    ON_FAILURE = "on_failure"
+    #: Relaunch; no end counts as a failure.
+    ALWAYS = "always"
+    #: Do not relaunch if the program caused the end.
+    NEVER = "never"
+    #: Exit codes 1 to 127 are final; higher codes and signals are not.
+    EXIT_CODE = "exit_code"
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    """Limits and back-off for restarts of failed tasks."""
+
+    #: Allowed failures of one task within `window`.
+    max_failures: int = 3
+    window: float = 3600.0
+    #: Delay of the first restart; it doubles with each restart up to `max_backoff`.
+    backoff: float = 1.0
+    max_backoff: float = 300.0
+    #: Exit codes that request a restart and do not count as failures.
+    uncounted_exit_codes: frozenset[int] = frozenset({42, 143})
+    when: RestartWhen = RestartWhen.ON_FAILURE
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPolicy:
+    """Timeouts after which a task counts as lost."""
+
+    #: Time without contact to the agent.
+    unreachable_timeout: float = 300.0
+    #: Time from the program's start until its server answers; `None` for unlimited.
+    start_timeout: float | None = 600.0
+    #: Time after the back-off of a restart until a cluster with fewer workers (`min_count`) may start.
+    shrink_after: float = 60.0
+    #: Failed launches within `avoid_for` after which an agent is avoided for that time; 0 for never.
+    avoid_after: int = 3
+    avoid_for: float = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class FinishPolicy:
+    """Conditions for the end of the job, and actions after it."""
+
+    success: SuccessPolicy = SuccessPolicy.DEFAULT
+    cleanup: CleanupPolicy = CleanupPolicy.RUNNING
+    #: Maximum time from the job's first launch; `None` for unlimited.
+    deadline: float | None = None
+    after_finish: AfterFinish = AfterFinish.TEARDOWN
+    #: How long remaining tasks are kept; `None` until an operator stops the service.
+    keep_seconds: float | None = 3600.0
+    #: Maximum run time of the evaluator after the job's success.
+    evaluator_seconds: float = 60.0
+
+
+# --- Jobs and service
 
 
 class JobKind(str, Enum):
-    """What a task does; the first four in TensorFlow's words (its TFConfigClusterResolver)."""
+    """Kind of a task; the first four as in TensorFlow's TFConfigClusterResolver."""
 
     PS = "ps"
     WORKER = "worker"
     CHIEF = "chief"
     EVALUATOR = "evaluator"
     TENSORBOARD = "tensorboard"
-    #: tf.data service: the one that is asked, and those that prepare the data.
+    #: Dispatcher and workers of the tf.data service.
     DISPATCHER = "data-dispatcher"
     DATA_WORKER = "data-worker"
 
     @property
     def in_cluster(self) -> bool:
-        """Whether its addresses belong to the ClusterSpec that the others see."""
+        """Whether its addresses are in the ClusterSpec of its peers."""
         return self in (JobKind.PS, JobKind.WORKER, JobKind.CHIEF)
 
     @property
-    def ours(self) -> bool:
-        """Whether its program is ours: no section of the options says what it runs."""
+    def is_builtin(self) -> bool:
+        """Whether this package provides its program, so that no option sets its command."""
         return self in (JobKind.TENSORBOARD, JobKind.DISPATCHER, JobKind.DATA_WORKER)
 
     @property
-    def aside(self) -> bool:
-        """Whether it runs beside the training, which neither waits for it nor fails with it."""
+    def is_side_job(self) -> bool:
+        """Whether the training neither waits for it nor fails with it."""
         return self in (JobKind.EVALUATOR, JobKind.TENSORBOARD)
 
 
 class Strategy(str, Enum):
-    """How the training program distributes its work; decides which jobs it needs and what ends it."""
+    """Distribution strategy of the training program: decides the jobs and the end of training."""
 
     PARAMETER_SERVER = "parameter_server"
     MULTI_WORKER_MIRRORED = "multi_worker_mirrored"
     BETWEEN_GRAPH = "between_graph"
-    #: One process per worker, each for itself.
+    #: Independent processes, one per worker.
     INDEPENDENT = "independent"
     PYTORCH_DDP = "pytorch_ddp"
     HOROVOD = "horovod"
 
     @property
     def ends_with_all(self) -> bool:
-        """Whether the job is done when all workers are, not when the first one is."""
+        """Whether the job ends with the last worker instead of the first."""
         return self in (Strategy.INDEPENDENT, Strategy.PYTORCH_DDP, Strategy.HOROVOD)
 
     @property
     def has_servers(self) -> bool:
-        """Whether its tasks are TensorFlow servers, which TF_CONFIG tells of each other."""
+        """Whether its tasks are TensorFlow servers, which get TF_CONFIG."""
         return self in (Strategy.PARAMETER_SERVER, Strategy.MULTI_WORKER_MIRRORED, Strategy.BETWEEN_GRAPH)
 
 
 @dataclass(frozen=True, slots=True)
 class Uri:
-    """A file that the agent fetches into the task's working directory (Mesos CommandInfo.URI)."""
+    """A file that the agent fetches into the working directory (Mesos CommandInfo.URI)."""
 
     value: str
     extract: bool = True
     executable: bool = False
-    #: Whether the agent keeps it for the next task that wants it.
+    #: Whether the agent caches it for later tasks.
     cache: bool = False
     output_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """`count` tasks that are alike: a whole job of the ClusterSpec, or a part of one.
+    """`count` identical tasks: a job of the ClusterSpec, or a part of one.
 
-    The job `worker` has two parts when there are workers with and without GPUs.
+    The job `worker` has two parts if there are workers with and without GPUs.
     """
 
     kind: JobKind
     count: int
     needs: Needs
-    #: Shell command line of the user's program.
+    #: Shell command of the user's program.
     command: str
     environment: Mapping[str, str] = field(default_factory=dict)
-    #: Interpreter that `python` means inside `command`; empty: the executor's own.
+    #: Interpreter that `python` refers to in `command`; empty for the executor's.
     python: str = ""
     #: Seconds between SIGTERM and SIGKILL.
     kill_grace: float = 10.0
-    #: Port that it gets if that is on offer; 0: any.
+    #: Preferred port; 0 for any.
     port: int = 0
-    #: Tasks that a restart of the whole cluster may do with, when no more find a place; 0: all.
+    #: Minimum number of tasks after a restart of the whole cluster; 0 for `count`.
     min_count: int = 0
-    #: Section of the options that it comes from, such as `gpu_worker`; empty: the only one of its kind.
+    #: Section of the options, such as `gpu_worker`; empty if it is the only one of its kind.
     section: str = ""
     #: Index of its first task in the job.
     first_index: int = 0
-    #: All of them hold.
+    #: Constraints, all of which must hold.
     constraints: tuple[Constraint, ...] = ()
-    #: Docker image of the container; empty: the agent's own file system.
+    #: Docker image; empty for the agent's own file system.
     image: str = ""
     volumes: tuple[Volume, ...] = ()
     #: Whether --ps_hosts, --worker_hosts, --job_name and --task_index are appended to the command.
     cluster_flags: bool = False
     hooks: Hooks = field(default_factory=Hooks)
-    limits: Limits = field(default_factory=Limits)
-    #: Whether TensorFlow must see all GPUs of the task before the program starts.
+    limits: TaskLimits = field(default_factory=TaskLimits)
+    #: Whether TensorFlow must find all GPUs of the task before the program starts.
     gpu_check: bool = True
-    #: Seconds that each task may run; None: for ever.
+    #: Maximum run time of each task in seconds; `None` for unlimited.
     max_completion_time: float | None = None
-    liveness: Liveness | None = None
-    #: Seconds without progress and output after which a program counts as failed; None: never.
+    liveness: LivenessCheck | None = None
+    #: Seconds without progress and output after which a program counts as failed; `None` for never.
     stalled_after: float | None = None
-    #: Of its tasks; None: the service's.
+    #: Restart policy; `None` for the service's.
     restart: RestartPolicy | None = None
-    #: Seconds, as `RecoveryPolicy.unreachable_timeout`; None: that one.
+    #: `RecoveryPolicy.unreachable_timeout` of its tasks; `None` for the service's.
     unreachable_timeout: float | None = None
 
     @property
     def group(self) -> str:
-        """Name of this part of the service, unique in it; constraints count tasks within it."""
+        """Name of this part, unique in the service; constraints count tasks per group."""
         return self.section or self.kind.value
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSpec:
-    """The executor that carries one task."""
+    """The executor of one task."""
 
-    #: The bundle, one file, that the agent fetches.
+    #: URI of the executor bundle.
     uri: str
-    #: Interpreter on the agents that runs the bundle: 3.8 or newer.
+    #: Interpreter on the agents, Python 3.8 or newer.
     python: str = "python3"
     needs: Needs = field(default_factory=lambda: Needs(cpus=100, mem=64_000))
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """One task of a job, with its name."""
+    """One task of a job."""
 
     name: TaskName
     index: int
@@ -153,26 +308,26 @@ class TaskSpec:
 
 @dataclass(frozen=True, slots=True)
 class ServiceSpec:
-    """One installed instance of the package."""
+    """Specification of one service."""
 
     name: str
-    #: Operating system user of the tasks on the agents.
+    #: Operating system user of the tasks.
     user: str
-    #: Mesos role that the resources are allocated to.
+    #: Mesos role of the resources.
     role: str
     strategy: Strategy
     jobs: tuple[JobSpec, ...]
     executor: ExecutorSpec
     uris: tuple[Uri, ...] = ()
-    #: URLs for the working directory that the agents' fetcher cannot fetch; the executor does.
+    #: URLs that the executor fetches because the agents' fetcher cannot.
     fetch: tuple[str, ...] = ()
-    #: What tasks without a command run.
+    #: Program of jobs without a command.
     program: Program | None = None
-    output: Output = field(default_factory=Output)
+    output: OutputPolicy = field(default_factory=OutputPolicy)
     principal: str = ""
-    #: Shared by all tasks; reaches them as CHECKPOINT_DIR.
+    #: Shared directory, passed to all tasks as CHECKPOINT_DIR.
     checkpoint_dir: str = ""
-    #: Seconds that Mesos keeps the tasks of a scheduler that is gone (default: one week).
+    #: Seconds for which Mesos keeps the tasks of a disconnected scheduler (default: one week).
     failover_timeout: float = 604_800.0
     gang: GangSpec = field(default_factory=GangSpec)
     placement: PlacementSpec = field(default_factory=PlacementSpec)
@@ -180,41 +335,56 @@ class ServiceSpec:
     recovery: RecoveryPolicy = field(default_factory=RecoveryPolicy)
     finish: FinishPolicy = field(default_factory=FinishPolicy)
     secrets: tuple[SecretSpec, ...] = ()
-    delivery: Delivery = field(default_factory=Delivery)
-    access: Access = field(default_factory=Access)
-    #: None: tasks use the network of their agent.
+    secret_delivery: SecretDelivery = field(default_factory=SecretDelivery)
+    secret_access: SecretAccess = field(default_factory=SecretAccess)
+    #: `None` for the agents' network.
     network: VirtualNetwork | None = None
-    #: Plans of the user, and other strategies for `deploy` and `update`; by name.
+    #: User plans, and custom strategies of `deploy` and `update`, by name.
     plans: Mapping[str, PlanSpec] = field(default_factory=dict)
 
     @property
     def hold_seconds(self) -> float:
-        """Seconds that offers are held while the gang is not complete."""
+        """Maximum seconds that offers are held while the gang is incomplete."""
         return self.gang.hold_seconds
 
     @property
     def task_count(self) -> int:
-        """How many tasks shall run."""
+        """Number of tasks."""
         return sum(job.count for job in self.jobs)
 
     def tasks(self) -> Iterator[TaskSpec]:
-        """Every task that shall run, job by job in the order of `jobs`, by index."""
+        """Return every task, in the order of `jobs` and by index."""
         for job in self.jobs:
             for index in range(job.first_index, job.first_index + job.count):
                 yield TaskSpec(task_name(job.kind.value, index), index, job)
 
     def job_of(self, kind: JobKind, index: int) -> JobSpec | None:
-        """The part of the service that a task belongs to; None: the options no longer have it."""
+        """Return the part of the service with this task; `None` if the options no longer contain it."""
         found = (job for job in self.jobs if job.kind is kind and 0 <= index - job.first_index < job.count)
         return next(found, None)
 
     @property
-    def asks_for_gpus(self) -> bool:
-        """Whether any task needs a GPU; only then is the GPU_RESOURCES capability a promise that we keep."""
+    def needs_gpus(self) -> bool:
+        """Whether any task needs a GPU; required for the GPU_RESOURCES capability."""
         return any(job.needs.gpus for job in self.jobs if job.count)
 
     @property
-    def asks_for_regions(self) -> bool:
-        """Whether agents of other regions than the master's may be used; only then are they to be offered."""
+    def spans_regions(self) -> bool:
+        """Whether agents outside the master's region may be used and must be offered."""
         rules = (rule for job in self.jobs for rule in job.constraints)
         return bool(self.placement.region) or any(rule.field == REGION for rule in rules)
+
+
+# --- Address dependencies
+
+
+#: Strategy -> jobs whose tasks need every address and restart when one changes (measured). Other tasks need only their
+#: own address and learn the rest from these.
+ADDRESS_DEPENDENTS: Mapping[Strategy, frozenset[JobKind]] = {
+    Strategy.PARAMETER_SERVER: frozenset({JobKind.CHIEF}),
+    Strategy.MULTI_WORKER_MIRRORED: frozenset({JobKind.CHIEF, JobKind.WORKER}),
+    Strategy.BETWEEN_GRAPH: frozenset({JobKind.CHIEF, JobKind.WORKER, JobKind.PS}),
+    Strategy.INDEPENDENT: frozenset(),
+    Strategy.PYTORCH_DDP: frozenset({JobKind.CHIEF, JobKind.WORKER}),
+    Strategy.HOROVOD: frozenset({JobKind.CHIEF, JobKind.WORKER}),
+}

@@ -1,30 +1,64 @@
-"""Everything the scheduler knows, as one immutable value."""
+"""The scheduler's complete state as one immutable value."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
-from .configuration import Configuration
-from .evaluation import FULL_BUCKET, Bucket, Evaluation, Gathering
 from .ids import AgentId, FrameworkId, OfferId, TaskId, TaskName
-from .inquiry import Inquiry
-from .offer import Glimpse, HeldOffer, InverseOffer, Offer
+from .offer import FULL_TOKEN_BUCKET, AgentSnapshot, Evaluation, HeldOffer, InverseOffer, Offer, OfferRound, TokenBucket
 from .plan import PlanControl
-from .progress import Progress
 from .reasons import Reason
-from .recovery import Recovery, Suspect
-from .reservation import Reservation
+from .resources import Reservation
 from .spec import ServiceSpec
-from .task import TaskRecord, TaskState, TaskStatus
+from .task import AgentFailures, Progress, Recovery, TaskRecord, TaskState, TaskStatus
 
-#: So many names of tasks in one sentence.
+
+@dataclass(frozen=True, slots=True)
+class PendingReconciliation:
+    """Launches whose status was requested on this connection. Times are Unix times."""
+
+    #: Launches without an answer.
+    unanswered: frozenset[TaskId] = frozenset()
+    #: When the status of these launches was last requested.
+    asked_at: float = 0.0
+    #: Seconds until the next request.
+    retry_after: float = 0.0
+    #: When the status of all launches was last requested.
+    started_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Options that are, or were, the target of the service."""
+
+    #: UUID derived from the content.
+    id: str
+    #: Increases with each configuration; the highest stored number is the target's.
+    number: int
+    #: Seconds since the epoch.
+    at: float
+    #: Digest of the launch options of all tasks (core.plans).
+    target: str
+    #: Options that differ from the defaults, as for `dcos package install --options`; secrets are masked.
+    options: Mapping[str, Any]
+    #: Changes from the previous target (`option`, `old`, `new`), with defaults filled in; `None` if unknown.
+    changed: Sequence[Mapping[str, Any]] | None = None
+
+
+def newest_first(configurations: Mapping[str, Configuration]) -> list[Configuration]:
+    """Return the configurations, the target first."""
+    return sorted(configurations.values(), key=lambda item: -item.number)
+
+
+#: Maximum number of task names in one message.
 _NAMED = 5
 
 
 class Verdict(str, Enum):
-    """How the service ended."""
+    """Outcome of the job."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -33,161 +67,214 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Decided once, and stored; later only `collateral` grows."""
+    """Result of the job; only `collateral` changes after it is stored."""
 
     verdict: Verdict
-    #: A sentence for the user.
+    #: Explanation for the user.
     reason: str
     #: Seconds since the epoch.
     decided_at: float
-    #: Tasks that failed by themselves soon after, because of it.
+    #: Tasks that failed as a consequence.
     collateral: tuple[TaskName, ...] = ()
 
     @property
     def sentence(self) -> str:
-        """The reason, and who ended because of it."""
+        """The reason and the tasks that failed as a consequence."""
         count = len(self.collateral)
         if not count:
             return self.reason
         names = ", ".join(self.collateral[:_NAMED]) + (" ..." if count > _NAMED else "")
-        return f"{self.reason}; {count} other{'' if count == 1 else 's'} ended because of it: {names}"
+        return f"{self.reason}; {count} other{'' if count == 1 else 's'} failed as a consequence: {names}"
 
 
 @dataclass(frozen=True, slots=True)
-class SchedulerState:
-    """Stored fields survive the scheduler; the volatile ones are void with the connection to Mesos."""
+class StoredState:
+    """State that survives the scheduler: changed by stored changes only."""
 
-    spec: ServiceSpec
-    # -- stored
     framework_id: FrameworkId | None = None
-    #: Mesos has removed the framework: torn down, or away for longer than its failover_timeout.
+    #: Whether Mesos has removed the framework: torn down, or disconnected beyond failover_timeout.
     removed: bool = False
     tasks: Mapping[TaskName, TaskRecord] = field(default_factory=dict)
     statuses: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
     result: Result | None = None
-    #: By id; see core/reserve.py.
+    #: By id; see core/offers/reservations.py.
     reservations: Mapping[str, Reservation] = field(default_factory=dict)
-    #: Launches that a plan has told to end, until they are replaced or forgotten -> that plan.
+    #: Launch that a plan is stopping -> name of the plan; kept until the launch is replaced or erased.
     retired: Mapping[TaskId, str] = field(default_factory=dict)
-    #: Plan -> what operators did to it.
+    #: Plan -> effects of operators' commands.
     controls: Mapping[str, PlanControl] = field(default_factory=dict)
-    #: Task -> the launch of it that is to be replaced, or was; see core/recovery.
+    #: Task -> latest recovery; see core/recovery.
     recoveries: Mapping[TaskName, Recovery] = field(default_factory=dict)
-    #: What the options want, while the cluster is smaller: then `spec` is what it is now.
-    full: ServiceSpec | None = None
-    #: When that was decided; seconds since the epoch.
+    #: Spec of the options while `spec` describes a smaller cluster.
+    full_spec: ServiceSpec | None = None
+    #: Unix time of the last change of size.
     resized_at: float = 0.0
-    #: What is held against agents, by their ids.
-    suspects: Mapping[AgentId, Suspect] = field(default_factory=dict)
-    #: Tasks that an operator has paused -> since when; seconds since the epoch.
+    #: Failures of each agent.
+    agent_failures: Mapping[AgentId, AgentFailures] = field(default_factory=dict)
+    #: Paused task -> Unix time of the pause.
     paused: Mapping[TaskName, float] = field(default_factory=dict)
-    #: Launches that have got their secrets -> digest of the nonce that asked for them.
-    given: Mapping[TaskId, str] = field(default_factory=dict)
+    #: Launch that has fetched its secrets -> digest of the nonce of the request.
+    redeemed_tokens: Mapping[TaskId, str] = field(default_factory=dict)
     #: By id.
     configurations: Mapping[str, Configuration] = field(default_factory=dict)
-    # -- kept beside them by the reducer
-    #: How many launches are in each state, by what Mesos said last.
-    tally: Mapping[TaskState, int] = field(default_factory=dict)
-    #: How many of those that run have a health check that says no.
-    unready: int = 0
-    #: Launches that run and have not joined the others -> since when they run, by our clock.
-    joining: Mapping[TaskId, float] = field(default_factory=dict)
-    #: Launches of which Mesos has said nothing, or TASK_STAGING -> when they were made; seconds since the epoch.
-    unstarted: Mapping[TaskId, float] = field(default_factory=dict)
-    #: No launch without a status was made, or asked for, before; seconds since the epoch.
-    silent_since: float = 0.0
-    # -- volatile
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedState:
+    """State derived from the stored state; the reducer updates it with each change."""
+
+    #: Number of launches by last reported state.
+    state_counts: Mapping[TaskState, int] = field(default_factory=dict)
+    #: Number of running launches whose health check fails.
+    unhealthy_count: int = 0
+    #: Running launch whose server has not answered yet -> Unix time when it was seen running.
+    starting_launches: Mapping[TaskId, float] = field(default_factory=dict)
+    #: Launch without a status, or in TASK_STAGING -> Unix time of the launch.
+    silent_launches: Mapping[TaskId, float] = field(default_factory=dict)
+    #: Unix time of the oldest launch, or status request, without an answer.
+    oldest_silent_launch: float = 0.0
+    #: Unix time of the first launch; `None` before.
+    first_launch_at: float | None = None
+    #: Paused task -> placeholder launch that keeps its resources.
+    idle_tasks: Mapping[TaskName, TaskId] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """State of one connection to Mesos; void with the connection."""
+
     connected: bool = False
-    #: Since when; seconds since the epoch.
+    #: Seconds since the epoch.
     connected_at: float = 0.0
-    suppressed: bool = False
-    offers: Mapping[OfferId, HeldOffer] = field(default_factory=dict)
-    gathering: Gathering = field(default_factory=Gathering)
-    #: The last offers of agents that no pending task could use: declined for long, and part of the reasons.
-    passed: Mapping[AgentId, Offer] = field(default_factory=dict)
-    #: The agents that have offered, those that did last at the end; for people only. See core/glimpses.py.
-    glimpses: Mapping[AgentId, Glimpse] = field(default_factory=dict)
-    #: Why each pending task was not placed by the last decision; empty when it was not tried.
-    pending: Mapping[TaskName, tuple[Reason, ...]] = field(default_factory=dict)
-    #: The tasks that Mesos was asked to offer for: by SUBSCRIBE, or by REVIVE since.
-    asked_for: frozenset[TaskName] = frozenset()
-    #: Of REVIVE.
-    bucket: Bucket = FULL_BUCKET
-    #: Since when offers are wanted and none has come; None when some have. Seconds since the epoch.
-    unoffered_since: float | None = None
-    #: When the next token for a REVIVE that is due can be had; seconds since the epoch.
-    revive_at: float | None = None
-    #: Reservations that were found to be past their deadline.
-    expired: frozenset[str] = frozenset()
-    #: Ids of reservations for which UNRESERVE was sent on this connection.
-    returned: frozenset[str] = frozenset()
-    #: Reservations that were made, and whose agents offer without them -> since when; seconds since the epoch.
-    missed: Mapping[str, float] = field(default_factory=dict)
-    #: When UNRESERVE was last sent; seconds since the epoch.
-    given_back_at: float = 0.0
-    #: Agents that do not tell what becomes of operations.
-    mute: frozenset[AgentId] = frozenset()
-    #: When RESERVE was last sent, or Mesos asked what became of it; seconds since the epoch.
-    operations_at: float = 0.0
-    #: The last decisions on offers, newest last.
-    evaluations: tuple[Evaluation, ...] = ()
     #: Region of the master.
     region: str = ""
-    #: Maintenance windows of agents that Mesos wants to have back.
+    suppressed: bool = False
+    offers: Mapping[OfferId, HeldOffer] = field(default_factory=dict)
+    #: Unix time of the first offer of this round; `None` between rounds.
+    round_started: float | None = None
+    #: Agent -> its last offer that no pending task could use: declined for long, and part of the reasons.
+    rejected_offers: Mapping[AgentId, Offer] = field(default_factory=dict)
+    #: Agents with offers, the most recent last; for display only.
+    agent_snapshots: Mapping[AgentId, AgentSnapshot] = field(default_factory=dict)
+    #: Reasons of each pending task after the last decision; empty if placement was not tried.
+    pending: Mapping[TaskName, tuple[Reason, ...]] = field(default_factory=dict)
+    #: Tasks for which offers were requested, by SUBSCRIBE or REVIVE.
+    requested_tasks: frozenset[TaskName] = frozenset()
+    #: Unix time since which offers are wanted and none was received; `None` if some were.
+    no_offers_since: float | None = None
+    #: Unix time of the next token for a pending REVIVE.
+    revive_at: float | None = None
+    #: Ids of reservations for which UNRESERVE was sent.
+    unreserved: frozenset[str] = frozenset()
+    #: Reservation that its agent's offers lack -> Unix time since when.
+    missing_reservations: Mapping[str, float] = field(default_factory=dict)
+    #: Unix time of the last RESERVE or operation reconciliation.
+    operations_at: float = 0.0
+    #: Maintenance windows of agents that Mesos wants to vacate.
     windows: Mapping[AgentId, InverseOffer] = field(default_factory=dict)
-    #: Launches to be replaced whose back-off is over.
-    ripe: frozenset[TaskId] = frozenset()
-    #: When it was told last that nobody's server answers: the time at which that was due; seconds since the epoch.
-    told_mute: float = 0.0
-    #: What the executor of each launch told last of its training.
-    progress: Mapping[TaskId, Progress] = field(default_factory=dict)
-    #: When each task was last asked to end; seconds since the epoch.
+    #: Launch -> Unix time of the last KILL.
     kills: Mapping[TaskId, float] = field(default_factory=dict)
-    #: Nobody is to be asked to end before; seconds since the epoch.
-    kill_at: float = 0.0
-    #: When each launch was first asked to end, on this connection; seconds since the epoch.
-    asked: Mapping[TaskId, float] = field(default_factory=dict)
-    #: What could not be ended or given back in time: a sentence each.
-    left: tuple[str, ...] = ()
-    #: Why the options that the scheduler was started with are refused: then those before hold, a sentence each.
-    rejected: tuple[str, ...] = ()
-    #: Nothing is stored of the service any more.
-    forgotten: bool = False
-    #: What Mesos was asked on this connection, and has not answered.
-    inquiry: Inquiry = field(default_factory=Inquiry)
-    #: When Mesos was last asked about a launch that it has said nothing of; seconds since the epoch.
-    inquiries: Mapping[TaskId, float] = field(default_factory=dict)
-    #: Somebody wants the end: nothing is kept after the job.
-    leaving: bool = False
-    #: When TEARDOWN was last sent on this connection; seconds since the epoch.
+    #: Launch -> Unix time of the first KILL.
+    kill_requested_at: Mapping[TaskId, float] = field(default_factory=dict)
+    #: Earliest Unix time of the next KILL.
+    next_kill_at: float = 0.0
+    #: Pending reconciliation of launches.
+    reconciliation: PendingReconciliation = field(default_factory=PendingReconciliation)
+    #: Unix time of the last TEARDOWN.
     teardown_at: float | None = None
-    #: Nothing is left to do: torn down, or refused for good.
-    over: bool = False
-    #: Mesos refused us for good: the sentence for the operator.
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """State that survives reconnects, and is lost with the process."""
+
+    offer_round: OfferRound = field(default_factory=OfferRound)
+    #: Rate limit of REVIVE.
+    revive_tokens: TokenBucket = FULL_TOKEN_BUCKET
+    #: Ids of reservations that were past their deadline at the last check.
+    expired_reservations: frozenset[str] = frozenset()
+    #: Unix time of the last UNRESERVE.
+    unreserved_at: float = 0.0
+    #: Agents without operation feedback.
+    agents_without_feedback: frozenset[AgentId] = frozenset()
+    #: Latest offer evaluations, newest last.
+    evaluations: tuple[Evaluation, ...] = ()
+    #: Launches to be replaced whose back-off is over.
+    ready_launches: frozenset[TaskId] = frozenset()
+    #: Due time of the last warning about unanswering servers (Unix time).
+    no_server_warned_at: float = 0.0
+    #: Launch -> last reported training progress.
+    progress: Mapping[TaskId, Progress] = field(default_factory=dict)
+    #: Messages about tasks and reservations that could not be removed in time.
+    left_behind: tuple[str, ...] = ()
+    #: Messages why the options of this process were rejected; the previous options stay active.
+    rejected: tuple[str, ...] = ()
+    #: Whether the stored state of the service was erased.
+    is_erased: bool = False
+    #: Launch without a status -> Unix time of the last status request.
+    launch_queries: Mapping[TaskId, float] = field(default_factory=dict)
+    #: Whether an operator requested the end: no task is retained after the job.
+    stop_requested: bool = False
+    #: Whether the service is done: torn down, or permanently refused.
+    finished: bool = False
+    #: Why Mesos refused the framework permanently.
     refused: str = ""
 
+
+@dataclass(frozen=True, slots=True)
+class SchedulerState:
+    """The spec and the state, grouped by lifetime."""
+
+    spec: ServiceSpec
+    stored: StoredState = field(default_factory=StoredState)
+    derived: DerivedState = field(default_factory=DerivedState)
+    session: SessionState = field(default_factory=SessionState)
+    process: ProcessState = field(default_factory=ProcessState)
+
     def status(self, name: TaskName) -> TaskStatus | None:
-        """What Mesos last said of the current launch of `name`."""
-        record = self.tasks.get(name)
-        return None if record is None else self.statuses.get(record.id)
+        """Return the last status of the task's current launch."""
+        record = self.stored.tasks.get(name)
+        return None if record is None else self.stored.statuses.get(record.id)
 
     def is_live(self, record: TaskRecord) -> bool:
-        """Whether the launch may still be running somewhere, as far as we know."""
-        status = self.statuses.get(record.id)
-        return status is None or not status.state.ended
+        """Return whether the launch may still be running."""
+        status = self.stored.statuses.get(record.id)
+        return status is None or not status.state.has_ended
 
     def live(self) -> tuple[TaskRecord, ...]:
-        """Every launch that may still be running, in the order of launching."""
-        return tuple(record for record in self.tasks.values() if self.is_live(record))
+        """Return every launch that may still be running, in launch order."""
+        return tuple(record for record in self.stored.tasks.values() if self.is_live(record))
 
     def at_goal(self) -> int:
-        """How many launches run, and well as far as we know, or have finished; without looking at each."""
-        return self.tally.get(TaskState.RUNNING, 0) + self.tally.get(TaskState.FINISHED, 0) - self.unready
+        """Return the number of finished and healthy running launches, in constant time."""
+        return (
+            self.derived.state_counts.get(TaskState.RUNNING, 0)
+            + self.derived.state_counts.get(TaskState.FINISHED, 0)
+            - self.derived.unhealthy_count
+        )
 
     def live_count(self) -> int:
-        """How many launches may still be running; without looking at each."""
-        return len(self.tasks) - sum(count for state, count in self.tally.items() if state.ended)
+        """Return the number of launches that may still be running, in constant time."""
+        return len(self.stored.tasks) - sum(
+            count for state, count in self.derived.state_counts.items() if state.has_ended
+        )
 
     def unplaced(self) -> tuple[TaskName, ...]:
-        """Tasks that shall run and were never launched."""
-        return tuple(task.name for task in self.spec.tasks() if task.name not in self.tasks)
+        """Return the names of tasks that were never launched."""
+        return tuple(task.name for task in self.spec.tasks() if task.name not in self.stored.tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """A journal entry: one outcome of a decision."""
+
+    #: Consecutive number of the service's entries, across restarts of the scheduler.
+    number: int
+    #: Seconds since the epoch.
+    at: float
+    #: Kind of the event, such as `StatusUpdated`.
+    kind: str
+    message: str
+    task: TaskName | None = None
+    #: Whether an operator should check it.
+    warning: bool = False

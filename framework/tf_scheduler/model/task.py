@@ -1,18 +1,21 @@
-"""A task: what we stored about its launch (record) and what Mesos said of it (status)."""
+"""Launch records, Mesos statuses, recoveries and progress of tasks."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeVar
 
 from .ids import AgentId, TaskId, TaskName
-from .placement import Place
+from .placement import AgentLocation
 from .resources import Resource
 from .spec import JobKind
 
 
 class TaskState(str, Enum):
-    """Mesos' task states (mesos.proto TaskState), as a framework with PARTITION_AWARE sees them."""
+    """Mesos task states (mesos.proto TaskState) for a PARTITION_AWARE framework."""
 
     STAGING = "TASK_STAGING"
     STARTING = "TASK_STARTING"
@@ -30,13 +33,13 @@ class TaskState(str, Enum):
     UNKNOWN = "TASK_UNKNOWN"
 
     @property
-    def ended(self) -> bool:
-        """Whether the task of this state does not run any more. UNREACHABLE may come back."""
+    def has_ended(self) -> bool:
+        """Whether a task in this state has ended. UNREACHABLE tasks may return."""
         return self in _ENDED
 
     @property
-    def spoken(self) -> str:
-        """`failed` for TASK_FAILED: for sentences."""
+    def label(self) -> str:
+        """Name for messages, such as `failed` for TASK_FAILED."""
         return self.value.removeprefix("TASK_").lower().replace("_", " ")
 
 
@@ -57,9 +60,10 @@ _ENDED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TaskRecord:
-    """The fact that we launched a task. Stored before the launch is sent.
+    """Record of a launch, stored before the launch is sent.
 
-    A record without a status: launched, not heard of yet. A status without a record: no task of ours, kill it.
+    A record without a status was launched but not reported yet. A status without a record belongs to an unknown task,
+    which is killed.
     """
 
     name: TaskName
@@ -70,49 +74,213 @@ class TaskRecord:
     hostname: str
     #: host:port in the ClusterSpec.
     address: str
-    #: Number of the ClusterSpec that it was launched with.
+    #: Generation of the ClusterSpec at launch.
     generation: int
-    #: Of the task and its executor together.
+    #: Resources of the task and its executor together.
     resources: tuple[Resource, ...]
-    #: Seconds since the epoch.
+    #: Unix time.
     launched_at: float
-    #: Section of the options that it belongs to; constraints count tasks within it.
+    #: Section of the options; constraints count tasks per section.
     group: str = ""
-    #: What constraints saw of the agent.
-    place: Place = field(default_factory=lambda: Place(""))
-    #: Number of the launch in the service: those that were decided together share it, later ones have greater ones.
+    #: Location of the agent at launch.
+    location: AgentLocation = field(default_factory=lambda: AgentLocation(""))
+    #: Serial number of the decision that launched it; increases with each decision.
     serial: int = 1
-    #: Digest of everything that the task was launched with: another one means that it is outdated.
+    #: Digest of the launch options; the task is outdated if it differs from the current one.
     config: str = ""
-    #: The plan whose parameters it was launched with.
+    #: Plan whose parameters it was launched with.
     plan: str = "deploy"
-    #: Digest of the token that gets its secrets; empty: it has none.
+    #: Digest of the secret token; empty for none.
     token: str = ""
-    #: When the first task of the job was launched; seconds since the epoch. 0: as `launched_at`.
-    begun: float = 0.0
-    #: What runs there only sleeps: it keeps the place of a task that is paused.
-    idle: bool = False
-    #: The agent's own address, where `address` has another host, as on a virtual network.
+    #: Unix time of the job's first launch; 0 for `launched_at`.
+    job_started_at: float = 0.0
+    #: Whether a placeholder runs, which keeps the resources of a paused task.
+    is_placeholder: bool = False
+    #: Address of the agent, if `address` has another host (virtual network).
     agent_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """What Mesos reported of one launch, last."""
+    """Last status of one launch as reported by Mesos."""
 
     id: TaskId
     state: TaskState
     agent_id: AgentId | None = None
-    #: Mesos' word for why, such as REASON_COMMAND_EXECUTOR_FAILED; empty when there is none.
+    #: Mesos reason, such as REASON_COMMAND_EXECUTOR_FAILED; empty for none.
     reason: str = ""
     message: str = ""
-    #: What the program returned, or the signal that ended it, if it ran and its executor could tell.
+    #: Exit code, or terminating signal, of the program if known.
     exit_code: int | None = None
     signal: int | None = None
-    #: base64; empty: Mesos wants no acknowledgement (answers to reconciliation).
+    #: Base64; empty if no acknowledgement is needed (answers to reconciliation).
     uuid: str = ""
     healthy: bool | None = None
-    #: Seconds since the epoch, by the clock of whoever made the update.
+    #: Unix time by the clock of the sender.
     timestamp: float = 0.0
-    #: IP addresses of its container, as the agent tells them; those of the agent where it has none of its own.
+    #: IP addresses of the container, or of the agent if the container has none of its own.
     addresses: tuple[str, ...] = ()
+
+
+# --- Failures
+
+
+class Cause(str, Enum):
+    """Cause of the end of a launch: decides about restarts and blame."""
+
+    #: Exit code 0: the task is done and never relaunched.
+    FINISHED = "finished"
+    #: The program requested a restart after saving a checkpoint.
+    RESTART_ASKED = "restart asked"
+    #: The scheduler stopped it.
+    STOPPED = "stopped"
+    #: Mesos rejects the task; a relaunch would be rejected too.
+    INVALID_TASK = "never"
+    #: The program failed or exceeded its limits; counted as a failure.
+    USER_ERROR = "user error"
+    #: Agent, container, network or operator; not counted as a failure.
+    INFRASTRUCTURE = "infrastructure"
+    #: An error shortly after the loss of a peer, probably caused by it.
+    COLLATERAL = "collateral"
+    #: The launch never reached an agent.
+    NOT_STARTED = "not started"
+    #: Its server did not answer in time, which blocks its peers.
+    NOT_JOINED = "not joined"
+    #: An operator requested it.
+    ORDERED = "ordered"
+
+    @property
+    def is_retryable(self) -> bool:
+        """Whether a relaunch can help."""
+        return self not in (Cause.FINISHED, Cause.STOPPED, Cause.INVALID_TASK)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it counts against `restart.max_failures`."""
+        return self is Cause.USER_ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchEnd:
+    """Facts about the end of a launch that decide its cause."""
+
+    #: Mesos state, such as TASK_FAILED.
+    state: str
+    #: Mesos reason; empty for none.
+    reason: str = ""
+    #: Exit code of the program, if it ran and exited.
+    exit_code: int | None = None
+    #: Signal that terminated the program.
+    signal: int | None = None
+    #: Whether the scheduler had requested the end.
+    was_requested: bool = False
+    #: Whether the program had started.
+    has_run: bool = True
+    #: Whether the executor stopped it because its liveness check failed.
+    was_unhealthy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """Recovery of a task: active while `launch` is its current launch, afterwards the failure history. Unix times."""
+
+    task: TaskName
+    #: Launch to be replaced: lost, or restarted with a lost peer.
+    launch: TaskId
+    cause: Cause
+    #: Explanation for people.
+    why: str
+    #: When it was decided.
+    since: float
+    #: Earliest relaunch after the back-off.
+    ready_at: float
+    #: The task may use only its previous address until then, to avoid restarting its peers.
+    previous_address_until: float
+    #: Times of the failures that count against `restart.max_failures`.
+    failures: tuple[float, ...] = ()
+    #: Consecutive ends of any cause shortly after their launch; the back-off grows with them.
+    consecutive_failures: int = 0
+    #: Consecutive launches whose server did not answer in time.
+    start_timeouts: int = 0
+    #: Whether the task must move to another agent if possible.
+    must_move: bool = False
+    #: Address at which the launch crashed early; another early crash there moves the task (core/recovery/recover.py).
+    crashed_at: str = ""
+    #: Addresses with two consecutive early crashes; other ports are preferred.
+    bad_addresses: tuple[str, ...] = ()
+    #: Whether a previous launch's server has answered.
+    has_served: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFailures:
+    """Launch failures of an agent. Unix times."""
+
+    agent_id: AgentId
+    hostname: str
+    #: Times at which launches were lost or could not start; simultaneous failures count once.
+    failures: tuple[float, ...] = ()
+    #: The agent is avoided until then, if another one is suitable.
+    avoided_until: float = 0.0
+
+
+class PodVerb(str, Enum):
+    """Commands for one task (dcos-commons, PodResource; here a pod is one task)."""
+
+    #: Relaunch it, at its previous address if available.
+    RESTART = "restart"
+    #: Relaunch it on another agent.
+    REPLACE = "replace"
+    #: Stop its program and keep its resources until it is resumed.
+    PAUSE = "pause"
+    RESUME = "resume"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Last training progress of a launch, best effort. `None`: not reported."""
+
+    #: Increases with every message of a launch.
+    sequence: int
+    #: Unix time by the agent's clock.
+    time: float
+    step: int | None = None
+    #: Total number of steps.
+    total: int | None = None
+    #: Infinite or NaN if the training diverges.
+    loss: float | None = None
+    #: Processed examples since the start of the training.
+    examples: int | None = None
+    steps_per_second: float | None = None
+    examples_per_second: float | None = None
+    #: Time of the first step, if known more precisely than from the first message.
+    begun: float | None = None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Estimated remaining seconds at the current speed; `None` if unknown."""
+        if self.step is None or self.total is None or not self.steps_per_second:
+            return None
+        left = (self.total - self.step) / self.steps_per_second
+        return left if left >= 0 and math.isfinite(left) else None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingCurve:
+    """Progress reports of a task, oldest first, downsampled as they accumulate."""
+
+    points: tuple[Progress, ...]
+    #: Number of reports per point.
+    stride: int = 1
+
+
+Item = TypeVar("Item")
+
+
+def downsample(items: Sequence[Item], limit: int) -> list[Item]:
+    """Return at most `limit` evenly spaced items, including the first and the last (only the last for `limit=1`)."""
+    if len(items) <= limit:
+        return list(items)
+    if limit < 2:
+        return list(items[len(items) - limit :])
+    return [items[round(index * (len(items) - 1) / (limit - 1))] for index in range(limit)]

@@ -1,1 +1,1 @@
-"""options.json -> ServiceSpec, or every reason why not. The loader takes bytes: files are for others."""
+"""Options of a service: schema, rules, loading, updates and generated documents."""

@@ -1,10 +1,7 @@
-"""Options <-> environment variables of the scheduler.
+"""Convert options to the scheduler's environment variables and back.
 
-On DC/OS the options reach the scheduler through its Marathon app: Cosmos fills marathon.json.mustache with them, and
-Marathon sets the variables. Both directions are here, and the lines of the template between them.
-
-A list is one variable: each of its entries is ended by RECORD_END, and of an entry that is an object each field by
-UNIT_END. An environment is `name=value` entries.
+On DC/OS, Cosmos renders the options into marathon.json.mustache, and Marathon sets the variables. A list is one
+variable: RECORD_END ends each entry, and UNIT_END ends each field of an object. Environments are `name=value` lists.
 """
 
 from __future__ import annotations
@@ -15,36 +12,35 @@ from typing import Any
 
 from marshmallow import fields
 
-from .fields import RECORD_END, UNIT_END, Environment, Flag, Number, Text, Whole
-from .lists import Records, Wholes
-from .loader import resolve
-from .tree import OPTIONS, Option
+from .load import resolve
+from .schema.document import OPTIONS, Option
+from .schema.fields import RECORD_END, UNIT_END, Boolean, Environment, Integer, IntegerList, Number, RecordList, String
 
 
-def variable(option: Option) -> str:
-    """The name: that of the original package where it has one, else the path in capitals."""
-    given: str | None = option.said("environment")
-    return given or "_".join("PS" if name == "parameter_server" else name.upper() for name in option.path)
+def variable_name(option: Option) -> str:
+    """Return the name of the original package's variable, or else the path in capitals."""
+    name: str | None = option.metadata("environment")
+    return name or "_".join("PS" if part == "parameter_server" else part.upper() for part in option.path)
 
 
 def to_environment(options: Mapping[str, Any]) -> dict[str, str]:
-    """Resolved options -> every variable, with the values that the rendered template gives them."""
-    return {variable(option): _text(option.field, option.value(options)) for option in OPTIONS}
+    """Return all variables of resolved options, as the rendered template sets them."""
+    return {variable_name(option): _text(option.field, option.value(options)) for option in OPTIONS}
 
 
 def template_lines() -> list[str]:
-    """The `env` of marathon.json.mustache for all options: `"NAME": "{{path}}"`, one each, without commas."""
-    return [f"{json.dumps(variable(option))}: {json.dumps(_tag(option))}" for option in OPTIONS]
+    """Return one `"NAME": "{{path}}"` line per option for `env` in marathon.json.mustache, without commas."""
+    return [f"{json.dumps(variable_name(option))}: {json.dumps(_tag(option))}" for option in OPTIONS]
 
 
 def to_document(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Variables -> the options document, without what is at its default or not set. Other variables are ignored.
+    """Return the options document of the variables, without defaults. Unknown variables are ignored.
 
-    A value that is none of its option's is kept as text: the schema refuses it with the option's name.
+    A malformed value stays text, so that the schema rejects it with the name of the option.
     """
     document: dict[str, Any] = {}
     for option in OPTIONS:
-        text = environment.get(variable(option))
+        text = environment.get(variable_name(option))
         if text is None or text == _text(option.field, option.default):
             continue
         section = document
@@ -57,27 +53,27 @@ def to_document(environment: Mapping[str, str]) -> dict[str, Any]:
 def load_environment(
     environment: Mapping[str, str], defaults: Mapping[str, Mapping[str, Any]] | None = None
 ) -> dict[str, Any]:
-    """Variables -> resolved options; `defaults` as for `loader.load`. Raise OptionsError with every problem."""
+    """Resolve the options in the variables; `defaults` as for `load.load`. Raises OptionsError with all problems."""
     return resolve(to_document(environment), defaults)
 
 
 def _text(field: fields.Field[Any], value: Any) -> str:
-    """A value as Cosmos renders it by the option's tag."""
+    """Return the value as Cosmos renders the option's tag."""
     if value is None:
         return ""
-    if isinstance(field, Records):
+    if isinstance(field, RecordList):
         return "".join(f"{_record(field, record)}{RECORD_END}" for record in value)
     if isinstance(field, Environment):
         return "".join(f"{name}={text}{RECORD_END}" for name, text in value.items())
-    if isinstance(field, Wholes):
+    if isinstance(field, IntegerList):
         return "".join(f"{item}{RECORD_END}" for item in value)
-    if isinstance(field, Flag):
+    if isinstance(field, Boolean):
         return json.dumps(value)
     whole = isinstance(value, float) and value.is_integer()
     return str(int(value) if whole else value)
 
 
-def _record(field: Records, record: Mapping[str, Any]) -> str:
+def _record(field: RecordList, record: Mapping[str, Any]) -> str:
     return "".join(f"{record[name]}{UNIT_END}" for name in field.schema.fields)
 
 
@@ -87,12 +83,12 @@ def _tag(option: Option) -> str:
 
 
 def _entry_tag(field: fields.Field[Any]) -> str:
-    """Of one entry of a list; empty for what is no list."""
-    if isinstance(field, Records):
+    """Return the tag of one list entry; empty if the field is not a list."""
+    if isinstance(field, RecordList):
         return "".join(f"{{{{{name}}}}}{UNIT_END}" for name in field.schema.fields)
     if isinstance(field, Environment):
         return "{{name}}={{value}}"
-    return "{{.}}" if isinstance(field, Wholes) else ""
+    return "{{.}}" if isinstance(field, IntegerList) else ""
 
 
 def _value(field: fields.Field[Any], text: str) -> Any:
@@ -106,12 +102,12 @@ def _entries(text: str) -> list[str]:
     return text.split(RECORD_END)[:-1]
 
 
-def _read_records(field: Records, text: str) -> list[dict[str, str]]:
+def _read_records(field: RecordList, text: str) -> list[dict[str, str]]:
     return [_read_record(field, entry.split(UNIT_END)) for entry in _entries(text)]
 
 
-def _read_record(field: Records, parts: list[str]) -> dict[str, str]:
-    """A field that is empty was left out, as far as it may be."""
+def _read_record(field: RecordList, parts: list[str]) -> dict[str, str]:
+    """Omit empty optional fields."""
     named = zip(field.schema.fields.items(), parts, strict=False)
     return {name: part for (name, kind), part in named if part or kind.required}
 
@@ -128,11 +124,11 @@ def _read_number(text: str, read: Callable[[str], float]) -> float | str:
 
 
 _READERS: Mapping[type, Callable[[Any, str], Any]] = {
-    Text: lambda _, text: text,
-    Flag: lambda _, text: {"true": True, "false": False}.get(text, text),
-    Whole: lambda _, text: _read_number(text, int),
+    String: lambda _, text: text,
+    Boolean: lambda _, text: {"true": True, "false": False}.get(text, text),
+    Integer: lambda _, text: _read_number(text, int),
     Number: lambda _, text: _read_number(text, float),
     Environment: lambda _, text: _read_variables(text),
-    Wholes: lambda _, text: [_read_number(entry, int) for entry in _entries(text)],
-    Records: _read_records,
+    IntegerList: lambda _, text: [_read_number(entry, int) for entry in _entries(text)],
+    RecordList: _read_records,
 }

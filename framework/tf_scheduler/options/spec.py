@@ -1,57 +1,253 @@
-"""Resolved options -> the spec."""
+"""Build the ServiceSpec from resolved options."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tf_scheduler.model.network import VirtualNetwork
 from tf_scheduler.model.placement import GangMode, GangSpec, GpuScheduling, PlacementSpec, PlacementStrategy
-from tf_scheduler.model.policy import (
-    CleanUp,
+from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy
+from tf_scheduler.model.resources import UNIT, Needs, VirtualNetwork, Volume, thousandths
+from tf_scheduler.model.secrets import (
+    DEFAULT_SCHEME,
+    INLINE_SCHEME,
+    HiddenText,
+    SecretAccess,
+    SecretDelivery,
+    SecretSpec,
+    VaultAccess,
+)
+from tf_scheduler.model.spec import (
+    AfterFinish,
+    CleanupPolicy,
+    ExecutorSpec,
     FinishPolicy,
+    Hooks,
+    JobKind,
+    JobSpec,
+    LivenessCheck,
+    LivenessKind,
+    OutputPolicy,
+    Program,
     RecoveryPolicy,
     RestartPolicy,
     RestartWhen,
+    ServiceSpec,
+    Strategy,
     SuccessPolicy,
-    Then,
+    TaskLimits,
+    Uri,
 )
-from tf_scheduler.model.program import Hooks, Limits, Liveness, LivenessKind, Output, Program
-from tf_scheduler.model.resources import UNIT, Needs, thousandths
-from tf_scheduler.model.spec import ExecutorSpec, JobKind, JobSpec, ServiceSpec, Strategy, Uri
 
-from .constraints import parse_constraints
-from .plans import to_plans
-from .secrets import access_of, delivery_of, secrets_of
-from .sections.jobs import JOBS
-from .side_jobs import after, before, image_of, ports_of
-from .ulimits import parse_ulimits
-from .volumes import volumes_of
-from .words import words
+from .schema.fields import parse_ulimits
+from .schema.jobs import JOBS
+from .schema.placement import READ_ONLY
+from .schema.service import ORIGINAL_GPU_IMAGE, ORIGINAL_IMAGE
+from .schema.values import parse_constraints, split_names
+
+#: Plans of every service.
+_BUILT_IN = ("deploy", "update")
+
+
+def to_plans(options: Mapping[str, Any]) -> Mapping[str, PlanSpec]:
+    """Return all plans, deploy and update first."""
+    phases: dict[str, list[Mapping[str, str]]] = {name: [] for name in _BUILT_IN}
+    for phase in options["phases"]:
+        phases.setdefault(phase["plan"], []).append(phase)
+    if not phases["update"]:
+        phases["update"] = phases["deploy"]
+    return {name: _plan(name, options, found) for name, found in phases.items()}
+
+
+def _plan(name: str, options: Mapping[str, Any], phases: Sequence[Mapping[str, str]]) -> PlanSpec:
+    after = {phase["phase"]: split_names(phase["after"]) for phase in phases}
+    chosen = PlanStrategy(options[name]) if name in _BUILT_IN else PlanStrategy.SERIAL
+    strategy = PlanStrategy.DEPENDENCY if any(after.values()) else chosen
+    return PlanSpec(name, strategy, tuple(map(_phase, phases)), after, options["gang"])
+
+
+def _phase(phase: Mapping[str, str]) -> PhaseSpec:
+    indexes = tuple(int(index) for index in split_names(phase["tasks"]))
+    strategy = PlanStrategy(phase["strategy"] or PlanStrategy.PARALLEL)
+    return PhaseSpec(phase["phase"], phase["job"], strategy, indexes)
+
 
 Document = Mapping[str, Any]
 
-#: Where Hadoop's clients look for their two files: the task's working directory.
+
+def volumes_of(options: Document, section: str) -> tuple[Volume, ...]:
+    """Return the volumes of a section's tasks, in the order of the options."""
+    return tuple(
+        Volume(record["host_path"], record["container_path"], record["mode"] == READ_ONLY)
+        for record in options["volumes"]
+        if not record["jobs"].strip() or section in split_names(record["jobs"])
+    )
+
+
+#: TensorBoard has no access control, as in the original package: any host that reaches the agent can use it.
+TENSORBOARD = 'exec python -m tensorboard.main --logdir "$LOG_DIR" --host 0.0.0.0 --port "$TASK_PORT"'
+DATA_SERVICE = "exec python -m tf_executor.data_service"
+
+
+def upstream_side_jobs(options: Document) -> Iterator[JobSpec]:
+    """Return jobs whose address other jobs need: the tf.data dispatcher."""
+    section = options["data_service"]
+    if section["workers"]:
+        needs = Needs(thousandths(section["dispatcher_cpus"]), section["dispatcher_mem"] * UNIT)
+        yield _side_job(options, JobKind.DISPATCHER, "data_dispatcher", DATA_SERVICE, needs)
+
+
+def downstream_side_jobs(options: Document) -> Iterator[JobSpec]:
+    """Return jobs that need addresses of other jobs, and TensorBoard."""
+    section = options["data_service"]
+    if section["workers"]:
+        yield _side_job(options, JobKind.DATA_WORKER, "data_service", DATA_SERVICE, _needs(section), section["workers"])
+    if options["service"]["use_tensorboard"]:
+        section = options["tensorboard"]
+        yield _side_job(options, JobKind.TENSORBOARD, "tensorboard", TENSORBOARD, _needs(section), port=section["port"])
+
+
+def ports_of(service: Document) -> int:
+    """Return the number of agent ports per task: 0 on a virtual network."""
+    return 0 if service["virtual_network_enabled"] else 1
+
+
+def image_of(service: Document, own: str, has_gpus: bool) -> str:
+    """Return a job's Docker image; empty for the original package's images, which cannot run the executor."""
+    image: str = own or (service["gpu_tf_image"] if has_gpus else service["tf_image"])
+    return "" if image in (ORIGINAL_IMAGE, ORIGINAL_GPU_IMAGE) else image
+
+
+def _needs(section: Document) -> Needs:
+    return Needs(thousandths(section["cpus"]), section["mem"] * UNIT, section.get("disk", 0) * UNIT)
+
+
+def _side_job(
+    options: Document, kind: JobKind, section: str, command: str, needs: Needs, count: int = 1, port: int = 0
+) -> JobSpec:
+    service = options["service"]
+    hadoop = {"HADOOP_CONF_DIR": "."} if service["hdfs"]["config_uri"] else {}
+    return JobSpec(
+        kind=kind,
+        count=count,
+        needs=replace(needs, ports=ports_of(service)),
+        command=command,
+        environment={**hadoop, **service["environment"]},
+        python=service["python"],
+        section=section,
+        image=image_of(service, "", has_gpus=False),
+        # The dispatcher shares the section data_service.
+        volumes=volumes_of(options, "data_service" if section == "data_dispatcher" else section),
+        port=port,
+    )
+
+
+#: Environment variables of the Google Cloud client and of MIT Kerberos.
+_GCS, _KEYTAB, _KERBEROS = "GOOGLE_APPLICATION_CREDENTIALS", "KRB5_CLIENT_KTNAME", "KRB5_CONFIG"
+#: Name of the original package's secret with the key.
+_GCS_SECRET = "gcs_key"  # noqa: S105 - a name
+_GCS_OPTION, _KRB5 = "service.gcs_key", "krb5.conf"
+#: Principal for commands such as kinit, and log file of MIT Kerberos.
+_PRINCIPAL, _TRACE = "KERBEROS_PRINCIPAL", "KRB5_TRACE"
+
+
+def secrets_of(options: Document) -> tuple[SecretSpec, ...]:
+    """Return the secrets of `secrets` and of the original package's options."""
+    own = (
+        SecretSpec(
+            record["source"],
+            record["env"],
+            record["file"],
+            frozenset(split_names(record["jobs"])),
+            reloads=bool(record["reload"]),
+        )
+        for record in options["secrets"]
+    )
+    return (*own, *_gcs(options["service"]), *_kerberos(options["service"]["security"]["kerberos"]))
+
+
+def delivery_of(options: Document) -> SecretDelivery:
+    """Return the delivery of secrets to executors."""
+    delivery = options["secret_delivery"]
+    return SecretDelivery(
+        url=delivery["url"].rstrip("/"),
+        expires=delivery["expires_seconds"],
+        from_agent_only=delivery["from_agent_only"],
+        reload_every=delivery["reload_seconds"],
+        ca_file=delivery["ca_file"],
+    )
+
+
+def access_of(options: Document) -> SecretAccess:
+    """Return the scheduler's access to the sources of secrets."""
+    vault, dcos = options["vault"], options["dcos"]
+    return SecretAccess(
+        directory=options["secret_delivery"]["directory"],
+        vault=VaultAccess(**vault),
+        dcos_url=dcos["url"].rstrip("/"),
+        dcos_ca_file=dcos["ca_file"] or options["tls"]["ca_file"],
+        mesos_secret=options["mesos"]["secret"],
+        inline={_GCS_OPTION: HiddenText(options["service"]["gcs_key"]), **_kerberos_values(options)},
+    )
+
+
+def _gcs(service: Document) -> Iterator[SecretSpec]:
+    if service["gcs_key"]:
+        yield SecretSpec(f"{INLINE_SCHEME}:{_GCS_OPTION}", _GCS, f"{_GCS_SECRET}.json")
+    elif service["use_gcs_key_secret"]:
+        yield SecretSpec(f"{DEFAULT_SCHEME}:{_GCS_SECRET}", _GCS, f"{_GCS_SECRET}.json")
+
+
+def _kerberos(kerberos: Document) -> Iterator[SecretSpec]:
+    if kerberos["enabled"]:
+        yield SecretSpec(kerberos["keytab_secret"], _KEYTAB, "client.keytab")
+        # Not confidential; delivered as secrets, so that a change restarts no task.
+        yield SecretSpec(f"{INLINE_SCHEME}:{_KRB5}", _KERBEROS, _KRB5)
+        yield SecretSpec(f"{INLINE_SCHEME}:{_PRINCIPAL}", _PRINCIPAL)
+        if kerberos["debug"]:
+            yield SecretSpec(f"{INLINE_SCHEME}:{_TRACE}", _TRACE)
+
+
+def _kerberos_values(options: Document) -> Mapping[str, HiddenText]:
+    kerberos = options["service"]["security"]["kerberos"]
+    if not kerberos["enabled"]:
+        return {}
+    principal = f"{kerberos['primary']}@{kerberos['realm']}"
+    values = {_KRB5: _krb5_conf(kerberos), _PRINCIPAL: principal, _TRACE: "/dev/stderr"}
+    return {name: HiddenText(value) for name, value in values.items()}
+
+
+def _krb5_conf(kerberos: Document) -> str:
+    realm, kdc = kerberos["realm"], kerberos["kdc"]
+    where = f"{realm} = {{\n    kdc = {kdc['hostname']}:{kdc['port']}\n  }}"
+    return f"[libdefaults]\n  default_realm = {realm}\n[realms]\n  {where}\n"
+
+
+#: Hadoop's clients read their configuration from the task's working directory.
 _HADOOP = {"HADOOP_CONF_DIR": "."}
-#: Mesos documentation, fetcher: the others go through Hadoop's client.
+#: URL schemes of the Mesos fetcher that need no Hadoop client (Mesos documentation, fetcher).
 _FETCHER = ("http", "https", "ftp", "ftps", "file")
 
 
 def to_spec(options: Document) -> ServiceSpec:
-    """Everything that the scheduler needs to know of the service."""
+    """Return the spec of the service."""
     service = options["service"]
     return ServiceSpec(
         name=service["name"].strip("/"),
         user=service["user"],
         role=service["role"] or f"{service['name'].strip('/').replace('/', '__')}-role",
         strategy=Strategy(service["strategy"]),
-        jobs=(*before(options), *(_job(options, name) for name in JOBS if options[name]["count"]), *after(options)),
+        jobs=(
+            *upstream_side_jobs(options),
+            *(_job(options, name) for name in JOBS if options[name]["count"]),
+            *downstream_side_jobs(options),
+        ),
         executor=_executor(options["executor"]),
         uris=tuple(_uris(service)),
         fetch=() if _agents_fetch(service["job_url"]) else (service["job_url"],),
         program=_program(service),
-        output=Output(options["executor"]["output_bytes"], options["executor"]["output_backups"]),
+        output=OutputPolicy(options["executor"]["output_bytes"], options["executor"]["output_backups"]),
         principal=service["principal"] or service["service_account"],
         checkpoint_dir=service["checkpoint_dir"] or service["shared_filesystem"],
         failover_timeout=service["failover_timeout"],
@@ -61,8 +257,8 @@ def to_spec(options: Document) -> ServiceSpec:
         recovery=_recovery(options["recovery"]),
         finish=_finish(options["finish"]),
         secrets=secrets_of(options),
-        delivery=delivery_of(options),
-        access=access_of(options),
+        secret_delivery=delivery_of(options),
+        secret_access=access_of(options),
         network=_network(service),
         plans=to_plans(options["plans"]),
     )
@@ -93,7 +289,7 @@ def _job(options: Document, section: str) -> JobSpec:
         volumes=volumes_of(options, section),
         cluster_flags=job["cluster_flags"],
         hooks=Hooks(job["pre_command"], job["post_command"], job["hook_timeout"]),
-        limits=Limits(job["nice"], parse_ulimits(job["ulimits"])),
+        limits=TaskLimits(job["nice"], parse_ulimits(job["ulimits"])),
         gpu_check=job["gpu_check"],
         max_completion_time=job["max_completion_time"] or None,
         liveness=_liveness(options["health"], section),
@@ -106,7 +302,7 @@ def _job(options: Document, section: str) -> JobSpec:
 def _network(service: Document) -> VirtualNetwork | None:
     if not service["virtual_network_enabled"]:
         return None
-    pairs = (pair.split(":", 1) for pair in words(service["virtual_network_plugin_labels"]))
+    pairs = (pair.split(":", 1) for pair in split_names(service["virtual_network_plugin_labels"]))
     return VirtualNetwork(service["virtual_network_name"], {name.strip(): value.strip() for name, value in pairs})
 
 
@@ -115,24 +311,24 @@ def _program(service: Document) -> Program | None:
     return Program(name, service["job_path"], service["job_context"] or "{}") if name else None
 
 
-def _liveness(health: Document, section: str) -> Liveness | None:
-    jobs = words(health["jobs"])
+def _liveness(health: Document, section: str) -> LivenessCheck | None:
+    jobs = split_names(health["jobs"])
     if health["liveness"] == "none" or (jobs and section not in jobs):
         return None
     names = ("target", "interval", "timeout", "grace", "failures")
-    return Liveness(LivenessKind(health["liveness"]), **{name: health[name] for name in names})
+    return LivenessCheck(LivenessKind(health["liveness"]), **{name: health[name] for name in names})
 
 
 def _stalled_after(options: Document, section: str) -> float | None:
-    """Parameter servers are silent, and so are workers that a chief tells what to do."""
+    """Return None for parameter servers and for workers led by a chief: these write nothing while they train."""
     health, led = options["health"], options["service"]["strategy"] == Strategy.PARAMETER_SERVER.value
     silent = JOBS[section] is JobKind.PS or (led and JOBS[section] is JobKind.WORKER)
-    watched = words(health["jobs"]) or tuple(JOBS)
+    watched = split_names(health["jobs"]) or tuple(JOBS)
     return health["stalled_after"] or None if section in watched and not silent else None
 
 
 def _agents_fetch(url: str) -> bool:
-    """Whether it is of a kind that every agent's fetcher knows; for others it needs a Hadoop client."""
+    """Return whether every agent's fetcher supports the URL without a Hadoop client."""
     scheme, mark, _ = url.partition("://")
     return not mark or scheme in _FETCHER
 
@@ -140,7 +336,7 @@ def _agents_fetch(url: str) -> bool:
 def _uris(service: Document) -> Iterator[Uri]:
     if service["job_url"] and _agents_fetch(service["job_url"]):
         yield Uri(service["job_url"])
-    yield from (Uri(url, cache=service["data_cache"]) for url in words(service["data"]))
+    yield from (Uri(url, cache=service["data_cache"]) for url in split_names(service["data"]))
     if folder := service["hdfs"]["config_uri"].rstrip("/"):
         yield Uri(f"{folder}/core-site.xml", extract=False)
         yield Uri(f"{folder}/hdfs-site.xml", extract=False)
@@ -163,13 +359,13 @@ def _placement(placement: Document, region: str) -> PlacementSpec:
         strategy=PlacementStrategy(placement["strategy"]),
         gpu_scheduling_behavior=GpuScheduling(placement["gpu_scheduling_behavior"]),
         region=region,
-        near=words(placement["near"]),
+        near=split_names(placement["near"]),
         draining_seconds=placement["draining_seconds"],
     )
 
 
 def _own_restart(restart: Document, job: Document) -> RestartPolicy | None:
-    """None: it is the service's."""
+    """Return the job's own policy; None if the policy of the service applies."""
     service = _restart(restart)
     own = replace(
         service,
@@ -203,9 +399,9 @@ def _recovery(recovery: Document) -> RecoveryPolicy:
 def _finish(finish: Document) -> FinishPolicy:
     return FinishPolicy(
         success=SuccessPolicy(finish["success"]),
-        clean_up=CleanUp(finish["clean_up"]),
+        cleanup=CleanupPolicy(finish["clean_up"]),
         deadline=finish["deadline"] or None,
-        then=Then(finish["then"]),
+        after_finish=AfterFinish(finish["then"]),
         keep_seconds=finish["keep_seconds"] or None,
         evaluator_seconds=finish["evaluator_seconds"],
     )

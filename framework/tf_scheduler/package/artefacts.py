@@ -15,11 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tf_scheduler.bundle import PACKAGES as EXECUTOR_PACKAGES
-from tf_scheduler.bundle import build_bundle
-from tf_scheduler.pyz import build, digest, licences, pack, sources, write
-
-from .stamp import remember, remembered, watched
+from tf_scheduler.zipapp_builder import build, build_bundle, licences, pack, package_files, write
 
 SCHEDULER, EXECUTOR = "tensorflow-scheduler.pyz", "tensorflow-executor.pyz"
 COMMAND, EXAMPLES = "dcos-tensorflow", "tensorflow-examples.zip"
@@ -35,24 +31,21 @@ _DISTRIBUTIONS = (
     "prometheus-client",
     "pymesos",
     "requests",
-    "rsa",
     "starlette",
     "uvicorn",
 )
 #: Besides sources: the certificates that requests trusts, the files of the web page.
-_DATA = (".pem",)
-_OWN = (".py", ".css", ".html", ".js", ".svg")
+_DATA_SUFFIXES = (".pem",)
+_SOURCE_SUFFIXES = (".py", ".css", ".html", ".js", ".svg")
 #: No scheduler runs from here: commands of a checkout, and what pymesos does with pickles or compiled modules.
-_LEFT_OUT = ("pymesos/subprocess/", "pymesos/zkpython.py", "kazoo/tests/", "kazoo/testing/")
-_WHAT = "the scheduler's bundle"
+_EXCLUDED = ("pymesos/subprocess/", "pymesos/zkpython.py", "kazoo/tests/", "kazoo/testing/")
+_DESCRIPTION = "the scheduler's bundle"
 _MAIN = """\
-import gc
 import sys
 
 if sys.version_info < {minimum}:
     sys.exit("tensorflow-scheduler needs Python {text} or later, this is " + sys.version.split()[0])
-gc.disable()
-from tf_scheduler.cli.scheduler import main
+from tf_scheduler.cli.commands.scheduler import main
 
 main()
 """
@@ -78,39 +71,11 @@ def build_artefacts(folder: Path, sources_folder: Path) -> list[Artefact]:
     paths = [
         build_scheduler(folder / SCHEDULER),
         build_bundle(folder / EXECUTOR),
-        _written(command_bytes(), folder / COMMAND, "the sub-command", 0o755),
-        _written(examples_bytes(sources_folder.parent / "examples"), folder / EXAMPLES, "the examples"),
-        *(_written((sources_folder / name).read_bytes(), folder / name, "the icon") for name in ICONS),
+        _write_changed(command_bytes(), folder / COMMAND, "the sub-command", 0o755),
+        _write_changed(examples_bytes(sources_folder.parent / "examples"), folder / EXAMPLES, "the examples"),
+        *(_write_changed((sources_folder / name).read_bytes(), folder / name, "the icon") for name in ICONS),
     ]
     return [Artefact(path, sha256(path.read_bytes())) for path in paths]
-
-
-def build_cached(cache: Path, version: str, sources_folder: Path) -> Path:
-    """What a service fetches, in a folder of `cache` that is named after its content; that folder, as a repository's.
-
-    There the artefacts of `version` are in a folder of that name. Other sources, another folder. Raise BundleError.
-    As long as no source has changed since the last time, none of them is read.
-    """
-    stamp = cache / f"{sha256(f'{sys.executable} {sys.version} {sources_folder}'.encode())[:16]}.stamp"
-    known = remembered(stamp)
-    if known is not None and (cache / known / version / EXAMPLES).is_file():
-        return cache / known
-    seen = watched(_source_files(sources_folder))
-    home = _build_cached(cache, version, sources_folder)
-    remember(stamp, home.name, seen)
-    return home
-
-
-def _build_cached(cache: Path, version: str, sources_folder: Path) -> Path:
-    program, examples = _scheduler_sources(), examples_bytes(sources_folder.parent / "examples")
-    executor = build_bundle()
-    home = cache / sha256(f"{digest(program)} {executor.name} {sha256(examples)}".encode())[:16]
-    folder = home / version
-    if not (folder / EXAMPLES).is_file():  # it is written last
-        build(program, folder / SCHEDULER, _WHAT)
-        _written(executor.read_bytes(), folder / EXECUTOR, "the executor's bundle", 0o755)
-        _written(examples, folder / EXAMPLES, "the examples")
-    return home
 
 
 def sha256(content: bytes) -> str:
@@ -123,7 +88,7 @@ def build_scheduler(target: Path) -> Path:
 
     It runs on the Python that built it, and newer ones: which distributions are needed depends on the version.
     """
-    return build(_scheduler_sources(), target, _WHAT)
+    return build(_scheduler_sources(), target, _DESCRIPTION)
 
 
 def _scheduler_sources() -> dict[str, bytes]:
@@ -134,30 +99,13 @@ def _scheduler_sources() -> dict[str, bytes]:
 
 def _scheduler_files() -> Iterator[tuple[str, bytes]]:
     for package in _PACKAGES:
-        yield from sources(package, _WHAT, _OWN)
+        yield from package_files(package, _DESCRIPTION, _SOURCE_SUFFIXES)
     for name in sorted(_closure(_DISTRIBUTIONS)):
         yield from licences(name).items()
         for path in importlib.metadata.files(name) or ():
             text = path.as_posix()
-            if path.suffix in (".py", *_DATA) and not text.startswith(("..", *_LEFT_OUT)):
+            if path.suffix in (".py", *_DATA_SUFFIXES) and not text.startswith(("..", *_EXCLUDED)):
                 yield text, path.read_binary()
-
-
-def _source_files(sources_folder: Path) -> Iterator[Path]:
-    """All that the artefacts of `build_cached` are made of, and the folders that it is in."""
-    for package in (*_PACKAGES, *EXECUTOR_PACKAGES):
-        spec = importlib.util.find_spec(package)
-        origin = Path(spec.origin) if spec is not None and spec.origin is not None else None
-        if origin is not None and origin.name == "__init__.py":
-            yield from (path for path in (origin.parent, *origin.parent.rglob("*")) if "__pycache__" not in path.parts)
-        elif origin is not None:
-            yield origin
-    for name in _closure(_DISTRIBUTIONS):
-        found = [Path(str(path.locate())) for path in importlib.metadata.files(name) or ()]
-        yield from (path for path in found if path.suffix != ".pyc")
-        yield from {path.parent.parent for path in found if path.name == "RECORD"}
-    examples = sources_folder.parent / "examples"
-    yield from (examples, *examples.rglob("*"))
 
 
 def _closure(names: tuple[str, ...]) -> set[str]:
@@ -186,8 +134,11 @@ def _name(requirement: str) -> str:
 
 
 def command_bytes() -> bytes:
-    """The sub-command `dcos tensorflow`, stored without compression: its digest is part of the package."""
-    return pack({"__main__.py": _COMMAND_MAIN, **dict(sources("dcos_command", COMMAND))}, zipfile.ZIP_STORED)
+    """The sub-command `dcos tensorflow` with click, stored without compression: its digest is part of the package."""
+    files = {
+        name: content for package in ("dcos_command", "click") for name, content in package_files(package, COMMAND)
+    }
+    return pack({"__main__.py": _COMMAND_MAIN, **files, **licences("click")}, zipfile.ZIP_STORED)
 
 
 def examples_bytes(folder: Path) -> bytes:
@@ -198,7 +149,7 @@ def examples_bytes(folder: Path) -> bytes:
     return pack(files, runnable=False)
 
 
-def _written(content: bytes, target: Path, what: str, mode: int = 0o644) -> Path:
+def _write_changed(content: bytes, target: Path, what: str, mode: int = 0o644) -> Path:
     if not target.is_file() or target.read_bytes() != content:
         write(content, target, what, mode)
     return target

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import PackageError
+from tf_scheduler.errors import PackageError
 
 _TAG = re.compile(r"\{\{(?:\{(?P<triple>[^{}]*)\}|(?P<kind>[#^/&!>=]?)(?P<name>.*?))\}\}", re.DOTALL)
 _AS_JSON = "asJson"
@@ -32,17 +32,17 @@ class TemplateError(PackageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TemplateText:
     value: str
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class TemplateVariable:
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class TemplateSection:
     """`{{#name}}...{{/name}}`, with `{{^` inverted. `source`: what stands between the tags."""
 
     name: str
@@ -51,7 +51,7 @@ class Section:
     source: str
 
 
-Node = Text | Variable | Section
+Node = TemplateText | TemplateVariable | TemplateSection
 
 
 @dataclass(slots=True)
@@ -66,18 +66,18 @@ def parse(template: str) -> tuple[Node, ...]:
     """Raise TemplateError for sections that do not match, partials and changed delimiters."""
     stack, end = [_Open(None, [])], 0
     for tag in _TAG.finditer(template):
-        stack[-1].nodes.append(Text(template[end : tag.start()]))
+        stack[-1].nodes.append(TemplateText(template[end : tag.start()]))
         end = tag.end()
-        _take(tag, stack, template)
+        _add_tag(tag, stack, template)
     if stack[-1].tag is not None:
         raise _error(stack[-1].tag, template, "is not closed")
-    return (*stack[0].nodes, Text(template[end:]))
+    return (*stack[0].nodes, TemplateText(template[end:]))
 
 
-def _take(tag: re.Match[str], stack: list[_Open], template: str) -> None:
+def _add_tag(tag: re.Match[str], stack: list[_Open], template: str) -> None:
     kind, name = tag["kind"] or "", (tag["triple"] if tag["triple"] is not None else tag["name"]).strip()
     if kind in ("", "&") and name and "{" not in name:
-        stack[-1].nodes.append(Variable(name))
+        stack[-1].nodes.append(TemplateVariable(name))
     elif kind in ("#", "^"):
         stack.append(_Open(tag, []))
     elif kind == "/":
@@ -91,7 +91,7 @@ def _close(tag: re.Match[str], name: str, stack: list[_Open], template: str) -> 
     if opened is None or opened["name"].strip() != name:
         raise _error(tag, template, "closes nothing" if opened is None else f"comes before the end of {opened[0]}")
     nodes = (*stack[-1].nodes,)
-    section = Section(name, opened["kind"] == "^", nodes, template[opened.end() : tag.start()])
+    section = TemplateSection(name, opened["kind"] == "^", nodes, template[opened.end() : tag.start()])
     return _Open(stack[-2].tag, [*stack[-2].nodes, section])
 
 
@@ -121,15 +121,15 @@ class _Renderer:
 
     def nodes(self, nodes: Sequence[Node], scopes: tuple[Any, ...]) -> Iterator[str]:
         for node in nodes:
-            if isinstance(node, Text):
+            if isinstance(node, TemplateText):
                 yield node.value
-            elif isinstance(node, Variable):
+            elif isinstance(node, TemplateVariable):
                 value = lookup(node.name, scopes)
-                yield "" if value is None else shown(value)
+                yield "" if value is None else format_value(value)
             else:
                 yield from self._section(node, scopes)
 
-    def _section(self, section: Section, scopes: tuple[Any, ...]) -> Iterator[str]:
+    def _section(self, section: TemplateSection, scopes: tuple[Any, ...]) -> Iterator[str]:
         if section.name == _AS_JSON and not section.inverted:
             raw = self.raw.get(section.source)
             # What the function returns is a template again: so mustache.java treats every TemplateFunction.
@@ -137,15 +137,15 @@ class _Renderer:
             return
         value = lookup(section.name, scopes)
         if section.inverted:
-            yield from () if truthy(value) else self.nodes(section.nodes, scopes)
+            yield from () if is_rendered(value) else self.nodes(section.nodes, scopes)
         elif isinstance(value, list):
             for item in value:
                 yield from self.nodes(section.nodes, (*scopes, item))
-        elif truthy(value):
+        elif is_rendered(value):
             yield from self.nodes(section.nodes, scopes if value is True else (*scopes, value))
 
 
-def truthy(value: Any) -> bool:
+def is_rendered(value: Any) -> bool:
     """Whether a section of this value is rendered: 0 and {} are, unlike in Python."""
     return not (value is None or value is False or value in ("", []))
 
@@ -161,20 +161,20 @@ def lookup(name: str, scopes: Sequence[Any]) -> Any:
     return value
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as it appears in the output; texts are encoded already."""
     if isinstance(value, str):
         return value
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, (int, float)):
-        return number(value)
+        return format_number(value)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name}={shown(item)}" for name, item in value.items()) + "}"
-    return "[" + ", ".join(map(shown, value)) + "]"
+        return "{" + ", ".join(f"{name}={format_value(item)}" for name, item in value.items()) + "}"
+    return "[" + ", ".join(map(format_value, value)) + "]"
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """A whole number as digits, any other as Java writes a double (java.lang.Double.toString)."""
     if value == int(value):
         return str(int(value))

@@ -104,7 +104,7 @@ def _required(error: ValidationError) -> Facts:
     return f"object has missing required properties ({_compact(missing)})", {"required": required, "missing": missing}
 
 
-def _unwanted(error: ValidationError) -> Facts:
+def _additional(error: ValidationError) -> Facts:
     schema: Any = error.schema
     given: Any = error.instance
     unwanted = sorted(set(given) - set(schema.get("properties", {})))
@@ -114,15 +114,15 @@ def _unwanted(error: ValidationError) -> Facts:
 
 def _minimum(error: ValidationError) -> Facts:
     facts = {"minimum": error.validator_value, "found": error.instance}
-    return f"numeric instance is lower than the required minimum (minimum: {_of(facts)})", facts
+    return f"numeric instance is lower than the required minimum (minimum: {_limit_and_value(facts)})", facts
 
 
 def _maximum(error: ValidationError) -> Facts:
     facts = {"maximum": error.validator_value, "found": error.instance}
-    return f"numeric instance is greater than the required maximum (maximum: {_of(facts)})", facts
+    return f"numeric instance is greater than the required maximum (maximum: {_limit_and_value(facts)})", facts
 
 
-def _of(facts: Mapping[str, Any]) -> str:
+def _limit_and_value(facts: Mapping[str, Any]) -> str:
     limit, found = facts.values()
     return f"{_compact(limit)}, found: {_compact(found)}"
 
@@ -146,7 +146,7 @@ def _other(error: ValidationError) -> Facts:
 _FACTS: Mapping[str, Callable[[ValidationError], Facts]] = {
     "type": _type,
     "required": _required,
-    "additionalProperties": _unwanted,
+    "additionalProperties": _additional,
     "minimum": _minimum,
     "maximum": _maximum,
     "enum": _enum,
@@ -154,10 +154,10 @@ _FACTS: Mapping[str, Callable[[ValidationError], Facts]] = {
 }
 
 
-def paths(schema: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Json]]]:
+def option_paths(schema: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Json]]]:
     """Dotted path and schema of every option, depth first; objects with properties are not options themselves."""
     for name, option in schema.get("properties", {}).items():
         if option.get("properties"):
-            yield from paths(option, f"{prefix}{name}.")
+            yield from option_paths(option, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", option

@@ -16,8 +16,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from tf_scheduler.errors import CosmosError, OptionsMismatchError
+
 from . import mustache
-from .errors import CosmosError, OptionsMismatchError
 from .options_check import Json, defaults, merge, mismatches
 
 _DEFINITION_TYPE = "application/vnd.dcos.universe.package+json;charset=utf-8;version=v4"
@@ -37,14 +38,16 @@ def render_app(
     OptionsMismatchError when they do not fit, CosmosError otherwise.
     """
     template = template_of(package)
-    values = merge(defaults(package.get("config") or {}), options or {}) if checked else resolved(package, options)
+    values = (
+        merge(defaults(package.get("config") or {}), options or {}) if checked else resolve_options(package, options)
+    )
     app = _parsed(mustache.render(template, {**values, **_resource(package)}))
     labels = {**_labels_of(app), **package_labels(package, options or {}, source)}
     identity = {} if app_id is None else {"id": "/" + app_id.strip("/")}
     return {**app, **identity, "labels": labels}
 
 
-def resolved(package: Mapping[str, Json], options: Mapping[str, Json] | None) -> dict[str, Json]:
+def resolve_options(package: Mapping[str, Json], options: Mapping[str, Json] | None) -> dict[str, Json]:
     """The options completed with the defaults. Raise OptionsMismatchError, or CosmosError when none are allowed."""
     schema = package.get("config")
     merged = merge(defaults(schema or {}), options or {})

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tf_scheduler.errors import Problem
+from tf_scheduler.errors import PackageError, Problem
+from tf_scheduler.options.environment import template_lines
 
 PACKAGE, CONFIG, RESOURCE, TEMPLATE = "package.json", "config.json", "resource.json", "marathon.json.mustache"
 FILES = (PACKAGE, CONFIG, RESOURCE, TEMPLATE)
 
 
-def home(installed: Path, checkout: Path) -> Path:
+def package_folder(installed: Path, checkout: Path) -> Path:
     """The folder of the sources; the examples lie beside it. A wheel brought both to the folder `installed`."""
     carried = installed / "dcos_sources" / "package"
     return carried if carried.is_dir() else checkout / "package"
 
 
 #: Of this installation.
-HOME = home(*Path(__file__).resolve().parents[2:4])
+PACKAGE_FOLDER = package_folder(*Path(__file__).resolve().parents[2:4])
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class PackageSources:
     """What could be read, and what is wrong with the rest. A JSON file that is not an object is empty here."""
 
     package: dict[str, Any]
@@ -35,13 +38,13 @@ class Sources:
     problems: tuple[Problem, ...] = ()
 
 
-def read(folder: Path = HOME) -> Sources:
+def read_sources(folder: Path = PACKAGE_FOLDER) -> PackageSources:
     """Never raises: a file that is missing or broken is a problem among others."""
     problems: list[Problem] = []
     texts = {name: _text(folder / name, problems) for name in FILES}
     package, config, resource = (_document(name, texts[name], problems) for name in (PACKAGE, CONFIG, RESOURCE))
-    problems += _others(folder)
-    return Sources(package, config, resource, texts[TEMPLATE], tuple(problems))
+    problems += _forbidden_files(folder)
+    return PackageSources(package, config, resource, texts[TEMPLATE], tuple(problems))
 
 
 def _text(path: Path, problems: list[Problem]) -> str:
@@ -80,7 +83,64 @@ def _object(pairs: list[tuple[str, Any]], repeated: list[str]) -> dict[str, Any]
     return dict(pairs)
 
 
-def _others(folder: Path) -> Iterator[Problem]:
+def _forbidden_files(folder: Path) -> Iterator[Problem]:
     """command.json is an error from packaging version 4.0 on; pictures and texts may lie beside the four files."""
     if (folder / "command.json").exists():
         yield Problem("command.json", "is not allowed from packaging version 4.0 on; use `cli` in resource.json")
+
+
+# --- repository
+# Repository documents: what Cosmos fetches from `dcos package repo add`.
+#
+# One object per package, with its four files in it. The media type's version says which packaging versions are
+# understood: v3 (DC/OS up to 1.9) 2.0 and 3.0, v4 (up to 1.11) 4.0 as well, v5 (from 1.12) 5.0 as well.
+
+
+VERSIONS = ("v3", "v4", "v5")
+
+
+def content_type(version: str) -> str:
+    """The media type of a repository document."""
+    return f"application/vnd.dcos.universe.repo+json;charset=utf-8;version={version}"
+
+
+def repository_entry(sources: PackageSources, release: int) -> dict[str, Any]:
+    """The package as one object, packaging version 4.0; `release` counts the versions of the package from 0."""
+    template = base64.b64encode(sources.template.encode()).decode()
+    return {
+        **sources.package,
+        "releaseVersion": release,
+        "config": sources.config,
+        "resource": sources.resource,
+        "marathon": {"v2AppMustacheTemplate": template},
+    }
+
+
+def repository_document(packages: list[dict[str, Any]], version: str) -> dict[str, Any]:
+    """A repository document of one of VERSIONS."""
+    return {"packages": [_packaging_3(package) if version == "v3" else package for package in packages]}
+
+
+def _packaging_3(package: Mapping[str, Any]) -> dict[str, Any]:
+    """Packaging version 3.0 knows no lists of upgrades; nothing else of ours is new in 4.0."""
+    kept = {name: value for name, value in package.items() if name not in ("upgradesFrom", "downgradesTo")}
+    return {**kept, "packagingVersion": "3.0"}
+
+
+# --- options_block
+# The block of marathon.json.mustache that hands the options to the scheduler: generated, between two comments.
+
+
+BEGIN = "{{! options: this block is generated from the options' schema }}"
+END = "{{! options: end }}"
+_BLOCK = re.compile(rf"(?m)^(?P<indent>[ ]*){re.escape(BEGIN)}\n.*?^[ ]*{re.escape(END)}$", re.DOTALL | re.MULTILINE)
+
+
+def with_options_block(template: str) -> str:
+    """The template with the block as the schema has it now. Raise PackageError when it has no place for it."""
+    found = _BLOCK.search(template)
+    if found is None:
+        raise PackageError(f"has no lines {BEGIN} and {END}")
+    lines = [BEGIN, *(f"{line}," for line in template_lines()), END]
+    block = "\n".join(found["indent"] + line for line in lines)
+    return template[: found.start()] + block + template[found.end() :]

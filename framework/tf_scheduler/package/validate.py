@@ -5,25 +5,205 @@ The Universe's own rules first, then ours: what its validator does not see but a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tf_scheduler.errors import Problem, SchedulerError
+from tf_scheduler.errors import PackageError, Problem, SchedulerError
 
-from . import mustache, options_block
-from .app_rules import app_problems
-from .errors import PackageError
-from .options_check import defaults, mismatches, paths
+from . import mustache
+from . import sources as package_sources
+from .options_check import defaults, mismatches, option_paths
 from .render import render_app
-from .repository import entry
-from .shapes import PACKAGE as PACKAGE_SHAPE
-from .shapes import RESOURCE as RESOURCE_SHAPE
-from .sources import CONFIG, PACKAGE, RESOURCE, TEMPLATE, Sources
+from .sources import CONFIG, PACKAGE, RESOURCE, TEMPLATE, PackageSources, repository_entry
 
-Rule = Callable[[Sources], Iterator[Problem]]
+# --- shapes
+# The shapes of package.json, resource.json and a repository's package, as JSON Schema (draft 4).
+#
+# Facts: mesosphere/universe, repo/meta/schema; the tests compare what these accept with what those do.
 
 
-def validate(sources: Sources) -> list[Problem]:
+Shape = Mapping[str, Any]
+
+_TEXT: Shape = {"type": "string"}
+_URL: Shape = {"type": "string", "pattern": "^https?://"}
+_FLAG: Shape = {"type": "boolean"}
+_TEXTS: Shape = {"type": "array", "items": _TEXT}
+
+
+def _object(required: Mapping[str, Shape] | None = None, **optional: Shape) -> dict[str, Any]:
+    """An object with these members and no other."""
+    wanted = {"required": sorted(required)} if required else {}
+    return {"type": "object", "properties": {**(required or {}), **optional}, "additionalProperties": False, **wanted}
+
+
+def _texts_by_name() -> Shape:
+    return {"type": "object", "additionalProperties": _TEXT}
+
+
+_REQUIRED: Mapping[str, Shape] = {
+    "packagingVersion": {"enum": ["4.0"]},
+    "name": {"type": "string", "pattern": "^[a-z][a-z0-9-]*[a-z0-9]$"},
+    "version": {"type": "string", "pattern": "^[-a-zA-Z0-9.]+$"},
+    "maintainer": _TEXT,
+    "description": _TEXT,
+    "tags": {"type": "array", "items": {"type": "string", "pattern": r"^[^\s]+$"}},
+}
+_OPTIONAL: Mapping[str, Shape] = {
+    "scm": _TEXT,
+    "website": _TEXT,
+    "framework": _FLAG,
+    "selected": _FLAG,
+    "preInstallNotes": _TEXT,
+    "postInstallNotes": _TEXT,
+    "postUninstallNotes": _TEXT,
+    "licenses": {"type": "array", "items": _object({"name": _TEXT, "url": _URL})},
+    "minDcosReleaseVersion": {"type": "string", "pattern": r"^(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*))*$"},
+    "hasKnownIssues": _FLAG,
+    "lastUpdated": {"type": "integer"},
+    "upgradesFrom": _TEXTS,
+    "downgradesTo": _TEXTS,
+}
+
+
+def _resource(url: Shape) -> dict[str, Any]:
+    digest = _object({"algo": {"enum": ["sha256"]}, "value": _TEXT})
+    digests = {"type": "array", "minItems": 1, "items": digest}
+    binary = _object({"url": url, "kind": {"enum": ["executable", "zip"]}, "contentHash": digests})
+    platform = _object({"x86-64": binary})
+    platforms = {**_object(linux=platform, darwin=platform, windows=platform), "minProperties": 1}
+    icons: dict[str, Shape] = {f"icon-{size}": _TEXT for size in ("small", "medium", "large")}
+    return _object(
+        assets=_object(uris=_texts_by_name(), container=_object(docker=_texts_by_name())),
+        images=_object(**icons, screenshots=_TEXTS),
+        cli=_object({"binaries": platforms}),
+    )
+
+
+#: package.json, packaging version 4.0.
+PACKAGE_SHAPE: Shape = _object(_REQUIRED, **_OPTIONAL)
+#: resource.json as it lies in package/: its addresses are filled in by the build.
+RESOURCE_SHAPE: Shape = _resource(_TEXT)
+#: One package of a repository document, all its files in one object.
+ENTRY_SHAPE: Shape = _object(
+    {**_REQUIRED, "releaseVersion": {"type": "integer", "minimum": 0}},
+    **_OPTIONAL,
+    config={},
+    resource=_resource(_URL),
+    marathon=_object({"v2AppMustacheTemplate": {"type": "string", "pattern": "^[A-Za-z0-9+/]+={0,2}$"}}),
+)
+
+
+# --- app_rules
+# What Marathon demands of an app beyond its schema: the rules that a scheduler's app can break, one function each.
+#
+# Facts: mesosphere/marathon, api/v2/validation (AppValidation, SchedulingValidation, EnvVarValidation).
+
+
+App = Mapping[str, Any]
+
+_ID = re.compile(r"/?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(/[a-z0-9]([a-z0-9.-]*[a-z0-9])?)*")
+_PORT_NAME = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+_COUNT = {"type": "integer", "minimum": 0}
+_AMOUNT = {"type": "number", "minimum": 0}
+_APP_TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
+
+#: The members that we look at; others are left to the real Marathon.
+APP_SHAPE: Mapping[str, Any] = {
+    "type": "object",
+    "required": ["id"],
+    "properties": {
+        "id": {"type": "string"},
+        "cmd": {"type": ["string", "null"], "minLength": 1},
+        "user": {"type": "string"},
+        "role": {"type": "string"},
+        "instances": _COUNT,
+        **dict.fromkeys(("cpus", "mem", "disk", "gpus"), _AMOUNT),
+        "env": {"type": "object", "additionalProperties": {"type": ["string", "object"]}},
+        "labels": _APP_TEXTS,
+        "fetch": {"type": "array", "items": {"type": "object", "required": ["uri"]}},
+        "healthChecks": {"type": "array", "items": {"type": "object"}},
+        "portDefinitions": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "port": {"type": "integer", "minimum": 0, "maximum": 65535},
+                    "name": {"type": "string", "pattern": _PORT_NAME},
+                    "labels": _APP_TEXTS,
+                },
+            },
+        },
+    },
+}
+
+
+def app_problems(app: App) -> list[Problem]:
+    """Everything that Marathon would answer 422 for; empty for an app that it takes."""
+    found = [Problem(entry["instance"]["pointer"] or "/", entry["message"]) for entry in mismatches(app, APP_SHAPE)]
+    return found or [problem for rule in APP_RULES for problem in rule(app)]
+
+
+def the_id_is_a_path(app: App) -> Iterator[Problem]:
+    if not _ID.fullmatch(app["id"]):
+        yield Problem("/id", f"{app['id']!r} is no path of lower-case letters, digits, dots and dashes")
+
+
+def there_is_a_command_or_an_image(app: App) -> Iterator[Problem]:
+    given = [name for name in ("cmd", "args", "container") if app.get(name) is not None]
+    if given[:2] == ["cmd", "args"]:
+        yield Problem("/", "has both cmd and args")
+    if not given:
+        yield Problem("/", "has neither cmd nor args nor container")
+
+
+def secrets_in_the_environment_are_declared(app: App) -> Iterator[Problem]:
+    for name, value in app.get("env", {}).items():
+        if isinstance(value, Mapping) and value.get("secret") not in app.get("secrets", {}):
+            yield Problem(f"/env/{name}", f"references an undefined secret named {value.get('secret')!r}")
+
+
+def a_single_instance_app_has_one_instance_and_no_overlap(app: App) -> Iterator[Problem]:
+    if app.get("labels", {}).get("MARATHON_SINGLE_INSTANCE_APP") != "true":
+        return
+    if app.get("instances", 1) > 1:
+        yield Problem("/instances", "a single instance app may have one instance only")
+    if app.get("upgradeStrategy", {"minimumHealthCapacity": 0, "maximumOverCapacity": 0}) != {
+        "minimumHealthCapacity": 0,
+        "maximumOverCapacity": 0,
+    }:
+        yield Problem("/upgradeStrategy", "of a single instance app must be 0 and 0")
+
+
+def health_checks_name_a_port_that_there_is(app: App) -> Iterator[Problem]:
+    ports = len(app.get("portDefinitions", ()))
+    for index, check in enumerate(app.get("healthChecks", ())):
+        if check.get("protocol") != "COMMAND" and "port" not in check and check.get("portIndex", 0) >= ports:
+            yield Problem(f"/healthChecks/{index}/portIndex", f"there are {ports} ports only")
+
+
+def at_most_one_health_check_is_done_by_mesos(app: App) -> Iterator[Problem]:
+    if sum(str(check.get("protocol", "")).startswith("MESOS_") for check in app.get("healthChecks", ())) > 1:
+        yield Problem("/healthChecks", "at most one MESOS_ check is allowed")
+
+
+APP_RULES: tuple[Callable[[App], Iterator[Problem]], ...] = (
+    the_id_is_a_path,
+    there_is_a_command_or_an_image,
+    secrets_in_the_environment_are_declared,
+    a_single_instance_app_has_one_instance_and_no_overlap,
+    health_checks_name_a_port_that_there_is,
+    at_most_one_health_check_is_done_by_mesos,
+)
+
+
+# --- validate
+
+
+Rule = Callable[[PackageSources], Iterator[Problem]]
+
+
+def validate(sources: PackageSources) -> list[Problem]:
     """Everything that is wrong; empty for a package that can be published."""
     problems = list(sources.problems)
     broken = {problem.path for problem in problems}
@@ -32,15 +212,15 @@ def validate(sources: Sources) -> list[Problem]:
     return problems
 
 
-def package_json_has_the_universes_shape(sources: Sources) -> Iterator[Problem]:
+def package_json_has_the_universes_shape(sources: PackageSources) -> Iterator[Problem]:
     yield from _misfits(PACKAGE, sources.package, PACKAGE_SHAPE)
 
 
-def resource_json_has_the_universes_shape(sources: Sources) -> Iterator[Problem]:
+def resource_json_has_the_universes_shape(sources: PackageSources) -> Iterator[Problem]:
     yield from _misfits(RESOURCE, sources.resource, RESOURCE_SHAPE)
 
 
-def config_json_is_a_draft_4_schema(sources: Sources) -> Iterator[Problem]:
+def config_json_is_a_draft_4_schema(sources: PackageSources) -> Iterator[Problem]:
     from jsonschema import Draft4Validator, SchemaError  # as in options_check: only when it is needed
 
     try:
@@ -49,60 +229,60 @@ def config_json_is_a_draft_4_schema(sources: Sources) -> Iterator[Problem]:
         yield Problem(_at(CONFIG, error.absolute_path), error.message)
 
 
-def the_template_is_mustache(sources: Sources) -> Iterator[Problem]:
+def the_template_is_mustache(sources: PackageSources) -> Iterator[Problem]:
     try:
         mustache.parse(sources.template)
     except mustache.TemplateError as error:
         yield Problem(TEMPLATE, str(error))
 
 
-def every_default_fits(sources: Sources) -> Iterator[Problem]:
+def every_default_fits(sources: PackageSources) -> Iterator[Problem]:
     """Then the package installs without any options."""
     yield from _misfits(CONFIG, defaults(sources.config), sources.config)
 
 
-def every_option_is_described(sources: Sources) -> Iterator[Problem]:
-    for path, option in paths(sources.config):
+def every_option_is_described(sources: PackageSources) -> Iterator[Problem]:
+    for path, option in option_paths(sources.config):
         if not option.get("description"):
             yield Problem(f"{CONFIG}: {path}", "has no description")
 
 
-def unknown_options_are_refused(sources: Sources) -> Iterator[Problem]:
+def unknown_options_are_refused(sources: PackageSources) -> Iterator[Problem]:
     """Without additionalProperties Cosmos silently ignores an option with a typing error."""
     for path, section in _objects(sources.config):
         if "additionalProperties" not in section:
             yield Problem(f"{CONFIG}: {path or 'top level'}", "does not say additionalProperties")
 
 
-def the_template_uses_only_what_there_is(sources: Sources) -> Iterator[Problem]:
+def the_template_uses_only_what_there_is(sources: PackageSources) -> Iterator[Problem]:
     """A misspelt name renders as nothing, without an error."""
-    options = dict(paths(sources.config))
+    options = dict(option_paths(sources.config))
     known = {*options, *_resource_names(sources.resource), ".", "asJson"}
     for name in sorted(set(_unknown(_nodes(sources.template), known, options))):
         yield Problem(TEMPLATE, f"{{{{{name}}}}} is neither an option nor in resource.json")
 
 
-def every_option_is_used(sources: Sources) -> Iterator[Problem]:
+def every_option_is_used(sources: PackageSources) -> Iterator[Problem]:
     """An option that the template leaves out would be taken and have no effect."""
     used = set(_used(_nodes(sources.template)))
     yield from (
         Problem(f"{CONFIG}: {path}", f"is not used in {TEMPLATE}")
-        for path, _ in paths(sources.config)
+        for path, _ in option_paths(sources.config)
         if path not in used
     )
 
 
-def the_options_block_is_current(sources: Sources) -> Iterator[Problem]:
+def the_options_block_is_current(sources: PackageSources) -> Iterator[Problem]:
     try:
-        if options_block.refreshed(sources.template) != sources.template:
+        if package_sources.with_options_block(sources.template) != sources.template:
             yield Problem(TEMPLATE, "its options are not those of the schema; run: dcos-tensorflow package generate")
     except PackageError as error:
         yield Problem(TEMPLATE, str(error))
 
 
-def the_default_app_is_one_that_marathon_takes(sources: Sources) -> Iterator[Problem]:
+def the_default_app_is_one_that_marathon_takes(sources: PackageSources) -> Iterator[Problem]:
     try:
-        app = render_app(entry(sources, 0), {})
+        app = render_app(repository_entry(sources, 0), {})
     except (SchedulerError, KeyError) as error:
         yield Problem(TEMPLATE, f"does not render with the defaults: {error}")
         return
@@ -158,18 +338,18 @@ def _nodes(template: str) -> Sequence[mustache.Node]:
 def _unknown(nodes: Sequence[mustache.Node], known: set[str], options: Mapping[str, Any]) -> Iterator[str]:
     """Names that are not known; inside a list of objects their members are, too."""
     for node in nodes:
-        if isinstance(node, mustache.Text):
+        if isinstance(node, mustache.TemplateText):
             continue
         if node.name not in known:
             yield node.name
-        if isinstance(node, mustache.Section):
+        if isinstance(node, mustache.TemplateSection):
             items = options.get(node.name, {}).get("items", {}).get("properties", {})
             yield from _unknown(node.nodes, known | set(items), options)
 
 
 def _used(nodes: Sequence[mustache.Node]) -> Iterator[str]:
     for node in nodes:
-        if not isinstance(node, mustache.Text):
+        if not isinstance(node, mustache.TemplateText):
             yield node.name
-        if isinstance(node, mustache.Section):
+        if isinstance(node, mustache.TemplateSection):
             yield from _used(node.nodes)

@@ -41,7 +41,7 @@ _REQUIREMENT = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RuntimeRequest:
     """What a runtime shall have."""
 
     #: `2.20` or `2.20.0`; empty: no TensorFlow.
@@ -54,7 +54,7 @@ class Wanted:
     builds: tuple[str, ...] = ()
 
 
-def problems(wanted: Wanted, python: str) -> list[str]:
+def request_problems(wanted: RuntimeRequest, python: str) -> list[str]:
     """Why that cannot be, as sentences; `python` is `3.11`."""
     found = []
     if not (wanted.tensorflow or wanted.others or wanted.builds):
@@ -65,20 +65,20 @@ def problems(wanted: Wanted, python: str) -> list[str]:
     found += [
         f"{text!r} is no requirement: say a name, such as numpy or 'numpy<2', or a path"
         for text in (*wanted.others, *wanted.builds)
-        if not _is_for_pip(text)
+        if not _is_pip_argument(text)
     ]
     if wanted.tensorflow:
         found += _tensorflow_problems(wanted.tensorflow, None if minor is None else int(minor[1]))
     return found
 
 
-def supported(python: str) -> bool:
+def is_supported_python(python: str) -> bool:
     """Whether programs of tasks can run on it: `3`, `3.11`, `3.11.7` (docs/tasks.md)."""
     found = re.fullmatch(r"3(\.(\d+)(\.\d+)?)?", python)
     return found is not None and (found[2] is None or int(found[2]) >= OLDEST_PYTHON)
 
 
-def _is_for_pip(text: str) -> bool:
+def _is_pip_argument(text: str) -> bool:
     """Whether it may be one: of paths, addresses and options only pip knows."""
     before = text.partition(";")[0]
     return "/" in before or before.startswith((".", "-")) or _REQUIREMENT.fullmatch(text) is not None
@@ -98,21 +98,21 @@ def _tensorflow_problems(version: str, minor: int | None) -> list[str]:
     return []
 
 
-def requirements(wanted: Wanted) -> list[tuple[str, ...]]:
+def pip_arguments(wanted: RuntimeRequest) -> list[tuple[str, ...]]:
     """What to give to `pip install`, one call after the other."""
-    calls = _ready_made(wanted)
+    calls = _wheel_arguments(wanted)
     if wanted.builds:
         # What was built against another TensorFlow must not come from pip's cache.
         calls.append(("--no-build-isolation", "--no-cache-dir", *wanted.builds))
     return calls
 
 
-def _ready_made(wanted: Wanted) -> list[tuple[str, ...]]:
+def _wheel_arguments(wanted: RuntimeRequest) -> list[tuple[str, ...]]:
     series = _series(wanted.tensorflow) if wanted.tensorflow else None
     if series is None:
         return [wanted.others] if wanted.others else []
     exact = f"=={wanted.tensorflow}" if wanted.tensorflow.count(".") == 2 else f"=={wanted.tensorflow}.*"
-    calls = [(_distribution(series, wanted.gpu) + exact, *_old(series), *wanted.others)]
+    calls = [(_distribution(series, wanted.gpu) + exact, *_old_pins(series), *wanted.others)]
     if series >= _KERAS_3:
         # With its own dependencies it would bring a second TensorFlow.
         calls.append(("--no-deps", f"tf_keras=={series[0]}.{series[1]}.*"))
@@ -125,7 +125,7 @@ def _distribution(series: tuple[int, int], gpu: bool) -> str:
     return "tensorflow-gpu" if series < (2, 0) else "tensorflow[and-cuda]" if series >= (2, 14) else "tensorflow"
 
 
-def _old(series: tuple[int, int]) -> tuple[str, ...]:
+def _old_pins(series: tuple[int, int]) -> tuple[str, ...]:
     """TensorFlow before 2.9 does not say that it cannot live with today's protobuf."""
     return ("protobuf<3.21",) if series < (2, 9) else ()
 

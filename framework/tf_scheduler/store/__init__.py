@@ -1,1 +1,1 @@
-"""State that survives the scheduler: one contract, several stores."""
+"""State stores: durable key-value state of a service in SQLite or ZooKeeper."""

@@ -1,11 +1,11 @@
-"""A service's state as one JSON document, for people and for backups.
+"""Backup of a service's state as one JSON document.
 
     {"format": "dcos-tensorflow state", "version": 1, "service": "tensorflow",
      "exported": "2026-11-21T03:04:05Z", "program": "0.1.0",
      "values": {"framework": {"id": "...", "schema": 1}, "tasks/worker-0": {...}},
      "binary": {}}
 
-`values` has each stored value that is canonical JSON, `binary` any other one in base64; so it comes back byte for byte.
+`values` contains the stored values that are canonical JSON, `binary` all others in base64; both restore byte for byte.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ FORMAT, VERSION = "dcos-tensorflow state", 1
 
 
 class BackupError(StoreError, ValueError):
-    """The document is no backup that this version of the program can read. The message says where."""
+    """The document is not a valid backup for this version of the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """What a backup holds."""
+    """Service name and stored values of a backup."""
 
     service: str
     values: Mapping[str, bytes]
 
 
 def encode(backup: Backup, now: datetime, program: str) -> str:
-    """The document; `now` and `program`, a version, say when it was made and by what."""
+    """Return the backup document; `program` is the version that wrote it."""
     readable = {key: content for key, value in sorted(backup.values.items()) if (content := _content(value))}
     binary = {key: value for key, value in sorted(backup.values.items()) if key not in readable}
     document = {
@@ -55,11 +55,11 @@ def decode(text: str) -> Backup:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BackupError(f"it is no JSON document: {error}") from error
+        raise BackupError(f"invalid JSON: {error}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise BackupError(f'it has no "format": "{FORMAT}"')
+        raise BackupError(f'missing "format": "{FORMAT}"')
     if document.get("version") != VERSION:
-        raise BackupError(f"its version is {document.get('version')!r}; this program knows version {VERSION}")
+        raise BackupError(f"unknown version {document.get('version')!r}; this program reads version {VERSION}")
     readable = {key: _canonical(value) for key, value in _section(document, "values").items()}
     binary = {key: _bytes(key, value) for key, value in _section(document, "binary").items()}
     if both := readable.keys() & binary.keys():
@@ -68,7 +68,7 @@ def decode(text: str) -> Backup:
 
 
 def readable(value: bytes) -> dict[str, Any]:
-    """The fields of a stored JSON object; none for anything else."""
+    """Return the fields of a stored JSON object; empty for any other value."""
     try:
         content = json.loads(value)
     except (ValueError, RecursionError):
@@ -77,13 +77,13 @@ def readable(value: bytes) -> dict[str, Any]:
 
 
 def _content(value: bytes) -> dict[str, Any] | None:
-    """The object that comes back as these very bytes; None if there is none."""
+    """Return the JSON object that encodes to exactly these bytes; None if there is none."""
     content = readable(value)
     return content if content and _canonical(content) == value else None
 
 
 def _canonical(content: Any) -> bytes:
-    """As `store.records` writes it."""
+    """Encode like `store.records`."""
     return json.dumps(content, sort_keys=True).encode()
 
 
@@ -103,7 +103,7 @@ def _bytes(key: str, value: Any) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except (ValueError, TypeError) as error:
-        raise BackupError(f"binary: {key!r} is no base64: {error}") from error
+        raise BackupError(f"binary: {key!r}: invalid base64: {error}") from error
 
 
 def _service(document: Mapping[str, Any]) -> str:

@@ -1,16 +1,7 @@
-"""What a state store promises. The memory, SQLite and ZooKeeper stores keep it; one test suite checks them all.
+"""State store interface, its errors and key rules; one contract suite tests all stores.
 
-A store holds one service's state: a flat set of string keys with bytes, such as `framework` or `tasks/worker-0`.
-It knows nothing of what the bytes mean; the version of their format is the business of whoever writes them.
-
-    StoreError                 the state could not be read or written
-      StoreUnavailable         for now: locked, disk full, no answer; the same call may succeed later
-      StoreConflict            another writer changed this service: stop, or load again and decide anew
-        LeadershipLost         another scheduler may lead this service: stop, and do nothing more
-      StoreCorrupt             what is stored cannot be used; the message says what to do
-        StoreVersionError      it was stored by a newer version of this program
-      InvalidKeyError          a key that no store takes (also a ValueError)
-      StoreAddressError        what says where the state is cannot be understood (also a ValueError)
+A store contains one service's state: a flat set of string keys with bytes, such as `framework` or `tasks/worker-0`.
+The writer of a value versions its format.
 """
 
 from __future__ import annotations
@@ -20,49 +11,66 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tf_scheduler.errors import SchedulerError
+from tf_scheduler.model.effects import Decision
+from tf_scheduler.model.events import Event
 
-class StoreError(Exception):
+
+class StoreError(SchedulerError):
     """The state could not be read or written. Nothing of the failed call was stored."""
 
-
-class StoreUnavailable(StoreError):  # noqa: N818 - it names the condition, as its siblings do
-    """It cannot be done for now (locked, disk full, no answer): the same call may succeed later."""
+    kind = "store_failed"
 
 
-class StoreConflict(StoreError):  # noqa: N818
+class StoreUnavailableError(StoreError):
+    """The store is temporarily unavailable (locked, disk full, no answer); the same call may succeed later."""
+
+    kind = "store_unavailable"
+    http_status = 503
+
+
+class StoreConflictError(StoreError):
     """Another writer changed this service's state since it was loaded here; every write fails until the next load."""
 
-
-class LeadershipLost(StoreConflict):
-    """Another scheduler may lead this service by now. Nothing may be done any more: end, and start as a standby."""
+    kind = "store_conflict"
 
 
-class StoreCorrupt(StoreError):  # noqa: N818
-    """What is stored cannot be used. The message names the place and what to do."""
+class LeadershipLostError(StoreConflictError):
+    """Another scheduler may lead this service: stop acting for it, exit, and restart as a standby."""
+
+    kind = "leadership_lost"
 
 
-class StoreVersionError(StoreCorrupt):
-    """A newer version of this program stored it; this one does not touch it."""
+class StoreCorruptError(StoreError):
+    """The stored state is unusable. The message names the place and a remedy."""
+
+    kind = "store_corrupt"
+
+
+class StoreVersionError(StoreCorruptError):
+    """A newer version of this program wrote the state; this version leaves it unchanged."""
+
+    kind = "store_too_new"
 
 
 class InvalidKeyError(StoreError, ValueError):
-    """The key or service name is not one that every store can keep."""
+    """The key or service name is not valid in every store."""
 
 
 class StoreAddressError(StoreError, ValueError):
-    """What says where the state is kept cannot be understood. The message shows it, without its password."""
+    """The address of the state is invalid. The message shows it without its password."""
 
 
-#: Not allowed in a ZooKeeper node name (ZooKeeper programmer's guide, "The ZooKeeper Data Model"). The server looks at
-#: UTF-16 units, so everything above U+FFFF is refused with the surrogates.
+#: Not allowed in a ZooKeeper node name (ZooKeeper programmer's guide, "The ZooKeeper Data Model"). The server checks
+#: UTF-16 units, so it rejects everything above U+FFFF along with the surrogates.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
 
 
 def check_key(key: str) -> str:
-    """Return the key when every store can keep it, else raise InvalidKeyError: the only place with the rules.
+    """Return a key that is valid in every store; raise InvalidKeyError otherwise.
 
-    A key is one or more segments joined by `/`. No segment is empty, `.` or `..`, or has a character that ZooKeeper
-    refuses in a node name (control, private-use and non-BMP characters).
+    A key is one or more segments joined by `/`. No segment is empty, `.` or `..`, or contains a character that
+    ZooKeeper rejects in a node name (control, private-use and non-BMP characters).
     """
     if bad := _FORBIDDEN.search(key):
         raise InvalidKeyError(f"key {key!r}: the character {bad.group()!a} is not allowed")
@@ -73,13 +81,13 @@ def check_key(key: str) -> str:
 
 
 def service_key(service: str) -> str:
-    """Return the service's name as a key. DC/OS also writes `/group/name`; that leading slash makes no difference."""
+    """Return the service's name as a key, without the leading slash of a DC/OS name `/group/name`."""
     return check_key(service.removeprefix("/"))
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Set the key to the value, whether it was there or not. Raises InvalidKeyError."""
+    """Set a key. Raises InvalidKeyError."""
 
     key: str
     value: bytes
@@ -90,7 +98,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Remove the key; nothing happens when it is not there. Raises InvalidKeyError."""
+    """Remove a key, if present. Raises InvalidKeyError."""
 
     key: str
 
@@ -104,9 +112,9 @@ Write = Put | Delete
 class StateStore(Protocol):
     """One service's state, written by one scheduler at a time.
 
-    Each service has a version that grows with every change and never goes back, not even by `erase`. `load` notes it,
-    `apply` and `erase` compare it (compare-and-set) and advance it, so of two live schedulers only one can go on
-    writing. Several keys may share a first part: `tasks` and `tasks/worker-0` are independent keys.
+    Each service has a version that grows with every change, `erase` included. `load` remembers it, `apply` and `erase`
+    compare and advance it (compare-and-set), so only one of two live schedulers can continue to write. `tasks` and
+    `tasks/worker-0` are independent keys.
 
     Any thread may use a store, one at a time. Every call on a closed store raises StoreError.
     """
@@ -114,39 +122,49 @@ class StateStore(Protocol):
     def load(self) -> Mapping[str, bytes]:
         """Return all keys and values of the service as one consistent, read-only snapshot; empty for a new service.
 
-        Raises StoreUnavailable, StoreCorrupt, StoreError.
+        Raises StoreUnavailableError, StoreCorruptError, StoreError.
         """
 
     def apply(self, writes: Sequence[Write]) -> None:
         """Store all writes, in their order, as one transaction: all or none, durable when this returns.
 
-        No writes is allowed: it stores nothing and only finds a conflict. Raises StoreConflict when another writer
-        changed the service since our `load` or last write, or nothing was loaded yet; any other StoreError when it
-        could not be stored. Nothing was stored then. A store that cannot tell (the connection broke while it
-        committed) finds out before it raises or raises StoreConflict: then the next `load` tells.
+        An empty list only checks for a conflict. Raises StoreConflictError if another writer changed the service since
+        the last `load` or write, or nothing is loaded; another StoreError if storing failed. Nothing was stored then.
+        If the connection breaks during the commit, the store finds out the outcome before it raises, or raises
+        StoreConflictError and the next `load` shows it.
         """
 
     def erase(self) -> None:
-        """Forget all of the service's keys (uninstall), as one transaction; raises as `apply` does."""
+        """Delete all keys of the service (uninstall), as one transaction; raises as `apply` does."""
 
     def remove(self) -> None:
-        """As `erase`, at the end of a service: nothing but `close` follows, after which nothing of it is left.
+        """Erase the service for good; only `close` may follow, which removes the last traces.
 
-        A SQLite file keeps the version, against late writers of the service that was.
+        A SQLite file keeps the version, to reject late writers of the removed service.
         """
 
     def close(self) -> None:
-        """Free the store's resources; what was applied stays. May be called again."""
+        """Release the store's resources. May be called again."""
 
 
 class Leadership(Protocol):
-    """The right to act for a service: one live scheduler has it. It ends once, and does not come back."""
+    """The right of one live scheduler to act for a service. Once lost, it does not return."""
 
     def check(self) -> None:
-        """Return if we lead for certain. Raises LeadershipLost if not, and from then on always."""
+        """Raise LeadershipLostError unless this scheduler certainly leads; after a loss, always."""
 
     def on_lost(self, callback: Callable[[str], None]) -> None:
-        """Call it once, from any thread, with the reason, when the leadership is lost; at once if it is lost already.
+        """Call `callback` once with the reason, from any thread, when leadership is or has been lost.
 
         It must not block.
         """
+
+
+#: Stores the changes of decisions and further records of them in one transaction; raises as `apply` does.
+CommitHook = Callable[[StateStore, Sequence[Write], Sequence[tuple[Event, Decision]]], None]
+
+
+def commit_plain(store: StateStore, changed: Sequence[Write], _decided: Sequence[tuple[Event, Decision]]) -> None:
+    """Store the writes without additional records."""
+    if changed:
+        store.apply(changed)

@@ -1,30 +1,29 @@
-"""Stored changes <-> keys and JSON bytes, each with a schema version.
+"""Encode state changes as keys with versioned JSON, and decode the stored state.
 
-framework                  the framework id
-tasks/<task name>          TaskRecord: the fact that we launched it
-statuses/<task id>         TaskStatus: what Mesos said last
-retired/<task id>          the plan that told this launch to end
-recoveries/<task name>     Recovery: the launch that is to be replaced, or was
-size                       how many workers a cluster does with, while that is fewer than the options want
-agents/<agent id>          Suspect: what is held against an agent
-given/<task id>            which nonce has used the token of this launch
-paused/<task name>         since when an operator has it paused
-plans/<plan>               PlanControl: what operators did to it
-result                     how the service ended
-configurations/<id>        Configuration: options that were, or are, the target
-reservations/<id>          Reservation: what a task of an incomplete gang keeps of an agent
+framework                  framework id
+tasks/<task name>          TaskRecord: the task's last launch
+statuses/<task id>         TaskStatus: the last status from Mesos
+retired/<task id>          plan that stops this launch
+recoveries/<task name>     Recovery: the launch to replace, or already replaced
+size                       number of workers, while an elastic cluster runs with fewer than configured
+agents/<agent id>          failures counted against an agent
+given/<task id>            nonce that redeemed the secret token of this launch
+paused/<task name>         time at which an operator paused the task
+plans/<plan>               PlanControl: operator commands to the plan
+result                     result of the service
+configurations/<id>        Configuration: current and earlier target options
+reservations/<id>          Reservation: resources reserved for a task of an incomplete gang
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from typing import Any
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar
 
-from tf_scheduler.model.configuration import Configuration
 from tf_scheduler.model.effects import (
-    AgentSuspected,
+    AgentFailureRecorded,
     Change,
     ConfigurationForgotten,
     ConfigurationStored,
@@ -37,30 +36,27 @@ from tf_scheduler.model.effects import (
     ReservationMade,
     Resized,
     ResultDecided,
-    SecretsGiven,
+    SecretTokenRedeemed,
     StatusStored,
     TaskForgotten,
     TaskLaunched,
     TaskPaused,
     TaskResumed,
 )
-from tf_scheduler.model.failure import Cause
 from tf_scheduler.model.ids import FrameworkId, TaskId, TaskName
-from tf_scheduler.model.placement import Place
+from tf_scheduler.model.placement import AgentLocation
 from tf_scheduler.model.plan import Node, PlanControl
-from tf_scheduler.model.recovery import Recovery, Suspect
-from tf_scheduler.model.reservation import Reservation
-from tf_scheduler.model.resources import Resource
+from tf_scheduler.model.resources import Reservation, Resource
 from tf_scheduler.model.spec import JobKind
-from tf_scheduler.model.state import Result, SchedulerState, Verdict
-from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.state import Configuration, Result, SchedulerState, Verdict
+from tf_scheduler.model.task import AgentFailures, Cause, Recovery, TaskRecord, TaskState, TaskStatus
 
-from .interface import Delete, Put, StoreCorrupt, StoreVersionError, Write
+from .interface import Delete, Put, StoreCorruptError, StoreVersionError, Write
 
-#: Of every stored value. A newer one than ours is refused: an old scheduler must not guess.
+#: Schema of every stored value. A newer one is rejected.
 SCHEMA = 1
-#: Step n takes the fields of a value of schema n + 1 to those of schema n + 2; the first part of the key says which
-#: kind it is. Never change a released step. A value is stored in the new schema when it is written next.
+#: Step n upgrades the fields of a value from schema n + 1 to n + 2, by the first part of its key. Never change a
+#: released step. The next write of a value uses the new schema.
 UPGRADES: tuple[Callable[[str, dict[str, Any]], dict[str, Any]], ...] = ()
 
 FRAMEWORK, TASKS, STATUSES, RESULT = "framework", "tasks", "statuses", "result"
@@ -69,81 +65,116 @@ RETIRED, PLANS, RECOVERIES = "retired", "plans", "recoveries"
 AGENTS, PAUSED, SIZE = "agents", "paused", "size"
 CONFIGURATIONS = "configurations"
 
+#: Type -> attribute -> stored name, for renamed attributes. Stored names change only with a step in UPGRADES.
+STORED_NAMES: Mapping[type, Mapping[str, str]] = {
+    TaskRecord: {"location": "place", "job_started_at": "begun", "is_placeholder": "idle"},
+    Reservation: {"location": "place", "is_confirmed": "made"},
+    Recovery: {
+        "must_move": "leaves",
+        "bad_addresses": "shuns",
+        "crashed_at": "stumbled",
+        "has_served": "served",
+        "consecutive_failures": "streak",
+        "previous_address_until": "home_until",
+        "start_timeouts": "unjoined",
+    },
+}
+
+_T = TypeVar("_T")
+
 
 def writes(change: Change, before: SchedulerState) -> tuple[Write, ...]:
-    """What one change writes. `before` is the state that it applies to."""
+    """Return the writes of one change; `before` is the state that it applies to."""
     match change:
         case FrameworkRegistered():
             return (_put(FRAMEWORK, {"id": change.framework_id, "removed": change.removed}),)
         case FrameworkForgotten():
             return tuple(map(Delete, _of_framework(before)))
         case TaskLaunched():
-            return (_put(f"{TASKS}/{change.record.name}", asdict(change.record)), *_forget(change.record.name, before))
+            return (_put(f"{TASKS}/{change.record.name}", _fields(change.record)), *_forget(change.record.name, before))
         case TaskForgotten():
-            paused = (Delete(f"{PAUSED}/{change.name}"),) if change.name in before.paused else ()
+            paused = (Delete(f"{PAUSED}/{change.name}"),) if change.name in before.stored.paused else ()
             return (Delete(f"{TASKS}/{change.name}"), *_forget(change.name, before), *paused)
         case Resized():
-            return (_put(SIZE, asdict(change)),)
-        case AgentSuspected():
-            return (_put(f"{AGENTS}/{change.suspect.agent_id}", asdict(change.suspect)),)
-        case SecretsGiven():
-            return (_put(f"{GIVEN}/{change.task_id}", asdict(change)),)
+            return (_put(SIZE, _fields(change)),)
+        case AgentFailureRecorded():
+            return (_put(f"{AGENTS}/{change.agent.agent_id}", _fields(change.agent)),)
+        case SecretTokenRedeemed():
+            return (_put(f"{GIVEN}/{change.task_id}", _fields(change)),)
         case TaskPaused():
-            return (_put(f"{PAUSED}/{change.name}", asdict(change)),)
+            return (_put(f"{PAUSED}/{change.name}", _fields(change)),)
         case TaskResumed():
             return (Delete(f"{PAUSED}/{change.name}"),)
         case LaunchRetired():
             return (_put(f"{RETIRED}/{change.task_id}", {"id": change.task_id, "plan": change.plan}),)
         case RecoveryDecided():
-            return (_put(f"{RECOVERIES}/{change.recovery.task}", asdict(change.recovery)),)
+            return (_put(f"{RECOVERIES}/{change.recovery.task}", _fields(change.recovery)),)
         case PlanControlled():
             return (_put(f"{PLANS}/{change.plan}", {"plan": change.plan, **_control_fields(change.control)}),)
         case StatusStored():
-            return (_put(f"{STATUSES}/{change.status.id}", asdict(change.status)),)
+            return (_put(f"{STATUSES}/{change.status.id}", _fields(change.status)),)
         case ResultDecided():
-            return (_put(RESULT, asdict(change.result)),)
+            return (_put(RESULT, _fields(change.result)),)
         case ReservationMade():
-            return (_put(f"{RESERVATIONS}/{change.reservation.id}", asdict(change.reservation)),)
+            return (_put(f"{RESERVATIONS}/{change.reservation.id}", _fields(change.reservation)),)
         case ReservationDropped():
             return (Delete(f"{RESERVATIONS}/{change.id}"),)
         case ConfigurationStored():
-            return (_put(f"{CONFIGURATIONS}/{change.configuration.id}", asdict(change.configuration)),)
+            return (_put(f"{CONFIGURATIONS}/{change.configuration.id}", _fields(change.configuration)),)
         case ConfigurationForgotten():
             return (Delete(f"{CONFIGURATIONS}/{change.id}"),)
     raise TypeError(change)
 
 
 def changes(stored: Mapping[str, bytes]) -> tuple[Change, ...]:
-    """The changes that rebuild the stored state, records before statuses. Raise StoreCorrupt naming the key."""
-    found: list[Change] = []
-    for prefix, decoder in _DECODERS.items():
-        for key in sorted(stored):
-            if key == prefix or key.startswith(f"{prefix}/"):
-                found.append(_decoded(key, stored[key], decoder))
-    return tuple(found)
+    """Return the changes that rebuild the stored state, records before statuses. Raises StoreCorruptError."""
+    return tuple(
+        _decoded(key, stored[key], decoder)
+        for prefix, decoder in _DECODERS.items()
+        for key in sorted(stored)
+        if key == prefix or key.startswith(f"{prefix}/")
+    )
 
 
 def _forget(name: TaskName, before: SchedulerState) -> tuple[Write, ...]:
-    """What is stored of the last launch of a task, beside its record."""
-    record = before.tasks.get(name)
+    """Delete the values of a task's last launch, except its record."""
+    record = before.stored.tasks.get(name)
     if record is None:
         return ()
-    given = (Delete(f"{GIVEN}/{record.id}"),) if record.id in before.given else ()
+    given = (Delete(f"{GIVEN}/{record.id}"),) if record.id in before.stored.redeemed_tokens else ()
     return (Delete(f"{STATUSES}/{record.id}"), Delete(f"{RETIRED}/{record.id}"), *given)
 
 
 def _of_framework(before: SchedulerState) -> tuple[str, ...]:
-    """Keys of everything that is void without the framework."""
+    """Return the keys of all values that are void without the framework."""
     return (
         FRAMEWORK,
         RESULT,
-        *(f"{TASKS}/{name}" for name in before.tasks),
-        *(f"{STATUSES}/{launch}" for launch in before.statuses),
-        *(f"{RETIRED}/{launch}" for launch in before.retired),
-        *(f"{RECOVERIES}/{name}" for name in before.recoveries),
-        *(f"{GIVEN}/{launch}" for launch in before.given),
-        *(f"{RESERVATIONS}/{key}" for key in before.reservations),
+        *(f"{TASKS}/{name}" for name in before.stored.tasks),
+        *(f"{STATUSES}/{launch}" for launch in before.stored.statuses),
+        *(f"{RETIRED}/{launch}" for launch in before.stored.retired),
+        *(f"{RECOVERIES}/{name}" for name in before.stored.recoveries),
+        *(f"{GIVEN}/{launch}" for launch in before.stored.redeemed_tokens),
+        *(f"{RESERVATIONS}/{key}" for key in before.stored.reservations),
     )
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """Return the attributes of a stored object under their stored names."""
+    names = STORED_NAMES.get(type(value), {})
+    return {names.get(item.name, item.name): _plain(getattr(value, item.name)) for item in fields(value)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return _fields(value) if is_dataclass(value) else value
+
+
+def _build(kind: type[_T], stored: Mapping[str, Any]) -> _T:
+    """Return the object with these attributes, given under their stored names."""
+    names = {name: attribute for attribute, name in STORED_NAMES.get(kind, {}).items()}
+    return kind(**{names.get(name, name): value for name, value in stored.items()})
 
 
 def _put(key: str, value: Mapping[str, Any]) -> Put:
@@ -156,22 +187,22 @@ def _decoded(key: str, data: bytes, decoder: Callable[[dict[str, Any]], Change])
         schema = fields.pop("schema")
         if schema > SCHEMA:
             raise StoreVersionError(
-                f"stored value {key!r} was written by a newer version of this program (schema {schema}, known here: up "
+                f"stored value {key!r} was written by a newer version of this program (schema {schema}, supported up "
                 f"to {SCHEMA}): run that version"
             )
         if schema < 1:
-            raise ValueError(f"it has schema version {schema}")
+            raise ValueError(f"invalid schema {schema}")
         for upgrade in UPGRADES[schema - 1 :]:
             fields = upgrade(key.partition("/")[0], fields)
         return decoder(fields)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreCorrupt(f"stored value {key!r} cannot be read: {error}") from error
+        raise StoreCorruptError(f"stored value {key!r} cannot be read: {error}") from error
 
 
 def _record(fields: dict[str, Any]) -> Change:
     resources = tuple(Resource(item["name"], _value(item["value"]), item["shape"]) for item in fields["resources"])
-    typed = {"job": JobKind(fields["job"]), "resources": resources, "place": Place(**fields["place"])}
-    return TaskLaunched(TaskRecord(**{**fields, **typed}))
+    typed = {"job": JobKind(fields["job"]), "resources": resources, "place": _build(AgentLocation, fields["place"])}
+    return TaskLaunched(_build(TaskRecord, {**fields, **typed}))
 
 
 def _value(value: Any) -> int | tuple[tuple[int, int], ...]:
@@ -180,7 +211,7 @@ def _value(value: Any) -> int | tuple[tuple[int, int], ...]:
 
 def _status(fields: dict[str, Any]) -> Change:
     typed = {"state": TaskState(fields["state"]), "addresses": tuple(fields.get("addresses", ()))}
-    return StatusStored(TaskStatus(**{**fields, **typed}))
+    return StatusStored(_build(TaskStatus, {**fields, **typed}))
 
 
 def _retired(fields: dict[str, Any]) -> Change:
@@ -190,11 +221,11 @@ def _retired(fields: dict[str, Any]) -> Change:
 def _recovery(fields: dict[str, Any]) -> Change:
     typed = {"cause": Cause(fields["cause"]), "failures": tuple(fields["failures"])}
     typed["shuns"] = tuple(fields.get("shuns", ()))
-    return RecoveryDecided(Recovery(**{**fields, **typed}))
+    return RecoveryDecided(_build(Recovery, {**fields, **typed}))
 
 
 def _control_fields(control: PlanControl) -> dict[str, Any]:
-    """Nodes become lists: JSON has no tuples as keys."""
+    """Encode nodes as lists: JSON keys cannot be tuples."""
     return {
         **{name: sorted(map(list, getattr(control, name))) for name in _NODE_SETS},
         "parameters": dict(control.parameters),
@@ -208,7 +239,7 @@ def _control(fields: dict[str, Any]) -> Change:
     plan = fields.pop("plan")
     nodes = {name: frozenset(map(_node, fields[name])) for name in _NODE_SETS}
     restarted = {_node(node): number for node, number in fields["restarted"]}
-    return PlanControlled(plan, PlanControl(**{**fields, **nodes, "restarted": restarted}))
+    return PlanControlled(plan, _build(PlanControl, {**fields, **nodes, "restarted": restarted}))
 
 
 def _node(parts: list[str]) -> Node:
@@ -220,7 +251,7 @@ _NODE_SETS = ("interrupted", "forced", "released")
 
 def _result(fields: dict[str, Any]) -> Change:
     typed = {"verdict": Verdict(fields["verdict"]), "collateral": tuple(fields.get("collateral", ()))}
-    return ResultDecided(Result(**{**fields, **typed}))
+    return ResultDecided(_build(Result, {**fields, **typed}))
 
 
 _DECODERS: Mapping[str, Callable[[dict[str, Any]], Change]] = {
@@ -231,10 +262,14 @@ _DECODERS: Mapping[str, Callable[[dict[str, Any]], Change]] = {
     PLANS: _control,
     RECOVERIES: _recovery,
     SIZE: lambda fields: Resized(fields["count"], fields["at"]),
-    AGENTS: lambda fields: AgentSuspected(Suspect(**{**fields, "failures": tuple(fields["failures"])})),
-    GIVEN: lambda fields: SecretsGiven(TaskId(fields["task_id"]), fields["nonce"]),
+    AGENTS: lambda fields: AgentFailureRecorded(
+        _build(AgentFailures, {**fields, "failures": tuple(fields["failures"])})
+    ),
+    GIVEN: lambda fields: SecretTokenRedeemed(TaskId(fields["task_id"]), fields["nonce"]),
     PAUSED: lambda fields: TaskPaused(TaskName(fields["name"]), fields["since"]),
     RESULT: _result,
-    CONFIGURATIONS: lambda fields: ConfigurationStored(Configuration(**fields)),
-    RESERVATIONS: lambda fields: ReservationMade(Reservation(**{**fields, "place": Place(**fields["place"])})),
+    CONFIGURATIONS: lambda fields: ConfigurationStored(_build(Configuration, fields)),
+    RESERVATIONS: lambda fields: ReservationMade(
+        _build(Reservation, {**fields, "place": _build(AgentLocation, fields["place"])})
+    ),
 }

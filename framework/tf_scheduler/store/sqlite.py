@@ -1,23 +1,182 @@
-"""State in one SQLite file: the embedded default, durable against kill -9 and power loss (WAL, one fsync per apply).
+"""SQLite state store: one file, durable against kill -9 and power loss (WAL, one fsync per apply).
 
-    schema_version   one row: how many migrations the file has been through (sqlite_file.MIGRATIONS)
-    service          name, version: grows with every change of the service, stays when it is erased
+    schema_version   one row: number of applied MIGRATIONS
+    service          name, version: grows with every change of the service, survives its erasure
     entry            service, key, value
 
-Several services share a file. SQLite's locks keep writers apart only while they write; the service's version,
-compared in the same transaction, keeps a second scheduler from writing over the first one's state.
+Several services may share a file. Each write compares the service's version in its transaction, which stops a second
+scheduler from overwriting the first one's state.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sqlite3
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 
-from tf_scheduler.store.interface import Put, StoreConflict, StoreError, Write, service_key
-from tf_scheduler.store.sqlite_file import explained, identity, open_file
+from .interface import (
+    Put,
+    StoreConflictError,
+    StoreCorruptError,
+    StoreError,
+    StoreUnavailableError,
+    StoreVersionError,
+    Write,
+    service_key,
+)
+
+
+@contextmanager
+def directory_lock(folder: Path) -> Iterator[bool]:
+    """Let one process at a time open a file in the folder: SQLite does not wait while another one enables WAL.
+
+    Yields whether the folder is locked. On file systems without locks, two simultaneous first starts may raise
+    StoreUnavailableError; the state is safe.
+    """
+    descriptor, locked = os.open(folder, os.O_RDONLY | os.O_DIRECTORY), False
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            locked = True
+        yield locked
+    finally:
+        os.close(descriptor)
+
+
+#: Step n upgrades a file from schema version n to n + 1; the first one initializes a file. Never change a released one.
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE schema_version (version INTEGER NOT NULL)",
+        "INSERT INTO schema_version VALUES (0)",
+        "CREATE TABLE service (name TEXT PRIMARY KEY NOT NULL, version INTEGER NOT NULL)",
+        "CREATE TABLE entry (service TEXT NOT NULL, key TEXT NOT NULL,"
+        " value BLOB NOT NULL CHECK (typeof(value) = 'blob'), PRIMARY KEY (service, key))",
+    ),
+)
+_TABLES = {"schema_version", "service", "entry"}
+
+
+def open_file(path: Path, busy_timeout: float) -> sqlite3.Connection:
+    """Open the state file in autocommit mode, and create it with its folder if missing.
+
+    Raises StoreError; a file of another program stays unchanged.
+    """
+    with translate_errors(path):
+        _create(path)
+        with directory_lock(path.parent):
+            return _connect(path, busy_timeout)
+
+
+def file_identity(path: Path) -> tuple[int, int] | None:
+    """Return (device, inode) of the file; None if it does not exist."""
+    with suppress(OSError):
+        status = path.stat()
+        return status.st_dev, status.st_ino
+    return None
+
+
+@contextmanager
+def translate_errors(path: Path) -> Iterator[None]:
+    """Translate errors of SQLite and the system to StoreError.
+
+    The driver's classes suffice; result codes need Python 3.11.
+    """
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise StoreUnavailableError(f"{path} is unavailable: {error}") from error
+    except (
+        sqlite3.ProgrammingError,
+        sqlite3.IntegrityError,
+        sqlite3.DataError,
+        sqlite3.InterfaceError,
+        OSError,
+    ) as error:
+        raise StoreError(f"{path}: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise _corrupt(path, str(error)) from error
+
+
+def _create(path: Path) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Open only a new file: closing an existing one would drop this process's POSIX locks on it.
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise StoreError(f"state file {path} is not a regular file; choose another path")
+    except (OSError, ValueError) as error:
+        raise StoreError(f"cannot create state file {path}: {error}") from error
+
+
+def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=busy_timeout, isolation_level=None, check_same_thread=False)
+    try:
+        _adopt(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _adopt(connection: sqlite3.Connection, path: Path) -> None:
+    """Verify the file's owner and integrity before any write, then upgrade it to the current schema."""
+    _schema_version(connection, path)
+    if (check := connection.execute("PRAGMA quick_check(1)").fetchone()) != ("ok",):
+        raise _corrupt(path, str(check[0]))
+    _make_private(path)
+    if connection.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
+        raise StoreError(f"{path}: the file system does not support SQLite's write-ahead log; use a local one")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("BEGIN IMMEDIATE")
+    _migrate(connection, _schema_version(connection, path))
+    connection.execute("COMMIT")
+
+
+def _schema_version(connection: sqlite3.Connection, path: Path) -> int:
+    """Return the number of applied migrations, 0 for an empty file."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables:
+        return 0
+    rows = list(connection.execute("SELECT version FROM schema_version")) if tables >= _TABLES else []
+    if len(rows) != 1:
+        raise _corrupt(path, "the database belongs to another program")
+    version = int(rows[0][0])
+    if version > len(MIGRATIONS):
+        raise StoreVersionError(
+            f"{path} was written by a newer version of this program (schema {version}, supported up to "
+            f"{len(MIGRATIONS)}): run that version, or choose another file"
+        )
+    return version
+
+
+def _migrate(connection: sqlite3.Connection, version: int) -> None:
+    for statements in MIGRATIONS[version:]:
+        for statement in statements:
+            connection.execute(statement)
+    if version < len(MIGRATIONS):
+        connection.execute("UPDATE schema_version SET version = ?", (len(MIGRATIONS),))
+
+
+def _make_private(path: Path) -> None:
+    """Restrict the state file and SQLite's log and index to the owner."""
+    for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        with suppress(FileNotFoundError):
+            if file.stat().st_mode & 0o077:
+                file.chmod(0o600)
+
+
+def _corrupt(path: Path, reason: str) -> StoreCorruptError:
+    return StoreCorruptError(
+        f"{path} is not a usable state file: {reason}. Move it aside, with {path.name}-wal and {path.name}-shm, "
+        "and restore a backup; without a backup, start without a file: the scheduler then does not know running tasks"
+    )
+
 
 _PUT = (
     "INSERT INTO entry (service, key, value) VALUES (?, ?, ?)"
@@ -29,11 +188,10 @@ _SET_VERSION = (
 
 
 class SqliteStore:
-    """A StateStore in the SQLite file at `path`; the file and its folder are created when missing.
+    """StateStore in the SQLite file at `path`, created with its folder if missing, readable by the owner only (0600).
 
-    The file is readable by its owner only (0600). `busy_timeout` (seconds, default 5) is how long a call waits for
-    another process's write. Raises InvalidKeyError for a bad service name, StoreCorrupt for a file that is not ours
-    or is damaged, StoreVersionError for a newer one, StoreUnavailable or StoreError when it cannot be opened.
+    `busy_timeout`: seconds that a call waits for another process's write. Raises InvalidKeyError for an invalid service
+    name, StoreCorruptError for a foreign or damaged file, another StoreError if the file cannot be opened.
     """
 
     def __init__(self, path: Path, service: str, *, busy_timeout: float = 5.0) -> None:
@@ -41,7 +199,7 @@ class SqliteStore:
         self._service = service_key(service)
         self._seen: int | None = None
         self._connection = open_file(self._path, busy_timeout)
-        self._identity = identity(self._path)
+        self._identity = file_identity(self._path)
 
     def load(self) -> Mapping[str, bytes]:
         with self._transaction("BEGIN"):
@@ -64,7 +222,7 @@ class SqliteStore:
         self.erase()
 
     def close(self) -> None:
-        # The last connection moves the log into the file. Where it cannot (disk full), the next opening reads the log.
+        # The last connection merges the log into the file. If that fails (disk full), the next one reads the log.
         with suppress(sqlite3.Error):
             self._connection.close()
 
@@ -76,11 +234,11 @@ class SqliteStore:
 
     @contextmanager
     def _change(self, *, advance: bool) -> Iterator[None]:
-        """Run the body in a write transaction on the version last seen here; the version after it is seen then."""
+        """Run the body in a write transaction, if the service's version is the one last seen, and advance it."""
         with self._transaction("BEGIN IMMEDIATE"):
             version = self._version()
             if version != self._seen:
-                raise StoreConflict(self._conflict())
+                raise StoreConflictError(self._conflict())
             yield
             if advance:
                 version += 1
@@ -89,16 +247,16 @@ class SqliteStore:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[None]:
-        with explained(self._path):
+        with translate_errors(self._path):
             self._connection.execute(begin)
             try:
-                # A removed file could still be written, for nobody to find.
-                if identity(self._path) != self._identity:
-                    raise StoreError(f"{self._path} was removed or replaced while in use; restart to open it anew")
+                # A deleted file could still be written through the open connection.
+                if file_identity(self._path) != self._identity:
+                    raise StoreError(f"{self._path} was removed or replaced while in use; restart to reopen it")
                 yield
                 self._connection.execute("COMMIT")
             finally:
-                # Does nothing after COMMIT, or when SQLite has rolled back by itself.
+                # No effect after COMMIT or after SQLite's own rollback.
                 with suppress(sqlite3.Error):
                     self._connection.rollback()
 
@@ -110,6 +268,6 @@ class SqliteStore:
         if self._seen is None:
             return f"the state of service {self._service} in {self._path} must be loaded before it is changed"
         return (
-            f"another process changed the state of service {self._service} in {self._path}: "
-            "is a second scheduler running for the same service? End one of them"
+            f"another process changed the state of service {self._service} in {self._path}; "
+            "if two schedulers run for this service, stop one of them"
         )

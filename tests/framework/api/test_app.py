@@ -7,37 +7,35 @@ from dataclasses import replace
 import pytest
 
 from asgi_client import ask, ask_async
-from builders import a_spec, a_status
+from builders import a_spec, a_status, with_fields
 from tf_scheduler.api.app import create_app
-from tf_scheduler.api.backend import Backend
-from tf_scheduler.api.views import Snapshot
-from tf_scheduler.core import plans
-from tf_scheduler.core.reduce import apply
+from tf_scheduler.api.http.backend import Backend
+from tf_scheduler.api.views.base import Snapshot
+from tf_scheduler.core.plans import queries
+from tf_scheduler.core.plans import view as plans_view
 from tf_scheduler.core.scheduler import handle
-from tf_scheduler.model.configuration import Configuration
-from tf_scheduler.model.evaluation import Evaluation
+from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.events import PodCommand, ProgressReported, StopRequested
 from tf_scheduler.model.ids import TaskId
-from tf_scheduler.model.masking import MASK
+from tf_scheduler.model.offer import Evaluation
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy, Status
-from tf_scheduler.model.program import Limits, Liveness, LivenessKind
-from tf_scheduler.model.progress import Progress
-from tf_scheduler.model.reasons import Refusal, TooSmall
-from tf_scheduler.model.recovery import PodVerb
+from tf_scheduler.model.reasons import AgentRejected, TooSmall
+from tf_scheduler.model.redaction import MASK
 from tf_scheduler.model.resources import Shortage
 from tf_scheduler.model.secrets import SecretSpec
-from tf_scheduler.model.state import Result, SchedulerState, Verdict
-from tf_scheduler.model.task import TaskRecord, TaskState
-from tf_scheduler.options.loader import resolve
+from tf_scheduler.model.spec import LivenessCheck, LivenessKind, TaskLimits
+from tf_scheduler.model.state import Configuration, Result, SchedulerState, Verdict
+from tf_scheduler.model.task import PodVerb, Progress, TaskRecord, TaskState
+from tf_scheduler.options.configurations import select_configuration
+from tf_scheduler.options.load import resolve
+from tf_scheduler.options.schema.document import OPTIONS
 from tf_scheduler.options.spec import to_spec
-from tf_scheduler.options.target import choose
-from tf_scheduler.options.tree import OPTIONS
 
 
 def a_record(spec, task, **options):
     name, port = task.name, 31000 + task.index
     record = TaskRecord(name, f"{name}__1", task.job.kind, task.index, "S1", "agent-1", f"10.0.0.1:{port}", 2, (), 5.0)
-    return replace(record, config=plans.config_of(spec, name), group=task.job.group, **options)
+    return replace(record, config=queries.config_digest(spec, name), group=task.job.group, **options)
 
 
 @pytest.fixture
@@ -45,9 +43,9 @@ def state():
     """A chief and a ps that run; worker-0 lacks CPUs."""
     spec = a_spec(workers=1)
     records = {task.name: a_record(spec, task) for task in spec.tasks() if task.name != "worker-0"}
-    why = (Refusal("agent-1", (TooSmall((Shortage("cpus", 4000, 2000),)),)),)
-    return SchedulerState(
-        spec,
+    why = (AgentRejected("agent-1", (TooSmall((Shortage("cpus", 4000, 2000),)),)),)
+    return with_fields(
+        SchedulerState(spec),
         framework_id="framework-1",
         tasks=records,
         statuses={record.id: a_status(record.id) for record in records.values()},
@@ -193,15 +191,15 @@ def test_phases_and_steps_may_be_given_by_id(loop):
         ("/v1/plans/none/stop", b"", 404, "Plan none not found"),
         ("/v1/plans/deploy/restart?phase=none", b"", 404, "Phase none not found"),
         ("/v1/plans/deploy/restart?step=worker-0", b"", 400, "Missing phase"),
-        ("/v1/plans/deploy/restart?phase=", b"", 400, "The phase is empty"),
-        ("/v1/plans/deploy/forceComplete?phase=none&step=", b"", 400, "The step is empty"),
-        ("/v1/plans/deploy/start", b"", 400, "Couldn't parse parameters: the body is no JSON"),
-        ("/v1/plans/deploy/start", b"[]", 400, "must be a JSON object"),
-        ("/v1/plans/deploy/start", b"[" * 60_000, 400, "the body is no JSON: it is nested too deeply"),
-        ("/v1/plans/deploy/start", b'{"A": "\\ud800"}', 400, "it has \\ud800, which is half a character"),
-        ("/v1/plans/deploy/start", b"\xff", 400, "it is no text in UTF-8: see its byte 0"),
-        ("/v1/plans/deploy/start", b"9" * 5000, 400, "it has a number with too many digits"),
-        ("/v1/plans/deploy/start", b'{"A": 1}', 400, "the value of A must be a text"),
+        ("/v1/plans/deploy/restart?phase=", b"", 400, "phase: empty"),
+        ("/v1/plans/deploy/forceComplete?phase=none&step=", b"", 400, "step: empty"),
+        ("/v1/plans/deploy/start", b"", 400, "Couldn't parse parameters: invalid JSON"),
+        ("/v1/plans/deploy/start", b"[]", 400, "expected a JSON object"),
+        ("/v1/plans/deploy/start", b"[" * 60_000, 400, "invalid JSON: nested too deeply"),
+        ("/v1/plans/deploy/start", b'{"A": "\\ud800"}', 400, "lone surrogate \\ud800"),
+        ("/v1/plans/deploy/start", b"\xff", 400, "not UTF-8: invalid byte at position 0"),
+        ("/v1/plans/deploy/start", b"9" * 5000, 400, "number with too many digits"),
+        ("/v1/plans/deploy/start", b'{"A": 1}', 400, "A: expected a string"),
         ("/v1/plans/deploy/start", b'{"A-B": "1"}', 400, "A-B is not a valid environment variable name"),
     ],
 )
@@ -218,13 +216,13 @@ def test_parameters_reach_the_plan(loop):
     reply = ask(loop.app, "/v1/plans/deploy/start", "POST", body=b'{"EPOCHS": "3"}')
 
     assert {"message": "Received cmd: start deploy with parameters: {EPOCHS=3}"} == reply.body
-    assert {"EPOCHS": "3"} == loop.state.controls["deploy"].parameters
+    assert {"EPOCHS": "3"} == loop.state.stored.controls["deploy"].parameters
 
 
 def test_nothing_is_commanded_after_the_end(state):
     """409: the loop has ended."""
     result = Result(Verdict.SUCCEEDED, "all done", 8.0)
-    loop = Loop(replace(state, over=True, result=result))
+    loop = Loop(with_fields(state, finished=True, result=result))
 
     assert 409 == ask(loop.app, "/v1/plans/deploy/stop", "POST").code
     assert [] == loop.events
@@ -232,7 +230,7 @@ def test_nothing_is_commanded_after_the_end(state):
 
 def test_a_loop_that_does_not_answer_is_503(state, monkeypatch):
     """The client does not wait for ever."""
-    monkeypatch.setattr("tf_scheduler.api.asking.PATIENCE", 0.01)
+    monkeypatch.setattr("tf_scheduler.api.http.backend.TIMEOUT", 0.01)
     app = create_app(Backend(lambda: Snapshot(state), lambda thunk: None))
 
     assert 503 == ask(app, "/v1/plans/deploy/stop", "POST").code
@@ -241,13 +239,13 @@ def test_a_loop_that_does_not_answer_is_503(state, monkeypatch):
 def test_an_answer_is_kept_until_the_state_changes(state, monkeypatch):
     """Many clients that ask for the same cost little more than one."""
     asked, present = [], [state]
-    real = plans.plans
-    monkeypatch.setattr(plans, "plans", lambda state: asked.append(state) or real(state))
+    real = plans_view.plans
+    monkeypatch.setattr(plans_view, "plans", lambda state, view: asked.append(state) or real(state, view))
     app = create_app(lambda: Snapshot(present[0]))
 
     for _ in range(3):
         ask(app, "/v1/plans")
-    present[0] = replace(state, framework_id="framework-2")
+    present[0] = with_fields(state, framework_id="framework-2")
     ask(app, "/v1/plans")
 
     assert [state, present[0]] == asked
@@ -261,7 +259,7 @@ def test_a_bad_parameter_is_named(app, query, words):
     reply = ask(app, f"/v1/tf/progress?{query}")
 
     assert (400, "bad_request") == (reply.code, reply.body["error"]["code"])
-    assert "points must be a whole number from 0 to 512" in reply.body["error"]["message"]
+    assert ": expected an integer from 0 to 512" in reply.body["error"]["message"]
 
 
 def test_offers_and_their_reasons(app):
@@ -291,9 +289,9 @@ def test_a_wrong_filter_of_debug_plans_is_200(app, query, answer):
 
 def test_a_task_tells_the_configuration_that_it_was_launched_with(state):
     """Its id, as the SDK's label does; of what the options have left behind it is not known."""
-    old = replace(state.tasks["chief-0"], config="older")
+    old = replace(state.stored.tasks["chief-0"], config="older")
     stored = {"a-b": Configuration("a-b", 1, 1.0, "t", {})}
-    now = replace(state, tasks={**state.tasks, "chief-0": old}, configurations=stored)
+    now = with_fields(state, tasks={**state.stored.tasks, "chief-0": old}, configurations=stored)
     app = create_app(lambda: Snapshot(now))
     labels = {
         pod: {
@@ -347,24 +345,24 @@ def test_what_looks_like_a_secret_is_masked(state):
     assert "EPOCHS" in ask(app, "/v1/configurations/target").text
 
 
-@pytest.mark.parametrize("option", [option for option in OPTIONS if option.said("secret")], ids=str)
+@pytest.mark.parametrize("option", [option for option in OPTIONS if option.metadata("secret")], ids=str)
 def test_secret_options_are_masked(option):
     """In the configuration that is in force, and in the one before."""
-    state = SchedulerState(to_spec(resolve({"service": {"command": "x"}})), framework_id="f")
+    state = with_fields(SchedulerState(to_spec(resolve({"service": {"command": "x"}}))), framework_id="f")
     for number, command in enumerate(("x", "y")):
         document = {"service": {"command": command}}
         inner = document
         for name in option.path[:-1]:
             inner = inner.setdefault(name, {})
         inner[option.path[-1]] = "s3cret"
-        chosen = choose(resolve(document), state.configurations, lambda _: {}, float(number))
+        chosen = select_configuration(resolve(document), state.stored.configurations, lambda _: {}, float(number))
         state = apply(replace(state, spec=to_spec(chosen.options)), *chosen.changes)
     app = create_app(lambda: Snapshot(state))
 
     for path in ("target", *ask(app, "/v1/configurations").body):
         shown = ask(app, f"/v1/configurations/{path}")
         assert (200, False, True) == (shown.code, "s3cret" in shown.text, MASK in shown.text)
-    assert 2 == len(state.configurations)
+    assert 2 == len(state.stored.configurations)
 
 
 def test_what_a_task_got_is_told(state):
@@ -402,13 +400,13 @@ SET_KEYS = "id resource-specifications volume-specifications role pre-reserved-r
 
 def test_a_configuration_has_the_keys_of_the_sdks(state):
     """Those that say nothing here, too; a pod's type is that of its status."""
-    liveness, limits = Liveness(LivenessKind.COMMAND, "true"), Limits(ulimits={"nofile": (1024, -1)})
+    liveness, limits = LivenessCheck(LivenessKind.COMMAND, "true"), TaskLimits(ulimits={"nofile": (1024, -1)})
     job = replace(state.spec.jobs[0], limits=limits, liveness=liveness, section="parameter_server")
     secrets = (SecretSpec("option:service.gcs_key", env="GCS"), SecretSpec("vault:a/b#c", file="c"))
     spec = replace(state.spec, jobs=(job, *state.spec.jobs[1:]), secrets=secrets)
     where = {"scheduler": {"state": "zk://me:pw@10.0.0.1:2181,10.0.0.2:2181/frameworks"}}
     stored = {"a": Configuration("a", 1, 1.0, "t", where)}
-    app = create_app(lambda: Snapshot(replace(state, spec=spec, full=spec, configurations=stored)))
+    app = create_app(lambda: Snapshot(with_fields(state, spec=spec, full_spec=spec, configurations=stored)))
 
     found = ask(app, "/v1/configurations/target").body
 
@@ -480,11 +478,11 @@ def test_what_an_update_would_do_is_told_as_long_as_one_is_possible(state):
     for name, snapshot in {
         "runs": Snapshot(state),
         "is being uninstalled": Snapshot(state, uninstalling=True),
-        "has ended": Snapshot(replace(state, result=result)),
+        "has finished": Snapshot(with_fields(state, result=result)),
     }.items():
-        backend = Backend(lambda shown=snapshot: shown, foretell=lambda asked: {"asked": asked})
+        backend = Backend(lambda shown=snapshot: shown, preview_update=lambda asked: {"asked": asked})
         found[name] = ask(create_app(backend), "/v1/tf/update/preview", "POST", body=b'{"options": {}}')
 
     assert (200, {"asked": {"options": {}}}) == (found["runs"].code, found["runs"].body)
-    for name in ("is being uninstalled", "has ended"):
+    for name in ("is being uninstalled", "has finished"):
         assert (409, True) == (found[name].code, name in found[name].body["error"]["message"])

@@ -8,18 +8,17 @@ import logging
 import socket
 import threading
 from contextlib import closing
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import quote
 
 import pytest
 
 from asgi_client import ask
-from builders import a_job, a_spec, a_status
-from tf_scheduler.api import board, fetch
+from builders import a_job, a_spec, a_status, with_fields
 from tf_scheduler.api.app import create_app
-from tf_scheduler.api.policy import Policy
-from tf_scheduler.api.views import Snapshot
+from tf_scheduler.api.http.auth import Policy
+from tf_scheduler.api.routes import tensorboard
+from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskState
@@ -85,7 +84,7 @@ def a_state(address, word=TaskState.RUNNING):
     spec = a_spec(jobs=(a_job(), a_job(JobKind.TENSORBOARD)))
     record = TaskRecord("tensorboard-0", "t__1", JobKind.TENSORBOARD, 0, "S1", "agent-1", address, 1, (), 0.0)
     statuses = {record.id: a_status(record.id, word)}
-    return SchedulerState(spec, framework_id="f", tasks={record.name: record}, statuses=statuses)
+    return with_fields(SchedulerState(spec), framework_id="f", tasks={record.name: record}, statuses=statuses)
 
 
 def an_app(state, **options):
@@ -174,7 +173,9 @@ def test_pages_of_others_reach_it_no_more_than_the_api(place):
     assert (
         403 == ask(an_app(a_state(place)), "/tensorboard/any/", "POST", headers={"Sec-Fetch-Site": "cross-site"}).code
     )
-    assert 403 == ask(an_app(a_state(place), loopback=True), "/tensorboard/any/", headers={"Host": "evil.test"}).code
+    assert (
+        403 == ask(an_app(a_state(place), loopback_only=True), "/tensorboard/any/", headers={"Host": "evil.test"}).code
+    )
 
 
 def test_it_installs_no_service_worker(place):
@@ -199,10 +200,10 @@ def test_the_key_is_in_no_log(place, caplog):
 @pytest.mark.parametrize(
     ("state", "code", "words"),
     [
-        (SchedulerState(a_spec(), framework_id="f"), 404, "service.use_tensorboard"),
-        (SchedulerState(a_spec(jobs=(a_job(JobKind.TENSORBOARD),))), 503, "has not been launched yet"),
+        (with_fields(SchedulerState(a_spec()), framework_id="f"), 404, "service.use_tensorboard"),
+        (SchedulerState(a_spec(jobs=(a_job(JobKind.TENSORBOARD),))), 503, "has not been launched"),
         (a_state("127.0.0.1:9", TaskState.FAILED), 503, "tensorboard-0 on agent-1 is failed"),
-        (replace(a_state("127.0.0.1:9"), statuses={}), 503, "tensorboard-0 on agent-1 is launching"),
+        (with_fields(a_state("127.0.0.1:9"), statuses={}), 503, "tensorboard-0 on agent-1 is launching"),
     ],
 )
 def test_why_it_is_not_there(state, code, words):
@@ -221,7 +222,7 @@ def test_one_that_does_not_answer_yet_is_no_error_of_the_scheduler():
         reply = ask(an_app(a_state(f"127.0.0.1:{nobody.getsockname()[1]}")), "/tensorboard/any/")
 
     assert (503, "unavailable") == (reply.code, reply.body["error"]["code"])
-    assert "TensorBoard does not answer (yet)" in reply.body["error"]["message"]
+    assert "TensorBoard does not answer" in reply.body["error"]["message"]
 
 
 def test_it_leads_nowhere_else(place):
@@ -233,11 +234,11 @@ def test_it_leads_nowhere_else(place):
 
 def test_one_that_is_silent_is_given_up(monkeypatch):
     """What it answered before goes with it."""
-    monkeypatch.setattr(fetch, "HEAD", 0.05)
+    monkeypatch.setattr(tensorboard, "HEAD_TIMEOUT", 0.05)
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         reply = ask(an_app(a_state(f"127.0.0.1:{silent.getsockname()[1]}")), "/tensorboard/any/")
 
-    assert (503, True) == (reply.code, "has not answered within" in reply.body["error"]["message"])
+    assert (503, True) == (reply.code, "no answer within" in reply.body["error"]["message"])
 
 
 def test_an_answer_is_cut_where_it_is_too_long_or_breaks_off(place, monkeypatch, caplog):
@@ -245,14 +246,14 @@ def test_an_answer_is_cut_where_it_is_too_long_or_breaks_off(place, monkeypatch,
     app = an_app(a_state(place))
 
     assert b"{half" == ask(app, "/tensorboard/any/cut").content
-    monkeypatch.setattr(board, "LIMIT", 10)
+    monkeypatch.setattr(tensorboard, "MAX_BYTES", 10)
     assert 10 > len(ask(app, "/tensorboard/any/").content)
-    assert 2 == sum("not passed on to its end" in record.getMessage() for record in caplog.records)
+    assert 2 == sum("truncated" in record.getMessage() for record in caplog.records)
 
 
 def test_seats_are_given_back(place, monkeypatch):
     """However a request ends."""
-    monkeypatch.setattr(board, "SEATS", 1)
+    monkeypatch.setattr(tensorboard, "MAX_REQUESTS", 1)
     app = an_app(a_state(place))
     paths = ("", "cut", "away", "missing", "")
 

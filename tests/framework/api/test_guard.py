@@ -9,11 +9,11 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from asgi_client import ask
-from builders import a_spec
+from builders import a_spec, with_fields
 from tf_scheduler.api.app import create_app
-from tf_scheduler.api.guard import BODY_LIMIT
-from tf_scheduler.api.policy import Policy
-from tf_scheduler.api.views import Snapshot
+from tf_scheduler.api.http.auth import Policy
+from tf_scheduler.api.http.limits import BODY_LIMIT
+from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.model.state import SchedulerState
 
 READ, WRITE = "GET", "POST"
@@ -23,7 +23,7 @@ DONE = 409  # no loop takes the command, but it was let in
 
 
 def an_app(**options):
-    return create_app(lambda: Snapshot(SchedulerState(a_spec(), framework_id="f")), Policy(**options))
+    return create_app(lambda: Snapshot(with_fields(SchedulerState(a_spec()), framework_id="f")), Policy(**options))
 
 
 def bearer(token):
@@ -74,7 +74,7 @@ def test_what_compares_tokens_takes_as_long_whatever_is_shown(monkeypatch):
 
 @pytest.mark.parametrize(
     ("options", "code"),
-    [({}, DONE), ({"read_token": "r"}, 403), ({"write_token": "w"}, 401), ({"certificates": True}, 401)],
+    [({}, DONE), ({"read_token": "r"}, 403), ({"write_token": "w"}, 401), ({"client_certificates": True}, 401)],
 )
 def test_whatever_is_set_closes_the_rest(options, code):
     """An empty token is no token: it lets nobody in."""
@@ -84,12 +84,16 @@ def test_whatever_is_set_closes_the_rest(options, code):
 @pytest.mark.parametrize(
     ("options", "shown", "told"),
     [
-        ({"read_token": "r"}, {}, "a token is needed: send"),
-        ({"read_token": "r"}, bearer("wrong"), "the token that was sent is not the right one"),
-        ({"read_token": "r", "certificates": True}, {}, "a token is needed: send 'Authorization: Bearer TOKEN'; or a"),
-        ({"read_token": "r", "certificates": True}, bearer("x"), "the token that was sent is not the right one"),
-        ({"certificates": True}, {}, "a client certificate is needed"),
-        ({"certificates": True}, bearer("x"), "a client certificate is needed"),
+        ({"read_token": "r"}, {}, "token required: send"),
+        ({"read_token": "r"}, bearer("wrong"), "invalid token"),
+        (
+            {"read_token": "r", "client_certificates": True},
+            {},
+            "token required: send 'Authorization: Bearer TOKEN'; or use a",
+        ),
+        ({"read_token": "r", "client_certificates": True}, bearer("x"), "invalid token"),
+        ({"client_certificates": True}, {}, "client certificate required"),
+        ({"client_certificates": True}, bearer("x"), "client certificate required"),
     ],
 )
 def test_who_is_not_let_in_is_told_what_is_missing(options, shown, told):
@@ -103,7 +107,7 @@ def test_who_is_not_let_in_is_told_what_is_missing(options, shown, told):
 )
 def test_a_client_certificate_writes_when_it_is_among_the_writers(writers, peer, code):
     """All of them, when none is named."""
-    app = an_app(certificates=True, writers=frozenset(writers))
+    app = an_app(client_certificates=True, writers=frozenset(writers))
 
     assert code == ask(app, COMMAND, WRITE, peer=peer).code
 
@@ -177,7 +181,7 @@ def test_a_page_of_another_site_cannot_write(headers, code):
 )
 def test_on_loopback_only_its_names_are_answered(host, code):
     """A page whose name points to loopback would be of the same origin."""
-    assert code == ask(an_app(loopback=True), PATH, headers={"Host": host}).code
+    assert code == ask(an_app(loopback_only=True), PATH, headers={"Host": host}).code
 
 
 @pytest.mark.parametrize(
@@ -222,7 +226,7 @@ def test_every_write_is_logged_whatever_came_of_it(caplog):
 
 def test_the_plan_that_takes_a_service_down_is_for_everybody():
     """DC/OS asks for it, with no token of ours, until nothing is left. No other path is, nor the plan before."""
-    state = SchedulerState(a_spec(), framework_id="f")
+    state = with_fields(SchedulerState(a_spec()), framework_id="f")
     leaving = create_app(lambda: Snapshot(state, uninstalling=True), Policy(write_token="w"))
 
     assert [202, 401, 401] == [ask(leaving, path).code for path in (PATH, "/v1/plans", f"{PATH}/")]
@@ -245,10 +249,10 @@ def test_the_plan_that_takes_a_service_down_is_for_everybody():
 )
 def test_of_a_certificate_and_a_token_the_one_that_permits_more_counts(peer, headers, reading, writing):
     """But a wrong token is never overlooked: who shows it means to be somebody else."""
-    app = an_app(read_token="r", write_token="w", certificates=True, writers=frozenset({"alice"}))
+    app = an_app(read_token="r", write_token="w", client_certificates=True, writers=frozenset({"alice"}))
 
     seen = [ask(app, path, how, headers=headers, peer=peer).code for path, how in ((PATH, READ), (COMMAND, WRITE))]
 
     assert [reading, writing] == seen
-    only = an_app(certificates=True)
+    only = an_app(client_certificates=True)
     assert 202 == ask(only, PATH, headers=bearer("any"), peer=peer).code  # there is no token to be wrong

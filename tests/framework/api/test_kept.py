@@ -3,14 +3,14 @@
 import pytest
 
 from asgi_client import ask
-from builders import a_spec
+from builders import a_spec, with_fields
+from kit.memory_store import MemoryStore
 from tf_scheduler.api.app import create_app
-from tf_scheduler.api.backend import Backend
-from tf_scheduler.api.policy import Policy
-from tf_scheduler.api.views import Snapshot
-from tf_scheduler.kept_files import KeptFiles
+from tf_scheduler.api.http.auth import Policy
+from tf_scheduler.api.http.backend import Backend
+from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.store.memory import MemoryStore
+from tf_scheduler.store.operator_files import OperatorFiles
 
 PATH = "/v1/state/files/note"
 FORM = {"Content-Type": "multipart/form-data; boundary=xyz"}
@@ -18,9 +18,9 @@ CONTENT = b"one\r\ntwo\n\xff\x00--xy"
 
 
 def an_app(*, uninstalling=False, **options):
-    store, state = MemoryStore("service"), SchedulerState(a_spec(), framework_id="f")
-    kept = KeptFiles(store, store.load())
-    return create_app(Backend(lambda: Snapshot(state, uninstalling), kept=kept), Policy(**options))
+    store, state = MemoryStore("service"), with_fields(SchedulerState(a_spec()), framework_id="f")
+    kept = OperatorFiles(store, store.load())
+    return create_app(Backend(lambda: Snapshot(state, uninstalling), operator_files=kept), Policy(**options))
 
 
 def form(name, content):
@@ -78,11 +78,3 @@ def test_who_may_only_read_keeps_nothing():
 
     assert 403 == ask(an_app(read_token="r", write_token="w"), PATH, "PUT", headers=reader, body=b"x").code
     assert 409 == ask(an_app(uninstalling=True), PATH, "PUT", body=b"x").code
-
-
-def test_no_task_has_a_template():
-    """404, and 400 for an id that is none."""
-    known = ask(an_app(), "/v1/configurations/targetId").body[0]
-    codes = {key: ask(an_app(), f"/v1/artifacts/template/{key}/worker-0/train/x").code for key in (known, "x")}
-
-    assert {known: 404, "x": 400} == codes

@@ -1,17 +1,15 @@
 """One service at a glance, as those who follow it read it."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
-from builders import a_spec
-from tf_scheduler.api.glance import AgentRow, from_json, to_json
-from tf_scheduler.api.overview import overview
-from tf_scheduler.core.reduce import apply
+from builders import a_spec, with_fields
+from tf_scheduler.api.views.overview import AgentRow, from_json, overview, to_json
+from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import TaskLaunched
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName
-from tf_scheduler.model.offer import Glimpse
+from tf_scheduler.model.offer import AgentSnapshot
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
@@ -22,8 +20,8 @@ def state():
     chief = TaskRecord(
         TaskName("chief-0"), TaskId("chief-0__1"), JobKind.CHIEF, 0, AgentId("a"), "agent-1", "10.0.0.1:1", 1, (), 0.0
     )
-    others = {AgentId(name): Glimpse(name, "", "", 4000, 1_024_000, 2000, 5.0) for name in ("agent-1", "agent-2")}
-    return apply(SchedulerState(a_spec(), connected=True, glimpses=others), TaskLaunched(chief))
+    others = {AgentId(name): AgentSnapshot(name, "", "", 4000, 1_024_000, 2000, 5.0) for name in ("agent-1", "agent-2")}
+    return apply(with_fields(SchedulerState(a_spec()), connected=True, agent_snapshots=others), TaskLaunched(chief))
 
 
 def test_it_survives_the_wire(state):
@@ -44,13 +42,15 @@ def test_the_leader_is_the_chief_once_it_is_launched(state):
 def test_agents_without_our_tasks_are_shown_as_they_offered_last(state):
     """While Mesos would tell that one is gone."""
     assert (AgentRow("agent-2", "", "", 4.0, 1024.0, 2.0, 5.0),) == overview(state).agents
-    assert () == overview(replace(state, connected=False)).agents
+    assert () == overview(with_fields(state, connected=False)).agents
 
 
 def test_of_many_agents_as_many_as_can_be_looked_at(state):
     """By their names; and how many more there are."""
     names = [f"host-{number:03}" for number in reversed(range(60))]
-    shown = overview(replace(state, glimpses={AgentId(name): Glimpse(name, "", "", 1, 1, 0, 5.0) for name in names}))
+    shown = overview(
+        with_fields(state, agent_snapshots={AgentId(name): AgentSnapshot(name, "", "", 1, 1, 0, 5.0) for name in names})
+    )
 
     assert [f"host-{number:03}" for number in range(50)] == [agent.hostname for agent in shown.agents]
     assert 10 == shown.more_agents

@@ -7,12 +7,12 @@ import threading
 
 import pytest
 
-from tf_scheduler.api.backend import FileError, Piece
-from tf_scheduler.api.reading import OF_ONE, Reading
+from tf_scheduler.api.http.backend import FileChunk, FileError
+from tf_scheduler.api.routes.task_files import MAX_READS_PER_AGENT, AgentFileReader
 from tf_scheduler.model.ids import AgentId
 
 PATIENCE = 30.0
-PIECE = Piece(0, b"said", 4)
+PIECE = FileChunk(0, b"said", 4)
 
 
 class Hanging:
@@ -38,19 +38,19 @@ def test_an_agent_that_hangs_takes_no_more_than_its_share():
     hanging = Hanging()
 
     async def scene():
-        reading = Reading()
-        waiting = [asyncio.ensure_future(reading.of(AgentId("a"), hanging.read)) for _ in range(100)]
+        reading = AgentFileReader()
+        waiting = [asyncio.ensure_future(reading.read(AgentId("a"), hanging.read)) for _ in range(100)]
         try:
             for number in range(3):
-                assert PIECE == await asyncio.wait_for(reading.of(AgentId(f"b{number}"), lambda: PIECE), PATIENCE)
+                assert PIECE == await asyncio.wait_for(reading.read(AgentId(f"b{number}"), lambda: PIECE), PATIENCE)
         finally:
             hanging.end.set()
         return [await ended(one) for one in waiting], reading
 
     found, reading = asyncio.run(scene())
 
-    assert OF_ONE == len(hanging.asked)
-    assert {502} == {error.code for error in found}
+    assert MAX_READS_PER_AGENT == len(hanging.asked)
+    assert {502} == {error.http_status for error in found}
     assert {} == reading._agents
 
 
@@ -62,9 +62,9 @@ def test_who_asks_afterwards_asks_the_agent_again(silent):
         raise FileError(404, "no such file", silent=silent)
 
     async def scene():
-        reading = Reading()
-        assert 404 == (await ended(asyncio.ensure_future(reading.of(AgentId("a"), missing)))).code
-        return await reading.of(AgentId("a"), lambda: PIECE)
+        reading = AgentFileReader()
+        assert 404 == (await ended(asyncio.ensure_future(reading.read(AgentId("a"), missing)))).http_status
+        return await reading.read(AgentId("a"), lambda: PIECE)
 
     assert PIECE == asyncio.run(scene())
 
@@ -74,19 +74,19 @@ def test_who_leaves_does_not_let_others_wait_in_more_threads():
     hanging = Hanging()
 
     async def scene():
-        reading = Reading()
+        reading = AgentFileReader()
         for _ in range(20):
-            waiting = asyncio.ensure_future(reading.of(AgentId("a"), hanging.read))
+            waiting = asyncio.ensure_future(reading.read(AgentId("a"), hanging.read))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             waiting.cancel()
             assert isinstance(await ended(waiting), asyncio.CancelledError)
-        last = asyncio.ensure_future(reading.of(AgentId("a"), lambda: PIECE))
+        last = asyncio.ensure_future(reading.read(AgentId("a"), lambda: PIECE))
         await asyncio.sleep(0)
         hanging.end.set()
-        return await ended(last), await reading.of(AgentId("a"), lambda: PIECE), reading
+        return await ended(last), await reading.read(AgentId("a"), lambda: PIECE), reading
 
     last, piece, reading = asyncio.run(scene())
-    assert OF_ONE == len(hanging.asked)
-    assert (502, PIECE) == (last.code, piece)
+    assert MAX_READS_PER_AGENT == len(hanging.asked)
+    assert (502, PIECE) == (last.http_status, piece)
     assert {} == reading._agents

@@ -1,30 +1,27 @@
 """The API over real HTTP, on loopback."""
 
-import errno
 import http.client
 import json
 import resource
 import socket
+import time
 from contextlib import ExitStack, suppress
 
 import pytest
 
-from builders import a_spec
-from tf_scheduler.api import app
-from tf_scheduler.api import server as server_module
-from tf_scheduler.api.accepting import Listener, descriptors
+from builders import a_spec, with_fields
+from tf_scheduler.api import app as api_app
 from tf_scheduler.api.app import create_app
-from tf_scheduler.api.guard import Guard
-from tf_scheduler.api.policy import Policy
-from tf_scheduler.api.seats import Seats
-from tf_scheduler.api.server import ApiError, ApiServer, address_for
-from tf_scheduler.api.views import Snapshot
+from tf_scheduler.api.http import limits
+from tf_scheduler.api.http.auth import Guard, Policy
+from tf_scheduler.api.http.server import ApiError, ApiServer, listen_address
+from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.model.state import SchedulerState
 
 
 @pytest.fixture
 def server():
-    state = SchedulerState(a_spec(), framework_id="framework-1")
+    state = with_fields(SchedulerState(a_spec()), framework_id="framework-1")
     with ApiServer(create_app(lambda: Snapshot(state)), "127.0.0.1", 0) as api:
         yield api
 
@@ -159,8 +156,8 @@ def test_a_length_that_is_told_twice_is_that_length(server, fields):
 @pytest.mark.parametrize("path", ["/v1/plans/deploy/start", "/v1/plans/deploy/stop", "/v1/nothing"])
 def test_a_body_that_does_not_come_is_not_waited_for(server, path, monkeypatch):
     """Whether the endpoint takes one or not."""
-    assert 30.0 == app._SLOW  # what is promised
-    monkeypatch.setattr(app, "_SLOW", 0.1)
+    assert 30.0 == limits.BODY_TIMEOUT  # what is promised
+    monkeypatch.setattr(api_app, "BODY_TIMEOUT", 0.1)
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 100\r\n\r\n{{"
     assert said(server, head.encode()).startswith((b"HTTP/1.1 400", b"HTTP/1.1 404", b"HTTP/1.1 409"))
 
@@ -187,19 +184,19 @@ def test_the_port_is_free_again_afterwards():
 )
 def test_on_an_agent_of_a_network_we_listen_everywhere(host, address):
     """On loopback alone where the agent is reached by that alone."""
-    assert address == address_for(host)
+    assert address == listen_address(host)
 
 
-def opened(stack, server, address="127.0.0.1"):
+def opened(stack, server):
     """A connection that says nothing yet."""
-    found = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 20, (address, 0)))
+    found = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 20))
     found.settimeout(20)
     return found
 
 
-def asked(stack, server, path, address="127.0.0.1"):
+def asked(stack, server, path):
     """Status, headers and body; the connection stays open."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20, source_address=(address, 0))
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     stack.callback(connection.close)
     connection.request("GET", path, headers={"Accept": "application/json"})
     answer = connection.getresponse()
@@ -208,9 +205,8 @@ def asked(stack, server, path, address="127.0.0.1"):
 
 @pytest.fixture
 def small(monkeypatch):
-    """A server that takes eight connections, and an ASGI app that begins to answer and does not go on."""
-    monkeypatch.setattr(server_module, "_CONNECTIONS", 8)
-    monkeypatch.setattr(server_module, "_TOLD", 2)
+    """A server for four connections, whose path /slow starts to answer and does not continue."""
+    monkeypatch.setattr(limits, "connection_limit", lambda: 4)
 
     async def slow(_scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -218,7 +214,7 @@ def small(monkeypatch):
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    answers = create_app(lambda: Snapshot(SchedulerState(a_spec(), framework_id="framework-1")))
+    answers = create_app(lambda: Snapshot(with_fields(SchedulerState(a_spec()), framework_id="framework-1")))
 
     async def choose(scope, receive, send):
         await (Guard(slow, Policy(), lambda *_: False) if scope["path"] == "/slow" else answers)(scope, receive, send)
@@ -227,61 +223,71 @@ def small(monkeypatch):
         yield api
 
 
-def test_one_client_does_not_take_all_connections(small):
-    """It has half of them, and is told so; others go on, and health is for everybody."""
+def test_busy_connections_at_the_cap_leave_health_only(small):
+    """Marathon restarts a scheduler whose health check is refused; other requests are to come again later."""
     with ExitStack() as stack:
-        for _ in range(4):
-            busy = opened(stack, small)
-            busy.sendall(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert busy.recv(65536).startswith(b"HTTP/1.1 200")
-        code, headers, content = asked(stack, small, "/v1/plans")
-        assert (429, "5") == (code, headers["retry-after"])
-        assert {"status": 429, "code": "too_many_requests"}.items() <= json.loads(content)["error"].items()
-        assert [204, 200] == [
-            asked(stack, small, "/v1/health")[0],
-            asked(stack, small, "/v1/plans", "127.0.0.2")[0],
-        ]
+        busy = [opened(stack, small) for _ in range(4)]
+        for connection in busy:
+            connection.sendall(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        for _ in range(3):
+            code, headers, content = asked(stack, small, "/v1/plans")
+            assert (503, "close") == (code, headers["connection"])
+            assert {"status": 503, "code": "unavailable"}.items() <= json.loads(content)["error"].items()
+            assert 204 == asked(stack, small, "/v1/health")[0]
+        busy[0].close()
+        for _ in range(100):
+            if (code := asked(stack, small, "/v1/plans")[0]) == 200:
+                break
+            time.sleep(0.05)
+        assert 200 == code
 
 
-def test_connections_that_say_nothing_make_place(small):
-    """However many there are: those of others, and of their own address, are answered."""
+def test_idle_connections_at_the_cap_are_closed_oldest_first(small):
+    """Without a request, and after an answer."""
     with ExitStack() as stack:
+        silent = opened(stack, small)
         for _ in range(40):
             opened(stack, small)
-        for address in ("127.0.0.1", "127.0.0.2"):
-            assert [204, 200] == [asked(stack, small, path, address)[0] for path in ("/v1/health", "/v1/plans")]
+        assert [204, 200] == [asked(stack, small, path)[0] for path in ("/v1/health", "/v1/plans")]
+        with suppress(ConnectionResetError):
+            assert b"" == silent.recv(1)
 
 
-def test_connections_do_not_take_all_descriptors():
-    """One client alone has half of what is for connections, whatever becomes of them."""
-    with socket.create_server(("127.0.0.1", 0)) as given, ExitStack() as stack:
-        listener = stack.enter_context(Listener(given, Seats(4, "connections")))
-
-        def accepted(address="127.0.0.1"):
-            stack.enter_context(socket.create_connection(given.getsockname(), 20, (address, 0)))
-            return stack.enter_context(listener.accept()[0])
-
-        first = accepted()
-        accepted()
-        with pytest.raises(ConnectionAbortedError):
-            accepted()
-        accepted("127.0.0.2")
-        first.close()
-        first.close()
-        accepted()
-        assert descriptors() >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+def test_an_answered_connection_is_closed_when_it_stays_silent(monkeypatch):
+    """Descriptors are for clients that ask."""
+    assert 5 == limits.IDLE_TIMEOUT
+    monkeypatch.setattr(limits, "IDLE_TIMEOUT", 0.2)
+    app = create_app(lambda: Snapshot(SchedulerState(a_spec())))
+    with ApiServer(app, "127.0.0.1", 0) as api:
+        assert b"HTTP/1.1 200" in said(api, b"GET /v1/plans HTTP/1.1\r\nHost: localhost\r\n\r\n")
 
 
-def test_a_lack_of_descriptors_is_told_once(monkeypatch, caplog):
-    """asyncio would try again at once, and log each attempt."""
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised", "limit"),
+    [
+        (1024, 4096, 1256, 1000),
+        (1024, 1024, 1024, 768),
+        (100, 200, 200, 100),
+        (-1, -1, None, 1000),
+        (64, -1, 1256, 1000),
+    ],
+)
+def test_connection_limit_leaves_descriptors_for_the_rest(monkeypatch, soft, hard, raised, limit):
+    """The state store and the connection to Mesos need some; the soft limit is raised as far as possible."""
+    calls = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, values: calls.append(values))
 
-    def refuse(_socket):
-        raise OSError(errno.EMFILE, "Too many open files")
+    assert limit == limits.connection_limit()
+    assert ([] if raised is None else [(raised, hard)]) == calls
 
-    with socket.create_server(("127.0.0.1", 0)) as given, Listener(given, Seats(4, "connections")) as listener:
-        monkeypatch.setattr(socket.socket, "accept", refuse)
-        for _ in range(3):
-            with pytest.raises(BlockingIOError):
-                listener.accept()
 
-    assert ["the API takes no connections at the moment: Too many open files"] == caplog.messages
+def test_quota_at_its_limit_refuses_until_released():
+    """As event streams are counted."""
+    quota = limits.Quota(1, "streams")
+
+    assert quota.acquire() is None
+    assert (503, "too many streams; try again later") == (quota.acquire().code, quota.acquire().message)
+    quota.release()
+    assert quota.acquire() is None

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asgi_client import ask
-from builders import a_spec, a_status
-from tf_scheduler.api import logs, streams
+from builders import a_spec, a_status, with_fields
 from tf_scheduler.api.app import create_app
-from tf_scheduler.api.backend import Backend, FileError, Piece
-from tf_scheduler.api.server import ApiServer
-from tf_scheduler.api.views import Snapshot
-from tf_scheduler.journal import Journal
+from tf_scheduler.api.http.backend import Backend, FileChunk, FileError
+from tf_scheduler.api.http.server import ApiServer
+from tf_scheduler.api.routes import streams, task_files
+from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskState
+from tf_scheduler.store.journal import EventJournal
 
 PATIENCE = 20
 
@@ -30,9 +30,11 @@ class Service:
     def __init__(self):
         record = TaskRecord("chief-0", "chief-0__1", JobKind.CHIEF, 0, "S1", "agent-1", "10.0.0.1:1", 1, (), 0.0)
         statuses = {record.id: a_status(record.id)}
-        self.state = SchedulerState(a_spec(), framework_id="f", tasks={record.name: record}, statuses=statuses)
+        self.state = with_fields(
+            SchedulerState(a_spec()), framework_id="f", tasks={record.name: record}, statuses=statuses
+        )
         self.files = {record.id: b""}
-        self.journal = Journal(clock=lambda: 1.0)
+        self.journal = EventJournal(clock=lambda: 1.0)
         self.backend = Backend(lambda: Snapshot(self.state), journal=self.journal, files=self)
 
     def read(self, _state, record, _name, offset, length):
@@ -40,20 +42,20 @@ class Service:
             raise FileError(404, "there is no such file")
         content = self.files[record.id]
         start = max(0, len(content) - length) if offset is None else min(offset, len(content))
-        return Piece(start, content[start : start + length], len(content))
+        return FileChunk(start, content[start : start + length], len(content))
 
     def end(self, launch, state):
-        statuses = {**self.state.statuses, launch: a_status(launch, state)}
-        self.state = replace(self.state, statuses=statuses)
+        statuses = {**self.state.stored.statuses, launch: a_status(launch, state)}
+        self.state = with_fields(self.state, statuses=statuses)
 
     def launch_again(self):
-        record = replace(self.state.tasks["chief-0"], id="chief-0__2")
-        self.state = replace(self.state, tasks={"chief-0": record})
+        record = replace(self.state.stored.tasks["chief-0"], id="chief-0__2")
+        self.state = with_fields(self.state, tasks={"chief-0": record})
 
 
 @pytest.fixture
 def service(monkeypatch):
-    monkeypatch.setattr(logs, "_AGAIN", 0.01)
+    monkeypatch.setattr(task_files, "_POLL_INTERVAL", 0.01)
     return Service()
 
 
@@ -146,7 +148,7 @@ def test_who_asks_beyond_the_end_is_told_where_it_is(service, query, shown):
 
 def test_there_is_a_sign_of_life_when_nothing_happens(port, monkeypatch):
     """Proxies cut what is silent."""
-    monkeypatch.setattr(streams, "SIGN_OF_LIFE", 0.01)
+    monkeypatch.setattr(streams, "KEEP_ALIVE", 0.01)
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     connection.request("GET", "/v1/events?follow=true")
 
@@ -177,7 +179,7 @@ def test_pieces_of_a_text_make_the_text(text, length):
     """However they are cut; a length that is too small for a character shows it in parts, but always goes on."""
     content, offset, shown = text.encode(), 0, ""
     while offset < len(content):
-        piece = logs._shown(Piece(offset, content[offset : offset + length], len(content)))
+        piece = task_files._piece_body(FileChunk(offset, content[offset : offset + length], len(content)))
         assert piece["next"] > offset
         offset, shown = piece["next"], shown + piece["data"]
 
@@ -186,10 +188,10 @@ def test_pieces_of_a_text_make_the_text(text, length):
 
 def test_half_a_character_is_waited_for():
     """Not in the file of an ended task: there is no more to come."""
-    half = Piece(3, "é".encode()[:1], 4)
+    half = FileChunk(3, "é".encode()[:1], 4)
 
-    assert ("", 3) == tuple(logs._shown(half, waits=True)[key] for key in ("data", "next"))
-    assert ("\ufffd", 4) == tuple(logs._shown(half)[key] for key in ("data", "next"))
+    assert ("", 3) == tuple(task_files._piece_body(half, waits=True)[key] for key in ("data", "next"))
+    assert ("\ufffd", 4) == tuple(task_files._piece_body(half)[key] for key in ("data", "next"))
 
 
 def test_what_the_agent_lacks_is_told_as_the_last_event(service, port):
@@ -204,7 +206,7 @@ def test_what_the_agent_lacks_is_told_as_the_last_event(service, port):
 
 def test_one_who_leaves_gives_up_the_seat(service, monkeypatch):
     """And there are only so many."""
-    monkeypatch.setattr(streams.Streams.__init__, "__defaults__", (1,))
+    monkeypatch.setattr(streams.EventStreams.__init__, "__defaults__", (1,))
     with ApiServer(create_app(service.backend), "127.0.0.1", 0) as server:
         with listening(server.port, "/v1/events?follow=true"):
             other = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)

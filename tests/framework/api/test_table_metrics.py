@@ -9,9 +9,9 @@ from asgi_client import ask
 from builders import a_spec
 from metered_world import a_life
 from tf_scheduler.api.app import create_app
-from tf_scheduler.api.policy import Policy
-from tf_scheduler.api.table_metrics import Counted, metrics
-from tf_scheduler.api.views import Snapshot
+from tf_scheduler.api.http.auth import Policy
+from tf_scheduler.api.routes.metrics import RequestCounter, metric_routes
+from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.model.state import SchedulerState
 
 BEARER = {"authorization": "Bearer reader"}
@@ -20,7 +20,7 @@ BEARER = {"authorization": "Bearer reader"}
 @pytest.fixture(scope="module")
 def app():
     meter = a_life().meter
-    rows = tuple(metrics(meter.prometheus, meter.dropwizard))
+    rows = tuple(metric_routes(meter.prometheus, meter.dropwizard))
     return create_app(lambda: Snapshot(SchedulerState(a_spec())), Policy(read_token="reader"), rows)
 
 
@@ -50,7 +50,7 @@ def test_both_are_for_who_may_read(app, path):
 def test_requests_are_counted_by_method_and_code(app):
     """Methods that a client makes up are all the same; what had no answer has code 0."""
     counts = Counter()
-    counted = Counted(app, lambda method, code: counts.update([(method, code)]))
+    counted = RequestCounter(app, lambda method, code: counts.update([(method, code)]))
 
     ask(counted, "/v1/tasks", headers=BEARER)
     ask(counted, "/v1/tasks")
@@ -69,6 +69,8 @@ def test_a_request_that_breaks_off_is_counted_too():
         raise ConnectionResetError
 
     with pytest.raises(ConnectionResetError):
-        asyncio.run(Counted(broken, lambda *what: counts.update([what]))({"type": "http", "method": "GET"}, None, None))
+        asyncio.run(
+            RequestCounter(broken, lambda *what: counts.update([what]))({"type": "http", "method": "GET"}, None, None)
+        )
 
     assert {("GET", 0): 1} == counts

@@ -8,12 +8,12 @@ from contextlib import suppress
 
 import pytest
 
-from builders import a_spec
-from tf_scheduler.api import protocol
+from builders import a_spec, with_fields
 from tf_scheduler.api.app import create_app
-from tf_scheduler.api.policy import Policy
-from tf_scheduler.api.server import ApiError, ApiServer, ServerTls
-from tf_scheduler.api.views import Snapshot
+from tf_scheduler.api.http import limits
+from tf_scheduler.api.http.auth import Policy
+from tf_scheduler.api.http.server import ApiError, ApiServer, ServerTls
+from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.model.state import SchedulerState
 
 PATIENCE = 20
@@ -38,7 +38,7 @@ def certificates(tmp_path_factory):
 
 
 def an_app(**options):
-    return create_app(lambda: Snapshot(SchedulerState(a_spec(), framework_id="f")), Policy(**options))
+    return create_app(lambda: Snapshot(with_fields(SchedulerState(a_spec()), framework_id="f")), Policy(**options))
 
 
 def ask(port, folder, method, path, who=""):
@@ -56,7 +56,7 @@ def ask(port, folder, method, path, who=""):
 def test_alice_writes_bob_reads_and_health_needs_nothing(certificates):
     """409: let in, and there is no loop."""
     files = ServerTls(*(str(certificates / name) for name in ("server.pem", "server.key", "ca.pem")))
-    app = an_app(certificates=True, writers=frozenset({"alice"}))
+    app = an_app(client_certificates=True, writers=frozenset({"alice"}))
     with ApiServer(app, "127.0.0.1", 0, files) as server:
         found = {
             who: [
@@ -79,7 +79,7 @@ def test_alice_writes_bob_reads_and_health_needs_nothing(certificates):
 )
 def test_files_that_cannot_be_used_are_named(certificates, names, told):
     """Before the port is taken."""
-    with pytest.raises(ApiError, match=f"cannot be encrypted with .*{told}"):
+    with pytest.raises(ApiError, match=f"invalid TLS files of the API: .*{told}"):
         ApiServer(an_app(), "127.0.0.1", 0, ServerTls(*(str(certificates / name) for name in names)))
 
 
@@ -88,8 +88,8 @@ def test_files_that_cannot_be_used_are_named(certificates, names, told):
 )
 def test_who_does_not_finish_a_request_is_cut_off(start, monkeypatch):
     """At the first one, and after an answer."""
-    assert 20.0 == protocol.PATIENCE  # what is promised
-    monkeypatch.setattr(protocol, "PATIENCE", 0.2)
+    assert 20.0 == limits.HEAD_TIMEOUT  # what is promised
+    monkeypatch.setattr(limits, "HEAD_TIMEOUT", 0.2)
     with (
         ApiServer(an_app(), "127.0.0.1", 0) as server,
         socket.create_connection(("127.0.0.1", server.port), PATIENCE) as connection,
@@ -107,7 +107,7 @@ def test_who_does_not_finish_a_request_is_cut_off(start, monkeypatch):
 
 def test_who_does_not_begin_to_encrypt_is_cut_off(certificates, monkeypatch):
     """A connection that never shakes hands is not heard of by what counts requests."""
-    monkeypatch.setattr(protocol, "PATIENCE", 0.2)
+    monkeypatch.setattr(limits, "HANDSHAKE_TIMEOUT", 0.2)
     tls = ServerTls(str(certificates / "server.pem"), str(certificates / "server.key"))
     with (
         ApiServer(an_app(), "127.0.0.1", 0, tls) as server,

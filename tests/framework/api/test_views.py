@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from builders import a_spec, a_status
-from tf_scheduler.api.overview import overview
-from tf_scheduler.api.views import Problem, Snapshot, View, configurations, health, plans, pods, tasks
-from tf_scheduler.api.views import state as state_views
-from tf_scheduler.core.plans import config_of
+from builders import a_spec, a_status, with_fields
+from tf_scheduler.api.views import configurations, plans, pods, service, tasks
+from tf_scheduler.api.views.base import ApiProblem, Snapshot, View
+from tf_scheduler.api.views.overview import overview
+from tf_scheduler.core.plans.queries import config_digest
 from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskState
@@ -17,7 +17,7 @@ from tf_scheduler.model.task import TaskRecord, TaskState
 def a_record(spec, task):
     name, kind = task.name, task.job.kind
     record = TaskRecord(name, f"{name}__uuid", kind, task.index, "agent-1-id", "agent-1", "10.0.0.1:31000", 1, (), 0.0)
-    return replace(record, config=config_of(spec, name))
+    return replace(record, config=config_digest(spec, name))
 
 
 def a_state(*states, **options):
@@ -26,7 +26,7 @@ def a_state(*states, **options):
     records = [a_record(spec, task) for task, _ in zip(spec.tasks(), states, strict=False)]
     statuses = {r.id: a_status(r.id, s) for r, s in zip(records, states, strict=True) if s is not None}
     fields = {"framework_id": "framework-1", "tasks": {r.name: r for r in records}, "statuses": statuses, **options}
-    return SchedulerState(spec, **fields)
+    return with_fields(SchedulerState(spec), **fields)
 
 
 RUNNING, FAILED, FINISHED = TaskState.RUNNING, TaskState.FAILED, TaskState.FINISHED
@@ -75,8 +75,14 @@ def test_a_paused_task_is_told_as_such_everywhere():
     """PAUSED when its place is kept, PAUSING before, STARTING when it is resumed; and what it waits for."""
     state = a_state(RUNNING, RUNNING, paused={"chief-0": 5.0})
     pausing = Snapshot(state)
-    kept = replace(state, tasks={**state.tasks, "chief-0": replace(state.tasks["chief-0"], idle=True, group="chief")})
-    paused, resumed = Snapshot(kept), Snapshot(replace(kept, paused={}))
+    kept = with_fields(
+        state,
+        tasks={
+            **state.stored.tasks,
+            "chief-0": replace(state.stored.tasks["chief-0"], is_placeholder=True, group="chief"),
+        },
+    )
+    paused, resumed = Snapshot(kept), Snapshot(with_fields(kept, paused={}))
 
     words = [pods.status(shown, {"pod": "chief-0"}).body["tasks"][0]["status"] for shown in (pausing, paused, resumed)]
     assert ["PAUSING", "PAUSED", "STARTING"] == words
@@ -87,16 +93,16 @@ def test_a_paused_task_is_told_as_such_everywhere():
     (waits,) = tasks.pending(paused, {}).body["tasks"]
     assert ("chief-0", "deploy", "PAUSED") == (waits["name"], waits["plan"], waits["status"])
     assert ["its place on agent-1 is kept; paused by an operator"] == waits["reasons"]
-    known = replace(kept, controls={"deploy": PlanControl(completed="some options")})
-    view = health.health(Snapshot(known), {"verbose": True})
-    assert (205, ["paused, until an operator resumes: chief-0"]) == (view.code, view.body["reasons"])
+    known = with_fields(kept, controls={"deploy": PlanControl(completed="some options")})
+    view = service.health(Snapshot(known), {"verbose": True})
+    assert (205, ["paused until resumed: chief-0"]) == (view.code, view.body["reasons"])
     (launch,) = pods.info(paused, {"pod": "chief-0"}).body
     assert "chief-0 of digits is paused" in launch["info"]["command"]["value"]
 
 
 def test_an_unknown_plan_is_404_in_plain_text():
     """The SDK's sentence."""
-    assert Problem(404, "Plan backup not found") == plans.plan(Snapshot(a_state()), {"plan": "backup"})
+    assert ApiProblem(404, "Plan backup not found") == plans.plan(Snapshot(a_state()), {"plan": "backup"})
 
 
 @pytest.mark.parametrize(
@@ -107,14 +113,14 @@ def test_an_unknown_plan_is_404_in_plain_text():
         (a_state(None), 204),
         (a_state(None, None), 202),
         (a_state(RUNNING, RUNNING), 200),
-        (a_state(FINISHED, FINISHED, over=True), 200),
+        (a_state(FINISHED, FINISHED, finished=True), 200),
         (a_state(RUNNING, FAILED), 500),
     ],
 )
 def test_health_is_the_sdks_code(state, value):
     """As body and as HTTP status; the reason only when it is asked for."""
-    assert View({"value": value}, value) == health.health(Snapshot(state), {})
-    assert 1 == len(health.health(Snapshot(state), {"verbose": True}).body["reasons"])
+    assert View({"value": value}, value) == service.health(Snapshot(state), {})
+    assert 1 == len(service.health(Snapshot(state), {"verbose": True}).body["reasons"])
 
 
 @pytest.mark.parametrize(
@@ -123,9 +129,9 @@ def test_health_is_the_sdks_code(state, value):
         (a_state(RUNNING, RUNNING), 202, ["PENDING", "PENDING", "PENDING"]),
         (a_state(RUNNING, FINISHED), 202, ["IN_PROGRESS", "PENDING", "PENDING"]),
         (a_state(FINISHED, FINISHED), 202, ["COMPLETE", "PENDING", "PENDING"]),
-        (a_state(FINISHED, FINISHED, over=True), 202, ["COMPLETE", "COMPLETE", "STARTING"]),
-        (a_state(FINISHED, FINISHED, over=True, forgotten=True), 200, ["COMPLETE"] * 3),
-        (a_state(framework_id=None, over=True, forgotten=True), 200, ["COMPLETE"] * 3),
+        (a_state(FINISHED, FINISHED, finished=True), 202, ["COMPLETE", "COMPLETE", "STARTING"]),
+        (a_state(FINISHED, FINISHED, finished=True, is_erased=True), 200, ["COMPLETE"] * 3),
+        (a_state(framework_id=None, finished=True, is_erased=True), 200, ["COMPLETE"] * 3),
     ],
 )
 def test_the_deploy_plan_of_an_uninstallation_is_complete_when_nothing_is_left(state, code, statuses):
@@ -136,7 +142,7 @@ def test_the_deploy_plan_of_an_uninstallation_is_complete_when_nothing_is_left(s
 
     assert (code, statuses) == (view.code, [phase["status"] for phase in view.body["phases"]])
     assert ["deploy"] == plans.names(snapshot, {}).body
-    assert 200 == health.health(snapshot, {}).code
+    assert 200 == service.health(snapshot, {}).code
 
 
 def test_options_that_may_not_change_so_are_told():
@@ -148,8 +154,8 @@ def test_options_that_may_not_change_so_are_told():
     assert (417, "ERROR", ["service.role: cannot change"]) == (view.code, view.body["status"], view.body["errors"])
     assert ["COMPLETE", "COMPLETE"] == [phase["status"] for phase in view.body["phases"]]
     assert 200 == plans.plan(snapshot, {"plan": "recovery"}).code
-    told = health.health(snapshot, {"verbose": True})
-    assert (500, ["the new options are refused: service.role: cannot change"]) == (told.code, told.body["reasons"])
+    told = service.health(snapshot, {"verbose": True})
+    assert (500, ["new options rejected: service.role: cannot change"]) == (told.code, told.body["reasons"])
     assert ["service.role: cannot change"] == configurations.target(snapshot, {}).body["rejected"]
     assert "rejected" not in configurations.target(Snapshot(a_state(RUNNING)), {}).body
 
@@ -158,18 +164,18 @@ def test_an_update_that_waits_for_an_operator_is_told():
     """By health: the deploy plan was complete long ago."""
     state = a_state(RUNNING, RUNNING)
     controls = {"deploy": PlanControl(completed="before"), "update": PlanControl(interrupted=frozenset({()}))}
-    tasks = {name: replace(record, config="before") for name, record in state.tasks.items()}
-    told = health.health(Snapshot(replace(state, controls=controls, tasks=tasks)), {"verbose": True})
+    tasks = {name: replace(record, config="before") for name, record in state.stored.tasks.items()}
+    told = service.health(Snapshot(with_fields(state, controls=controls, tasks=tasks)), {"verbose": True})
 
-    assert (207, ["updating: waits for an operator"]) == (told.code, told.body["reasons"])
+    assert (207, ["updating: waiting for an operator"]) == (told.code, told.body["reasons"])
 
 
 def test_a_kill_that_is_under_way_is_told():
     """So that an operator sees which task does not end."""
     state = a_state(RUNNING)
-    (record,) = state.tasks.values()
+    (record,) = state.stored.tasks.values()
 
-    view = plans.plan(Snapshot(replace(state, kills={record.id: 1.0}), uninstalling=True), {"plan": "deploy"})
+    view = plans.plan(Snapshot(with_fields(state, kills={record.id: 1.0}), uninstalling=True), {"plan": "deploy"})
 
     assert "STARTING" == view.body["phases"][0]["steps"][0]["status"]
     assert record.id in view.body["phases"][0]["steps"][0]["message"]
@@ -177,14 +183,14 @@ def test_a_kill_that_is_under_way_is_told():
 
 def test_the_framework_id_is_a_list():
     """Cosmos compares it before and after an uninstallation."""
-    assert ["framework-1"] == state_views.framework_id(Snapshot(a_state()), {}).body
-    assert [] == state_views.framework_id(Snapshot(a_state(framework_id=None)), {}).body
+    assert ["framework-1"] == service.framework_id(Snapshot(a_state()), {}).body
+    assert [] == service.framework_id(Snapshot(a_state(framework_id=None)), {}).body
 
 
 def test_health_says_that_nothing_can_be_stored():
     """Whatever else is the case: nothing is done until it can."""
-    snapshot = Snapshot(a_state(RUNNING, RUNNING), trouble="the disk is full")
+    snapshot = Snapshot(a_state(RUNNING, RUNNING), store_error="the disk is full")
 
-    view = health.health(snapshot, {"verbose": True})
+    view = service.health(snapshot, {"verbose": True})
 
-    assert (319, ["nothing can be stored, so nothing is done: the disk is full"]) == (view.code, view.body["reasons"])
+    assert (319, ["state store unavailable, scheduling paused: the disk is full"]) == (view.code, view.body["reasons"])

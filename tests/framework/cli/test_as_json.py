@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from runs import a_run
-from tf_scheduler.cli.history import _table
+from tf_scheduler.cli.commands.history import _table
+from tf_scheduler.cli.common.output import ColourScreen
 from tf_scheduler.cli.main import cli
-from tf_scheduler.cli.operate.colours import ColourScreen
-from tf_scheduler.history.shelf import Shelf
+from tf_scheduler.history.database import RunDatabase
 
 TONY = Path(__file__).resolve().parents[1] / "convert" / "files" / "tony.xml"
 RUNS = ("20260101-000000-aaaaaa", "20260102-000000-bbbbbb")
@@ -22,9 +22,9 @@ def asked(tmp_path, monkeypatch):
     """Its standard output, with a history of two runs."""
     for name in ("XDG_STATE_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path))
-    shelf = Shelf(tmp_path / "dcos-tensorflow" / "history.db")
+    shelf = RunDatabase(tmp_path / "dcos-tensorflow" / "history.db")
     for run in RUNS:
-        shelf.keep(replace(a_run(), id=run))
+        shelf.save(replace(a_run(), id=run))
 
     def ask(*words: object) -> str:
         done = CliRunner().invoke(cli, [str(word) for word in words])
@@ -66,7 +66,7 @@ def test_json_of_a_group_is_for_its_commands(asked):
 def test_a_narrow_terminal_has_a_line_for_each_cell_of_the_history(monkeypatch, capsys):
     """Not a column of single characters."""
     monkeypatch.setenv("COLUMNS", "20")
-    monkeypatch.setattr("tf_scheduler.cli.history.screen", ColourScreen)
+    monkeypatch.setattr("tf_scheduler.cli.commands.history.screen", ColourScreen)
 
     _table(("run", "state", "restarts"), [("digits", "succeeded", "0"), ("mnist", "failed", "3")])
 

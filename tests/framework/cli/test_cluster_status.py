@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from mesos_local.status import AgentStatus, ClusterStatus, FrameworkStatus, TaskStatus
-from tf_scheduler.cli.cluster_status import print_status
+from mesos_local.master_api import AgentStatus, ClusterStatus, FrameworkStatus, LocalTaskStatus
+from tf_scheduler.cli.commands.local import print_status
 
 RESOURCES = {"cpus": 2.0, "mem": 3072.0, "gpus": 2.0, "ports": "31000-31099"}
 AGENTS = tuple(
@@ -15,8 +15,8 @@ AGENTS = tuple(
     for n in (1, 2, 3)
 )
 TASKS = (
-    TaskStatus("t1", "digits-worker-0[red]", "TASK_RUNNING", "agent-1", "f1"),
-    TaskStatus("t2", "other", "TASK_STAGING", "agent-3", "f2"),
+    LocalTaskStatus("t1", "digits-worker-0[red]", "TASK_RUNNING", "agent-1", "f1"),
+    LocalTaskStatus("t2", "other", "TASK_STAGING", "agent-3", "f2"),
 )
 FRAMEWORKS = (
     FrameworkStatus("f1", "digits", False, 10.0, {"cpus": 1.3, "mem": 2048.0, "ports": "31000-31001"}),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tf_scheduler.cli.files import load_options
+from tf_scheduler.cli.common.options_file import load_options
 from tf_scheduler.errors import OptionsError
 
 

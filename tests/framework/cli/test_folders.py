@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tf_scheduler.cli.folders import RunFolder
+from tf_scheduler.cli.common.folders import RunFolder
 
 
 @pytest.fixture

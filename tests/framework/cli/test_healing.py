@@ -5,76 +5,92 @@ import os
 import re
 import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from jobs import PATIENCE
-from tf_scheduler.history.shelf import Shelf
+from tf_scheduler.history.database import RunDatabase
 
 pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow]
 
 DIGITS = Path(__file__).resolve().parents[3] / "examples" / "digits"
-#: Long enough for a ps that is killed after the fourth to be missed.
-EPOCHS = 14
 
 
-def programs(task):
-    """Processes of one task's program, the shell that started it included."""
-    found = []
+def programs(task, run):
+    """Processes of the program of a task of this run, the shell that started it included."""
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             environment = (folder / "environ").read_bytes().split(b"\0")
             command = (folder / "cmdline").read_bytes()
         except OSError:
             continue
-        if f"TASK_NAME={task}".encode() in environment and b"train.py" in command:
-            found.append(int(folder.name))
-    return found
+        in_run = any(str(run).encode() in value for value in environment)
+        if in_run and f"TASK_NAME={task}".encode() in environment and b"train.py" in command:
+            pids.append(int(folder.name))
+    return pids
 
 
-def read_until(process, text, told):
-    """Read what the command tells until `text` is in it."""
+def read_until(process, lines, *texts):
+    """Read the command's lines until each of `texts` has come, in any order."""
+    missing = set(texts)
     for line in iter(process.stderr.readline, ""):
-        told.append(line)
-        if text in line:
+        lines.append(line)
+        missing -= {text for text in missing if text in line}
+        if not missing:
             return
-    raise AssertionError(f"the command ended without: {text}\n{''.join(told)}")
+    raise AssertionError(f"the command ended without: {missing}\n{''.join(lines)}")
 
 
 def kill(run, task):
-    """SIGKILL to the program of a task of this run."""
-    mine = [pid for pid in programs(task) if str(run).encode() in Path(f"/proc/{pid}/environ").read_bytes()]
-    assert mine
-    for pid in mine:
-        os.kill(pid, signal.SIGKILL)
+    """SIGKILL to the program of a task of this run. When its shell is killed, the executor kills the rest too."""
+    pids = programs(task, run)
+    assert pids
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
-def await_checkpoint(process, home, least):
-    """Until the chief has written that many: there is one for each epoch, and only the last is kept."""
-    while max((int(path.stem.rpartition("-")[2]) for path in home.rglob("ckpt-*.index")), default=0) < least:
+def last_checkpoint(home):
+    """Number of the last checkpoint. os.walk, unlike rglob, passes over folders that are removed meanwhile."""
+    names = [Path(name) for _, _, files in os.walk(home) for name in files]
+    return max((int(name.stem.rpartition("-")[2]) for name in names if name.match("ckpt-*.index")), default=0)
+
+
+def await_checkpoint(process, home, minimum):
+    """Wait until the chief has written so many checkpoints: one for each epoch, and only the last is kept."""
+    while last_checkpoint(home) < minimum:
         assert process.poll() is None
         threading.Event().wait(0.1)
 
 
-def test_whoever_is_killed_the_job_goes_on_to_its_success(start, tmp_path):
+def test_job_succeeds_after_worker_chief_and_ps_are_killed(start, tmp_path):
     """Worker and chief come back alone; the ps takes the chief along, which goes on from its checkpoint each time."""
     document = json.loads((DIGITS / "options.json").read_text())
     service = document["service"]
-    service.update(
-        job_url=(DIGITS / "train.py").as_uri(), command=f"{service['command']} --epochs {EPOCHS} --target 0.5"
-    )
+    end = tmp_path / "end"
+    command = f"{service['command']} --epochs 1 --until {end} --target 0.5"
+    service.update(job_url=(DIGITS / "train.py").as_uri(), command=command)
     (tmp_path / "options.json").write_text(json.dumps(document))
     process, told = start("local", "run", tmp_path / "options.json"), []
     home = tmp_path / "state"
 
-    read_until(process, "chief-0 on agent-1 is running: its TensorFlow server answers", told)
+    answers = "on agent-1 is running: its TensorFlow server answers"
+    read_until(process, told, f"chief-0 {answers}", f"worker-1 {answers}")
     kill(home, "worker-1")
-    read_until(process, "worker-1 on agent-1 is running: its TensorFlow server answers", told)
+    read_until(process, told, f"worker-1 {answers}")
     await_checkpoint(process, home, 2)
     kill(home, "chief-0")
-    await_checkpoint(process, home, 4)
+    # The second chief must run when the ps is killed: only it writes a later checkpoint.
+    before = last_checkpoint(home)
+    read_until(process, told, f"chief-0 {answers}")
+    await_checkpoint(process, home, before + 1)
     kill(home, "ps-0")
+    read_until(process, told, f"chief-0 {answers}")
+    await_checkpoint(process, home, last_checkpoint(home) + 10)  # long enough for the curve to have a speed
+    end.touch()
     out, err = process.communicate(timeout=PATIENCE)
 
     assert 0 == process.returncode, "".join(told) + err
@@ -84,10 +100,14 @@ def test_whoever_is_killed_the_job_goes_on_to_its_success(start, tmp_path):
     assert {1} == {task["generation"] for task in tasks.values()}, "everybody came back at the old address"
     # The chief begins where it was, not anew; what it says of that is what the history keeps.
     (resumed,) = re.findall(r"^resumed after epoch (\d+)$", (run / "logs/chief-0/stdout").read_text(), re.MULTILINE)
-    assert int(resumed) >= 4
-    curve = Shelf(home / "dcos-tensorflow" / "history.db").all()[0].curves["chief-0"]
+    assert int(resumed) > before
+    curve = RunDatabase(home / "dcos-tensorflow" / "history.db").runs()[0].curves["chief-0"]
     assert [point.step for point in curve] == sorted(point.step for point in curve)
-    assert (EPOCHS * 44, True, True) == (curve[-1].step, curve[-1].loss < 1, any(point.speed for point in curve))
+    assert (0, True, True) == (
+        (curve[-1].step or 1) % 44,
+        (curve[-1].loss or 1) < 1,
+        any(point.speed for point in curve),
+    )
     log = "".join(told) + err
     assert 2 == log.count("worker-1 goes to ")
     assert 2 == log.count("ps-0 goes to ")

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from jobs import options
-from mesos_local.process import ProcessId
+from mesos_local.host.process import ProcessId
 from runs import T0, a_run
-from tf_scheduler.cli.folders import RunFolder
-from tf_scheduler.history.lines import encode
-from tf_scheduler.history.shelf import Shelf
-from tf_scheduler.options.loader import resolve
-from tf_scheduler.options.masking import masked
+from tf_scheduler.cli.common.folders import RunFolder
+from tf_scheduler.history.database import RunDatabase
+from tf_scheduler.history.model import encode_line
+from tf_scheduler.options.load import resolve
+from tf_scheduler.options.schema.document import mask_options
 
 #: Worker 0 fails once, then tells its progress and a secret; the others wait for their end.
 PROGRAM = """\
@@ -29,7 +29,7 @@ done
 @pytest.fixture
 def kept(tmp_path):
     """The history of this test."""
-    return Shelf(tmp_path / "state" / "dcos-tensorflow" / "history.db")
+    return RunDatabase(tmp_path / "state" / "dcos-tensorflow" / "history.db")
 
 
 @pytest.mark.mesos
@@ -41,7 +41,7 @@ def test_a_run_is_remembered_drawn_compared_and_repeated(run, tmp_path, kept):
     code, out, err = run("local", "run", path, "--report", tmp_path / "page.html", "--json")
 
     assert 0 == code, err
-    (found,) = kept.all()
+    (found,) = kept.runs()
     assert json.loads(out)["run"].endswith(found.id)
     (worker,) = (task for task in json.loads(out)["tasks"] if task["name"] == "worker-0")
     assert [f"{worker['logs']}.1"] == worker["earlier_logs"]
@@ -63,7 +63,7 @@ def test_a_run_is_remembered_drawn_compared_and_repeated(run, tmp_path, kept):
         found.resolved["parameter_server"]["count"],
     )
     other = {"options": {"service": {"name": "x"}}, "resolved": {}}
-    kept.keep(replace(found, id="another", submitted=found.submitted + 1, **other))
+    kept.save(replace(found, id="another", submitted=found.submitted + 1, **other))
     listed = json.loads(run("history", "--json")[1])
     assert ["another", found.id] == [item["id"] for item in listed]
     shown = run("history", "show", found.id, "--json")
@@ -84,10 +84,10 @@ def test_a_run_is_remembered_drawn_compared_and_repeated(run, tmp_path, kept):
 def test_a_run_can_be_looked_at_without_mesos(run, tmp_path, kept):
     """Tables for people; a page of an old run; what is not as it was then."""
     assert "no run is remembered yet" in run("history")[1]
-    kept.keep(a_run())
+    kept.save(a_run())
     then = {"python": "3.10", f"sha256 of {tmp_path}/gone.py": "12ab"}
     job = {"service": {"command": "python train.py", "job_url": (tmp_path / "gone.py").as_uri()}}
-    kept.keep(a_run(id="other", submitted=1.0, environment=then, options=job, state="failed"))
+    kept.save(a_run(id="other", submitted=1.0, environment=then, options=job, state="failed"))
 
     assert "mnist-1" in run("history")[1]
     assert "worker-1, generation 1, on agent-1: failed: agent-2 was lost" in run("history", "show", "mnist")[1]
@@ -103,7 +103,7 @@ def test_a_run_can_be_looked_at_without_mesos(run, tmp_path, kept):
 
 def test_a_page_goes_where_it_is_wanted_or_that_is_an_error(run, tmp_path, kept):
     """`-` is standard output, and no file of that name; a disk that is full is exit 1."""
-    kept.keep(a_run())
+    kept.save(a_run())
 
     code, out, err = run("history", "show", "last", "--report", "-")
     full = run("history", "show", "last", "--report", "/dev/full")
@@ -124,10 +124,10 @@ def test_options_are_compared_with_their_defaults(run, kept):
     a default that has changed since.
     """
     command = {"service": {"name": "mnist", "command": "true"}}
-    full = masked(resolve(command))
+    full = mask_options(resolve(command))
     then = {**full, "worker": {**full["worker"], "count": 7, "no_more": 1}}
-    kept.keep(a_run(id="old", options=command, environment={}))
-    kept.keep(a_run(id="new", options=command, environment={}, resolved=then))
+    kept.save(a_run(id="old", options=command, environment={}))
+    kept.save(a_run(id="new", options=command, environment={}, resolved=then))
 
     compared = json.loads(run("history", "compare", "old", "new", "--json")[1])
     _, _, err = run("history", "reproduce", "new")
@@ -149,11 +149,11 @@ def test_a_run_whose_command_is_gone_has_ended_without_a_result(run, tmp_path, k
         folder.scheduler.mkdir(parents=True)
     launched = {"launched": "id", "task": "worker-0", "generation": 1, "agent": "a", "address": "a:1", "t": T0 + 1}
     decided = {"result": "failed", "reason": "worker-0 failed", "t": T0 + 9}
-    folders["gone"].recording.write_text(encode(launched))
-    folders["over"].recording.write_text(encode(launched) + encode(decided))
+    folders["gone"].recording.write_text(encode_line(launched))
+    folders["over"].recording.write_text(encode_line(launched) + encode_line(decided))
     for place, (name, process) in enumerate((("going", me), ("gone", replace(me, start_time=1)), ("over", None))):
         told = f"{process.pid}:{process.start_time}" if process else "1:1"
-        kept.keep(a_run(id=name, folder=str(tmp_path / name), process=told, **{**begun, "submitted": T0 - place}))
+        kept.save(a_run(id=name, folder=str(tmp_path / name), process=told, **{**begun, "submitted": T0 - place}))
 
     found = {name: json.loads(run("history", "show", name, "--json")[1]) for name in folders}
 
@@ -174,7 +174,7 @@ def test_history_is_of_no_service(run):
 
 def test_a_run_that_nobody_knows_is_told(run, kept):
     """With what there is; exit 1."""
-    kept.keep(a_run())
+    kept.save(a_run())
 
     code, _, err = run("history", "show", "nothing")
 

@@ -1,4 +1,4 @@
-"""`local install`, `serve` and `uninstall` as a user runs them: the package on Mesos, by its own Marathon app."""
+"""`local install` and `local uninstall` as a user runs them, on a real Mesos."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
-import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from dcos_local.folder import Folder
-from dcos_local.record import Record
-from mesos_local.leftovers import find_leftovers
-from mesos_local.process import ProcessId
-from mesos_local.status import read_status
+from kit.waiting import wait_until
+from mesos_local.host.orphans import find_orphans
+from mesos_local.host.process import ProcessId
+from mesos_local.master_api import read_status
+from tf_scheduler.cli.local_run.installed import InstalledService
 
 PATIENCE = 300
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "NO_COLOR": "1"}
@@ -34,24 +34,12 @@ def run(*arguments, umask=-1):
     return subprocess.run(command, timeout=PATIENCE, check=False, **options)
 
 
-def until(condition):
-    """What it gives, as soon as that is true."""
-    end = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < end
-        threading.Event().wait(0.05)
-    return found
-
-
 @pytest.fixture
 def cluster(local_cluster):
-    """Afterwards nothing is installed and nobody serves."""
+    """Afterwards nothing is installed."""
     yield local_cluster
-    folder = Folder(local_cluster.directory)
-    if Record.read(folder):
+    if InstalledService.all(local_cluster.directory):
         run("uninstall", "--all", "--dir", local_cluster.directory)
-    if record := Record.read(folder):
-        record.process.end(20)
 
 
 @pytest.fixture
@@ -72,20 +60,22 @@ def job(tmp_path):
     return write
 
 
-def ask(cluster, path):
-    """Status and body, through the admin router."""
-    record = Record.read(Folder(cluster.directory))
-    connection = http.client.HTTPConnection(urlsplit(record.url).netloc, timeout=PATIENCE)
-    try:
+def service(cluster, name):
+    return InstalledService(cluster.directory, name)
+
+
+def ask(cluster, name, path):
+    """Status and body of the service's API; 0 if it does not answer."""
+    connection = http.client.HTTPConnection(urlsplit(service(cluster, name).url).netloc, timeout=PATIENCE)
+    with closing(connection), suppress(OSError):
         connection.request("GET", path)
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
-    finally:
-        connection.close()
+    return 0, ""
 
 
 def is_deployed(cluster, name):
-    return ask(cluster, f"/service/{name}/v1/plans/deploy")[0] == 200
+    return ask(cluster, name, "/v1/plans/deploy")[0] == 200
 
 
 def tasks(cluster):
@@ -93,16 +83,13 @@ def tasks(cluster):
     return {task.name: task.task_id for task in read_status(cluster.master.address).tasks}
 
 
-def scheduler(name):
-    """The process of a service's scheduler."""
-    for entry in Path("/proc").iterdir():
-        try:
-            environment = (entry / "environ").read_bytes().split(b"\0")
-            command = (entry / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if f"MARATHON_APP_ID=/{name}".encode() in environment and b"tensorflow-scheduler.pyz" in command:
-            return ProcessId.of(int(entry.name))
+def scheduler(cluster, name):
+    """The process of a service's scheduler; None if there is none."""
+    options = str(service(cluster, name).folder / "scheduler.json").encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if options in (entry / "cmdline").read_bytes().split(b"\0"):
+                return ProcessId.of(int(entry.name))
     return None
 
 
@@ -122,7 +109,7 @@ def modes(paths):
 
 def test_nothing_is_up(tmp_path):
     """Exit code 3, and how to start it."""
-    for command in (["install"], ["uninstall"], ["serve"]):
+    for command in (["install"], ["uninstall"]):
         result = run(*command, "--dir", tmp_path / "none")
         assert 3 == result.returncode
         assert "dcos-tensorflow local up" in result.stderr
@@ -137,170 +124,167 @@ def test_an_options_file_without_its_flag_is_told_how(tmp_path):
 
 
 @pytest.mark.mesos
-def test_the_cluster_is_checked_without_options(cluster):
-    """The package installs as it is; the job ends, the service stays, healthy, until it is uninstalled."""
+def test_install_without_options_checks_cluster(cluster):
+    """The job ends, the service stays, healthy, until it is uninstalled."""
     installed = run("install", "--dir", cluster.directory)
 
     assert 0 == installed.returncode, installed.stderr
     assert "installed tensorflow 0.1.0 as /tensorflow" in installed.stdout
-    until(lambda: is_deployed(cluster, "tensorflow") and not tasks(cluster))
-    until(lambda: '"value": 200' in ask(cluster, "/service/tensorflow/v1/health")[1])
-    log = next(Folder(cluster.directory).marathon.glob("tasks/tensorflow.*/stderr"))
-    until(lambda: "succeeded: worker-0" in log.read_text())
+    wait_until(lambda: is_deployed(cluster, "tensorflow") and not tasks(cluster))
+    wait_until(lambda: '"value": 200' in ask(cluster, "tensorflow", "/v1/health?verbose=true")[1])
+    wait_until(lambda: "succeeded: worker-0" in service(cluster, "tensorflow").log.read_text())
     uninstalled = run("uninstall", "--dir", cluster.directory)
     assert (0, "/tensorflow is uninstalled: nothing is left behind\n") == (uninstalled.returncode, uninstalled.stdout)
     assert "/tensorflow: nothing is left behind" in run("logs", "uninstalled", "--dir", cluster.directory).stdout
-    assert 404 == ask(cluster, "/service/tensorflow/v1/health")[0]
+    assert not service(cluster, "tensorflow").folder.exists()
 
 
 @pytest.mark.mesos
-def test_a_scheduler_that_is_killed_is_started_again_and_takes_its_tasks_over(cluster, job):
-    """The same Mesos tasks, the same framework."""
+def test_killed_scheduler_keeps_framework_and_tasks(cluster, job):
+    """The scheduler is restarted at its address, and takes its tasks over."""
     assert 0 == run("install", "--options", job("killed"), "--dir", cluster.directory).returncode
-    until(lambda: is_deployed(cluster, "killed"))
-    before, framework = tasks(cluster), ask(cluster, "/service/killed/v1/state/frameworkId")
-    first = scheduler("killed")
+    wait_until(lambda: is_deployed(cluster, "killed"))
+    before, framework = tasks(cluster), ask(cluster, "killed", "/v1/state/frameworkId")
+    first, url = scheduler(cluster, "killed"), service(cluster, "killed").url
 
     first.signal(signal.SIGKILL)
 
-    until(lambda: not first.alive() and is_deployed(cluster, "killed"))
-    assert framework == ask(cluster, "/service/killed/v1/state/frameworkId")
+    wait_until(lambda: not first.alive() and is_deployed(cluster, "killed"))
+    assert (framework, url) == (ask(cluster, "killed", "/v1/state/frameworkId"), service(cluster, "killed").url)
     assert before == tasks(cluster)
     assert ["worker-0", "worker-1"] == sorted(before)
 
 
 @pytest.mark.mesos
-def test_uninstall_ends_what_runs(cluster, job):
-    """One of two services; the other's tasks go on. Then all."""
+def test_killed_supervisor_leaves_no_scheduler(cluster, job):
+    """The tasks keep running; the next `install` of any service starts the scheduler again."""
+    assert 0 == run("install", "--options", job("outlives"), "--dir", cluster.directory).returncode
+    wait_until(lambda: is_deployed(cluster, "outlives"))
+    before, first = tasks(cluster), scheduler(cluster, "outlives")
+
+    service(cluster, "outlives").supervisor.signal(signal.SIGKILL)
+    wait_until(lambda: not first.alive())
+    assert None is service(cluster, "outlives").supervisor
+    assert before == tasks(cluster)
+    again = run("install", "--options", job("second"), "--dir", cluster.directory)
+
+    assert 0 == again.returncode, again.stderr
+    wait_until(lambda: is_deployed(cluster, "outlives"))
+    assert set(before.values()) <= {task.task_id for task in read_status(cluster.master.address).tasks}
+
+
+@pytest.mark.mesos
+def test_uninstall_stops_tasks_of_one_service_or_all(cluster, job):
+    """The tasks of the other service keep running."""
     for name in ("dev/one", "dev/two"):
         assert 0 == run("install", "--options", job(name), "--dir", cluster.directory).returncode
-    until(lambda: is_deployed(cluster, "dev/one") and is_deployed(cluster, "dev/two"))
+    wait_until(lambda: is_deployed(cluster, "dev/one") and is_deployed(cluster, "dev/two"))
     ambiguous = run("uninstall", "--dir", cluster.directory)
     assert 1 == ambiguous.returncode
-    assert "Multiple apps named [tensorflow] are installed: [/dev/one, /dev/two]" in ambiguous.stderr
+    assert "several services are installed: /dev/one, /dev/two" in ambiguous.stderr
+    assert "already installed" in run("install", "--options", job("dev/one"), "--dir", cluster.directory).stderr
 
     assert 0 == run("uninstall", "dev/one", "--dir", cluster.directory).returncode
 
     frameworks = [framework.name for framework in read_status(cluster.master.address).frameworks]
     # Other tests use this cluster, too.
     assert ["dev/two"] == [name for name in frameworks if name.startswith("dev/")]
-    assert (
-        "/dev/two is uninstalled: nothing is left behind\n"
-        == run("uninstall", "--all", "--dir", cluster.directory).stdout
-    )
+    ended = run("uninstall", "--all", "--dir", cluster.directory)
+    assert "/dev/two is uninstalled: nothing is left behind\n" == ended.stdout
     left = [framework.name for framework in read_status(cluster.master.address).frameworks]
     assert [] == [name for name in left if name.startswith("dev/")]
-    assert 1 == run("uninstall", "--dir", cluster.directory).returncode
+    assert 3 == run("uninstall", "--dir", cluster.directory).returncode
 
 
 @pytest.mark.mesos
-def test_services_outlive_the_local_dc_os(cluster, job):
-    """While nobody serves, the tasks go on; `serve` takes both up again, at the same address."""
-    assert 0 == run("install", "--options", job("outlives"), "--dir", cluster.directory).returncode
-    until(lambda: is_deployed(cluster, "outlives"))
-    before, record = tasks(cluster), Record.read(Folder(cluster.directory))
+def test_update_and_rollback_restart_the_scheduler(cluster, job, tmp_path):
+    """By the service's name, without DC/OS: preview, update, describe, rollback, uninstall."""
 
-    record.process.end(20)
-    assert None is scheduler("outlives")
-    assert before == tasks(cluster)
-    again = run("install", "--options", job("second"), "--dir", cluster.directory)
+    def command(*arguments):
+        words = [sys.executable, "-m", "tf_scheduler", "--name", "changed", *map(str, arguments)]
+        options: dict[str, Any] = {"env": ENVIRONMENT, "capture_output": True, "text": True}
+        return subprocess.run(words, timeout=PATIENCE, check=False, stdin=subprocess.DEVNULL, **options)
 
-    assert 0 == again.returncode, again.stderr
-    assert record.url == Record.read(Folder(cluster.directory)).url
-    until(lambda: is_deployed(cluster, "outlives"))
-    assert set(before.values()) <= {task.task_id for task in read_status(cluster.master.address).tasks}
+    def runs(*names):
+        complete = json.loads(ask(cluster, "changed", "/v1/plans/update")[1] or "{}").get("status") == "COMPLETE"
+        return complete and set(names) == set(tasks(cluster))
+
+    secret = {"environment": [{"name": "A_TOKEN", "value": "hidden"}]}
+    path = job("changed", worker={"count": 2, **SMALL, **secret})
+    assert 0 == run("install", "--options", path, "--dir", cluster.directory).returncode
+    wait_until(lambda: is_deployed(cluster, "changed"))
+    more, wrong = tmp_path / "more.json", tmp_path / "wrong.json"
+    more.write_text(json.dumps({"worker": {"count": 3}}))
+    wrong.write_text(json.dumps({"service": {"strategy": "multi_worker_mirrored"}}))
+
+    asked = command("update", "start", "--options", more)
+    assert (2, True) == (asked.returncode, "worker-2 is added" in asked.stderr), asked.stderr
+    refused = command("update", "start", "--options", wrong, "--yes")
+    assert (1, True) == (refused.returncode, "service.strategy: cannot change" in refused.stderr), refused.stderr
+    assert 1 == command("update", "start", "--package-version", "9", "--yes").returncode
+    started = command("update", "start", "--options", more, "--yes")
+    assert 0 == started.returncode, started.stderr
+    wait_until(lambda: runs("worker-0", "worker-1", "worker-2"))
+    described = json.loads(command("describe").stdout)
+    assert (3, "hidden") == (described["worker"]["count"], described["worker"]["environment"][0]["value"])
+
+    back = command("update", "rollback", "--yes")
+    assert (0, True) == (back.returncode, "worker-2 is removed" in back.stderr), back.stderr
+    wait_until(lambda: runs("worker-0", "worker-1"))
+    assert "hidden" in json.dumps(service(cluster, "changed").options())
+    ended = command("uninstall", "--yes")
+    assert (0, "/changed is uninstalled: nothing is left behind\n") == (ended.returncode, ended.stdout), ended.stderr
 
 
 @pytest.mark.mesos
-def test_mistakes_are_told_before_anything_is_installed(cluster, job):
-    """All of them, with their paths; the options are those of the file, not of DC/OS' form."""
+def test_install_reports_all_wrong_options(cluster, job):
+    """With their paths, before anything is installed."""
     result = run("install", "--options", job("wrong", worker={"count": 1, "cpu": 1}), "--dir", cluster.directory)
 
     assert 1 == result.returncode
     assert "worker.cpu: is no option; did you mean cpus?" in result.stderr
-    assert None is Record.read(Folder(cluster.directory))
-    assert 3 == run("serve", "--where", "--dir", cluster.directory).returncode
+    assert [] == InstalledService.all(cluster.directory)
 
 
 @pytest.mark.mesos
-def test_only_one_serves(cluster, job):
-    """A second one would start every scheduler again."""
-    assert 0 == run("install", "--options", job("once"), "--dir", cluster.directory).returncode
-
-    record = Record.read(Folder(cluster.directory))
-    assert f"{record.url}\n" == run("serve", "--where", "--dir", cluster.directory).stdout
-    result = run("serve", "--dir", cluster.directory)
-
-    assert 1 == result.returncode
-    assert "serves at http://127.0.0.1:" in result.stderr
-
-
-@pytest.mark.mesos
-def test_down_ends_the_local_dc_os_too(tmp_path, job):
-    """Serving process, scheduler and tasks: nothing is left of them. Nobody else wrote there, or read a password."""
-    folder = tmp_path / "cluster"
-    agents = tmp_path / "agents.json"
-    agents.write_text(
-        json.dumps([{"hostname": "only", "resources": {"cpus": 2, "mem": 1024, "ports": "[31960-31979]"}}])
-    )
-    try:
-        assert 0 == run("up", "--agents", agents, "--dir", folder, umask=0).returncode
-        assert 0 == run("install", "--options", job("down"), "--dir", folder, umask=0).returncode
-        served = Record.read(Folder(folder))
-        process = until(lambda: scheduler("down"))
-        writable = [path for path, mode in modes(below(folder)).items() if mode & 0o022]
-        mine = Folder(folder)
-        kept = modes((*mine.path.glob("*.*"), *mine.marathon.glob("*.*"), *mine.marathon.glob("tasks/*")))
-    finally:
-        down = run("down", "--dir", folder)
-
-    assert 0 == down.returncode, down.stderr
-    assert ([], []) == (writable, [path for path, mode in kept.items() if mode & 0o077])
-    assert {"apps.json", "serve.json"} < {path.name for path in kept}
-    assert [False, False] == [process.alive(), served.process.alive()]
-    assert set() == find_leftovers(folder)
-
-
-@pytest.mark.mesos
-def test_serving_in_the_foreground_ends_with_the_cluster(tmp_path):
-    """Also when a person started it, in a shell of its own. Ctrl-C ends it at any time, as other commands."""
+def test_down_ends_installed_services(tmp_path, job):
+    """Supervisor, scheduler and tasks: nothing is left of them. Files with options are readable by their owner only."""
     folder, agents = tmp_path / "cluster", tmp_path / "agents.json"
     agents.write_text(
         json.dumps([{"hostname": "only", "resources": {"cpus": 2, "mem": 1024, "ports": "[31960-31979]"}}])
     )
+    down = InstalledService(folder, "down")
     try:
-        assert 0 == run("up", "--agents", agents, "--dir", folder).returncode
-        command = [sys.executable, "-m", "tf_scheduler", "local", "serve", "--dir", str(folder)]
-        with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as early:
-            assert "building" in early.stderr.readline()
-            early.send_signal(signal.SIGINT)
-            assert (130, False) == (early.wait(PATIENCE), "Aborted" in early.stderr.read())
-        serving = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
-        assert "the local DC/OS serves at http://127.0.0.1:" in serving.stdout.readline()
+        assert 0 == run("up", "--agents", agents, "--dir", folder, umask=0).returncode
+        assert 0 == run("install", "--options", job("down"), "--dir", folder, umask=0).returncode
+        supervisor = down.supervisor
+        process = wait_until(lambda: scheduler(SimpleNamespace(directory=folder), "down"))
+        writable = [path for path, mode in modes(below(folder)).items() if mode & 0o022]
+        kept = modes(down.folder.glob("*.*"))
     finally:
-        assert 0 == run("down", "--dir", folder).returncode
+        ended = run("down", "--dir", folder)
 
-    try:
-        assert 0 == serving.wait(PATIENCE)
-    finally:
-        serving.kill()
-        serving.communicate()
+    assert 0 == ended.returncode, ended.stderr
+    assert ([], []) == (writable, [path for path, mode in kept.items() if mode & 0o077])
+    assert {"options.json", "scheduler.json", "supervisor.json", "scheduler.log"} <= {path.name for path in kept}
+    assert [False, False] == [process.alive(), supervisor.alive()]
+    assert set() == find_orphans(folder)
 
 
 @pytest.mark.mesos
 @pytest.mark.tensorflow
 @pytest.mark.timeout(600)
-def test_the_example_trains_when_it_is_installed(cluster, tmp_path):
-    """As `dcos package install tensorflow --options=options.json`: to its end, by the scheduler that Marathon runs."""
+def test_installed_example_trains_to_its_end(cluster, tmp_path):
+    """The digits example, by a scheduler in the background."""
     digits = Path(__file__).resolve().parents[3] / "examples" / "digits"
     document = json.loads((digits / "options.json").read_text())
-    service = document["service"]
-    service.update(job_url=(digits / "train.py").as_uri(), command=f"{service['command']} --epochs 3 --target 0.1")
+    options = document["service"]
+    options.update(job_url=(digits / "train.py").as_uri(), command=f"{options['command']} --epochs 3 --target 0.1")
     (tmp_path / "options.json").write_text(json.dumps(document))
 
     installed = run("install", "--options", tmp_path / "options.json", "--dir", cluster.directory)
 
     assert 0 == installed.returncode, installed.stderr
-    log = until(lambda: next(Folder(cluster.directory).marathon.glob("tasks/digits.*/stderr"), None))
-    until(lambda: "nothing is left to do" in log.read_text())
+    log = service(cluster, "digits").log
+    wait_until(lambda: "job finished" in log.read_text())
     assert "succeeded: chief-0" in log.read_text()

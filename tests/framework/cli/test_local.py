@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from mesos_local import LocalCluster
-from mesos_local.leftovers import find_leftovers
-from mesos_local.members import listens
-from mesos_local.process import ProcessId
+from mesos_local.host.orphans import find_orphans
+from mesos_local.host.process import ProcessId
+from mesos_local.node import is_listening
 from mesos_local.record import NAME, read_record
 
 MAIN = [sys.executable, "-c", "from tf_scheduler.cli.main import main; main()", "local"]
@@ -92,15 +92,15 @@ def test_up_status_logs_down(local: Command, folder: Path, agents_file: str) -> 
     assert "31980-31989" in up.stdout
     status: dict[str, Any] = json.loads(local("status", "--json").stdout)
     assert [("only", {"rack": "a"})] == [(agent["hostname"], agent["attributes"]) for agent in status["agents"]]
-    assert listens(status["master"])
+    assert is_listening(status["master"])
     assert "Registered" in local("logs", "only").stdout
     assert 1 == local("logs", "none").returncode
     again = local("up")
     assert 1 == again.returncode
     assert f"already runs in {folder} (master {status['master']})" in again.stderr
     assert 0 == local("down").returncode
-    assert set() == find_leftovers(folder)
-    assert not listens(status["master"])
+    assert set() == find_orphans(folder)
+    assert not is_listening(status["master"])
     assert 3 == local("status").returncode
 
 
@@ -123,19 +123,19 @@ def test_foreground_ends_with_its_cluster(folder: Path, agents_file: str, number
         assert process.stdout is not None
         while "Ctrl-C" not in process.stdout.readline():
             assert process.poll() is None
-        processes = find_leftovers(folder)
+        processes = find_orphans(folder)
         process.send_signal(number)
     assert code == process.returncode
     assert 3 == len(processes)  # guard, master, agent
     assert all(one.wait(30) for one in processes)
-    assert set() == find_leftovers(folder)
+    assert set() == find_orphans(folder)
 
 
 @pytest.mark.mesos
 def test_down_ends_a_cluster_with_a_damaged_record(local: Command, folder: Path, agents_file: str) -> None:
     """All other commands say that; afterwards the folder can be used again."""
     assert 0 == local("up", "--agents", agents_file).returncode
-    processes = find_leftovers(folder)
+    processes = find_orphans(folder)
     (folder / NAME).write_text("{")
     for command in (["status"], ["up"], ["run", str(EXAMPLE)]):
         result = local(*command)
@@ -167,7 +167,7 @@ def test_a_cluster_without_its_master_is_told_by_all(local: Command, folder: Pat
         assert code == result.returncode
         assert result.stderr.startswith(f"{said}dcos-tensorflow local down --dir {folder}")
     assert "has ended" in local("down").stdout
-    assert set() == find_leftovers(folder)
+    assert set() == find_orphans(folder)
 
 
 @pytest.mark.mesos
@@ -178,10 +178,10 @@ def test_interrupted_up_leaves_nothing(folder: Path, agents_file: str, number: i
     with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         identity = ProcessId.of(process.pid)
         assert identity is not None
-        while not find_leftovers(folder):
+        while not find_orphans(folder):
             assert not identity.wait(0.005)
         process.send_signal(number)
         _, said = process.communicate()
     assert 128 + number == process.returncode
     assert f"{signal.Signals(number).name} received: cleaning up and leaving\n" == said.decode()
-    assert set() == find_leftovers(folder)
+    assert set() == find_orphans(folder)

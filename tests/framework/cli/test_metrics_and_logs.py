@@ -9,15 +9,15 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from mesos_local.ports import free_ports
-from tf_scheduler.bundle import build_bundle
-from tf_scheduler.telling.lines import GOES_ON, KEYS, read
+from kit.waiting import wait_until
+from mesos_local.host.process import free_ports
+from tf_scheduler.logging_setup import CONTINUATION, KEYS, parse_line
+from tf_scheduler.zipapp_builder import build_bundle
 
 PATIENCE = 120
 CANARY = "canary-5ecret-value"
@@ -89,18 +89,6 @@ def samples(port):
     return {(item.name, *item.labels.values()): item.value for family in families for item in family.samples}
 
 
-def until(holds):
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        try:
-            if holds():
-                return
-        except OSError:
-            pass
-        time.sleep(0.05)
-    raise AssertionError(f"not within {PATIENCE} s")
-
-
 @pytest.fixture
 def statsd():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
@@ -112,11 +100,11 @@ def statsd():
 def test_metrics_and_json_log_of_a_real_run(local_cluster, tmp_path, statsd):
     """One worker is launched and restarted; every line is JSON with the same keys, and no secret is in it."""
     with running(tmp_path, local_cluster.master.address, "json", statsd) as (port, log):
-        until(lambda: samples(port).get(("tensorflow_tasks", "TASK_RUNNING")) == 1)
+        wait_until(lambda: samples(port).get(("tensorflow_tasks", "TASK_RUNNING")) == 1, ignore=OSError)
         assert 200 == ask(port, "/v1/pod/worker-0/restart", "POST")[0]
         assert 404 == ask(port, f"/v1/plans/{CANARY}/restart?phase={TOKEN}", "POST")[0]
-        until(lambda: samples(port).get(("tensorflow_launches_total", "worker")) == 2)
-        until(lambda: samples(port)["tensorflow_tasks", "TASK_RUNNING"] == 1)
+        wait_until(lambda: samples(port).get(("tensorflow_launches_total", "worker")) == 2, ignore=OSError)
+        wait_until(lambda: samples(port)["tensorflow_tasks", "TASK_RUNNING"] == 1, ignore=OSError)
 
         found = samples(port)
         assert 1 == found["tensorflow_subscribed",] == found["tensorflow_recoveries_total", "ordered"]
@@ -145,10 +133,10 @@ def test_metrics_and_json_log_of_a_real_run(local_cluster, tmp_path, statsd):
 def test_console_log_of_a_real_run(local_cluster, tmp_path, statsd):
     """Each line has a head, or goes on with the one before; those about a task say which."""
     with running(tmp_path, local_cluster.master.address, "console", statsd) as (port, log):
-        until(lambda: samples(port).get(("tensorflow_tasks", "TASK_RUNNING")) == 1)
+        wait_until(lambda: samples(port).get(("tensorflow_tasks", "TASK_RUNNING")) == 1, ignore=OSError)
 
     text = log.read_text()
-    assert all(read(line) or line.startswith(GOES_ON) for line in text.splitlines())
+    assert all(parse_line(line) or line.startswith(CONTINUATION) for line in text.splitlines())
     (running_line,) = (line for line in text.splitlines() if "worker-0 on " in line and " is running" in line)
     assert " [task=worker-0 task_id=worker-0__" in running_line
     assert CANARY not in text

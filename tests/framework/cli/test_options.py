@@ -7,9 +7,9 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from tf_scheduler.cli.main import cli, main
-from tf_scheduler.options.config_schema import config_schema
-from tf_scheduler.options.loader import resolve
-from tf_scheduler.options.tree import OPTIONS
+from tf_scheduler.options.generate import config_schema
+from tf_scheduler.options.load import resolve
+from tf_scheduler.options.schema.document import OPTIONS
 
 GOOD = {"service": {"command": "python train.py"}, "worker": {"count": 1}}
 #: Valid, with an option that has no effect.
@@ -53,7 +53,8 @@ def test_problems_go_to_standard_output_one_per_line(run, write):
 
     assert run("validate", path) == (
         1,
-        "worker.count: must be a whole number from 0 to 100000, not -1\nworker.cpu: is no option; did you mean cpus?\n",
+        "worker.count: must be a whole number from 0 to 100000, not -1\n"
+        "worker.cpu: unknown option; did you mean `cpus`?\n",
         "",
     )
 
@@ -119,9 +120,9 @@ def test_diff_tells_what_an_update_would_do(run, write):
         'service.log_level: "INFO" -> "DEBUG"\n'
         "worker.count: 1 -> 2\n"
         "worker.mem: 4096 -> 2048\n"
-        "restart ps-0: the size of the cluster, which it must know, changed\n"
-        "restart ps-1: the size of the cluster, which it must know, changed\n"
-        "restart worker-0: its resources and the size of the cluster, which it must know, changed\n"
+        "restart ps-0: the size of the cluster changed\n"
+        "restart ps-1: the size of the cluster changed\n"
+        "restart worker-0: its resources and the size of the cluster changed\n"
         "add worker-1\n",
         "",
     )
@@ -134,7 +135,7 @@ def test_diff_refuses_with_exit_code_1(run, write):
     assert run("diff", write(GOOD, "old.json"), write(new, "new.json")) == (
         1,
         'service.user: "nobody" -> "me"\n'
-        'refused: service.user: cannot change from "nobody" to "me": a Mesos framework keeps its user for ever\n',
+        'refused: service.user: cannot change from "nobody" to "me": the user of a Mesos framework is fixed\n',
         "",
     )
 
@@ -145,7 +146,7 @@ def test_diff_names_each_file_that_cannot_be_read_once(run, write, tmp_path):
 
     code, out, error = run("diff", str(tmp_path / "none.json"), new)
 
-    assert (1, f"{tmp_path}/none.json: No such file or directory\n{new}: x: is no option\n") == (code, out + error)
+    assert (1, f"{tmp_path}/none.json: No such file or directory\n{new}: x: unknown option\n") == (code, out + error)
 
 
 @pytest.mark.parametrize(

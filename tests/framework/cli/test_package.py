@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from tf_scheduler.cli.main import cli
-from tf_scheduler.package.errors import OptionsMismatchError, PackageError
-from tf_scheduler.package.sources import FILES, HOME
+from tf_scheduler.errors import OptionsMismatchError, PackageError
+from tf_scheduler.package.sources import FILES, PACKAGE_FOLDER
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def run():
 def broken(tmp_path):
     """A copy of the sources with a bad version."""
     for name in FILES:
-        (tmp_path / name).write_bytes((HOME / name).read_bytes())
+        (tmp_path / name).write_bytes((PACKAGE_FOLDER / name).read_bytes())
     package = json.loads((tmp_path / "package.json").read_text())
     (tmp_path / "package.json").write_text(json.dumps({**package, "version": "0_1"}))
     return tmp_path
@@ -67,10 +67,10 @@ def test_validate_says_what_is_wrong(run, broken):
 
 
 def test_build_writes_the_repository(run, tmp_path):
-    """And prints nothing but digests, of which there are none here."""
+    """Without artefacts there are no digests to print."""
     result = run("build", "--out", tmp_path / "out", "--no-artefacts")
 
-    assert (0, "") == (result.exit_code, result.stdout)
+    assert (0, f"built {tmp_path / 'out'}\n") == (result.exit_code, result.output)
     assert {"repo", "universe-v3.json", "universe-v4.json", "universe-v5.json"} == {
         path.name for path in (tmp_path / "out").iterdir()
     }

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from tf_scheduler.cli.ports import port_block, ports_to_stay
+from tf_scheduler.cli.local_run.ports import claim_ports, port_block
 from tf_scheduler.errors import JobError
 
 
@@ -33,9 +33,9 @@ def test_clusters_that_are_up_at_once_get_different_ports(notes, tmp_path):
     """The first has the usual ones; asked again, each has its own."""
     first, second = tmp_path / "one", tmp_path / "two"
 
-    assert (31000, None) == ports_to_stay(first)
-    assert (30000, first) == ports_to_stay(second)
-    assert (31000, None) == ports_to_stay(first)
+    assert (31000, None) == claim_ports(first)
+    assert (30000, first) == claim_ports(second)
+    assert (31000, None) == claim_ports(first)
 
 
 def test_the_ports_of_a_cluster_that_has_ended_are_free(notes, tmp_path):
@@ -45,16 +45,16 @@ def test_the_ports_of_a_cluster_that_has_ended_are_free(notes, tmp_path):
     for text in (f"1 1 {tmp_path / 'one'}", "nonsense"):
         (folder / "up-31000").write_text(text)
 
-        assert (31000, None) == ports_to_stay(tmp_path / "two")
+        assert (31000, None) == claim_ports(tmp_path / "two")
 
 
 def test_when_there_are_no_ports_left_that_is_told(notes, tmp_path):
     """Four clusters on one machine are many."""
     for number in range(4):
-        ports_to_stay(tmp_path / str(number))
+        claim_ports(tmp_path / str(number))
 
     with pytest.raises(JobError, match="4 local clusters are up"):
-        ports_to_stay(tmp_path / "5")
+        claim_ports(tmp_path / "5")
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_link_among_the_notes_is_not_followed(folder, precious, tmp_path, name
     (folder / name).symlink_to(precious)
 
     with pytest.raises(JobError, match=f"{name}, where ports are noted, cannot be used"):
-        ports_to_stay(tmp_path / "one")
+        claim_ports(tmp_path / "one")
 
     assert precious.read_text() == "kept"
 
@@ -105,7 +105,7 @@ def test_a_folder_that_somebody_else_has_laid_out_is_refused(folder, tmp_path, m
     made(folder)
 
     with pytest.raises(JobError, match="must be a folder that belongs to you"):
-        ports_to_stay(tmp_path / "one")
+        claim_ports(tmp_path / "one")
     with pytest.raises(JobError, match="must be a folder that belongs to you"), port_block():
         pass
 

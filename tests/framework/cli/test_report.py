@@ -6,13 +6,13 @@ from types import SimpleNamespace
 import pytest
 
 from builders import a_spec
-from tf_scheduler.api.glance import Overview, TaskRow
-from tf_scheduler.cli.folders import RunFolder
-from tf_scheduler.cli.follow import Watched
-from tf_scheduler.cli.report import report, summary
-from tf_scheduler.cli.words import Words
+from tf_scheduler.api.views.overview import Overview, TaskRow
+from tf_scheduler.cli.common.folders import RunFolder
+from tf_scheduler.cli.common.output import OutputRedactor
+from tf_scheduler.cli.local_run.follow import FollowResult
+from tf_scheduler.cli.local_run.report import build_report, summary
+from tf_scheduler.logging_setup import SecretRedactor
 from tf_scheduler.model.secrets import SecretSpec
-from tf_scheduler.telling.masks import Masks
 
 WORKER = TaskRow("worker-0", "t", "e", "S", "agent", "a:1", 1, "failed", "exit code 4; stderr: it is ***", False, "")
 CHIEF = replace(WORKER, name="chief-0", state="finished", message="")
@@ -38,10 +38,10 @@ def test_secrets_of_every_source_are_kept_out(tmp_path, source, jobs, words):
     (tmp_path / "stdout").write_text("it is of-chief\n")
     folder = RunFolder(tmp_path / "run")
     cluster = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {})
-    masks = Masks(["of-the-job"] if source == "env:KEY" else [])
+    masks = SecretRedactor(["of-the-job"] if source == "env:KEY" else [])
     spec = a_spec(secrets=(SecretSpec(source, env="KEY", jobs=frozenset(jobs)),))
 
-    found = report(Watched(SEEN), spec, cluster, folder, 1.0, Words(spec, masks))
+    found = build_report(FollowResult(SEEN), spec, cluster, folder, 1.0, OutputRedactor(spec, masks))
 
     assert words == tuple(task["last_lines"] for task in found["tasks"])
     assert all(f"    | {line}" in summary(found) for lines in words for line in lines)
@@ -57,7 +57,9 @@ def test_the_output_of_every_launch_is_kept(tmp_path):
     seen = replace(SEEN, tasks=(replace(WORKER, executor_id="worker-0__13"),))
     spec = a_spec()
 
-    found = report(Watched(seen), spec, cluster, RunFolder(tmp_path / "run"), 1.0, Words(spec, Masks([])))
+    found = build_report(
+        FollowResult(seen), spec, cluster, RunFolder(tmp_path / "run"), 1.0, OutputRedactor(spec, SecretRedactor([]))
+    )
 
     logs = tmp_path / "run" / "logs"
     assert [str(logs / f"worker-0.{number}") for number in (1, *range(4, 13))] == found["tasks"][0]["earlier_logs"]

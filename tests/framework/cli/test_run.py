@@ -129,7 +129,7 @@ def test_all_wrong_input_is_told_at_once(run, tmp_path):
 
     assert (1, "") == (code, out)
     for expected in (
-        "service.comand: is no option; did you mean command?",
+        "service.comand: unknown option; did you mean `command`?",
         "service.strategy: must be one of",
         'worker.cpus: must be a number from 0.01 to 4096 (cores), not "two"',
         "did you mean 'resources'?",

@@ -12,20 +12,19 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
-import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 
-from mesos_local import AgentSpec, LocalCluster, ZooKeeperEnsemble
-from mesos_local.operator_api import call
-from mesos_local.ports import free_ports
-from mesos_local.status import read_status
-from tf_scheduler.bundle import build_bundle
+from kit.waiting import wait_until
+from kit.zookeeper_ensemble import ZooKeeperEnsemble
+from mesos_local import AgentSpec, LocalCluster
+from mesos_local.host.process import free_ports
+from mesos_local.master_api import call, read_status
 from tf_scheduler.store.sqlite import SqliteStore
+from tf_scheduler.zipapp_builder import build_bundle
 
 PATIENCE = 120
 UNIT = Path(__file__).resolve().parents[3] / "scripts" / "systemd" / "dcos-tensorflow@.service"
@@ -124,14 +123,6 @@ def host(tmp_path, local_cluster):
     found.end()
 
 
-def until(condition):
-    end = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < end
-        threading.Event().wait(0.05)
-    return found
-
-
 @pytest.mark.mesos
 def test_a_scheduler_is_stopped_started_and_taken_down(host):
     """SIGTERM leaves the tasks, the next start takes them over, SDK_UNINSTALL ends them and forgets all.
@@ -139,7 +130,7 @@ def test_a_scheduler_is_stopped_started_and_taken_down(host):
     That it does whatever is wrong with the options by then, or missing; who might have got in by that does not.
     """
     first = host.start()
-    until(lambda: host.status("/v1/plans/deploy") == 200)
+    wait_until(lambda: host.status("/v1/plans/deploy") == 200)
     tasks = host.tasks()
     assert (0, {"value": 200}) == (host.health().returncode, json.loads(host.health().stdout))
 
@@ -149,7 +140,7 @@ def test_a_scheduler_is_stopped_started_and_taken_down(host):
     assert (1, None) == (host.health().returncode, host.status("/v1/health"))
 
     second = host.start()
-    until(lambda: host.status("/v1/plans/deploy") == 200)
+    wait_until(lambda: host.status("/v1/plans/deploy") == 200)
     assert tasks == host.tasks()
     second.send_signal(signal.SIGTERM)
     assert 0 == second.wait(PATIENCE)
@@ -160,21 +151,21 @@ def test_a_scheduler_is_stopped_started_and_taken_down(host):
         worker={"count": "two", "cpu": 1},
     )
     third = host.start(SDK_UNINSTALL="true")
-    until(lambda: third.poll() is not None or host.status("/v1/plans/deploy") == 200)
+    wait_until(lambda: third.poll() is not None or host.status("/v1/plans/deploy") == 200)
     assert [200, 401] == [host.status(path) for path in ("/v1/health", "/v1/plans")]
     assert {} == host.tasks()
     third.send_signal(signal.SIGTERM)
     _, errors = third.communicate(timeout=PATIENCE)
     assert 0 == third.returncode
     for problem in ("worker.cpu: is no option", "api.write_token: file:gone", "api.certificate_file: this, key_file"):
-        assert f"the service is uninstalled without: {problem}" in errors
+        assert f"uninstalling without option: {problem}" in errors
     with closing(SqliteStore(host.folder / "state.db", "unit")) as store:
         assert {} == store.load()
 
     known = ours(host.master)
     # Started again, as by Marathon before it is told of the end; so is a service that never ran.
     fourth = host.start(SDK_UNINSTALL="true")
-    until(lambda: fourth.poll() is not None or host.status("/v1/plans/deploy") == 200)
+    wait_until(lambda: fourth.poll() is not None or host.status("/v1/plans/deploy") == 200)
     fourth.send_signal(signal.SIGTERM)
     _, errors = fourth.communicate(timeout=PATIENCE)
     assert (0, False) == (fourth.returncode, "subscribed as framework" in errors)
@@ -207,7 +198,7 @@ def test_an_uninstallation_waits_for_no_agent_that_is_gone(tmp_path):
             worker={"count": 2, "placement_constraint": "hostname:UNIQUE", **SMALL},
         )
         first = host.start()
-        until(lambda: host.status("/v1/plans/deploy") == 200)
+        wait_until(lambda: host.status("/v1/plans/deploy") == 200)
         assert ["dcos-service-unit"] == nodes(ensemble)
         (gone,) = [task.hostname for task in read_status(host.master).tasks if task.name == "worker-1"]
         cluster.agents[gone].kill()
@@ -215,7 +206,7 @@ def test_an_uninstallation_waits_for_no_agent_that_is_gone(tmp_path):
         assert 0 == first.wait(PATIENCE)
 
         second = host.start(SDK_UNINSTALL="true")
-        until(lambda: host.status("/v1/plans/deploy") == 200)
+        wait_until(lambda: host.status("/v1/plans/deploy") == 200)
 
         last = host.get("/v1/plans/deploy")["phases"][-1]["steps"][-1]
         assert f"left behind: worker-1 on {gone}, not ended within" in last["message"]
@@ -226,7 +217,7 @@ def test_an_uninstallation_waits_for_no_agent_that_is_gone(tmp_path):
         second.send_signal(signal.SIGTERM)
         _, errors = second.communicate(timeout=PATIENCE)
         assert 0 == second.returncode
-        assert "the service is uninstalled: left behind: worker-1" in errors
+        assert "service uninstalled: left behind: worker-1" in errors
         assert [] == nodes(ensemble)
 
 
@@ -249,20 +240,20 @@ def test_a_scheduler_whose_disk_is_full_waits_and_goes_on(tmp_path, local_cluste
     host = Host(tmp_path, local_cluster.master.address, command=command, failover_timeout=1)
     try:
         process = host.start()
-        until(lambda: host.status("/v1/plans/deploy") == 200)
+        wait_until(lambda: host.status("/v1/plans/deploy") == 200)
         before = host.tasks()
         _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1, hard))
         (tmp_path / "fail").touch()
-        until(lambda: host.status("/v1/health") == 319)
+        wait_until(lambda: host.status("/v1/health") == 319)
 
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (hard, hard))
-        until(lambda: host.tasks().get("worker-1", before["worker-1"]) != before["worker-1"])
-        until(lambda: host.status("/v1/health") == 200)
+        wait_until(lambda: host.tasks().get("worker-1", before["worker-1"]) != before["worker-1"])
+        wait_until(lambda: host.status("/v1/health") == 200)
         assert before["worker-0"] == host.tasks()["worker-0"]
         process.send_signal(signal.SIGTERM)
         assert 0 == process.wait(PATIENCE)
-        until(lambda: not host.tasks())
+        wait_until(lambda: not host.tasks())
     finally:
         host.end()
 
@@ -273,10 +264,10 @@ def test_a_framework_that_mesos_has_removed_is_reset_by_the_operator(tmp_path, l
     host = Host(tmp_path, local_cluster.master.address, failover_timeout=1)
     try:
         first = host.start()
-        until(lambda: host.status("/v1/plans/deploy") == 200)
+        wait_until(lambda: host.status("/v1/plans/deploy") == 200)
         before = host.tasks()
         first.kill()
-        until(lambda: not host.tasks())
+        wait_until(lambda: not host.tasks())
 
         second = host.start()
         _, errors = second.communicate(timeout=PATIENCE)
@@ -287,11 +278,11 @@ def test_a_framework_that_mesos_has_removed_is_reset_by_the_operator(tmp_path, l
 
         third = host.start(RESET_FRAMEWORK=framework)
         # The plan is complete from the start: it is the recovery that launches them.
-        until(lambda: before.keys() == host.tasks().keys())
+        wait_until(lambda: before.keys() == host.tasks().keys())
         assert set(before.values()).isdisjoint(host.tasks().values())
         third.send_signal(signal.SIGTERM)
         assert 0 == third.wait(PATIENCE)
-        until(lambda: not host.tasks())
+        wait_until(lambda: not host.tasks())
     finally:
         host.end()
 

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from mesos_local.ports import free_ports
-from tf_scheduler.bundle import build_bundle
+from mesos_local.host.process import free_ports
+from tf_scheduler.zipapp_builder import build_bundle
 
 PATIENCE = 120
 #: Cut in the middle of a character by a reader that counts bytes.
@@ -123,11 +123,11 @@ def test_a_service_is_watched_and_commanded_over_its_api(tmp_path, local_cluster
         assert 404 == api.ask(f"{path}?file=nothing")[0]
         assert 400 == api.ask(f"{path}?file=../../../etc/passwd")[0]
         # An agent that opens a pipe answers nobody any more; and in its refusal of a link is a path of its machine.
-        assert (400, "pipe is no file, but a folder, a pipe or a device") == refused(api.ask(f"{path}?file=pipe"))
+        assert (400, "pipe: not a regular file, but a folder, pipe or device") == refused(api.ask(f"{path}?file=pipe"))
         code, why = refused(api.ask(f"{path}?file=link"))
-        assert (502, True) == (code, why.endswith("it does not give link"))
+        assert (502, True) == (code, why.endswith("for link"))
         code, why = refused(api.ask(f"{path}?file=etc/passwd"))
-        assert (502, True) == (code, why.endswith("it does not show the folder of etc/passwd"))
+        assert (502, True) == (code, why.endswith("for the folder of etc/passwd"))
         assert 200 == api.ask(path)[0]
 
         following = api.connect("GET", f"{path}?follow=true", "r")

@@ -34,7 +34,7 @@ def python(*arguments, **options):
 
 
 @pytest.mark.parametrize(
-    ("module", "code"), [("tf_scheduler.cli.main", -signal.SIGINT), ("tf_scheduler.cli.options", 130)]
+    ("module", "code"), [("tf_scheduler.cli.main", -signal.SIGINT), ("tf_scheduler.cli.commands.options", 130)]
 )
 def test_ctrl_c_while_modules_load_is_quiet(module, code):
     """By the signal itself, which shells tell as 130 too, or by that code."""

@@ -7,12 +7,12 @@ import sys
 import pytest
 
 from jobs import PATIENCE, WORKER_0, options
-from tf_scheduler.history.shelf import Shelf
+from tf_scheduler.history.database import RunDatabase
 
 UNREAD = """
 import sys, click
-from tf_scheduler.cli.unread import may_be_unread
-with may_be_unread():
+from tf_scheduler.cli.common.output import ignore_broken_pipe
+with ignore_broken_pipe():
     for number in range(3):
         click.echo("told")
         click.echo("told", err=True)
@@ -62,7 +62,7 @@ def test_a_job_that_nobody_watches_any_more_goes_on_to_its_end(tmp_path, home, c
     done = subprocess.run(arguments, env=home, stdout=closed, stderr=closed, timeout=PATIENCE, check=False)
 
     assert 1 == done.returncode
-    (found,) = Shelf(tmp_path / "state" / "dcos-tensorflow" / "history.db").all()
+    (found,) = RunDatabase(tmp_path / "state" / "dcos-tensorflow" / "history.db").runs()
     assert ("failed", 1) == (found.state, found.restarts)
     run = tmp_path / "state" / "dcos-tensorflow" / "runs" / found.id
     assert "there\nthere\n" == (run / "checkpoints" / "there").read_text()

@@ -1,4 +1,4 @@
-"""Other options for a service that runs: by `update start` through the local DC/OS, to real tasks on a real Mesos."""
+"""Other options for a service that runs: by `update start` through tests/dcos, to real tasks on a real Mesos."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ import json
 import os
 import subprocess
 import sys
-import threading
-import time
 import urllib.request
 
 import pytest
 
-from dcos_command.cluster import Cluster
+from dcos_command.client import ServiceClient
 from dcos_command.errors import CommandError
-from dcos_command.service import Service
-from dcos_local.folder import Folder
-from dcos_local.record import Record
-from mesos_local.status import read_status
+from dcos_command.transport import ClusterConnection
+from kit.waiting import wait_until
+from mesos_local.master_api import read_status
 
 PATIENCE = 300
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "NO_COLOR": "1"}
@@ -30,15 +27,6 @@ OPTIONS = {
     "parameter_server": {"count": 1, **SMALL},
     "worker": {"count": 2, "environment": [{"name": "A_TOKEN", "value": "hidden"}], **SMALL},
 }
-
-
-def until(condition):
-    """What it gives, as soon as that is true."""
-    end = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < end
-        threading.Event().wait(0.05)
-    return found
 
 
 def command(*arguments):
@@ -55,17 +43,18 @@ def command(*arguments):
 
 
 class Installed:
-    """A service that `local install` has installed."""
+    """A service that Cosmos of tests/dcos has installed."""
 
     def __init__(self, cluster, folder, more=()):
         self.cluster, self.folder = cluster, folder
         sections = {name: {**OPTIONS.get(name, {}), **section} for name, section in dict(more).items()}
-        path = self.write("options", {**OPTIONS, **sections})
-        installed = command("local", "install", "--options", path, "--dir", cluster.directory)
-        assert 0 == installed.returncode, installed.stderr
-        url = Record.read(Folder(cluster.directory)).url
+        serve = [sys.executable, "-m", "dcos.serve", "--dir", str(cluster.directory)]
+        self.dcos = subprocess.Popen(serve, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
+        url = self.dcos.stdout.readline().rpartition(" ")[2].strip()
         self.url = f"{url}/service/{NAME}"
-        self.service = Service(Cluster(url), NAME)
+        self.service = ServiceClient(ClusterConnection(url), NAME, timeout=PATIENCE)
+        body = {"packageName": "tensorflow", "options": {**OPTIONS, **sections}}
+        self.service.cosmos("package.install", "package/install", body, "v2")
 
     def write(self, name, document):
         path = self.folder / f"{name}.json"
@@ -112,10 +101,10 @@ class Installed:
         urllib.request.urlopen(urllib.request.Request(url, body, headers, method="PUT"), timeout=PATIENCE).close()
 
     def uninstall(self):
-        """It, and the serving process."""
-        ended = command("local", "uninstall", NAME, "--dir", self.cluster.directory)
-        if record := Record.read(Folder(self.cluster.directory)):
-            record.process.end(20)
+        """The service, and what serves."""
+        ended = self.run("uninstall", "--yes")
+        self.dcos.terminate()
+        self.dcos.communicate(timeout=PATIENCE)
         return ended
 
 
@@ -132,7 +121,7 @@ def installed(local_cluster, tmp_path):
 def test_a_service_is_updated_scaled_and_rolled_back(installed):
     """Workers come and go while the others stay; what may not change is refused, beforehand and at the start."""
     two = ("chief-0", "ps-0", "worker-0", "worker-1")
-    until(lambda: installed.is_up(two, "deploy", 1))
+    wait_until(lambda: installed.is_up(two, "deploy", 1))
     first = installed.tasks()
     more = installed.write("more", {"worker": {"count": 3}})
 
@@ -145,7 +134,7 @@ def test_a_service_is_updated_scaled_and_rolled_back(installed):
     # Up: only who must know every address starts anew.
     started = installed.run("update", "start", "--options", more, "--yes")
     assert 0 == started.returncode, started.stderr
-    until(lambda: installed.is_up((*two, "worker-2"), "update", 2))
+    wait_until(lambda: installed.is_up((*two, "worker-2"), "update", 2))
     second = installed.tasks()
     assert {"chief-0"} == {name for name in two if first[name] != second[name]}
     assert "these are its options already" in installed.run("update", "start", "--options", more, "--yes").stderr
@@ -162,7 +151,7 @@ def test_a_service_is_updated_scaled_and_rolled_back(installed):
     assert 'service.strategy: cannot change from "parameter_server" to' in refused.stderr
     body = {"appId": f"/{NAME}", "replace": False, "options": wrong}
     installed.service.cosmos("service.update", "cosmos/service/update", body)
-    until(lambda: (installed.get("v1/plans/deploy") or {}).get("errors"))
+    wait_until(lambda: (installed.get("v1/plans/deploy") or {}).get("errors"))
     plan = installed.get("v1/plans/deploy")
     assert "ERROR" == plan["status"]
     assert 'service.strategy: cannot change from "parameter_server" to' in plan["errors"][0]
@@ -174,7 +163,7 @@ def test_a_service_is_updated_scaled_and_rolled_back(installed):
     back = installed.run("update", "rollback", old, "--yes")
     assert 0 == back.returncode, back.stderr
     assert "worker-2 is removed" in back.stderr
-    until(lambda: installed.is_up(two, "update", 2))
+    wait_until(lambda: installed.is_up(two, "update", 2))
     third = installed.tasks()
     assert {"chief-0"} == {name for name in two if second[name] != third[name]}
     assert [old, new] == installed.get("v1/configurations")
@@ -195,34 +184,34 @@ def test_a_ring_is_scaled_while_its_update_is_paused_and_by_its_marathon_app(loc
     options = {"service": ring, "chief": none, "parameter_server": none, "worker": {"kill_grace": 60}}
     installed = Installed(local_cluster, tmp_path, options)
     try:
-        until(lambda: installed.is_up(two, "deploy", 1))
+        wait_until(lambda: installed.is_up(two, "deploy", 1))
         first = installed.tasks()
         more = installed.write("more", {"worker": {"count": 3}})
         assert 0 == installed.run("update", "start", "--options", more, "--yes").returncode
-        until(lambda: installed.status("update") == "IN_PROGRESS")
+        wait_until(lambda: installed.status("update") == "IN_PROGRESS")
         paused = installed.run("update", "pause")
         assert 0 == paused.returncode, paused.stderr
         gate.touch()
-        until(lambda: not installed.tasks())
+        wait_until(lambda: not installed.tasks())
         assert "WAITING" == installed.status("update")
         assert 0 == installed.run("update", "resume").returncode
-        until(lambda: installed.is_up((*two, "worker-2"), "update", 2))
+        wait_until(lambda: installed.is_up((*two, "worker-2"), "update", 2))
         second = installed.tasks()
         assert set(first.values()).isdisjoint(second.values())
         target = installed.get("v1/configurations/targetId")
 
         installed.put(SERVICE_STRATEGY="between_graph")
-        until(lambda: installed.status("deploy") == "ERROR")
+        wait_until(lambda: installed.status("deploy") == "ERROR")
         assert "service.strategy: cannot change" in installed.get("v1/plans/deploy")["errors"][0]
         assert (target, second) == (installed.get("v1/configurations/targetId"), installed.tasks())
 
         back = installed.run("update", "rollback", "--yes")
         assert (0, True) == (back.returncode, "is refused; these take its place" in back.stderr), back.stderr
-        until(lambda: installed.status("deploy") not in ("ERROR", None))
+        wait_until(lambda: installed.status("deploy") not in ("ERROR", None))
         assert (target, second) == (installed.get("v1/configurations/targetId"), installed.tasks())
 
         installed.put(SERVICE_STRATEGY="multi_worker_mirrored", WORKER_COUNT="2")
-        until(lambda: installed.is_up(two, "update", 2))
+        wait_until(lambda: installed.is_up(two, "update", 2))
         assert set(second.values()).isdisjoint(installed.tasks().values())
         assert target != installed.get("v1/configurations/targetId")
 
@@ -244,8 +233,8 @@ def test_the_result_of_an_idle_service_is_shown_until_it_is_uninstalled(local_cl
     options = {"finish": {"then": "idle"}, "service": {"command": "true"}}
     installed = Installed(local_cluster, tmp_path, options)
     try:
-        until(lambda: (installed.get("v1/tf/result") or {}).get("verdict") == "succeeded")
-        until(lambda: NAME in installed.frameworks() and not installed.tasks())
+        wait_until(lambda: (installed.get("v1/tf/result") or {}).get("verdict") == "succeeded")
+        wait_until(lambda: NAME in installed.frameworks() and not installed.tasks())
         assert "SUCCEEDED" in installed.run("result").stdout.upper()
         assert 1 == len(installed.get("v1/configurations"))
         assert any("chief-0" in event["message"] for event in installed.get("v1/events")["events"])
@@ -255,7 +244,7 @@ def test_the_result_of_an_idle_service_is_shown_until_it_is_uninstalled(local_cl
         assert (1, True) == (refused.returncode, "knows no stop" in refused.stderr), refused.stderr
         # Who counts the plan as complete wants the end: the framework goes, too.
         assert 0 == installed.run("plan", "force-complete", "uninstall").returncode
-        until(lambda: NAME not in installed.frameworks())
+        wait_until(lambda: NAME not in installed.frameworks())
     finally:
         ended = installed.uninstall()
 

@@ -2,7 +2,7 @@
 
 import json
 
-from tf_scheduler.convert.conversion import convert
+from tf_scheduler.convert.conversion import convert_job_file
 
 ORIGINAL = {
     "service": {
@@ -19,7 +19,7 @@ ORIGINAL = {
 
 def test_what_is_known_stays_as_it_is_and_the_rest_is_told():
     """`worker.cpu` was ignored by the package in silence; volumes of Portworx are none of ours."""
-    found = convert(json.dumps(ORIGINAL).encode(), "options.json")
+    found = convert_job_file(json.dumps(ORIGINAL).encode(), "options.json")
 
     assert ORIGINAL["service"] == found.options["service"]
     assert {"count": 2, "port": 2300} == found.options["worker"]
@@ -28,13 +28,13 @@ def test_what_is_known_stays_as_it_is_and_the_rest_is_told():
     assert "is no option" in told["worker.cpu"]
     assert "Portworx" in told["worker.portworx_volume_name"]
     assert "is parameter_server.count now" == told["ps.count"]
-    assert "has no effect: ports come from the offers" in told["worker.port"]
+    assert "has no effect: ports come from offers" in told["worker.port"]
     assert "service.mesos_api_version" in told
 
 
 def test_a_section_that_nobody_knows_is_left_out_and_told():
     """Those that are known are enough to know the file by."""
-    found = convert(json.dumps({**ORIGINAL, "node": {"count": 2}, "hdfs": {}}).encode(), "options.json")
+    found = convert_job_file(json.dumps({**ORIGINAL, "node": {"count": 2}, "hdfs": {}}).encode(), "options.json")
 
     assert "node" not in found.options
     assert "is no option" in {warning.path: warning.message for warning in found.warnings}["node.count"]

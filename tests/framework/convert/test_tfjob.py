@@ -11,20 +11,20 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tf_executor.commands import filled_in, placeholders
-from tf_executor.payload import Payload
+from tf_executor.around.environment import fill_placeholders, placeholders
+from tf_executor.contract.payload import Payload
 from tf_scheduler.convert import tfjob, tony_rows
-from tf_scheduler.convert.conversion import UnfitError, convert
-from tf_scheduler.convert.mapping import Say
+from tf_scheduler.convert.conversion import InvalidConversionError, convert_job_file
+from tf_scheduler.convert.tables import Note
 from tf_scheduler.errors import OptionsError
-from tf_scheduler.options.loader import load
+from tf_scheduler.options.load import load
 
 FILE = Path(__file__).parent / "files" / "tfjob.yaml"
 
 
 @pytest.fixture(scope="module")
 def converted():
-    return convert(FILE.read_bytes(), "tfjob.yaml")
+    return convert_job_file(FILE.read_bytes(), "tfjob.yaml")
 
 
 def told(converted):
@@ -113,7 +113,7 @@ WORKER = "spec.tfReplicaSpecs.Worker"
 
 def test_no_retry_is_no_retry():
     """backoffLimit 0 is what it says, beside whatever restart policy."""
-    assert 0 == convert(JOB.encode(), "it").options["restart"]["max_failures"]
+    assert 0 == convert_job_file(JOB.encode(), "it").options["restart"]["max_failures"]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_no_retry_is_no_retry():
 )
 def test_a_value_that_there_is_not_is_told_and_left_out(right, wrong, path):
     """It never becomes another one in silence."""
-    assert "was left out" in told(convert(JOB.replace(right, wrong).encode(), "it"))[path]
+    assert "was left out" in told(convert_job_file(JOB.replace(right, wrong).encode(), "it"))[path]
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ def test_a_value_that_there_is_not_is_told_and_left_out(right, wrong, path):
 )
 def test_a_conversion_that_fails_tells_what_it_left_out(right, wrong):
     """That is why it fails."""
-    with pytest.raises(UnfitError) as failed:
-        convert(JOB.replace(right, wrong).encode(), "it")
+    with pytest.raises(InvalidConversionError) as failed:
+        convert_job_file(JOB.replace(right, wrong).encode(), "it")
 
     assert [True] == [
         "is not what was expected" in one.message for one in failed.value.warnings if "Worker." in one.path
@@ -148,7 +148,7 @@ def test_a_conversion_that_fails_tells_what_it_left_out(right, wrong):
 
 def test_gpus_of_any_maker_count():
     """No GPU of one beside some of another."""
-    found = convert(JOB.replace("cpu: 1", '"nvidia.com/gpu": 0, "amd.com/gpu": 1').encode(), "it")
+    found = convert_job_file(JOB.replace("cpu: 1", '"nvidia.com/gpu": 0, "amd.com/gpu": 1').encode(), "it")
 
     assert (2, 1) == (found.options["gpu_worker"]["count"], found.options["gpu_worker"]["gpus"])
 
@@ -157,7 +157,7 @@ def test_a_job_in_a_list_is_found():
     """As kubectl writes it."""
     text = yaml.safe_dump({"kind": "List", "items": [yaml.safe_load(JOB), {"kind": "Service"}]})
 
-    found = convert(text.encode(), "it")
+    found = convert_job_file(text.encode(), "it")
 
     assert 2 == found.options["worker"]["count"]
     assert "Service" in told(found)
@@ -173,7 +173,7 @@ def test_a_pytorchjob_is_one_of_pytorch():
     job["spec"]["pytorchReplicaSpecs"]["Master"] = {**job["spec"]["pytorchReplicaSpecs"]["Worker"], "replicas": 1}
     job["spec"]["elasticPolicy"] = {"minReplicas": 1}
 
-    found = convert(yaml.safe_dump(job).encode(), "it")
+    found = convert_job_file(yaml.safe_dump(job).encode(), "it")
 
     assert ("pytorch_ddp", 1, 2) == (
         found.options["service"]["strategy"],
@@ -202,7 +202,7 @@ def test_a_job_as_clusters_have_it():
         volumeMounts=[{"name": "d", "mountPath": "/d"}, {"name": "c", "mountPath": "/c"}],
     )
 
-    found = convert(yaml.safe_dump(job).encode(), "it")
+    found = convert_job_file(yaml.safe_dump(job).encode(), "it")
 
     inside = ("tolerations", "serviceAccountName", "imagePullSecrets", "containers[0].envFrom", "nodeSelector")
     expected = {f"{WORKER}.template.spec.{name}" for name in (*inside, "containers[0].volumeMounts[1]")}
@@ -233,7 +233,7 @@ def test_messages_about_a_strange_value_are_of_this_file(leaf):
             node = node[name]
         node[path[-1]] = copy.deepcopy(leaf)
 
-        messages = [one for one in tfjob.convert(changed, "run") if isinstance(one, Say)]
+        messages = [one for one in tfjob.convert(changed, "run") if isinstance(one, Note)]
 
         assert [] == [str(one) for one in messages if INTERNALS.search(one.message) or not one.path]
 
@@ -247,7 +247,7 @@ def test_a_null_leaves_out_that_part_only():
     job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"] = [None, box]
     job["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] = None
 
-    found = convert(yaml.safe_dump(job).encode(), "it")
+    found = convert_job_file(yaml.safe_dump(job).encode(), "it")
 
     worker, said = found.options["worker"], told(found)
     assert (1, "python a.py", {"A": "1"}) == (worker["count"], worker["command"], worker["environment"])
@@ -271,12 +271,12 @@ def test_a_null_leaves_out_that_part_only():
 )
 def test_what_became_something_else_is_told(right, wrong, path, message):
     """With what it was, and what it is."""
-    assert message in told(convert(JOB.replace(right, wrong).encode(), "it"))[path]
+    assert message in told(convert_job_file(JOB.replace(right, wrong).encode(), "it"))[path]
 
 
 def test_what_says_the_version_that_is_known_needs_no_word():
     """Nor does a name that stays as it is."""
-    found = convert(JOB.replace("kind: TFJob", "kind: TFJob\napiVersion: kubeflow.org/v1").encode(), "it")
+    found = convert_job_file(JOB.replace("kind: TFJob", "kind: TFJob\napiVersion: kubeflow.org/v1").encode(), "it")
 
     assert set() == {"apiVersion", "metadata.name"} & told(found).keys()
 
@@ -288,10 +288,12 @@ def test_braces_in_a_command_reach_the_program_as_they_are(name):
     job = yaml.safe_load(JOB)
     job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["command"] = ["printf", "%s\n", *given]
 
-    line = convert(yaml.safe_dump(job).encode(), "it").options["worker"]["command"]
+    line = convert_job_file(yaml.safe_dump(job).encode(), "it").options["worker"]["command"]
 
     payload = Payload("worker-0", "worker", 0, command=line, tf_config={})
-    out = subprocess.run(["sh", "-c", filled_in(line, payload, "/sandbox")], capture_output=True, check=True).stdout
+    out = subprocess.run(
+        ["sh", "-c", fill_placeholders(line, payload, "/sandbox")], capture_output=True, check=True
+    ).stdout
     assert given == out.decode().splitlines()
     assert name in placeholders(payload, "/sandbox")
 
@@ -312,16 +314,16 @@ SPOTS = (
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(SPOTS), st.data(), LEAVES)
-def test_a_strange_file_gives_valid_options_or_the_reasons(spot, data, leaf):
+def test_a_strange_file_gives_valid_options_or_the_reasons(location, data, leaf):
     """Any entry replaced by anything, or a new one: never another error, never an invalid result."""
     document = next(yaml.safe_load_all(FILE.read_text()))
     node = document
-    for name in spot:
+    for name in location:
         node = node[name]
     node[data.draw(st.sampled_from([*node, "unheardOf"]))] = copy.deepcopy(leaf)
 
     try:
-        found = convert(yaml.safe_dump(document).encode(), "it")
+        found = convert_job_file(yaml.safe_dump(document).encode(), "it")
     except OptionsError:
         return
     load(json.dumps(found.options).encode(), "it", {"executor": {"url": "x"}})
@@ -334,7 +336,7 @@ def test_an_entry_that_nobody_knows_is_always_told(name):
     document = next(yaml.safe_load_all(FILE.read_text()))
     document["spec"][f"x-{name}"] = 1
 
-    assert f"spec.x-{name}" in told(convert(yaml.safe_dump(document).encode(), "it"))
+    assert f"spec.x-{name}" in told(convert_job_file(yaml.safe_dump(document).encode(), "it"))
 
 
 OLD = """
@@ -351,7 +353,7 @@ spec:
 
 def test_the_first_version_has_a_list_of_replicas():
     """v1alpha1, and images whose program the file does not say."""
-    found = convert(OLD.encode(), "old.yaml", "python train.py")
+    found = convert_job_file(OLD.encode(), "old.yaml", "python train.py")
 
     assert (1, 2, 0) == tuple(found.options[name]["count"] for name in ("chief", "parameter_server", "worker"))
     assert "python train.py --steps=3" == found.options["chief"]["command"]
@@ -361,20 +363,10 @@ def test_the_first_version_has_a_list_of_replicas():
 def test_a_program_that_no_one_knows_is_asked_for():
     """The image's own entry point is in the image."""
     with pytest.raises(OptionsError, match=r"old.yaml does not say what its image runs.*--command"):
-        convert(OLD.encode(), "old.yaml")
+        convert_job_file(OLD.encode(), "old.yaml")
 
 
-OPERATOR = """
-kind: tensorflow
-metadata: {name: o}
-spec: {worker_nodes: 3, ps_nodes: 2, image: i, port: 2222, gpu_worker: true, additional_args: [--x=1]}
-"""
-
-
-def test_the_older_operator_is_read_too():
-    """kind: tensorflow, and its flags."""
-    found = convert(OPERATOR.encode(), "o.yaml", "python a.py")
-
-    assert (3, 2) == (found.options["gpu_worker"]["count"], found.options["parameter_server"]["count"])
-    assert found.options["service"]["command"].startswith("python a.py --x=1 --job-name={job_name}")
-    assert "spec.port" in told(found)
+def test_tensorflow_operator_job_is_refused_with_advice():
+    """Its kind is older than TFJob; the message names the way."""
+    with pytest.raises(OptionsError, match="another job, tensorflow: convert it to a TFJob first"):
+        convert_job_file(b"kind: tensorflow", "o.yaml")

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from tf_scheduler.convert.conversion import convert
+from tf_scheduler.convert.conversion import convert_job_file
 from tf_scheduler.errors import OptionsError
-from tf_scheduler.options.loader import load
+from tf_scheduler.options.load import load
 
 FILE = Path(__file__).parent / "files" / "tony.xml"
 
 
 def test_a_job_is_taken_along():
     """Amounts, counts, variables; TonY's own defaults where the file is silent; milliseconds as seconds."""
-    found = convert(FILE.read_bytes(), "tony.xml")
+    found = convert_job_file(FILE.read_bytes(), "tony.xml")
     options = found.options
 
     assert {"name": "mnist-job", "command": "python mnist.py", "environment": {"LANG": "C", "STEPS": "100"}} == {
@@ -41,7 +41,7 @@ def test_a_job_is_taken_along():
 )
 def test_what_cannot_be_taken_along_is_told_by_its_name(name, reason):
     """With a reason."""
-    told = {warning.path: warning.message for warning in convert(FILE.read_bytes(), "tony.xml").warnings}
+    told = {warning.path: warning.message for warning in convert_job_file(FILE.read_bytes(), "tony.xml").warnings}
 
     assert reason in told[name]
 
@@ -53,7 +53,7 @@ def test_other_frameworks_have_strategies_of_their_own(framework, strategy):
     wanted = (("application.framework", framework), ("worker.instances", 2), ("worker.command", "python a.py"))
     text = f"<configuration>{''.join(entry.format(*pair) for pair in wanted)}</configuration>"
 
-    found = convert(text.encode(), "tony.xml")
+    found = convert_job_file(text.encode(), "tony.xml")
 
     assert strategy == found.options["service"]["strategy"]
     assert not [warning for warning in found.warnings if warning.path == "service.strategy"]
@@ -71,7 +71,7 @@ def test_mounts_of_containers_become_volumes(enabled, expected):
     )
     text = f"<configuration>{''.join(entry.format(*pair) for pair in wanted)}</configuration>"
 
-    volumes = convert(text.encode(), "tony.xml").options.get("volumes")
+    volumes = convert_job_file(text.encode(), "tony.xml").options.get("volumes")
 
     assert ([("/etc/a", "/a", "RO"), ("/mnt/b", "/b", "RW")] if expected else None) == (
         volumes and [tuple(volume[name] for name in ("host_path", "container_path", "mode")) for volume in volumes]
@@ -90,7 +90,7 @@ def test_the_command_that_is_given_is_that_of_jobs_without_one():
     some = tony(worker__instances=2, chief__instances=1, chief__command="python b.py", notebook__command="x")
     one = tony(worker__instances=2, containers__command="python own.py")
 
-    found, own = convert(some, "it", "python a.py").options, convert(one, "it", "python a.py")
+    found, own = convert_job_file(some, "it", "python a.py").options, convert_job_file(one, "it", "python a.py")
 
     assert ("python a.py", "python b.py") == (found["service"]["command"], found["chief"]["command"])
     assert "python own.py" == own.options["service"]["command"]
@@ -101,12 +101,12 @@ def test_images_of_jobs_are_taken_along():
     """Those of workers with GPUs, too."""
     options = tony(docker__enabled="true", worker__instances=1, worker__gpus=1, docker__worker__image="a/b:1")
 
-    assert "a/b:1" == convert(options, "it", "python a.py").options["gpu_worker"]["image"]
+    assert "a/b:1" == convert_job_file(options, "it", "python a.py").options["gpu_worker"]["image"]
 
 
 def test_a_number_that_is_none_is_told_by_its_name():
     """It is no other error."""
-    found = convert(tony(worker__instances=2, worker__gpus="one"), "it", "python a.py")
+    found = convert_job_file(tony(worker__instances=2, worker__gpus="one"), "it", "python a.py")
 
     assert "tony.worker.gpus" in {warning.path for warning in found.warnings}
     assert 2 == found.options["worker"]["count"]
@@ -114,7 +114,7 @@ def test_a_number_that_is_none_is_told_by_its_name():
 
 def test_counts_of_the_file_have_no_rival():
     """Only what a file says twice is told as that."""
-    found = convert(tony(worker__instances=2, ps__instances=1), "it", "python a.py")
+    found = convert_job_file(tony(worker__instances=2, ps__instances=1), "it", "python a.py")
 
     assert [] == [warning for warning in found.warnings if "one value for all" in warning.message]
     assert (2, 1) == (found.options["worker"]["count"], found.options["parameter_server"]["count"])
@@ -139,7 +139,7 @@ DOCTYPE = """<?xml version="1.0"?>
 def test_entities_are_refused(kind):
     """They can read files, and grow without end; what declares them is refused whatever it says."""
     with pytest.raises(OptionsError, match="DOCTYPE or entities"):
-        convert(DOCTYPE.format(kind).encode(), "tony.xml")
+        convert_job_file(DOCTYPE.format(kind).encode(), "tony.xml")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_entities_are_refused(kind):
 def test_other_files_are_refused_with_the_reason(data, message):
     """Which file, and what was expected."""
     with pytest.raises(OptionsError, match=message):
-        convert(data, "it")
+        convert_job_file(data, "it")
 
 
 def test_a_file_that_grows_without_end_is_refused():
@@ -169,7 +169,7 @@ def test_a_file_that_grows_without_end_is_refused():
     text = f"kind: TFJob\nspec:\n  a0: &a0 [1, 1]\n{levels}"
 
     with pytest.raises(OptionsError, match="more than 20000 entries"):
-        convert(text.encode(), "it")
+        convert_job_file(text.encode(), "it")
 
 
 def test_a_file_that_merges_without_end_is_refused():
@@ -178,14 +178,14 @@ def test_a_file_that_merges_without_end_is_refused():
     text = f"kind: TFJob\nspec:\n  a0: &a0 {{a: 1}}\n{levels}"
 
     with pytest.raises(OptionsError, match="more than 20000 entries"):
-        convert(text.encode(), "it")
+        convert_job_file(text.encode(), "it")
 
 
 @pytest.mark.parametrize("text", ["a: &a [*a]", "a: &a {<<: *a}", "[" * 5000, "a: " + "{a: " * 900 + "1" + "}" * 900])
 def test_a_file_that_holds_itself_or_is_deep_is_refused(text):
     """Not followed for ever."""
     with pytest.raises(OptionsError, match=r"is not YAML that we accept|must be a TFJob"):
-        convert(text.encode(), "it")
+        convert_job_file(text.encode(), "it")
 
 
 @pytest.mark.parametrize(
@@ -203,18 +203,20 @@ def test_a_file_that_holds_itself_or_is_deep_is_refused(text):
 def test_a_number_without_end_is_refused(number):
     """To read some of them takes the square of their digits."""
     with pytest.raises(OptionsError, match=r"not YAML that we accept: line 3, column 5: a number of \d+ characters"):
-        convert(f"kind: TFJob\nspec:\n a: {number}\n".encode(), "it")
+        convert_job_file(f"kind: TFJob\nspec:\n a: {number}\n".encode(), "it")
 
 
 @pytest.mark.parametrize("name", ["tony.worker.gpus", "tony.worker.memory", "tony.worker.instances"])
 def test_a_property_without_end_is_told(name):
     """It is left out, and nothing else is lost."""
     before, after = FILE.read_text().split(f"<name>{name}</name><value>")
-    found = convert(f"{before}<name>{name}</name><value>{'9' * 90_000}{after[1:]}".encode(), "tony.xml")
+    found = convert_job_file(f"{before}<name>{name}</name><value>{'9' * 90_000}{after[1:]}".encode(), "tony.xml")
 
     (told,) = [one.message for one in found.warnings if one.path == name]
     assert "it is a" in told
-    assert found.options["parameter_server"] == convert(FILE.read_bytes(), "tony.xml").options["parameter_server"]
+    assert (
+        found.options["parameter_server"] == convert_job_file(FILE.read_bytes(), "tony.xml").options["parameter_server"]
+    )
 
 
 @pytest.mark.parametrize("name", ["tony.containers.command", "tony.chief.command"])
@@ -222,7 +224,7 @@ def test_braces_that_get_replaced_are_told(name):
     """TonY leaves them to the program; the shell's own stay."""
     found = FILE.read_text().replace("</configuration>", f"{PROPERTY.format(name)}</configuration>")
 
-    told = {one.path: one.message for one in convert(found.encode(), "tony.xml").warnings}
+    told = {one.path: one.message for one in convert_job_file(found.encode(), "tony.xml").warnings}
 
     assert told[name].startswith("{task_index} gets replaced here")
 

@@ -1,6 +1,6 @@
 """Addresses to ClusterSpec to TF_CONFIG."""
 
-from tf_scheduler.core.cluster_spec import cluster_of, tf_config
+from tf_scheduler.core.launch.cluster_spec import cluster_of, tf_config
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.task import TaskRecord

@@ -2,11 +2,12 @@
 
 import pytest
 
-from builders import a_spec, an_offer, thousandths
-from tf_scheduler.core import glimpses
+from builders import a_spec, an_offer
+from tf_scheduler.core.offers import rounds
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.model.events import AgentFailed, Disconnected, OffersReceived, Subscribed
-from tf_scheduler.model.offer import Glimpse
+from tf_scheduler.model.offer import AgentSnapshot
+from tf_scheduler.model.resources import thousandths
 from tf_scheduler.model.state import SchedulerState
 
 
@@ -28,36 +29,41 @@ def state():
 
 def test_every_agent_that_offered_is_remembered(state):
     """As it was then, also when nothing was to be placed there."""
-    assert {"agent-1-id", "agent-2-id"} == set(state.glimpses)
+    assert {"agent-1-id", "agent-2-id"} == set(state.session.agent_snapshots)
     amounts = {"cpus": thousandths(4), "mem": thousandths(8192), "gpus": thousandths(2)}
-    assert Glimpse("agent-2", region="", zone="a", **amounts, at=1000.0) == state.glimpses["agent-2-id"]
+    assert (
+        AgentSnapshot("agent-2", region="", zone="a", **amounts, at=1000.0)
+        == state.session.agent_snapshots["agent-2-id"]
+    )
 
 
 def test_the_last_offer_counts(state):
     """What an agent offers to two roles at once is one offer."""
     halves = (an_offer("offer-3", "agent-2", cpus=1), an_offer("offer-4", "agent-2", cpus=2, gpus=1))
-    seen = after(state, OffersReceived(halves), now=1001.0).glimpses["agent-2-id"]
+    seen = after(state, OffersReceived(halves), now=1001.0).session.agent_snapshots["agent-2-id"]
 
     assert (thousandths(3), thousandths(1), 1001.0) == (seen.cpus, seen.gpus, seen.at)
 
 
 def test_an_agent_that_is_gone_is_forgotten(state):
     """Mesos tells every framework of it."""
-    assert ["agent-1-id"] == list(after(state, AgentFailed("agent-2-id")).glimpses)
+    assert ["agent-1-id"] == list(after(state, AgentFailed("agent-2-id")).session.agent_snapshots)
 
 
 def test_nothing_is_remembered_without_a_connection(state):
     """Agents may go meanwhile."""
-    assert {} == after(state, Disconnected("the master went away")).glimpses
+    assert {} == after(state, Disconnected("the master went away")).session.agent_snapshots
 
 
 def test_only_so_many_are_remembered():
     """Those that offered last."""
     state = SchedulerState(a_spec())
-    first = glimpses.seen(state, [an_offer(agent=f"agent-{number}") for number in range(glimpses.KEPT)], 1.0)
-    then = glimpses.seen(first, [an_offer(agent="agent-0"), an_offer(agent="new")], 2.0)
+    first = rounds.record_offers(
+        state, [an_offer(agent=f"agent-{number}") for number in range(rounds.MAX_AGENT_SNAPSHOTS)], 1.0
+    )
+    then = rounds.record_offers(first, [an_offer(agent="agent-0"), an_offer(agent="new")], 2.0)
 
-    assert glimpses.KEPT == len(then.glimpses)
-    assert "agent-1-id" not in then.glimpses
-    assert ["agent-0-id", "new-id"] == list(then.glimpses)[-2:]
-    assert then == glimpses.seen(then, (), 3.0)
+    assert rounds.MAX_AGENT_SNAPSHOTS == len(then.session.agent_snapshots)
+    assert "agent-1-id" not in then.session.agent_snapshots
+    assert ["agent-0-id", "new-id"] == list(then.session.agent_snapshots)[-2:]
+    assert then == rounds.record_offers(then, (), 3.0)

@@ -9,18 +9,18 @@ from dataclasses import replace
 import pytest
 
 from builders import a_job, a_spec, a_status, an_offer
-from tf_executor.payload import Payload
-from tf_scheduler.core import handover
-from tf_scheduler.core.launch import plan_launches
-from tf_scheduler.core.matching import match_gang
-from tf_scheduler.core.placement.demand import Circumstances
-from tf_scheduler.core.reduce import apply
+from tf_executor.contract.payload import Payload
+from tf_scheduler.core.launch import secret_tokens
+from tf_scheduler.core.launch.launch import plan_launches
+from tf_scheduler.core.placement.agents import PlacementContext
+from tf_scheduler.core.placement.matching import match_gang
 from tf_scheduler.core.scheduler import handle
-from tf_scheduler.model.effects import SecretsGiven, StatusStored, TaskLaunched, TellExecutor
-from tf_scheduler.model.events import RenewSecrets, SecretsAsked, StatusUpdated
-from tf_scheduler.model.network import VirtualNetwork
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.model.effects import RequestSecretReload, SecretTokenRedeemed, StatusStored, TaskLaunched
+from tf_scheduler.model.events import ReloadSecrets, SecretsRequested, StatusUpdated
 from tf_scheduler.model.plan import Reply
-from tf_scheduler.model.secrets import Delivery, SecretSpec
+from tf_scheduler.model.resources import VirtualNetwork
+from tf_scheduler.model.secrets import SecretDelivery, SecretSpec
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState
@@ -33,14 +33,14 @@ URL = "http://10.0.0.9:8080"
 
 def a_service(*secrets, **delivery):
     jobs = (a_job(JobKind.WORKER, 2), a_job(JobKind.PS, 1))
-    return a_spec(jobs=jobs, secrets=secrets or SECRETS, delivery=Delivery(URL, **delivery))
+    return a_spec(jobs=jobs, secrets=secrets or SECRETS, secret_delivery=SecretDelivery(URL, **delivery))
 
 
 def launched(spec):
     """The launches of all its tasks, and the state after they are stored."""
     numbers = map(str, itertools.count())
     tasks = tuple(spec.tasks())
-    match = match_gang(tasks, [an_offer()], Circumstances(executor=spec.executor.needs))
+    match = match_gang(tasks, [an_offer()], PlacementContext(executor=spec.executor.needs))
     launches = plan_launches(SchedulerState(spec), match.placements, NOW, lambda: f"id-{next(numbers)}")
     state = apply(SchedulerState(spec), *(TaskLaunched(launch.record) for launch in launches))
     return {launch.record.name: launch for launch in launches}, state
@@ -59,7 +59,7 @@ class World:
         self.token = payload(self.launches["worker-0"]).secrets_token
 
     def ask(self, nonce="mine", address="10.0.0.1", now=NOW + 1, token=None, task=None):
-        event = SecretsAsked(task or self.id, self.token if token is None else token, nonce, address)
+        event = SecretsRequested(task or self.id, self.token if token is None else token, nonce, address)
         decision = handle(self.state, event, now, lambda: "unused")
         self.state = decision.state
         return decision
@@ -82,7 +82,7 @@ def test_only_tasks_with_secrets_have_a_token(world):
     assert 3 == len(set(tokens))
     assert "" == tokens[2]
     for name, launch in world.launches.items():
-        assert handover.digest(told[name].secrets_token) == launch.record.token or not launch.record.token
+        assert secret_tokens.digest(told[name].secrets_token) == launch.record.token or not launch.record.token
         stored = records.writes(TaskLaunched(launch.record), SchedulerState(world.state.spec))
         assert not any(token.encode() in write.value for write in stored[:1] for token in tokens if token)
 
@@ -98,11 +98,14 @@ def test_a_service_without_secrets_makes_no_tokens():
 def test_it_is_stored_before_it_is_given_and_then_it_is_used(world):
     """Another nonce comes too late, whoever it is; the scheduler's restart makes no difference."""
     first = world.ask()
-    assert (Reply.OK, (SecretsGiven(world.id, handover.digest("mine")),)) == (first.answer.reply, first.changes)
+    assert (Reply.OK, (SecretTokenRedeemed(world.id, secret_tokens.digest("mine")),)) == (
+        first.answer.reply,
+        first.changes,
+    )
 
     stolen = world.ask(nonce="theirs")
     assert (Reply.FORBIDDEN, ()) == (stolen.answer.reply, stolen.changes)
-    assert "used by somebody else" in stolen.answer.message
+    assert "used by another client" in stolen.answer.message
     assert stolen.outcomes[0].warning
 
     written = [write for change in first.changes for write in records.writes(change, world.state)]
@@ -165,7 +168,7 @@ def test_what_compares_tokens_takes_as_long_whatever_is_shown(world, monkeypatch
 def test_an_earlier_launch_of_the_task_gets_nothing(world):
     """Its token ended with it; and so did the fact that it was used."""
     assert world.is_given()
-    again = replace(world.launches["worker-0"].record, id="worker-0__again", token=handover.digest("new"))
+    again = replace(world.launches["worker-0"].record, id="worker-0__again", token=secret_tokens.digest("new"))
     forgotten = records.writes(TaskLaunched(again), world.state)
     world.state = apply(world.state, TaskLaunched(again))
 
@@ -201,8 +204,8 @@ def test_who_used_the_token_gets_what_reloads_while_the_program_runs():
     again = world.ask(now=NOW + 10_000)
 
     assert (Reply.OK, (), ()) == (again.answer.reply, again.changes, again.outcomes)
-    assert (FILE,) == handover.given_now(world.state, world.state.tasks["worker-0"])
-    assert "does not start any more" in world.ask(nonce="theirs").answer.message
+    assert (FILE,) == secret_tokens.secrets_due(world.state, world.state.stored.tasks["worker-0"])
+    assert "is not starting" in world.ask(nonce="theirs").answer.message
     assert "not its agent's address" in world.ask(address="10.0.0.2").answer.message
     assert not world.is_given(token="wrong")
 
@@ -235,11 +238,13 @@ def test_an_operator_has_new_values_asked_for_at_once():
     """By every executor that may ask for them, and no other."""
     world = running(*SECRETS, FILE)
 
-    decision = handle(world.state, RenewSecrets(), NOW, str)
+    request = ReloadSecrets()
+    decision = handle(world.state, request, NOW, str)
 
-    record = world.state.tasks["worker-0"]
-    assert (TellExecutor(record.id, record.agent_id),) == decision.calls
-    assert (Reply.OK, "Told worker-0 to read secrets again") == (decision.answer.reply, decision.answer.message)
+    assert request.request_id == decision.request_id != ReloadSecrets().request_id
+    record = world.state.stored.tasks["worker-0"]
+    assert (RequestSecretReload(record.id, record.agent_id),) == decision.calls
+    assert (Reply.OK, "Requested worker-0 to read secrets again") == (decision.answer.reply, decision.answer.message)
     assert () == decision.changes
 
 
@@ -249,7 +254,7 @@ def test_an_operator_has_new_values_asked_for_at_once():
 )
 def test_where_there_is_nothing_to_be_read_again_that_is_said(world, reply):
     """No program runs; no secret reloads."""
-    decision = handle(world().state, RenewSecrets(), NOW, str)
+    decision = handle(world().state, ReloadSecrets(), NOW, str)
 
     assert ((), reply) == (decision.calls, decision.answer.reply)
 
@@ -270,7 +275,7 @@ def test_only_the_agent_of_the_launch_may_ask(address, given):
 def test_an_agent_on_the_schedulers_own_host_may_come_over_loopback():
     """Where the host's name leads there."""
     world = World()
-    spec = replace(world.state.spec, delivery=Delivery("http://agent-1:8080"))
+    spec = replace(world.state.spec, secret_delivery=SecretDelivery("http://agent-1:8080"))
     world.state = replace(world.state, spec=spec)
     assert world.is_given(address="127.0.1.1")
 
@@ -324,7 +329,7 @@ def test_nobody_gets_them_before_mesos_has_told_where_the_container_is(agent_add
     world = networked(agent_address)
     early = world.ask(address="9.0.1.5")
 
-    assert (Reply.LATER, (), ()) == (early.answer.reply, early.changes, early.outcomes)
+    assert (Reply.RETRY, (), ()) == (early.answer.reply, early.changes, early.outcomes)
     assert "secret_delivery.from_agent_only" in early.answer.message
     tells(world, "9.0.1.5")
     assert world.is_given(address="9.0.1.5")
@@ -335,7 +340,7 @@ def test_what_was_told_of_the_container_stays():
     world = networked("10.0.0.1")
     tells(world, "9.0.1.5")
     tells(world)
-    status = world.state.statuses[world.id]
+    status = world.state.stored.statuses[world.id]
     [write] = records.writes(StatusStored(status), world.state)
 
     assert ("9.0.1.5",) == status.addresses
@@ -350,5 +355,5 @@ def test_the_agents_address_is_kept_where_tasks_have_names():
     _, named = launched(replace(a_service(), network=VirtualNetwork("dcos")))
     _, plain = launched(a_service())
 
-    assert {"10.0.0.1"} == {record.agent_address for record in named.tasks.values()}
-    assert {""} == {record.agent_address for record in plain.tasks.values()}
+    assert {"10.0.0.1"} == {record.agent_address for record in named.stored.tasks.values()}
+    assert {""} == {record.agent_address for record in plain.stored.tasks.values()}

@@ -7,8 +7,8 @@ import pytest
 from builders import a_job, a_spec, needs
 from simulation.mesos import an_agent
 from simulation.world import World
-from tf_scheduler.core.deadlines import next_deadline
-from tf_scheduler.core.maintenance import ASK_AGAIN, MOVE_AHEAD
+from tf_scheduler.core.recovery.maintenance import ASK_INTERVAL, MOVE_AHEAD
+from tf_scheduler.core.scheduler import next_deadline
 from tf_scheduler.model.effects import AcceptInverseOffers, Kill
 from tf_scheduler.model.events import InverseOfferRescinded
 from tf_scheduler.model.offer import Unavailability
@@ -59,7 +59,7 @@ def test_an_inverse_offer_is_accepted():
     plan_window(world, "a", 3600.0)
 
     (answer,) = world.made(AcceptInverseOffers)
-    assert ASK_AGAIN == answer.refuse_seconds
+    assert ASK_INTERVAL == answer.refuse_seconds
     assert ["agent a goes into maintenance"] == [outcome.message for outcome in world.outcomes]
 
 
@@ -84,7 +84,7 @@ def test_a_window_that_is_near_moves_the_work_at_once():
 
     plan_window(world, "a", 5.0)
 
-    assert [world.state.recoveries["worker-0"].launch] == [call.task_id for call in world.made(Kill)]
+    assert [world.state.stored.recoveries["worker-0"].launch] == [call.task_id for call in world.made(Kill)]
 
 
 def test_a_move_costs_the_task_nothing():
@@ -94,8 +94,11 @@ def test_a_move_costs_the_task_nothing():
     plan_window(world, "a", 5.0)
     pass_time(world, 10)
 
-    assert (0, ()) == (world.state.recoveries["worker-0"].streak, world.state.recoveries["worker-0"].failures)
-    assert world.state.result is None
+    assert (0, ()) == (
+        world.state.stored.recoveries["worker-0"].consecutive_failures,
+        world.state.stored.recoveries["worker-0"].failures,
+    )
+    assert world.state.stored.result is None
 
 
 def test_what_must_start_again_with_it_does():
@@ -120,7 +123,9 @@ def test_the_chief_starts_again_with_a_worker_that_moves():
     plan_window(world, before["worker-0"], 5.0)
     pass_time(world, 15)
 
-    assert ["worker-0", "chief-0"] == [record.name for record in world.state.tasks.values() if record.generation == 2]
+    assert ["worker-0", "chief-0"] == [
+        record.name for record in world.state.stored.tasks.values() if record.generation == 2
+    ]
     assert before["chief-0"] == hosts(world)["chief-0"]
     assert before["worker-0"] != hosts(world)["worker-0"]
 
@@ -150,7 +155,7 @@ def test_the_agent_is_not_used_again():
     assert {"worker-1": "b"} == hosts(world)
     assert any(
         "agent a: goes into maintenance" in str(reason) or "agent a: is in maintenance" in str(reason)
-        for reason in world.state.pending["worker-0"]
+        for reason in world.state.session.pending["worker-0"]
     )
 
 
@@ -159,7 +164,7 @@ def test_a_cancelled_window_moves_nothing(how):
     """Told by Mesos, or seen in an offer, or not told again after a new subscription."""
     world = a_world("a", "b", "c")
     plan_window(world, "a", 600.0)
-    (window,) = world.state.windows.values()
+    (window,) = world.state.session.windows.values()
 
     world.mesos.agents["a-id"].more.pop("unavailability")
     if how == "rescinded":
@@ -172,6 +177,6 @@ def test_a_cancelled_window_moves_nothing(how):
         world.mesos.allocate(world.now)
         world.settle()
 
-    assert {} == world.state.windows
+    assert {} == world.state.session.windows
     pass_time(world, 620)
     assert {"worker-0": "a", "worker-1": "b"} == hosts(world)

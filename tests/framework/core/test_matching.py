@@ -4,15 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import EXECUTOR, a_job, a_spec, an_offer, needs
-from tf_scheduler.core.matching import Match, NoMatch, match_gang
-from tf_scheduler.core.placement.demand import Circumstances
-from tf_scheduler.core.resources import port_count, ports_of, total
+from tf_scheduler.core.placement.agents import PlacementContext, port_count, ports_of, total
+from tf_scheduler.core.placement.matching import Match, NoMatch, match_gang
 from tf_scheduler.model.placement import GpuScheduling, PlacementSpec
 from tf_scheduler.model.spec import JobKind
 
 
 def match(spec, *offers):
-    return match_gang(tuple(spec.tasks()), offers, Circumstances(EXECUTOR, spec.placement))
+    return match_gang(tuple(spec.tasks()), offers, PlacementContext(EXECUTOR, spec.placement))
 
 
 def where(found):
@@ -62,16 +61,14 @@ def test_a_task_crowded_out_by_its_gang_says_so():
     found = match(a_spec(workers=3, ps=0, chief=0), an_offer(cpus=1.3))
 
     assert list(found.reasons) == ["worker-2"]
-    assert (
-        str(found.reasons["worker-2"][0]) == "agent agent-1: needs cpus 0.6, has 0.1 left beside the rest of the gang"
-    )
+    assert str(found.reasons["worker-2"][0]) == "agent agent-1: needs cpus 0.6, has 0.1 left for it besides its gang"
 
 
 def test_no_offer_is_a_reason_too():
     """Silence from Mesos is told as such."""
     found = match(a_spec(workers=1, ps=0, chief=0))
 
-    assert ["needs cpus 0.6, mem 1088, ports 1; there is no offer from any agent"] == [
+    assert ["needs cpus 0.6, mem 1088, ports 1; no offers from any agent"] == [
         str(reason) for reason in found.reasons["worker-0"]
     ]
 
@@ -82,8 +79,7 @@ def test_cpu_tasks_keep_off_gpu_agents():
 
     assert {"b-cpu"} == set(where(match(a_spec(), gpu, an_offer("offer-2", "b-cpu"))).values())
     assert str(match(a_spec(), gpu).reasons["ps-0"][0]) == (
-        "agent a-gpu: has 2 GPUs, which tasks without GPUs leave alone "
-        "(placement.gpu_scheduling_behavior is restricted)"
+        "agent a-gpu: has 2 GPUs, reserved for tasks with GPUs (placement.gpu_scheduling_behavior is restricted)"
     )
 
 

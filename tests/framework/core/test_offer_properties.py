@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from builders import a_job, a_spec, needs
 from simulation.mesos import an_agent
 from simulation.world import World
-from tf_scheduler.core.plans import wanted
+from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.model.effects import Accept
 from tf_scheduler.model.events import OffersReceived, StopRequested
 from tf_scheduler.model.offer import Unavailability
@@ -67,7 +67,7 @@ class Offers(RuleBasedStateMachine):
         """All or none, in every single decision: a gang that was wanted is launched whole or not at all."""
 
         def checked_step(event):
-            gangs = wanted(self.world.state)
+            gangs = view_of(self.world.state).gangs
             decision = step(event)
             calls = [call for call in decision.calls if isinstance(call, Accept)]
             names = {launch.record.name for call in calls for launch in call.launches}
@@ -81,7 +81,7 @@ class Offers(RuleBasedStateMachine):
 
     @property
     def over(self):
-        return self.world.state.over
+        return self.world.state.process.finished
 
     @rule(machine=agents)
     def join(self, machine):
@@ -178,13 +178,13 @@ class Offers(RuleBasedStateMachine):
 
     @invariant()
     def every_offer_is_held_or_answered(self):
-        held = set(self.world.state.offers)
+        held = set(self.world.state.session.offers)
         assert held == set(self.world.mesos.offers)
 
     @invariant()
     def no_offer_is_held_longer_than_promised(self):
         limit = self.world.state.spec.gang.hold_seconds
-        assert all(self.world.now <= held.since + limit for held in self.world.state.offers.values())
+        assert all(self.world.now <= held.since + limit for held in self.world.state.session.offers.values())
 
     @invariant()
     def no_constraint_is_broken(self):

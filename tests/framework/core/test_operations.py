@@ -7,12 +7,12 @@ import pytest
 from builders import a_job, a_spec, needs
 from simulation.mesos import an_agent
 from simulation.world import World
-from tf_scheduler.core.reconcile import LAUNCH_TIMEOUT
-from tf_scheduler.core.reserve import SETTLE
+from tf_scheduler.core.offers.reservations import UNRESERVE_SETTLE_SECONDS
+from tf_scheduler.core.recovery.reconcile import LAUNCH_TIMEOUT
 from tf_scheduler.model.effects import Accept, AcknowledgeOperation, ReconcileOperations, ReservationMade
 from tf_scheduler.model.events import OperationUpdated, StopRequested, Tick
-from tf_scheduler.model.operation import OperationState, OperationStatus
 from tf_scheduler.model.placement import GangMode, GangSpec
+from tf_scheduler.model.resources import OperationState, OperationStatus
 from tf_scheduler.model.spec import JobKind
 
 HOLD, TIMEOUT = 5.0, 300.0
@@ -40,14 +40,14 @@ def pass_time(world, seconds):
 
 def reserve(world, *, hear=True):
     """Until the places that are there are reserved, and what Mesos says of it is heard, or still on its way."""
-    while not world.state.reservations:
+    while not world.state.stored.reservations:
         world.mesos.allocate(world.now)
         world.settle()
         world.now += 1.0
         world.step(Tick())
     if hear:
         world.settle()
-    return list(world.state.reservations.values())
+    return list(world.state.stored.reservations.values())
 
 
 def reserved(world):
@@ -74,8 +74,8 @@ def test_what_is_made_is_stored_and_then_acknowledged(world):
         == [f"{item.id}.reserve" for item in (first, second)]
     )
     assert [(ReservationMade(first),), (ReservationMade(second),)] == [decision.changes for decision in told]
-    assert first.made
-    assert second.made
+    assert first.is_confirmed
+    assert second.is_confirmed
     assert {} == world.mesos.operations
 
 
@@ -97,13 +97,13 @@ def test_a_refused_reservation_frees_its_place_at_once_and_says_why(world):
 
     pass_time(world, HOLD + 1)
 
-    assert {} == world.state.reservations
-    assert "its place on a could not be reserved: not authorized" == str(world.state.pending["worker-0"][0])
-    assert "worker-0 is pending: its place on a could not be reserved: not authorized" in {
+    assert {} == world.state.stored.reservations
+    assert "cannot reserve resources on a: not authorized" == str(world.state.session.pending["worker-0"][0])
+    assert "worker-0 is pending: cannot reserve resources on a: not authorized" in {
         outcome.message for outcome in world.outcomes if outcome.warning
     }
-    assert 1 == world.state.gathering.failures
-    assert world.now < world.state.gathering.back_off_until
+    assert 1 == world.state.process.offer_round.failures
+    assert world.now < world.state.process.offer_round.back_off_until
 
 
 @pytest.mark.parametrize("state", OperationState)
@@ -113,10 +113,10 @@ def test_only_what_will_never_be_made_is_given_up(world, state):
 
     world.step(OperationUpdated(OperationStatus(first.operation, state)))
 
-    lost = state.undone
-    assert lost is (first.id not in world.state.reservations)
-    assert lost is (state.spoken in {"failed", "error", "dropped", "gone by operator", "unknown"})
-    assert len(world.state.reservations) == (1 if lost else 2)
+    lost = state.has_failed
+    assert lost is (first.id not in world.state.stored.reservations)
+    assert lost is (state.label in {"failed", "error", "dropped", "gone by operator", "unknown"})
+    assert len(world.state.stored.reservations) == (1 if lost else 2)
 
 
 def test_agents_that_cannot_tell_are_not_asked_to(world):
@@ -126,12 +126,12 @@ def test_agents_that_cannot_tell_are_not_asked_to(world):
 
     pass_time(world, 3 * HOLD)
 
-    assert ["", ""] == [item.operation for item in world.state.reservations.values()]
-    assert "agent a does not tell what becomes of reservations" in {outcome.message for outcome in world.outcomes}
+    assert ["", ""] == [item.operation for item in world.state.stored.reservations.values()]
+    assert "agent a does not support operation feedback" in {outcome.message for outcome in world.outcomes}
     world.mesos.agents["c-id"] = _agent("c")
     world.decisions.clear()
     pass_time(world, HOLD + 3)
-    assert len(world.state.tasks) == 3
+    assert len(world.state.stored.tasks) == 3
     assert ["", ""] == ids(world, "unreserve")
 
 
@@ -144,7 +144,7 @@ def test_what_was_not_heard_of_is_asked_for_after_a_subscription(world):
     world.register()
 
     assert [ReconcileOperations({item.operation: item.agent_id for item in items})] == world.made(ReconcileOperations)
-    assert {} == world.state.reservations
+    assert {} == world.state.stored.reservations
     world.mesos.allocate(world.now)
     world.settle()
     assert [] == reserved(world)
@@ -162,7 +162,7 @@ def test_an_agent_that_has_not_come_back_is_asked_for_again(world):
     world.wait(LAUNCH_TIMEOUT + 1)
 
     assert 1 == len(world.made(ReconcileOperations))
-    assert 2 == len(world.state.reservations)
+    assert 2 == len(world.state.stored.reservations)
 
 
 def test_what_is_heard_of_is_not_asked_for(world):
@@ -173,7 +173,7 @@ def test_what_is_heard_of_is_not_asked_for(world):
     world.register()
 
     assert [] == world.made(ReconcileOperations)
-    assert 2 == len(world.state.reservations)
+    assert 2 == len(world.state.stored.reservations)
 
 
 def test_what_was_given_back_is_forgotten_as_soon_as_mesos_says_so(world):
@@ -185,9 +185,9 @@ def test_what_was_given_back_is_forgotten_as_soon_as_mesos_says_so(world):
     world.settle()
 
     assert {f"{item.id}.unreserve" for item in items} == {key.rpartition(".")[0] for key in ids(world, "unreserve")}
-    assert {} == world.state.reservations
+    assert {} == world.state.stored.reservations
     assert {} == world.mesos.operations
-    assert world.now < world.state.given_back_at + SETTLE
+    assert world.now < world.state.process.unreserved_at + UNRESERVE_SETTLE_SECONDS
 
 
 def test_what_cannot_be_given_back_is_told(world):
@@ -197,7 +197,5 @@ def test_what_cannot_be_given_back_is_told(world):
     refused = OperationStatus(f"{first.id}.unreserve.offer-9", OperationState.ERROR, message="not authorized")
     decision = world.step(OperationUpdated(refused))
 
-    assert ["what was reserved on a could not be given back: not authorized"] == [
-        outcome.message for outcome in decision.outcomes
-    ]
-    assert first.id in world.state.reservations
+    assert ["cannot unreserve resources on a: not authorized"] == [outcome.message for outcome in decision.outcomes]
+    assert first.id in world.state.stored.reservations

@@ -1,21 +1,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 
-from builders import a_spec
-from tf_scheduler.core.progress import spoken, still_of
-from tf_scheduler.core.reduce import apply
-from tf_scheduler.core.scheduler import handle
+from builders import a_spec, with_fields
+from tf_scheduler.core.scheduler import current_progress, describe_progress, handle
+from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import TaskForgotten, TaskLaunched
 from tf_scheduler.model.events import Disconnected, ProgressReported
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName
-from tf_scheduler.model.progress import Progress
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord
+from tf_scheduler.model.task import Progress, TaskRecord
 
 NAME = TaskName("worker-0")
 FIRST, SECOND = TaskId("worker-0__1"), TaskId("worker-0__2")
@@ -39,28 +36,28 @@ RUNNING = apply(SchedulerState(a_spec(workers=1, ps=0, chief=0)), TaskLaunched(r
 def test_the_newest_progress_of_a_launch_is_kept() -> None:
     """By its number: a message that comes late does not turn the clock back."""
     state = told(RUNNING, FIRST, Progress(1, 1.0, 10), Progress(3, 3.0, 30), Progress(2, 2.0, 20))
-    assert {FIRST: Progress(3, 3.0, 30)} == state.progress
+    assert {FIRST: Progress(3, 3.0, 30)} == state.process.progress
 
 
 def test_progress_of_an_earlier_launch_is_nobodys() -> None:
     """Nor is that of a task that was never there."""
     state = told(RUNNING, SECOND, Progress(1, 1.0, 10))
     state = told(state, TaskId("chief-0__9"), Progress(1, 1.0, 10))
-    assert {} == state.progress
+    assert {} == state.process.progress
 
 
 def test_a_new_launch_starts_without_progress() -> None:
     """So does a task that is forgotten."""
     state = told(RUNNING, FIRST, Progress(1, 1.0, 10))
-    assert {} == apply(state, TaskLaunched(record(SECOND))).progress
-    assert {} == apply(state, TaskForgotten(NAME)).progress
+    assert {} == apply(state, TaskLaunched(record(SECOND))).process.progress
+    assert {} == apply(state, TaskForgotten(NAME)).process.progress
 
 
 def test_a_lost_connection_leaves_what_is_known() -> None:
     """The training goes on meanwhile."""
     state = told(RUNNING, FIRST, Progress(1, 1.0, 10))
-    after = handle(replace(state, connected=True), Disconnected("gone"), 0.0, lambda: "new").state
-    assert state.progress == after.progress
+    after = handle(with_fields(state, connected=True), Disconnected("gone"), 0.0, lambda: "new").state
+    assert state.process.progress == after.process.progress
 
 
 @pytest.mark.parametrize(
@@ -78,7 +75,7 @@ def test_a_lost_connection_leaves_what_is_known() -> None:
 )
 def test_progress_in_words(progress: Progress, expected: str) -> None:
     """Only what is known."""
-    assert expected == spoken(progress)
+    assert expected == describe_progress(progress)
 
 
 def test_of_what_was_heard_before_that_of_launches_that_still_are_counts() -> None:
@@ -86,7 +83,7 @@ def test_of_what_was_heard_before_that_of_launches_that_still_are_counts() -> No
     heard = {FIRST: Progress(0, 1.0, step=8, total=8), TaskId("worker-1__1"): Progress(0, 1.0)}
     again = apply(RUNNING, TaskLaunched(record(SECOND)))
 
-    assert {FIRST: heard[FIRST]} == still_of(RUNNING, heard)
-    assert {} == still_of(again, heard)
-    restarted = replace(RUNNING, progress=still_of(RUNNING, heard))
-    assert 9 == told(restarted, FIRST, Progress(1, 2.0, step=9)).progress[FIRST].step
+    assert {FIRST: heard[FIRST]} == current_progress(RUNNING, heard)
+    assert {} == current_progress(again, heard)
+    restarted = with_fields(RUNNING, progress=current_progress(RUNNING, heard))
+    assert 9 == told(restarted, FIRST, Progress(1, 2.0, step=9)).process.progress[FIRST].step

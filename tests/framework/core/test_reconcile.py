@@ -6,11 +6,11 @@ from builders import a_spec
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_scheduler.core.deadlines import next_deadline
-from tf_scheduler.core.reconcile import ALL_AGAIN, FIRST_WAIT, LONGEST_WAIT
+from tf_scheduler.core.recovery.reconcile import FIRST_WAIT, FULL_INTERVAL, LONGEST_WAIT
+from tf_scheduler.core.scheduler import next_deadline
 from tf_scheduler.model.effects import Reconcile
 from tf_scheduler.model.ids import name_of
-from tf_scheduler.model.policy import RecoveryPolicy
+from tf_scheduler.model.spec import RecoveryPolicy
 from tf_scheduler.model.task import TaskState
 
 ALL = {"ps-0", "worker-0", "worker-1", "chief-0"}
@@ -24,7 +24,7 @@ def deployed() -> World:
 
 
 def on(world: World, agent: str) -> set[str]:
-    return {record.name for record in world.state.tasks.values() if record.hostname == agent}
+    return {record.name for record in world.state.stored.tasks.values() if record.hostname == agent}
 
 
 def questions(world: World) -> list[set[str]]:
@@ -62,7 +62,7 @@ def test_what_is_answered_is_not_asked_for_again():
     play(world, send.wait())
     assert [{second}] == questions(world)
 
-    assert world.state.inquiry.began_at + ALL_AGAIN == next_deadline(world.state)
+    assert world.state.session.reconciliation.started_at + FULL_INTERVAL == next_deadline(world.state)
 
 
 def test_a_new_connection_begins_anew():
@@ -79,10 +79,10 @@ def test_every_quarter_of_an_hour_mesos_is_asked_for_everything():
     """Both ways: what we know may be gone, and what we do not know may run."""
     world = deployed()
 
-    play(world, send.wait(ALL_AGAIN))
+    play(world, send.wait(FULL_INTERVAL))
     assert [ALL, set()] == questions(world)
 
-    play(world, send.wait(ALL_AGAIN))
+    play(world, send.wait(FULL_INTERVAL))
     assert [ALL, set()] == questions(world)
 
 
@@ -90,7 +90,7 @@ def test_an_answer_that_tells_nothing_new_is_not_stored():
     """Ten thousand tasks would be ten thousand transactions, every quarter of an hour."""
     world = deployed()
 
-    play(world, send.wait(ALL_AGAIN))
+    play(world, send.wait(FULL_INTERVAL))
 
     assert len(ALL) * 2 < len(world.decisions)
     assert [] == [decision.changes for decision in world.decisions if decision.changes]
@@ -102,5 +102,5 @@ def test_a_task_that_got_lost_unnoticed_is_found_out():
     lost = world.mesos.tasks.pop(world.id_of("worker-1"))
     world.mesos.agents[lost.launch.record.agent_id].free += lost.pool
 
-    play(world, send.wait(ALL_AGAIN), expect.told("worker-1 is gone"))
+    play(world, send.wait(FULL_INTERVAL), expect.told("worker-1 is gone"))
     play(world, send.offers(), expect.launched("worker-1"))

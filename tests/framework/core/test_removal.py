@@ -47,7 +47,7 @@ def test_the_operator_is_told_what_happened_what_is_lost_and_what_to_do():
     assert "no scheduler was connected for longer than service.failover_timeout (" in told
     assert "what was trained since the last checkpoint is lost" in told
     assert "dcos-tensorflow scheduler run --reset framework-1" in told
-    assert world.state.over
+    assert world.state.process.finished
 
 
 def test_its_tasks_are_gone():
@@ -63,7 +63,7 @@ def test_a_removed_framework_is_never_used_again():
 
     world.restart()
 
-    assert (True, True, None) == (world.state.over, world.state.removed, world.state.result)
+    assert (True, True, None) == (world.state.process.finished, world.state.stored.removed, world.state.stored.result)
 
 
 def test_a_job_that_has_ended_stays_ended():
@@ -72,33 +72,33 @@ def test_a_job_that_has_ended_stays_ended():
 
     world.restart()
 
-    assert (True, True, "") == (world.state.over, world.state.removed, world.state.refused)
-    assert Verdict.SUCCEEDED is world.state.result.verdict
+    assert (True, True, "") == (world.state.process.finished, world.state.stored.removed, world.state.process.refused)
+    assert Verdict.SUCCEEDED is world.state.stored.result.verdict
 
 
 def test_a_scheduler_that_died_in_the_teardown_is_refused_and_knows_why():
     """The job has ended well: there is nothing to lament."""
     world = play(deployed(), send.status("chief-0", TaskState.FINISHED), expect.torn_down())
-    world.store.apply(writes(FrameworkRegistered(world.state.framework_id), world.state))
+    world.store.apply(writes(FrameworkRegistered(world.state.stored.framework_id), world.state))
 
     play(world, send.restart())
 
-    assert (True, True) == (world.state.over, world.state.removed)
-    assert Verdict.SUCCEEDED is world.state.result.verdict
+    assert (True, True) == (world.state.process.finished, world.state.stored.removed)
+    assert Verdict.SUCCEEDED is world.state.stored.result.verdict
     assert [] == [outcome for outcome in world.outcomes if outcome.warning]
 
 
 def test_a_reset_begins_anew():
     """Another framework, new launches, nothing of before."""
     world = away_for_too_long(deployed())
-    before = set(world.state.statuses)
+    before = set(world.state.stored.statuses)
 
     begin_anew(world)
 
     play(world, expect.alive(*ALL), expect.plan("deploy", Status.COMPLETE))
-    assert (False, "framework-2") == (world.state.removed, world.state.framework_id)
-    assert before.isdisjoint(world.state.statuses)
-    assert {1} == {record.generation for record in world.state.tasks.values()}
+    assert (False, "framework-2") == (world.state.stored.removed, world.state.stored.framework_id)
+    assert before.isdisjoint(world.state.stored.statuses)
+    assert {1} == {record.generation for record in world.state.stored.tasks.values()}
 
 
 def test_a_reset_is_stored():
@@ -108,10 +108,10 @@ def test_a_reset_is_stored():
     world.restart()
 
     assert (None, {}, {}, False) == (
-        world.state.framework_id,
-        world.state.tasks,
-        world.state.statuses,
-        world.state.over,
+        world.state.stored.framework_id,
+        world.state.stored.tasks,
+        world.state.stored.statuses,
+        world.state.process.finished,
     )
     assert {"plans"} == {key.partition("/")[0] for key in world.stored()}
 
@@ -133,7 +133,10 @@ def test_a_framework_that_lives_is_not_reset():
 
     play(world, send.event(ResetRequested()), expect.quiet())
 
-    assert (before.framework_id, before.tasks) == (world.state.framework_id, world.state.tasks)
+    assert (before.stored.framework_id, before.stored.tasks) == (
+        world.state.stored.framework_id,
+        world.state.stored.tasks,
+    )
 
 
 def test_an_uninstallation_of_what_is_removed_has_nothing_to_do():
@@ -142,4 +145,4 @@ def test_an_uninstallation_of_what_is_removed_has_nothing_to_do():
 
     play(world, send.stop(), expect.quiet())
 
-    assert world.state.over
+    assert world.state.process.finished

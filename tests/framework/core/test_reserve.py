@@ -11,12 +11,11 @@ from builders import a_job, a_spec, needs, ports, scalar
 from simulation.mesos import Agent, an_agent, traded_in
 from simulation.pool import Pool
 from simulation.world import World
-from tf_scheduler.core.reserve import GIVE_BACK_WITHIN, SETTLE
-from tf_scheduler.core.taken import LONGER
+from tf_scheduler.core.offers.reservations import LOST_GRACE_SECONDS, UNRESERVE_SETTLE_SECONDS, UNRESERVE_TIMEOUT
 from tf_scheduler.model.effects import Accept, ReservationDropped, ReservationMade, Teardown
 from tf_scheduler.model.events import StopRequested
-from tf_scheduler.model.operation import Operation
 from tf_scheduler.model.placement import GangMode, GangSpec
+from tf_scheduler.model.resources import Operation
 from tf_scheduler.model.spec import JobKind
 
 HOLD, TIMEOUT = 5.0, 60.0
@@ -79,7 +78,7 @@ def test_what_a_round_finds_is_reserved_and_stored_before():
     world.disconnect()
 
     assert dict.fromkeys("ab", ("digits-role", "digits-principal", "digits")) == reserved(world)
-    made = [item for change in changes(world, ReservationMade) if not (item := change.reservation).made]
+    made = [item for change in changes(world, ReservationMade) if not (item := change.reservation).is_confirmed]
     assert ["worker-0", "worker-1"] == [item.task for item in made]
     assert {f"reservations/{item.id}" for item in made} == {
         key for key in world.stored() if key.startswith("reservations/")
@@ -96,15 +95,17 @@ def test_the_gang_is_launched_when_the_last_part_comes():
     pass_time(world, HOLD + 3)
 
     assert {"worker-0": "a", "worker-1": "b", "worker-2": "c"} == {
-        record.name: record.hostname for record in world.state.tasks.values()
+        record.name: record.hostname for record in world.state.stored.tasks.values()
     }
     accepts = [call for call in world.made(Accept) if call.launches]
     assert {"a-id": True, "b-id": True, "c-id": False} == {
         call.launches[0].record.agent_id: bool(call.unreserve) for call in accepts
     }
     assert 2 == len(changes(world, ReservationDropped))
-    assert all("reservations" not in entry.shape for record in world.state.tasks.values() for entry in record.resources)
-    assert {} == reserved(world) == dict(world.state.reservations)
+    assert all(
+        "reservations" not in entry.shape for record in world.state.stored.tasks.values() for entry in record.resources
+    )
+    assert {} == reserved(world) == dict(world.state.stored.reservations)
 
 
 def test_a_pending_task_says_that_its_place_is_reserved():
@@ -113,8 +114,8 @@ def test_a_pending_task_says_that_its_place_is_reserved():
 
     pass_time(world, HOLD + 3)
 
-    said = {name: str(reasons[0]) for name, reasons in world.state.pending.items()}
-    assert said["worker-0"] == "has its place reserved on a, waits for the rest of its gang"
+    said = {name: str(reasons[0]) for name, reasons in world.state.session.pending.items()}
+    assert said["worker-0"] == "has resources reserved on a, waits for the rest of its gang"
     assert said["worker-2"].startswith("agent a: needs cpus 1.6, has 0.4")
 
 
@@ -122,20 +123,20 @@ def test_at_the_deadline_everything_is_given_back():
     """And the service keeps away for a while, so that another gets its turn."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 1)
-    assert len(world.state.reservations) == 2
+    assert len(world.state.stored.reservations) == 2
 
-    pass_time(world, TIMEOUT + SETTLE)
+    pass_time(world, TIMEOUT + UNRESERVE_SETTLE_SECONDS)
 
-    assert {} == reserved(world) == dict(world.state.reservations)
-    assert any("the gang was not complete in time" in outcome.message for outcome in world.outcomes)
-    assert world.now < world.state.gathering.back_off_until
+    assert {} == reserved(world) == dict(world.state.stored.reservations)
+    assert any("gang incomplete at the deadline" in outcome.message for outcome in world.outcomes)
+    assert world.now < world.state.process.offer_round.back_off_until
 
 
 def test_a_restarted_scheduler_uses_what_it_had_reserved():
     """The deadline is stored, too."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
-    before = dict(world.state.reservations)
+    before = dict(world.state.stored.reservations)
 
     world.restart()
     world.register()
@@ -143,8 +144,8 @@ def test_a_restarted_scheduler_uses_what_it_had_reserved():
     pass_time(world, HOLD + 3)
 
     assert before
-    assert ["a", "b", "c"] == sorted(record.hostname for record in world.state.tasks.values())
-    assert {} == dict(world.state.reservations)
+    assert ["a", "b", "c"] == sorted(record.hostname for record in world.state.stored.tasks.values())
+    assert {} == dict(world.state.stored.reservations)
 
 
 def test_a_restart_after_the_deadline_gives_back():
@@ -158,9 +159,9 @@ def test_a_restart_after_the_deadline_gives_back():
     world.mesos.allocate(world.now)
     world.settle()
     assert len([call for call in world.made(Accept) if call.unreserve]) == 2
-    world.wait(SETTLE)
+    world.wait(UNRESERVE_SETTLE_SECONDS)
 
-    assert {} == dict(world.state.reservations)
+    assert {} == dict(world.state.stored.reservations)
 
 
 def test_what_was_given_back_is_not_forgotten_before_it_is_clear_that_it_is_gone():
@@ -171,10 +172,10 @@ def test_what_was_given_back_is_not_forgotten_before_it_is_clear_that_it_is_gone
     world.step(StopRequested("enough"))
 
     assert 2 == len([call for call in world.made(Accept) if call.unreserve])
-    assert 2 == len(world.state.reservations)
+    assert 2 == len(world.state.stored.reservations)
     world.mesos.allocate(world.now)
     world.settle()
-    assert {} == dict(world.state.reservations), "their agents offer without them"
+    assert {} == dict(world.state.stored.reservations), "their agents offer without them"
 
 
 def test_what_nobody_remembers_is_given_back():
@@ -201,7 +202,7 @@ def test_the_end_of_the_service_gives_back_before_the_teardown():
     world.decisions.clear()
     world.step(StopRequested("enough"))
     world.settle()
-    pass_time(world, SETTLE + 3)
+    pass_time(world, UNRESERVE_SETTLE_SECONDS + 3)
 
     kinds = [
         "unreserve" if isinstance(call, Accept) else "teardown"
@@ -210,7 +211,7 @@ def test_the_end_of_the_service_gives_back_before_the_teardown():
     ]
     assert ["unreserve", "unreserve", "teardown"] == kinds
     assert {} == reserved(world)
-    assert world.state.over
+    assert world.state.process.finished
 
 
 @pytest.mark.parametrize("stops", [True, False])
@@ -223,11 +224,11 @@ def test_an_agent_that_is_never_heard_of_again_holds_nothing_up(stops):
     if stops:
         world.step(StopRequested("enough"))
 
-    pass_time(world, (0 if stops else TIMEOUT) + GIVE_BACK_WITHIN + 5)
+    pass_time(world, (0 if stops else TIMEOUT) + UNRESERVE_TIMEOUT + 5)
 
-    assert any("agent a was not heard of" in outcome.message for outcome in world.outcomes)
-    assert all(item.place.hostname != "a" for item in world.state.reservations.values())
-    assert stops is world.state.over
+    assert any("agent a unreachable" in outcome.message for outcome in world.outcomes)
+    assert all(item.location.hostname != "a" for item in world.state.stored.reservations.values())
+    assert stops is world.state.process.finished
 
 
 def test_a_gang_that_fits_at_once_is_never_reserved():
@@ -237,7 +238,7 @@ def test_a_gang_that_fits_at_once_is_never_reserved():
     pass_time(world, 2)
 
     assert [] == changes(world, ReservationMade)
-    assert len(world.state.tasks) == 3
+    assert len(world.state.stored.tasks) == 3
 
 
 def between_rounds(world, name):
@@ -262,19 +263,19 @@ def test_what_somebody_else_has_given_back_is_reserved_again():
     """For a task of the gang that has no place; it is told. The rest is left as it is, with the deadline."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
-    before = {item.place.hostname: item for item in world.state.reservations.values()}
+    before = {item.location.hostname: item for item in world.state.stored.reservations.values()}
 
     take_away(world, "a")
-    pass_time(world, 2 * (HOLD + LONGER))
+    pass_time(world, 2 * (HOLD + LOST_GRACE_SECONDS))
 
-    after = {item.place.hostname: item for item in world.state.reservations.values()}
+    after = {item.location.hostname: item for item in world.state.stored.reservations.values()}
     assert after.keys() == before.keys() == {"a", "b"}
     assert before["b"] == after["b"]
-    assert (True, False) == (after["a"].made, before["a"].id == after["a"].id)
+    assert (True, False) == (after["a"].is_confirmed, before["a"].id == after["a"].id)
     assert before["a"].deadline == after["a"].deadline
-    (told,) = [outcome for outcome in world.outcomes if "is not offered any more" in outcome.message]
+    (told,) = [outcome for outcome in world.outcomes if "lost to another framework" in outcome.message]
     assert ("worker-0", True) == (told.task, told.warning)
-    assert told.message.startswith("what was reserved for worker-0 on a is not offered any more: another framework in")
+    assert told.message.startswith("reservation for worker-0 on a lost to another framework in")
 
 
 def test_a_place_is_found_elsewhere_when_what_was_given_back_is_taken():
@@ -283,12 +284,12 @@ def test_a_place_is_found_elsewhere_when_what_was_given_back_is_taken():
     pass_time(world, HOLD + 3)
 
     take_away(world, "a", keep=1600)
-    pass_time(world, 3 * (HOLD + LONGER))
+    pass_time(world, 3 * (HOLD + LOST_GRACE_SECONDS))
     for name in "cd":
         join(world, name)
     pass_time(world, 2 * (HOLD + 3))
 
-    placed = {record.name: record.hostname for record in world.state.tasks.values()}
+    placed = {record.name: record.hostname for record in world.state.stored.tasks.values()}
     assert ("b", {"b", "c", "d"}, 3) == (placed["worker-1"], set(placed.values()), len(placed))
 
 
@@ -296,7 +297,7 @@ def test_what_somebody_else_only_holds_for_a_moment_stays_reserved():
     """Another service in our role is offered it, too."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
-    before = dict(world.state.reservations)
+    before = dict(world.state.stored.reservations)
 
     agent, entries = between_rounds(world, "a")
     agent.free -= Pool.of(entries)
@@ -304,8 +305,8 @@ def test_what_somebody_else_only_holds_for_a_moment_stays_reserved():
     agent.free += Pool.of(entries)
     pass_time(world, 3 * HOLD)
 
-    assert before == world.state.reservations
-    assert {} == world.state.missed
+    assert before == world.state.stored.reservations
+    assert {} == world.state.session.missing_reservations
 
 
 def test_a_reservation_that_does_not_hold_its_task_any_more_is_given_back():
@@ -345,4 +346,4 @@ def test_what_is_reserved_for_the_role_already_is_not_reserved_again():
 
     pass_time(world, HOLD + 1)
 
-    assert {"a"} == {change.reservation.place.hostname for change in changes(world, ReservationMade)}
+    assert {"a"} == {change.reservation.location.hostname for change in changes(world, ReservationMade)}

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import needs, ports, scalar
-from tf_scheduler.core.resources import consume, port_count, ports_of, shortages, total
+from tf_scheduler.core.placement.agents import consume, port_count, ports_of, shortages, total
 from tf_scheduler.model.resources import Needs, Shortage
 
 

@@ -1,19 +1,16 @@
 """The core as a whole: events in, decisions out."""
 
 import json
-from dataclasses import replace
 from itertools import count
 
 import pytest
 
-from builders import a_spec, a_status, an_offer
-from tf_scheduler.core.back_off import SHORTEST
-from tf_scheduler.core.deadlines import next_deadline
-from tf_scheduler.core.declines import REFUSE_LONG
-from tf_scheduler.core.ending import KILL_AGAIN
-from tf_scheduler.core.reconcile import LAUNCH_TIMEOUT
-from tf_scheduler.core.rounds import SILENCE
-from tf_scheduler.core.scheduler import handle
+from builders import a_spec, a_status, an_offer, with_fields
+from tf_scheduler.core.offers.rounds import NO_OFFER_WARNING_SECONDS, REFUSE_LONG
+from tf_scheduler.core.plans.execute import KILL_INTERVAL
+from tf_scheduler.core.recovery.reconcile import LAUNCH_TIMEOUT
+from tf_scheduler.core.scheduler import handle, next_deadline
+from tf_scheduler.core.state.backoff import MIN_DELAY
 from tf_scheduler.model.effects import (
     Accept,
     Acknowledge,
@@ -35,10 +32,10 @@ from tf_scheduler.model.events import (
     ExecutorFailed,
     OfferRescinded,
     OffersReceived,
-    Refused,
     StatusUpdated,
     StopRequested,
     Subscribed,
+    SubscriptionRefused,
     Tick,
     TornDown,
 )
@@ -69,14 +66,14 @@ class World:
         return [change for change in self.decision.changes if isinstance(change, kind)]
 
     def status(self, name, state, **options):
-        record = self.state.tasks[name]
+        record = self.state.stored.tasks[name]
         status = a_status(record.id, state, next(self.uuids), agent_id=record.agent_id, **options)
         return self.send(StatusUpdated(status))
 
     def deployed(self):
         self.send(Subscribed("fw-1"))
         self.send(OffersReceived((an_offer(),)))
-        for name in self.state.tasks:
+        for name in self.state.stored.tasks:
             self.status(name, RUNNING)
         return self
 
@@ -111,7 +108,7 @@ def test_every_task_gets_the_same_whole_cluster_and_its_own_place_in_it():
 
     payloads = [json.loads(launch.payload) for call in world.calls(Accept) for launch in call.launches]
 
-    addresses = {record.name: record.address for record in world.state.tasks.values()}
+    addresses = {record.name: record.address for record in world.state.stored.tasks.values()}
     cluster = {
         "chief": [addresses["chief-0"]],
         "ps": [addresses["ps-0"]],
@@ -146,8 +143,8 @@ def test_held_offers_are_released_with_reasons():
 
     (declined,) = world.calls(Decline)
     assert declined.offer_ids == ("offer-1",)
-    assert SHORTEST <= declined.refuse_seconds <= SHORTEST + 5.0, "drawn at random from a window of hold_seconds"
-    assert world.state.offers == {}
+    assert MIN_DELAY <= declined.refuse_seconds <= MIN_DELAY + 5.0, "drawn at random from a window of hold_seconds"
+    assert world.state.session.offers == {}
     assert all("pending: agent agent-1: needs cpus 0.6, has" in outcome.message for outcome in decision.outcomes)
     assert decision.outcomes
     assert next_deadline(world.state) is None
@@ -210,7 +207,7 @@ def test_an_update_that_comes_again_is_acknowledged_again_and_stored_once():
 def test_an_answer_to_reconciliation_is_not_acknowledged():
     """It has no uuid."""
     world = World().deployed()
-    record = world.state.tasks["worker-0"]
+    record = world.state.stored.tasks["worker-0"]
 
     decision = world.send(StatusUpdated(a_status(record.id, RUNNING, uuid="")))
 
@@ -221,12 +218,12 @@ def test_what_mesos_says_late_of_an_ended_task_changes_nothing():
     """A finished task is GONE for Mesos once its last update is acknowledged."""
     world = World().deployed()
     world.status("worker-1", FINISHED)
-    record = world.state.tasks["worker-1"]
+    record = world.state.stored.tasks["worker-1"]
 
     world.send(StatusUpdated(a_status(record.id, TaskState.GONE, uuid="")))
 
     assert FINISHED is world.state.status("worker-1").state
-    assert world.state.result is None
+    assert world.state.stored.result is None
 
 
 @pytest.mark.parametrize("task_id", ["worker-0__of-an-earlier-life", "stranger__1", "nonsense"])
@@ -248,7 +245,7 @@ def test_the_end_of_the_chief_or_else_of_worker_0_is_success(chief, name):
     world.status(name, FINISHED)
 
     assert [change.result.verdict for change in world.changes(ResultDecided)] == [Verdict.SUCCEEDED]
-    others = {record.id for record in world.state.tasks.values() if record.name != name}
+    others = {record.id for record in world.state.stored.tasks.values() if record.name != name}
     assert others == {call.task_id for call in world.calls(Kill)}
 
 
@@ -258,7 +255,7 @@ def test_the_end_of_another_worker_is_not_the_end():
 
     world.status("worker-0", FINISHED)
 
-    assert world.state.result is None
+    assert world.state.stored.result is None
     assert tuple(world.calls(Kill)) == ()
 
 
@@ -269,8 +266,8 @@ def test_the_first_hopeless_end_of_a_task_ends_the_job_with_its_reason():
     world.status("worker-1", TaskState.ERROR, message="more than was offered")
     world.status("worker-0", FAILED, message="exit code 1")
 
-    assert Verdict.FAILED is world.state.result.verdict
-    assert world.state.result.reason.startswith("worker-1 on agent-1 failed: more than was offered")
+    assert Verdict.FAILED is world.state.stored.result.verdict
+    assert world.state.stored.result.reason.startswith("worker-1 on agent-1 failed: more than was offered")
 
 
 def test_after_the_last_end_executors_are_shut_down_and_the_framework_is_torn_down():
@@ -285,9 +282,9 @@ def test_after_the_last_end_executors_are_shut_down_and_the_framework_is_torn_do
 
     assert len(world.calls(ShutdownExecutor)) == 4
     assert Teardown() == world.decision.calls[-1]
-    assert not world.state.over
+    assert not world.state.process.finished
     world.send(TornDown())
-    assert world.state.over
+    assert world.state.process.finished
 
 
 def test_a_teardown_that_was_not_taken_is_sent_again():
@@ -297,8 +294,8 @@ def test_a_teardown_that_was_not_taken_is_sent_again():
     assert [Teardown()] == world.calls(Teardown)
 
     assert [call for call in world.send(Tick()).calls if isinstance(call, Teardown)] == []
-    assert world.now + KILL_AGAIN == next_deadline(world.state)
-    world.now += KILL_AGAIN
+    assert world.now + KILL_INTERVAL == next_deadline(world.state)
+    world.now += KILL_INTERVAL
     world.send(Tick())
     assert [Teardown()] == world.calls(Teardown)
 
@@ -323,9 +320,9 @@ def test_a_stop_before_the_first_subscription_is_over_at_once():
 
     decision = world.send(StopRequested("Ctrl-C"))
 
-    assert world.state.over
+    assert world.state.process.finished
     assert decision.calls == ()
-    assert Verdict.STOPPED is world.state.result.verdict
+    assert Verdict.STOPPED is world.state.stored.result.verdict
 
 
 def test_a_second_stop_and_a_late_failure_change_no_result():
@@ -336,7 +333,7 @@ def test_a_second_stop_and_a_late_failure_change_no_result():
     world.send(StopRequested("Ctrl-C"))
 
     assert world.decision.changes == ()
-    assert Verdict.SUCCEEDED is world.state.result.verdict
+    assert Verdict.SUCCEEDED is world.state.stored.result.verdict
 
 
 def test_offers_are_void_with_the_connection():
@@ -347,7 +344,7 @@ def test_offers_are_void_with_the_connection():
 
     world.send(Disconnected("the master went away"))
 
-    assert world.state.offers == {}
+    assert world.state.session.offers == {}
     assert world.decision.calls == ()
     assert next_deadline(world.state) is None
 
@@ -375,7 +372,7 @@ def test_a_launch_that_mesos_is_silent_about_is_asked_for():
     assert next_deadline(world.state) == 1000.0 + LAUNCH_TIMEOUT
 
     world.now += LAUNCH_TIMEOUT
-    record = world.state.tasks["worker-0"]
+    record = world.state.stored.tasks["worker-0"]
     assert (Reconcile({record.id: record.agent_id}),) == world.send(Tick()).calls
     assert world.send(Tick()).calls == ()
     assert next_deadline(world.state) == 1000.0 + 2 * LAUNCH_TIMEOUT
@@ -384,9 +381,9 @@ def test_a_launch_that_mesos_is_silent_about_is_asked_for():
 def test_a_service_that_wants_offers_again_revives():
     """Suppressed, and a task is missing: REVIVE, once."""
     world = World(a_spec(chief=0)).deployed()
-    tasks = {name: record for name, record in world.state.tasks.items() if name != "worker-1"}
+    tasks = {name: record for name, record in world.state.stored.tasks.items() if name != "worker-1"}
 
-    world = World(state=replace(world.state, tasks=tasks, controls={}))
+    world = World(state=with_fields(world.state, tasks=tasks, controls={}))
 
     assert (Revive(),) == world.send(Tick()).calls
     assert world.send(Tick()).calls == ()
@@ -396,10 +393,10 @@ def test_an_error_from_mesos_ends_the_service_and_keeps_the_tasks():
     """No TEARDOWN, no subscription again: somebody must look."""
     world = World().deployed()
 
-    decision = world.send(Refused("Framework has been removed"))
+    decision = world.send(SubscriptionRefused("Framework has been removed"))
 
-    assert world.state.over
-    assert world.state.refused == "Framework has been removed"
+    assert world.state.process.finished
+    assert world.state.process.refused == "Framework has been removed"
     assert decision.calls == ()
 
 
@@ -423,13 +420,13 @@ def test_silence_from_mesos_is_told():
     """No agent is free, or the constraints leave none: the user is not left without a word."""
     world = World(a_spec(workers=1, ps=0, chief=0))
     world.send(Subscribed("fw-1"))
-    assert world.now + SILENCE == next_deadline(world.state)
+    assert world.now + NO_OFFER_WARNING_SECONDS == next_deadline(world.state)
 
-    world.now += SILENCE
+    world.now += NO_OFFER_WARNING_SECONDS
     decision = world.send(Tick())
 
-    assert ["needs cpus 0.6, mem 1088, ports 1; there is no offer from any agent"] == [
-        str(reason) for reason in world.state.pending["worker-0"]
+    assert ["needs cpus 0.6, mem 1088, ports 1; no offers from any agent"] == [
+        str(reason) for reason in world.state.session.pending["worker-0"]
     ]
     assert [True] == [outcome.warning for outcome in decision.outcomes]
     assert next_deadline(world.state) is None
@@ -445,7 +442,7 @@ def test_the_reasons_tell_of_agents_whose_offers_were_declined_before():
     world.send(OffersReceived((an_offer("offer-2", "agent-2", cpus=0.2),)))
 
     def told():
-        return [reason.hostname for reason in world.state.pending["worker-0"][:-1]]
+        return [reason.hostname for reason in world.state.session.pending["worker-0"][:-1]]
 
     assert ["agent-2", "agent-1"] == told()
     world.send(AgentFailed("agent-1-id"))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builders import a_job, a_spec
-from tf_scheduler.core.cluster_spec import cluster_of
-from tf_scheduler.core.surroundings import gives_rendezvous, rank_of, surroundings
+from tf_scheduler.core.launch.cluster_spec import cluster_of, hosts_rendezvous, rank_environment, rank_of
 from tf_scheduler.model.ids import AgentId, TaskId
 from tf_scheduler.model.spec import JobKind, Strategy
 from tf_scheduler.model.task import TaskRecord
@@ -25,7 +24,7 @@ def records(spec):
 def told(spec):
     """Task -> its variables."""
     found = records(spec)
-    return {record.name: surroundings(spec, cluster_of(found), record) for record in found}
+    return {record.name: rank_environment(spec, cluster_of(found), record) for record in found}
 
 
 def service(strategy, **counts):
@@ -87,7 +86,7 @@ def test_horovod_finds_its_rendezvous_and_its_rank():
         "HOROVOD_GLOO_RENDEZVOUS_PORT": found["chief-0"]["TASK_ADDRESS"].rpartition(":")[2],
         "HOROVOD_CONTROLLER": "gloo",
     }.items() <= found["worker-0"].items()
-    assert (True, False) == (gives_rendezvous(spec, CHIEF, 0), gives_rendezvous(spec, WORKER, 0))
+    assert (True, False) == (hosts_rendezvous(spec, CHIEF, 0), hosts_rendezvous(spec, WORKER, 0))
 
 
 @pytest.mark.parametrize("strategy", [item for item in Strategy if item.has_servers or item is Strategy.INDEPENDENT])
@@ -102,7 +101,7 @@ def test_side_cars_have_no_rank():
     """They do not train."""
     spec = service(Strategy.PYTORCH_DDP, worker=2)
 
-    assert [None] * 4 == [rank_of(spec, kind, 0) for kind in (PS, *filter(lambda kind: kind.ours, JobKind))]
+    assert [None] * 4 == [rank_of(spec, kind, 0) for kind in (PS, *filter(lambda kind: kind.is_builtin, JobKind))]
 
 
 @pytest.mark.parametrize("strategy", [Strategy.PYTORCH_DDP, Strategy.HOROVOD])
@@ -111,7 +110,7 @@ def test_a_chief_that_a_plan_of_the_user_launches_later_is_no_reason_to_fail(str
     spec = service(strategy, worker=2, chief=1)
     workers = [record for record in records(spec) if record.job is WORKER]
 
-    found = [surroundings(spec, cluster_of(workers), record) for record in workers]
+    found = [rank_environment(spec, cluster_of(workers), record) for record in workers]
 
     (port,) = {around.get("MASTER_PORT") or around["HOROVOD_GLOO_RENDEZVOUS_PORT"] for around in found}
     assert workers[0].address.endswith(f":{port}")

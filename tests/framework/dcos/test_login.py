@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 
-import jwt
 import pytest
 
-from dcos_stand_in import KEY, UID, pem
-from tf_scheduler.dcos.account import VARIABLE, AccountError, account_of, parse_account
-from tf_scheduler.dcos.jwt import claims_of, load_private_key, signed
-from tf_scheduler.dcos.login import LoginError, ServiceLogin
+from dcos_stand_in import UID, pem
+from tf_scheduler.dcos.service_account import (
+    VARIABLE,
+    AccountError,
+    LoginError,
+    MissingExtraError,
+    ServiceLogin,
+    account_of,
+    claims_of,
+    parse_account,
+)
 
 
 def login_of(dcos, **changes):
@@ -19,13 +26,18 @@ def login_of(dcos, **changes):
 
 
 @pytest.mark.parametrize("kind", ["PKCS8", "PKCS1"])
-def test_a_signature_is_one_that_others_accept(kind):
-    """Both forms of a private key; PyJWT is the judge."""
-    token = signed({"uid": UID, "exp": int(time.time()) + 60}, load_private_key(pem(kind)))
+def test_login_accepts_both_forms_of_key(dcos, kind):
+    """DC/OS writes PKCS#8; the server verifies the signature."""
+    assert dcos.is_known(f"token={login_of(dcos, private_key=pem(kind)).token()}")
 
-    assert UID == jwt.decode(token, KEY.public_key(), algorithms=["RS256"])["uid"]
-    assert {"alg": "RS256", "typ": "JWT"} == jwt.get_unverified_header(token)
-    assert UID == claims_of(token)["uid"]
+
+@pytest.mark.parametrize("module", ["jwt", "cryptography.exceptions"])
+def test_account_without_extra_names_the_image(dcos, monkeypatch, module):
+    """The one-file scheduler has no compiled module."""
+    monkeypatch.setitem(sys.modules, module, None)
+
+    with pytest.raises(MissingExtraError, match="needs the extra `dcos`: use the scheduler image"):
+        account_of({VARIABLE: dcos.credential()})
 
 
 @pytest.mark.parametrize("token", ["", "a.b", "a.!.c", "a.bm90IGpzb24.c", "a.W10.c"])
@@ -104,8 +116,8 @@ def test_the_credential_may_be_in_a_file(dcos, tmp_path):
         ("/nowhere/at/all", "names a file that cannot be read: FileNotFoundError"),
         ({"scheme": "HS256"}, "the scheme must be RS256"),
         ({"login_endpoint": "leader.mesos"}, "login_endpoint must be an address"),
-        ({"private_key": "hush"}, "private_key must be an RSA key in PEM"),
-        ({"private_key": pem().replace("M", "N", 40)}, "private_key is damaged, or no RSA key"),
+        ({"private_key": "hush"}, "private_key must be an RSA key"),
+        ({"private_key": pem().replace("M", "N", 40)}, "undamaged and without a password"),
     ],
 )
 def test_a_credential_that_cannot_be_used_is_told(dcos, text, problem):
@@ -120,4 +132,4 @@ def test_a_credential_that_cannot_be_used_is_told(dcos, text, problem):
 def test_the_key_is_not_in_what_is_logged(dcos):
     """An account may be printed."""
     account = parse_account(dcos.credential())
-    assert str(account.key.d) not in repr(ServiceLogin(account))
+    assert str(account.key.private_numbers().d) not in repr(ServiceLogin(account))

@@ -6,9 +6,8 @@ import base64
 
 import pytest
 
-from tf_scheduler.dcos.account import parse_account
-from tf_scheduler.dcos.login import ServiceLogin
-from tf_scheduler.dcos.secret_store import SecretStore, StoreAway, StoreRefused
+from tf_scheduler.dcos.secret_store import SecretStore, SecretStoreRefusedError, SecretStoreUnavailableError
+from tf_scheduler.dcos.service_account import ServiceLogin, parse_account
 
 JSON = "application/json"
 
@@ -51,7 +50,7 @@ def test_a_token_that_was_revoked_is_renewed(store, dcos):
 )
 def test_what_cannot_be_had_is_told(store, path, problem):
     """With the permission that is missing."""
-    with pytest.raises(StoreRefused, match=problem):
+    with pytest.raises(SecretStoreRefusedError, match=problem):
         store.read(path)
 
 
@@ -59,8 +58,8 @@ def test_a_store_that_is_away_may_come_back(store, dcos):
     """Sealed, or its login is away."""
     store.read("team/key")
     dcos.down = True
-    with pytest.raises(StoreAway, match="HTTP 503: sealed"):
+    with pytest.raises(SecretStoreUnavailableError, match="HTTP 503: sealed"):
         store.read("team/key")
     fresh = SecretStore(dcos.address, ServiceLogin(parse_account(dcos.credential())).credentials())
-    with pytest.raises(StoreAway, match="DC/OS refuses the login"):
+    with pytest.raises(SecretStoreUnavailableError, match="DC/OS refuses the login"):
         fresh.read("team/key")

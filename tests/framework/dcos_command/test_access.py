@@ -7,12 +7,12 @@ import pytest
 from starlette.applications import Starlette
 
 from builders import a_spec
-from dcos_command.cluster import Cluster
 from dcos_command.errors import CommandError
 from dcos_command.main import main
+from dcos_command.transport import ClusterConnection
 from live_api import LiveApi
-from tf_scheduler.api.policy import Policy
-from tf_scheduler.api.server import ApiServer, ServerTls
+from tf_scheduler.api.http.auth import Policy
+from tf_scheduler.api.http.server import ApiServer, ServerTls
 
 
 @pytest.fixture
@@ -75,9 +75,9 @@ def test_a_certificate_of_ours_is_shown(tmp_path):
     subprocess.run([*command, "-keyout", pem, "-out", tmp_path / "c.pem"], check=True, capture_output=True)
     pem.write_text(pem.read_text() + (tmp_path / "c.pem").read_text())
 
-    assert isinstance(Cluster("https://x", certificate=str(pem)).tls(), ssl.SSLContext)
+    assert isinstance(ClusterConnection("https://x", certificate=str(pem)).tls(), ssl.SSLContext)
     with pytest.raises(CommandError, match="cannot be read"):
-        Cluster("https://x", certificate=str(tmp_path / "none")).tls()
+        ClusterConnection("https://x", certificate=str(tmp_path / "none")).tls()
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dcos_command.cluster import Cluster, find, parse_toml
 from dcos_command.errors import CommandError
+from dcos_command.transport import ClusterConnection, attached_cluster, parse_toml
 
 
 def a_home(tmp_path, files):
@@ -30,19 +30,19 @@ def test_the_attached_cluster_is_taken(tmp_path):
         },
     )
 
-    assert Cluster("http://two", "a.b", "false", "dev/mnist") == find(home)
+    assert ClusterConnection("http://two", "a.b", "false", "dev/mnist") == attached_cluster(home)
 
 
 def test_the_only_cluster_needs_no_mark(tmp_path):
     """The dcos command treats it so."""
     home = a_home(tmp_path, {"clusters/1/dcos.toml": settings("http://one"), "dcos.toml": settings("http://old")})
 
-    assert "http://one" == find(home).url
+    assert "http://one" == attached_cluster(home).url
 
 
 def test_without_clusters_the_old_file_counts(tmp_path):
     """The dcos command writes it before a cluster is set up."""
-    assert "http://old" == find(a_home(tmp_path, {"dcos.toml": settings("http://old")})).url
+    assert "http://old" == attached_cluster(a_home(tmp_path, {"dcos.toml": settings("http://old")})).url
 
 
 @pytest.mark.parametrize("name", ["DCOS_URL", "DCOS_DCOS_URL"])
@@ -50,22 +50,22 @@ def test_the_environment_wins(tmp_path, name):
     """The dcos command in Go passes it on."""
     home = a_home(tmp_path, {"dcos.toml": settings("http://old")})
 
-    assert "http://env" == find({**home, name: "http://env/"}).url
+    assert "http://env" == attached_cluster({**home, name: "http://env/"}).url
 
 
 def test_no_cluster_is_an_error_that_says_what_to_do(tmp_path):
     """Not a traceback."""
     with pytest.raises(CommandError, match="dcos cluster setup"):
-        find({"DCOS_DIR": str(tmp_path)})
+        attached_cluster({"DCOS_DIR": str(tmp_path)})
 
 
 def test_plain_http_needs_no_tls_and_a_missing_file_of_certificates_is_named():
     """`core.ssl_verify` may be a switch or a file."""
-    assert None is Cluster("http://one", verify="false").tls()
-    assert False is Cluster("https://one", verify="False").tls().check_hostname
-    assert True is Cluster("https://one").tls().check_hostname
+    assert None is ClusterConnection("http://one", verify="false").tls()
+    assert False is ClusterConnection("https://one", verify="False").tls().check_hostname
+    assert True is ClusterConnection("https://one").tls().check_hostname
     with pytest.raises(CommandError, match="/no/file"):
-        Cluster("https://one", verify="/no/file").tls()
+        ClusterConnection("https://one", verify="/no/file").tls()
 
 
 def test_toml_as_the_dcos_command_writes_it():

@@ -4,25 +4,23 @@ import json
 import re
 import urllib.request
 import uuid
-from dataclasses import replace
 
 import pytest
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from builders import with_fields
+from dcos_command.logs import local_time
 from dcos_command.main import main
-from dcos_command.streams import clock
 from simulation import send
 from simulation.world import play
-from tf_scheduler.api.server import ApiServer
-from tf_scheduler.core.plans import plan_named
-from tf_scheduler.model.configuration import Configuration
+from tf_scheduler.api.http.server import ApiServer
+from tf_scheduler.core.plans.view import find_plan
 from tf_scheduler.model.events import ProgressReported
-from tf_scheduler.model.journal import Entry
 from tf_scheduler.model.plan import Status
-from tf_scheduler.model.progress import Progress
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.state import Configuration, JournalEntry
+from tf_scheduler.model.task import Progress, TaskState
 
 #: Command -> what it asks.
 READ = {
@@ -54,7 +52,7 @@ ALL = ["ps-0", "worker-0", "worker-1", "chief-0"]
 
 
 def status_of(api, plan="deploy"):
-    return plan_named(api.world.state, plan).status
+    return find_plan(api.world.state, plan).status
 
 
 def test_a_plan_is_a_tree_that_says_why_it_waits(ask, api):
@@ -100,7 +98,7 @@ def test_tasks_are_a_table(ask, api):
     assert ["task", "status", "agent", "address"] == heading.split()[:4]
     assert ALL == [row.split()[0] for row in rows]
     assert {"RUNNING"} == {row.split()[1] for row in rows}
-    assert api.world.state.tasks["ps-0"].address in rows[0]
+    assert api.world.state.stored.tasks["ps-0"].address in rows[0]
 
 
 def test_why_tells_the_reasons(ask, api):
@@ -141,12 +139,12 @@ def test_plans_obey(ask, api):
     assert "already" in ask("plan", "interrupt", "deploy").out
     assert ["Received cmd: continue"] == ask("plan", "continue", "deploy").lines
     assert 0 == ask("plan", "force", "deploy", "ps", "ps-0").code
-    assert Status.COMPLETE is plan_named(api.world.state, "deploy").phases[0].status
+    assert Status.COMPLETE is find_plan(api.world.state, "deploy").phases[0].status
     assert 0 == ask("plan", "force-restart", "deploy", "ps").code
-    assert Status.PENDING is plan_named(api.world.state, "deploy").phases[0].status
+    assert Status.PENDING is find_plan(api.world.state, "deploy").phases[0].status
     assert 0 == ask("plan", "stop", "deploy").code
     assert 0 == ask("plan", "start", "deploy", "-p", "EPOCHS=10", "-p", "NOTE=a=b c").code
-    assert {"EPOCHS": "10", "NOTE": "a=b c"} == dict(api.world.state.controls["deploy"].parameters)
+    assert {"EPOCHS": "10", "NOTE": "a=b c"} == dict(api.world.state.stored.controls["deploy"].parameters)
 
 
 def test_pods_obey(ask, api):
@@ -237,7 +235,7 @@ def test_a_parameter_that_is_no_variable_is_wrong_usage(ask):
 def test_progress_is_a_row_per_job(ask, api):
     """Elsewhere than on a terminal it is told once."""
     api.deploy()
-    record = api.world.state.tasks["chief-0"]
+    record = api.world.state.stored.tasks["chief-0"]
     said = Progress(1, 1000.0, 50, 100, 0.25, 3840, 12.5, 400.0)
     play(api.world, send.event(ProgressReported(record.id, said)))
 
@@ -271,7 +269,10 @@ def test_logs_are_followed_to_the_end_of_the_task(ask, api):
 def test_events_are_told_oldest_first(ask, api):
     """Only the newest, or those of a task."""
     api.pages.add(
-        *(Entry(number, 1000.0 + number, "X", f"thing {number}", f"worker-{number % 2}") for number in range(1, 6))
+        *(
+            JournalEntry(number, 1000.0 + number, "X", f"thing {number}", f"worker-{number % 2}")
+            for number in range(1, 6)
+        )
     )
 
     assert ["thing 4", "thing 5"] == [line.split("  ")[-1].strip() for line in ask("events", "-n", "2").lines[1:]]
@@ -308,15 +309,15 @@ def test_configurations_tell_what_they_changed(own, api):
     newer = {"worker": {"count": 3, "command": "python y"}, "ps": {"count": 2}, "chief": {"cpus": 1}}
     ids = [str(uuid.UUID(int=number)) for number in (1, 2)]
     made = [Configuration(ids[at], at, 1000.0 * (at + 1), "t", options) for at, options in enumerate((older, newer))]
-    api.world.state = replace(api.world.state, configurations={each.id: each for each in made})
+    api.world.state = with_fields(api.world.state, configurations={each.id: each for each in made})
 
     heading, first, second = own("config", "list").lines
 
     assert ["id", "made", "target", "what", "changed"] == heading.split()
-    assert [ids[1], clock(2000.0), "yes"] == re.split("  +", first)[:3]
+    assert [ids[1], local_time(2000.0), "yes"] == re.split("  +", first)[:3]
     words = f"worker.count: 2 → 3, worker.command: python {'x' * 16}… → python y, ps.count: default → 2, and 2 more"
     assert words in first
-    assert [ids[0], clock(1000.0), "-", "-"] == re.split("  +", second)
+    assert [ids[0], local_time(1000.0), "-", "-"] == re.split("  +", second)
     assert [ids[1], ids[0]] == own("config", "list", "--json").json
 
 
@@ -325,7 +326,7 @@ def test_what_a_configuration_changed_is_said_of_the_target_before_it(own, api):
     ids = [str(uuid.UUID(int=number)) for number in (1, 2)]
     up, down = ([{"option": "worker.count", "old": old, "new": new}] for old, new in ((2, 3), (3, 2)))
     made = [Configuration(ids[0], 3, 3.0, "t", {}, down), Configuration(ids[1], 2, 2.0, "t", {"worker": {}}, up)]
-    api.world.state = replace(api.world.state, configurations={each.id: each for each in made})
+    api.world.state = with_fields(api.world.state, configurations={each.id: each for each in made})
 
     _, first, second = own("config", "list").lines
 

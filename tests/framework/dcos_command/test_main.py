@@ -99,7 +99,7 @@ def test_what_the_dcos_command_asks_for(capsys):
     assert "TensorFlow" in info
     assert ["service_name"] == list(json.loads(schema)["properties"])
     assert 0 == main(["tensorflow"], {})
-    assert "plan (plans)" in capsys.readouterr().out
+    assert "Usage: dcos tensorflow" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("flag", ["--info", "--config-schema"])

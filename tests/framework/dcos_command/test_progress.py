@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcos_command.parts import Line, Table, text_of
-from dcos_command.progress import bar, curve, duration, show_progress
+from dcos_command.output import Line, Table, cell_text
+from dcos_command.progress import format_duration, progress_bar, show_progress, sparkline
 
 
 def a_task(name, **said):
@@ -26,13 +26,13 @@ def a_job(**said):
 )
 def test_a_bar_is_filled_as_far_as_the_work_is_done(fraction, drawn):
     """In halves of a character."""
-    assert drawn == bar(fraction, 4)
+    assert drawn == progress_bar(fraction, 4)
 
 
 @given(st.floats(0, 1), st.integers(1, 80))
 def test_a_bar_is_always_as_wide_as_it_is_asked_to_be(fraction, width):
     """So that nothing beside it moves."""
-    assert width == len(bar(fraction, width))
+    assert width == len(progress_bar(fraction, width))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_bar_is_always_as_wide_as_it_is_asked_to_be(fraction, width):
 )
 def test_a_curve_goes_from_its_lowest_to_its_highest_value(values, drawn):
     """What is no number is left out; only the newest are drawn."""
-    assert drawn == curve(values)
+    assert drawn == sparkline(values)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_curve_goes_from_its_lowest_to_its_highest_value(values, drawn):
 )
 def test_a_duration_is_read_at_a_glance(seconds, told):
     """Seconds, minutes, hours."""
-    assert told == duration(seconds)
+    assert told == format_duration(seconds)
 
 
 def test_the_leader_speaks_for_its_job():
@@ -78,9 +78,9 @@ def test_the_leader_speaks_for_its_job():
     assert isinstance(table, Table)
     assert isinstance(silent, Line)
     assert [["worker", "━" * 12 + "─" * 12, "50/100", "2.0", "64.0", "20 s", "0.25", "█▁"]] == [
-        [text_of(cell) for cell in row] for row in table.rows
+        [cell_text(cell) for cell in row] for row in table.rows
     ]
-    assert "ps" in text_of(silent.words[0])
+    assert "ps" in cell_text(silent.words[0])
 
 
 def test_without_a_leader_the_slowest_speaks():
@@ -90,7 +90,7 @@ def test_without_a_leader_the_slowest_speaks():
 
     (table,) = show_progress(found, {})
 
-    assert ["worker", "╌" * 24, "5", "-", "-", "-", "7", ""] == [text_of(cell) for cell in table.rows[0]]
+    assert ["worker", "╌" * 24, "5", "-", "-", "-", "7", ""] == [cell_text(cell) for cell in table.rows[0]]
 
 
 def test_a_job_that_says_nothing_is_no_row():

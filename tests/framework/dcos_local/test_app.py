@@ -2,7 +2,7 @@
 
 import pytest
 
-from dcos_local.app import App, Backoff, problems_of, task_environment
+from dcos.app import App, Backoff, problems_of, task_environment
 
 DEFINITION = {
     "id": "dev/digits",

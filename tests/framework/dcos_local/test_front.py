@@ -7,20 +7,19 @@ import os
 import stat
 import subprocess
 import sys
-import threading
-import time
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
 
-from dcos_command import perform
+from dcos.folder import Folder, private
+from dcos.record import Record
+from dcos.server import choose_port, serving
+from dcos_command import execute
+from dcos_command.client import ServiceClient
 from dcos_command.main import main
-from dcos_command.service import Service
-from dcos_local.folder import Folder, private
-from dcos_local.record import Record
-from dcos_local.server import choose_port, serving
-from tf_scheduler.package.repository import content_type
+from kit.waiting import wait_until
+from tf_scheduler.package.sources import content_type
 
 PATIENCE = 60
 SERVE = f"echo started; exec {sys.executable} -m http.server --bind 127.0.0.1 $PORT0"
@@ -122,14 +121,6 @@ def cosmos(dcos, name, version="v1", /, **body):
 def install(dcos, **service):
     code, found = cosmos(dcos, "install", "v2", packageName="small", packageVersion="1.0", options={"service": service})
     assert 200 == code, found
-    return found
-
-
-def until(condition):
-    end = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < end
-        threading.Event().wait(0.02)
     return found
 
 
@@ -250,7 +241,7 @@ def test_a_service_is_updated_with_new_options_on_top_of_its_own(dcos):
         found["resolvedOptions"]["service"]["a"],
         found["resolvedOptions"]["service"]["name"],
     )
-    until(lambda: app(dcos, "one")["env"]["A"] == "3")
+    wait_until(lambda: app(dcos, "one")["env"]["A"] == "3")
     replaced = cosmos(dcos, "service/update", appId="one", replace=True, options={"service": {"a": "4"}})
     assert (400, "AppIdChanged") == (replaced[0], replaced[1]["type"])
     newer = cosmos(dcos, "service/update", appId="one", replace=False, packageVersion="1.1")
@@ -291,7 +282,7 @@ def test_of_two_updates_at_the_same_time_none_is_lost(dcos, tmp_path, monkeypatc
     start = ["tensorflow", "--name=dev/one", "update", "start"]
     codes = []
 
-    submit = Service.cosmos
+    submit = ServiceClient.cosmos
 
     def submitted(service, name, *rest):
         if name == "service.update":
@@ -299,7 +290,7 @@ def test_of_two_updates_at_the_same_time_none_is_lost(dcos, tmp_path, monkeypatc
             codes.append(main([*start, f"--options={other}", "--yes"], environment))
         return submit(service, name, *rest)
 
-    monkeypatch.setattr(Service, "cosmos", submitted)
+    monkeypatch.setattr(ServiceClient, "cosmos", submitted)
     codes.append(main([*start, f"--options={mine}", "--yes"], environment))
 
     now = cosmos(dcos, "service/describe", appId="/dev/one")[1]["userProvidedOptions"]["service"]
@@ -317,7 +308,7 @@ def test_an_update_that_comes_while_a_person_is_asked_is_not_replaced(dcos, tmp_
     start = ["tensorflow", "--name=dev/one", "update", "start"]
     codes = []
     yes = lambda *_: codes.append(main([*start, f"--options={other}", "--yes"], environment))  # noqa: E731
-    monkeypatch.setattr(perform, "confirm", yes)
+    monkeypatch.setattr(execute, "confirm", yes)
 
     codes.append(main([*start, "--replace", f"--options={mine}"], environment))
 
@@ -378,11 +369,11 @@ def test_the_admin_router_finds_services_by_their_longest_name(dcos):
     install(dcos, name="dev/one")
     install(dcos, name="ended", command="exit 3")
 
-    until(lambda: ask(dcos, "GET", "/service/dev/one/").code == 200)
+    wait_until(lambda: ask(dcos, "GET", "/service/dev/one/").code == 200)
     assert "stdout" in ask(dcos, "GET", "/service/dev/one/").text
-    until(lambda: ask(dcos, "GET", "/service/dev/stdout").text == "started\n")
+    wait_until(lambda: ask(dcos, "GET", "/service/dev/stdout").text == "started\n")
     assert 404 == ask(dcos, "GET", "/service/none/").code
-    until(lambda: ask(dcos, "GET", "/service/ended/").code in (502, 503))
+    wait_until(lambda: ask(dcos, "GET", "/service/ended/").code in (502, 503))
 
 
 def test_events_of_a_service_come_through_as_they_happen(dcos, tmp_path):
@@ -390,7 +381,7 @@ def test_events_of_a_service_come_through_as_they_happen(dcos, tmp_path):
     program = tmp_path / "service.py"
     program.write_text(STREAM)
     install(dcos, name="stream", command=f"exec {sys.executable} {program} $PORT0")
-    until(lambda: ask(dcos, "GET", "/service/stream/whole").code == 200)
+    wait_until(lambda: ask(dcos, "GET", "/service/stream/whole").code == 200)
     for path in ("/v1/tasks/%00?a=%20", "/v1/pod/a%20b", "/%E6%97%A5"):  # as it was asked
         assert (200, path) == vars_of(ask(dcos, "GET", f"/service/stream{path}"))
     connection = http.client.HTTPConnection(urlsplit(dcos.url).netloc, timeout=PATIENCE)
@@ -409,9 +400,9 @@ def test_events_of_a_service_come_through_as_they_happen(dcos, tmp_path):
 def test_a_tasks_output_can_be_read_from_both_ends(dcos):
     """Lines from the end, bytes from the start; nothing outside of the sandbox."""
     install(dcos, name="lines", command="seq 100; exec sleep 1000")
-    task = until(lambda: app(dcos, "lines")["tasks"])[0]["id"]
+    task = wait_until(lambda: app(dcos, "lines")["tasks"])[0]["id"]
     path = f"/system/v1/logs/v2/task/{task}/file"
-    until(lambda: ask(dcos, "GET", f"{path}/stdout").text.endswith("100\n"))
+    wait_until(lambda: ask(dcos, "GET", f"{path}/stdout").text.endswith("100\n"))
 
     assert "99\n100\n" == ask(dcos, "GET", f"{path}/stdout?cursor=END&skip=-2").text
     assert (204, "") == vars_of(ask(dcos, "GET", f"{path}/stdout?cursor=END"))
@@ -431,8 +422,8 @@ def vars_of(answer):
 def test_a_tasks_output_can_be_followed(dcos, tmp_path):
     """An event for each line, as soon as it is there."""
     install(dcos, name="follow", command="echo one; until [ -e go ]; do sleep 0.01; done; echo two; exec sleep 1000")
-    shown = until(lambda: app(dcos, "follow")["tasks"])[0]
-    until(lambda: ask(dcos, "GET", f"/system/v1/logs/v2/task/{shown['id']}/file/stdout").text == "one\n")
+    shown = wait_until(lambda: app(dcos, "follow")["tasks"])[0]
+    wait_until(lambda: ask(dcos, "GET", f"/system/v1/logs/v2/task/{shown['id']}/file/stdout").text == "one\n")
     connection = http.client.HTTPConnection(urlsplit(dcos.url).netloc, timeout=PATIENCE)
     try:
         path = f"/system/v1/logs/v2/task/{shown['id']}/file/stdout?cursor=END&skip=-10"
@@ -486,7 +477,7 @@ def test_what_is_kept_is_nobody_elses(tmp_path):
             with serving(cluster, choose_port(folder)) as dcos:
                 definition = {"id": "plain", "cmd": "touch made; exec sleep 1000", "env": {"PASSWORD": "x"}}
                 ask(dcos, "POST", "/service/marathon/v2/apps", json.dumps(definition))
-                until(lambda: list(folder.marathon.glob("tasks/*/made")))
+                wait_until(lambda: list(folder.marathon.glob("tasks/*/made")))
                 modes = {path: stat.S_IMODE(path.stat().st_mode) for path in folder.path.rglob("*")}
         found = [path for path in modes if path.is_file()]
     finally:
@@ -502,14 +493,14 @@ def test_what_is_kept_is_nobody_elses(tmp_path):
 def test_marathon_restarts_and_changes_apps(dcos):
     """PUT changes what it names, POST .../restart nothing; both start a new task."""
     ask(dcos, "POST", "/service/marathon/v2/apps", json.dumps({"id": "plain", "cmd": "exec sleep 1000", "cpus": 0.5}))
-    first = until(lambda: app(dcos, "plain")["tasks"])[0]["id"]
+    first = wait_until(lambda: app(dcos, "plain")["tasks"])[0]["id"]
 
     answer = ask(dcos, "POST", "/service/marathon/v2/apps/plain/restart")
 
     assert 200 == answer.code
-    second = until(lambda: [task["id"] for task in app(dcos, "plain")["tasks"] if task["id"] != first])
+    second = wait_until(lambda: [task["id"] for task in app(dcos, "plain")["tasks"] if task["id"] != first])
     assert 200 == ask(dcos, "PUT", "/service/marathon/v2/apps/plain", '{"cpus": 0.25}').code
-    until(lambda: [task["id"] for task in app(dcos, "plain")["tasks"] if task["id"] not in (first, *second)])
+    wait_until(lambda: [task["id"] for task in app(dcos, "plain")["tasks"] if task["id"] not in (first, *second)])
     assert (0.25, "exec sleep 1000") == (app(dcos, "plain")["cpus"], app(dcos, "plain")["cmd"])
 
 
@@ -560,17 +551,17 @@ def test_an_encrypted_service_is_asked_over_https(dcos, tmp_path):
     check = {"protocol": "MESOS_HTTPS", "path": "/whole", "delaySeconds": 0, "intervalSeconds": 0.05}
     changed = json.dumps({"labels": labels, "healthChecks": [check]})
     assert 200 == ask(dcos, "PUT", "/service/marathon/v2/apps/safe", changed).code
-    until(lambda: ask(dcos, "GET", "/service/safe/whole").code == 200)
+    wait_until(lambda: ask(dcos, "GET", "/service/safe/whole").code == 200)
 
     assert 200 == cosmos(dcos, "uninstall", packageName="small")[0]
 
-    until(lambda: ask(dcos, "GET", "/service/marathon/v2/apps/safe").code == 404)
+    wait_until(lambda: ask(dcos, "GET", "/service/marathon/v2/apps/safe").code == 404)
 
 
 def test_why_a_task_ended_is_told(dcos):
     """As Marathon does it, and with its last words."""
     install(dcos, name="ends", command="echo why >&2; exit 3")
 
-    failure = until(lambda: app(dcos, "ends").get("lastTaskFailure"))
+    failure = wait_until(lambda: app(dcos, "ends").get("lastTaskFailure"))
 
     assert ("Command exited with status 3\nwhy", "TASK_FAILED") == (failure["message"], failure["state"])

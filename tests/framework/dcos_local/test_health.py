@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from dcos_local.app import HealthCheck
-from dcos_local.health import Health, probe
+from dcos.app import HealthCheck
+from dcos.health import Health, probe
 
 CHECK = HealthCheck("MESOS_HTTP", "/v1/health", 0, 100.0, 10.0, 5.0, 2, 3.0)
 

@@ -7,16 +7,15 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
-from dcos_local.errors import MarathonError
-from dcos_local.marathon import Marathon
-from mesos_local.process import ProcessId
+from dcos.errors import MarathonError
+from dcos.marathon import Marathon
+from kit.waiting import wait_until
+from mesos_local.host.process import ProcessId
 
-PATIENCE = 60
 #: Says that it is up by connecting; then lives until it is told otherwise.
 SERVE = f"exec {sys.executable} -m http.server --bind 127.0.0.1 $PORT0"
 
@@ -36,15 +35,6 @@ def an_app(command, **options):
     return {"id": "job", "cmd": command, "backoffSeconds": 0.01, "env": {"A": "b"}, **options}
 
 
-def until(condition):
-    """What it gives, as soon as that is true."""
-    end = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < end
-        threading.Event().wait(0.01)
-    return found
-
-
 def written(path):
     return path.read_text() if path.exists() else ""
 
@@ -57,9 +47,9 @@ def test_a_task_runs_in_its_sandbox_with_its_environment(marathon, monkeypatch, 
     """And with nothing of ours but PATH and the mark by which the local cluster finds it."""
     monkeypatch.setenv("NOT_FOR_TASKS", "1")
     marathon.create(an_app("env > env.txt; echo out; echo err >&2; exec sleep 1000"))
-    task = until(lambda: marathon.snapshot("job").task)
+    task = wait_until(lambda: marathon.snapshot("job").task)
 
-    until(lambda: written(task.place.sandbox / "stderr"))
+    wait_until(lambda: written(task.place.sandbox / "stderr"))
 
     found = dict(line.split("=", 1) for line in written(task.place.sandbox / "env.txt").splitlines())
     assert ("b", str(task.place.sandbox), str(task.place.sandbox)) == (found["A"], found["MESOS_SANDBOX"], found["PWD"])
@@ -72,11 +62,11 @@ def test_a_task_that_ends_is_started_again(marathon, tmp_path):
     """In a new sandbox, under a new id, each time a little later."""
     marathon.create(an_app(f"echo $MESOS_TASK_ID >> {tmp_path}/ids; exit 3"))
 
-    until(lambda: len(written(tmp_path / "ids").splitlines()) >= 4)
+    wait_until(lambda: len(written(tmp_path / "ids").splitlines()) >= 4)
 
     ids = written(tmp_path / "ids").splitlines()
     assert len(ids) == len(set(ids))
-    assert 3 == until(lambda: marathon.snapshot("job").last_exit)
+    assert 3 == wait_until(lambda: marathon.snapshot("job").last_exit)
 
 
 def test_what_is_fetched_is_there(marathon, tmp_path):
@@ -87,7 +77,7 @@ def test_what_is_fetched_is_there(marathon, tmp_path):
 
     marathon.create(an_app("cat sub/job.pyz plain.pyz; exec sleep 1000", fetch=fetch))
 
-    until(lambda: marathon.snapshot("job").task and written(sandbox(marathon) / "stdout") == "no zipno zip")
+    wait_until(lambda: marathon.snapshot("job").task and written(sandbox(marathon) / "stdout") == "no zipno zip")
 
 
 def test_what_cannot_be_fetched_is_told_in_the_sandbox(marathon):
@@ -95,7 +85,7 @@ def test_what_cannot_be_fetched_is_told_in_the_sandbox(marathon):
     plain = {"uri": "file:///no/file", "destPath": "plain", "extract": False}
     marathon.create(an_app("true", fetch=[plain]))
 
-    until(lambda: marathon.snapshot("job").last_exit)
+    wait_until(lambda: marathon.snapshot("job").last_exit)
 
     errors = [written(path) for path in (marathon._folder / "tasks").glob("*/stderr")]
     assert any("/no/file" in text for text in errors)
@@ -108,7 +98,7 @@ def test_health_is_seen(marathon):
     _, deployment = marathon.create(an_app(SERVE, portDefinitions=[{"port": 0}], healthChecks=[check]))
 
     assert {"/job": deployment} == marathon.deployments()
-    until(lambda: marathon.snapshot("job").healthy)
+    wait_until(lambda: marathon.snapshot("job").healthy)
     assert {} == marathon.deployments()
 
 
@@ -117,9 +107,9 @@ def test_a_task_that_stays_unhealthy_is_replaced(marathon):
     check = {"path": "/nothing", "delaySeconds": 0, "intervalSeconds": 0.05, "gracePeriodSeconds": 0}
 
     marathon.create(an_app(SERVE, portDefinitions=[{"port": 0}], healthChecks=[{**check, "maxConsecutiveFailures": 2}]))
-    first = until(lambda: marathon.snapshot("job").task)
+    first = wait_until(lambda: marathon.snapshot("job").task)
 
-    until(lambda: marathon.snapshot("job").task not in (None, first))
+    wait_until(lambda: marathon.snapshot("job").task not in (None, first))
 
 
 def test_a_new_version_replaces_the_task(marathon, tmp_path):
@@ -127,24 +117,24 @@ def test_a_new_version_replaces_the_task(marathon, tmp_path):
     marathon.create(
         an_app(f"trap 'echo old >> {tmp_path}/log; exit' TERM; touch {tmp_path}/up; while :; do sleep 0.01; done")
     )
-    until((tmp_path / "up").exists)
+    wait_until((tmp_path / "up").exists)
 
     app, deployment = marathon.replace("job", an_app(f"echo new >> {tmp_path}/log; exec sleep 1000"))
 
     assert deployment
-    assert "old\nnew\n" == until(lambda: written(tmp_path / "log").endswith("new\n") and written(tmp_path / "log"))
-    until(lambda: marathon.snapshot("job").app.version == app.version)
+    assert "old\nnew\n" == wait_until(lambda: written(tmp_path / "log").endswith("new\n") and written(tmp_path / "log"))
+    wait_until(lambda: marathon.snapshot("job").app.version == app.version)
 
 
 def test_a_task_that_ignores_sigterm_is_killed(marathon, tmp_path):
     """After its grace period, with all that it has started."""
     command = f"trap '' TERM; sleep 1000 & echo $! > {tmp_path}/child; wait; while :; do sleep 1; done"
     marathon.create(an_app(command, taskKillGracePeriodSeconds=0.05))
-    child = int(until(lambda: written(tmp_path / "child")))
+    child = int(wait_until(lambda: written(tmp_path / "child")))
 
     marathon.delete("job")
 
-    until(lambda: not running(child))
+    wait_until(lambda: not running(child))
     with pytest.raises(MarathonError, match="App '/job' does not exist"):
         marathon.snapshot("job")
 
@@ -158,9 +148,9 @@ def test_apps_outlive_their_marathon(folder, tmp_path):
     """The next one goes on with them; in between nothing runs."""
     with Marathon(folder, tmp_path) as first:
         first.create(an_app(f"echo run >> {tmp_path}/log; exec sleep 1000"))
-        until(lambda: written(tmp_path / "log"))
+        wait_until(lambda: written(tmp_path / "log"))
     with Marathon(folder, tmp_path) as second:
-        until(lambda: written(tmp_path / "log") == "run\nrun\n")
+        wait_until(lambda: written(tmp_path / "log") == "run\nrun\n")
         assert ["/job"] == list(second.snapshots())
 
 
@@ -169,7 +159,7 @@ def test_what_a_killed_marathon_has_left_running_is_ended_first(folder, tmp_path
     program = """
 import sys, threading
 from pathlib import Path
-from dcos_local.marathon import Marathon
+from dcos.marathon import Marathon
 with Marathon(Path(sys.argv[1]), Path(sys.argv[2])) as marathon:
     marathon.create({"id": "job", "cmd": f"echo $$ >> {sys.argv[2]}/pids; exec sleep 1000"})
     threading.Event().wait()
@@ -177,8 +167,8 @@ with Marathon(Path(sys.argv[1]), Path(sys.argv[2])) as marathon:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     other = subprocess.Popen([sys.executable, "-c", program, str(folder), str(tmp_path)], env=environment)
     try:
-        stray = int(until(lambda: written(tmp_path / "pids")))
-        until(
+        stray = int(wait_until(lambda: written(tmp_path / "pids")))
+        wait_until(
             lambda: Path(f"/proc/{stray}/cmdline").read_bytes().startswith(b"sleep")
         )  # while it changes, it has no name
     finally:
@@ -188,7 +178,7 @@ with Marathon(Path(sys.argv[1]), Path(sys.argv[2])) as marathon:
 
     with Marathon(folder, tmp_path):
         assert not running(stray)
-        until(lambda: len(written(tmp_path / "pids").splitlines()) == 2)
+        wait_until(lambda: len(written(tmp_path / "pids").splitlines()) == 2)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +198,7 @@ def test_refusals_are_marathons(marathon, do, status):
     with pytest.raises(MarathonError) as caught:
         do(marathon)
 
-    assert status == caught.value.status
+    assert status == caught.value.http_status
     assert json.loads(json.dumps(caught.value.document()))["message"]
     assert (status == 422) is bool(caught.value.problems)
 
@@ -221,7 +211,7 @@ def test_an_app_that_somebody_else_has_changed_is_not_replaced(marathon):
     with pytest.raises(MarathonError, match="changed meanwhile") as caught:
         marathon.replace("job", an_app("exec sleep 1002"), instead_of=first)
 
-    assert 409 == caught.value.status
+    assert 409 == caught.value.http_status
     assert second is marathon.snapshot("job").app
 
 
@@ -233,7 +223,7 @@ def test_many_threads_may_use_it_at_once(marathon):
         try:
             results.put(marathon.create(an_app("exec sleep 1000"))[0].id)
         except MarathonError as error:
-            results.put(error.status)
+            results.put(error.http_status)
 
     threads = [threading.Thread(target=create) for _ in range(10)]
     for thread in threads:

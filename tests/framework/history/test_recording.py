@@ -1,29 +1,22 @@
 """What a scheduler decides becomes lines, and lines become launches and curves."""
 
-from dataclasses import replace
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import a_spec
+from builders import a_spec, with_fields
 from runs import a_run
-from tf_scheduler.history.lines import encode, lines
-from tf_scheduler.history.recorder import Recorder
-from tf_scheduler.history.recording import MOST_POINTS, Recording, fold, read
+from tf_scheduler.history.model import encode_line, recording_lines
+from tf_scheduler.history.record import MAX_POINTS, Recorder, Recording, fold_lines, read_recording
 from tf_scheduler.model.effects import Decision, Outcome, RecoveryDecided, StatusStored, TaskLaunched
 from tf_scheduler.model.events import ProgressReported, Tick
-from tf_scheduler.model.failure import Cause
-from tf_scheduler.model.progress import Progress
-from tf_scheduler.model.recovery import Recovery
 from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
-from tf_scheduler.model.thinning import thin
+from tf_scheduler.model.task import Cause, Progress, Recovery, TaskRecord, TaskState, TaskStatus, downsample
 
 RESOURCES = (Resource("cpus", 1500), Resource("mem", 512_000))
 RECORD = TaskRecord("worker-0", "id-1", JobKind.WORKER, 0, "a", "host", "host:31000", 2, RESOURCES, 100.0)
-STATE = SchedulerState(a_spec(), tasks={"worker-0": RECORD})
+STATE = with_fields(SchedulerState(a_spec()), tasks={"worker-0": RECORD})
 
 
 def a_status(state, **others):
@@ -49,7 +42,7 @@ def test_a_launch_is_followed_to_its_end(tmp_path):
     failed = (a_status(TaskState.FAILED, message="exit code 3", exit_code=3), RecoveryDecided(lost))
     record(Tick(), Decision(STATE, failed, outcomes=(Outcome("worker-0 failed", warning=True), Outcome("fine"))))
 
-    found = read(tmp_path / "recording.jsonl")
+    found = read_recording(tmp_path / "recording.jsonl")
     (launch,) = found.launches
     assert (100.0, 101.0, 109.0) == (launch.launched, launch.running, launch.ended)
     assert ("failed", 3, "exit code 3", "agent a was lost") == (
@@ -59,7 +52,7 @@ def test_a_launch_is_followed_to_its_end(tmp_path):
         launch.replaced,
     )
     assert (1.5, 512.0, 0.0, 2, "host") == (launch.cpus, launch.mem, launch.gpus, launch.generation, launch.agent)
-    assert ["worker-0 failed"] == [item.message for item in found.told]
+    assert ["worker-0 failed"] == [item.message for item in found.warnings]
 
 
 def test_progress_becomes_a_curve_of_fewer_points(tmp_path):
@@ -71,7 +64,7 @@ def test_progress_becomes_a_curve_of_fewer_points(tmp_path):
     record(a_report(3, loss=float("nan"), examples_per_second=64.0, steps_per_second=2.0), Decision(STATE))
     record(ProgressReported("another", Progress(1, 0.0, step=1)), Decision(STATE))
 
-    found = read(tmp_path / "recording.jsonl")
+    found = read_recording(tmp_path / "recording.jsonl")
     points = found.curves["worker-0"]
     assert [(1.0, 1, 4.0, 2.0), (1.6, 3, None, 64.0)] == [
         (point.time, point.step, point.loss, point.speed) for point in points
@@ -88,7 +81,7 @@ def test_each_task_has_its_own_unit():
         {"t": 4.0, "progress": "worker-0", "step": 3, "speed": None, "unit": "steps"},
     )
 
-    found = fold(told)
+    found = fold_lines(told)
 
     assert "examples" == found.unit
     assert {"worker-0": ["steps", "examples", ""], "worker-1": ["steps"]} == {
@@ -103,7 +96,7 @@ def test_the_first_step_is_when_it_was_made(tmp_path):
     record(a_report(40, begun=12.5), Decision(STATE))
     record(a_report(50, begun=12.5), Decision(STATE))
 
-    assert 11.5 == a_run(submitted=1.0, curves=read(tmp_path / "recording.jsonl").curves).first_step
+    assert 11.5 == a_run(submitted=1.0, curves=read_recording(tmp_path / "recording.jsonl").curves).first_step
 
 
 def test_a_recording_is_bounded(tmp_path):
@@ -137,22 +130,22 @@ def test_what_can_be_written_again_is(tmp_path):
     (tmp_path / "missing").mkdir()
     record(Tick(), Decision(STATE, (TaskLaunched(RECORD),)))
 
-    assert 1 == len(read(tmp_path / "missing" / "recording.jsonl").launches)
+    assert 1 == len(read_recording(tmp_path / "missing" / "recording.jsonl").launches)
 
 
 def test_a_scheduler_adds_what_the_one_before_it_had_stored_only(tmp_path):
     """That one was killed between the two; and in the middle of a line."""
     path = tmp_path / "recording.jsonl"
-    (line,) = lines(Tick(), Decision(STATE, (TaskLaunched(RECORD),)), 1.0)
-    path.write_text(encode(line) + encode(line)[:20])
+    (line,) = recording_lines(Tick(), Decision(STATE, (TaskLaunched(RECORD),)), 1.0)
+    path.write_text(encode_line(line) + encode_line(line)[:20])
     lost = Recovery("worker-0", "id-1", Cause.INFRASTRUCTURE, "agent a was lost", 109.0, 109.0, 110.0)
     failed = TaskStatus("id-1", TaskState.FAILED, exit_code=3)
-    state = replace(STATE, statuses={"id-1": failed}, recoveries={"worker-0": lost})
+    state = with_fields(STATE, statuses={"id-1": failed}, recoveries={"worker-0": lost})
 
     for now in (200.0, 300.0):
         Recorder(path, lambda now=now: now).resume(state)
 
-    (launch,) = read(path).launches
+    (launch,) = read_recording(path).launches
     assert (100.0, 200.0, 3, "agent a was lost") == (launch.launched, launch.ended, launch.exit_code, launch.replaced)
     assert 4 == len(path.read_text().splitlines()), "each once"
 
@@ -160,19 +153,19 @@ def test_a_scheduler_adds_what_the_one_before_it_had_stored_only(tmp_path):
 def test_a_line_that_was_cut_off_is_left_out(tmp_path):
     """The scheduler may be killed in the middle of it; a missing file has recorded nothing."""
     path = tmp_path / "recording.jsonl"
-    (line,) = lines(Tick(), Decision(STATE, (TaskLaunched(RECORD),)), 1.0)
-    path.write_text(encode(line) + encode(line)[:20])
+    (line,) = recording_lines(Tick(), Decision(STATE, (TaskLaunched(RECORD),)), 1.0)
+    path.write_text(encode_line(line) + encode_line(line)[:20])
 
-    assert 1 == len(read(path).launches)
-    assert Recording() == read(tmp_path / "none")
+    assert 1 == len(read_recording(path).launches)
+    assert Recording() == read_recording(tmp_path / "none")
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(), min_size=1, max_size=3000), st.integers(2, MOST_POINTS))
+@given(st.lists(st.integers(), min_size=1, max_size=3000), st.integers(2, MAX_POINTS))
 def test_thinning_keeps_both_ends_and_the_order(items, most):
     """Evenly, and never more than asked for."""
     indexed = list(enumerate(items))
-    found = thin(indexed, most)
+    found = downsample(indexed, most)
 
     assert len(found) == min(most, len(items))
     assert (indexed[0], indexed[-1]) == (found[0], found[-1])
@@ -181,11 +174,11 @@ def test_thinning_keeps_both_ends_and_the_order(items, most):
 
 def test_a_status_without_its_launch_is_no_launch():
     """Of a recording that begins later."""
-    assert () == fold([{"t": 1, "status": "x", "state": "running"}]).launches
+    assert () == fold_lines([{"t": 1, "status": "x", "state": "running"}]).launches
 
 
 def test_a_status_tells_when_it_was_made_and_whether_the_server_answers():
     """For who measures how long healing takes: the line's own time is when it was stored and acted upon."""
-    (line,) = lines(Tick(), Decision(STATE, (a_status(TaskState.RUNNING, timestamp=8.5, healthy=True),)), 9.0)
+    (line,) = recording_lines(Tick(), Decision(STATE, (a_status(TaskState.RUNNING, timestamp=8.5, healthy=True),)), 9.0)
 
     assert (9.0, 8.5, True) == (line["t"], line["said"], line["healthy"])

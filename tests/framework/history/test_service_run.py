@@ -6,8 +6,8 @@ import pytest
 
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.model import from_json, to_json
-from tf_scheduler.history.service_run import service_run
-from tf_scheduler.report.page import page
+from tf_scheduler.history.record import service_run
+from tf_scheduler.report.page import render_page
 
 LAUNCHED = {"launched": "worker-0__a", "task": "worker-0", "generation": 1, "agent": "agent-1", "address": "a:1"}
 LINES = [
@@ -37,7 +37,7 @@ def test_a_run_has_its_times_its_tasks_and_its_result(tmp_path):
     )
     assert (3, 3.5, "finished") == (found.last.step, found.first_step, found.launches[0].state)
     assert found == from_json(json.loads(json.dumps(to_json(found))))
-    assert "worker-0" in page(found)
+    assert "worker-0" in render_page(found)
 
 
 def test_a_recording_that_has_grown_is_the_same_run(tmp_path):

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from builders import a_spec
-from mesos_client import Basic, Tls
-from tf_scheduler.interfaces import FileError
+from builders import a_spec, with_fields
+from mesos_client import BasicCredentials, Tls
+from tf_scheduler.errors import FileError
 from tf_scheduler.mesos import agent_files
 from tf_scheduler.mesos.agent_files import AgentFiles
 from tf_scheduler.model.ids import AgentId, FrameworkId, TaskId, TaskName
@@ -29,7 +28,7 @@ CONTENT = "what the program said"
 RECORD = TaskRecord(
     TaskName("worker-0"), TaskId("worker-0__1"), JobKind.WORKER, 0, AgentId("a"), "host", "10.0.0.1:1", 1, (), 0.0
 )
-STATE = replace(SchedulerState(a_spec()), framework_id=FrameworkId("f"))
+STATE = with_fields(SchedulerState(a_spec()), framework_id=FrameworkId("f"))
 
 
 class Mesos:
@@ -95,18 +94,18 @@ def mesos(certificates: Certificates) -> Iterator[Mesos]:
     made.close()
 
 
-def test_a_file_comes_over_tls(mesos, certificates):
+def test_file_is_read_over_tls(mesos, certificates):
     """From the agent too where the master has it, with our credentials for both."""
-    files = AgentFiles(lambda: f"https://{mesos.address}", Basic("me", "secret"), Tls(certificates.ca))
+    files = AgentFiles(lambda: f"https://{mesos.address}", BasicCredentials("me", "secret"), Tls(certificates.ca))
     assert CONTENT.encode() == files.read(STATE, RECORD, "stdout", None, 1000).data
     assert {"/slaves", "/files/browse", "/files/read"} == {path for path, _ in mesos.asked}
-    assert {Basic("me", "secret").header()} == {header for _, header in mesos.asked}
+    assert {BasicCredentials("me", "secret").header()} == {header for _, header in mesos.asked}
 
 
-def test_who_is_not_to_be_trusted_gets_no_question(mesos, certificates):
+def test_untrusted_agent_is_not_asked(mesos, certificates):
     """Nor credentials; the user hears why."""
     files = AgentFiles(
-        lambda: f"https://{mesos.address}", Basic("me", "secret"), Tls(certificates.path("stranger.pem"))
+        lambda: f"https://{mesos.address}", BasicCredentials("me", "secret"), Tls(certificates.path("stranger.pem"))
     )
     with pytest.raises(FileError, match=r"the Mesos master does not answer: .*certificate verify failed"):
         files.read(STATE, RECORD, "stdout", None, 1000)
@@ -114,40 +113,40 @@ def test_who_is_not_to_be_trusted_gets_no_question(mesos, certificates):
 
 
 @pytest.mark.parametrize(("name", "code"), [("pipe", 400), ("logs", 400), ("null", 400), ("missing", 404)])
-def test_an_agent_is_asked_for_files_only(mesos, certificates, name, code):
+def test_non_regular_file_is_rejected(mesos, certificates, name, code):
     """One that opens a named pipe, which any task can make, waits for ever and answers nobody any more."""
     files = AgentFiles(lambda: f"https://{mesos.address}", tls=Tls(certificates.ca))
 
     with pytest.raises(FileError) as refused:
         files.read(STATE, RECORD, name, None, 1000)
 
-    assert code == refused.value.code
+    assert code == refused.value.http_status
     assert "/files/read" not in {path for path, _ in mesos.asked}
 
 
 @pytest.mark.parametrize("endpoint", ["/files/browse", "/files/read"])
-def test_words_of_an_agent_are_not_passed_on(mesos, certificates, endpoint):
+def test_agent_error_text_is_dropped(mesos, certificates, endpoint):
     """They say where things are on its machine, as where a link leads out of the working directory."""
     files = AgentFiles(lambda: f"https://{mesos.address}", tls=Tls(certificates.ca))
     mesos.refuses = endpoint
 
-    with pytest.raises(FileError, match="answers 500") as refused:
+    with pytest.raises(FileError, match="returned HTTP 500") as refused:
         files.read(STATE, RECORD, "etc/passwd" if endpoint == "/files/browse" else "stdout", None, 1000)
 
-    assert (502, False) == (refused.value.code, "/var/lib" in str(refused.value))
+    assert (502, False) == (refused.value.http_status, "/var/lib" in str(refused.value))
 
 
 @pytest.mark.parametrize("how", ["silent", "slow"])
-def test_an_agent_that_hangs_is_waited_for_not_too_long(mesos, certificates, how, monkeypatch):
+def test_hanging_agent_times_out(mesos, certificates, how, monkeypatch):
     """Whether it says nothing at all, or a byte now and then."""
-    monkeypatch.setattr(agent_files, "_TIMEOUT" if how == "silent" else "_LONGEST", 0.2)
+    monkeypatch.setattr(agent_files, "_SOCKET_TIMEOUT" if how == "silent" else "_RESPONSE_TIMEOUT", 0.2)
     files = AgentFiles(lambda: f"https://{mesos.address}", tls=Tls(certificates.ca))
     mesos.hangs = how
 
     with pytest.raises(FileError, match="does not answer") as refused:
         files.read(STATE, RECORD, "stdout", None, 1000)
 
-    assert (502, True) == (refused.value.code, refused.value.silent)
+    assert (502, True) == (refused.value.http_status, refused.value.silent)
     mesos.hangs = ""
     files.read(STATE, RECORD, "stdout", None, 1000)
     assert 2 == [path for path, _ in mesos.asked].count("/slaves")  # it may be at another address now

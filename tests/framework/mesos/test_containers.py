@@ -4,9 +4,9 @@ from builders import EXECUTOR
 from tf_scheduler.mesos import encode
 from tf_scheduler.model.effects import Launch
 from tf_scheduler.model.ids import AgentId, FrameworkId, TaskId, TaskName
+from tf_scheduler.model.resources import Volume
 from tf_scheduler.model.spec import ExecutorSpec, JobKind
 from tf_scheduler.model.task import TaskRecord
-from tf_scheduler.model.volume import Volume
 
 
 def executor_info(**options):
@@ -18,14 +18,14 @@ def executor_info(**options):
     return encode.executor_info(launch, FrameworkId("f"))
 
 
-def test_an_image_is_run_by_the_mesos_containerizer():
+def test_image_uses_mesos_containerizer():
     """The executor's container is also the task's: it carries the image."""
     expected = {"type": "MESOS", "mesos": {"image": {"type": "DOCKER", "docker": {"name": "tensorflow/tensorflow"}}}}
 
     assert expected == executor_info(image="tensorflow/tensorflow")["container"]
 
 
-def test_folders_of_the_agent_are_volumes_of_the_container():
+def test_agent_folders_become_volumes():
     """With an image or without, read-only or not."""
     volumes = (Volume("/mnt/nfs", "data", read_only=True), Volume("/scratch", "/scratch"))
 
@@ -39,6 +39,6 @@ def test_folders_of_the_agent_are_volumes_of_the_container():
     } == executor_info(volumes=volumes)["container"]
 
 
-def test_without_an_image_no_container_is_asked_for():
+def test_launch_without_image_has_no_container_info():
     """Agents without an image provider refuse a ContainerInfo with one, and need none of it."""
     assert "container" not in executor_info()

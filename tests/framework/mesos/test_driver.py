@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from builders import a_spec
-from mesos_client import Basic, NotConnected
+from mesos_client import BasicCredentials, NotConnected
 from tf_scheduler.mesos import decode
-from tf_scheduler.mesos.driver import MesosDriver
+from tf_scheduler.mesos.client import MesosDriver
 from tf_scheduler.model import events
 from tf_scheduler.model.effects import Decline, Revive, Teardown
 from tf_scheduler.model.ids import FrameworkId, OfferId
@@ -50,7 +50,7 @@ def driver_of(inbox: Inbox) -> Iterator[Callable[..., MesosDriver]]:
         one.stop()
 
 
-def test_the_framework_registers_as_what_its_core_is_made_for(driver_of):
+def test_framework_registers_with_capabilities(driver_of):
     """The whole FrameworkInfo, as it leaves: explicit user, MULTI_ROLE, checkpointing, a week to come back."""
     with Peer(stream(subscribed())) as peer:
         driver_of(peer, webui_url="http://10.0.0.1:4711")
@@ -72,7 +72,7 @@ def test_the_framework_registers_as_what_its_core_is_made_for(driver_of):
         }
 
 
-def test_p25_events_are_decoded_by_whoever_empties_the_inbox(driver_of, inbox, monkeypatch):
+def test_p25_events_are_decoded_by_inbox_reader(driver_of, inbox, monkeypatch):
     """P25: the driver's thread enqueues and does nothing else, so that no event of ours can hold Mesos' up."""
     threads = []
 
@@ -100,7 +100,7 @@ def test_nothing_is_sent_before_subscribed_is_handled(driver_of, inbox):
         assert len(peer.all("REVIVE")) == 1
 
 
-def test_decisions_on_an_earlier_subscription_are_not_sent_on_the_next(driver_of, inbox):
+def test_calls_of_earlier_subscription_are_not_sent(driver_of, inbox):
     """Its offers are void. The driver is faster than the runner: both subscriptions are in the inbox."""
     with Peer(cut_after(subscribed()), stream(subscribed())) as peer:
         driver = driver_of(peer)
@@ -116,7 +116,7 @@ def test_decisions_on_an_earlier_subscription_are_not_sent_on_the_next(driver_of
 
 def test_credentials_reach_the_master(driver_of, inbox):
     """With the subscription and with calls."""
-    basic = Basic("me", "secret")
+    basic = BasicCredentials("me", "secret")
     with Peer(stream(subscribed())) as peer:
         driver = driver_of(peer, credentials=basic)
         inbox.handle()
@@ -125,15 +125,15 @@ def test_credentials_reach_the_master(driver_of, inbox):
         assert [basic.header()] * 2 == headers
 
 
-def test_an_error_event_is_the_end_and_told_as_such(driver_of, inbox):
+def test_error_event_aborts_with_its_message(driver_of, inbox):
     """Mesos' words reach the core."""
     with Peer(stream(subscribed(), error("Framework has been removed"))) as peer:
         driver_of(peer)
         seen = [inbox.handle() for _ in range(3)]
-        assert events.Refused("Framework has been removed") in seen
+        assert events.SubscriptionRefused("Framework has been removed") in seen
 
 
-def test_a_teardown_that_was_taken_is_an_event(driver_of, inbox):
+def test_accepted_teardown_emits_event(driver_of, inbox):
     """TornDown comes when the master has taken the call, not before; stop() alone sends none."""
     with Peer(stream(subscribed())) as peer:
         driver = driver_of(peer)

@@ -4,10 +4,10 @@ import base64
 
 import pytest
 
-from tf_executor import reports
+from tf_executor.contract import reports
 from tf_scheduler.mesos import decode
 from tf_scheduler.model.events import ProgressReported
-from tf_scheduler.model.progress import Progress
+from tf_scheduler.model.task import Progress
 
 
 def message(data: bytes, executor: str = "worker-0__1") -> dict[str, object]:
@@ -16,16 +16,16 @@ def message(data: bytes, executor: str = "worker-0__1") -> dict[str, object]:
     return {"type": "MESSAGE", "message": body}
 
 
-def test_progress_of_an_executor_is_understood() -> None:
+def test_progress_message_is_decoded() -> None:
     """Whatever it said, for the launch that it said it of."""
-    told = reports.Progress("worker-0__1", 7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0)
+    told = reports.ProgressReport("worker-0__1", 7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0)
     expected = ProgressReported("worker-0__1", Progress(7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0))
     assert expected == decode.event(message(told.encode()))
 
 
-def test_an_executor_speaks_for_its_own_task_only() -> None:
+def test_progress_of_another_task_is_ignored() -> None:
     """And one that nobody names speaks for none."""
-    told = reports.Progress("worker-0__1", 7, 1e9).encode()
+    told = reports.ProgressReport("worker-0__1", 7, 1e9).encode()
     anonymous = {"type": "MESSAGE", "message": {"data": base64.b64encode(told).decode()}}
 
     assert decode.event(message(told)) is not None
@@ -34,12 +34,12 @@ def test_an_executor_speaks_for_its_own_task_only() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"rubbish", b'{"version": 99, "kind": "progress"}', b'{"kind": "chat"}'])
-def test_other_messages_are_no_event(data: bytes) -> None:
+def test_foreign_message_yields_no_event(data: bytes) -> None:
     """Another version, another executor."""
     assert decode.event(message(data)) is None
 
 
-def test_data_that_is_no_base64_is_no_event() -> None:
+def test_invalid_base64_yields_no_event() -> None:
     """Mesos passes on what it gets."""
     assert decode.event({"type": "MESSAGE", "message": {"data": "!"}}) is None
 

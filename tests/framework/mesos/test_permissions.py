@@ -3,7 +3,7 @@
 import pytest
 
 from tf_scheduler.mesos import decode
-from tf_scheduler.mesos.permissions import explained
+from tf_scheduler.mesos.decode import explain_acl_error
 
 LAUNCH = "Principal 'tf' no authorized to launch task worker-0__1 of framework 1-0000 under user 'nobody'"
 RUN = "run_tasks (DC/OS: dcos:mesos:master:task:user:nobody create)"
@@ -27,20 +27,20 @@ RUN = "run_tasks (DC/OS: dcos:mesos:master:task:user:nobody create)"
         ),
     ],
 )
-def test_what_is_missing_is_named(words, missing):
+def test_missing_permission_is_named(words, missing):
     """Mesos names what was tried; an operator wants to know what to permit."""
-    assert f"needs the permission {missing}: {words}" == explained(words)
+    assert f"needs the permission {missing}: {words}" == explain_acl_error(words)
 
 
-def test_other_words_stay_as_they_are():
+def test_other_messages_are_unchanged():
     """Among them the one that is told apart by its text."""
-    assert "Framework has been removed" == explained("Framework has been removed")
+    assert "Framework has been removed" == explain_acl_error("Framework has been removed")
 
 
 @pytest.mark.parametrize(
     ("reason", "known"), [("REASON_TASK_UNAUTHORIZED", True), ("REASON_COMMAND_EXECUTOR_FAILED", False)]
 )
-def test_only_mesos_own_words_are_explained(reason, known):
+def test_executor_message_is_not_explained(reason, known):
     """A program may print the same."""
     raw = {"task_id": {"value": "worker-0__1"}, "state": "TASK_ERROR", "reason": reason, "message": LAUNCH}
     assert known == (RUN in decode.status(raw).message)

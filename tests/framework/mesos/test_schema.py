@@ -3,17 +3,16 @@
 import pytest
 
 from builders import a_job, a_spec, an_offer, needs
-from tf_scheduler.core.launch import accepts, plan_launches
-from tf_scheduler.core.matching import match_gang
-from tf_scheduler.core.placement.demand import Circumstances
-from tf_scheduler.mesos import encode, filters
+from tf_scheduler.core.launch.launch import accepts, plan_launches
+from tf_scheduler.core.placement.agents import PlacementContext
+from tf_scheduler.core.placement.matching import match_gang
+from tf_scheduler.mesos import encode
 from tf_scheduler.model.ids import FrameworkId
-from tf_scheduler.model.network import VirtualNetwork
 from tf_scheduler.model.placement import Constraint, Operator
+from tf_scheduler.model.resources import VirtualNetwork, Volume
 from tf_scheduler.model.secrets import SecretSpec
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.volume import Volume
 
 pytestmark = pytest.mark.mesos
 
@@ -38,7 +37,7 @@ SPEC = a_spec(
 def schema():
     """Out of the library that the local cluster runs."""
     pytest.importorskip("google.protobuf", reason="comes with TensorFlow")
-    from mesos_local.artefact import ensure_library
+    from mesos_local.libmesos.download import ensure_library
     from mesos_schema import MesosSchema
 
     return MesosSchema(ensure_library())
@@ -46,14 +45,14 @@ def schema():
 
 def launch_call():
     """An ACCEPT with everything that a container may have."""
-    match = match_gang(tuple(SPEC.tasks()), [an_offer()], Circumstances(SPEC.executor.needs))
+    match = match_gang(tuple(SPEC.tasks()), [an_offer()], PlacementContext(SPEC.executor.needs))
     (accept,) = accepts(
         match.placements, plan_launches(SchedulerState(SPEC), match.placements, 1000.0, lambda: "id"), 5.0
     )
     return {**encode.call(accept, FrameworkId("fw-1")), "framework_id": {"value": "fw-1"}}
 
 
-def test_a_launch_with_image_network_volumes_and_secret_is_understood_whole(schema):
+def test_full_launch_matches_mesos_schema(schema):
     """Nothing is lost, nothing is of another type."""
     call = launch_call()
 
@@ -72,11 +71,11 @@ def test_a_launch_with_image_network_volumes_and_secret_is_understood_whole(sche
     assert plain(sent) == plain(found)
 
 
-def test_a_subscription_is_understood_whole(schema):
+def test_subscription_matches_mesos_schema(schema):
     """FrameworkInfo, with filters and constraints of offers."""
     subscribe = {
         "framework_info": encode.framework_info(SPEC, FrameworkId("fw-1"), "host", "http://host:1"),
-        "offer_constraints": filters.offer_constraints(SPEC),
+        "offer_constraints": encode.offer_constraints(SPEC),
     }
     call = {"type": "SUBSCRIBE", "subscribe": subscribe, "framework_id": {"value": "fw-1"}}
 
@@ -93,7 +92,7 @@ def plain(value):
     return str(int(value)) if whole else value
 
 
-def test_a_field_that_mesos_does_not_know_is_found(schema):
+def test_unknown_field_is_detected(schema):
     """Or these tests would prove nothing."""
     call = launch_call()
     call["accept"]["operations"][0]["launch"]["task_infos"][0]["executor"]["container"]["volume"] = []

@@ -7,15 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import a_job, a_spec, an_offer, needs
-from tf_scheduler.core.launch import accepts, plan_launches
-from tf_scheduler.core.matching import match_gang
-from tf_scheduler.core.placement.demand import Circumstances
-from tf_scheduler.mesos import decode, encode, filters
+from tf_scheduler.core.launch.launch import accepts, plan_launches
+from tf_scheduler.core.placement.agents import PlacementContext
+from tf_scheduler.core.placement.matching import match_gang
+from tf_scheduler.mesos import decode, encode
 from tf_scheduler.model import effects, events
 from tf_scheduler.model.offer import InverseOffer, Unavailability
-from tf_scheduler.model.operation import Operation, OperationState, OperationStatus
 from tf_scheduler.model.placement import Constraint, GangMode, GangSpec, Operator, PlacementSpec
-from tf_scheduler.model.resources import Resource
+from tf_scheduler.model.resources import Operation, OperationState, OperationStatus, Resource
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState
@@ -80,7 +79,7 @@ def test_resources_survive_the_round_trip(value):
     assert before == decode.resource(json.loads(json.dumps(encode.resource(before))))
 
 
-def test_events_that_the_scheduler_knows():
+def test_supported_events_are_decoded():
     """The others are no event for it."""
     update = {"task_id": {"value": "t"}, "state": "TASK_FAILED", "uuid": "dQ==", "message": "exit code 3"}
     failure = {"agent_id": {"value": "a-1"}}
@@ -108,7 +107,7 @@ def test_the_whole_accept_call():
     """Compared as a whole: what leaves is exactly this."""
     spec = a_spec(workers=1, ps=0, chief=0)
     offers = [an_offer(port_ranges=((31000, 31001),))]
-    match = match_gang(tuple(spec.tasks()), offers, Circumstances(spec.executor.needs))
+    match = match_gang(tuple(spec.tasks()), offers, PlacementContext(spec.executor.needs))
     launches = plan_launches(SchedulerState(spec), match.placements, 1000.0, lambda: "id")
 
     (accept,) = accepts(match.placements, launches, 3600.0)
@@ -162,7 +161,7 @@ def test_every_call_has_an_encoder():
         effects.Reconcile({"t": "a"}),
         effects.AcknowledgeOperation("o", "a", "u"),
         effects.ReconcileOperations({"o": "a"}),
-        effects.TellExecutor("e", "a"),
+        effects.RequestSecretReload("e", "a"),
     ]
 
     calls = [encode.call(example, "fw-1") for example in examples]
@@ -206,7 +205,7 @@ def test_every_call_has_an_encoder():
     ]
 
 
-def test_what_became_of_an_operation_is_read():
+def test_operation_status_is_decoded():
     """As an agent tells it, and as the master does when it refuses: then without agent and uuid."""
     told = {
         "operation_id": {"value": "1.reserve"},
@@ -228,7 +227,7 @@ def test_what_became_of_an_operation_is_read():
     ] == statuses
 
 
-def test_gpu_resources_is_promised_only_by_those_who_ask_for_gpus():
+def test_gpu_capability_requires_gpu_jobs():
     """With the capability a service is offered GPU agents and keeps others off them."""
 
     def capabilities(spec):
@@ -246,7 +245,7 @@ def test_the_framework_id_is_sent_once_it_is_known():
     assert encode.framework_info(a_spec(), "fw-1")["id"] == {"value": "fw-1"}
 
 
-def test_crumbs_are_not_asked_for():
+def test_offer_filter_has_minimum_offer():
     """Less than a task needs, and less than a cpu and a GB: an agent that is too small is still offered and named."""
     jobs = (a_job(JobKind.PS, 1), a_job(JobKind.WORKER, 1, needs=needs(cpus=64, mem=100_000, disk=10, gpus=8)))
 
@@ -263,13 +262,13 @@ def worker_with(*constraints):
     return a_job(JobKind.WORKER, 1, constraints=constraints)
 
 
-def test_agents_that_no_task_may_use_are_not_asked_for():
+def test_offer_constraints_exclude_unusable_agents():
     """One group per job, all of its predicates together; regular expressions only ask for the attribute."""
     region, rack = Constraint("@region", Operator.IS, "eu"), Constraint("rack", Operator.IS_NOT, "a")
     like = Constraint("gpu", Operator.LIKE, "V.*")
     spec = a_spec(jobs=(worker_with(region, rack), worker_with(like, Constraint("hostname", Operator.UNIQUE))))
 
-    (role,) = filters.offer_constraints(spec)["role_constraints"].values()
+    (role,) = encode.offer_constraints(spec)["role_constraints"].values()
 
     def predicate(selector, **what):
         return {"selector": selector, "predicate": what}
@@ -283,20 +282,20 @@ def test_agents_that_no_task_may_use_are_not_asked_for():
     ] == [group["attribute_constraints"] for group in role["groups"]]
 
 
-def test_nothing_is_kept_from_a_service_with_a_task_that_may_run_anywhere():
+def test_unconstrained_job_disables_offer_constraints():
     """Nor from one that may have reservations to give back."""
     rule = Constraint("rack", Operator.IS, "a")
 
-    assert filters.offer_constraints(a_spec(jobs=(worker_with(rule), worker_with()))) == {}
+    assert encode.offer_constraints(a_spec(jobs=(worker_with(rule), worker_with()))) == {}
     reserving = a_spec(jobs=(worker_with(rule),), gang=GangSpec(mode=GangMode.RESERVE))
-    assert filters.offer_constraints(reserving) == {}
+    assert encode.offer_constraints(reserving) == {}
 
 
-def test_the_region_of_the_service_is_asked_for():
+def test_offer_constraints_include_service_region():
     """Unless a job has a rule of its own."""
     spec = a_spec(jobs=(worker_with(),), placement=PlacementSpec(region="eu"))
 
-    (role,) = filters.offer_constraints(spec)["role_constraints"].values()
+    (role,) = encode.offer_constraints(spec)["role_constraints"].values()
 
     (predicate,) = role["groups"][0]["attribute_constraints"]
     assert {"selector": {"pseudoattribute_type": "REGION"}, "predicate": {"text_equals": {"value": "eu"}}} == predicate
@@ -354,7 +353,7 @@ def test_inverse_offers_come_and_go():
     }
 
 
-def test_the_region_of_the_master_is_known_after_the_subscription():
+def test_subscribed_event_has_master_region():
     """It is the home of tasks that name no region."""
     master = {"domain": {"fault_domain": {"region": {"name": "eu"}, "zone": {"name": "eu-1"}}}}
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mesos_client.agent_environment import AgentEnvironment
-from mesos_client.durations import parse_duration
-from mesos_client.masters import Masters, parse_masters
+from mesos_client.executor import AgentEnvironment, parse_duration
+from mesos_client.masters import MasterList, parse_masters
 
 ENVIRON = {"MESOS_AGENT_ENDPOINT": "10.0.0.1:5051", "MESOS_FRAMEWORK_ID": "f", "MESOS_EXECUTOR_ID": "e"}
 
@@ -21,7 +20,7 @@ ENVIRON = {"MESOS_AGENT_ENDPOINT": "10.0.0.1:5051", "MESOS_FRAMEWORK_ID": "f", "
         ("a, b:1 ,", ["http://a:5050", "http://b:1"]),
     ],
 )
-def test_masters_are_read(text, expected):
+def test_master_list_is_parsed(text, expected):
     """Host names, ports, IPv6, TLS and lists."""
     assert expected == list(parse_masters(text))
 
@@ -30,7 +29,7 @@ def test_masters_are_read(text, expected):
     "text",
     ["", ",", "host:port", "ftp://host:1", "host:99999999", "zk://z:2181/mesos", "http://:1", "http://me:hush@host:1"],
 )
-def test_masters_that_cannot_be_read_are_refused(text):
+def test_invalid_masters_are_rejected(text):
     """The error says what is expected."""
     with pytest.raises(ValueError, match="master") as caught:
         parse_masters(text)
@@ -39,7 +38,7 @@ def test_masters_that_cannot_be_read_are_refused(text):
 
 def test_a_leader_is_followed_until_it_fails():
     """After the leader's failure the given masters are asked, in turn."""
-    masters = Masters(parse_masters("a,b"))
+    masters = MasterList(parse_masters("a,b"))
     masters.follow("http://a:5050", "//c:5050/api/v1/scheduler")
     assert masters.current == "http://c:5050"
     masters.failed("http://c:5050")
@@ -48,16 +47,16 @@ def test_a_leader_is_followed_until_it_fails():
     assert masters.current == "http://b:5050"
 
 
-def test_a_redirect_without_scheme_keeps_ours():
+def test_redirect_without_scheme_keeps_scheme():
     """Mesos leaves the scheme out of Location."""
-    masters = Masters(parse_masters("https://a:1"))
+    masters = MasterList(parse_masters("https://a:1"))
     masters.follow("https://a:1", "//b:2/x")
     assert masters.current == "https://b:2"
 
 
-def test_no_master_is_a_state():
+def test_empty_master_list_has_no_current():
     """A detector that sees none leaves nobody to ask."""
-    masters = Masters(parse_masters("a"))
+    masters = MasterList(parse_masters("a"))
     masters.replace(())
     assert not masters.failed("http://a:5050")
     assert masters.current is None
@@ -75,26 +74,26 @@ def test_no_master_is_a_state():
         ("7ns", 7e-9),
     ],
 )
-def test_durations_are_read(text, expected):
+def test_durations_are_parsed(text, expected):
     """As Mesos writes them."""
     assert expected == pytest.approx(parse_duration(text))
 
 
 @pytest.mark.parametrize("text", ["", "5", "secs", "5 fortnights", "-1secs", "1e3secs"])
-def test_other_durations_are_refused(text):
+def test_invalid_durations_are_rejected(text):
     """The error names the units."""
     with pytest.raises(ValueError, match="weeks"):
         parse_duration(text)
 
 
-def test_the_environment_is_read():
+def test_agent_environment_is_parsed():
     """P10: "0" is false; durations have Mesos' defaults when they are not set."""
     read = AgentEnvironment.read({**ENVIRON, "MESOS_CHECKPOINT": "0"})
     assert AgentEnvironment("http://10.0.0.1:5051", "f", "e", False, 900.0, 2.0, 5.0, None) == read
     assert AgentEnvironment.read({**ENVIRON, "MESOS_CHECKPOINT": "1", "MESOS_RECOVERY_TIMEOUT": "10secs"}).checkpoint
 
 
-def test_the_token_is_not_shown():
+def test_token_is_not_in_repr():
     """A log line with the environment in it does not hold the token."""
     read = AgentEnvironment.read({**ENVIRON, "MESOS_EXECUTOR_AUTHENTICATION_TOKEN": "t0ken"})
     assert read.token == "t0ken"

@@ -7,26 +7,33 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesos_client.backoff import ABSENT, MOST_PER_SECOND, REFUSED, Backoff, Pace, Recovery
+from mesos_client.backoff import (
+    MAX_ATTEMPTS_PER_SECOND,
+    REJECTED_BACKOFF,
+    UNAVAILABLE_BACKOFF,
+    AgentReconnectDelay,
+    AttemptRateLimit,
+    Backoff,
+)
 
 
 @given(st.integers(0, 10**9), st.integers())
 def test_a_wait_stays_between_half_and_all_of_its_ceiling(attempt, seed):
     """No failure count gives a wait beyond the maximum, or one near zero."""
-    for policy in (ABSENT, REFUSED):
+    for policy in (UNAVAILABLE_BACKOFF, REJECTED_BACKOFF):
         wait = policy.delay(attempt, random.Random(seed).uniform)
         assert policy.first / 2 <= wait <= policy.maximum
 
 
 def test_ceilings_double_up_to_the_maximum():
     """0.25, 0.5, 1, 1, ... seconds for a master that is away; up to 15 for one that refuses."""
-    assert [0.25, 0.5, 1.0, 1.0] == [ABSENT.delay(attempt, lambda low, high: high) for attempt in range(4)]
-    assert [1, 2, 4, 8, 15, 15] == [REFUSED.delay(attempt, lambda low, high: high) for attempt in range(6)]
+    assert [0.25, 0.5, 1.0, 1.0] == [UNAVAILABLE_BACKOFF.delay(attempt, lambda low, high: high) for attempt in range(4)]
+    assert [1, 2, 4, 8, 15, 15] == [REJECTED_BACKOFF.delay(attempt, lambda low, high: high) for attempt in range(6)]
 
 
-def test_a_master_that_returns_is_asked_within_a_second():
+def test_returning_master_is_asked_within_a_second():
     """The longest wait for an absent master is 1 s."""
-    assert ABSENT.maximum <= 1.0
+    assert UNAVAILABLE_BACKOFF.maximum <= 1.0
 
 
 def test_waits_differ():
@@ -35,23 +42,23 @@ def test_waits_differ():
 
 
 @given(st.floats(0, 3600), st.integers())
-def test_an_executors_wait_is_at_most_half_of_the_agents_maximum(maximum, seed):
+def test_executor_delay_is_at_most_half_of_maximum(maximum, seed):
     """So two attempts always fall into a window as long as the maximum."""
-    assert 0 <= Recovery(maximum).delay(random.Random(seed).uniform) <= maximum / 2
+    assert 0 <= AgentReconnectDelay(maximum).delay(random.Random(seed).uniform) <= maximum / 2
 
 
 @given(st.lists(st.floats(0, 2), max_size=60))
-def test_the_pace_is_kept_whatever_is_asked_for(pauses):
+def test_rate_limit_holds_for_any_pauses(pauses):
     """However soon attempts are wanted, no second has more than four; and nobody waits longer than needed."""
-    pace, now, times = Pace(), 0.0, []
+    pace, now, times = AttemptRateLimit(), 0.0, []
     for pause in pauses:
         now += pause
         wait = pace.wait(now)
-        assert wait <= 1
-        assert wait == 0 or len(times) >= MOST_PER_SECOND
+        assert wait <= 1 + 1e-9
+        assert wait == 0 or len(times) >= MAX_ATTEMPTS_PER_SECOND
         now += wait
         assert pace.wait(now) <= 1e-9
         pace.started(now)
         times.append(now)
-    for early, late in zip(times, times[MOST_PER_SECOND:], strict=False):
+    for early, late in zip(times, times[MAX_ATTEMPTS_PER_SECOND:], strict=False):
         assert late - early >= 1 - 1e-9

@@ -6,12 +6,11 @@ import threading
 
 import pytest
 
-from mesos_client.calls import CallSender, Session
+from mesos_client.http import CallSender, HttpReply, Subscription, Transport
 from mesos_client.results import Failed, NotConnected, Sent
-from mesos_client.transport import Reply, Transport
 from wire.peer import PATIENCE
 
-SESSION = Session("http://m/api", "stream-1")
+SESSION = Subscription("http://m/api", "stream-1")
 CALL = {"type": "REVIVE"}
 
 
@@ -28,7 +27,7 @@ class Slow(Transport):
         self.requests.append(request)
         self.asked.set()
         assert self.answer.wait(PATIENCE)
-        return Reply(202, b"")
+        return HttpReply(202, b"")
 
     def interrupt(self):
         pass
@@ -50,7 +49,7 @@ def in_thread(results, sender, present):
     return thread
 
 
-def test_a_call_that_waited_while_its_subscription_ended_is_not_sent(slow):
+def test_queued_call_of_ended_subscription_is_dropped(slow):
     """It would go out after the disconnection, or on the next subscription with a stream id of the old one."""
     sender, sessions, results = CallSender(slow, PATIENCE), [SESSION], []
     asked = threading.Event()
@@ -62,7 +61,7 @@ def test_a_call_that_waited_while_its_subscription_ended_is_not_sent(slow):
     first = in_thread(results, sender, lambda: SESSION)
     assert slow.asked.wait(PATIENCE)
     second = in_thread(results, sender, present)
-    sessions[0] = Session("http://m/api", "stream-2")
+    sessions[0] = Subscription("http://m/api", "stream-2")
     slow.answer.set()
     for thread in (first, second):
         thread.join(PATIENCE)
@@ -71,7 +70,7 @@ def test_a_call_that_waited_while_its_subscription_ended_is_not_sent(slow):
     assert len(slow.requests) == 1
 
 
-def test_a_call_does_not_wait_for_ever_for_its_turn(slow):
+def test_queued_call_times_out(slow):
     """Behind a call that hangs: a typed failure after the time for calls."""
     sender, results = CallSender(slow, 0.05), []
     thread = in_thread(results, sender, lambda: SESSION)
@@ -82,8 +81,8 @@ def test_a_call_does_not_wait_for_ever_for_its_turn(slow):
     assert results == [Sent()]
 
 
-def test_headers_are_made_anew_for_each_call():
+def test_each_call_gets_new_headers():
     """P14: what one caller adds is in no other request."""
     SESSION.headers["Authorization"] = "Basic x"
     assert {"Mesos-Stream-Id": "stream-1"} == SESSION.headers
-    assert Session("http://m/api", "").headers == {}
+    assert Subscription("http://m/api", "").headers == {}

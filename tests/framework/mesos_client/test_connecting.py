@@ -11,11 +11,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from mesos_client import ExecutorDriver, SchedulerDriver, connecting
-from mesos_client.connecting import connect, connect_unix
+from mesos_client import ExecutorDriver, SchedulerDriver
+from mesos_client import connect as mesos_client_connect
+from mesos_client.connect import connect, connect_unix
+from mesos_client.http import HttpRequest, SocketHandle, TransportError
 from mesos_client.requests_transport import RequestsTransport
 from mesos_client.stdlib_transport import StdlibTransport
-from mesos_client.transport import Request, SocketHandle, TransportError
 from wire.peer import PATIENCE, Peer, stream, subscribed
 from wire.process import ENVIRON, FRAMEWORK
 
@@ -48,7 +49,7 @@ def silent_resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event
         over.wait(PATIENCE)
         raise socket.gaierror("asked in vain")
 
-    monkeypatch.setattr(connecting.socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     yield asked
     over.set()
     for thread in threads:
@@ -87,7 +88,7 @@ class Telling(SocketHandle):
         self.connecting.set()
 
 
-def test_a_connection_that_gets_no_answer_is_given_up(black_hole):
+def test_connect_without_answer_times_out(black_hole):
     """Abort ends the wait for the first answer, which would last for minutes."""
     handle = Telling()
     host, port = black_hole.split(":")
@@ -97,7 +98,7 @@ def test_a_connection_that_gets_no_answer_is_given_up(black_hole):
     assert isinstance(waiting.join(), OSError)
 
 
-def test_a_name_that_nobody_answers_for_is_given_up(silent_resolver):
+def test_unanswered_name_lookup_is_aborted(silent_resolver):
     """Abort ends the wait for a resolver, which cannot be interrupted itself."""
     handle = SocketHandle()
     waiting = Waiting(connect, "master.example", 5050, PATIENCE, handle)
@@ -106,9 +107,9 @@ def test_a_name_that_nobody_answers_for_is_given_up(silent_resolver):
     assert str(waiting.join()) in ("interrupted", "aborted")
 
 
-def test_a_resolver_has_a_time_limit(silent_resolver):
+def test_name_lookup_times_out(silent_resolver):
     """And the error says whose address was asked for."""
-    with pytest.raises(OSError, match=r"address of master\.example"):
+    with pytest.raises(OSError, match=r"looking up master\.example"):
         connect("master.example", 5050, 0.01, SocketHandle())
 
 
@@ -118,7 +119,7 @@ def test_names_that_do_not_exist_are_transport_errors(transport, name):
     """P16: DNS failure, and names that cannot be names, are failures like others, and name the host."""
     made = transport()
     with pytest.raises(TransportError, match=name[:20].replace(".", r"\.")):
-        made.post(Request(f"http://{name}:5050/", {}, b"", 5.0))
+        made.post(HttpRequest(f"http://{name}:5050/", {}, b"", 5.0))
     made.close()
 
 
@@ -130,19 +131,19 @@ def test_the_next_address_is_tried(monkeypatch):
             (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", port, 0, 0)),
             (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)),
         ]
-        monkeypatch.setattr(connecting.socket, "getaddrinfo", lambda *_, **__: found)
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
         with connect("master.example", port, PATIENCE, SocketHandle()) as connection:
             assert ("127.0.0.1", port) == connection.getpeername()
 
 
 @pytest.mark.parametrize("code", [errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES])
-def test_unreachable_networks_are_failures_like_others(monkeypatch, code):
+def test_unreachable_network_is_transport_error(monkeypatch, code):
     """P16: no route is no end of the driver."""
 
     monkeypatch.setattr(socket.socket, "connect_ex", lambda *_: code)
     for made in (RequestsTransport(), StdlibTransport()):
         with pytest.raises(TransportError, match=os.strerror(code)):
-            made.post(Request("http://127.0.0.1:1/", {}, b"", 5.0))
+            made.post(HttpRequest("http://127.0.0.1:1/", {}, b"", 5.0))
         made.close()
 
 
@@ -167,13 +168,13 @@ def drivers(address):
 def test_p28_stop_does_not_wait_for_a_host_that_does_not_answer(black_hole, monkeypatch, kind):
     """P28: a driver that is connecting to a black hole ends when it is told to, and leaves no thread."""
     connecting_now = threading.Event()
-    real = connecting._outcome
+    real = mesos_client_connect._outcome
 
     def tell_and_wait(connection, timeout):
         connecting_now.set()
         return real(connection, 10 * PATIENCE)
 
-    monkeypatch.setattr(connecting, "_outcome", tell_and_wait)
+    monkeypatch.setattr(mesos_client_connect, "_outcome", tell_and_wait)
     driver = list(drivers(black_hole))[kind]
     driver.start()
     assert connecting_now.wait(PATIENCE)
@@ -192,9 +193,9 @@ def test_p28_stop_does_not_wait_for_a_resolver(silent_resolver, kind):
     assert not names & {"mesos-scheduler-events", "mesos-executor-events"}
 
 
-def test_a_master_that_does_not_answer_does_not_hide_the_next_one(black_hole, monkeypatch):
+def test_silent_master_does_not_block_the_next(black_hole, monkeypatch):
     """Of a list, one is a black hole: it is given up after the time for connections, which is not that for answers."""
-    monkeypatch.setattr("mesos_client.transport.CONNECT_TIMEOUT", 0.05)
+    monkeypatch.setattr("mesos_client.http.CONNECT_TIMEOUT", 0.05)
     events: list[object] = []
     came = threading.Event()
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from mesos_client import Basic, Credentials, Disconnected, Failed, Rejected, Sent, Token
+from mesos_client import BasicCredentials, Credentials, DriverDisconnected, Failed, Rejected, Sent, TokenCredentials
 from wire.peer import Peer, Script, status, stream, subscribed
 
 REVIVE = {"type": "REVIVE"}
@@ -43,7 +43,7 @@ def only(token: str, script: Script) -> Script:
 )
 def test_basic_takes_any_secret(principal, secret):
     """P21: not only ASCII: UTF-8, as RFC 7617 says; a colon only in the secret."""
-    header = Basic(principal, secret).header()
+    header = BasicCredentials(principal, secret).header()
     assert header is not None
     assert f"{principal}:{secret}" == base64.b64decode(header.removeprefix("Basic ")).decode()
 
@@ -51,20 +51,20 @@ def test_basic_takes_any_secret(principal, secret):
 def test_basic_refuses_a_colon_in_the_principal():
     """Mesos would take what is before it for the principal. The secret is not quoted."""
     with pytest.raises(ValueError, match="colon") as caught:
-        Basic("me:you", "hush")
+        BasicCredentials("me:you", "hush")
     assert "hush" not in str(caught.value)
 
 
 def test_a_fixed_header_is_not_renewed():
     """A wrong password does not become right."""
-    assert not Basic("me", "secret").renew(Basic("me", "secret").header())
+    assert not BasicCredentials("me", "secret").renew(BasicCredentials("me", "secret").header())
     assert (Credentials().header(), Credentials().renew(None)) == (None, False)
 
 
-def test_a_token_is_fetched_once_and_again_after_a_refusal():
+def test_token_is_renewed_after_rejection():
     """Two threads that were refused at once make one login."""
     login = Login()
-    token = Token(login)
+    token = TokenCredentials(login)
     assert (token.header(), token.header(), login.count) == ("Bearer token-1", "Bearer token-1", 1)
     assert token.renew("Bearer token-1")
     assert token.renew("Bearer token-1")
@@ -73,7 +73,7 @@ def test_a_token_is_fetched_once_and_again_after_a_refusal():
     assert token.header() == "Bearer token-2"
 
 
-def test_requests_at_once_are_one_login():
+def test_concurrent_requests_share_one_login():
     """Under a lock."""
     gate, login = threading.Event(), Login()
 
@@ -81,7 +81,7 @@ def test_requests_at_once_are_one_login():
         gate.wait(30)
         return login()
 
-    token, found = Token(slow, scheme="token="), []
+    token, found = TokenCredentials(slow, scheme="token="), []
     threads = [threading.Thread(target=lambda: found.append(token.header())) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -91,11 +91,11 @@ def test_requests_at_once_are_one_login():
     assert ["token=token-1"] * 4 == found
 
 
-def test_an_expired_token_costs_neither_a_call_nor_a_report(driver_of, recorder):
+def test_expired_token_loses_no_call(driver_of, recorder):
     """401 to a call: a new token, the same call again, once; the caller sees only that it was sent."""
     with Peer(stream(subscribed()), on_call=only("Bearer token-2", status(202))) as peer:
         login = Login()
-        driver = driver_of(peer.address, credentials=Token(login))
+        driver = driver_of(peer.address, credentials=TokenCredentials(login))
         driver.start()
         recorder.wait_event("SUBSCRIBED")
         assert driver.send(REVIVE) == Sent()
@@ -104,38 +104,38 @@ def test_an_expired_token_costs_neither_a_call_nor_a_report(driver_of, recorder)
         assert recorder.reports.empty()
 
 
-def test_a_new_token_that_is_refused_too_is_a_rejection(driver_of, recorder):
+def test_second_rejected_token_is_a_rejection(driver_of, recorder):
     """One repetition, no loop."""
     with Peer(stream(subscribed()), on_call=status(401)) as peer:
-        driver = driver_of(peer.address, credentials=Token(Login()))
+        driver = driver_of(peer.address, credentials=TokenCredentials(Login()))
         driver.start()
         recorder.wait_event("SUBSCRIBED")
         assert driver.send(REVIVE) == Rejected(401, "")
         assert len(peer.all("REVIVE")) == 2
 
 
-def test_an_expired_token_costs_no_subscription(driver_of, recorder):
+def test_expired_token_loses_no_subscription(driver_of, recorder):
     """401 to SUBSCRIBE: the next attempt has a new token and comes at once; nobody is told of a refusal."""
     with Peer(only("Bearer token-2", stream(subscribed()))) as peer:
-        driver_of(peer.address, credentials=Token(Login())).start()
+        driver_of(peer.address, credentials=TokenCredentials(Login())).start()
         assert recorder.next() == subscribed()
         assert len(peer.all("SUBSCRIBE")) == 2
 
 
-def test_tokens_that_are_all_refused_are_told_once_and_tried_on(driver_of, recorder):
+def test_rejected_tokens_are_reported_once_and_retried(driver_of, recorder):
     """Each attempt has a token of its own: the login service may give a good one in the end."""
     with Peer(only("Bearer token-4", stream(subscribed()))) as peer:
-        driver_of(peer.address, credentials=Token(Login())).start()
-        assert recorder.next() == Disconnected("HTTP 401: who are you")
+        driver_of(peer.address, credentials=TokenCredentials(Login())).start()
+        assert recorder.next() == DriverDisconnected("HTTP 401: who are you")
         assert recorder.next() == subscribed()
         assert len(peer.all("SUBSCRIBE")) == 4
 
 
-def test_a_login_service_that_is_away_is_a_failure_like_others(driver_of, recorder):
+def test_login_service_outage_is_a_failure(driver_of, recorder):
     """Neither the subscription nor a call ends the driver; nothing is sent without credentials."""
     login = Login(OSError("login is away"), OSError("login is away"))
     with Peer(stream(subscribed()), on_call=status(401)) as peer:
-        driver = driver_of(peer.address, credentials=Token(login))
+        driver = driver_of(peer.address, credentials=TokenCredentials(login))
         driver.start()
         recorder.wait_event("SUBSCRIBED")
         assert [one.headers["authorization"] for one in peer.all("SUBSCRIBE")] == ["Bearer token-1"]

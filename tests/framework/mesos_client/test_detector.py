@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesos_client import Detector, Disconnected, NotConnected, SchedulerDriver, Tls
-from mesos_client.detector import Leader, ZooKeeperUrl, first_candidate, read_leader
+from mesos_client import Credentials, Detector, DriverDisconnected, NotConnected, SchedulerDriver, Tls
+from mesos_client.masters import Leader, ZooKeeperUrl, decode_leader, leading_candidate
 from wire.candidate import master_info
 from wire.peer import Peer, stream, subscribed
 from wire.process import FRAMEWORK, ROOT
@@ -27,9 +27,9 @@ from wire.process import FRAMEWORK, ROOT
         (" zoo://z:2181/mesos ", ZooKeeperUrl("z:2181", "/mesos")),
     ],
 )
-def test_zookeeper_urls_are_read_as_mesos_reads_them(text, expected):
+def test_zookeeper_urls_are_parsed_like_mesos(text, expected):
     """The path is what follows the first slash, credentials are what stands before the last @."""
-    assert ZooKeeperUrl.is_one(text)
+    assert ZooKeeperUrl.is_zookeeper(text)
     assert expected == ZooKeeperUrl.parse(text)
 
 
@@ -38,7 +38,7 @@ def test_zookeeper_urls_are_read_as_mesos_reads_them(text, expected):
     ["zk://", "zk:///mesos", "zk://z:2181", "zk://z:2181/", "zk://z:port/mesos", "zk://z:99999/m", "zk://a,,b/m",
      "zk://hush@z/m", "zk://me:hush@/m", "zk://me:hush@z:0/m", "zk://a b/m"],
 )  # fmt: skip
-def test_other_zookeeper_urls_are_refused_without_quoting_the_password(text):
+def test_invalid_zookeeper_url_hides_password(text):
     """The error says what is expected; so does the driver's constructor."""
     for read in (ZooKeeperUrl.parse, lambda url: SchedulerDriver(FRAMEWORK, url, on_event=print, on_state=print)):
         with pytest.raises(ValueError, match="zk://") as caught:
@@ -46,7 +46,7 @@ def test_other_zookeeper_urls_are_refused_without_quoting_the_password(text):
         assert "hush" not in str(caught.value)
 
 
-def test_credentials_are_in_no_representation():
+def test_credentials_are_not_in_repr():
     """Neither str nor repr: both end up in logs."""
     url = ZooKeeperUrl.parse("zk://me:hush@z:2181/mesos")
     assert "hush" not in repr(url) + str(url)
@@ -59,7 +59,7 @@ def test_the_lowest_number_leads(numbers, random):
     children += ["info_0000000000", "log_replicas", "json.info_", "json.info_x"]
     random.shuffle(children)
     expected = f"json.info_{min(numbers):010d}" if numbers else None
-    assert expected == first_candidate(children)
+    assert expected == leading_candidate(children)
 
 
 @pytest.mark.parametrize(
@@ -70,22 +70,22 @@ def test_the_lowest_number_leads(numbers, random):
         ("[fd00::1]:5051", "m1.example", "http://[fd00::1]:5051", "https://m1.example:5051"),
     ],
 )
-def test_plain_http_goes_to_the_address_and_tls_to_the_name(address, hostname, http, https):
+def test_http_uses_address_and_tls_uses_name(address, hostname, http, https):
     """P20: names may not resolve where we are, but certificates are made for them."""
-    leader = read_leader(json.dumps(master_info(address, hostname)).encode())
+    leader = decode_leader(json.dumps(master_info(address, hostname)).encode())
     assert (http, https) == (leader.url("http"), leader.url("https"))
 
 
-def test_a_master_of_before_there_was_an_address_is_read():
+def test_old_master_info_is_decoded():
     """MasterInfo.address came in Mesos 0.24; hostname and port are required fields."""
-    assert read_leader(b'{"id": "x", "hostname": "m1", "port": 5050}') == Leader("x", "m1", "", 5050)
+    assert decode_leader(b'{"id": "x", "hostname": "m1", "port": 5050}') == Leader("x", "m1", "", 5050)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b'{"port": 1}', b'{"address": {"ip": "1.2.3.4"}}', b"\xff"])
-def test_a_node_without_master_info_is_an_error_with_a_sentence(data):
+def test_invalid_master_info_is_explained(data):
     """Protobuf, for instance."""
     with pytest.raises(ValueError, match="leader's node"):
-        read_leader(data)
+        decode_leader(data)
 
 
 class Told(Detector):
@@ -102,10 +102,10 @@ class Told(Detector):
 
 
 def leader_at(peer: Peer) -> Leader:
-    return read_leader(json.dumps(master_info(peer.address, "localhost")).encode())
+    return decode_leader(json.dumps(master_info(peer.address, "localhost")).encode())
 
 
-def test_a_driver_takes_a_detector_and_stops_it(driver_of, recorder):
+def test_driver_starts_and_stops_its_detector(driver_of, recorder):
     """P20: from nobody to a leader, to another one, to nobody; the reason why can be asked for."""
     detector = Told()
     with Peer(stream(subscribed())) as old, Peer(stream(subscribed())) as new:
@@ -117,17 +117,35 @@ def test_a_driver_takes_a_detector_and_stops_it(driver_of, recorder):
         detector.tell(leader_at(old), "")
         assert (recorder.next(), driver.master) == (subscribed(), f"http://{old.address}")
         detector.tell(leader_at(new), "")
-        assert recorder.next() == Disconnected(f"http://{new.address} leads now")
+        assert recorder.next() == DriverDisconnected(f"http://{new.address} is the new leader")
         assert (recorder.next(), driver.master) == (subscribed(), f"http://{new.address}")
         detector.tell(None, "no master leads")
-        assert recorder.next() == Disconnected("no master leads")
+        assert recorder.next() == DriverDisconnected("no master leads")
         assert driver.last_failure == "no master leads"
         assert driver.send({"type": "REVIVE"}) == NotConnected()
         driver.stop()
         assert detector.stopped
 
 
-def test_over_tls_the_leaders_name_is_asked(certificates, driver_of, recorder):
+def test_detector_moves_during_subscribe_uses_new_master(driver_of, recorder):
+    """The detector reports between the choice of the master and the connection to it."""
+    detector = Told()
+
+    class Changing(Credentials):
+        def header(self):
+            if driver.master == f"http://{old.address}":
+                detector.tell(leader_at(new), "")
+            return super().header()
+
+    with Peer(stream(subscribed())) as old, Peer(stream(subscribed())) as new:
+        driver = driver_of(detector, credentials=Changing())
+        driver.start()
+        detector.tell(leader_at(old), "")
+        recorder.wait_event("SUBSCRIBED")
+        assert (len(old.all("SUBSCRIBE")), len(new.all("SUBSCRIBE"))) == (0, 1)
+
+
+def test_tls_uses_leader_host_name(certificates, driver_of, recorder):
     """P20, P21: the certificate names it."""
     detector = Told()
     with Peer(stream(subscribed()), tls=certificates.server_context()) as peer:

@@ -51,7 +51,7 @@ def test_p7_an_update_made_while_disconnected_is_announced(kind, expected):
 
 
 @both(hardened=1, stock=0)
-def test_p7_an_update_that_the_agent_did_not_take_is_sent_again(kind, expected):
+def test_p7_failed_update_is_resent(kind, expected):
     """P7: an update whose call fails is kept until it is acknowledged, with all that the agent demands of it."""
     answers = iter([503])
     with (
@@ -67,11 +67,11 @@ def test_p7_an_update_that_the_agent_did_not_take_is_sent_again(kind, expected):
             again = peer.wait("UPDATE", 2)
             assert sent.body == again.body
             acknowledge(peer, sent.body["update"]["status"]["uuid"])
-            assert client.do("wait_acknowledged")["result"] is True
+            client.wait_event("ACKNOWLEDGED")
         assert expected == len(peer.all("UPDATE")) - 1
 
 
-def test_an_update_carries_what_the_agent_demands():
+def test_update_has_required_fields():
     """uuid, timestamp, source and ids are filled in. Source: common/validation.cpp of Mesos."""
     with (
         Peer(stream(executor_subscribed())) as peer,
@@ -96,15 +96,15 @@ def test_p8_the_agents_reregistration_window_is_met(kind, expected):
         with Peer(stream(executor_subscribed())) as peer, ClientProcess(kind, "executor", peer.address) as client:
             waits = client.do("backoffs")["result"]
     else:
-        from mesos_client.backoff import Recovery
+        from mesos_client.backoff import AgentReconnectDelay
 
-        waits = [Recovery(window).delay(lambda low, high: high) for _ in range(4)]
+        waits = [AgentReconnectDelay(window).delay(lambda low, high: high) for _ in range(4)]
     assert expected == all(wait < window for wait in waits)
 
 
 @both(hardened=1, stock=0)
 @pytest.mark.parametrize("code", [404, 401])
-def test_p9_an_agent_that_is_not_ready_is_asked_again(kind, expected, code):
+def test_p9_unready_agent_is_retried(kind, expected, code):
     """P9: an agent that starts answers so before its routes are there; that is not the end."""
     scripts = [status(code)] * 3
     with Peer(*scripts, stream(executor_subscribed())) as peer, ClientProcess(kind, "executor", peer.address) as client:
@@ -116,7 +116,7 @@ def test_p9_an_agent_that_is_not_ready_is_asked_again(kind, expected, code):
 
 
 @both(hardened=1, stock=3)
-def test_p10_without_checkpointing_a_lost_agent_is_the_end(kind, expected):
+def test_p10_lost_agent_aborts_without_checkpointing(kind, expected):
     """P10: MESOS_CHECKPOINT=0 means no: the driver gives up at once."""
     environ = {**ENVIRON, "MESOS_CHECKPOINT": "0"}
     with (
@@ -125,24 +125,24 @@ def test_p10_without_checkpointing_a_lost_agent_is_the_end(kind, expected):
     ):
         peer.wait("SUBSCRIBE", expected)
         if kind == "hardened":
-            assert "does not checkpoint" in client.wait(state="Aborted")["reason"]
+            assert "does not checkpoint" in client.wait(state="DriverAborted")["reason"]
             client.do("join")
             assert expected == len(peer.all("SUBSCRIBE"))
 
 
-def test_p10_a_checkpointing_executor_waits_for_the_recovery_timeout():
+def test_p10_checkpointing_executor_waits_for_agent():
     """P10: with MESOS_CHECKPOINT=1 the driver goes on trying until MESOS_RECOVERY_TIMEOUT, and then says so."""
     environ = {**ENVIRON, "MESOS_RECOVERY_TIMEOUT": "500ms"}
     with (
         Peer(cut_after(executor_subscribed()), status(503)) as peer,
         ClientProcess("hardened", "executor", peer.address, environ=environ) as client,
     ):
-        assert "MESOS_RECOVERY_TIMEOUT" in client.wait(state="Aborted")["reason"]
-        assert len(client.found(state="Disconnected")) == 1
+        assert "MESOS_RECOVERY_TIMEOUT" in client.wait(state="DriverAborted")["reason"]
+        assert len(client.found(state="DriverDisconnected")) == 1
         assert len(peer.all("SUBSCRIBE")) >= 2
 
 
-def test_p11_kill_comes_whole():
+def test_p11_kill_event_is_complete():
     """P11: the event has its kill_policy."""
     kill = {"task_id": TASK_ID, "kill_policy": {"grace_period": {"nanoseconds": 7}}}
     with (
@@ -153,7 +153,7 @@ def test_p11_kill_comes_whole():
 
 
 @both(hardened=2, stock=1)
-def test_p23_a_task_that_is_launched_twice_does_not_end_the_driver(kind, expected):
+def test_p23_duplicate_launch_keeps_driver(kind, expected):
     """P23: a repeated LAUNCH is handed over; what it means is the executor's matter."""
     with (
         Peer(stream(executor_subscribed(), launch(), launch())) as peer,
@@ -182,11 +182,11 @@ def test_p24_updates_are_acknowledged_after_shutdown(kind, expected):
             peer.wait_left()
         else:
             acknowledge(peer, identity)
-            assert client.do("wait_acknowledged")["result"] is True
+            client.wait_event("ACKNOWLEDGED")
         assert expected == (not peer.has_left())
 
 
-def test_the_authentication_token_goes_with_every_request():
+def test_every_request_has_the_token():
     """A token in the environment is a bearer token, of SUBSCRIBE and of calls; it is in no line of the log."""
     environ = {**ENVIRON, "MESOS_EXECUTOR_AUTHENTICATION_TOKEN": "t0ken"}
     with (

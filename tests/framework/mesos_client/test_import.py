@@ -57,7 +57,7 @@ thread.join()
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("hardened", "([], 0)"), ("stock", "(['StreamHandler'], 20)")])
-def test_p27_the_loggers_stay_as_they_are(kind, expected):
+def test_p27_loggers_are_unchanged(kind, expected):
     """P27: no handler and no level is put on pymesos' logger."""
     program = f"""
 import logging
@@ -73,7 +73,7 @@ def test_an_executor_does_not_load_the_schedulers_half():
     program = """
 import sys
 import mesos_client.executor
-from mesos_client import Aborted, Disconnected
+from mesos_client import DriverAborted, DriverDisconnected
 heavy = {"requests", "urllib3", "httptools", "kazoo", "mesos_client.scheduler"}
 print(sorted(heavy & set(sys.modules)))
 """
@@ -84,14 +84,14 @@ print(sorted(heavy & set(sys.modules)))
     ("library", "module"),
     [("kazoo", "zookeeper_detector.py"), ("pymesos", "_pymesos.py"), ("requests", "requests_transport.py")],
 )
-def test_each_library_has_one_room(library, module):
+def test_each_library_has_one_importer(library, module):
     """One module imports it, so that it can be replaced there."""
     importing = re.compile(rf"^\s*(import|from) {library}\b", re.MULTILINE)
     sources = (ROOT / "framework" / "mesos_client").glob("*.py")
     assert [module] == [path.name for path in sources if importing.search(path.read_text())]
 
 
-def test_p30_pymesos_that_runs_pickles_is_not_loaded():
+def test_p30_unsafe_pymesos_modules_are_not_loaded():
     """P30: pymesos.subprocess unpickles what comes from the network; nothing of ours imports it."""
     program = f"""
 import sys

@@ -10,8 +10,16 @@ from typing import Any
 
 import pytest
 
-from mesos_client import Aborted, Basic, Disconnected, NotConnected, SchedulerDriver, Token
-from mesos_local import AgentSpec, LocalCluster, ZooKeeperEnsemble, operator_api
+from kit.zookeeper_ensemble import ZooKeeperEnsemble
+from mesos_client import (
+    BasicCredentials,
+    DriverAborted,
+    DriverDisconnected,
+    NotConnected,
+    SchedulerDriver,
+    TokenCredentials,
+)
+from mesos_local import AgentSpec, LocalCluster, master_api
 from wire.candidate import GROUP, Candidates, master_info
 from wire.peer import PATIENCE, Peer, status
 from wire.process import FRAMEWORK
@@ -21,6 +29,7 @@ pytestmark = pytest.mark.mesos
 #: No colon: Mesos' own authenticator refuses one also in the secret.
 PRINCIPAL, SECRET = "Jürgen", "pässwörd ✓"
 REVIVE = {"type": "REVIVE"}
+RECONCILE_ALL = {"type": "RECONCILE", "reconcile": {"tasks": []}}
 #: No task is launched on it.
 ONE_AGENT = [AgentSpec("agent-1", "cpus:1;mem:512;ports:[31980-31989]")]
 
@@ -45,7 +54,7 @@ class Scheduler:
                 return report.get(kind.lower())
             if type(report).__name__ == kind:
                 return report
-            assert not isinstance(report, Aborted), report
+            assert not isinstance(report, DriverAborted), report
 
 
 @pytest.fixture
@@ -81,35 +90,37 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield cluster.master.address
 
 
-def test_p21_basic_credentials_that_are_not_ascii_are_accepted(guarded, scheduler_of):
+def test_p21_non_ascii_credentials_are_accepted(guarded, scheduler_of):
     """P21: the real authenticator takes UTF-8; calls are authenticated like the subscription."""
-    scheduler = scheduler_of(guarded, credentials=Basic(PRINCIPAL, SECRET))
+    scheduler = scheduler_of(guarded, credentials=BasicCredentials(PRINCIPAL, SECRET))
     scheduler.wait("SUBSCRIBED")
     assert scheduler.driver.send(REVIVE).ok
 
 
-@pytest.mark.parametrize("credentials", [None, Basic(PRINCIPAL, "wrong")], ids=["none", "wrong"])
-def test_bad_credentials_are_told_and_the_driver_lives(guarded, scheduler_of, credentials):
+@pytest.mark.parametrize("credentials", [None, BasicCredentials(PRINCIPAL, "wrong")], ids=["none", "wrong"])
+def test_bad_credentials_are_reported_and_retried(guarded, scheduler_of, credentials):
     """401 by the real master: reported with its status, nothing sent, and still trying."""
     scheduler = scheduler_of(guarded, credentials=credentials)
-    assert "401" in scheduler.wait("Disconnected").reason
+    assert "401" in scheduler.wait("DriverDisconnected").reason
     assert scheduler.driver.send(REVIVE) == NotConnected()
     assert not scheduler.driver.aborted
 
 
-def test_a_principal_that_is_not_ours_is_told_in_the_masters_words(guarded, scheduler_of):
+def test_wrong_principal_reports_master_message(guarded, scheduler_of):
     """400: FrameworkInfo.principal must be the authenticated one."""
-    scheduler = scheduler_of(guarded, framework(principal="somebody"), credentials=Basic(PRINCIPAL, SECRET))
-    reason = scheduler.wait("Disconnected").reason
+    scheduler = scheduler_of(guarded, framework(principal="somebody"), credentials=BasicCredentials(PRINCIPAL, SECRET))
+    reason = scheduler.wait("DriverDisconnected").reason
     assert "400" in reason
     assert "does not match" in reason
 
 
 def test_a_refused_header_is_renewed(guarded, scheduler_of):
     """A login that gives a stale header first: the real 401 makes the driver ask for another one, unnoticed."""
-    good = Basic(PRINCIPAL, SECRET).header() or ""
+    good = BasicCredentials(PRINCIPAL, SECRET).header() or ""
     headers = iter(["stale"])
-    scheduler = scheduler_of(guarded, credentials=Token(lambda: next(headers, good.removeprefix("Basic ")), "Basic "))
+    scheduler = scheduler_of(
+        guarded, credentials=TokenCredentials(lambda: next(headers, good.removeprefix("Basic ")), "Basic ")
+    )
     assert scheduler.reports.get(timeout=PATIENCE)["type"] == "SUBSCRIBED"
 
 
@@ -130,7 +141,7 @@ def test_p31_a_stopped_driver_sends_nothing(cluster, scheduler_of):
     assert (scheduler.driver.connected, scheduler.driver.send(REVIVE)) == (False, NotConnected())
 
 
-def test_p18_calls_that_race_with_reconnects_only_fail_in_typed_ways(cluster, scheduler_of):
+def test_p18_racing_calls_return_typed_failures(cluster, scheduler_of):
     """P18: several threads call while the stream is dropped again and again; the framework is the same at the end."""
     scheduler = scheduler_of(cluster.master.address)
     framework_id = scheduler.wait("SUBSCRIBED")["framework_id"]
@@ -168,7 +179,7 @@ def test_a_call_of_an_earlier_subscription_is_not_sent(cluster, scheduler_of):
     assert scheduler.driver.send(REVIVE, scheduler.driver.subscription).ok
 
 
-def test_p6_a_master_that_falls_silent_is_left_and_found_again(cluster, scheduler_of, monkeypatch):
+def test_p6_silent_master_is_left_and_rejoined(cluster, scheduler_of, monkeypatch):
     """P6: a frozen master keeps its connections open and says nothing. The limit, 75 s, is a short one here."""
     with monkeypatch.context() as patched:
         patched.setattr("mesos_client.scheduler.HEARTBEATS_MISSED", 0.05)
@@ -176,7 +187,7 @@ def test_p6_a_master_that_falls_silent_is_left_and_found_again(cluster, schedule
         framework_id = scheduler.wait("SUBSCRIBED")["framework_id"]
         cluster.master.freeze()
     try:
-        assert "timed out" in scheduler.wait("Disconnected").reason
+        assert "timed out" in scheduler.wait("DriverDisconnected").reason
         assert scheduler.driver.send(REVIVE) == NotConnected()
     finally:
         cluster.master.thaw()
@@ -201,12 +212,12 @@ def test_a_redirect_leads_to_a_real_master(cluster, scheduler_of):
 
 
 def known_to(cluster: LocalCluster, framework_id: dict[str, Any]) -> bool:
-    frameworks = operator_api.call(cluster.master.address, "GET_FRAMEWORKS").get("frameworks", ())
+    frameworks = master_api.call(cluster.master.address, "GET_FRAMEWORKS").get("frameworks", ())
     return framework_id in [one["framework_info"]["id"] for one in frameworks]
 
 
 @pytest.mark.zookeeper
-def test_p20_a_real_master_is_found_in_zookeeper_and_followed_to_the_next(cluster, another, scheduler_of):
+def test_p20_leader_change_in_zookeeper_is_followed(cluster, another, scheduler_of):
     """P20: two real masters, announced in a real ZooKeeper as they do it; the framework moves with its id.
 
     The local masters lead without ZooKeeper, so that the test makes their nodes.
@@ -218,10 +229,10 @@ def test_p20_a_real_master_is_found_in_zookeeper_and_followed_to_the_next(cluste
         framework_id = scheduler.wait("SUBSCRIBED")["framework_id"]
         assert (known_to(cluster, framework_id), known_to(another, framework_id)) == (True, False)
         candidates.leave(node)
-        assert isinstance(scheduler.wait("Disconnected"), Disconnected)
+        assert isinstance(scheduler.wait("DriverDisconnected"), DriverDisconnected)
         assert scheduler.wait("SUBSCRIBED")["framework_id"] == framework_id
         assert known_to(another, framework_id)
-        assert scheduler.driver.reconcileTasks([]).ok
+        assert scheduler.driver.send(RECONCILE_ALL).ok
 
 
 @pytest.mark.zookeeper

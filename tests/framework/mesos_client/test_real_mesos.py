@@ -7,15 +7,15 @@ import json
 import os
 import queue
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from mesos_client import Aborted, SchedulerDriver
-from mesos_local import AgentSpec, LocalCluster, operator_api
+from kit.waiting import wait_until
+from mesos_client import DriverAborted, SchedulerDriver
+from mesos_local import AgentSpec, LocalCluster, master_api
+from wire.client import acknowledge
 from wire.process import ROOT, ClientProcess
 
 pytestmark = pytest.mark.mesos
@@ -43,18 +43,9 @@ def both(hardened: object, stock: object) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("kind", "expected"), [("hardened", hardened), ("stock", stock)])
 
 
-def until(reached: Callable[[], Any], what: str) -> Any:
-    """Poll: neither the master nor a file announces this."""
-    deadline = time.monotonic() + PATIENCE
-    while not (value := reached()):
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        threading.Event().wait(0.02)
-    return value
-
-
 def known_as(master: str, framework_id: str) -> str:
     """active, inactive, removed or unknown."""
-    answer = operator_api.call(master, "GET_FRAMEWORKS")
+    answer = master_api.call(master, "GET_FRAMEWORKS")
     for one in answer.get("completed_frameworks", ()):
         if one["framework_info"]["id"]["value"] == framework_id:
             return "removed"
@@ -75,7 +66,7 @@ class Scheduler:
     def wait(self, kind: str) -> Any:
         while True:
             report = self.reports.get(timeout=PATIENCE)
-            if isinstance(report, Aborted):
+            if isinstance(report, DriverAborted):
                 return report
             if isinstance(report, dict) and report["type"] == kind:
                 return report.get(kind.lower())
@@ -84,7 +75,7 @@ class Scheduler:
         """The next other state; every update is acknowledged, and may come again after an agent's restart."""
         while True:
             status = self.wait("UPDATE")["status"]
-            self.driver.acknowledgeStatusUpdate(status)
+            self.driver.send(acknowledge(status))
             if status["state"] != known:
                 return str(status["state"])
 
@@ -115,7 +106,7 @@ def test_p1_an_exception_in_a_callback_keeps_the_framework(local_cluster, kind, 
         if kind == "hardened":
             assert client.do("kill")["result"].startswith("Sent")
         else:
-            until(lambda: known_as(master, framework_id) == "removed", "the TEARDOWN")
+            wait_until(lambda: known_as(master, framework_id) == "removed", "the TEARDOWN")
         assert expected == known_as(master, framework_id)
 
 
@@ -126,7 +117,7 @@ def test_p2_abort_keeps_the_framework(local_cluster, scheduler_of, kind, expecte
     with ClientProcess(kind, "scheduler", master, framework=framework(failover_timeout=60.0)) as client:
         framework_id = client.wait(callback="registered")["arguments"][0]["value"]
         client.do("abort")
-        until(lambda: known_as(master, framework_id) != "active", "the disconnection")
+        wait_until(lambda: known_as(master, framework_id) != "active", "the disconnection")
         assert expected == known_as(master, framework_id)
     if kind == "hardened":
         successor = scheduler_of(master, id={"value": framework_id})
@@ -134,7 +125,7 @@ def test_p2_abort_keeps_the_framework(local_cluster, scheduler_of, kind, expecte
 
 
 @both(hardened=1, stock=20)
-def test_p3_a_removed_framework_is_an_error_and_no_storm(local_cluster, scheduler_of, kind, expected):
+def test_p3_removed_framework_aborts_without_storm(local_cluster, scheduler_of, kind, expected):
     """P3: an id that the master has removed stops the driver, with the master's own words."""
     master = local_cluster.master.address
     gone = scheduler_of(master)
@@ -143,7 +134,7 @@ def test_p3_a_removed_framework_is_an_error_and_no_storm(local_cluster, schedule
     with ClientProcess(kind, "scheduler", master, framework=framework(id=framework_id)) as client:
         client.wait(expected, callback="error")
         if kind == "hardened":
-            assert "removed" in client.wait(state="Aborted")["reason"]
+            assert "removed" in client.wait(state="DriverAborted")["reason"]
             client.do("join")
             assert expected == len(client.found(callback="error"))
 
@@ -154,13 +145,13 @@ def test_p3_the_scheduler_that_is_replaced_stops(local_cluster, scheduler_of):
     framework_id = first.wait("SUBSCRIBED")["framework_id"]
     second = scheduler_of(local_cluster.master.address, failover_timeout=60.0, id=framework_id)
     second.wait("SUBSCRIBED")
-    assert Aborted("Framework failed over") == first.wait("nothing else")
+    assert DriverAborted("Framework failed over") == first.wait("nothing else")
     assert first.driver.aborted
     assert second.driver.send({"type": "REVIVE"}).ok
 
 
 @both(hardened=True, stock=False)
-def test_p13_gpu_resources_is_what_the_framework_says(local_cluster, kind, expected):
+def test_p13_gpu_capability_follows_framework_info(local_cluster, kind, expected):
     """P13: the master registers the capability, whether or not it answers to /version (this one does not)."""
     wanted = [{"type": "GPU_RESOURCES"}, {"type": "MULTI_ROLE"}]
     with ClientProcess(
@@ -169,15 +160,15 @@ def test_p13_gpu_resources_is_what_the_framework_says(local_cluster, kind, expec
         framework_id = client.wait(callback="registered")["arguments"][0]["value"]
         (found,) = (
             one["framework_info"]["capabilities"]
-            for one in operator_api.call(local_cluster.master.address, "GET_FRAMEWORKS")["frameworks"]
+            for one in master_api.call(local_cluster.master.address, "GET_FRAMEWORKS")["frameworks"]
             if one["framework_info"]["id"]["value"] == framework_id
         )
         assert expected == ({"type": "GPU_RESOURCES"} in found)
         # One of stock pymesos outlives its connection by 100 s.
-        operator_api.teardown(local_cluster.master.address, framework_id)
+        master_api.teardown(local_cluster.master.address, framework_id)
 
 
-def test_a_framework_info_that_the_master_refuses_is_told(local_cluster, scheduler_of):
+def test_rejected_framework_info_is_reported(local_cluster, scheduler_of):
     """A FrameworkInfo that the master cannot accept ends the driver with the master's own words."""
     refused = scheduler_of(local_cluster.master.address, capabilities=[])
     reason = refused.wait("nothing else").reason
@@ -202,7 +193,9 @@ class Running:
         offer = scheduler.wait("OFFERS")["offers"][0]
         self.agent_id = offer["agent_id"]
         task = _task(name, offer["agent_id"], framework_id)
-        assert scheduler.driver.launchTasks(offer["id"], [task]).ok
+        launch = {"type": "LAUNCH", "launch": {"task_infos": [task]}}
+        accept = {"offer_ids": [offer["id"]], "operations": [launch]}
+        assert scheduler.driver.send({"type": "ACCEPT", "accept": accept}).ok
         assert scheduler.state_after("TASK_STAGING") == "TASK_RUNNING"
         self.sandbox = cluster.sandbox(self.agent_id["value"], framework_id["value"], name)
 
@@ -212,7 +205,7 @@ class Running:
         return [line for line in map(_json, lines) if line.get("type") == kind]
 
     def wait_seen(self, kind: str, count: int = 1) -> dict[str, Any]:
-        until(lambda: len(self.seen(kind)) >= count, f"{count} {kind}")
+        wait_until(lambda: len(self.seen(kind)) >= count, f"{count} {kind}")
         return self.seen(kind)[count - 1]
 
     def finish(self) -> None:
@@ -263,7 +256,7 @@ def test_p7_a_task_that_ends_while_the_agent_is_away_is_reported(cluster, schedu
     running = Running(cluster, scheduler_of(cluster.master.address, failover_timeout=60.0), "p7")
     agent = cluster.agents["agent-1"]
     agent.kill()
-    running.wait_seen("Disconnected")
+    running.wait_seen("DriverDisconnected")
     running.finish()
     running.wait_seen("sent")
     agent.start()
@@ -277,22 +270,23 @@ def test_p8_a_task_outlives_its_agents_restarts(cluster, scheduler_of):
     agent = cluster.agents["agent-1"]
     for restart in (1, 2):
         agent.kill()
-        running.wait_seen("Disconnected", restart)
+        running.wait_seen("DriverDisconnected", restart)
         agent.start()
         running.wait_seen("SUBSCRIBED", restart + 1)
         cluster.wait_registered()
     policy = {"grace_period": {"nanoseconds": 7}}
-    assert running.scheduler.driver.killTask(running.task_id, running.agent_id, policy).ok
+    kill = {"task_id": running.task_id, "agent_id": running.agent_id, "kill_policy": policy}
+    assert running.scheduler.driver.send({"type": "KILL", "kill": kill}).ok
     assert running.wait_seen("KILL")["kill"]["kill_policy"] == policy
     assert running.scheduler.state_after("TASK_RUNNING") == "TASK_KILLED"
 
 
-def test_p10_without_checkpointing_the_executor_leaves_with_the_agent(cluster, scheduler_of):
+def test_p10_executor_exits_without_checkpointing(cluster, scheduler_of):
     """P10: the real agent sets MESOS_CHECKPOINT=0, and the driver gives up when it is killed."""
     running = Running(cluster, scheduler_of(cluster.master.address, checkpoint=False, failover_timeout=60.0), "p10")
     cluster.agents["agent-1"].kill()
     try:
-        assert "does not checkpoint" in running.wait_seen("Aborted")["reason"]
+        assert "does not checkpoint" in running.wait_seen("DriverAborted")["reason"]
     finally:
         cluster.agents["agent-1"].start()
         cluster.wait_registered()
@@ -301,7 +295,8 @@ def test_p10_without_checkpointing_the_executor_leaves_with_the_agent(cluster, s
 def test_p24_the_last_update_is_acknowledged_after_shutdown(cluster, scheduler_of):
     """P24: after SHUTDOWN the stream stays: the agent's ACKNOWLEDGED of the last update still arrives."""
     running = Running(cluster, scheduler_of(cluster.master.address, failover_timeout=60.0), "p24")
-    assert running.scheduler.driver.shutdownExecutor({"value": "p24"}, running.agent_id).ok
+    shutdown = {"executor_id": {"value": "p24"}, "agent_id": running.agent_id}
+    assert running.scheduler.driver.send({"type": "SHUTDOWN", "shutdown": shutdown}).ok
     assert running.scheduler.state_after("TASK_RUNNING") == "TASK_KILLED"
     assert running.wait_seen("left")["acknowledged"] is True
 
@@ -314,4 +309,4 @@ def test_a_master_that_returns_is_subscribed_to_again(cluster, scheduler_of):
     cluster.master.start()
     cluster.wait_registered()
     assert scheduler.wait("SUBSCRIBED")["framework_id"] == framework_id
-    assert scheduler.driver.reconcileTasks([]).ok
+    assert scheduler.driver.send({"type": "RECONCILE", "reconcile": {"tasks": []}}).ok

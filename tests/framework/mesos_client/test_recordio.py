@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesos_client.recordio import Decoder, RecordError
+from mesos_client.stream import RecordDecoder, RecordError
 
 RECORDS = st.lists(st.binary(max_size=200), max_size=20)
 
@@ -23,9 +23,9 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 
 @given(RECORDS, st.lists(st.integers(min_value=0), max_size=50))
-def test_any_cutting_gives_the_same_records(records, places):
+def test_any_chunking_yields_the_same_records(records, places):
     """However the bytes are cut, exactly the records that were written come out, in order."""
-    decoder = Decoder()
+    decoder = RecordDecoder()
     found = [record for chunk in cut(encoded(records), places) for record in decoder.feed(chunk)]
     assert records == found
     assert decoder.is_between_records
@@ -34,7 +34,7 @@ def test_any_cutting_gives_the_same_records(records, places):
 @given(RECORDS, st.binary(max_size=200))
 def test_single_bytes_are_enough(records, last):
     """Byte by byte is a cutting too, and a record comes with its last byte, not with the next one."""
-    decoder = Decoder()
+    decoder = RecordDecoder()
     data = encoded([*records, last])
     for byte in data[:-1]:
         decoder.feed(bytes([byte]))
@@ -46,7 +46,7 @@ def test_single_bytes_are_enough(records, last):
 def test_arbitrary_bytes_end_in_records_or_in_record_error(data):
     """No other exception, and no endless loop."""
     try:
-        records = Decoder().feed(data)
+        records = RecordDecoder().feed(data)
     except RecordError:
         return
     assert sum(len(record) for record in records) <= len(data)
@@ -58,26 +58,26 @@ def test_arbitrary_bytes_end_in_records_or_in_record_error(data):
 def test_garbage_is_named(garbage):
     """What is no length is shown, shortened, in the error."""
     with pytest.raises(RecordError, match="not a record length"):
-        Decoder().feed(garbage)
+        RecordDecoder().feed(garbage)
 
 
 @pytest.mark.parametrize("garbage", [b"12345678901\n", b"1x2\n"])
-def test_garbage_is_found_also_byte_by_byte(garbage):
+def test_garbage_is_detected_byte_by_byte(garbage):
     """A length line that comes in pieces is judged like a whole one."""
-    decoder = Decoder()
+    decoder = RecordDecoder()
     with pytest.raises(RecordError):
         [decoder.feed(bytes([byte])) for byte in garbage]
 
 
 @pytest.mark.parametrize("start", [b"5", b"5\n", b"5\nabcd"])
-def test_an_unfinished_record_is_seen(start):
+def test_unfinished_record_is_detected(start):
     """The end of the stream inside a record can be told from one between records."""
-    decoder = Decoder()
+    decoder = RecordDecoder()
     assert decoder.feed(start) == []
     assert not decoder.is_between_records
 
 
-def test_work_grows_with_the_bytes_only():
+def test_decoding_is_linear():
     """A record in many pieces is copied once per byte: twice the pieces are twice the work, not four times."""
 
     class Counting(bytes):
@@ -89,7 +89,7 @@ def test_work_grows_with_the_bytes_only():
             return piece
 
     size, piece = 1 << 20, 1 << 10
-    decoder = Decoder()
+    decoder = RecordDecoder()
     decoder.feed(b"%d\n" % size)
     records = [record for _ in range(size // piece) for record in decoder.feed(Counting(piece))]
     assert [size] == [len(record) for record in records]

@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from mesos_client.backoff import ABSENT, REFUSED, STEADY_AFTER
+from mesos_client.backoff import REJECTED_BACKOFF, STABLE_AFTER, UNAVAILABLE_BACKOFF
 from mesos_client.credentials import Credentials
-from mesos_client.masters import Masters, parse_masters
-from mesos_client.retry import MAX_REDIRECTS, Retry
-from mesos_client.subscriber import Loss
-from mesos_client.transport import Request
+from mesos_client.http import HttpRequest
+from mesos_client.masters import MasterList, parse_masters
+from mesos_client.scheduler import MAX_REDIRECTS, SubscribeRetry
+from mesos_client.stream import StreamLoss
 
 PATH = "/api/v1/scheduler"
 
@@ -26,13 +26,13 @@ class World:
     """Masters, and the loss of whichever is asked now."""
 
     def __init__(self, masters: str) -> None:
-        self.masters = Masters(parse_masters(masters))
-        self.retry = Retry(self.masters, Credentials(), PATH)
+        self.masters = MasterList(parse_masters(masters))
+        self.retry = SubscribeRetry(self.masters, Credentials(), PATH)
 
     def lose(self, now: float, status: int | None = None, location: str | None = None) -> float:
         """Return the wait."""
-        request = Request(f"{self.masters.current}{PATH}", {}, b"", 1.0)
-        return self.retry.after(Loss("test", status, location, request), now).delay
+        request = HttpRequest(f"{self.masters.current}{PATH}", {}, b"", 1.0)
+        return self.retry.after(StreamLoss("test", status, location, request), now).delay
 
 
 def test_waits_grow_to_the_maximum():
@@ -44,12 +44,12 @@ def test_waits_grow_to_the_maximum():
         now += waits[-1]
     assert [0.25, 0.5, 1.0, 1.0, 1.0] == waits
     world.retry.subscribed(now)
-    assert world.lose(now + STEADY_AFTER - 1) == ABSENT.maximum
+    assert world.lose(now + STABLE_AFTER - 1) == UNAVAILABLE_BACKOFF.maximum
     world.retry.subscribed(now)
-    assert world.lose(now + STEADY_AFTER) == ABSENT.first
+    assert world.lose(now + STABLE_AFTER) == UNAVAILABLE_BACKOFF.first
 
 
-def test_what_a_round_takes_is_part_of_the_wait():
+def test_delay_includes_duration_of_round():
     """A master of the list that does not answer for 4 s must not keep us from the others for longer."""
     world = World("a,b")
     assert world.lose(0.0) == 0.0
@@ -59,44 +59,44 @@ def test_what_a_round_takes_is_part_of_the_wait():
     assert world.masters.current == "http://a:5050"
 
 
-def test_the_wait_after_a_lost_subscription_is_a_whole_one():
+def test_lost_subscription_starts_a_full_delay():
     """All schedulers of a cluster lose their master in the same moment: chance spreads them."""
     world = World("a")
     world.lose(0.0)
     world.retry.subscribed(1.0)
-    assert world.lose(1000.0) == ABSENT.first
+    assert world.lose(1000.0) == UNAVAILABLE_BACKOFF.first
 
 
-def test_redirects_are_followed_at_once_but_not_for_ever():
+def test_redirects_are_followed_up_to_a_limit():
     """Then the given masters are asked again, after a wait."""
     world = World("a")
     for number in range(MAX_REDIRECTS):
         assert world.lose(0.0, 307, f"//m{number}:1/x") == 0.0
         assert world.masters.current == f"http://m{number}:1"
-    assert world.lose(0.0, 307, "//m9:1/x") == ABSENT.first
+    assert world.lose(0.0, 307, "//m9:1/x") == UNAVAILABLE_BACKOFF.first
     assert world.masters.current == "http://a:5050"
 
 
-def test_a_leader_that_fails_leads_back_to_those_who_named_it():
+def test_failed_leader_falls_back_to_master_list():
     """After a wait: they may not know yet that it is gone."""
     world = World("a,b")
     assert world.lose(0.0, 307, "//m:1/x") == 0.0
-    assert world.lose(0.0) == ABSENT.first
+    assert world.lose(0.0) == UNAVAILABLE_BACKOFF.first
     assert world.masters.current == "http://a:5050"
 
 
-def test_refusals_wait_longer_and_are_news_once():
+def test_rejections_wait_longer_and_are_reported_once():
     """The reason is told when it changes."""
-    world, request = World("a"), Request(f"http://a:5050{PATH}", {}, b"", 1.0)
-    steps = [world.retry.after(Loss("test", status, None, request), 0.0) for status in (403, 403, 400, 503, 400)]
+    world, request = World("a"), HttpRequest(f"http://a:5050{PATH}", {}, b"", 1.0)
+    steps = [world.retry.after(StreamLoss("test", status, None, request), 0.0) for status in (403, 403, 400, 503, 400)]
     assert [True, False, True, False, False] == [step.refused for step in steps]
-    assert [1.0, 2.0, 4.0, ABSENT.maximum, REFUSED.maximum] == [step.delay for step in steps]
+    assert [1.0, 2.0, 4.0, UNAVAILABLE_BACKOFF.maximum, REJECTED_BACKOFF.maximum] == [step.delay for step in steps]
 
 
-def test_a_wait_that_somebody_ended_is_forgotten():
+def test_interrupted_delay_is_forgotten():
     """A detector names another master during a long wait: its failure is not waited for as long."""
     world = World("a")
     for _ in range(6):
         world.lose(0.0, 403)
     world.masters.replace(parse_masters("b"))
-    assert world.lose(0.1, 503) <= ABSENT.maximum
+    assert world.lose(0.1, 503) <= UNAVAILABLE_BACKOFF.maximum

@@ -22,7 +22,7 @@ def both(hardened: object, stock: object) -> pytest.MarkDecorator:
 
 @both(hardened=[], stock=["TEARDOWN"])
 @pytest.mark.parametrize("exception", ["ValueError", "OSError"])
-def test_p1_an_exception_in_a_callback_does_not_end_the_framework(kind, expected, exception):
+def test_p1_callback_exception_keeps_framework(kind, expected, exception):
     """P1 (and P15 for OSError): whatever a callback raises, no TEARDOWN is sent and the same stream goes on."""
     scenario = {"raising": {"statusUpdate": exception}}
     with Peer(stream(subscribed())) as peer, ClientProcess(kind, "scheduler", peer.address, **scenario) as client:
@@ -43,7 +43,7 @@ def test_p1_an_exception_in_a_callback_does_not_end_the_framework(kind, expected
 
 
 @both(hardened=0, stock=1)
-def test_p1_a_rejected_call_in_a_callback_does_not_end_the_framework(kind, expected):
+def test_p1_rejected_call_in_callback_keeps_framework(kind, expected):
     """P1: a master that answers 503 to a call made in a callback costs that call, not the framework."""
     with (
         Peer(stream(subscribed()), on_call=_unless("TEARDOWN", 503)) as peer,
@@ -62,7 +62,7 @@ def test_p1_a_rejected_call_in_a_callback_does_not_end_the_framework(kind, expec
 
 
 @both(hardened=(0, True), stock=(1, False))
-def test_p2_abort_leaves_the_framework_and_the_callers_dict_alone(kind, expected):
+def test_p2_abort_keeps_framework_and_dict(kind, expected):
     """P2: abort() sends no TEARDOWN, and the FrameworkInfo that was given keeps its id."""
     framework = {**FRAMEWORK, "id": wire.FRAMEWORK_ID}
     with (
@@ -81,7 +81,7 @@ def test_p3_an_error_event_stops_the_driver(kind, expected):
     with Peer(cut_after(subscribed(), error())) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
         peer.wait("SUBSCRIBE", expected)
         if kind == "hardened":
-            assert client.wait(state="Aborted")["reason"] == "Framework has been removed"
+            assert client.wait(state="DriverAborted")["reason"] == "Framework has been removed"
             client.do("join")
             assert client.finish() == 0
             assert expected == len(peer.all("SUBSCRIBE"))
@@ -90,14 +90,14 @@ def test_p3_an_error_event_stops_the_driver(kind, expected):
 
 @both(hardened=True, stock=False)
 @pytest.mark.parametrize("script", [status(503), cut_after(subscribed())], ids=["503", "cut after SUBSCRIBED"])
-def test_p4_a_failing_master_is_not_hammered(kind, expected, script):
+def test_p4_failing_master_gets_backoff(kind, expected, script):
     """P4: between two subscriptions lies the back-off, also when each one was accepted and cut."""
     with Peer(script) as peer, ClientProcess(kind, "scheduler", peer.address):
         assert expected == (peer.wait("SUBSCRIBE", 6).at - peer.wait("SUBSCRIBE").at >= FIVE_WAITS)
 
 
-@both(hardened=["connected", "kill"], stock=["kill", "connected"])
-def test_p5_a_hanging_call_blocks_nobody_else(kind, expected):
+@both(hardened=True, stock=False)
+def test_p5_hanging_call_blocks_only_its_caller(kind, expected):
     """P5: while one call waits for its answer, the driver's state can be read."""
     with Peer(stream(subscribed()), on_call=hang) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
         client.wait(callback="registered")
@@ -107,15 +107,15 @@ def test_p5_a_hanging_call_blocks_nobody_else(kind, expected):
         client.wait(asking="connected")
         if kind == "hardened":
             client.wait(did="connected")
+        assert expected == bool(client.found(did="connected"))
         # The end of the connection ends the call.
         peer.release_calls()
         client.wait(did="kill")
         client.wait(did="connected")
-        assert expected == [line["did"] for line in client.lines if line.get("did") in ("kill", "connected")]
 
 
 @both(hardened=10.0, stock=86400.0)
-def test_p5_a_call_does_not_wait_for_a_day(kind, expected):
+def test_p5_call_has_a_finite_timeout(kind, expected):
     """P5: the timeout of a call is seconds."""
     with Peer(stream(subscribed())) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
         assert expected == client.do("longest_call")["result"]
@@ -134,14 +134,14 @@ def test_p5_a_call_that_hangs_fails_after_its_timeout():
         assert len(peer.all("SUBSCRIBE")) == 1
 
 
-def test_p6_a_silent_stream_is_given_up():
+def test_p6_silent_stream_is_dropped():
     """P6: without a byte for five heartbeats the driver subscribes again, and says that it was disconnected."""
     with (
         Peer(stream(subscribed(heartbeat=0.02)), stream(subscribed())) as peer,
         ClientProcess("hardened", "scheduler", peer.address) as client,
     ):
         peer.wait("SUBSCRIBE", 2)
-        client.wait(state="Disconnected")
+        client.wait(state="DriverDisconnected")
         client.wait_event("SUBSCRIBED", 2)
 
 
@@ -198,7 +198,7 @@ def test_p16_ipv6_masters_are_reached(kind, expected):
         assert expected == bool(peer.all("SUBSCRIBE"))
 
 
-def test_p18_calls_during_reconnects_only_fail_in_typed_ways():
+def test_p18_calls_during_reconnect_return_typed_failures():
     """P18: calls that race with lost streams are answered, dropped or failed, and never raise."""
     scripts = [cut_after(subscribed()) for _ in range(4)]
     with (
@@ -212,7 +212,7 @@ def test_p18_calls_during_reconnects_only_fail_in_typed_ways():
 
 
 @both(hardened="not connected", stock="None")
-def test_p19_a_call_without_subscription_says_so(kind, expected):
+def test_p19_call_without_subscription_is_not_connected(kind, expected):
     """P19: a call that is dropped is told from one that was sent."""
     with Peer(status(503)) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
         peer.wait("SUBSCRIBE")
@@ -220,7 +220,7 @@ def test_p19_a_call_without_subscription_says_so(kind, expected):
 
 
 @both(hardened=0, stock=2)
-def test_p22_disconnected_is_told_once_and_only_after_a_subscription(kind, expected):
+def test_p22_disconnected_is_reported_once(kind, expected):
     """P22: attempts that fail before the first subscription lose nothing."""
     scripts = (status(503), status(503), stream(subscribed()))
     with Peer(*scripts) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
@@ -228,7 +228,7 @@ def test_p22_disconnected_is_told_once_and_only_after_a_subscription(kind, expec
         assert expected == len(client.found(callback="disconnected"))
         if kind == "hardened":
             client.do("stop")
-            assert client.found(state="Disconnected") == []
+            assert client.found(state="DriverDisconnected") == []
             assert client.found(callback="disconnected") == []
 
 
@@ -244,7 +244,7 @@ def test_p31_a_stopped_driver_is_not_connected(kind, expected):
 def test_p28_stop_does_not_wait_for_the_back_off():
     """P28: a driver that waits for its next attempt is stopped at once, and leaves no thread."""
     with Peer(status(401)) as peer, ClientProcess("hardened", "scheduler", peer.address) as client:
-        client.wait(state="Disconnected")
+        client.wait(state="DriverDisconnected")
         assert client.finish() == 0
         assert client.wait(left=[])
 

@@ -8,10 +8,9 @@ import threading
 import pytest
 
 from mesos_client import (
-    Aborted,
-    Basic,
-    Credentials,
-    Disconnected,
+    BasicCredentials,
+    DriverAborted,
+    DriverDisconnected,
     Failed,
     NotConnected,
     Rejected,
@@ -25,7 +24,7 @@ from wire.process import FRAMEWORK
 REVIVE = {"type": "REVIVE"}
 
 
-def test_the_first_subscription_has_no_id_and_the_next_has_it_twice(driver_of, recorder):
+def test_framework_id_is_sent_after_first_subscription(driver_of, recorder):
     """The master's rule: framework_id and framework_info.id are equal, or both absent."""
     with Peer(cut_after(subscribed()), stream(subscribed())) as peer:
         driver = driver_of(peer.address)
@@ -37,7 +36,7 @@ def test_the_first_subscription_has_no_id_and_the_next_has_it_twice(driver_of, r
         assert "id" not in FRAMEWORK
 
 
-def test_who_may_not_subscribe_does_not(driver_of, recorder):
+def test_forbidden_subscription_is_not_sent(driver_of, recorder):
     """A subscription that is lost after the leadership is not made again: it would take the framework away."""
     leads = threading.Event()
     leads.set()
@@ -83,7 +82,7 @@ def test_calls_carry_stream_id_and_framework_id(driver_of, recorder):
         assert "mesos-stream-id" not in peer.wait("SUBSCRIBE").headers
 
 
-def test_heartbeats_stay_inside_and_other_events_come_raw(driver_of, recorder):
+def test_events_except_heartbeats_are_passed_on(driver_of, recorder):
     """Also those of a type that is not known yet."""
     unknown = {"type": "SOMETHING_NEW", "something_new": {"a": 1}}
     with Peer(stream(subscribed(), {"type": "HEARTBEAT"}, unknown, message())) as peer:
@@ -105,22 +104,7 @@ def test_p26_events_are_plain_dicts(driver_of, recorder):
         assert all(plain(recorder.next()) for _ in range(2))
 
 
-def test_p29_an_operations_status_is_acknowledged_by_its_ids(driver_of, recorder):
-    """P29: the call has what Mesos wants, not the whole status; without a uuid there is nothing to acknowledge."""
-    ids = {"agent_id": {"value": "a"}, "operation_id": {"value": "o"}}
-    finished = {**ids, "uuid": {"value": "AAAA"}, "state": "OPERATION_FINISHED"}
-    with Peer(stream(subscribed())) as peer:
-        driver = driver_of(peer.address)
-        driver.start()
-        recorder.wait_event("SUBSCRIBED")
-        for status_ in (finished, {"operation_id": {"value": "o"}}):
-            assert driver.acknowledgeOperationStatusUpdate(status_).ok
-        assert [{**ids, "uuid": "AAAA"}] == [
-            one.body["acknowledge_operation_status"] for one in peer.all("ACKNOWLEDGE_OPERATION_STATUS")
-        ]
-
-
-def test_p29_nothing_is_acknowledged_by_itself(driver_of, recorder):
+def test_p29_updates_are_not_acknowledged_implicitly(driver_of, recorder):
     """P29: an update is acknowledged when its owner has stored it, and says so."""
     with Peer(stream(subscribed(), update(), message())) as peer:
         driver = driver_of(peer.address)
@@ -129,22 +113,9 @@ def test_p29_nothing_is_acknowledged_by_itself(driver_of, recorder):
         recorder.wait_event("MESSAGE")
         assert driver.send(REVIVE).ok
         assert peer.all("ACKNOWLEDGE") == []
-        assert driver.acknowledgeStatusUpdate(status_).ok
         expected = {name: status_[name] for name in ("agent_id", "task_id", "uuid")}
+        assert driver.send({"type": "ACKNOWLEDGE", "acknowledge": expected}).ok
         assert expected == peer.wait("ACKNOWLEDGE").body["acknowledge"]
-
-
-def test_many_offers_are_declined_in_one_call(driver_of, recorder):
-    """A DECLINE takes a list: the rate of calls does not grow with the number of offers."""
-    offers = [{"value": f"o-{number}"} for number in range(1000)]
-    with Peer(stream(subscribed())) as peer:
-        driver = driver_of(peer.address)
-        driver.start()
-        recorder.wait_event("SUBSCRIBED")
-        assert driver.declineOffer(offers, {"refuse_seconds": 3600.0}).ok
-        assert [{"offer_ids": offers, "filters": {"refuse_seconds": 3600.0}}] == [
-            one.body["decline"] for one in peer.all("DECLINE")
-        ]
 
 
 def test_results_are_typed(driver_of, recorder):
@@ -215,7 +186,7 @@ def test_teardown_outlives_the_stream_that_it_ends(driver_of, recorder):
         assert len(peer.all("SUBSCRIBE")) == 1
 
 
-def test_a_teardown_that_gets_no_answer_leaves_the_driver_subscribing(driver_of, recorder):
+def test_unanswered_teardown_keeps_subscribing(driver_of, recorder):
     """The stream was lost with the call: the driver comes back, and it can be tried again."""
 
     def lose_both(exchange):
@@ -259,7 +230,7 @@ def test_a_redirect_away_from_tls_is_not_followed(certificates, driver_of, recor
         location = f"http://{plain_peer.address}/api/v1/scheduler"
         scripts = (status(307, Location=location), stream(subscribed()))
         with Peer(*scripts, tls=certificates.server_context()) as peer:
-            driver_of(peer.address, tls=Tls(certificates.ca), credentials=Basic("me", "secret")).start()
+            driver_of(peer.address, tls=Tls(certificates.ca), credentials=BasicCredentials("me", "secret")).start()
             recorder.wait_event("SUBSCRIBED")
             assert len(peer.all("SUBSCRIBE")) == 2
         assert plain_peer.all("SUBSCRIBE") == []
@@ -272,41 +243,11 @@ def test_a_list_of_masters_is_tried_in_turn(driver_of, recorder):
         recorder.wait_event("SUBSCRIBED")
 
 
-def test_change_master_moves_the_subscription(driver_of, recorder):
-    """What a detector calls: to nobody, and to another master."""
-    with Peer(stream(subscribed())) as old, Peer(stream(subscribed())) as new:
-        driver = driver_of(old.address)
-        driver.start()
-        recorder.wait_event("SUBSCRIBED")
-        driver.change_master(None)
-        assert isinstance(recorder.next(), Disconnected)
-        assert driver.master is None
-        driver.change_master(new.address)
-        recorder.wait_event("SUBSCRIBED")
-        assert len(new.all("SUBSCRIBE")) == 1
-
-
-def test_a_master_that_changes_while_we_ask_is_not_subscribed_to(driver_of, recorder):
-    """The detector speaks between the moment when the master was chosen and that of the connection."""
-
-    class Changing(Credentials):
-        def header(self):
-            if driver.master == f"http://{old.address}":
-                driver.change_master(new.address)
-            return super().header()
-
-    with Peer(stream(subscribed())) as old, Peer(stream(subscribed())) as new:
-        driver = driver_of(old.address, credentials=Changing())
-        driver.start()
-        recorder.wait_event("SUBSCRIBED")
-        assert (len(old.all("SUBSCRIBE")), len(new.all("SUBSCRIBE"))) == (0, 1)
-
-
 def test_a_refusal_is_reported_once_and_tried_again(driver_of, recorder):
     """401: the process lives, its owner knows why, and goes on trying."""
     with Peer(status(401, b"Unauthenticated"), status(401), stream(subscribed())) as peer:
-        driver_of(peer.address, credentials=Basic("me", "wrong")).start()
-        assert Disconnected("HTTP 401: Unauthenticated") == recorder.next()
+        driver_of(peer.address, credentials=BasicCredentials("me", "wrong")).start()
+        assert DriverDisconnected("HTTP 401: Unauthenticated") == recorder.next()
         assert recorder.next() == subscribed()
 
 
@@ -327,7 +268,7 @@ def test_stop_may_be_called_from_a_callback_and_twice(recorder):
 
 
 @pytest.mark.parametrize("bad", [b"x", b"3\nabc", b"2\n[]"], ids=["no RecordIO", "no JSON", "no object"])
-def test_garbage_on_the_stream_is_a_loss_like_another(driver_of, recorder, bad):
+def test_garbage_on_the_stream_is_a_loss(driver_of, recorder, bad):
     """The driver says so without quoting it, and subscribes again."""
 
     def garbage(exchange):
@@ -339,11 +280,11 @@ def test_garbage_on_the_stream_is_a_loss_like_another(driver_of, recorder, bad):
     with Peer(garbage, stream(subscribed())) as peer:
         driver_of(peer.address).start()
         recorder.wait_event("SUBSCRIBED")
-        assert isinstance(recorder.next(), Disconnected)
+        assert isinstance(recorder.next(), DriverDisconnected)
         recorder.wait_event("SUBSCRIBED")
 
 
-def test_what_an_executor_says_need_not_be_utf8(driver_of, recorder):
+def test_non_utf8_executor_text_is_accepted(driver_of, recorder):
     """Mesos writes it as it is. A stream that is lost for it would be lost for ever: the update comes again."""
     written = json.dumps(update()).replace('"uuid"', '"message": "MARK", "uuid"').encode()
     record = written.replace(b"MARK", b"\xff\xed\xa0\x80")
@@ -366,17 +307,17 @@ def test_a_driver_starts_once(driver_of):
     with Peer(stream(subscribed())) as peer:
         driver = driver_of(peer.address)
         driver.start()
-        with pytest.raises(RuntimeError, match="starts once"):
+        with pytest.raises(RuntimeError, match="already started"):
             driver.start()
 
 
 def test_aborted_comes_once_and_last(driver_of, recorder):
-    """After ERROR there is one Aborted, and stop() adds nothing."""
+    """After ERROR there is one DriverAborted, and stop() adds nothing."""
     with Peer(stream(subscribed(), {"type": "ERROR", "error": {"message": "gone"}})) as peer:
         driver = driver_of(peer.address)
         driver.start()
         assert recorder.wait_event("ERROR")
-        assert Aborted("gone") == recorder.next()
+        assert DriverAborted("gone") == recorder.next()
         driver.stop()
         assert recorder.reports.empty()
         assert peer.all("TEARDOWN") == []

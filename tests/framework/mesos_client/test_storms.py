@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from mesos_client import Credentials, ExecutorDriver, SchedulerDriver
-from mesos_client.backoff import MOST_PER_SECOND, REFUSED
+from mesos_client.backoff import MAX_ATTEMPTS_PER_SECOND, REJECTED_BACKOFF
 from wire.peer import (
     PATIENCE,
     Exchange,
@@ -112,28 +112,28 @@ def ignore(_: object) -> None:
 
 
 @pytest.mark.parametrize("script", ABSENT.values(), ids=ABSENT)
-def test_an_absent_master_is_asked_a_few_times_in_a_second_and_at_least_once(script):
+def test_absent_master_is_retried_each_second(script):
     """However it fails: never more than four subscriptions in any second, and never a second without one."""
     clock = FastClock(MINUTE)
     with Peer(script, clock=clock.now) as peer, running(peer.address, clock):
         times = [one.at for one in peer.all("SUBSCRIBE")]
-        assert most_in_a_second(times) <= MOST_PER_SECOND
+        assert most_in_a_second(times) <= MAX_ATTEMPTS_PER_SECOND
         assert longest_pause([*times, MINUTE]) <= 1.0 + EPSILON
 
 
 @pytest.mark.parametrize("script", NO.values(), ids=NO)
-def test_a_master_that_says_no_is_asked_less_and_less(script):
+def test_rejecting_master_is_asked_less_often(script):
     """A refusal does not pass by itself: at most every 15 s in the end, but still asked."""
     clock = FastClock(10 * MINUTE)
     with Peer(script, clock=clock.now) as peer, running(peer.address, clock):
         times = [one.at for one in peer.all("SUBSCRIBE")]
         assert most_in_a_second(times) <= 3
-        assert longest_pause([*times, 10 * MINUTE]) <= REFUSED.maximum + EPSILON
-        assert len(times) <= 10 * MINUTE / (REFUSED.maximum / 2) + 5
+        assert longest_pause([*times, 10 * MINUTE]) <= REJECTED_BACKOFF.maximum + EPSILON
+        assert len(times) <= 10 * MINUTE / (REJECTED_BACKOFF.maximum / 2) + 5
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no-such-host.invalid:5050", "127.0.0.1:1,127.0.0.1:2,[::1]:1"])
-def test_a_master_that_cannot_be_reached_is_tried_as_often(address, monkeypatch):
+def test_unreachable_master_is_retried_each_second(address, monkeypatch):
     """Nobody listens, or the name does not exist: the attempts themselves are counted."""
 
     def getaddrinfo(host, *arguments, **options):
@@ -145,7 +145,7 @@ def test_a_master_that_cannot_be_reached_is_tried_as_often(address, monkeypatch)
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     clock = FastClock(MINUTE)
     with running(address, clock) as credentials:
-        assert most_in_a_second(credentials.times) <= MOST_PER_SECOND
+        assert most_in_a_second(credentials.times) <= MAX_ATTEMPTS_PER_SECOND
         assert longest_pause([*credentials.times, MINUTE]) <= 1.0 + EPSILON
 
 
@@ -161,7 +161,7 @@ def test_masters_that_point_at_each_other_are_not_chased():
     with Peer(point, clock=clock.now) as one, Peer(point, clock=clock.now) as two:
         others += [one.address, two.address]
         with running(one.address, clock) as credentials:
-            assert most_in_a_second(credentials.times) <= MOST_PER_SECOND
+            assert most_in_a_second(credentials.times) <= MAX_ATTEMPTS_PER_SECOND
             assert longest_pause([*credentials.times, MINUTE]) <= 1.0 + EPSILON
             assert len(one.all("SUBSCRIBE")) + len(two.all("SUBSCRIBE")) == len(credentials.times)
 
@@ -171,21 +171,21 @@ def test_a_master_that_points_at_itself_is_not_chased():
     clock = FastClock(MINUTE)
     point = lambda exchange: exchange.answer(307, Location=f"//{exchange.peer.address}/")  # noqa: E731
     with Peer(point, clock=clock.now) as peer, running(peer.address, clock):
-        assert most_in_a_second([one.at for one in peer.all("SUBSCRIBE")]) <= MOST_PER_SECOND
+        assert most_in_a_second([one.at for one in peer.all("SUBSCRIBE")]) <= MAX_ATTEMPTS_PER_SECOND
 
 
 @pytest.mark.parametrize("count", [3, 5])
-def test_of_a_list_each_master_is_asked_about_once_in_a_second(count):
+def test_each_listed_master_is_asked_once_a_second(count):
     """All are asked one after the other, then comes the wait: the whole list is not asked more often than one."""
     clock = FastClock(MINUTE)
     with ExitStack() as stack:
         peers = [stack.enter_context(Peer(status(503), clock=clock.now)) for _ in range(count)]
         with running(",".join(peer.address for peer in peers), clock) as credentials:
-            assert most_in_a_second(credentials.times) <= MOST_PER_SECOND
+            assert most_in_a_second(credentials.times) <= MAX_ATTEMPTS_PER_SECOND
             for peer in peers:
                 times = [one.at for one in peer.all("SUBSCRIBE")]
                 assert most_in_a_second(times) <= 3
-                assert longest_pause([*times, MINUTE]) <= 1.0 + count / MOST_PER_SECOND
+                assert longest_pause([*times, MINUTE]) <= 1.0 + count / MAX_ATTEMPTS_PER_SECOND
 
 
 def when(clock: FastClock, moment: float, before: Script, then: Script) -> Script:
@@ -193,7 +193,7 @@ def when(clock: FastClock, moment: float, before: Script, then: Script) -> Scrip
 
 
 @pytest.mark.parametrize("before", ABSENT.values(), ids=ABSENT)
-def test_a_master_that_returns_has_us_back_within_a_second(before, driver_of, recorder):
+def test_returning_master_is_rejoined_within_a_second(before, driver_of, recorder):
     """Whatever it did before, and however long: here for a minute."""
     clock = FastClock()
     with Peer(when(clock, MINUTE, before, stream(subscribed())), clock=clock.now) as peer:
@@ -204,7 +204,7 @@ def test_a_master_that_returns_has_us_back_within_a_second(before, driver_of, re
         recorder.wait_event("SUBSCRIBED")
 
 
-def test_an_owner_who_restarts_the_stream_again_and_again_makes_no_storm(driver_of, recorder):
+def test_repeated_stream_restarts_are_rate_limited(driver_of, recorder):
     """A detector that changes its mind, or a caller in a loop: the pace is kept below them."""
     clock = FastClock()
     with Peer(stream(subscribed()), clock=clock.now) as peer:
@@ -212,9 +212,9 @@ def test_an_owner_who_restarts_the_stream_again_and_again_makes_no_storm(driver_
         driver.start()
         for _ in range(20):
             recorder.wait_event("SUBSCRIBED")
-            driver.change_master(peer.address)
+            driver.restart_stream()
         recorder.wait_event("SUBSCRIBED")
-        assert most_in_a_second([one.at for one in peer.all("SUBSCRIBE")]) == MOST_PER_SECOND
+        assert most_in_a_second([one.at for one in peer.all("SUBSCRIBE")]) == MAX_ATTEMPTS_PER_SECOND
 
 
 AGENT: dict[str, Script] = {
@@ -225,7 +225,7 @@ AGENT: dict[str, Script] = {
 
 
 @pytest.mark.parametrize("script", AGENT.values(), ids=AGENT)
-def test_an_absent_agent_is_asked_a_few_times_in_a_second_and_at_least_once(script):
+def test_absent_agent_is_retried_each_second(script):
     """P8, P9: always within the agent's window of 2 s, and never in a loop."""
     clock = FastClock(MINUTE)
     with Peer(script, clock=clock.now) as peer:
@@ -236,12 +236,12 @@ def test_an_absent_agent_is_asked_a_few_times_in_a_second_and_at_least_once(scri
         finally:
             driver.stop()
         times = [one.at for one in peer.all("SUBSCRIBE")]
-        assert most_in_a_second(times) <= MOST_PER_SECOND
+        assert most_in_a_second(times) <= MAX_ATTEMPTS_PER_SECOND
         assert longest_pause([*times, MINUTE]) <= 1.0 + EPSILON
 
 
 @pytest.mark.parametrize("maximum", ["0ns", "2secs"])
-def test_a_back_off_of_nothing_is_no_storm(maximum):
+def test_zero_backoff_is_rate_limited(maximum):
     """An operator may set MESOS_SUBSCRIPTION_BACKOFF_MAX to 0."""
     clock = FastClock(MINUTE)
     with Peer(status(503), clock=clock.now) as peer:
@@ -251,7 +251,7 @@ def test_a_back_off_of_nothing_is_no_storm(maximum):
             assert clock.ended.wait(PATIENCE)
         finally:
             driver.stop()
-        assert most_in_a_second([one.at for one in peer.all("SUBSCRIBE")]) <= MOST_PER_SECOND
+        assert most_in_a_second([one.at for one in peer.all("SUBSCRIBE")]) <= MAX_ATTEMPTS_PER_SECOND
 
 
 def executor(address: str, clock: FastClock, **environ: str) -> ExecutorDriver:

@@ -9,11 +9,11 @@ from logging.handlers import QueueHandler
 
 import pytest
 
-from mesos_client import Basic, ExecutorDriver, SchedulerDriver, Tls
-from mesos_client.agent_environment import AgentEnvironment
+from mesos_client import BasicCredentials, ExecutorDriver, SchedulerDriver, Tls
+from mesos_client.executor import AgentEnvironment
+from mesos_client.http import HttpRequest, TransportError
 from mesos_client.requests_transport import RequestsTransport
 from mesos_client.stdlib_transport import StdlibTransport
-from mesos_client.transport import Request, TransportError
 from wire.peer import EXECUTOR_ID, PATIENCE, Peer, executor_subscribed, hang, stream, subscribed
 from wire.process import ENVIRON, FRAMEWORK
 
@@ -24,13 +24,13 @@ CALL = b'{"type": "KILL", "secret": "in the body"}'
 def post(made, peer, host="127.0.0.1"):
     port = peer.address.rpartition(":")[2]
     try:
-        return made.post(Request(f"https://{host}:{port}/api", {}, CALL, PATIENCE)).status
+        return made.post(HttpRequest(f"https://{host}:{port}/api", {}, CALL, PATIENCE)).status
     finally:
         made.close()
 
 
 @BOTH
-def test_a_certificate_of_our_own_authority_is_accepted(transport, certificates):
+def test_certificate_of_configured_ca_is_accepted(transport, certificates):
     """By address and by name."""
     for host in ("127.0.0.1", "localhost"):
         with Peer(tls=certificates.server_context()) as peer:
@@ -39,7 +39,7 @@ def test_a_certificate_of_our_own_authority_is_accepted(transport, certificates)
 
 @BOTH
 @pytest.mark.parametrize("verify", [True, "stranger.pem"], ids=["the machine's authorities", "another authority"])
-def test_a_certificate_of_an_unknown_authority_is_refused(transport, certificates, verify):
+def test_certificate_of_unknown_ca_is_rejected(transport, certificates, verify):
     """Nothing is sent, and the error says why."""
     tls = Tls(verify if verify is True else certificates.path(verify))
     with Peer(tls=certificates.server_context()) as peer:
@@ -61,12 +61,12 @@ def test_a_certificate_for_another_host_is_refused(transport, certificates, monk
 
 def test_a_rogue_master_learns_nothing(certificates, driver_of, recorder):
     """Whoever answers at the master's address without its certificate gets no subscription, no call, no credentials."""
-    log, told = logging.getLogger("mesos_client.process"), QueueHandler(recorder.reports)
+    log, told = logging.getLogger("mesos_client.stream"), QueueHandler(recorder.reports)
     log.addHandler(told)
     try:
         with Peer(stream(subscribed()), tls=certificates.server_context()) as rogue:
             tls = Tls(certificates.path("stranger.pem"))
-            driver = driver_of(rogue.address, tls=tls, credentials=Basic("me", "canary"))
+            driver = driver_of(rogue.address, tls=tls, credentials=BasicCredentials("me", "canary"))
             driver.start()
             assert "certificate verify failed" in recorder.next().getMessage()
             assert not driver.send({"type": "REVIVE"}).ok
@@ -83,7 +83,7 @@ def test_verification_can_be_turned_off(transport, certificates):
 
 
 @BOTH
-def test_a_server_that_wants_a_certificate_gets_ours(transport, certificates):
+def test_client_certificate_is_sent(transport, certificates):
     """From two files, or from one with both."""
     both = certificates.folder / "both.pem"
     both.write_text("".join(certificates.folder.joinpath(f"client.{kind}").read_text() for kind in ("pem", "key")))
@@ -93,7 +93,7 @@ def test_a_server_that_wants_a_certificate_gets_ours(transport, certificates):
 
 
 @BOTH
-def test_a_server_that_wants_a_certificate_does_not_serve_without(transport, certificates):
+def test_missing_client_certificate_is_rejected(transport, certificates):
     """The failure is one of the transport."""
     with Peer(tls=certificates.server_context(ask_clients=True)) as peer:
         with pytest.raises(TransportError):
@@ -102,12 +102,12 @@ def test_a_server_that_wants_a_certificate_does_not_serve_without(transport, cer
 
 
 @BOTH
-def test_plain_http_to_a_tls_server_fails_and_the_other_way_round(transport, certificates):
+def test_http_and_tls_mismatch_fails(transport, certificates):
     """A wrong scheme is a failure with a reason, not a hang."""
     with Peer(tls=certificates.server_context()) as peer:
         made = transport()
         with pytest.raises(TransportError):
-            made.post(Request(f"http://{peer.address}/api", {}, CALL, PATIENCE))
+            made.post(HttpRequest(f"http://{peer.address}/api", {}, CALL, PATIENCE))
         made.close()
 
 
@@ -121,13 +121,13 @@ def test_plain_http_to_a_tls_server_fails_and_the_other_way_round(transport, cer
     ],
     ids=["authority", "certificate", "no certificate"],
 )
-def test_files_that_cannot_be_used_are_named_at_once(transport, tls, named):
+def test_unusable_tls_files_are_named(transport, tls, named):
     """When the transport is made, not at each attempt to connect."""
     with pytest.raises(ValueError, match=named):
         transport(tls)
 
 
-def test_a_key_with_a_password_is_refused_and_asks_nobody(certificates):
+def test_encrypted_key_is_rejected_without_prompt(certificates):
     """OpenSSL would ask the terminal, and a service has none."""
     import subprocess
 
@@ -139,7 +139,7 @@ def test_a_key_with_a_password_is_refused_and_asks_nobody(certificates):
 
 
 @BOTH
-def test_a_handshake_that_gets_no_answer_is_given_up(transport):
+def test_handshake_without_answer_times_out(transport):
     """A peer that accepts and then says nothing does not hold a driver that stops."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         made, failed = transport(), []
@@ -147,7 +147,7 @@ def test_a_handshake_that_gets_no_answer_is_given_up(transport):
         def call():
             try:
                 url = "https://127.0.0.1:{1}/".format(*listener.getsockname())
-                made.post(Request(url, {}, CALL, 10 * PATIENCE))
+                made.post(HttpRequest(url, {}, CALL, 10 * PATIENCE))
             except TransportError as error:
                 failed.append(error)
 
@@ -248,14 +248,14 @@ SSL = {**ENVIRON, "MESOS_AGENT_ENDPOINT": "10.0.0.1:5051", "LIBPROCESS_SSL_ENABL
         ({"CERT_FILE": "/dev/null", "KEY_FILE": "/no/such/key"}, Tls(False, None, False)),
     ],
 )
-def test_the_agents_tls_settings_are_read_as_libprocess_reads_them(extra, expected):
+def test_agent_tls_settings_are_parsed_like_libprocess(extra, expected):
     """docs/ssl.md of Mesos: without VERIFY_SERVER_CERT nothing is verified; names only by the scheme `openssl`."""
     read = AgentEnvironment.read({**SSL, **{f"LIBPROCESS_SSL_{name}": value for name, value in extra.items()}})
     assert expected == read.tls
     assert read.endpoint == "https://10.0.0.1:5051/api/v1/executor"
 
 
-def test_without_ssl_there_is_none():
+def test_tls_is_none_without_ssl():
     """LIBPROCESS_SSL_ENABLED=0 is as good as absent."""
     read = AgentEnvironment.read({**SSL, "LIBPROCESS_SSL_ENABLED": "0"})
     assert (read.tls, read.endpoint) == (None, "http://10.0.0.1:5051/api/v1/executor")

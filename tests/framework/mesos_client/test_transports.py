@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from mesos_client.recordio import Decoder
+from mesos_client.http import HttpRequest, TransportError
 from mesos_client.requests_transport import RequestsTransport
 from mesos_client.stdlib_transport import StdlibTransport
-from mesos_client.transport import Request, TransportError
+from mesos_client.stream import RecordDecoder
 from wire.peer import Peer, cut_after, hang, message, status, stream
 
 SUBSCRIBE = b'{"type": "SUBSCRIBE"}'
@@ -24,17 +24,17 @@ def transport(request):
     made.close()
 
 
-def request_to(peer: Peer, body: bytes = SUBSCRIBE, timeout: float = 30.0) -> Request:
-    return Request(f"http://{peer.address}/api", {"Content-Type": "application/json"}, body, timeout)
+def request_to(peer: Peer, body: bytes = SUBSCRIBE, timeout: float = 30.0) -> HttpRequest:
+    return HttpRequest(f"http://{peer.address}/api", {"Content-Type": "application/json"}, body, timeout)
 
 
-def test_a_stream_yields_what_comes_when_it_comes(transport):
+def test_stream_yields_chunks_on_arrival(transport):
     """Records arrive while the answer is still going on, with status and lower-case headers."""
     with Peer(stream(message())) as peer:
         opened = transport.stream()
         head = opened.open(request_to(peer))
         assert (200, "stream-1") == (head.status, head.headers["mesos-stream-id"])
-        decoder, chunks = Decoder(), opened.chunks()
+        decoder, chunks = RecordDecoder(), opened.chunks()
         records: list[bytes] = []
         while not records:
             records += decoder.feed(next(chunks))
@@ -96,12 +96,12 @@ def test_a_cut_stream_is_an_error(transport):
         opened.close()
 
 
-def test_refused_connections_are_transport_errors_that_do_not_quote_the_body(transport):
+def test_refused_connection_error_hides_body(transport):
     """Nobody listens: the cause is named."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(TransportError, match="refused") as caught:
-        transport.post(Request(f"http://127.0.0.1:{port}/", {}, CALL, 5.0))
+        transport.post(HttpRequest(f"http://127.0.0.1:{port}/", {}, CALL, 5.0))
     assert "in the body" not in str(caught.value)
 
 
@@ -134,12 +134,12 @@ def test_interrupt_ends_a_waiting_call_and_no_later_one(transport):
         assert transport.post(request_to(peer, CALL)).status == 202
 
 
-def test_a_closed_transport_says_so(transport):
+def test_closed_transport_rejects_calls(transport):
     """Twice closed is closed."""
     transport.close()
     transport.close()
     with pytest.raises(TransportError, match="stopped"):
-        transport.post(Request("http://127.0.0.1:1/", {}, CALL, 5.0))
+        transport.post(HttpRequest("http://127.0.0.1:1/", {}, CALL, 5.0))
 
 
 def test_proxies_of_the_environment_are_ignored(transport, monkeypatch):

@@ -12,10 +12,10 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from mesos_client import Disconnected, NotConnected, zookeeper_detector
-from mesos_client.detector import Leader, ZooKeeperUrl
+from kit.zookeeper_ensemble import ZooKeeperEnsemble
+from mesos_client import DriverDisconnected, NotConnected, zookeeper_detector
+from mesos_client.masters import Leader, ZooKeeperUrl
 from mesos_client.zookeeper_detector import ZooKeeperDetector
-from mesos_local import ZooKeeperEnsemble
 from wire.candidate import GROUP, Candidates, master_info, only
 from wire.peer import PATIENCE, Peer, stream, subscribed
 
@@ -80,10 +80,10 @@ def watch(ensemble: ZooKeeperEnsemble) -> Iterator[Callable[..., Watch]]:
 ONE, TWO, THREE = (master_info(f"127.0.0.{number}:5050") for number in (1, 2, 3))
 
 
-def test_p20_an_absent_znode_is_waited_for(watch, candidates):
+def test_p20_missing_znode_is_awaited(watch, candidates):
     """P20 (a): no master has ever been there; the first one that comes is found."""
     looking = watch()
-    assert "no such node" in looking.reason()
+    assert "node does not exist" in looking.reason()
     candidates.enter(ONE)
     # Between the node and its first child there may be a look.
     leader, reason = looking.next()
@@ -97,7 +97,7 @@ def test_p20_the_znodes_parent_may_be_absent_too(ensemble, candidates):
     """P20 (a): /dcos/mesos on a ZooKeeper where there is no /dcos."""
     looking = Watch(f"zk://{ensemble.addresses}/dcos/mesos")
     try:
-        assert "no such node" in looking.reason()
+        assert "node does not exist" in looking.reason()
         candidates.client.create("/dcos/mesos/json.info_0000000007", b'{"hostname": "m", "port": 1}', makepath=True)
         leader = None
         while leader is None:
@@ -122,7 +122,7 @@ def test_the_first_candidate_leads_until_it_leaves(watch, candidates):
     assert looking.address() == "127.0.0.2:5050"
 
 
-def test_other_nodes_are_no_candidates(watch, candidates):
+def test_other_nodes_are_not_candidates(watch, candidates):
     """The replicated log keeps its members there, and masters of long ago wrote protobuf."""
     candidates.client.create(f"{GROUP}/log_replicas", makepath=True)
     candidates.client.create(f"{GROUP}/info_0000000000", b"\x0a")
@@ -130,9 +130,9 @@ def test_other_nodes_are_no_candidates(watch, candidates):
     assert "no master leads" in looking.reason()
 
 
-def test_a_node_that_cannot_be_read_is_told_and_looked_at_again(watch, candidates, monkeypatch):
+def test_invalid_node_is_reported_and_retried(watch, candidates, monkeypatch):
     """A detector outlives a node of nonsense."""
-    monkeypatch.setattr(zookeeper_detector, "TRY_AGAIN", 0.05)
+    monkeypatch.setattr(zookeeper_detector, "RETRY_SECONDS", 0.05)
     node = candidates.client.create(f"{GROUP}/json.info_0000000000", b"nonsense", makepath=True)
     looking = watch()
     assert "MasterInfo" in looking.reason()
@@ -153,9 +153,9 @@ def test_p20_credentials_are_used(watch, candidates, ensemble):
 
 
 @pytest.mark.parametrize("credentials", ["", "me:wrong@"])
-def test_an_access_denied_is_told_and_tried_again(watch, candidates, ensemble, monkeypatch, credentials):
+def test_denied_access_is_reported_and_retried(watch, candidates, ensemble, monkeypatch, credentials):
     """With no or wrong credentials; an administrator may still grant it."""
-    monkeypatch.setattr(zookeeper_detector, "TRY_AGAIN", 0.05)
+    monkeypatch.setattr(zookeeper_detector, "RETRY_SECONDS", 0.05)
     with Candidates(ensemble.addresses, "me:hush") as masters:
         masters.client.create(GROUP, acl=only("me:hush"))
         looking = watch(credentials)
@@ -167,7 +167,7 @@ def test_an_access_denied_is_told_and_tried_again(watch, candidates, ensemble, m
         assert told[0].ip == "127.0.0.1"
 
 
-def test_p20_credentials_are_in_no_log(watch, candidates, caplog):
+def test_p20_credentials_are_not_logged(watch, candidates, caplog):
     """Kazoo logs what it sends at level DEBUG, authentication included."""
     caplog.set_level(logging.DEBUG)
     candidates.enter(ONE)
@@ -177,9 +177,9 @@ def test_p20_credentials_are_in_no_log(watch, candidates, caplog):
     assert "hush" not in caplog.text
 
 
-def test_p20_a_zookeeper_that_is_away_at_start_is_waited_for(monkeypatch):
+def test_p20_absent_zookeeper_is_awaited(monkeypatch):
     """P20 (b): nothing is raised, the reason is told, and the leader is found when ZooKeeper comes."""
-    monkeypatch.setattr(zookeeper_detector, "PATIENCE", 0.05)
+    monkeypatch.setattr(zookeeper_detector, "OUTAGE_GRACE", 0.05)
     with ZooKeeperEnsemble(1) as own:
         with Candidates(own.addresses) as masters:
             masters.client.create(f"{GROUP}/json.info_0000000000", b'{"hostname": "m", "port": 5050}', makepath=True)
@@ -226,7 +226,7 @@ def test_a_driver_follows_the_leader_through_zookeeper(ensemble, candidates, dri
         recorder.wait_event("SUBSCRIBED")
         assert driver.master == f"http://{one.address}"
         candidates.leave(node)
-        assert isinstance(recorder.next(), Disconnected)
+        assert isinstance(recorder.next(), DriverDisconnected)
         assert driver.send({"type": "REVIVE"}) == NotConnected()
         candidates.enter(master_info(two.address))
         recorder.wait_event("SUBSCRIBED")
@@ -266,7 +266,7 @@ def _expire(client: KazooClient, servers: str) -> None:
     assert over.wait(PATIENCE)
 
 
-def test_stop_does_not_wait_for_a_zookeeper_that_does_not_answer(watch, candidates, ensemble):
+def test_stop_does_not_wait_for_silent_zookeeper(watch, candidates, ensemble):
     """Frozen while we are connected: the farewell is given up."""
     candidates.enter(ONE)
     looking = watch()
@@ -281,7 +281,7 @@ def test_stop_does_not_wait_for_a_zookeeper_that_does_not_answer(watch, candidat
         ensemble.wait_serving()
 
 
-def test_stop_does_not_wait_for_an_answer_that_does_not_come(watch, candidates, ensemble, monkeypatch):
+def test_stop_does_not_wait_for_lost_answer(watch, candidates, ensemble, monkeypatch):
     """Frozen while we ask: the question is given up."""
     candidates.enter(ONE)
     looking = watch()

@@ -49,7 +49,7 @@ def test_mapping_and_text_mean_the_same() -> None:
     assert text.attributes_flag() == mapping.attributes_flag()
 
 
-def test_missing_ports_are_filled_beside_the_given_ones() -> None:
+def test_missing_ports_avoid_configured_ports() -> None:
     """Neither the ports that an agent names nor those of its peers are given twice."""
     specs = with_ports([AgentSpec("a", "cpus:1"), AgentSpec("b", "ports:[31050-31149]"), AgentSpec("c", "cpus:1")])
     assert [spec.resource_pairs()["ports"] for spec in specs] == ["[31150-31249]", "[31050-31149]", "[31250-31349]"]
@@ -87,7 +87,7 @@ def test_good_resources_are_accepted(resources: str) -> None:
     assert check_agents([AgentSpec("a", resources)]) == []
 
 
-def test_all_errors_of_a_file_come_at_once(tmp_path: Path) -> None:
+def test_all_errors_of_a_file_are_reported(tmp_path: Path) -> None:
     """One run shows everything that is wrong."""
     path = tmp_path / "agents.json"
     content = [
@@ -98,7 +98,7 @@ def test_all_errors_of_a_file_come_at_once(tmp_path: Path) -> None:
     path.write_text(json.dumps(content))
     with pytest.raises(MesosLocalError) as caught:
         load_agents(path)
-    for part in ("'a b'", "'many'", "'lots'", "attribute 'rack'", "'c' is used twice", str(path)):
+    for part in ("'a b'", "'many'", "'lots'", "attribute 'rack'", "duplicate hostname 'c'", str(path)):
         assert part in str(caught.value)
 
 
@@ -155,17 +155,17 @@ def test_bad_files_are_explained(tmp_path: Path, text: str, complaint: str) -> N
 @pytest.mark.parametrize(
     ("hostname", "complaint"),
     [
-        ("a" * 64, "is too long (64 characters): allowed are 63 between two dots, 200 in all"),
+        ("a" * 64, "is too long (64 characters): at most 63 between two dots and 200 in all are allowed"),
         (".".join(["a" * 60] * 5), "is too long (304 characters)"),
-        ("a..b", "'a..b' may hold letters"),
-        ("-a", "'-a' may hold letters"),
-        ("a.", "'a.' may hold letters"),
-        ("", "'' may hold letters"),
-        ("../../etc", "may hold letters"),
-        ("a\n", "may hold letters"),
-        ("master", "'master' is taken"),
-        ("zookeeper", "'zookeeper' is taken"),
-        ("guard", "'guard' is taken"),
+        ("a..b", "'a..b' is invalid: only letters"),
+        ("-a", "'-a' is invalid: only letters"),
+        ("a.", "'a.' is invalid: only letters"),
+        ("", "'' is invalid: only letters"),
+        ("../../etc", "is invalid: only letters"),
+        ("a\n", "is invalid: only letters"),
+        ("master", "'master' is reserved"),
+        ("zookeeper", "'zookeeper' is reserved"),
+        ("guard", "'guard' is reserved"),
     ],
 )
 def test_bad_hostnames_are_explained(tmp_path: Path, hostname: str, complaint: str) -> None:
@@ -201,7 +201,7 @@ def test_wrong_types_do_not_hide_wrong_values(tmp_path: Path) -> None:
         "7 is not",
         "'x'",
     ]
-    for part in (*expected, "hostname 'a' is used twice", "ports of b and c overlap at 200"):
+    for part in (*expected, "duplicate hostname 'a'", "ports of b and c overlap at 200"):
         assert part in said
 
 
@@ -221,7 +221,7 @@ def test_absent_file_is_explained(tmp_path: Path) -> None:
         load_agents(tmp_path / "none.json")
 
 
-def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+def test_non_regular_file_is_rejected_without_waiting(tmp_path: Path) -> None:
     """A pipe that nobody writes to, a device without an end, a folder."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

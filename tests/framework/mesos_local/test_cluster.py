@@ -16,10 +16,10 @@ import pytest
 
 from http_scheduler import HttpScheduler
 from mesos_local import AgentSpec, DamagedRecordError, LocalCluster, MesosLocalError, NodeDiedError
-from mesos_local.helpers import launcher_dir
-from mesos_local.leftovers import find_leftovers
-from mesos_local.members import listens
-from mesos_local.process import ProcessId
+from mesos_local.host.orphans import find_orphans
+from mesos_local.host.process import ProcessId
+from mesos_local.launcher_dir import helper_folder
+from mesos_local.node import is_listening
 from mesos_local.record import NAME
 
 pytestmark = pytest.mark.mesos
@@ -75,7 +75,7 @@ def test_killed_agent_comes_back_with_its_tasks(
     agent_id = framework.launch("agent-1", executor_command)
     framework.await_state("TASK_RUNNING")
     agent.kill()
-    assert not listens(agent.address)
+    assert not is_listening(agent.address)
     agent.start()
     cluster.wait_registered()
     assert agent_id == agent.agent_id
@@ -144,7 +144,7 @@ def test_unknown_flag_is_reported(kind: Literal["master_flags", "agent_flags"]) 
         pass
 
 
-def test_nothing_is_left(executor_command: dict[str, Any]) -> None:
+def test_stop_leaves_no_process_or_port(executor_command: dict[str, Any]) -> None:
     """No process (the executor's neither), no port, no folder."""
     with LocalCluster(ONE_AGENT) as cluster:
         framework = HttpScheduler(cluster.master.address)
@@ -152,26 +152,27 @@ def test_nothing_is_left(executor_command: dict[str, Any]) -> None:
         framework.await_state("TASK_RUNNING")
         framework.drop()
         directory, addresses = cluster.directory, [node.address for node in cluster.nodes]
-        processes = find_leftovers(directory)
+        processes = find_orphans(directory)
     assert len(processes) > len(addresses)
     assert not any(process.alive() for process in processes)
-    assert not any(listens(address) for address in addresses)
+    assert not any(is_listening(address) for address in addresses)
     assert not directory.exists()
 
 
 OWNER = """
 import os, signal, sys
 from pathlib import Path
-from mesos_local import AgentSpec, LocalCluster, ending
+from mesos_local import AgentSpec, LocalCluster
+from mesos_local import cluster as module
 cluster = LocalCluster([AgentSpec("agent-1", "cpus:1;mem:512;ports:[31960-31969]")], die_with_parent=True)
 cluster.start()
 print(cluster.directory, cluster.master.address, flush=True)
-end_leftovers = ending.end_leftovers
+end_orphans = module.end_orphans
 def in_the_middle(*arguments, **options):
     os.kill(os.getpid(), getattr(signal, sys.argv[1]))
     os.kill(os.getpid(), getattr(signal, sys.argv[1]))
-    end_leftovers(*arguments, **options)
-ending.end_leftovers = in_the_middle
+    end_orphans(*arguments, **options)
+module.end_orphans = in_the_middle
 if sys.stdin.readline():
     cluster.stop()
     print("goes on", flush=True)
@@ -201,13 +202,11 @@ def _started(owner: subprocess.Popen[str], command: dict[str, Any]) -> tuple[Pat
     framework.launch("agent-1", command)
     framework.await_state("TASK_RUNNING")
     framework.drop()
-    return Path(name), find_leftovers(Path(name))
+    return Path(name), find_orphans(Path(name))
 
 
 @pytest.mark.parametrize("owner", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"], indirect=True)
-def test_nothing_is_left_when_the_end_is_interrupted(
-    owner: subprocess.Popen[str], executor_command: dict[str, Any]
-) -> None:
+def test_interrupted_stop_leaves_nothing(owner: subprocess.Popen[str], executor_command: dict[str, Any]) -> None:
     """Ctrl-C waits until the clean-up is through and then does what it always does; after SIGKILL the guard goes on."""
     folder, processes = _started(owner, executor_command)
     output, _ = owner.communicate("end\n")
@@ -217,9 +216,7 @@ def test_nothing_is_left_when_the_end_is_interrupted(
     assert owner.returncode != 0
 
 
-def test_nothing_is_left_when_the_owner_is_killed(
-    owner: subprocess.Popen[str], executor_command: dict[str, Any]
-) -> None:
+def test_killed_owner_leaves_nothing(owner: subprocess.Popen[str], executor_command: dict[str, Any]) -> None:
     """SIGKILL of the owner ends nodes, executors and folder alike, with `die_with_parent`."""
     folder, processes = _started(owner, executor_command)
     assert len(processes) >= 4  # guard, master, agent, executor
@@ -236,10 +233,10 @@ def test_a_later_cluster_in_the_same_folder_is_spared(tmp_path: Path) -> None:
     assert LocalCluster.end(folder)
     with LocalCluster(ONE_AGENT, folder) as second:
         first.stop()
-        assert all(listens(node.address) for node in second.nodes)
+        assert all(is_listening(node.address) for node in second.nodes)
 
 
-def test_any_printable_path_will_do(
+def test_any_printable_path_works(
     tmp_path: Path, executor_command: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Mesos calls its helpers through a shell, and does not quote their path; nothing of them is left either.
@@ -249,7 +246,7 @@ def test_any_printable_path_will_do(
     monkeypatch.setenv("LC_ALL", "C")
     folder = tmp_path / "s p" / "lü\N{SNAKE}'q\"$(x);&\\t"
     with LocalCluster(ONE_AGENT, folder, zookeeper=True) as cluster:
-        helpers = launcher_dir(folder)
+        helpers = helper_folder(folder)
         assert not helpers.is_relative_to(folder)
         framework = HttpScheduler(cluster.master.address)
         framework.launch("agent-1", executor_command)
@@ -270,7 +267,7 @@ def test_a_cluster_without_a_usable_record_is_ended(
     cluster = LocalCluster(ONE_AGENT, folder)
     cluster.start()
     try:
-        processes = find_leftovers(folder)
+        processes = find_orphans(folder)
         assert len(processes) >= 2
         if content is None:
             (folder / NAME).unlink()

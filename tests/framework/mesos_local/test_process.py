@@ -15,13 +15,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from mesos_local import AgentSpec, DamagedRecordError, LocalCluster, MesosLocalError, cluster, guard, leftovers
-from mesos_local.folder import clear_directory, make_directory
-from mesos_local.helpers import launcher_dir, remove_helpers, write_helpers
-from mesos_local.leftovers import MARK, end_leftovers, find_leftovers
-from mesos_local.process import ProcessId, read_stat, spawn
-from mesos_local.record import NAME, NodeRecord, Record, Settings, read_record
-from mesos_local.signals import uninterrupted
+from mesos_local import AgentSpec, DamagedRecordError, LocalCluster, MesosLocalError, cluster, helper_main
+from mesos_local.host import orphans
+from mesos_local.host.orphans import MARK, end_orphans, find_orphans
+from mesos_local.host.process import ProcessId, read_stat, spawn, uninterrupted
+from mesos_local.launcher_dir import helper_folder, remove_helpers, write_helpers
+from mesos_local.record import (
+    NAME,
+    ClusterRecord,
+    ClusterSettings,
+    NodeRecord,
+    clear_directory,
+    make_directory,
+    read_record,
+)
 
 SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
 
@@ -33,13 +40,13 @@ def sleeper(tmp_path: Path) -> Iterator[ProcessId]:
     process.end(0)
 
 
-def record(process: ProcessId | None) -> Record:
-    settings = Settings("/lib.so", (AgentSpec("a", "cpus:1", {"x": "y"}),), {"m": "1"}, {}, False, False)
+def record(process: ProcessId | None) -> ClusterRecord:
+    settings = ClusterSettings("/lib.so", (AgentSpec("a", "cpus:1", {"x": "y"}),), {"m": "1"}, {}, False, False)
     nodes = {"master": NodeRecord("127.0.0.1:1", process), "a": NodeRecord("127.0.0.1:2", None)}
-    return Record(settings, nodes, process, "some id")
+    return ClusterRecord(settings, nodes, process, "some id")
 
 
-def test_start_time_tells_a_process_from_its_successor(sleeper: ProcessId) -> None:
+def test_start_time_distinguishes_reused_pid(sleeper: ProcessId) -> None:
     """The same id with another start time is somebody else: not alive for us, and never signalled."""
     other = ProcessId(sleeper.pid, sleeper.start_time - 1)
     assert not other.alive()
@@ -71,7 +78,7 @@ def test_frozen_process_can_be_ended(sleeper: ProcessId) -> None:
     assert read_stat(sleeper.pid) is None  # reaped, not a zombie
 
 
-def test_spawned_process_is_on_its_own(tmp_path: Path) -> None:
+def test_spawned_process_has_its_own_session(tmp_path: Path) -> None:
     """A session of its own, so that a terminal's Ctrl-C is not for it; none of our descriptors; no ignored SIGPIPE."""
     shell = "grep SigIgn /proc/self/status; cut -d' ' -f1,6 /proc/self/stat; ls /proc/self/fd"
     with (tmp_path / "open").open("w") as kept:
@@ -123,7 +130,7 @@ def test_record_with_one_wrong_value_is_damaged(tmp_path: Path, name: str, value
         read_record(tmp_path)
 
 
-def test_record_that_is_no_file_is_named(tmp_path: Path) -> None:
+def test_record_that_is_a_folder_is_named(tmp_path: Path) -> None:
     """Not damaged: something is in its place."""
     (tmp_path / NAME).mkdir()
     with pytest.raises(MesosLocalError, match=rf"{tmp_path / NAME} cannot be read: Is a directory"):
@@ -131,7 +138,7 @@ def test_record_that_is_no_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("variable", [MARK, "MESOS_DIRECTORY", "MESOS_SANDBOX"])
-def test_leftovers_are_found_by_what_they_were_told(tmp_path: Path, variable: str) -> None:
+def test_orphans_are_found_by_environment(tmp_path: Path, variable: str) -> None:
     """Their environment names our directory, or a folder in it; and their children belong to them."""
     ours, others = tmp_path / "ours", tmp_path / "ours-not"
     program = f"import subprocess; subprocess.run({SLEEPER!r}, env={{}}, start_new_session=True)"
@@ -140,23 +147,23 @@ def test_leftovers_are_found_by_what_they_were_told(tmp_path: Path, variable: st
         for folder in (ours, others)
     ]
     try:
-        while len(found := find_leftovers(ours)) < 2:  # until the child is there, too
+        while len(found := find_orphans(ours)) < 2:  # until the child is there, too
             assert not parents[0].wait(0.01)
         assert parents[0] in found
         assert parents[1] not in found
-        end_leftovers(ours, 5)
-        assert set() == find_leftovers(ours)
+        end_orphans(ours, 5)
+        assert set() == find_orphans(ours)
         assert not any(process.alive() for process in found)
         assert parents[1].alive()
     finally:
-        end_leftovers(others, 5)
+        end_orphans(others, 5)
 
 
-def test_leftovers_spare_ourselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_orphans_exclude_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A person may run `local down` from a task's own environment."""
     program = (
-        "import sys; from pathlib import Path; from mesos_local.leftovers import end_leftovers;"
-        "end_leftovers(Path(sys.argv[1]), 1); print('alive')"
+        "import sys; from pathlib import Path; from mesos_local.host.orphans import end_orphans;"
+        "end_orphans(Path(sys.argv[1]), 1); print('alive')"
     )
     environment = {"MESOS_DIRECTORY": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
     command = [sys.executable, "-c", program, str(tmp_path)]
@@ -181,7 +188,7 @@ def test_directory_in_use_is_refused(tmp_path: Path, sleeper: ProcessId) -> None
         clear_directory(make_directory(folder))
 
 
-def test_folder_that_cannot_be_made_is_explained(tmp_path: Path) -> None:
+def test_unusable_folder_is_explained(tmp_path: Path) -> None:
     """A file is in the way."""
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file" / "sub", tmp_path / "file"):
@@ -189,7 +196,7 @@ def test_folder_that_cannot_be_made_is_explained(tmp_path: Path) -> None:
             make_directory(path)
 
 
-def test_full_disk_is_told_and_nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_reported_and_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As far as a limit of the size of files stands for it; and a folder that the system forbids, even to root."""
     monkeypatch.setattr(cluster, "ensure_library", lambda: tmp_path / "lib.so")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -208,10 +215,10 @@ def test_path_with_a_line_break_is_refused(tmp_path: Path, monkeypatch: pytest.M
     """At once: it would be two lines of a configuration file."""
     odd = tmp_path / "a\nb"
     odd.mkdir()
-    with pytest.raises(MesosLocalError, match="cannot be printed"):
+    with pytest.raises(MesosLocalError, match="unprintable characters"):
         make_directory(odd / "cluster")
     monkeypatch.setattr(tempfile, "tempdir", str(odd))
-    with pytest.raises(MesosLocalError, match="cannot be printed"):
+    with pytest.raises(MesosLocalError, match="unprintable characters"):
         make_directory(None)
 
 
@@ -225,7 +232,7 @@ def test_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("program", "expected"), [("exit 3", "exit code 3"), ("kill -9 $$", "killed by SIGKILL"), ("kill -40 $$", "40")]
 )
-def test_how_a_child_ended_is_known(tmp_path: Path, program: str, expected: str) -> None:
+def test_exit_of_a_child_is_described(tmp_path: Path, program: str, expected: str) -> None:
     """Until it has been waited for."""
     process = spawn(["/bin/sh", "-c", program], {}, tmp_path / "log")
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -243,23 +250,23 @@ def test_graceful_end_is_waited_for_together(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         while not all((tmp_path / f"{n}").read_text() for n in range(3)):
             assert not stubborn[0].wait(0.01)
-        patch.setattr(leftovers, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+        patch.setattr(orphans, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
         patch.setattr(ProcessId, "wait", lambda process, timeout=None: bool(waits.append(timeout)))
-        leftovers._wait_all(stubborn, 2.0)
+        orphans._wait_all(stubborn, 2.0)
     assert [1.0, 0.0, 0.0] == waits
-    end_leftovers(tmp_path, 0)
+    end_orphans(tmp_path, 0)
     assert not any(process.alive() for process in stubborn)
 
 
-def test_the_guard_waits_for_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sleeper: ProcessId) -> None:
+def test_guard_uses_no_grace_period(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sleeper: ProcessId) -> None:
     """Once the owner is gone a graceful end is of use to no one; another cluster in the folder is not touched."""
     graces: list[float] = []
-    monkeypatch.setattr(guard, "end_leftovers", lambda _directory, grace: graces.append(grace))
+    monkeypatch.setattr(helper_main, "end_orphans", lambda _directory, grace: graces.append(grace))
     gone = ProcessId(sleeper.pid, sleeper.start_time - 1)
     record(None).write(tmp_path)
-    guard.run_guard(tmp_path, "another id", False, gone)
+    helper_main.run_guard(tmp_path, "another id", False, gone)
     assert [] == graces
-    guard.run_guard(tmp_path, "some id", False, gone)
+    helper_main.run_guard(tmp_path, "some id", False, gone)
     assert [0] == graces
 
 
@@ -273,7 +280,7 @@ def test_unused_folder_is_left_alone(tmp_path: Path) -> None:
         stranger.end(0)
 
 
-def test_signals_wait_for_the_end_of_a_clean_up() -> None:
+def test_signals_are_deferred_during_clean_up() -> None:
     """The first one is delivered then, once; handlers are what they were."""
     seen: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _frame: seen.append(number))
@@ -307,8 +314,8 @@ def test_helpers_of_a_plain_path_are_in_the_folder(tmp_path: Path) -> None:
     for folder in (plain, odd):
         folder.mkdir()
         write_helpers(folder, tmp_path / "lib'.so")
-    assert plain / "libexec" == launcher_dir(plain)
-    private = launcher_dir(odd)
+    assert plain / "libexec" == helper_folder(plain)
+    private = helper_folder(odd)
     assert 0o700 == private.stat().st_mode & 0o777
     for folder in (plain, odd):
         remove_helpers(folder)

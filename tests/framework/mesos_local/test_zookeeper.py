@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mesos_local import AgentSpec, LocalCluster, MesosLocalError
-from mesos_local.zookeeper import ask, zookeeper_command
+from mesos_local.node import four_letter_word, zookeeper_command
 
 
 @pytest.fixture(scope="module")
@@ -20,10 +20,10 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.mark.mesos
 @pytest.mark.zookeeper
-def test_zookeeper_answers_and_is_in_the_status(cluster: LocalCluster) -> None:
+def test_zookeeper_serves_and_is_in_status(cluster: LocalCluster) -> None:
     """One server, standalone, that answers."""
-    assert "imok" == ask(cluster.zookeeper.address, "ruok")
-    assert "Mode: standalone" in ask(cluster.zookeeper.address, "srvr")
+    assert "imok" == four_letter_word(cluster.zookeeper.address, "ruok")
+    assert "Mode: standalone" in four_letter_word(cluster.zookeeper.address, "srvr")
     assert cluster.zookeeper.address == cluster.state().zookeeper
 
 

@@ -8,9 +8,8 @@ from metered_world import MeteredWorld, a_life
 from simulation import send
 from simulation.mesos import an_agent
 from simulation.world import play
-from tf_scheduler.model.policy import RestartPolicy
-from tf_scheduler.model.recovery import PodVerb
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.spec import RestartPolicy
+from tf_scheduler.model.task import PodVerb, TaskState
 
 
 @pytest.fixture(scope="module")

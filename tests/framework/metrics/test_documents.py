@@ -20,7 +20,7 @@ OF_A_HISTOGRAM = {"le"}
 
 @pytest.fixture(scope="module")
 def families():
-    return list(a_life().meter.registry.collect())
+    return list(a_life().meter.loop.registry.collect())
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metered_world import a_life
-from tf_scheduler.metrics.statsd import MOST, PACKET, Statsd, Target, packets, target
+from tf_scheduler.metrics.statsd import MAX_PACKET, MAX_VALUES, StatsdSender, StatsdTarget, packets, statsd_target
 
 DCOS = {"STATSD_UDP_HOST": "198.51.100.1", "STATSD_UDP_PORT": "61825"}
 VALUES = st.lists(st.tuples(st.text(min_size=1, max_size=600), st.floats()), max_size=50)
@@ -18,7 +18,7 @@ def test_every_packet_fits_and_every_line_is_one_gauge(values):
     """Whatever the names hold; what is no number is left out."""
     found = list(packets(values, "digits."))
 
-    assert all(0 < len(packet) <= PACKET for packet in found)
+    assert all(0 < len(packet) <= MAX_PACKET for packet in found)
     for line in b"\n".join(found).decode().splitlines():
         name, _, rest = line.partition(":")
         assert name.startswith("digits.")
@@ -33,25 +33,25 @@ def test_a_negative_value_is_set_and_not_subtracted():
 
 def test_so_many_values_and_no_more_are_sent():
     """Whatever there is."""
-    lines = b"\n".join(packets((f"n{number}", number) for number in range(2 * MOST))).splitlines()
+    lines = b"\n".join(packets((f"n{number}", number) for number in range(2 * MAX_VALUES))).splitlines()
 
-    assert MOST == len(lines)
+    assert MAX_VALUES == len(lines)
 
 
 @pytest.mark.parametrize(
     ("option", "environment", "expected"),
     [
         ("", {}, None),
-        ("", DCOS, Target("198.51.100.1", 61825)),
-        ("", {**DCOS, "STATSD_POLL_INTERVAL_S": "30"}, Target("198.51.100.1", 61825, 30.0)),
+        ("", DCOS, StatsdTarget("198.51.100.1", 61825)),
+        ("", {**DCOS, "STATSD_POLL_INTERVAL_S": "30"}, StatsdTarget("198.51.100.1", 61825, 30.0)),
         ("", {**DCOS, "STATSD_UDP_PORT": "none"}, None),
-        ("host:8125", DCOS, Target("host", 8125, prefix="dev.digits.")),
-        ("[::1]:8125", {}, Target("::1", 8125, prefix="dev.digits.")),
+        ("host:8125", DCOS, StatsdTarget("host", 8125, prefix="dev.digits.")),
+        ("[::1]:8125", {}, StatsdTarget("::1", 8125, prefix="dev.digits.")),
     ],
 )
 def test_the_option_goes_before_what_dcos_says(option, environment, expected):
     """A server of one's own may serve many services: the names begin with ours."""
-    assert expected == target(option, "/dev/digits", environment)
+    assert expected == statsd_target(option, "/dev/digits", environment)
 
 
 def test_a_server_gets_all_of_it():
@@ -61,17 +61,17 @@ def test_a_server_gets_all_of_it():
         server.bind(("127.0.0.1", 0))
         server.settimeout(10)
         wanted = {b"offers.received", b"plan_status.deploy", b"tensorflow_training_step.worker-0.worker"}
-        Statsd(Target(*server.getsockname())).send(world.meter.values())
+        StatsdSender(StatsdTarget(*server.getsockname())).send(world.meter.values())
         while wanted:
             wanted -= {line.partition(b":")[0] for line in server.recv(65_536).splitlines()}
 
 
 def test_a_server_that_cannot_be_had_is_told_once(caplog):
     """And nothing else happens."""
-    sender = Statsd(Target("host.invalid", 8125))
+    sender = StatsdSender(StatsdTarget("host.invalid", 8125))
 
     for _ in range(3):
         sender.send([("one", 1)])
 
     assert 1 == len(caplog.messages)
-    assert caplog.messages[0].startswith("metrics cannot be sent to host.invalid:8125: ")
+    assert caplog.messages[0].startswith("cannot send metrics to host.invalid:8125: ")

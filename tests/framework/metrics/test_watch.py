@@ -2,7 +2,7 @@
 
 from builders import a_spec
 from metered_world import a_life
-from tf_scheduler.metrics.watch import PlanWatch
+from tf_scheduler.metrics.prometheus import PlanStatusTimes
 from tf_scheduler.model.plan import Plan, Status
 from tf_scheduler.model.state import SchedulerState
 
@@ -13,7 +13,7 @@ class Service:
     def __init__(self):
         self.now, self.used, self.price, self.looks = 0.0, 0.0, 0.0, 0
         self.become(Status.PENDING)
-        self.watch = PlanWatch(lambda: self.state, self.plans, clock=lambda: self.now, cost=lambda: self.used)
+        self.watch = PlanStatusTimes(lambda: self.state, self.plans, clock=lambda: self.now, cost=lambda: self.used)
 
     def become(self, status):
         self.state, self.status = SchedulerState(a_spec()), status
@@ -27,12 +27,12 @@ class Service:
 def test_the_time_between_two_looks_counts_for_the_status_before():
     """So the sum is the time since the start."""
     service = Service()
-    service.watch.look()
+    service.watch.current()
     service.now = 3.0
     service.become(Status.COMPLETE)
-    assert {"deploy": Status.COMPLETE} == service.watch.look()
+    assert {"deploy": Status.COMPLETE} == service.watch.current()
     service.now = 10.0
-    service.watch.look()
+    service.watch.current()
 
     assert {("deploy", Status.PENDING): 3.0, ("deploy", Status.COMPLETE): 7.0} == service.watch.seconds()
 
@@ -42,7 +42,7 @@ def test_a_state_that_is_the_same_is_not_looked_at_again():
     service = Service()
     for second in range(5):
         service.now = float(second)
-        service.watch.look()
+        service.watch.current()
 
     assert 1 == service.looks
     assert {("deploy", Status.PENDING): 4.0} == service.watch.seconds()
@@ -55,7 +55,7 @@ def test_what_is_costly_is_looked_at_seldom():
     for second in range(21):
         service.now = float(second)
         service.become(Status.STARTED)
-        service.watch.look()
+        service.watch.current()
 
     assert 3 == service.looks
 

@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft4Validator
 
-from tf_scheduler.options.config_schema import config_schema
-from tf_scheduler.options.fields import Number, Whole
-from tf_scheduler.options.loader import resolve
-from tf_scheduler.options.schema import Options
-from tf_scheduler.options.tree import OPTIONS
+from tf_scheduler.options.generate import config_schema
+from tf_scheduler.options.load import resolve
+from tf_scheduler.options.schema.document import OPTIONS, Options
+from tf_scheduler.options.schema.fields import Integer, Number
 from tf_scheduler.package.options_check import defaults, merge, mismatches
 
 HOME = Path(__file__).parents[3]
 COMMAND = {"service": {"command": "x"}}
-BOUNDED = [option for option in OPTIONS if isinstance(option.field, (Whole, Number))]
+BOUNDED = [option for option in OPTIONS if isinstance(option.field, (Integer, Number))]
 
 
 def document(option, value):
@@ -61,11 +60,17 @@ def test_its_defaults_are_the_schedulers():
 def test_bounds_are_the_same_on_both_sides(option):
     """Numbers on the bounds and just outside of them, and text."""
     field = option.field
-    step = 1 if isinstance(field, Whole) else 1e-6
-    for value in (field.least, field.most, field.least - step, field.most + max(step, field.most * 1e-6), "1"):
+    step = 1 if isinstance(field, Integer) else 1e-6
+    for value in (
+        field.minimum,
+        field.maximum,
+        field.minimum - step,
+        field.maximum + max(step, field.maximum * 1e-6),
+        "1",
+    ):
         options = document(option, value)
 
-        assert scheduler_takes(options) == dcos_takes(options) == (value in (field.least, field.most)), value
+        assert scheduler_takes(options) == dcos_takes(options) == (value in (field.minimum, field.maximum)), value
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=str)
@@ -80,7 +85,7 @@ def test_null_and_misspelt_names_are_refused_on_both_sides(option):
 
 def test_every_option_and_section_is_described():
     """A sentence, with a full stop, in every place where it is shown."""
-    texts = [option.said("description") for option in OPTIONS]
+    texts = [option.metadata("description") for option in OPTIONS]
     texts += [section["description"] for section in config_schema()["properties"].values()]
 
     assert [] == [text for text in texts if not text or not text.endswith(".")]

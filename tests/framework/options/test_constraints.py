@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.model.placement import Constraint, Operator
-from tf_scheduler.options.constraints import ConstraintError, parse_constraints
-from tf_scheduler.options.loader import load
+from tf_scheduler.options.load import load
+from tf_scheduler.options.schema.values import ConstraintError, parse_constraints
 
 RACK_AND_HOST = (Constraint("rack", Operator.MAX_PER, "2"), Constraint("hostname", Operator.UNIQUE))
 
@@ -59,16 +59,16 @@ def test_every_operator_is_known(operator):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("rack", '["rack"]: a row has a field, an operator and perhaps a value, not 1 parts'),
-        ("a:IS:b:c", '["a", "IS", "b", "c"]: a row has a field, an operator and perhaps a value, not 4 parts'),
-        ("rack:NEAR:a", "there is no operator NEAR; there are UNIQUE, MAX_PER, CLUSTER, IS, IS_NOT, LIKE, UNLIKE"),
+        ("rack", '["rack"]: expected field, operator and optional value, not 1 parts'),
+        ("a:IS:b:c", '["a", "IS", "b", "c"]: expected field, operator and optional value, not 4 parts'),
+        ("rack:NEAR:a", "unknown operator NEAR; use one of UNIQUE, MAX_PER, CLUSTER, IS, IS_NOT, LIKE, UNLIKE"),
         ("rack:CLUSTER", '["rack", "CLUSTER"]: CLUSTER needs a value'),
         ("rack:MAX_PER", "MAX_PER needs a whole number from 1, not ''"),
         ("rack:MAX_PER:0", "MAX_PER needs a whole number from 1, not '0'"),
         ("rack:GROUP_BY:many", "GROUP_BY needs a whole number from 1, not 'many'"),
-        ("rack:LIKE:[", "LIKE needs a regular expression; '[' is none"),
+        ("rack:LIKE:[", "LIKE needs a regular expression: '['"),
         (":UNIQUE", "the field is empty; write hostname, @region, @zone or the name of an attribute"),
-        ("@rack:UNIQUE", "there is no field @rack; there are @hostname, @region, @zone"),
+        ("@rack:UNIQUE", "unknown field @rack; use @hostname, @region or @zone"),
         ('[["rack", "IS", true]]', "true is neither text nor a number"),
         ('{"rack": 1}', 'must be [["field", "OPERATOR", "value"], ...]'),
         ('[["rack", ]', "is not JSON; write"),

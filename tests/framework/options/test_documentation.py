@@ -4,22 +4,22 @@ from pathlib import Path
 
 import pytest
 
-from tf_scheduler.options.documentation import explain, markdown
-from tf_scheduler.options.environment import variable
-from tf_scheduler.options.tree import OPTIONS
+from tf_scheduler.options.environment import variable_name
+from tf_scheduler.options.generate import explain, options_page
+from tf_scheduler.options.schema.document import OPTIONS
 
 PAGE = Path(__file__).parents[3] / "docs" / "options.md"
 
 
 def test_the_page_is_current():
     """scripts/generate-options was run after the last change."""
-    assert markdown() == PAGE.read_text()
+    assert options_page() == PAGE.read_text()
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=str)
 def test_the_page_has_every_option(option):
     """With its variable, and whole: no cell ends early."""
-    (line,) = [line for line in markdown().splitlines() if f"`{variable(option)}`" in line]
+    (line,) = [line for line in options_page().splitlines() if f"`{variable_name(option)}`" in line]
 
     assert (str(option) in ("secrets", "volumes")) == (not line.startswith(f"| `{option}` | "))
 
@@ -30,7 +30,7 @@ def test_an_option_is_explained_in_full():
 
     assert explain(option).splitlines() == [
         "worker.mem: integer; MB; 32 to 100000000",
-        "  Memory of each.",
+        "  Memory of each task.",
         "  default: 4096",
         "  update: restart",
         "  variable: WORKER_MEM",

@@ -7,10 +7,16 @@ from hypothesis import HealthCheck, given, settings
 
 from options_strategies import documents
 from tf_scheduler.errors import OptionsError
-from tf_scheduler.options.config_schema import config_schema
-from tf_scheduler.options.environment import load_environment, template_lines, to_document, to_environment, variable
-from tf_scheduler.options.loader import resolve, to_spec
-from tf_scheduler.options.tree import OPTIONS
+from tf_scheduler.options.environment import (
+    load_environment,
+    template_lines,
+    to_document,
+    to_environment,
+    variable_name,
+)
+from tf_scheduler.options.generate import config_schema
+from tf_scheduler.options.load import resolve, to_spec
+from tf_scheduler.options.schema.document import OPTIONS
 from tf_scheduler.package.mustache import render
 from tf_scheduler.package.options_check import defaults, merge, mismatches
 
@@ -82,7 +88,7 @@ def test_the_mapping_gives_what_cosmos_renders():
 
 def test_each_option_has_a_variable_of_its_own():
     """Names of the original package stay."""
-    names = [variable(option) for option in OPTIONS]
+    names = [variable_name(option) for option in OPTIONS]
 
     assert len(names) == len(set(names))
     assert {"PS_COUNT", "GPU_WORKER_MEM", "FRAMEWORK_NAME", "TENSORBOARD_PORT", "WORKER_PLACEMENT_CONSTRAINT"} <= set(

@@ -3,14 +3,14 @@
 import pytest
 
 from builders import a_status
-from tf_scheduler.core import plans
-from tf_scheduler.core.reduce import apply
-from tf_scheduler.model.changes import StatusStored, TaskLaunched
+from tf_scheduler.core.plans import queries
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.model.effects import StatusStored, TaskLaunched
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskState
-from tf_scheduler.options.diff import difference
-from tf_scheduler.options.loader import resolve
+from tf_scheduler.options.load import resolve
 from tf_scheduler.options.spec import to_spec
+from tf_scheduler.options.update import difference
 
 
 def options(strategy="parameter_server", **worker):
@@ -23,7 +23,7 @@ def running(old, **others):
     """All of `old` runs; but each task in `others` with those options."""
     state = SchedulerState(to_spec(old))
     for task in state.spec.tasks():
-        config = plans.config_of(to_spec(others.get(task.name.replace("-", "_"), old)), task.name)
+        config = queries.config_digest(to_spec(others.get(task.name.replace("-", "_"), old)), task.name)
         name = task.name
         record = TaskRecord(name, f"{name}__1", task.job.kind, task.index, "a", "a", "a:1", 1, (), 5.0, config=config)
         state = apply(state, TaskLaunched(record), StatusStored(a_status(record.id)))
@@ -72,7 +72,7 @@ def test_what_was_never_launched_does_not_restart():
 
 @pytest.mark.parametrize("state", [TaskState.FINISHED, TaskState.FAILED])
 def test_what_has_ended_does_not_restart(state):
-    """It is not ended, at least: what has failed is launched again anyway."""
+    """It is not ended, at minimum: what has failed is launched again anyway."""
     now = running(BEFORE)
     now = apply(now, StatusStored(a_status("worker-0__1", state)))
 

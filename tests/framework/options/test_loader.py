@@ -14,10 +14,9 @@ from tf_scheduler.model.placement import (
     PlacementSpec,
     PlacementStrategy,
 )
-from tf_scheduler.model.policy import RestartWhen
 from tf_scheduler.model.resources import Needs
-from tf_scheduler.model.spec import JobKind, Strategy, Uri
-from tf_scheduler.options.loader import load
+from tf_scheduler.model.spec import JobKind, RestartWhen, Strategy, Uri
+from tf_scheduler.options.load import load
 
 COMMAND = {"service": {"command": "python train.py"}}
 
@@ -89,17 +88,17 @@ def test_every_problem_is_told_at_once():
 
     assert found == [
         "chief: must be an object, not 3",
-        "service.comand: is no option; did you mean command?",
-        "service.environment.A: must be text, not 1; write it in quotes",
+        "service.comand: unknown option; did you mean `command`?",
+        "service.environment.A: must be text, not 1; use quotes",
         "service.name: must be text, not 3 (a number)",
-        "service.user: must not be null; leave it out for its default",
+        "service.user: must not be null; omit the option to get its default",
         'worker.count: must be a whole number from 0 to 100000, not "two" (text)',
         "worker.cpus: must be a number from 0.01 to 4096 (cores), not 0",
         "worker.gpus: must be a whole number from 0 to 1024, not 0.5",
         "worker.mem: must be a whole number from 32 to 100000000, not 1.5",
-        "workers: is no option; did you mean worker?",
-        "parameter_server.command: is needed, since service.command and service.job_name are empty",
-        "worker.command: is needed, since service.command and service.job_name are empty",
+        "workers: unknown option; did you mean `worker`?",
+        "parameter_server.command: required, because service.command and service.job_name are empty",
+        "worker.command: required, because service.command and service.job_name are empty",
     ]
 
 
@@ -109,12 +108,12 @@ def test_every_problem_is_told_at_once():
         (b'{"a":\n 1,}', "options.json is not JSON: line 2 column 4"),
         (b"", "options.json is not JSON: line 1 column 1"),
         (b"[]", "options.json must hold a JSON object"),
-        (b"\xff", "options.json is not UTF-8 text: byte 0"),
+        (b"\xff", "options.json is not UTF-8: invalid byte at offset 0"),
         (b'{"worker": {"cpus": NaN}}', "NaN is not a JSON number"),
-        (b'{"worker": {}, "worker": {}}', "worker: is given more than once"),
+        (b'{"worker": {}, "worker": {}}', "worker: is repeated"),
         (b"[" * 100_000, "options.json is not JSON"),
-        (b'{"a":' * 65 + b"1" + b"}" * 65, "options.json is nested more than 64 deep"),
-        (b'{"service": {"name": "\\ud800"}}', "options.json holds '\\ud800', which is half of a character"),
+        (b'{"a":' * 65 + b"1" + b"}" * 65, "options.json is nested deeper than 64 levels"),
+        (b'{"service": {"name": "\\ud800"}}', "options.json holds '\\ud800', an incomplete surrogate pair"),
     ],
 )
 def test_what_is_no_options_document_is_refused_with_the_place(data, message):
@@ -130,22 +129,25 @@ def test_what_is_no_options_document_is_refused_with_the_place(data, message):
         ({"service": {"strategy": "sync"}}, "service.strategy: must be one of parameter_server, multi_worker_mirrored"),
         ({"service": {"name": "My Job"}}, "service.name: must be lower-case letters"),
         ({"service": {"name": "a--b-"}}, "service.name: must be lower-case letters"),
-        ({"service": {"role": "a b"}}, "service.role: is no Mesos role"),
-        ({"service": {"role": "a/../b"}}, "service.role: is no Mesos role"),
+        ({"service": {"role": "a b"}}, "service.role: invalid Mesos role"),
+        ({"service": {"role": "a/../b"}}, "service.role: invalid Mesos role"),
         ({"service": {"strategy": "parameter_server"}}, "chief.count: must be at least 1"),
         ({"service": {"strategy": "multi_worker_mirrored"}}, "parameter_server.count: must be 0"),
         ({"service": {"failover_timeout": True}}, "service.failover_timeout: must be a number"),
-        ({"service": {"environment": {"A=B": "x"}}}, "is no name of an environment variable"),
-        ({"service": {"environment": {"A B;touch x": "x"}}}, "letters, digits, '_', '.' and '-', the first no digit"),
-        ({"worker": {"environment": [{"name": "A\n", "value": "x"}]}}, "is no name of an environment variable"),
-        ({"chief": {"environment": {"1A": "x"}}}, "is no name of an environment variable"),
-        ({"chief": {"environment": {"": "x"}}}, "is no name of an environment variable"),
-        ({"service": {"user": "me\n"}}, "service.user: must be the name of a user, without white space"),
-        ({"service": {"user": "-g0"}}, "service.user: must be the name of a user"),
-        ({"service": {"user": "root:root"}}, "service.user: must be the name of a user"),
+        ({"service": {"environment": {"A=B": "x"}}}, "invalid name of an environment variable"),
+        (
+            {"service": {"environment": {"A B;touch x": "x"}}},
+            "letters, digits, '_', '.' and '-', without a digit at the start",
+        ),
+        ({"worker": {"environment": [{"name": "A\n", "value": "x"}]}}, "invalid name of an environment variable"),
+        ({"chief": {"environment": {"1A": "x"}}}, "invalid name of an environment variable"),
+        ({"chief": {"environment": {"": "x"}}}, "invalid name of an environment variable"),
+        ({"service": {"user": "me\n"}}, "service.user: must be a user name without white space"),
+        ({"service": {"user": "-g0"}}, "service.user: must be a user name"),
+        ({"service": {"user": "root:root"}}, "service.user: must be a user name"),
         ({"service": {"principal": "me\r\nX: y"}}, "service.principal: must be one line, without control characters"),
         ({"service": {"service_account": "me\n"}}, "service.service_account: must be one line"),
-        ({"scheduler": {"python": "python3; touch x"}}, "scheduler.python: must be a name or a path, without white"),
+        ({"scheduler": {"python": "python3; touch x"}}, "scheduler.python: must be a name or a path without white"),
         ({"scheduler": {"python": "$(touch x)"}}, "scheduler.python: must be a name or a path"),
         ({"scheduler": {"python": "python3\n"}}, "scheduler.python: must be a name or a path"),
         ({"scheduler": {"python": "-a"}}, "scheduler.python: must be a name or a path"),
@@ -186,7 +188,7 @@ def test_gpu_workers_follow_the_workers_in_the_same_job():
     assert ["worker-0", "worker-1", "worker-2", "worker-3"] == [task.name for task in spec.tasks()]
     assert [0, 0, 1000, 1000] == [task.job.needs.gpus for task in spec.tasks()]
     assert ["worker", "gpu_worker"] == [job.group for job in spec.jobs]
-    assert spec.asks_for_gpus
+    assert spec.needs_gpus
 
 
 def test_gpu_workers_alone_are_workers():
@@ -221,7 +223,7 @@ def test_placement_and_gang_reach_the_spec():
         == spec.placement
     )
     assert (Constraint("hostname", Operator.UNIQUE),) == spec.jobs[1].constraints
-    assert spec.asks_for_regions
+    assert spec.spans_regions
 
 
 @pytest.mark.parametrize(
@@ -229,7 +231,7 @@ def test_placement_and_gang_reach_the_spec():
     [
         ({"placement": {"strategy": "tight"}}, 'placement.strategy: must be one of binpack, spread, not "tight"'),
         ({"gang": {"mode": "wait"}}, 'gang.mode: must be one of launch, reserve, not "wait"'),
-        ({"gang": {"mode": "reserve"}, "service": {"command": "c", "role": "*"}}, "gang.mode: reserve needs a role"),
+        ({"gang": {"mode": "reserve"}, "service": {"command": "c", "role": "*"}}, "gang.mode: reserve requires a role"),
         ({"gpu_worker": {"gpus": 0}}, "gpu_worker.gpus: must be a whole number from 1 to 1024, not 0"),
         ({"worker": {"placement_constraint": [["a", "UNIQUE"]]}}, "worker.placement_constraint: must be text"),
     ],
@@ -279,6 +281,18 @@ def test_a_job_may_have_a_restart_policy_of_its_own():
     assert (5.0, None, None) == (jobs["worker"].unreachable_timeout, jobs["ps"].unreachable_timeout, jobs["ps"].restart)
 
 
+def test_problems_have_kinds():
+    """Programs tell them apart without the text; places inside of sections keep them."""
+    document = {"service": {"comand": "x", "command": None}, "worker": [], "parameter_server": {"count": -1}}
+    with pytest.raises(OptionsError) as caught:
+        load(json.dumps(document).encode(), "o")
+    kinds = {problem.path: problem.kind for problem in caught.value.problems}
+    assert "unknown_option" == kinds["service.comand"]
+    assert "null" == kinds["service.command"]
+    assert "wrong_type" == kinds["worker"]
+    assert "invalid" == kinds["parameter_server.count"]
+
+
 def test_problems_in_lists_and_deep_sections_have_their_place():
     """By the number of the entry, from 0."""
     service = {
@@ -291,15 +305,15 @@ def test_problems_in_lists_and_deep_sections_have_their_place():
     found = problems({"service": service, "secrets": [{"source": "a", "env": "A", "key": "k"}, {}, 3]})
 
     assert found == [
-        "secrets.0.key: is no option; there are env, file, jobs, reload, source",
-        "secrets.1.source: is needed",
+        "secrets.0.key: unknown option; expected one of env, file, jobs, reload, source",
+        "secrets.1.source: required",
         "secrets.2: must be an object, not 3 (a number)",
-        "service.environment.1: sets A again",
+        "service.environment.1: duplicate variable A",
         'service.environment.2: must be {"name": ..., "value": ...}, not {"name": "B"}',
         'service.environment.3: must be {"name": ..., "value": ...}, not 3',
         "service.hdfs: must be an object, not 7",
-        "service.security.kerberos.kdc: must not be null; leave it out for its default",
-        "service.security.kerberos.realms: is no option; did you mean realm?",
+        "service.security.kerberos.kdc: must not be null; omit the option to get its default",
+        "service.security.kerberos.realms: unknown option; did you mean `realm`?",
     ]
 
 

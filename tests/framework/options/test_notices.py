@@ -2,15 +2,14 @@
 
 import pytest
 
-from tf_scheduler.options.loader import resolve
-from tf_scheduler.options.masking import MASK, masked
-from tf_scheduler.options.notices import notices
-from tf_scheduler.options.tree import OPTIONS
+from tf_scheduler.options.load import resolve
+from tf_scheduler.options.schema.document import MASK, OPTIONS, mask_options
+from tf_scheduler.options.warnings import find_warnings
 
 
 def told(more=None, **service):
     document = {"service": {"command": "x", **service}, **(more or {})}
-    return [str(notice) for notice in notices(document, resolve(document))]
+    return [str(notice) for notice in find_warnings(document, resolve(document))]
 
 
 def test_options_at_their_default_are_no_news():
@@ -36,7 +35,9 @@ def test_every_option_without_effect_is_told():
         section[option.path[-1]] = object()
 
     found = {
-        notice.path for notice in notices({}, options) if "no effect" in notice.message or "not used" in notice.message
+        notice.path
+        for notice in find_warnings({}, options)
+        if "no effect" in notice.message or "not used" in notice.message
     }
 
     assert {str(option) for option in silent} <= found
@@ -49,19 +50,22 @@ def test_every_option_without_effect_is_told():
             {"environment": {"A": "1"}},
             'service.environment: must be a list of {"name", "value"} for `dcos package install`',
         ),
-        ({"job_url": "train.py"}, "service.job_url: train.py is found by `local run` only"),
-        ({"gcs_key": "k"}, "service.gcs_key: can be read by whoever may see the Marathon app"),
+        ({"job_url": "train.py"}, "service.job_url: train.py: only `local run` finds a relative path"),
+        ({"gcs_key": "k"}, "service.gcs_key: is visible to users with access to the Marathon app"),
         (
             {"gcs_key": "k", "use_gcs_key_secret": True},
             "service.use_gcs_key_secret: has no effect: service.gcs_key is set",
         ),
-        ({"checkpoint_dir": "/models"}, "service.checkpoint_dir: /models must be the same folder on every agent"),
-        ({"checkpoint_dir": "models"}, "service.checkpoint_dir: models is below each task's own working directory"),
+        ({"checkpoint_dir": "/models"}, "service.checkpoint_dir: /models must be shared by all agents"),
+        (
+            {"checkpoint_dir": "models"},
+            "service.checkpoint_dir: models is relative to each task's own working directory",
+        ),
         (
             {"command": 'python a.py --dir "$CHECKPOINT_DIR"'},
-            "service.checkpoint_dir: is empty: CHECKPOINT_DIR, which a command has, is not set on a cluster",
+            "service.checkpoint_dir: missing: a command uses CHECKPOINT_DIR",
         ),
-        ({"use_tensorboard": True}, "service.use_tensorboard: shows nothing without service.checkpoint_dir"),
+        ({"use_tensorboard": True}, "service.use_tensorboard: has no effect: service.checkpoint_dir is missing"),
     ],
 )
 def test_surprises_are_told(service, message):
@@ -73,7 +77,7 @@ def test_a_tensorboard_that_is_not_there_cannot_be_kept():
     """It is with the service's own option that there is one."""
     kept = {"finish": {"then": "keep_tensorboard"}}
 
-    assert ["finish.then: keeps nothing: there is no TensorBoard without service.use_tensorboard"] == told(kept)
+    assert ["finish.then: has no effect: service.use_tensorboard is false"] == told(kept)
     assert [] == [line for line in told(kept, use_tensorboard=True) if line.startswith("finish")]
 
 
@@ -102,7 +106,7 @@ def test_secrets_are_hidden_and_the_rest_is_not():
         }
     )
 
-    shown = masked(options)
+    shown = mask_options(options)
 
     assert MASK == shown["service"]["gcs_key"]
     assert f"https://me:{MASK}@host/job.zip" == shown["service"]["job_url"]
@@ -110,5 +114,5 @@ def test_secrets_are_hidden_and_the_rest_is_not():
     assert hidden == shown["service"]["environment"]
     headers = f"-H 'Authorization: Bearer {MASK}' -H \"authorization: {MASK}\""
     assert f"curl {headers} http://x" == shown["service"]["command"]
-    assert "" == masked(resolve({"service": {"command": "x"}}))["service"]["gcs_key"]
+    assert "" == mask_options(resolve({"service": {"command": "x"}}))["service"]["gcs_key"]
     assert {**options, "service": None} == {**shown, "service": None}

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tf_scheduler.options.config_schema import config_schema
-from tf_scheduler.options.loader import load
-from tf_scheduler.options.tree import OPTIONS
-from tf_scheduler.package.options_check import paths
+from tf_scheduler.options.generate import config_schema
+from tf_scheduler.options.load import load
+from tf_scheduler.options.schema.document import OPTIONS
+from tf_scheduler.package.options_check import option_paths
 
 ORIGINAL = json.loads((Path(__file__).parent / "beta_tensorflow.json").read_text())
-OURS = dict(paths(config_schema()))
+OURS = dict(option_paths(config_schema()))
 #: What the reference writes where the original schema gives no default.
 NO_DEFAULT = "<none>"
 

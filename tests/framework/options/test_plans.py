@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tf_scheduler.core.plans.define import launch_plans
+from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy
-from tf_scheduler.options.loader import resolve, to_spec
+from tf_scheduler.options.load import resolve, to_spec
 
 SERIAL, PARALLEL, DEPENDENCY = PlanStrategy.SERIAL, PlanStrategy.PARALLEL, PlanStrategy.DEPENDENCY
 JOBS = {
@@ -25,7 +25,7 @@ def shape(plan):
 
 def test_by_default_everything_begins_at_once():
     """One phase per section, all of them and their steps in parallel; as one gang."""
-    deploy, update = launch_plans(spec())
+    deploy, update = index_of(spec()).launch_plans
 
     expected = [
         ("parameter_server", PARALLEL, ["ps-0"]),
@@ -38,7 +38,7 @@ def test_by_default_everything_begins_at_once():
 
 def test_a_canary_is_one_in_each_phase():
     """The phases follow each other."""
-    deploy, update = launch_plans(spec(update="canary"))
+    deploy, update = index_of(spec(update="canary")).launch_plans
 
     assert {PARALLEL} == {phase.strategy for phase in deploy.phases}
     assert {PlanStrategy.CANARY} == {phase.strategy for phase in update.phases}
@@ -64,5 +64,5 @@ def test_phases_and_their_order_may_be_given():
         "update": PlanSpec("update", DEPENDENCY, listed, after, gang=False),
         "retune": PlanSpec("retune", SERIAL, retune, {"again": (), "lead": ()}, gang=False),
     }
-    plans = {plan.name: plan for plan in launch_plans(found)}
+    plans = {plan.name: plan for plan in index_of(found).launch_plans}
     assert [("train", SERIAL, ["worker-1", "worker-0"]), ("serve", PARALLEL, ["ps-0"])] == shape(plans["deploy"])

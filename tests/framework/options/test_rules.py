@@ -5,17 +5,9 @@ import inspect
 import pytest
 
 from tf_scheduler.errors import OptionsError
-from tf_scheduler.options import (
-    api_rules,
-    job_rules,
-    plan_rules,
-    rules,
-    secret_rules,
-    service_rules,
-    update,
-    volume_rules,
-)
-from tf_scheduler.options.loader import resolve
+from tf_scheduler.options.load import resolve
+from tf_scheduler.options.rules import check, jobs, plans, secrets, update
+from tf_scheduler.options.rules import service as rules_service
 
 KERBEROS = {"enabled": True, "realm": "LOCAL", "kdc": {"hostname": "kdc"}}
 
@@ -28,222 +20,222 @@ def phases(*rows):
 
 PARAMETER_SERVERS = {"service": {"strategy": "parameter_server"}, "chief": {"count": 1}}
 BROKEN = {
-    "plans_of_the_user_have_names_of_their_own": (
+    "custom_plans_have_unreserved_names": (
         phases(("recovery", "a", "worker")),
         "plans.phases.0.plan: must not be recovery",
     ),
-    "phases_of_a_plan_have_different_names": (
+    "phase_names_are_unique": (
         phases(("mine", "a", "worker"), ("yours", "a", "worker"), ("mine", "a", "parameter_server")),
-        "plans.phases.2.phase: is another a of plan mine",
+        "plans.phases.2.phase: duplicate phase a of plan mine",
     ),
-    "indexes_of_tasks_are_those_of_their_job": (
+    "task_indexes_exist": (
         phases(("mine", "a", "worker", ("tasks", "0,3,x"))),
         "plans.phases.0.tasks: must be 0 to 2, not 3, x",
     ),
-    "no_plan_has_two_steps_for_a_task": (
+    "tasks_occur_once_per_plan": (
         phases(("mine", "a", "worker", ("tasks", "0,1")), ("mine", "b", "worker", ("tasks", "2,1"))),
-        "plans.phases.1.tasks: has worker 1 again, as plans.phases.0",
+        "plans.phases.1.tasks: duplicate task worker 1: already in plans.phases.0",
     ),
-    "phases_wait_for_phases_of_their_own_plan": (
+    "phase_dependencies_exist": (
         phases(("mine", "a", "worker", ("after", "b")), ("yours", "b", "worker")),
-        "plans.phases.0.after: names b, but plan mine has a",
+        "plans.phases.0.after: unknown phase b: plan mine has a",
     ),
-    "phases_do_not_wait_for_themselves": (
+    "phase_dependencies_are_acyclic": (
         phases(("mine", "a", "worker", ("after", "b")), ("mine", "b", "parameter_server", ("after", "a"))),
-        "plans.phases.0.after: makes a wait for itself",
+        "plans.phases.0.after: circular dependency of a",
     ),
-    "every_job_is_launched_by_some_plan": (
+    "every_job_is_in_a_plan": (
         phases(("deploy", "a", "worker")),
-        "plans.phases: parameter_server is in no plan",
+        "plans.phases: parameter_server has no phase",
     ),
-    "an_update_has_a_phase_for_every_job_of_the_deployment": (
+    "update_covers_deployed_jobs": (
         phases(("update", "a", "worker")),
         "plans.phases: update has no phase for parameter_server, which deploy launches",
     ),
-    "tasks_that_must_know_every_address_are_launched_together": (
+    "address_dependents_start_in_parallel": (
         {"plans": {"update": "canary"}},
         "plans.update: must be parallel with service.strategy between_graph: "
-        "parameter_server, worker, gpu_worker, chief must know each other; not canary",
+        "parameter_server, worker, gpu_worker, chief need each other's addresses; not canary",
     ),
-    "the_chief_waits_for_no_phase_that_waits_for_it": (
+    "chief_phase_is_last": (
         PARAMETER_SERVERS
         | phases(
             ("deploy", "a", "chief"), ("deploy", "b", "worker", ("after", "a")), ("deploy", "c", "parameter_server")
         ),
         "plans.phases.1.after: must not name the chief's phase",
     ),
-    "the_service_name_is_a_marathon_id": ({"service": {"name": "My"}}, "service.name: must be lower-case"),
-    "the_service_name_fits_into_a_host_name": ({"service": {"name": "a" * 64}}, "service.name: must have at most 63"),
-    "the_role_is_one_that_mesos_accepts": ({"service": {"role": "a//b"}}, "service.role: is no Mesos role"),
-    "the_principal_is_the_service_account": (
+    "service_name_is_marathon_id": ({"service": {"name": "My"}}, "service.name: must be lower-case"),
+    "service_name_fits_host_name": ({"service": {"name": "a" * 64}}, "service.name: must have at most 63"),
+    "role_is_valid": ({"service": {"role": "a//b"}}, "service.role: invalid Mesos role"),
+    "principal_is_service_account": (
         {"service": {"principal": "me", "service_account": "you"}},
         "service.principal: must be service.service_account (you) or empty, not me",
     ),
-    "a_service_accounts_secret_needs_the_account": (
+    "account_secret_needs_account": (
         {"service": {"service_account_secret": "s"}},
-        "service.service_account: is needed with service.service_account_secret",
+        "service.service_account: required with service.service_account_secret",
     ),
-    "there_is_something_to_run": (
+    "some_job_has_tasks": (
         {"service": {"strategy": "between_graph"}, "worker": {"count": 0}, "parameter_server": {"count": 0}},
         "nothing to run",
     ),
-    "every_job_has_a_program": ({"service": {"command": " "}}, "worker.command: is needed"),
-    "parameter_server_strategy_has_a_chief_workers_and_parameter_servers": (
+    "every_job_has_command": ({"service": {"command": " "}}, "worker.command: required"),
+    "parameter_server_strategy_has_required_jobs": (
         {"service": {"strategy": "parameter_server"}},
         "chief.count: must be at least 1 with strategy parameter_server, not 0",
     ),
-    "mirrored_strategy_has_workers_and_no_parameter_servers": (
+    "mirrored_strategy_has_no_parameter_servers": (
         {"service": {"strategy": "multi_worker_mirrored"}},
         "parameter_server.count: must be 0 with strategy multi_worker_mirrored, not 2",
     ),
-    "workers_of_their_own_have_no_parameter_servers": (
+    "independent_strategies_have_no_parameter_servers": (
         {"service": {"strategy": "independent"}},
         "parameter_server.count: must be 0 with strategy independent, not 2",
     ),
-    "workers_that_never_end_do_not_decide_success": (
+    "success_policy_fits_strategy": (
         {"service": {"strategy": "parameter_server"}, "chief": {"count": 1}, "finish": {"success": "all_workers"}},
         "finish.success: must be default or chief with strategy parameter_server, not all_workers",
     ),
-    "between_graph_has_a_worker": ({"worker": {"count": 0}}, "worker.count: must be at least 1"),
-    "a_job_name_comes_with_its_file": ({"service": {"job_name": "mnist"}}, "service.job_url: is needed"),
-    "data_is_where_agents_fetch_from": (
+    "between_graph_has_worker": ({"worker": {"count": 0}}, "worker.count: must be at least 1"),
+    "job_name_needs_job_url": ({"service": {"job_name": "mnist"}}, "service.job_url: required"),
+    "data_has_fetchable_urls": (
         {"service": {"data": "http://host/a.tgz, s3://bucket/b"}},
-        "service.data: must have addresses that begin with http:, https:, ftp: or file:, not",
+        "service.data: must have http:, https:, ftp: or file: URLs, not",
     ),
-    "the_job_context_is_a_json_object": (
+    "job_context_is_json_object": (
         {"service": {"job_context": "[1]"}},
         "service.job_context: must be a JSON object as text, not [1]",
     ),
-    "named_addresses_need_a_virtual_network": (
+    "named_addressing_needs_virtual_network": (
         {"service": {"addressing": "named"}},
-        "service.addressing: named needs service.virtual_network_enabled",
+        "service.addressing: named requires service.virtual_network_enabled",
     ),
     "network_labels_are_pairs": (
         {"service": {"virtual_network_plugin_labels": "a:b,c"}},
         'service.virtual_network_plugin_labels: must be k_0:v_0,k_1:v_1, not "a:b,c"',
     ),
-    "kerberos_knows_its_centre_realm_and_keytab": (
+    "kerberos_has_required_options": (
         {"service": {"security": {"kerberos": KERBEROS}}},
-        "service.security.kerberos.keytab_secret: is needed to use Kerberos",
+        "service.security.kerberos.keytab_secret: required for Kerberos",
     ),
-    "reservations_have_a_role_of_their_own": (
+    "reserve_mode_needs_role": (
         {"service": {"role": "*"}, "gang": {"mode": "reserve"}},
-        "gang.mode: reserve needs a role",
+        "gang.mode: reserve requires a role",
     ),
-    "each_secret_has_a_destination": (
+    "secret_has_destination": (
         {"secrets": [{"source": "a"}, {"source": "b", "env": "B", "file": "b"}]},
         "secrets.0: must have env, file or both",
     ),
-    "secrets_have_sources_that_can_be_read": (
+    "secret_sources_are_valid": (
         {"secrets": [{"source": "valut:a/b#c", "env": "A"}]},
         "secrets.0.source: must be one of env:NAME, file:FOLDER/NAME, vault:MOUNT/PATH#KEY, dcos:",
     ),
-    "secrets_get_variables_with_names": (
+    "secret_variables_are_valid": (
         {"secrets": [{"source": "a", "env": "A-B"}]},
-        "secrets.0.env: must be letters, digits and '_', not \"A-B\"",
+        "secrets.0.env: use letters, digits and '_', not \"A-B\"",
     ),
-    "secrets_get_files_in_the_working_directory": (
+    "secret_files_are_relative": (
         {"secrets": [{"source": "a", "file": "../a"}]},
         "secrets.0.file: must be a name, or a path below the working directory",
     ),
-    "secrets_get_files_that_are_nothing_else": (
+    "secret_files_are_unused": (
         {"secrets": [{"source": "a", "file": "stdout"}]},
-        'secrets.0.file: must be another name than "stdout": the sandbox has it for itself',
+        'secrets.0.file: must not be "stdout": the sandbox uses this name',
     ),
-    "references_are_for_variables": (
+    "references_need_variables": (
         {"secrets": [{"source": "reference:a", "file": "a"}]},
-        "secrets.0: a reference is resolved by Mesos into a variable",
+        "secrets.0: Mesos resolves a reference into a variable",
     ),
-    "secrets_that_reload_are_files_that_change": (
+    "reloadable_secrets_are_files": (
         {"secrets": [{"source": "a", "env": "A", "reload": "hup"}]},
-        "secrets.0.reload: needs file: the variables of a program that runs do not change",
+        "secrets.0.reload: requires file: variables of a running program cannot change",
     ),
-    "vault_sources_need_a_vault": (
+    "vault_sources_need_vault": (
         {"secrets": [{"source": "vault:secret/a#b", "env": "A"}]},
-        "vault.address: is needed: there are secrets with vault: sources",
+        "vault.address: required by secrets with vault: sources",
     ),
-    "addresses_of_secrets_are_web_addresses": (
+    "secret_urls_are_http": (
         {"secret_delivery": {"url": "host:80"}},
         "secret_delivery.url: must be http://host:port or https://host:port",
     ),
-    "the_schedulers_own_secrets_are_near": (
+    "scheduler_secrets_are_local": (
         {"vault": {"token": "s.abc"}},
-        "vault.token: must say where it is, as env:NAME or file:FOLDER/NAME",
+        "vault.token: must name a source, as env:NAME or file:FOLDER/NAME",
     ),
-    "a_principals_secret_needs_the_principal": (
+    "mesos_secret_needs_principal": (
         {"mesos": {"secret": "env:A"}},
-        "service.principal: is needed with mesos.secret",
+        "service.principal: required with mesos.secret",
     ),
-    "secrets_are_for_jobs_that_there_are": (
+    "secret_jobs_exist": (
         {"secrets": [{"source": "a", "env": "A", "jobs": "worker, ps"}]},
         "secrets.0.jobs: must be some of parameter_server, worker, gpu_worker, chief, evaluator, not ps",
     ),
-    "volumes_are_for_jobs_that_there_are": (
+    "volume_jobs_exist": (
         {"volumes": [{"host_path": "/a", "container_path": "a", "jobs": "worker, ps"}]},
         "volumes.0.jobs: must be some of parameter_server, worker, gpu_worker, chief, evaluator, tensorboard, "
         "data_service, not ps",
     ),
-    "volumes_are_at_absolute_paths_of_the_agents": (
+    "volume_host_paths_are_absolute": (
         {"volumes": [{"host_path": "/a/../b", "container_path": "a"}]},
         "volumes.0.host_path: must be an absolute path without '..', not \"/a/../b\"",
     ),
-    "volumes_are_found_at_paths": (
+    "volume_container_paths_are_valid": (
         {"volumes": [{"host_path": "/a", "container_path": "../a"}]},
-        "volumes.0.container_path: must be an absolute path, or one below the working directory",
+        "volumes.0.container_path: must be an absolute path, or a path below the working directory",
     ),
-    "volumes_do_not_hide_each_other": (
+    "volume_paths_are_unique": (
         {
             "volumes": [
                 {"host_path": "/a", "container_path": "data/", "jobs": "worker"},
                 {"host_path": "/b", "container_path": "data"},
             ]
         },
-        "volumes.1: gives worker data again, as volumes.0 does",
+        "volumes.1: duplicate data of worker: already set by volumes.0",
     ),
-    "secrets_do_not_overwrite_each_other": (
+    "secret_destinations_are_unique": (
         {"secrets": [{"source": "a", "env": "A", "jobs": "worker"}, {"source": "b", "env": "A"}]},
-        "secrets.1: gives worker A again, as secrets.0 does",
+        "secrets.1: duplicate A of worker: already set by secrets.0",
     ),
-    "liveness_has_something_to_look_at": (
+    "liveness_has_target": (
         {"health": {"liveness": "http"}},
-        "health.target: is needed with health.liveness http",
+        "health.target: required with health.liveness http",
     ),
-    "fewer_workers_are_for_collective_training": (
+    "min_count_needs_mirrored_strategy": (
         {"worker": {"min_count": 1}},
-        "worker.min_count: is for strategy multi_worker_mirrored without gpu_worker only",
+        "worker.min_count: requires strategy multi_worker_mirrored without gpu_worker",
     ),
-    "the_longest_wait_is_no_shorter_than_the_first": (
+    "max_backoff_is_at_least_backoff": (
         {"restart": {"backoff": 10, "max_backoff": 5}},
         "restart.max_backoff: must be at least restart.backoff (10 seconds)",
     ),
-    "tls_files_are_for_encrypted_connections": (
+    "tls_files_need_tls": (
         {"tls": {"ca_file": "ca.pem"}},
-        "tls.ca_file: needs tls.enabled",
+        "tls.ca_file: requires tls.enabled",
     ),
-    "a_statsd_server_is_a_host_and_a_port": (
+    "statsd_is_host_and_port": (
         {"metrics": {"statsd": "statsd.example:99999"}},
         'metrics.statsd: must be host:port, such as 10.0.0.1:8125, not "statsd.example:99999"',
     ),
-    "the_apis_certificate_comes_with_its_key": (
+    "api_certificate_has_key": (
         {"api": {"certificate_file": "api.pem"}},
-        "api.key_file: is needed: a certificate and its key belong together",
+        "api.key_file: required: a certificate needs its key",
     ),
     "client_certificates_need_https": (
         {"api": {"client_ca_file": "ca.pem"}},
-        "api.client_ca_file: needs api.certificate_file",
+        "api.client_ca_file: requires api.certificate_file",
     ),
-    "writers_have_certificates": ({"api": {"writers": "alice"}}, "api.writers: needs api.client_ca_file"),
-    "an_open_api_has_no_credentials": (
+    "writers_need_client_ca": ({"api": {"writers": "alice"}}, "api.writers: requires api.client_ca_file"),
+    "open_api_has_no_credentials": (
         {"api": {"authentication": "none", "read_token": "env:TOKEN"}},
         "api.authentication: must not be none with api.read_token",
     ),
-    "tokens_are_sources": (
+    "api_tokens_are_sources": (
         {"api": {"write_token": "s3cret"}},
-        "api.write_token: must name where the token is, as env:VARIABLE, or file:NAME of one in /run/secrets",
+        "api.write_token: must name a source, as env:VARIABLE, or file:NAME of a file in /run/secrets",
     ),
-    "a_certificate_comes_with_its_key": (
+    "tls_certificate_has_key": (
         {"tls": {"enabled": True, "key_file": "key.pem"}},
-        "tls.certificate_file: is needed: a certificate and its key belong together",
+        "tls.certificate_file: required: a certificate needs its key",
     ),
 }
 
@@ -258,12 +250,12 @@ def functions_of(module):
 
 
 FUNCTIONS = (
-    functions_of(service_rules)
-    | functions_of(job_rules)
-    | functions_of(plan_rules)
-    | functions_of(secret_rules)
-    | functions_of(api_rules)
-    | functions_of(volume_rules)
+    functions_of(rules_service)
+    | functions_of(jobs)
+    | functions_of(plans)
+    | functions_of(secrets)
+    | functions_of(rules_service)
+    | functions_of(secrets)
 )
 
 
@@ -287,15 +279,21 @@ def test_a_rule_that_is_broken_says_so(name):
 
 def test_every_rule_is_checked_and_has_an_example():
     """A rule that is written and not listed would never hold."""
-    assert set(FUNCTIONS) == {rule.__name__ for rule in rules.RULES} == set(BROKEN)
-    assert set(functions_of(update)) - {"refusals"} == {rule.__name__ for rule in update.RULES}
+    assert set(FUNCTIONS) == {rule.__name__ for rule in check.RULES} == set(BROKEN)
+    assert set(functions_of(update)) - {"find_refusals"} == {rule.__name__ for rule in update.RULES}
 
 
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        (phases(("mine", "a", "worker"), ("mine", "b", "worker", ("tasks", "1"))), "plans.phases.1.tasks: has worker"),
-        (phases(("mine", "a", "worker", ("tasks", "1")), ("mine", "b", "worker")), "plans.phases.1.tasks: has worker"),
+        (
+            phases(("mine", "a", "worker"), ("mine", "b", "worker", ("tasks", "1"))),
+            "plans.phases.1.tasks: duplicate task worker",
+        ),
+        (
+            phases(("mine", "a", "worker", ("tasks", "1")), ("mine", "b", "worker")),
+            "plans.phases.1.tasks: duplicate task worker",
+        ),
         (phases(("mine", "a", "chief", ("tasks", "0"))), "plans.phases.0.tasks: must be nothing: chief.count is 0"),
         (phases(("mine", "a", "worker", ("strategy", "serial"))), "plans.phases.0.strategy: must be parallel"),
         (
@@ -330,7 +328,7 @@ def test_rules_over_plans_find_their_other_cases(document, message):
 )
 def test_a_token_that_the_scheduler_could_not_read_is_refused_before_it_starts(source):
     """It would end again and again. What was written is not told: it may be the token."""
-    with pytest.raises(OptionsError, match=r"api\.read_token: must name where the token is") as caught:
+    with pytest.raises(OptionsError, match=r"api\.read_token: must name a source") as caught:
         resolve({"service": {"command": "x"}, "api": {"read_token": source}})
     assert source not in str(caught.value)
 
@@ -347,7 +345,7 @@ def test_a_secret_gets_no_file_that_is_there_for_something_else(file):
     """Of the agent, of the executor, of the job."""
     service = {"command": "x", "job_url": "https://h/job.zip?v=1", "data": "https://h/train.csv, https://h/b"}
 
-    with pytest.raises(OptionsError, match=r"secrets\.0\.file: must be another name than"):
+    with pytest.raises(OptionsError, match=r"secrets\.0\.file: must not be"):
         resolve({"service": {**service, "job_path": "code/train.py"}, "secrets": [{"source": "a", "file": file}]})
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from tf_scheduler.errors import OptionsError
-from tf_scheduler.options.loader import resolve
-from tf_scheduler.options.salvage import salvaged
+from tf_scheduler.options.load import load_lenient, resolve
 from tf_scheduler.options.spec import to_spec
 
 RIGHT = {"service": {"name": "dev/digits", "command": "x"}, "mesos": {"master": "zk://a:2181/mesos"}}
@@ -12,7 +11,7 @@ RIGHT = {"service": {"name": "dev/digits", "command": "x"}, "mesos": {"master": 
 
 def test_right_options_are_as_they_are():
     """And nothing is told."""
-    assert (resolve(RIGHT), ()) == salvaged(RIGHT, {})
+    assert (resolve(RIGHT), ()) == load_lenient(RIGHT, {})
 
 
 @pytest.mark.parametrize(
@@ -30,7 +29,7 @@ def test_right_options_are_as_they_are():
 )
 def test_what_is_wrong_is_left_out_and_told(wrong, told):
     """What makes the service the one that it is stays."""
-    options, problems = salvaged({**RIGHT, **wrong}, {})
+    options, problems = load_lenient({**RIGHT, **wrong}, {})
 
     assert set(told) <= {problem.path for problem in problems}
     assert ("dev/digits", "zk://a:2181/mesos") == (to_spec(options).name, options["mesos"]["master"])
@@ -42,4 +41,4 @@ def test_what_is_wrong_is_left_out_and_told(wrong, told):
 def test_what_says_which_service_it_is_has_to_be_right(wrong):
     """Another one could be taken down, or this one without that anybody heard of it."""
     with pytest.raises(OptionsError):
-        salvaged({**RIGHT, **wrong}, {})
+        load_lenient({**RIGHT, **wrong}, {})

@@ -5,13 +5,12 @@ import json
 from hypothesis import Phase, given, settings
 
 from options_strategies import documents
-from tf_scheduler.core.reduce import apply
-from tf_scheduler.model.configuration import newest_first
-from tf_scheduler.model.masking import MASK
-from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.options.loader import resolve
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.model.redaction import MASK
+from tf_scheduler.model.state import SchedulerState, newest_first
+from tf_scheduler.options.configurations import MAX_CONFIGURATIONS, select_configuration, without_defaults
+from tf_scheduler.options.load import resolve
 from tf_scheduler.options.spec import to_spec
-from tf_scheduler.options.target import KEPT, choose, without_defaults
 
 
 def options(service=(), **worker):
@@ -26,9 +25,9 @@ def played(*starts):
     """The last target, and the configurations, after starts with these options."""
     state, chosen = SchedulerState(to_spec(starts[0])), None
     for number, start in enumerate(starts):
-        chosen = choose(start, state.configurations, nothing, float(number))
+        chosen = select_configuration(start, state.stored.configurations, nothing, float(number))
         state = apply(state, *chosen.changes)
-    return chosen, newest_first(state.configurations)
+    return chosen, newest_first(state.stored.configurations)
 
 
 def test_each_target_is_remembered_newest_first():
@@ -70,10 +69,10 @@ def test_what_a_configuration_changed_hides_secrets_and_is_unknown_of_the_first(
 
 def test_the_oldest_are_forgotten():
     """Never the target."""
-    _, known = played(*(options(count=count) for count in range(1, KEPT + 5)))
+    _, known = played(*(options(count=count) for count in range(1, MAX_CONFIGURATIONS + 5)))
 
-    assert KEPT == len(known)
-    assert KEPT + 4 == known[0].options["worker"]["count"]
+    assert MAX_CONFIGURATIONS == len(known)
+    assert MAX_CONFIGURATIONS + 4 == known[0].options["worker"]["count"]
 
 
 def test_what_may_not_change_is_refused_and_the_options_before_hold():

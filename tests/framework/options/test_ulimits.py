@@ -2,7 +2,7 @@
 
 import pytest
 
-from tf_scheduler.options.ulimits import UNLIMITED, parse_ulimits
+from tf_scheduler.options.schema.fields import UNLIMITED, parse_ulimits
 
 
 @pytest.mark.parametrize(
@@ -24,9 +24,9 @@ def test_limits_are_read(text, limits):
     [
         ("nofile", "must be name=soft:hard"),
         ("nofile=many", "must be name=soft:hard"),
-        ("files=1", "there is no limit files; there are as, core"),
-        ("nofile=2:1", "the soft limit is above the hard one"),
-        ("nofile=-1:1", "the soft limit is above the hard one"),
+        ("files=1", "unknown limit files; use one of as, core"),
+        ("nofile=2:1", "the soft limit exceeds the hard limit"),
+        ("nofile=-1:1", "the soft limit exceeds the hard limit"),
         ("nofile=1,", "must be name=soft:hard"),
     ],
 )

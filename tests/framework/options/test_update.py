@@ -1,16 +1,14 @@
 """What an update would do: what is refused, which tasks restart, and that the documentation of each option is true."""
 
 import copy
+from typing import Any
 
 import pytest
 
-from tf_scheduler.options.diff import difference
-from tf_scheduler.options.fields import Environment, Flag, Text
-from tf_scheduler.options.lists import Records, Wholes
-from tf_scheduler.options.loader import resolve
-from tf_scheduler.options.masking import MASK
-from tf_scheduler.options.sections.base import Change
-from tf_scheduler.options.tree import OPTIONS
+from tf_scheduler.options.load import resolve
+from tf_scheduler.options.schema.document import MASK, OPTIONS
+from tf_scheduler.options.schema.fields import Boolean, Environment, IntegerList, OnUpdate, RecordList, String
+from tf_scheduler.options.update import difference
 
 #: Every job has tasks, so that every option concerns one.
 ALL_JOBS = {
@@ -44,7 +42,7 @@ USED = [option for option in OPTIONS if "obsolete" not in option.field.metadata]
 
 def options(strategy="between_graph", **sections):
     """Resolved: `ALL_JOBS`, and these."""
-    document = copy.deepcopy(ALL_JOBS)
+    document: dict[str, Any] = copy.deepcopy(ALL_JOBS)
     for name, section in {**sections, "service": {"strategy": strategy, **sections.get("service", {})}}.items():
         document.setdefault(name, {}).update(section)
     if strategy == "multi_worker_mirrored":
@@ -65,33 +63,33 @@ def changed(option, before):
 
 
 def another(field, value):
-    if isinstance(field, Flag):
+    if isinstance(field, Boolean):
         return not value
-    if isinstance(field, Text):
+    if isinstance(field, String):
         special = {"PlacementConstraint": "rack:MAX_PER:1", "Ulimits": "core=0"}.get(type(field).__name__, "changed")
         return next((choice for choice in field.choices if choice != value), special)
     if isinstance(field, Environment):
         return {"CHANGED": "1"}
-    if isinstance(field, (Wholes, Records)):
+    if isinstance(field, (IntegerList, RecordList)):
         return (*value, 1)
-    return value + 1 if value < field.most else value - 1
+    return value + 1 if value < field.maximum else value - 1
 
 
 def restarted(old, new):
     return {restart.task: restart.reason for restart in difference(old, new).restarted}
 
 
-@pytest.mark.parametrize("option", [option for option in USED if option.change is not Change.SCALE], ids=str)
+@pytest.mark.parametrize("option", [option for option in USED if option.on_update is not OnUpdate.SCALE], ids=str)
 def test_what_is_said_of_an_options_change_is_true(option):
     """Refused, with a restart, or without one."""
     found = difference(options(), changed(option, options()))
 
     assert [str(option)] == [item.path for item in found.changed]
-    assert (option.change is Change.FIXED) == (str(option) in [problem.path for problem in found.refused])
-    assert (option.change is Change.RESTART) == bool(found.restarted)
+    assert (option.on_update is OnUpdate.REJECTED) == (str(option) in [problem.path for problem in found.refused])
+    assert (option.on_update is OnUpdate.RESTART) == bool(found.restarted)
 
 
-@pytest.mark.parametrize("option", [option for option in USED if option.change is Change.SCALE], ids=str)
+@pytest.mark.parametrize("option", [option for option in USED if option.on_update is OnUpdate.SCALE], ids=str)
 def test_a_count_adds_and_removes_tasks(option):
     """And is not refused."""
     found = difference(options(), changed(option, options()))
@@ -99,7 +97,7 @@ def test_a_count_adds_and_removes_tasks(option):
     assert ((), True) == (found.refused, len(found.added) + len(found.removed) == 1)
 
 
-@pytest.mark.parametrize("option", [option for option in OPTIONS if option.change is Change.FIXED], ids=str)
+@pytest.mark.parametrize("option", [option for option in OPTIONS if option.on_update is OnUpdate.REJECTED], ids=str)
 def test_a_refusal_names_the_option_both_values_and_the_reason(option):
     """Also of options that are not used yet."""
     old = options(service={"service_account": "a"} if str(option) == "service.principal" else {})
@@ -163,7 +161,7 @@ def test_a_worker_more_restarts_those_that_must_know_it(strategy, tasks):
 
     assert ("worker-3",) == found.added
     assert tasks == {restart.task for restart in found.restarted}
-    assert {"the size of the cluster, which it must know, changed"} == {restart.reason for restart in found.restarted}
+    assert {"the size of the cluster changed"} == {restart.reason for restart in found.restarted}
 
 
 def test_secrets_are_hidden_in_the_difference():

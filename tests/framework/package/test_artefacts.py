@@ -8,13 +8,13 @@ import zipfile
 import pytest
 
 from tf_scheduler.package import artefacts, universe
-from tf_scheduler.package.sources import HOME
+from tf_scheduler.package.sources import PACKAGE_FOLDER
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     found = tmp_path_factory.mktemp("universe")
-    universe.build_files(found, HOME)
+    universe.build_files(found, PACKAGE_FOLDER)
     return found / universe.ARTEFACTS
 
 
@@ -79,7 +79,7 @@ def test_building_again_changes_nothing(folder):
     before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()}
     del before["SHA256SUMS"]
 
-    artefacts.build_artefacts(folder, HOME)
+    artefacts.build_artefacts(folder, PACKAGE_FOLDER)
 
     assert before == {name: ((folder / name).stat().st_mtime_ns, (folder / name).read_bytes()) for name in before}
 
@@ -104,4 +104,4 @@ def test_they_stay_small(folder):
     sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
 
     assert sizes[artefacts.SCHEDULER] < 13_000_000
-    assert sizes[artefacts.COMMAND] < 130_000
+    assert sizes[artefacts.COMMAND] < 500_000

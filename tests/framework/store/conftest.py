@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from mesos_local import ZooKeeperEnsemble
+from kit.memory_store import MemoryDisk, MemoryStore
+from kit.shared import Shared, repair_ensemble
+from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from tf_scheduler.store.interface import StateStore
-from tf_scheduler.store.memory import MemoryDisk, MemoryStore
 from tf_scheduler.store.sqlite import SqliteStore
-from tf_scheduler.store.zookeeper import ZooKeeperPlace, ZooKeeperStore
+from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore
 
 OpenStore = Callable[..., StateStore]
 
@@ -22,7 +23,7 @@ _chroots = count(1)
 
 def _opener(kind: str, folder: Path, request: pytest.FixtureRequest) -> OpenStore:
     if kind == "zookeeper":
-        place: ZooKeeperPlace = request.getfixturevalue("zookeeper")
+        place: ZooKeeperAddress = request.getfixturevalue("zookeeper")
         return lambda service="tensorflow": ZooKeeperStore(place, service)
     if kind == "memory":
         disk = MemoryDisk()
@@ -31,16 +32,17 @@ def _opener(kind: str, folder: Path, request: pytest.FixtureRequest) -> OpenStor
 
 
 @pytest.fixture(scope="session")
-def zookeeper_server() -> Iterator[ZooKeeperEnsemble]:
-    """One real server for all tests that leave it as it is."""
-    with ZooKeeperEnsemble() as ensemble:
-        yield ensemble
+def shared_zookeeper() -> Iterator[Shared[ZooKeeperEnsemble]]:
+    """One real server for all tests that do not stop it."""
+    with Shared(ZooKeeperEnsemble, repair_ensemble) as shared:
+        yield shared
 
 
 @pytest.fixture
-def zookeeper(zookeeper_server: ZooKeeperEnsemble) -> ZooKeeperPlace:
+def zookeeper(shared_zookeeper: Shared[ZooKeeperEnsemble]) -> ZooKeeperAddress:
     """A chroot of the test's own on that server."""
-    return ZooKeeperPlace((zookeeper_server.addresses,), chroot=f"/test-{next(_chroots)}", session_timeout=5.0)
+    address = shared_zookeeper.take().addresses
+    return ZooKeeperAddress((address,), chroot=f"/test-{next(_chroots)}", session_timeout=5.0)
 
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])

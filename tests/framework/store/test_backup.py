@@ -47,27 +47,27 @@ def test_records_can_be_read_by_people():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": "other"}, 'it has no "format"'),
-        ({"version": 2}, "its version is 2; this program knows version 1"),
+        ({"format": "other"}, 'missing "format"'),
+        ({"version": 2}, "unknown version 2; this program reads version 1"),
         ({"service": None}, "'service' must be the name"),
         ({"service": "a//b"}, "service: key 'a//b'"),
         ({"values": []}, "'values' must be an object"),
         ({"values": {"a/../b": {}}}, "values: key 'a/../b'"),
         ({"binary": None}, "'binary' must be an object"),
-        ({"binary": {"x": "?"}}, "'x' is no base64"),
-        ({"binary": {"x": 3}}, "'x' is no base64"),
+        ({"binary": {"x": "?"}}, "'x': invalid base64"),
+        ({"binary": {"x": 3}}, "'x': invalid base64"),
         ({"binary": {"framework": ""}}, "'framework' is in values and in binary"),
     ],
 )
-def test_what_is_wrong_is_told(change, message):
+def test_invalid_backup_is_explained(change, message):
     """And where."""
     with pytest.raises(BackupError, match=message):
         decode(json.dumps({**GOOD, **change}))
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "9" * 90_000], ids=["deep", "long"])
-def test_json_without_end_is_no_backup(text):
-    with pytest.raises(BackupError, match="it is no JSON document"):
+def test_extreme_json_is_rejected(text):
+    with pytest.raises(BackupError, match="invalid JSON"):
         decode(text)
 
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tf_scheduler.store.interface import Delete, InvalidKeyError, Put, StoreConflict, StoreError
+from tf_scheduler.store.interface import Delete, InvalidKeyError, Put, StoreConflictError, StoreError
 
 
 def test_a_new_service_is_empty(open_store):
@@ -14,7 +14,7 @@ def test_a_new_service_is_empty(open_store):
     assert open_store().load() == {}
 
 
-def test_what_is_applied_is_loaded_by_the_next_store(open_store):
+def test_applied_writes_are_loaded_by_next_store(open_store):
     """A store opened later sees exactly what was applied, byte for byte."""
     values = {"framework": b"", "tasks/worker-0": bytes(range(256)), "result": b"x" * 1_000_000}
     store = open_store()
@@ -80,7 +80,7 @@ def test_a_snapshot_is_frozen(open_store):
 def test_nothing_is_written_before_it_is_loaded(open_store):
     """A writer that has not seen the state cannot change it."""
     for change in (lambda store: store.apply([Put("a", b"1")]), lambda store: store.erase()):
-        with pytest.raises(StoreConflict):
+        with pytest.raises(StoreConflictError):
             change(open_store())
 
     assert open_store().load() == {}
@@ -93,30 +93,30 @@ def test_the_second_writer_conflicts_until_it_loads(open_store):
     second.load()
     first.apply([Put("writer", b"first")])
     for _ in range(2):
-        with pytest.raises(StoreConflict):
+        with pytest.raises(StoreConflictError):
             second.apply([Put("other", b"2"), Delete("writer")])
-    with pytest.raises(StoreConflict):
+    with pytest.raises(StoreConflictError):
         second.erase()
     assert second.load() == {"writer": b"first"}
     second.apply([Put("writer", b"second")])
 
-    with pytest.raises(StoreConflict):
+    with pytest.raises(StoreConflictError):
         first.apply([Put("writer", b"first again")])
     assert open_store().load() == {"writer": b"second"}
 
 
-def test_equal_bytes_are_a_change_too(open_store):
+def test_equal_bytes_advance_the_version(open_store):
     """Two writers that store the same bytes still find each other out."""
     first, second = open_store(), open_store()
     first.load()
     second.load()
     first.apply([Put("a", b"1")])
 
-    with pytest.raises(StoreConflict):
+    with pytest.raises(StoreConflictError):
         second.apply([Put("a", b"1")])
 
 
-def test_no_writes_only_find_a_conflict(open_store):
+def test_empty_apply_only_detects_conflict(open_store):
     """An empty transaction disturbs no other writer, but its caller learns that another one has written."""
     first, second = open_store(), open_store()
     first.load()
@@ -124,11 +124,11 @@ def test_no_writes_only_find_a_conflict(open_store):
     first.apply([])
     second.apply([Put("a", b"1")])
 
-    with pytest.raises(StoreConflict):
+    with pytest.raises(StoreConflictError):
         first.apply([])
 
 
-def test_reading_disturbs_no_writer(open_store):
+def test_load_does_not_disturb_writer(open_store):
     """Others may load at any time."""
     writer, reader = open_store(), open_store()
     writer.load()
@@ -137,7 +137,7 @@ def test_reading_disturbs_no_writer(open_store):
         assert {"a": b"%d" % number} == reader.load()
 
 
-def test_services_are_apart(open_store):
+def test_services_are_isolated(open_store):
     """Services that share a place neither see nor disturb each other, whatever their names have in common."""
     stores = {name: open_store(name) for name in ("a", "a/b", "A")}
     for store in stores.values():
@@ -165,7 +165,7 @@ def test_bad_service_names_are_refused(open_store, service):
         open_store(service)
 
 
-def test_erase_forgets_everything_and_the_store_goes_on(open_store):
+def test_store_is_usable_after_erase(open_store):
     """After erasing nothing is left, and the same store may begin anew."""
     store = open_store()
     store.load()
@@ -177,7 +177,7 @@ def test_erase_forgets_everything_and_the_store_goes_on(open_store):
     assert open_store().load() == {"d": b"3"}
 
 
-def test_a_stale_writer_is_found_out_after_a_reinstall(open_store):
+def test_stale_writer_conflicts_after_reinstall(open_store):
     """Erased and written anew just as often, the service still knows that the old writer is not its own."""
     stale, other = open_store(), open_store()
     stale.load()
@@ -186,7 +186,7 @@ def test_a_stale_writer_is_found_out_after_a_reinstall(open_store):
     other.erase()
     other.apply([Put("a", b"new")])
 
-    with pytest.raises(StoreConflict):
+    with pytest.raises(StoreConflictError):
         stale.apply([Put("a", b"stale")])
     assert other.load() == {"a": b"new"}
 
@@ -209,7 +209,7 @@ def test_any_thread_may_use_the_store(open_store):
     assert seen == [{"a": b"1"}]
 
 
-def test_writers_at_once_lose_no_update(open_store):
+def test_concurrent_writers_lose_no_update(open_store):
     """Three writers that count in one key, loading again after each conflict, reach the full count."""
 
     def count(store) -> None:
@@ -219,7 +219,7 @@ def test_writers_at_once_lose_no_update(open_store):
             try:
                 store.apply([Put("count", b"%d" % (number + 1))])
                 done += 1
-            except StoreConflict:
+            except StoreConflictError:
                 continue
 
     threads = [threading.Thread(target=count, args=(open_store(),)) for _ in range(3)]
@@ -243,7 +243,7 @@ def test_a_closed_store_refuses_everything(open_store):
             call()
 
 
-def test_a_service_that_is_removed_may_begin_anew(open_store):
+def test_removed_service_can_be_reinstalled(open_store):
     """Nothing is left of what it was."""
     store = open_store()
     store.load()
@@ -257,7 +257,7 @@ def test_a_service_that_is_removed_may_begin_anew(open_store):
     assert open_store().load() == {"b": b"2"}
 
 
-def test_a_writer_of_a_service_that_was_removed_conflicts(open_store):
+def test_writer_of_removed_service_conflicts(open_store):
     """Also when another of its name has begun since."""
     late, store = open_store(), open_store()
     late.load()
@@ -269,6 +269,6 @@ def test_a_writer_of_a_service_that_was_removed_conflicts(open_store):
     again.load()
     again.apply([Put("b", b"2")])
 
-    with pytest.raises(StoreConflict):
+    with pytest.raises(StoreConflictError):
         late.apply([Put("a", b"3")])
     assert open_store().load() == {"b": b"2"}

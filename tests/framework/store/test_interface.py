@@ -33,7 +33,7 @@ def test_bad_keys(key):
 
 
 @given(st.text(st.characters(exclude_categories=())))
-def test_the_check_is_total(key):
+def test_check_key_accepts_or_raises(key):
     """Any string is a key or an InvalidKeyError, and a key is a legal ZooKeeper path (Java looks at UTF-16 units)."""
     try:
         accepted = check_key(key)
@@ -45,7 +45,7 @@ def test_the_check_is_total(key):
     assert accepted.encode().decode() == key
 
 
-def test_a_bad_key_is_both_errors():
+def test_invalid_key_is_store_error_and_value_error():
     """Callers may catch the store's errors or ValueError."""
     assert issubclass(InvalidKeyError, StoreError)
     assert issubclass(InvalidKeyError, ValueError)

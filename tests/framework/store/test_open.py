@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tf_scheduler.store.interface import LeadershipLost, Put, StoreAddressError, StoreUnavailable
-from tf_scheduler.store.open import lead, open_store, state_file
+from tf_scheduler.service.store import acquire_leadership, open_store, state_file
+from tf_scheduler.store.interface import LeadershipLostError, Put, StoreAddressError, StoreUnavailableError
 from tf_scheduler.store.sqlite import SqliteStore
 from tf_scheduler.store.zookeeper import ZooKeeperStore
 
@@ -26,7 +26,7 @@ from tf_scheduler.store.zookeeper import ZooKeeperStore
         ("zks://a/b", None),
     ],
 )
-def test_what_an_address_names(url, file):
+def test_address_selects_store(url, file):
     """A file, or a ZooKeeper."""
     assert file == state_file(url)
 
@@ -34,7 +34,7 @@ def test_what_an_address_names(url, file):
 @pytest.mark.parametrize(
     "url", ["", "/", "folder/", "http://a/b", "ftp://a", "file://other/state.db", "file:///", "file://", "zk", "zk:/a/"]
 )
-def test_what_names_nothing_is_told(url):
+def test_invalid_address_is_reported(url):
     """With what is allowed. `zk` alone is a file's name."""
     if url == "zk":
         assert Path("zk") == state_file(url)
@@ -43,11 +43,11 @@ def test_what_names_nothing_is_told(url):
         state_file(url)
 
 
-def test_a_file_has_one_writer_by_itself(tmp_path):
+def test_file_needs_no_leadership(tmp_path):
     """Nobody waits, and nothing is lost."""
     with closing(open_store(f"file://{tmp_path}/state.db", "tf")) as store:
         assert isinstance(store, SqliteStore)
-        leadership = lead(store, waiting=pytest.fail)
+        leadership = acquire_leadership(store, waiting=pytest.fail)
         leadership.on_lost(pytest.fail)
         leadership.check()
 
@@ -59,14 +59,14 @@ def test_zookeeper_has_one_leader(zookeeper):
     holders = []
     with closing(open_store(url, "tf")) as first, closing(open_store(url, "tf")) as second:
         assert isinstance(first, ZooKeeperStore)
-        leadership = lead(first)
+        leadership = acquire_leadership(first)
         leadership.check()
-        with pytest.raises(StoreUnavailable, match="another scheduler leads"):
-            lead(second, holders.append, timeout=0.3)
+        with pytest.raises(StoreUnavailableError, match="another scheduler leads"):
+            acquire_leadership(second, holders.append, timeout=0.3)
         first.close()
-        with pytest.raises(LeadershipLost):
+        with pytest.raises(LeadershipLostError):
             leadership.check()
-        lead(second, timeout=60).check()
+        acquire_leadership(second, timeout=60).check()
         second.load()
         second.apply([Put("a", b"1")])
 

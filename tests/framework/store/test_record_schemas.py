@@ -7,12 +7,14 @@ import json
 import pytest
 
 from builders import a_spec
-from tf_scheduler.model.effects import FrameworkRegistered, TaskLaunched
+from tf_scheduler.model.effects import AgentFailureRecorded, FrameworkRegistered, ReservationMade, TaskLaunched
+from tf_scheduler.model.placement import AgentLocation
+from tf_scheduler.model.resources import Reservation
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord
+from tf_scheduler.model.task import AgentFailures, TaskRecord
 from tf_scheduler.store import records
-from tf_scheduler.store.interface import StoreCorrupt, StoreVersionError
+from tf_scheduler.store.interface import StoreCorruptError, StoreVersionError
 
 
 def value(**fields):
@@ -26,14 +28,14 @@ def test_a_newer_value_is_refused():
 
 
 @pytest.mark.parametrize("schema", [0, -1, "1", None, []])
-def test_what_is_no_schema_is_told(schema):
+def test_invalid_schema_is_reported(schema):
     """Damage, not a version."""
-    with pytest.raises(StoreCorrupt, match="'framework' cannot be read") as caught:
+    with pytest.raises(StoreCorruptError, match="'framework' cannot be read") as caught:
         records.changes(value(schema=schema, id="fw"))
     assert not isinstance(caught.value, StoreVersionError)
 
 
-def test_an_older_value_is_brought_up_step_by_step(monkeypatch):
+def test_older_value_is_upgraded_stepwise(monkeypatch):
     """Each from the schema that it has: what a later version of this program may look like."""
 
     def to_two(kind, fields):
@@ -49,7 +51,7 @@ def test_an_older_value_is_brought_up_step_by_step(monkeypatch):
         assert (FrameworkRegistered("framework-7"),) == records.changes(stored)
 
 
-def test_a_launch_of_before_there_were_pauses_that_keep_places_can_be_read():
+def test_launch_without_placeholder_field_is_read():
     """It runs its program."""
     record = TaskRecord("ps-0", "ps-0__1", JobKind.PS, 0, "agent-1-id", "agent-1", "10.0.0.1:31000", 1, (), 0.0)
     launched = TaskLaunched(record)
@@ -60,6 +62,19 @@ def test_a_launch_of_before_there_were_pauses_that_keep_places_can_be_read():
     assert (launched,) == records.changes({put.key: json.dumps(fields).encode()})
 
 
-def test_there_is_a_step_for_each_older_schema():
+def test_each_older_schema_has_an_upgrade():
     """Raising SCHEMA without a step would lose everybody's state."""
     assert records.SCHEMA == len(records.UPGRADES) + 1
+
+
+def test_renamed_attribute_keeps_its_stored_name(monkeypatch):
+    """A rename in the model must not lose what is stored."""
+    renamed = {AgentFailures: {"hostname": "host"}, AgentLocation: {"zone": "old_zone"}}
+    monkeypatch.setattr(records, "STORED_NAMES", {**records.STORED_NAMES, **renamed})
+    suspected = AgentFailureRecorded(AgentFailures("agent-1-id", "agent-1"))
+    reserved = ReservationMade(Reservation("r", "ps-0", "ps", "agent-1-id", AgentLocation("agent-1", zone="z"), 5.0))
+
+    for change, name in ((suspected, '"host": "agent-1"'), (reserved, '"old_zone": "z"')):
+        (put,) = records.writes(change, SchedulerState(a_spec()))
+        assert name in put.value.decode()
+        assert (change,) == records.changes({put.key: put.value})

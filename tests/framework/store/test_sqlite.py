@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 import tf_scheduler
-from tf_scheduler.store import sqlite_file
+from tf_scheduler.store import sqlite
 from tf_scheduler.store.interface import (
     Put,
-    StoreConflict,
-    StoreCorrupt,
+    StoreConflictError,
+    StoreCorruptError,
     StoreError,
-    StoreUnavailable,
+    StoreUnavailableError,
     StoreVersionError,
 )
 from tf_scheduler.store.sqlite import SqliteStore
@@ -109,7 +109,7 @@ def test_closing_leaves_one_file(tmp_path, open_sqlite):
     assert before >= set(Path("/proc/self/fd").iterdir())
 
 
-def test_first_starts_take_turns_on_a_private_file(tmp_path, open_sqlite, monkeypatch):
+def test_first_starts_are_serialized(tmp_path, open_sqlite, monkeypatch):
     """When SQLite first sees the file, nobody else can read it, and no other process can be at the same point."""
     seen = []
     connect = sqlite3.connect
@@ -146,7 +146,7 @@ def test_a_locked_file_is_unavailable_and_works_later(tmp_path, open_sqlite):
     store = stored(open_sqlite(busy_timeout=0.01), Put("a", b"1"))
     with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreUnavailable, match=r"state\.db cannot be used for now: database is locked"):
+        with pytest.raises(StoreUnavailableError, match=r"state\.db is unavailable: database is locked"):
             store.apply([Put("a", b"2")])
         assert store.load() == {"a": b"1"}
     store.apply([Put("a", b"2")])
@@ -165,7 +165,7 @@ def test_a_full_database_stores_nothing(open_sqlite, monkeypatch):
 
     monkeypatch.setattr(sqlite3, "connect", limited)
     store = stored(open_sqlite(), Put("a", b"1"))
-    with pytest.raises(StoreUnavailable, match="full"):
+    with pytest.raises(StoreUnavailableError, match="full"):
         store.apply([Put("a", b"2"), *BIG])
     assert store.load() == {"a": b"1"}
     store.apply([Put("a", b"3")])
@@ -176,7 +176,7 @@ def test_a_full_database_stores_nothing(open_sqlite, monkeypatch):
 def test_an_input_output_error_stores_nothing(open_sqlite):
     """When the kernel refuses to write the log, the transaction is not there, neither now nor after opening anew."""
     store = stored(open_sqlite(), Put("a", b"1"))
-    with file_size_limit(100_000), pytest.raises(StoreUnavailable, match="cannot be used for now"):
+    with file_size_limit(100_000), pytest.raises(StoreUnavailableError, match="is unavailable"):
         store.apply([Put("a", b"2"), *BIG])
     assert store.load() == {"a": b"1"}
     store.apply([Put("a", b"3")])
@@ -187,7 +187,7 @@ def test_an_input_output_error_stores_nothing(open_sqlite):
 FULL_DISK = """
 import subprocess, sys
 from pathlib import Path
-from tf_scheduler.store.interface import Put, StoreUnavailable
+from tf_scheduler.store.interface import Put, StoreUnavailableError
 from tf_scheduler.store.sqlite import SqliteStore
 
 folder = Path(sys.argv[1])
@@ -200,7 +200,7 @@ try:
     while True:
         store.apply([Put("a", b"%d" % (stored + 1)), Put("fill", bytes(10_000))])
         stored += 1
-except StoreUnavailable as error:
+except StoreUnavailableError as error:
     assert "disk" in str(error) or "full" in str(error), error
 before = store.load()
 store.close()
@@ -223,11 +223,11 @@ def test_a_full_disk_stores_nothing(tmp_path):
 
 def test_a_read_only_folder(tmp_path, unprivileged):
     """Where no file can be made, opening says so and names the file."""
-    with pytest.raises(StoreError, match=r"cannot create the state file .*state\.db: .*Permission denied"):
+    with pytest.raises(StoreError, match=r"cannot create state file .*state\.db: .*Permission denied"):
         SqliteStore(tmp_path / "state.db", "tensorflow")
 
 
-def test_someone_elses_file(tmp_path, request, open_sqlite):
+def test_file_of_another_user_is_rejected(tmp_path, request, open_sqlite):
     """A state file that we may not read is an error that names it."""
     stored(open_sqlite(), Put("a", b"1")).close()
     (tmp_path / "state.db").chmod(0)
@@ -248,29 +248,29 @@ def test_paths_that_cannot_be_files(tmp_path, path):
 
 
 @pytest.mark.parametrize("content", [b"{}", b"no database " * 1000, b"SQLite format 3\0" + b"\xff" * 5000])
-def test_a_file_that_is_no_database_is_left_alone(tmp_path, content):
+def test_non_database_file_is_unchanged(tmp_path, content):
     """Some other file is refused in a sentence that names it and says what to do; its bytes and mode stay."""
     file = tmp_path / "state.db"
     file.write_bytes(content)
     file.chmod(0o644)
-    with pytest.raises(StoreCorrupt, match=r"state\.db is no usable state file: .* Move it aside"):
+    with pytest.raises(StoreCorruptError, match=r"state\.db is not a usable state file: .* Move it aside"):
         SqliteStore(file, "tensorflow")
 
     assert (content, 0o644) == (file.read_bytes(), stat.S_IMODE(file.stat().st_mode))
 
 
-def test_another_programs_database_is_left_alone(tmp_path):
+def test_database_of_another_program_is_unchanged(tmp_path):
     """A database that is not ours is refused and not changed, not even to WAL mode."""
     file = tmp_path / "state.db"
     sql(file, "CREATE TABLE schema_version (number)", "CREATE TABLE songs (title)")
     content = file.read_bytes()
-    with pytest.raises(StoreCorrupt, match="another program"):
+    with pytest.raises(StoreCorruptError, match="another program"):
         SqliteStore(file, "tensorflow")
 
     assert content == file.read_bytes()
 
 
-def test_damage_is_found_at_opening(tmp_path, open_sqlite):
+def test_damage_is_detected_at_opening(tmp_path, open_sqlite):
     """Whichever page of the file is overwritten, the open fails, also for a service that has nothing in that page."""
     values = {f"key/{number}": b"%d" % number * 300 for number in range(60)}
     stored(open_sqlite(), *(Put(key, value) for key, value in values.items())).close()
@@ -278,7 +278,7 @@ def test_damage_is_found_at_opening(tmp_path, open_sqlite):
     content = file.read_bytes()
     for start in range(0, len(content), 4096):
         file.write_bytes(content[:start] + b"\xa5" * 4096 + content[start + 4096 :])
-        with pytest.raises(StoreCorrupt, match=r"state\.db is no usable state file"):
+        with pytest.raises(StoreCorruptError, match=r"state\.db is not a usable state file"):
             SqliteStore(file, "another").close()
 
 
@@ -286,7 +286,7 @@ def test_a_truncated_file_is_corrupt(tmp_path, open_sqlite):
     """A file that lost its end is not taken for a smaller state."""
     stored(open_sqlite(), *BIG).close()
     os.truncate(tmp_path / "state.db", 8192)
-    with pytest.raises(StoreCorrupt, match="Move it aside"):
+    with pytest.raises(StoreCorruptError, match="Move it aside"):
         open_sqlite().load()
 
 
@@ -308,7 +308,7 @@ def test_a_removed_file_stores_nothing(tmp_path, open_sqlite, replaced):
 def test_a_newer_schema_is_refused_and_kept(tmp_path, open_sqlite):
     """What a newer version wrote is not touched."""
     stored(open_sqlite(), Put("a", b"1")).close()
-    newer = len(sqlite_file.MIGRATIONS) + 1
+    newer = len(sqlite.MIGRATIONS) + 1
     sql(tmp_path / "state.db", f"UPDATE schema_version SET version = {newer}")
     content = (tmp_path / "state.db").read_bytes()
     with pytest.raises(StoreVersionError, match=rf"state\.db .*newer version.*schema {newer}"):
@@ -321,19 +321,19 @@ def test_an_older_schema_is_migrated_once(tmp_path, open_sqlite, monkeypatch):
     """A new migration runs on an older file, keeps its state, and does not run again."""
     stored(open_sqlite(), Put("a", b"1")).close()
     step = ("CREATE TABLE added (runs)", "INSERT INTO added VALUES (1)")
-    monkeypatch.setattr(sqlite_file, "MIGRATIONS", (*sqlite_file.MIGRATIONS, step))
+    monkeypatch.setattr(sqlite, "MIGRATIONS", (*sqlite.MIGRATIONS, step))
     for _ in range(2):
         assert open_sqlite().load() == {"a": b"1"}
 
     rows = sql(tmp_path / "state.db", "SELECT runs, version FROM added, schema_version")
-    assert [(1, len(sqlite_file.MIGRATIONS))] == rows
+    assert [(1, len(sqlite.MIGRATIONS))] == rows
 
 
 def test_a_failing_migration_changes_nothing(tmp_path, open_sqlite, monkeypatch):
     """A migration that fails half-way leaves the file at its old version, usable by the old program."""
     stored(open_sqlite(), Put("a", b"1")).close()
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite_file, "MIGRATIONS", (*sqlite_file.MIGRATIONS, ("CREATE TABLE half (a)", "NONSENSE")))
+        patch.setattr(sqlite, "MIGRATIONS", (*sqlite.MIGRATIONS, ("CREATE TABLE half (a)", "NONSENSE")))
         with pytest.raises(StoreError, match="NONSENSE"):
             open_sqlite()
 
@@ -354,7 +354,7 @@ def test_a_value_must_be_bytes(open_sqlite):
 OPEN_AND_COUNT = """
 import sys
 from pathlib import Path
-from tf_scheduler.store.interface import Put, StoreConflict
+from tf_scheduler.store.interface import Put, StoreConflictError
 from tf_scheduler.store.sqlite import SqliteStore
 
 store = SqliteStore(Path(sys.argv[1]), "tensorflow", busy_timeout=60)
@@ -363,13 +363,13 @@ while done < 5:
     try:
         store.apply([Put("count", b"%d" % (int(store.load().get("count", b"0")) + 1))])
         done += 1
-    except StoreConflict:
+    except StoreConflictError:
         pass
 store.close()
 """
 
 
-def test_processes_that_start_at_once(tmp_path, open_sqlite):
+def test_concurrent_starts_succeed(tmp_path, open_sqlite):
     """Several processes may make, open, write and close one new file at the same time: none fails, no count is lost."""
     file = tmp_path / "state.db"
     command = [sys.executable, "-c", OPEN_AND_COUNT, str(file)]
@@ -392,5 +392,5 @@ def test_the_conflict_names_file_and_service(open_sqlite):
     first.load()
     second.load()
     first.apply([Put("a", b"1")])
-    with pytest.raises(StoreConflict, match=r"service tensorflow in .*state\.db: is a second scheduler running"):
+    with pytest.raises(StoreConflictError, match=r"service tensorflow in .*state\.db; if two schedulers run"):
         second.apply([Put("a", b"2")])

@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tf_scheduler.store.interface import Delete, Put, StoreConflict, StoreError
-from tf_scheduler.store.memory import MemoryDisk, MemoryStore
+from kit.memory_store import MemoryDisk, MemoryStore
+from tf_scheduler.store.interface import Delete, Put, StoreConflictError, StoreError
 from tf_scheduler.store.sqlite import SqliteStore
 
 SERVICES = ("a", "a/b")
@@ -69,7 +69,7 @@ class StoresAgree(RuleBasedStateMachine):
         pair = self.pairs[slot]
         before = pair.ask(lambda store: store.load())
         if before is not StoreError:
-            assert pair.ask(lambda store: store.apply(writes)) is not StoreConflict
+            assert pair.ask(lambda store: store.apply(writes)) is not StoreConflictError
 
     @rule(slot=slots)
     def erase(self, slot):

@@ -4,8 +4,8 @@ from builders import a_spec
 from simulation import send
 from simulation.mesos import an_agent
 from simulation.world import World, play
+from tf_scheduler.logging_setup import KEYS
 from tf_scheduler.model.task import TaskState
-from tf_scheduler.telling.lines import KEYS
 
 
 def logged(caplog):
@@ -20,7 +20,7 @@ def test_a_launch_names_its_offer_and_agent(caplog):
     launches = [line for line in logged(caplog) if " goes to " in line["message"]]
     assert {"ps-0", "worker-0", "worker-1", "chief-0"} == {line["task"] for line in launches}
     for line in launches:
-        record = world.state.tasks[line["task"]]
+        record = world.state.stored.tasks[line["task"]]
         assert (record.id, record.agent_id) == (line["task_id"], line["agent_id"])
         assert line["offer_id"]
     (decision,) = {line["decision"] for line in launches}

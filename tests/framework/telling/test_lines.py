@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_scheduler.telling.lines import KEYS, ConsoleLines, JsonLines, read
-from tf_scheduler.telling.masks import Masks
+from tf_scheduler.logging_setup import KEYS, ConsoleFormatter, JsonFormatter, SecretRedactor, parse_line
 
 FACTS = {"task": "worker-0", "task_id": "worker-0__1", "agent_id": "S1", "decision": "StatusUpdated-17"}
-FORMS = {"console": ConsoleLines, "json": JsonLines}
+FORMS = {"console": ConsoleFormatter, "json": JsonFormatter}
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
 
 
@@ -23,7 +22,7 @@ def written(form, message, *, masks=(), error=None, **facts):
     """What a logger writes."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(FORMS[form](Masks(masks)))
+    handler.setFormatter(FORMS[form](SecretRedactor(masks)))
     record = logging.makeLogRecord({"name": "tf_scheduler.runner", "levelname": "INFO", "msg": message, **facts})
     if error is not None:
         record.exc_info = (type(error), error, None)
@@ -56,8 +55,8 @@ def test_nothing_that_is_logged_looks_like_another_line(form, message):
     """Line ends in a message make no line of their own that reads like one of ours."""
     first, *rest = written(form, f"begin {message}\n2026-01-31 12:00:00,000 INFO a: b", **FACTS).splitlines()
 
-    assert read(first) is not None
-    assert all(read(line) is None for line in rest)
+    assert parse_line(first) is not None
+    assert all(parse_line(line) is None for line in rest)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -65,13 +64,13 @@ def test_both_are_read_again(form):
     """By what follows a scheduler's log."""
     text = written(form, "worker-0 is [running]", **FACTS).rstrip("\n")
 
-    assert ("tf_scheduler.runner", "worker-0 is [running]") == read(text)
+    assert ("tf_scheduler.runner", "worker-0 is [running]") == parse_line(text)
 
 
 @pytest.mark.parametrize("text", ["{", "{}", '{"logger": 1}', "[]", "", "Fetching file:"])
 def test_other_lines_are_no_lines_of_ours(text):
     """Whatever they are."""
-    assert read(text) is None
+    assert parse_line(text) is None
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -105,7 +104,7 @@ def test_python_says_where_an_error_came_from():
     """With the error's lines indented, so that they belong to the line before."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(ConsoleLines(Masks()))
+    handler.setFormatter(ConsoleFormatter(SecretRedactor()))
     try:
         raise ValueError("no")
     except ValueError:

@@ -14,14 +14,14 @@ from playwright.sync_api import expect
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from builders import a_job, a_spec, a_status
+from builders import a_job, a_spec, a_status, with_fields
 from live_api import LiveApi
 from simulation import send
 from simulation.world import play
 from tf_scheduler.api.app import create_app
-from tf_scheduler.api.backend import Backend
-from tf_scheduler.api.server import ApiServer
-from tf_scheduler.api.views import Snapshot
+from tf_scheduler.api.http.backend import Backend
+from tf_scheduler.api.http.server import ApiServer
+from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
@@ -125,7 +125,7 @@ def test_its_pages_work_and_can_command_nothing(chromium, prefix):
     with a_board() as address:
         record = TaskRecord("tensorboard-0", "t__1", JobKind.TENSORBOARD, 0, "S1", "agent-1", address, 1, (), 0.0)
         statuses = {record.id: a_status(record.id)}
-        state = SchedulerState(spec, framework_id="f", tasks={record.name: record}, statuses=statuses)
+        state = with_fields(SchedulerState(spec), framework_id="f", tasks={record.name: record}, statuses=statuses)
         app = create_app(Backend(lambda: Snapshot(state), events.append), pages=pages())
         whole = Starlette(routes=[Mount("/service/dev/digits", app), Mount("/", app)])
         with ApiServer(whole, "127.0.0.1", 0) as server:

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from mesos_local.ports import free_ports
-from tf_scheduler.bundle import build_bundle
+from mesos_local.host.process import free_ports
+from tf_scheduler.zipapp_builder import build_bundle
 
 PATIENCE = 150
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
@@ -118,7 +118,7 @@ def test_a_training_is_watched_and_commanded(scheduler, visit):
     expect(with_gpus.locator("p")).to_contain_text("1 GPU")
     expect(with_gpus.get_by_role("button", name="chief-0").locator(".gpus i")).to_have_count(1)
     expect(region("Plans").get_by_role("region", name="Plan deploy")).to_contain_text("complete4/4")
-    expect(region("Why pending")).to_contain_text("Nothing waits.")
+    expect(region("Why pending")).to_contain_text("No pending tasks.")
     expect(region("Task and its output").locator("pre")).to_contain_text(re.compile(r"epoch 5: loss"))
     expect(page.get_by_role("img", name=re.compile("Loss over the steps; now: chief-0"))).to_be_visible()
     expect(page.get_by_role("group", name="At a glance")).to_contain_text("4 of 4")
@@ -157,9 +157,9 @@ def test_a_training_is_watched_and_commanded(scheduler, visit):
     expect(page.get_by_role("alert")).to_contain_text("The scheduler does not answer")
     scheduler.start()
     expect(page.get_by_role("alert")).to_be_hidden()
-    expect(region(re.compile("^Events"))).to_contain_text("the scheduler has started")
+    expect(region(re.compile("^Events"))).to_contain_text("scheduler started")
 
     scheduler.end.touch()
     expect(region("Result")).to_contain_text("succeeded")
-    expect(region("Result")).to_contain_text("nothing of it is left there")
+    expect(region("Result")).to_contain_text("removed from Mesos")
     scheduler.stop()

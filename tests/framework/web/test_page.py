@@ -2,22 +2,20 @@
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 from playwright.sync_api import expect
 
-from builders import a_spec
+from builders import a_spec, with_fields
 from live_api import LiveApi
 from simulation import send
 from simulation.mesos import an_agent
 from simulation.world import play
-from tf_scheduler.api.policy import Policy
+from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.model.events import AgentFailed, ProgressReported
-from tf_scheduler.model.journal import Entry
-from tf_scheduler.model.policy import FinishPolicy, Then
-from tf_scheduler.model.progress import Progress
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.spec import AfterFinish, FinishPolicy
+from tf_scheduler.model.state import JournalEntry
+from tf_scheduler.model.task import Progress, TaskState
 
 pytestmark = pytest.mark.browser
 
@@ -26,7 +24,7 @@ EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 
 
 def entries(*messages, **others):
-    return [Entry(number, 1000.0 + number, "Test", text, **others) for number, text in enumerate(messages, 1)]
+    return [JournalEntry(number, 1000.0 + number, "Test", text, **others) for number, text in enumerate(messages, 1)]
 
 
 def train(live, name, losses):
@@ -50,7 +48,7 @@ def test_a_service_is_seen_from_its_registration_to_its_end(live, home, visit):
     live.register()
     page = visit(home)
     expect(page.get_by_role("heading", level=1)).to_have_text("dev/digits")
-    expect(page.get_by_role("article", name="Tasks without a place").get_by_role("button")).to_have_count(4)
+    expect(page.get_by_role("article", name="Unplaced tasks").get_by_role("button")).to_have_count(4)
     expect(page.get_by_role("region", name="Why pending")).to_contain_text("worker-1")
 
     play(live.world, send.offers(), send.running())
@@ -61,7 +59,7 @@ def test_a_service_is_seen_from_its_registration_to_its_end(live, home, visit):
     expect(others.filter(has_text="agent-2")).to_contain_text(re.compile(r"4 cpus, 8 GB.*offered at 1970-01-01"))
     live.world.step(AgentFailed("agent-2-id"))
     expect(others).to_have_count(1)
-    expect(page.get_by_role("region", name="Why pending")).to_contain_text("Nothing waits.")
+    expect(page.get_by_role("region", name="Why pending")).to_contain_text("No pending tasks.")
     expect(page).to_have_title("dev/digits: complete")
 
     train(live, "chief-0", (2.0, 1.0, 0.5))
@@ -75,7 +73,7 @@ def test_a_service_is_seen_from_its_registration_to_its_end(live, home, visit):
     play(live.world, send.status("chief-0", TaskState.FINISHED))
     result = page.get_by_role("region", name="Result")
     expect(result).to_contain_text("succeeded")
-    expect(result).to_contain_text("nothing of it is left there")
+    expect(result).to_contain_text("removed from Mesos")
     expect(page).to_have_title("dev/digits: succeeded")
 
 
@@ -105,7 +103,7 @@ def test_plans_are_commanded_at_each_of_their_nodes(live, home, visit):
     expect(question.get_by_role("button", name="Cancel")).to_be_focused()
     question.get_by_role("button", name="Cancel").click()
     expect(question).to_be_hidden()
-    assert not any(control.forced for control in live.world.state.controls.values())
+    assert not any(control.forced for control in live.world.state.stored.controls.values())
     tree.get_by_role("button", name="Force complete deploy worker worker-1").click()
     question.get_by_role("button", name="Force complete").click()
     expect(said).to_contain_text("Received cmd: forceComplete for Plan: deploy, Phase: worker, Step: worker-1")
@@ -189,14 +187,14 @@ def test_events_come_as_they_happen_and_are_filtered(live, home, visit):
     events = page.get_by_label("Events, newest first").get_by_role("listitem")
     expect(events).to_have_count(2)
     expect(page.locator("#events-state")).to_have_text("live")
-    live.pages.add(Entry(3, 1003.0, "Test", "look at this", "worker-0", warning=True))
+    live.pages.add(JournalEntry(3, 1003.0, "Test", "look at this", "worker-0", warning=True))
     expect(events.first).to_contain_text("warning worker-0 look at this")
     expect(events).to_have_count(3)
 
     page.get_by_label("Only warnings").check()
     expect(events).to_have_count(1)
-    page.get_by_label("Only of the chosen task").check()
-    expect(events).to_have_text("Nothing has happened yet.")
+    page.get_by_label("Only of the selected task").check()
+    expect(events).to_have_text("No events.")
     chip(page, "worker-0").click()
     expect(events).to_contain_text("look at this")
 
@@ -236,8 +234,8 @@ def test_events_are_asked_for_where_streams_do_not_get_through(live, home, visit
 
     page = visit(home, refuse)
     events = page.get_by_label("Events, newest first").get_by_role("listitem")
-    expect(page.locator("#events-state")).to_have_text("asked for every 2 s")
-    live.pages.add(Entry(2, 1002.0, "Test", "second"))
+    expect(page.locator("#events-state")).to_have_text("polled every 2 s")
+    live.pages.add(JournalEntry(2, 1002.0, "Test", "second"))
     expect(events.first).to_contain_text("second")
 
 
@@ -250,7 +248,7 @@ def test_a_lost_connection_is_seen_until_it_is_back(live, home, visit):
     expect(banner).to_be_hidden()
 
     page.context.set_offline(True)
-    expect(banner).to_contain_text("The scheduler does not answer. What is shown is of ")
+    expect(banner).to_contain_text("The scheduler does not answer. The data is of ")
     expect(chip(page, "worker-0")).to_be_visible()
     play(live.world, send.status("worker-0", TaskState.FAILED, message="alone"))
     page.context.set_offline(False)
@@ -267,10 +265,10 @@ def test_a_token_is_asked_for_and_kept(visit):
         live.deploy()
         live.pages.add(*entries("for readers"))
         page = visit(live.url)
-        form = page.get_by_role("dialog", name="A token is needed")
+        form = page.get_by_role("dialog", name="Token required")
         form.get_by_label("Token").fill("guess")
-        form.get_by_role("button", name="Go on").click()
-        expect(form).to_contain_text("The scheduler does not take that token.")
+        form.get_by_role("button", name="Continue").click()
+        expect(form).to_contain_text("Invalid token.")
         form.get_by_label("Token").fill("reader")
         form.get_by_label("Token").press("Enter")
         expect(chip(page, "worker-0")).to_contain_text("running")
@@ -280,7 +278,7 @@ def test_a_token_is_asked_for_and_kept(visit):
 
         plans(page).get_by_role("button", name="Restart deploy").click()
         page.get_by_role("dialog").get_by_role("button", name="Restart").click()
-        expect(page.locator("#said")).to_have_text("Restart deploy: a bearer may only read")
+        expect(page.locator("#said")).to_have_text("Restart deploy: a bearer has read access only")
         # Nor where another page of this origin, in this tab, would find it: TensorBoard's.
         assert "{}" == page.evaluate("JSON.stringify({ ...sessionStorage, ...localStorage })")
         assert "reader" not in json.dumps(page.context.storage_state())
@@ -297,7 +295,7 @@ def test_texts_of_users_are_texts(visit):
         expect(page.get_by_label("Events, newest first")).to_contain_text(EVIL)
         play(live.world, send.status("chief-0", TaskState.FAILED, message=EVIL))
         expect(page.locator("#facts")).to_contain_text(EVIL)
-        live.world.runner.state = replace(live.world.state, pending={"chief-0": (EVIL,)}, refused=EVIL)
+        live.world.runner.state = with_fields(live.world.state, pending={"chief-0": (EVIL,)}, refused=EVIL)
         expect(page.locator("#about")).to_have_text(EVIL)
 
         assert 0 == page.locator("img, script:not([src])").count()
@@ -309,7 +307,7 @@ def test_the_keyboard_is_enough(live, home, visit):
     page = visit(home)
     expect(chip(page, "ps-0")).to_be_visible()
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="To the content")).to_be_focused()
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     page.keyboard.press("Enter")
     restart = plans(page).get_by_role("button", name="Restart deploy")
     for _ in range(40):
@@ -397,11 +395,11 @@ CONTRAST = """() => {
 
 def test_a_service_that_stays_after_its_job_says_so(visit):
     """Not that tasks are kept, when it has none."""
-    with LiveApi(a_spec(finish=FinishPolicy(then=Then.IDLE))) as idle:
+    with LiveApi(a_spec(finish=FinishPolicy(after_finish=AfterFinish.IDLE))) as idle:
         idle.deploy()
         play(idle.world, send.status("chief-0", TaskState.FINISHED))
         page = visit(f"{idle.url}/")
 
         result = page.get_by_role("region", name="Result")
-        expect(result).to_contain_text("It has no task any more, and stays with Mesos until it is uninstalled")
+        expect(result).to_contain_text("The service has no tasks and stays registered")
         expect(page.get_by_role("region", name="Plans")).to_contain_text("waits for an operator")

@@ -8,10 +8,10 @@ from importlib import resources
 import pytest
 
 from asgi_client import ask
-from builders import a_spec
+from builders import a_spec, with_fields
 from tf_scheduler.api.app import create_app
-from tf_scheduler.api.policy import Policy
-from tf_scheduler.api.views import Snapshot
+from tf_scheduler.api.http.auth import Policy
+from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.package.artefacts import build_scheduler
 from tf_scheduler.web.pages import KINDS, pages
@@ -19,7 +19,9 @@ from tf_scheduler.web.pages import KINDS, pages
 FILES = {item.name: item.read_text() for item in resources.files("tf_scheduler.web").joinpath("static").iterdir()}
 SCRIPTS = [name for name in FILES if name.endswith(".js")]
 APP = create_app(
-    lambda: Snapshot(SchedulerState(a_spec(), framework_id="f")), Policy(read_token="r", write_token="w"), pages=pages()
+    lambda: Snapshot(with_fields(SchedulerState(a_spec()), framework_id="f")),
+    Policy(read_token="r", write_token="w"),
+    pages=pages(),
 )
 
 

@@ -1,17 +1,18 @@
-"""What every view gets and gives."""
+"""Input and result types of views."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from tf_scheduler.core import plans as plan_rules
-from tf_scheduler.core.uninstall import uninstall_plan
+from tf_scheduler.core.plans import view as plans_view
+from tf_scheduler.core.plans.view import sdk_uninstall_plan
+from tf_scheduler.model.effects import ComputedPlans
 from tf_scheduler.model.plan import Plan
 from tf_scheduler.model.state import SchedulerState
 
-#: The `code` of an error, where it is not the most common one of its status.
+#: Values of the error field `code`, by status.
 _CODES: Mapping[int, str] = {
     400: "bad_request",
     401: "unauthorized",
@@ -28,44 +29,50 @@ _CODES: Mapping[int, str] = {
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One answer: a JSON value, or plain text where the SDK answers text."""
+    """Successful answer: a JSON value, or plain text where the SDK answers text."""
 
     body: Any
     code: int = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """An answer that says no; `message` is a sentence for people."""
+class ApiProblem:
+    """Error answer with a message for people."""
 
     code: int
     message: str
+    #: Valid names, if the message lists them.
+    names: tuple[str, ...] = ()
 
     @property
     def body(self) -> dict[str, Any]:
-        """The one shape of errors: docs/api.md."""
-        return {"error": {"status": self.code, "code": _CODES.get(self.code, "error"), "message": self.message}}
+        """JSON body of the error, see docs/api.md."""
+        names = {"names": list(self.names)} if self.names else {}
+        code = _CODES.get(self.code, "error")
+        return {"error": {"status": self.code, "code": code, "message": self.message, **names}}
 
 
-Answer = View | Problem
+ApiAnswer = View | ApiProblem
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What the API shows at one moment."""
+    """State that the API shows at one moment."""
 
     state: SchedulerState
-    #: The service is being uninstalled: its deploy plan is the one that takes it down.
+    #: The service is being uninstalled, so its deploy plan is the uninstall plan.
     uninstalling: bool = False
-    #: Why nothing can be stored at the moment, so that nothing is done.
-    trouble: str = ""
+    #: Error of the state store while it is unavailable; empty: available.
+    store_error: str = ""
+    #: Plans computed last by the loop; their valid parts are reused.
+    view: ComputedPlans | None = field(default=None, compare=False, repr=False)
 
     @property
-    def about(self) -> tuple[bool, str]:
-        """Everything but the state."""
-        return self.uninstalling, self.trouble
+    def service_flags(self) -> tuple[bool, str]:
+        """All fields that affect answers, without the state."""
+        return self.uninstalling, self.store_error
 
     def plans(self) -> dict[str, Plan]:
-        """By name."""
-        found = (uninstall_plan(self.state),) if self.uninstalling else plan_rules.plans(self.state)
-        return {plan.name: plan for plan in found}
+        """Return the plans by name."""
+        current = (sdk_uninstall_plan(self.state),) if self.uninstalling else plans_view.plans(self.state, self.view)
+        return {plan.name: plan for plan in current}

@@ -1,7 +1,7 @@
-"""What the service is made of, in the words of the SDK's service specification; variables that look secret are masked.
+"""Configurations of the service in the format of the SDK's service specification, with secrets masked.
 
-Every configuration that was the target is kept, up to a number of them (options/target.py), with the options that
-made it. The id follows from what it says, so it is the same at every start with the same options.
+Previous configurations are stored with their options. The id is derived from the content, so the same options have the
+same id after a restart.
 """
 
 from __future__ import annotations
@@ -10,54 +10,55 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from tf_scheduler.core import plans
-from tf_scheduler.model.configuration import Configuration, newest_first
-from tf_scheduler.model.masking import MASK, masked_variables, without_password
-from tf_scheduler.model.program import Liveness
-from tf_scheduler.model.resources import UNIT
-from tf_scheduler.model.secrets import OPTION, SecretSpec
-from tf_scheduler.model.spec import JobSpec, ServiceSpec
-from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.volume import Volume
+from tf_scheduler.core.plans import queries
+from tf_scheduler.model.redaction import MASK, redact_text, redact_variables
+from tf_scheduler.model.resources import UNIT, Volume
+from tf_scheduler.model.secrets import INLINE_SCHEME, SecretSpec
+from tf_scheduler.model.spec import JobSpec, LivenessCheck, ServiceSpec
+from tf_scheduler.model.state import Configuration, SchedulerState, newest_first
 
-from .base import Answer, Problem, Snapshot, View
+from .base import ApiAnswer, ApiProblem, Snapshot, View
 
 _ZOOKEEPER = "zk://"
-#: Of the option scheduler.state.
+#: Default of the option scheduler.state.
 _DEFAULT_STATE = "zk://master.mesos:2181"
 
 
-def ids(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
-    """All of them, newest first: the target, the one before, and so on."""
-    return View([item.id for item in newest_first(snapshot.state.configurations)] or [target_id(snapshot.state)])
+def ids(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
+    """Ids of the stored configurations, newest first."""
+    return View([item.id for item in newest_first(snapshot.state.stored.configurations)] or [target_id(snapshot.state)])
 
 
-def target_ids(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
-    """A list of one, as the SDK gives it."""
+def target_ids(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
+    """List with the id of the target configuration, as in the SDK."""
     return View([target_id(snapshot.state)])
 
 
-def target(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
-    """What is in force; `rejected`: why the options that the scheduler was started with are not."""
+def target(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
+    """Target configuration; `rejected`: why the scheduler rejected the options that it was started with."""
     state = snapshot.state
-    stored = state.configurations.get(target_id(snapshot.state))
-    rejected = {"rejected": list(state.rejected)} if state.rejected else {}
+    stored = state.stored.configurations.get(target_id(snapshot.state))
+    rejected = {"rejected": list(state.process.rejected)} if state.process.rejected else {}
     return View(
-        {**_service(state.full or state.spec, stored), **({} if stored is None else _about(stored)), **rejected}
+        {
+            **_service(state.stored.full_spec or state.spec, stored),
+            **({} if stored is None else _about(stored)),
+            **rejected,
+        }
     )
 
 
-def configuration(snapshot: Snapshot, given: Mapping[str, Any]) -> Answer:
-    """By id: 400 for what is no UUID, as the SDK."""
+def configuration(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
+    """Configuration by id; 400 for an invalid UUID, as in the SDK."""
     try:
-        wanted = str(uuid.UUID(given["id"]))
+        wanted = str(uuid.UUID(params["id"]))
     except ValueError:
-        return Problem(400, f"Invalid configuration id: {given['id']}")
+        return ApiProblem(400, f"Invalid configuration id: {params['id']}")
     if wanted == target_id(snapshot.state):
-        return target(snapshot, given)
-    stored = snapshot.state.configurations.get(wanted)
+        return target(snapshot, params)
+    stored = snapshot.state.stored.configurations.get(wanted)
     if stored is None:
-        return Problem(404, f"Configuration {wanted} not found")
+        return ApiProblem(404, f"Configuration {wanted} not found")
     return View(_about(stored))
 
 
@@ -67,12 +68,12 @@ def _about(configuration: Configuration) -> dict[str, Any]:
 
 
 def target_id(state: SchedulerState) -> str:
-    """Of what is in force."""
-    newest = newest_first(state.configurations)
+    """Return the id of the target configuration."""
+    newest = newest_first(state.stored.configurations)
     if newest:
         return newest[0].id
     spec = state.spec
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{spec.name}/{plans.target(spec)}"))
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{spec.name}/{queries.target_digest(spec)}"))
 
 
 def _service(spec: ServiceSpec, stored: Configuration | None) -> dict[str, Any]:
@@ -86,7 +87,7 @@ def _service(spec: ServiceSpec, stored: Configuration | None) -> dict[str, Any]:
         "web-url": None,
         "zookeeper": None if stored is None else _zookeeper(stored.options),
         "strategy": spec.strategy.value,
-        "checkpoint-dir": without_password(spec.checkpoint_dir),
+        "checkpoint-dir": redact_text(spec.checkpoint_dir),
         "failover-timeout": spec.failover_timeout,
         "replacement-failure-policy": {"permanent-failure-timeout": spec.recovery.unreachable_timeout},
         "pod-specs": [_pod(spec, job) for job in spec.jobs],
@@ -94,15 +95,15 @@ def _service(spec: ServiceSpec, stored: Configuration | None) -> dict[str, Any]:
 
 
 def _zookeeper(options: Mapping[str, Any]) -> str | None:
-    """Servers, as the SDK has them; None: the state is elsewhere. Options at their default are not stored."""
+    """ZooKeeper servers in the SDK's format; None for another store. Options with default values are not stored."""
     state = str(options.get("scheduler", {}).get("state", _DEFAULT_STATE))
     if not state.startswith(_ZOOKEEPER):
         return None
-    return without_password(state).removeprefix(_ZOOKEEPER).partition("/")[0].rpartition("@")[2]
+    return redact_text(state).removeprefix(_ZOOKEEPER).partition("/")[0].rpartition("@")[2]
 
 
 def _pod(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
-    """What there is not is null or empty, as the SDK writes it."""
+    """Pod in the SDK's format; unsupported fields are null or empty."""
     return {
         "type": job.kind.value,
         "section": job.group,
@@ -126,19 +127,19 @@ def _pod(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
         "ipc-mode": None,
         "shm-size": None,
         "placement-rule": [str(constraint) for constraint in job.constraints],
-        "uris": [without_password(uri.value) for uri in spec.uris],
+        "uris": [redact_text(uri.value) for uri in spec.uris],
         "task-specs": [_task(spec, job)],
     }
 
 
 def _limit(value: int) -> int | None:
-    """None: unlimited."""
+    """Return None for unlimited."""
     return None if value < 0 else value
 
 
 def _secret(secret: SecretSpec) -> dict[str, Any]:
-    """Where it is and goes to; never what it is."""
-    source = MASK if secret.source.startswith(f"{OPTION}:") else secret.source
+    """Source and destination of a secret, without its value."""
+    source = MASK if secret.source.startswith(f"{INLINE_SCHEME}:") else secret.source
     return {"secret": source, "env-key": secret.env or None, "file": secret.file or None}
 
 
@@ -166,7 +167,7 @@ def _task(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
             "principal": spec.principal,
             "resource-limits": None,
         },
-        "command-spec": {"value": without_password(job.command), "environment": masked_variables(job.environment)},
+        "command-spec": {"value": redact_text(job.command), "environment": redact_variables(job.environment)},
         "task-labels": {},
         "health-check-spec": None if job.liveness is None else _health_check(job.liveness),
         "readiness-check-spec": None,
@@ -177,10 +178,10 @@ def _task(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
     }
 
 
-def _health_check(liveness: Liveness) -> dict[str, Any]:
-    """`kind` is ours: a URL or the progress may be looked at, too."""
+def _health_check(liveness: LivenessCheck) -> dict[str, Any]:
+    """Health check in the SDK's format; the field `kind` is an extension for URLs and progress."""
     return {
-        "command": without_password(liveness.target),
+        "command": redact_text(liveness.target),
         "kind": liveness.kind.value,
         "max-consecutive-failures": liveness.failures,
         "delay": 0,

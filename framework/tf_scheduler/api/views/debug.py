@@ -1,4 +1,4 @@
-"""The SDK's debug pages (dcos-commons, debug/*)."""
+"""Debug pages of the SDK (dcos-commons, debug/*)."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tf_scheduler.api.shapes_sdk import OfferOutcomeBody, OffersBody
-from tf_scheduler.core import plans as plan_rules
-from tf_scheduler.model.evaluation import Evaluation
+from tf_scheduler.model import plan as model_plan
+from tf_scheduler.model.offer import Evaluation
 from tf_scheduler.model.plan import Phase, Plan, Status, Step
-from tf_scheduler.model.reasons import Reason, Refusal
+from tf_scheduler.model.reasons import AgentRejected, Reason
 
-from .base import Answer, Snapshot, View
+from .base import ApiAnswer, Snapshot, View
+from .types import OfferOutcomeBody, OffersBody
 
 
-def offers(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
-    """The last looks at offers, newest first, with what became of each task."""
-    looks = snapshot.state.evaluations
-    refused = [reason for look in looks for reasons in look.refused.values() for reason in reasons]
+def offers(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
+    """Recent offer evaluations, newest first, with the outcome of each task."""
+    evaluations = snapshot.state.process.evaluations
+    refused = [reason for evaluation in evaluations for reasons in evaluation.refused.values() for reason in reasons]
     body: OffersBody = {
-        "acceptedCount": sum(len(look.placed) for look in looks),
-        "rejectedCount": sum(len(look.refused) for look in looks),
+        "acceptedCount": sum(len(evaluation.placed) for evaluation in evaluations),
+        "rejectedCount": sum(len(evaluation.refused) for evaluation in evaluations),
         "failureReasons": dict(Counter(_kinds(refused))),
-        "rejectedAgents": dict(Counter(reason.hostname for reason in refused if isinstance(reason, Refusal))),
-        "offers": [outcome for look in reversed(looks) for outcome in _outcomes(look)],
+        "rejectedAgents": dict(Counter(reason.hostname for reason in refused if isinstance(reason, AgentRejected))),
+        "offers": [outcome for evaluation in reversed(evaluations) for outcome in _outcomes(evaluation)],
     }
     return View(body)
 
 
 def _kinds(reasons: Iterable[Reason]) -> Iterator[str]:
     for reason in reasons:
-        if isinstance(reason, Refusal):
-            yield from (type(part).__name__ for part in reason.reasons)
+        if isinstance(reason, AgentRejected):
+            yield from (part.kind for part in reason.reasons)
         else:
-            yield type(reason).__name__
+            yield reason.kind
 
 
-def _outcomes(look: Evaluation) -> Iterator[OfferOutcomeBody]:
-    seen = f"{look.offers} offers of {look.agents} agents"
-    for task, why in look.placed.items():
-        yield _outcome(look, task, "pass", [f"PASS: {why}"], seen)
-    for task, reasons in look.refused.items():
-        yield _outcome(look, task, "fail", [f"FAIL: {reason}" for reason in reasons], seen)
+def _outcomes(evaluation: Evaluation) -> Iterator[OfferOutcomeBody]:
+    offers = f"{evaluation.offers} offers of {evaluation.agents} agents"
+    for task, why in evaluation.placed.items():
+        yield _outcome(evaluation, task, "pass", [f"PASS: {why}"], offers)
+    for task, reasons in evaluation.refused.items():
+        yield _outcome(evaluation, task, "fail", [f"FAIL: {reason}" for reason in reasons], offers)
 
 
-def _outcome(look: Evaluation, task: str, outcome: Any, explanation: list[str], offer: str) -> OfferOutcomeBody:
+def _outcome(evaluation: Evaluation, task: str, outcome: Any, explanation: list[str], offer: str) -> OfferOutcomeBody:
     return {
-        "timestamp": int(look.at * 1000),
+        "timestamp": int(evaluation.at * 1000),
         "pod-instance-name": task,
         "outcome": outcome,
         "explanation": explanation,
@@ -58,17 +58,17 @@ def _outcome(look: Evaluation, task: str, outcome: Any, explanation: list[str], 
     }
 
 
-def plans(snapshot: Snapshot, given: Mapping[str, Any]) -> Answer:
-    """Every plan, or what `plan`, `phase` and `step` leave of it. A wrong filter has status 200, as in the SDK."""
-    found = list(snapshot.plans().values())
-    chosen, wrong = _filtered(found, given)
-    if wrong:
-        return View({"invalid-input": wrong})
+def plans(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
+    """Plans, filtered by `plan`, `phase` and `step`. An invalid filter has status 200, as in the SDK."""
+    all_plans = list(snapshot.plans().values())
+    chosen, problem = _filtered(all_plans, params)
+    if problem:
+        return View({"invalid-input": problem})
     steps = [step for plan in chosen for phase in plan.phases for step in phase.steps]
     return View(
         {
-            "schedulerState": _scheduler_state(found),
-            "activePlans": [plan.name for plan in found if plan.status is not Status.COMPLETE],
+            "schedulerState": _scheduler_state(all_plans),
+            "activePlans": [plan.name for plan in all_plans if plan.status is not Status.COMPLETE],
             "plans": [_plan(plan) for plan in chosen],
             "serviceTopology": [_topology(plan) for plan in chosen],
             "totalSteps": len(steps),
@@ -77,11 +77,11 @@ def plans(snapshot: Snapshot, given: Mapping[str, Any]) -> Answer:
     )
 
 
-def _filtered(found: list[Plan], given: Mapping[str, Any]) -> tuple[list[Plan], str]:
-    plan, phase, step = given.get("plan"), given.get("phase"), given.get("step")
+def _filtered(all_plans: list[Plan], params: Mapping[str, Any]) -> tuple[list[Plan], str]:
+    plan, phase, step = params.get("plan"), params.get("phase"), params.get("step")
     if (phase and not plan) or (step and not phase):
         return [], "A step needs its phase, and a phase its plan!"
-    chosen = [item for item in found if plan in (None, "", item.name)]
+    chosen = [item for item in all_plans if plan in (None, "", item.name)]
     if plan and not chosen:
         return [], "Supplied plan not found in list of all available plans!"
     if phase and not any(item.name == phase for item in chosen[0].phases):
@@ -103,13 +103,13 @@ def _narrowed(plan: Plan, phase: str | None, step: str | None) -> tuple[Phase, .
     )
 
 
-def _scheduler_state(found: list[Plan]) -> str:
-    status = {plan.name: plan.status for plan in found}
-    if status.get(plan_rules.RECOVERY, Status.COMPLETE) is not Status.COMPLETE:
+def _scheduler_state(all_plans: list[Plan]) -> str:
+    status = {plan.name: plan.status for plan in all_plans}
+    if status.get(model_plan.RECOVERY, Status.COMPLETE) is not Status.COMPLETE:
         return "RECOVERING"
     if status.get("decommission", Status.COMPLETE) is not Status.COMPLETE:
         return "DECOMMISSIONING"
-    return "DEPLOYED" if status.get(plan_rules.DEPLOY) is Status.COMPLETE else "DEPLOYING"
+    return "DEPLOYED" if status.get(model_plan.DEPLOY) is Status.COMPLETE else "DEPLOYING"
 
 
 def _plan(plan: Plan) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
 
 def _step(step: Step) -> dict[str, Any]:
     errors = [step.message or step.name] if step.status is Status.ERROR else []
-    return {"name": step.name, "status": step.shown.value, "errors": errors}
+    return {"name": step.name, "status": step.display_status.value, "errors": errors}
 
 
 def _topology(plan: Plan) -> dict[str, Any]:
@@ -146,8 +146,8 @@ def _topology(plan: Plan) -> dict[str, Any]:
     return {"name": plan.name, "type": "plan", "children": phases}
 
 
-def statuses(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
-    """Plan, phase, step -> what Mesos says of its task."""
+def statuses(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
+    """Mesos state of each step's task."""
     return View([_plan_statuses(snapshot, plan) for plan in snapshot.plans().values()])
 
 
@@ -163,24 +163,24 @@ def _plan_statuses(snapshot: Snapshot, plan: Plan) -> dict[str, Any]:
 
 
 def _task_status(snapshot: Snapshot, step: Step) -> list[dict[str, Any]]:
-    record = None if step.task is None else snapshot.state.tasks.get(step.task)
+    record = None if step.task is None else snapshot.state.stored.tasks.get(step.task)
     if record is None:
         return []
-    status = snapshot.state.statuses.get(record.id)
+    status = snapshot.state.stored.statuses.get(record.id)
     word = "TASK_STAGING" if status is None else status.state.value
     return [{"name": record.name, "taskStatus": word, "taskId": record.id}]
 
 
-def reservations(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
-    """Agent -> ids of what is reserved on it."""
-    found: dict[str, list[str]] = {}
-    for item in snapshot.state.reservations.values():
-        found.setdefault(item.place.hostname, []).append(item.id)
-    return View(found)
+def reservations(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
+    """Reservation ids by agent."""
+    ids: dict[str, list[str]] = {}
+    for item in snapshot.state.stored.reservations.values():
+        ids.setdefault(item.location.hostname, []).append(item.id)
+    return View(ids)
 
 
-async def threads(_call: object) -> Answer:
-    """What every thread of the scheduler does now."""
+async def threads(_call: object) -> ApiAnswer:
+    """Stack trace of each thread."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     stacks = (
         f"{names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"

@@ -1,18 +1,17 @@
-"""Pages of the journal."""
+"""Pages of the event journal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tf_scheduler.api.shapes import EventBody, EventsBody
-from tf_scheduler.model.journal import Entry
+from tf_scheduler.model.state import JournalEntry
 
-from .base import Answer, View
+from .base import ApiAnswer, View
+from .types import EventBody, EventsBody
 
 
-def event_body(entry: Entry) -> EventBody:
-    """One entry."""
+def event_body(entry: JournalEntry) -> EventBody:
     return {
         "number": entry.number,
         "time": entry.at,
@@ -24,47 +23,49 @@ def event_body(entry: Entry) -> EventBody:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What a reader has seen last. `journal`: whose numbers those are; empty: it does not say."""
+class JournalPosition:
+    """Last entry that a client has received. `journal`: id of its journal, empty if unknown."""
 
     number: int
     journal: str = ""
 
-    def within(self, journal: str, last: int) -> int:
-        """The same in a journal that ends with `last`: of another one, nothing of this is known."""
+    def resolve(self, journal: str, last: int) -> int:
+        """Return the number to continue after in a journal that ends with `last`; 0 if the journals differ."""
         return 0 if self.number > last or (self.journal and self.journal != journal) else self.number
 
     @classmethod
-    def read(cls, text: str) -> Place | None:
-        """`NUMBER` or `NUMBER-JOURNAL`, as `mark` writes it."""
+    def parse(cls, text: str) -> JournalPosition | None:
+        """Parse `NUMBER` or `NUMBER-JOURNAL`; None if invalid."""
         number, _, journal = text.partition("-")
         return cls(int(number), journal) if number.isascii() and number.isdecimal() and len(number) < 17 else None
 
     @property
     def mark(self) -> str:
-        """Id of an event of a stream."""
+        """Id of an event in a stream."""
         return f"{self.number}-{self.journal}"
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What there is."""
+class JournalRange:
+    """Numbers that a journal has."""
 
     journal: str = ""
     first: int = 1
     last: int = 0
 
 
-def page(found: Sequence[Entry], known: Known, after: int | None, limit: int, task: str | None) -> Answer:
-    """The next `limit` after a number, of one task or all; without a number the newest."""
-    chosen = [entry for entry in found if task in (None, entry.task)]
-    shown = chosen[-limit:] if after is None else chosen[:limit]
-    complete = after is None or len(shown) == len(chosen)
+def events_page(
+    entries: Sequence[JournalEntry], journal_range: JournalRange, after: int | None, limit: int, task: str | None
+) -> ApiAnswer:
+    """Return the next `limit` entries after a number; without a number, the newest."""
+    chosen = [entry for entry in entries if task in (None, entry.task)]
+    selected = chosen[-limit:] if after is None else chosen[:limit]
+    complete = after is None or len(selected) == len(chosen)
     body: EventsBody = {
-        "events": [event_body(entry) for entry in shown],
-        "first": known.first,
-        "last": known.last,
-        "next": known.last if complete else shown[-1].number,
-        "journal": known.journal,
+        "events": [event_body(entry) for entry in selected],
+        "first": journal_range.first,
+        "last": journal_range.last,
+        "next": journal_range.last if complete else selected[-1].number,
+        "journal": journal_range.journal,
     }
     return View(body)

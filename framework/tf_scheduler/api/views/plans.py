@@ -1,4 +1,4 @@
-"""Plans as the SDK shows them (dcos-commons, PlansResource, PlanInfo)."""
+"""Plans in the format of the SDK (dcos-commons, PlansResource, PlanInfo)."""
 
 from __future__ import annotations
 
@@ -6,44 +6,43 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from tf_scheduler.api.shapes_sdk import PhaseBody, PlanBody, StepBody
-from tf_scheduler.core.plans import DEPLOY, UNINSTALL
 from tf_scheduler.model.events import PlanCommand
-from tf_scheduler.model.plan import Phase, Plan, Status, Step, Verb
+from tf_scheduler.model.plan import DEPLOY, UNINSTALL, Phase, Plan, Status, Step, Verb
 
-from .base import Answer, Problem, Snapshot, View
+from .base import ApiAnswer, ApiProblem, Snapshot, View
+from .types import PhaseBody, PlanBody, StepBody
 
 _CODES: Mapping[Status, int] = {Status.COMPLETE: 200, Status.ERROR: 417}
 _IN_PROGRESS = 202
 
 
-def names(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
-    """The names of the plans."""
+def names(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
+    """Names of the plans."""
     return View(list(snapshot.plans()))
 
 
-def plan(snapshot: Snapshot, given: Mapping[str, Any]) -> Answer:
-    """200 complete, 202 under way, 417 in error, 404 no such plan."""
-    name = given.get("plan", DEPLOY)
-    found = snapshot.plans().get(name)
-    if found is None:
-        return Problem(404, f"Plan {name} not found")
+def plan(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
+    """One plan; status 200 complete, 202 in progress, 417 error."""
+    name = params.get("plan", DEPLOY)
+    current = snapshot.plans().get(name)
+    if current is None:
+        return ApiProblem(404, f"Plan {name} not found")
     body: PlanBody = {
-        "phases": [_phase(found, phase) for phase in found.phases],
-        "errors": list(found.errors),
-        "status": found.status,
-        "strategy": found.strategy.value,
+        "phases": [_phase(current, phase) for phase in current.phases],
+        "errors": list(current.errors),
+        "status": current.status,
+        "strategy": current.strategy.value,
     }
-    return View(body, _CODES.get(found.status, _IN_PROGRESS))
+    return View(body, _CODES.get(current.status, _IN_PROGRESS))
 
 
-def command(snapshot: Snapshot, verb: Verb, given: Mapping[str, Any], parameters: Mapping[str, str]) -> PlanCommand:
-    """What an operator asks for. Phases and steps may be given by their ids, too."""
-    name = given.get("plan", DEPLOY)
-    phase, step = given.get("phase") or "", given.get("step") or ""
-    found = snapshot.plans().get(name)
-    if found is not None:
-        phases = {key: part for part in found.phases for key in (part.name, _id(name, part.name))}
+def command(snapshot: Snapshot, verb: Verb, params: Mapping[str, Any], parameters: Mapping[str, str]) -> PlanCommand:
+    """Return the command of a request; phases and steps are given by name or id."""
+    name = params.get("plan", DEPLOY)
+    phase, step = params.get("phase") or "", params.get("step") or ""
+    current = snapshot.plans().get(name)
+    if current is not None:
+        phases = {key: part for part in current.phases for key in (part.name, _id(name, part.name))}
         chosen = phases.get(phase)
         if chosen is not None:
             steps = {_id(name, chosen.name, part.name): part.name for part in chosen.steps}
@@ -65,12 +64,12 @@ def _phase(plan: Plan, phase: Phase) -> PhaseBody:
 def _step(plan: Plan, phase: Phase, step: Step) -> StepBody:
     return {
         "id": _id(plan.name, phase.name, step.name),
-        "status": step.shown,
+        "status": step.display_status,
         "name": step.name,
         "message": step.message,
     }
 
 
 def _id(*names: str) -> str:
-    """The same at every look and after every start: plans are derived, nothing is stored of them."""
+    """Return a stable id derived from the names, because plans are not stored."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, "/".join(names)))

@@ -1,4 +1,4 @@
-"""Pods as the SDK shows them (dcos-commons, PodQueries). A pod of ours is one task, and its type is the job."""
+"""Pods in the format of the SDK (dcos-commons, PodQueries). A pod is one task, and its type is the job."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
-from tf_scheduler.api.shapes_sdk import LaunchBody, PodBody, PodsBody
-from tf_scheduler.core.plans import config_of
-from tf_scheduler.core.recovery import pausing
-from tf_scheduler.core.told import variables_of
+from tf_scheduler.core.launch.launch import task_environment
+from tf_scheduler.core.plans.queries import config_digest
+from tf_scheduler.core.state import pause
 from tf_scheduler.model.ids import executor_of
-from tf_scheduler.model.masking import MASK, masked_variables, without_password
+from tf_scheduler.model.redaction import MASK, redact_text, redact_variables
 from tf_scheduler.model.resources import UNIT, Resource
 from tf_scheduler.model.spec import JobSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskStatus
 
-from .base import Answer, Problem, Snapshot, View
+from .base import ApiAnswer, ApiProblem, Snapshot, View
 from .configurations import target_id
+from .types import LaunchBody, PodBody, PodsBody
 
 
-def names(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
-    """Every task that was launched, job by job."""
+def names(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
+    """Names of the launched pods, sorted by job."""
     return View([record.name for record in _records(snapshot.state)])
 
 
-def statuses(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
-    """All pods, by type."""
+def statuses(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
+    """All pods by type."""
     state = snapshot.state
     body: PodsBody = {
         "service": state.spec.name,
@@ -39,50 +39,50 @@ def statuses(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
     return View(body)
 
 
-def status(snapshot: Snapshot, given: Mapping[str, Any]) -> Answer:
-    """One pod."""
-    record = snapshot.state.tasks.get(given["pod"])
-    return not_found(given["pod"]) if record is None else View(_pod(snapshot.state, record))
+def status(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
+    """Status of one pod."""
+    record = snapshot.state.stored.tasks.get(params["pod"])
+    return pod_not_found(params["pod"]) if record is None else View(_pod(snapshot.state, record))
 
 
-def info(snapshot: Snapshot, given: Mapping[str, Any]) -> Answer:
-    """TaskInfo and TaskStatus, in the JSON of protobuf."""
+def info(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
+    """TaskInfo and TaskStatus in protobuf's JSON format."""
     state = snapshot.state
-    record = state.tasks.get(given["pod"])
+    record = state.stored.tasks.get(params["pod"])
     if record is None:
-        return not_found(given["pod"])
+        return pod_not_found(params["pod"])
     body: LaunchBody = {"info": _task_info(state, record)}
-    known = state.status(record.name)
-    if known is not None:
-        body["status"] = _task_status(known)
+    task_status = state.status(record.name)
+    if task_status is not None:
+        body["status"] = _task_status(task_status)
     return View([body])
 
 
-def not_found(name: str) -> Problem:
-    """The SDK's sentence."""
-    return Problem(404, f"Pod {name} not found")
+def pod_not_found(name: str) -> ApiProblem:
+    """Return the SDK's error."""
+    return ApiProblem(404, f"Pod {name} not found")
 
 
 def _records(state: SchedulerState) -> list[TaskRecord]:
-    return sorted(state.tasks.values(), key=lambda record: (record.job.value, record.index))
+    return sorted(state.stored.tasks.values(), key=lambda record: (record.job.value, record.index))
 
 
 def _pod(state: SchedulerState, record: TaskRecord) -> PodBody:
     return {
         "name": record.name,
-        "tasks": [{"id": record.id, "name": record.name, "status": word_of(state, record)}],
+        "tasks": [{"id": record.id, "name": record.name, "status": display_status(state, record)}],
     }
 
 
-def word_of(state: SchedulerState, record: TaskRecord) -> str:
-    """Of a task that is launched: Mesos' state without `TASK_`, or what an operator's pause shows instead, as the SDK.
+def display_status(state: SchedulerState, record: TaskRecord) -> str:
+    """Return Mesos' state without `TASK_`, or the SDK's override of a paused task.
 
-    One that is resumed is STARTING until its program is launched: what runs is not that.
+    A resumed task is STARTING until its program is launched, because its placeholder is still running.
     """
-    override, status = pausing.shown(state, record.name), state.status(record.name)
+    override, status = pause.override_of(state, record.name), state.status(record.name)
     if override is not None:
         return override.value
-    if record.idle and state.is_live(record):
+    if record.is_placeholder and state.is_live(record):
         return "STARTING"
     return "STAGING" if status is None else status.state.value.removeprefix("TASK_")
 
@@ -90,12 +90,12 @@ def word_of(state: SchedulerState, record: TaskRecord) -> str:
 def _task_info(state: SchedulerState, record: TaskRecord) -> dict[str, Any]:
     job = next((job for job in state.spec.jobs if job.group == record.group), None)
     labels = {
-        "target_configuration": target_id(state) if record.config == config_of(state.spec, record.name) else "",
+        "target_configuration": target_id(state) if record.config == config_digest(state.spec, record.name) else "",
         "task_type": record.job.value,
         "index": str(record.index),
         "offer_hostname": record.hostname,
-        "offer_region": record.place.region,
-        "offer_zone": record.place.zone,
+        "offer_region": record.location.region,
+        "offer_zone": record.location.zone,
         "generation": str(record.generation),
     }
     return {
@@ -111,9 +111,9 @@ def _task_info(state: SchedulerState, record: TaskRecord) -> dict[str, Any]:
 
 def _command(state: SchedulerState, record: TaskRecord, job: JobSpec) -> dict[str, Any]:
     secret = {secret.env: MASK for secret in state.spec.secrets if secret.env and secret.is_for(job.group)}
-    variables = {**masked_variables(variables_of(state, record, job)), **secret}
+    variables = {**redact_variables(task_environment(state, record, job)), **secret}
     return {
-        "value": pausing.command(state, record) if record.idle else without_password(job.command),
+        "value": pause.placeholder_command(state, record) if record.is_placeholder else redact_text(job.command),
         "user": state.spec.user,
         "environment": {"variables": [{"name": name, "value": value} for name, value in variables.items()]},
     }
@@ -130,7 +130,7 @@ def _resource(item: Resource, role: str) -> dict[str, Any]:
 
 
 def _task_status(status: TaskStatus) -> dict[str, Any]:
-    found = {
+    body = {
         "taskId": {"value": status.id},
         "state": status.state.value,
         "message": status.message,
@@ -139,4 +139,4 @@ def _task_status(status: TaskStatus) -> dict[str, Any]:
         "slaveId": None if status.agent_id is None else {"value": status.agent_id},
         "timestamp": status.timestamp,
     }
-    return {name: value for name, value in found.items() if value not in (None, "")}
+    return {name: value for name, value in body.items() if value not in (None, "")}

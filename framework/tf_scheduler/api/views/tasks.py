@@ -1,12 +1,11 @@
-"""Every task, and why those that are pending are so."""
+"""Tasks, and the reasons of pending tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tf_scheduler.api.shapes import PendingBody, PendingTaskBody, ResourcesBody, TaskBody, TasksBody
-from tf_scheduler.core import plans
+from tf_scheduler.core.plans import queries, scheduling
 from tf_scheduler.model.ids import TaskName, task_name
 from tf_scheduler.model.plan import Status, Step
 from tf_scheduler.model.resources import UNIT, Needs
@@ -14,37 +13,38 @@ from tf_scheduler.model.spec import JobKind, TaskSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
-from .base import Answer, Problem, Snapshot, View
-from .pods import word_of
+from .base import ApiAnswer, ApiProblem, Snapshot, View
+from .pods import display_status
+from .types import PendingBody, PendingTaskBody, ResourcesBody, TaskBody, TasksBody
 
 _SCALARS = ("cpus", "mem", "disk", "gpus")
 
 
-def tasks(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
-    """In the order of the options, and then those that the options no longer have."""
+def tasks(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
+    """All tasks in the order of the options, then launched tasks that the options no longer have."""
     body: TasksBody = {"tasks": list(_tasks(snapshot.state))}
     return View(body)
 
 
-def task(snapshot: Snapshot, given: Mapping[str, Any]) -> Answer:
-    """One of them."""
-    found = next((body for body in _tasks(snapshot.state) if body["name"] == given["name"]), None)
-    return no_such_task(snapshot.state, given["name"]) if found is None else View(found)
+def task(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
+    """One task by name."""
+    body = next((body for body in _tasks(snapshot.state) if body["name"] == params["name"]), None)
+    return unknown_task(snapshot.state, params["name"]) if body is None else View(body)
 
 
-def no_such_task(state: SchedulerState, name: str) -> Problem:
-    """404, with the names that there are."""
-    names = ", ".join([*(task.name for task in state.spec.tasks())][:20]) or "none"
-    return Problem(404, f"no task is called {name}; there are: {names}")
+def unknown_task(state: SchedulerState, name: str) -> ApiProblem:
+    """Return 404 with up to 20 valid names."""
+    names = tuple(task.name for task in state.spec.tasks())[:20]
+    return ApiProblem(404, f"unknown task {name}; there are: {', '.join(names) or 'none'}", names)
 
 
 def _tasks(state: SchedulerState) -> Iterator[TaskBody]:
     wanted = list(state.spec.tasks())
     names = {task.name for task in wanted}
     for task in wanted:
-        record = state.tasks.get(task.name)
+        record = state.stored.tasks.get(task.name)
         yield _unlaunched(state, task) if record is None else _launched(state, record)
-    yield from (_launched(state, record) for name, record in state.tasks.items() if name not in names)
+    yield from (_launched(state, record) for name, record in state.stored.tasks.items() if name not in names)
 
 
 def _unlaunched(state: SchedulerState, task: TaskSpec) -> TaskBody:
@@ -69,18 +69,18 @@ def _unlaunched(state: SchedulerState, task: TaskSpec) -> TaskBody:
         "launched_at": None,
         "plan": None,
         "resources": _needs(task.job.needs),
-        "pending": reasons(state, task.name),
+        "pending": pending_reasons(state, task.name),
     }
 
 
 def _launched(state: SchedulerState, record: TaskRecord) -> TaskBody:
-    status = state.statuses.get(record.id)
+    status = state.stored.statuses.get(record.id)
     return {
         "name": record.name,
         "job": record.job.value,
         "index": record.index,
         "state": None if status is None else status.state.value,
-        "status": word_of(state, record),
+        "status": display_status(state, record),
         "healthy": None if status is None else status.healthy,
         "reason": "" if status is None else status.reason,
         "message": "" if status is None else status.message,
@@ -89,14 +89,14 @@ def _launched(state: SchedulerState, record: TaskRecord) -> TaskBody:
         "id": record.id,
         "agent_id": record.agent_id,
         "hostname": record.hostname,
-        "zone": record.place.zone,
-        "region": record.place.region,
+        "zone": record.location.zone,
+        "region": record.location.region,
         "address": record.address,
         "generation": record.generation,
         "launched_at": record.launched_at,
         "plan": record.plan,
         "resources": _used(record),
-        "pending": reasons(state, record.name),
+        "pending": pending_reasons(state, record.name),
     }
 
 
@@ -105,22 +105,22 @@ def _needs(needs: Needs) -> ResourcesBody:
 
 
 def _used(record: TaskRecord) -> ResourcesBody:
-    found: ResourcesBody = {"cpus": 0.0, "mem": 0.0, "disk": 0.0, "gpus": 0.0}
+    amounts: ResourcesBody = {"cpus": 0.0, "mem": 0.0, "disk": 0.0, "gpus": 0.0}
     for item in record.resources:
         if item.name in _SCALARS and isinstance(item.value, int):
-            found[item.name] += item.value / UNIT  # type: ignore[literal-required]
-    return found
+            amounts[item.name] += item.value / UNIT  # type: ignore[literal-required]
+    return amounts
 
 
-def reasons(state: SchedulerState, name: TaskName) -> list[str]:
-    """Why a task has no place, as far as it was tried."""
-    return [str(reason) for reason in state.pending.get(name, ())]
+def pending_reasons(state: SchedulerState, name: TaskName) -> list[str]:
+    """Return the reasons why a task has not been placed."""
+    return [str(reason) for reason in state.session.pending.get(name, ())]
 
 
-def pending(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
-    """Steps that are not complete, with the reasons of the last look at offers, or what else they wait for."""
+def pending(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
+    """Incomplete steps, with the reasons of the last offer evaluation or of the plan."""
     state = snapshot.state
-    last = state.evaluations[-1] if state.evaluations else None
+    last = state.process.evaluations[-1] if state.process.evaluations else None
     body: PendingBody = {
         "evaluated_at": None if last is None else last.at,
         "offers": 0 if last is None else last.offers,
@@ -134,32 +134,33 @@ _WAITING = (Status.PENDING, Status.PREPARED, Status.WAITING, Status.DELAYED, Sta
 
 
 def _pending(snapshot: Snapshot) -> Iterator[PendingTaskBody]:
-    """A task that several plans want counts for the first of them; one that waits to be started wants none."""
-    told: set[str] = set()
-    asleep = plans.asleep(snapshot.state)
+    """Yield waiting tasks once, with their first plan; plans that are not started are skipped."""
+    listed: set[str] = set()
+    asleep = queries.unstarted_plans(scheduling.view_of(snapshot.state, snapshot.view))
     for plan in (plan for plan in snapshot.plans().values() if plan.name not in asleep):
         for phase in plan.phases:
             for step in phase.steps:
-                if step.task is None or step.task in told or not _waits(step):
+                if step.task is None or step.task in listed or not _waits(step):
                     continue
-                told.add(step.task)
+                listed.add(step.task)
                 yield {
                     "name": step.task,
                     "plan": plan.name,
                     "phase": phase.name,
                     "step": step.name,
-                    "status": step.shown,
-                    "reasons": reasons(snapshot.state, step.task) or [step.message or "it is not its turn yet"],
+                    "status": step.display_status,
+                    "reasons": pending_reasons(snapshot.state, step.task)
+                    or [step.message or "waiting for other steps"],
                 }
 
 
 def _waits(step: Step) -> bool:
-    """A task that is paused waits for an operator; of a plan that is complete nothing does."""
+    """Whether a step waits; a paused task waits for an operator, unless its step is complete."""
     return step.status in _WAITING or (step.override is not None and step.status is not Status.COMPLETE)
 
 
 def leader(state: SchedulerState) -> TaskName | None:
-    """The task that the success of the job hangs on: the chief, else worker 0."""
+    """Return the task that decides the job's success: the chief, else worker 0."""
     names = {task.name for task in state.spec.tasks()}
     heads = (task_name(kind.value, 0) for kind in (JobKind.CHIEF, JobKind.WORKER))
     return next((name for name in heads if name in names), None)

@@ -1,4 +1,4 @@
-"""The cluster that TensorFlow sees, how far the training is, and how it ended."""
+"""ClusterSpec, progress and result of the training."""
 
 from __future__ import annotations
 
@@ -7,26 +7,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from tf_scheduler.api.shapes import ClusterBody, JobProgressBody, PointBody, ProgressBody, ResultBody, TrainingBody
-from tf_scheduler.core import plans
-from tf_scheduler.core.cluster_spec import cluster_of, tf_config
+from tf_scheduler.core.launch.cluster_spec import cluster_of, tf_config
+from tf_scheduler.core.plans import queries
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.progress import Curve
 from tf_scheduler.model.spec import TaskSpec
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.thinning import thin
+from tf_scheduler.model.task import TrainingCurve, downsample
 
-from .base import Answer, Snapshot, View
-from .pods import word_of
+from .base import ApiAnswer, Snapshot, View
+from .pods import display_status
 from .tasks import leader
+from .types import ClusterBody, JobProgressBody, PointBody, ProgressBody, ResultBody, TrainingBody
 
-Curves = Mapping[TaskName, Curve]
+Curves = Mapping[TaskName, TrainingCurve]
 
 
-def cluster(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
-    """Generation, ClusterSpec, and the TF_CONFIG of each task."""
+def cluster(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
+    """Generation, ClusterSpec, and TF_CONFIG of each task."""
     state = snapshot.state
-    records = list(plans.in_cluster(state, ()))
+    records = list(queries.cluster_records(state, ()))
     spec = cluster_of(records)
     body: ClusterBody = {
         "generation": max((record.generation for record in records), default=0),
@@ -48,20 +47,20 @@ def cluster(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
     return View(body)
 
 
-def result(snapshot: Snapshot, _given: Mapping[str, Any]) -> Answer:
-    """How the service ended; nothing as long as that is not decided."""
-    found = snapshot.state.result
+def result(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
+    """Result of the job; all fields are null until it is decided."""
+    end = snapshot.state.stored.result
     body: ResultBody = {
-        "over": snapshot.state.over,
-        "verdict": None if found is None else found.verdict,
-        "reason": None if found is None else found.sentence,
-        "decided_at": None if found is None else found.decided_at,
+        "over": snapshot.state.process.finished,
+        "verdict": None if end is None else end.verdict,
+        "reason": None if end is None else end.sentence,
+        "decided_at": None if end is None else end.decided_at,
     }
     return View(body)
 
 
-def progress(snapshot: Snapshot, curves: Curves, points: int) -> Answer:
-    """Of every task and job; with `points` points of each task's curve at most, from its beginning to now."""
+def progress(snapshot: Snapshot, curves: Curves, points: int) -> ApiAnswer:
+    """Progress of each task and job, with up to `points` points of each curve."""
     state = snapshot.state
     tasks = [_task(state, task, _points(curves.get(task.name), points)) for task in state.spec.tasks()]
     body: TrainingBody = {
@@ -75,46 +74,46 @@ def progress(snapshot: Snapshot, curves: Curves, points: int) -> Answer:
     return View(body)
 
 
-def _points(curve: Curve | None, points: int) -> list[PointBody]:
+def _points(curve: TrainingCurve | None, points: int) -> list[PointBody]:
     return [
         {
             "time": point.time,
             "step": point.step,
-            "loss": finite(point.loss),
-            "steps_per_second": finite(point.steps_per_second),
+            "loss": finite_or_none(point.loss),
+            "steps_per_second": finite_or_none(point.steps_per_second),
         }
-        for point in thin(() if curve is None else curve.points, points)
+        for point in downsample(() if curve is None else curve.points, points)
     ]
 
 
 def _task(state: SchedulerState, task: TaskSpec, points: list[PointBody]) -> ProgressBody:
-    record = state.tasks.get(task.name)
-    found = None if record is None else state.progress.get(record.id)
+    record = state.stored.tasks.get(task.name)
+    report = None if record is None else state.process.progress.get(record.id)
     return {
         "name": task.name,
         "job": task.job.kind.value,
         "index": task.index,
-        "status": "PENDING" if record is None else word_of(state, record),
-        "time": None if found is None else found.time,
-        "step": None if found is None else found.step,
-        "total": None if found is None else found.total,
-        "loss": None if found is None else finite(found.loss),
-        "examples": None if found is None else found.examples,
-        "steps_per_second": None if found is None else finite(found.steps_per_second),
-        "examples_per_second": None if found is None else finite(found.examples_per_second),
-        "seconds_left": None if found is None else finite(found.seconds_left),
+        "status": "PENDING" if record is None else display_status(state, record),
+        "time": None if report is None else report.time,
+        "step": None if report is None else report.step,
+        "total": None if report is None else report.total,
+        "loss": None if report is None else finite_or_none(report.loss),
+        "examples": None if report is None else report.examples,
+        "steps_per_second": None if report is None else finite_or_none(report.steps_per_second),
+        "examples_per_second": None if report is None else finite_or_none(report.examples_per_second),
+        "seconds_left": None if report is None else finite_or_none(report.seconds_left),
         "points": points,
     }
 
 
-def finite(value: float | None) -> float | None:
-    """JSON has neither infinities nor NaN."""
+def finite_or_none(value: float | None) -> float | None:
+    """Replace infinities and NaN, which JSON does not have, by None."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def _job(tasks: Sequence[ProgressBody]) -> JobProgressBody:
-    speeds = _known(task["steps_per_second"] for task in tasks)
-    examples = _known(task["examples_per_second"] for task in tasks)
+    speeds = _not_none(task["steps_per_second"] for task in tasks)
+    examples = _not_none(task["examples_per_second"] for task in tasks)
     steps = [task["step"] for task in tasks if task["step"] is not None]
     totals = [task["total"] for task in tasks if task["total"] is not None]
     return {
@@ -127,5 +126,5 @@ def _job(tasks: Sequence[ProgressBody]) -> JobProgressBody:
     }
 
 
-def _known(values: Iterable[float | None]) -> list[float]:
+def _not_none(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]

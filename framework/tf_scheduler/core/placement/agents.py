@@ -1,43 +1,45 @@
-"""Offers -> agents: everything of one agent together, with the resources that this service may use."""
+"""Agents with their offered resources, and the demands of tasks."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 from tf_scheduler.model.ids import AgentId, OfferId
 from tf_scheduler.model.offer import Offer, Unavailability
-from tf_scheduler.model.placement import Place
-from tf_scheduler.model.resources import Resource
+from tf_scheduler.model.placement import AgentLocation, PlacementSpec
+from tf_scheduler.model.reasons import AgentReason
+from tf_scheduler.model.resources import Needs, Ranges, Resource, Shortage
+from tf_scheduler.model.spec import JobKind, JobSpec, TaskSpec
 
-#: Labels of our dynamic reservations, named as the DC/OS SDK names them.
+#: Labels of dynamic reservations, named as in the DC/OS SDK.
 NAMESPACE, RESOURCE_ID, FRAMEWORK_ID = "namespace", "resource_id", "framework_id"
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """All offers of one agent to one role, merged: Mesos accepts no others together."""
+    """All offers of one agent to one role, merged: Mesos accepts no other combination."""
 
     id: AgentId
     address: str
-    place: Place
+    location: AgentLocation
     offer_ids: tuple[OfferId, ...]
-    #: What a task may use: reserved entries first, they are nobody else's.
+    #: Usable by tasks; reserved entries first, because no other role can use them.
     resources: tuple[Resource, ...]
-    #: What this service has reserved, by the reservation's id; not among `resources`.
+    #: Reservation id -> resources that this service has reserved; not part of `resources`.
     reserved: Mapping[str, tuple[Resource, ...]] = field(default_factory=dict)
     unavailability: Unavailability | None = None
 
     @property
     def hostname(self) -> str:
-        return self.place.hostname
+        return self.location.hostname
 
 
-def merge(offers: Iterable[Offer], service: str = "") -> tuple[Agent, ...]:
-    """The offers by agent, in the order of host names. `service`: whose reservations are our own."""
+def merge_offers(offers: Iterable[Offer], service: str = "") -> tuple[Agent, ...]:
+    """Merge offers by agent, in order of host names; `service` names the owner of `Agent.reserved`."""
     together: dict[tuple[AgentId, str], list[Offer]] = {}
     for offer in offers:
         together.setdefault((offer.agent_id, offer.role), []).append(offer)
@@ -45,7 +47,7 @@ def merge(offers: Iterable[Offer], service: str = "") -> tuple[Agent, ...]:
 
 
 def _order(agent: Agent) -> tuple[str, str]:
-    return (agent.place.hostname, agent.id)
+    return (agent.location.hostname, agent.id)
 
 
 def _agent(offers: list[Offer], service: str) -> Agent:
@@ -55,7 +57,7 @@ def _agent(offers: list[Offer], service: str) -> Agent:
     ours: dict[str, tuple[Resource, ...]] = {}
     for offer in offers:
         for entry in offer.resources:
-            nature = nature_of(entry.shape)
+            nature = entry_use(entry.shape)
             if nature.namespace and nature.namespace == service:
                 ours[nature.resource_id] = (*ours.get(nature.resource_id, ()), entry)
             elif nature.usable:
@@ -64,7 +66,7 @@ def _agent(offers: list[Offer], service: str) -> Agent:
     return Agent(
         id=first.agent_id,
         address=first.address,
-        place=first.place,
+        location=first.location,
         offer_ids=tuple(offer.id for offer in offers),
         resources=(*held, *free),
         reserved=ours,
@@ -73,29 +75,30 @@ def _agent(offers: list[Offer], service: str) -> Agent:
 
 
 @dataclass(frozen=True, slots=True)
-class Nature:
-    """What the shape of an offered entry says of its use."""
+class EntryUse:
+    """How an offered entry may be used, according to its shape."""
 
-    #: Whether any task may take a part of it.
+    #: Whether any task may use a part of it.
     usable: bool
     reserved: bool = False
-    #: Labels of the dynamic reservation, empty without.
+    #: Labels of the dynamic reservation; empty if unreserved.
     namespace: str = ""
     resource_id: str = ""
 
 
 @lru_cache(maxsize=16_384)
-def nature_of(shape: str) -> Nature:
-    """Revocable resources and volumes are never used: revocable ones do not mix with others in one task, and a volume
+def entry_use(shape: str) -> EntryUse:
+    """Return how an entry with this shape may be used.
 
-    is data. What carries another framework's labels is kept for that one (Mesos documentation, oversubscription,
-    persistent-volume, reservation).
+    Never used: revocable resources, which cannot be mixed with others in a task, volumes, which hold data, and
+    resources with the labels of another framework (Mesos documentation, oversubscription, persistent-volume,
+    reservation).
     """
     fields: Mapping[str, Any] = json.loads(shape)
     stack = fields.get("reservations", ())
     labels = {item["key"]: item.get("value", "") for item in _labels(stack)}
     owned = RESOURCE_ID in labels or FRAMEWORK_ID in labels
-    return Nature(
+    return EntryUse(
         usable=not ("revocable" in fields or "disk" in fields or owned),
         reserved=bool(stack),
         namespace=labels.get(NAMESPACE, "") if RESOURCE_ID in labels else "",
@@ -105,3 +108,237 @@ def nature_of(shape: str) -> Nature:
 
 def _labels(reservations: Iterable[Mapping[str, Any]]) -> list[Mapping[str, str]]:
     return [label for entry in reservations for label in entry.get("labels", {}).get("labels", ())]
+
+
+# --- Resources
+
+
+PORTS = "ports"
+
+
+def total(resources: Iterable[Resource], name: str) -> int:
+    """Return the sum of a scalar over all entries, in thousandths."""
+    return sum(entry.value for entry in resources if entry.name == name and isinstance(entry.value, int))
+
+
+def port_count(resources: Iterable[Resource]) -> int:
+    """Return the number of ports."""
+    return sum(end - begin + 1 for entry in resources for begin, end in _port_ranges(entry))
+
+
+def shortages(resources: tuple[Resource, ...], needs: Needs) -> tuple[Shortage, ...]:
+    """Return all shortages of `resources` for `needs`; empty if they suffice."""
+    missing = [
+        Shortage(name, amount, has) for name, amount in needs.scalars() if (has := total(resources, name)) < amount
+    ]
+    if needs.ports > (has := port_count(resources)):
+        missing.append(Shortage(PORTS, needs.ports, has))
+    return tuple(missing)
+
+
+def consume(resources: tuple[Resource, ...], needs: Needs) -> tuple[tuple[Resource, ...], tuple[Resource, ...]]:
+    """Split resources into (taken, rest), in the order of the offer and with unchanged shapes.
+
+    Raises ValueError if `shortages` is not empty.
+    """
+    wanted = dict(needs.scalars())
+    ports = needs.ports
+    taken: list[Resource] = []
+    rest: list[Resource] = []
+    for entry in resources:
+        if entry.name == PORTS:
+            part, left = _split_ranges(_port_ranges(entry), ports)
+            ports -= port_count(_as_entries(entry, part))
+            taken += _as_entries(entry, part)
+            rest += _as_entries(entry, left)
+        elif isinstance(entry.value, int) and wanted.get(entry.name):
+            amount = min(entry.value, wanted[entry.name])
+            wanted[entry.name] -= amount
+            taken.append(replace(entry, value=amount))
+            rest += [replace(entry, value=entry.value - amount)] if entry.value > amount else []
+        else:
+            rest.append(entry)
+    if ports or any(wanted.values()):
+        raise ValueError(f"insufficient resources for {needs}; check shortages() first")
+    return tuple(taken), tuple(rest)
+
+
+def claim_ports(
+    resources: tuple[Resource, ...], wanted: frozenset[int]
+) -> tuple[tuple[Resource, ...], tuple[Resource, ...]]:
+    """Split resources into (these ports if available, rest)."""
+    taken: list[Resource] = []
+    rest: list[Resource] = []
+    for entry in resources:
+        mine = [port for begin, end in _port_ranges(entry) for port in sorted(wanted) if begin <= port <= end]
+        taken += _as_entries(entry, tuple((port, port) for port in mine))
+        rest += _as_entries(entry, _without(_port_ranges(entry), mine)) if mine else [entry]
+    return tuple(taken), tuple(rest)
+
+
+def _without(ranges: Ranges, ports: list[int]) -> Ranges:
+    for port in ports:
+        ranges = tuple(
+            part
+            for begin, end in ranges
+            for part in ([(begin, port - 1), (port + 1, end)] if begin <= port <= end else [(begin, end)])
+            if part[0] <= part[1]
+        )
+    return ranges
+
+
+def ports_of(resources: Iterable[Resource]) -> tuple[int, ...]:
+    """Return every port, ascending within an entry."""
+    return tuple(port for entry in resources for begin, end in _port_ranges(entry) for port in range(begin, end + 1))
+
+
+def _port_ranges(entry: Resource) -> Ranges:
+    return entry.value if entry.name == PORTS and isinstance(entry.value, tuple) else ()
+
+
+def _as_entries(entry: Resource, ranges: Ranges) -> list[Resource]:
+    return [replace(entry, value=ranges)] if ranges else []
+
+
+def _split_ranges(ranges: Ranges, count: int) -> tuple[Ranges, Ranges]:
+    """Return the first `count` ports, or all, and the others."""
+    taken: list[tuple[int, int]] = []
+    rest: list[tuple[int, int]] = []
+    for begin, end in ranges:
+        size = min(end - begin + 1, count)
+        count -= size
+        if size:
+            taken.append((begin, begin + size - 1))
+        if begin + size <= end:
+            rest.append((begin + size, end))
+    return tuple(taken), tuple(rest)
+
+
+# --- Demands
+
+
+#: Dimensions of resources as list indexes, for speed.
+CPUS, MEM, DISK, GPUS, PORTS_INDEX = range(5)
+DIMENSION_NAMES = ("cpus", "mem", "disk", "gpus", "ports")
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedTask:
+    """A task that runs or has reserved resources: constraints count it, and other tasks prefer its neighbourhood."""
+
+    group: str
+    agent_id: AgentId
+    location: AgentLocation
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementContext:
+    """Inputs of placement other than tasks and agents."""
+
+    #: Resources of each task's executor.
+    executor: Needs
+    placement: PlacementSpec = field(default_factory=PlacementSpec)
+    #: Region of tasks without a constraint on @region.
+    region: str = ""
+    #: Unix time.
+    now: float = 0.0
+    placed_tasks: tuple[PlacedTask, ...] = ()
+    #: Unusable agents, with the reason.
+    avoided: Mapping[AgentId, AgentReason] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Identical tasks of one section, placed together."""
+
+    job: JobSpec
+    tasks: tuple[TaskSpec, ...]
+    #: Resources of one task and its executor.
+    needs: Needs
+    #: Non-zero needs as (dimension, amount).
+    requirements: tuple[tuple[int, int], ...]
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether its tasks prefer different agents: each parameter server needs network bandwidth."""
+        return self.job.kind is JobKind.PS
+
+
+def demands_of(tasks: Iterable[TaskSpec], executor: Needs) -> tuple[Demand, ...]:
+    """Return one demand per section, in the order of the tasks."""
+    groups: dict[str, list[TaskSpec]] = {}
+    for task in tasks:
+        groups.setdefault(task.job.group, []).append(task)
+    return tuple(_demand(group, executor) for group in groups.values())
+
+
+def _demand(tasks: list[TaskSpec], executor: Needs) -> Demand:
+    job = tasks[0].job
+    needs = job.needs + executor
+    amounts = amounts_of(needs)
+    return Demand(job, tuple(tasks), needs, tuple((place, amount) for place, amount in enumerate(amounts) if amount))
+
+
+def amounts_of(needs: Needs) -> tuple[int, int, int, int, int]:
+    """Return amounts by dimension in thousandths; ports as a count."""
+    return (needs.cpus, needs.mem, needs.disk, needs.gpus, needs.ports)
+
+
+# --- Capacities
+
+
+_DIMENSION = {"cpus": CPUS, "mem": MEM, "disk": DISK, "gpus": GPUS}
+
+
+class AgentCapacity:
+    """Free resources of one agent, and its tasks, during one search; mutable."""
+
+    __slots__ = ("agent", "free", "groups", "in_use", "index", "rank", "total", "touched")
+
+    def __init__(self, agent: Agent, index: int) -> None:
+        self.agent = agent
+        #: Position in the order of host names, the last tie-breaker.
+        self.index = index
+        self.total = amounts_in(agent.resources)
+        self.free = list(self.total)
+        #: Rank of its neighbourhood, 0 for the best.
+        self.rank = 0
+        #: Whether it has a task of the service.
+        self.in_use = False
+        self.touched = False
+        #: Section -> number of tasks.
+        self.groups: dict[str, int] = {}
+
+    def fits(self, wants: Iterable[tuple[int, int]]) -> int:
+        """Return how many times `requirements` fit into the free resources."""
+        free, most = self.free, 1 << 60
+        for place, amount in wants:
+            fits = free[place] // amount
+            if fits < most:
+                most = fits
+        return most
+
+    def allocate(self, demand: Demand) -> None:
+        """Allocate the resources of one task of `demand`."""
+        for place, amount in demand.requirements:
+            self.free[place] -= amount
+        self.in_use = self.touched = True
+        self.count(demand.job.group)
+
+    def count(self, group: str) -> None:
+        self.groups[group] = self.groups.get(group, 0) + 1
+
+
+def amounts_in(resources: Iterable[Resource]) -> tuple[int, int, int, int, int]:
+    """Return the sums over all entries by dimension."""
+    sums = [0, 0, 0, 0, 0]
+    for entry in resources:
+        value = entry.value
+        if isinstance(value, int):
+            place = _DIMENSION.get(entry.name)
+            if place is not None:
+                sums[place] += value
+        elif entry.name == PORTS and isinstance(value, tuple):
+            for begin, end in value:
+                sums[PORTS_INDEX] += end - begin + 1
+    return (sums[CPUS], sums[MEM], sums[DISK], sums[GPUS], sums[PORTS_INDEX])

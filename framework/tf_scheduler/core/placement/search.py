@@ -1,31 +1,244 @@
-"""Demands x rooms -> a place for every task, or for some of them and what is missing.
+"""Search an agent for every task of a gang.
 
-Greedy, with a second look: demands with GPUs choose first, then the largest, parameter servers last. A demand that
-is left without places has been robbed, perhaps, by one that had a choice: it goes to the front and all is tried again.
+Greedy with retries: demands with GPUs first, then the largest, parameter servers last. If a demand lacks agents, it
+moves to the front and the search restarts, because another demand may have taken agents that only it could use.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from typing import Protocol
 
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.placement import PlacementStrategy
 from tf_scheduler.model.spec import TaskSpec
 
-from .agents import Agent
-from .demand import Circumstances, Demand, amounts_of
-from .even import most_values
-from .near import Lead, lead_of, rank
-from .rooms import Room
-from .rules import Rules, gpus_of
-from .shelves import PackedShelf, Shelf, SpreadShelf
+from .agents import CPUS, DISK, GPUS, MEM, PORTS_INDEX, Agent, AgentCapacity, Demand, PlacementContext, amounts_of
+from .constraints import DemandRules, total_gpus
+
+# --- Candidates of one demand, best first
+#
+# Both queues are lazy: an entry is checked again when popped, and pushed back or dropped if its numbers changed. An
+# agent that is full for a demand stays full.
+
+
+#: Returns how many tasks of the demand an agent can take, by resources and constraints.
+CapacityOf = Callable[[AgentCapacity], int]
+#: Sort key: tasks it can take, free GPUs, cpus, memory, unique index.
+PackedEntry = tuple[int, int, int, int, int, AgentCapacity]
+#: Sort key: GPU agent to avoid, unused, tasks of the section, neighbourhood, GPUs, negative capacity, unique index.
+SpreadEntry = tuple[bool, bool, int, int, int, int, int, AgentCapacity]
+
+
+class CandidateQueue(Protocol):
+    """Queue of the candidates of one demand."""
+
+    def push(self, room: AgentCapacity) -> None:
+        """Add a candidate, or return it after a task was placed there."""
+
+    def pop(self, left: int) -> AgentCapacity | None:
+        """Remove and return the best candidate for `left` remaining tasks; `None` if empty."""
+
+
+class PackedQueue:
+    """Prefer few agents.
+
+    Order: agents in use, near agents, then the smallest that takes all remaining tasks, or else the one that takes the
+    most; ties go to the agent with fewer free GPUs, cpus and memory. An agent that can hold `rest`, the needs of the
+    whole remaining gang, is preferred.
+    """
+
+    def __init__(self, limit: CapacityOf, shuns_gpus: bool, rest: Sequence[int]) -> None:
+        self._limit, self._shuns_gpus, self._rest = limit, shuns_gpus, rest
+        self._tiers: dict[tuple[bool, bool, int], list[PackedEntry]] = {}
+        self._order: list[tuple[bool, bool, int]] = []
+        self._looked_for_all = False
+
+    def push(self, room: AgentCapacity) -> None:
+        takes = self._limit(room)
+        if takes > 0:
+            insort(self._entries(room), _packed_entry(room, takes))
+
+    def fill(self, rooms: Sequence[tuple[AgentCapacity, int]]) -> None:
+        """Add many candidates with their capacities."""
+        for room, takes in rooms:
+            self._entries(room).append(_packed_entry(room, takes))
+        for entries in self._tiers.values():
+            entries.sort()
+
+    def pop(self, left: int) -> AgentCapacity | None:
+        while self._order:
+            entries = self._tiers[self._order[0]]
+            while entries:
+                entry = entries.pop(self._best(entries, left))
+                takes, room = entry[0], entry[-1]
+                now = self._limit(room)
+                if now == takes:
+                    return room
+                if now > 0:
+                    insort(entries, _packed_entry(room, now))
+            del self._tiers[heappop(self._order)]
+        return None
+
+    def _best(self, entries: Sequence[PackedEntry], left: int) -> int:
+        at = bisect_left(entries, (left,))
+        if at == len(entries):
+            return bisect_left(entries, (entries[-1][0],))
+        if self._looked_for_all:
+            return at
+        self._looked_for_all = True
+        holders = (n for n in range(at, len(entries)) if _holds(entries[n][-1], self._rest))
+        return next(holders, at)
+
+    def _entries(self, room: AgentCapacity) -> list[PackedEntry]:
+        tier = (self._shuns_gpus and room.total[GPUS] > 0, not room.in_use, room.rank)
+        if tier not in self._tiers:
+            self._tiers[tier] = []
+            heappush(self._order, tier)
+        return self._tiers[tier]
+
+
+def _packed_entry(room: AgentCapacity, takes: int) -> PackedEntry:
+    return (takes, room.free[GPUS], room.free[CPUS], room.free[MEM], room.index, room)
+
+
+def _holds(room: AgentCapacity, amounts: Sequence[int]) -> bool:
+    return all(room.free[place] >= amounts[place] for place in (CPUS, MEM, DISK, GPUS, PORTS_INDEX))
+
+
+class SpreadQueue:
+    """Prefer many agents: those with the fewest tasks of the section first.
+
+    `stays`: prefer agents in use, and near ones. Ties go to the agent with fewer GPUs, then to the largest.
+    """
+
+    def __init__(self, limit: CapacityOf, shuns_gpus: bool, group: str, stays: bool) -> None:
+        self._limit, self._shuns_gpus, self._group, self._stays = limit, shuns_gpus, group, stays
+        self._heap: list[SpreadEntry] = []
+
+    def push(self, room: AgentCapacity) -> None:
+        takes = self._limit(room)
+        if takes > 0:
+            heappush(self._heap, self._entry(room, takes))
+
+    def fill(self, rooms: Sequence[tuple[AgentCapacity, int]]) -> None:
+        """Put many rooms with what each takes."""
+        self._heap += [self._entry(room, takes) for room, takes in rooms]
+        self._heap.sort()
+
+    def pop(self, left: int) -> AgentCapacity | None:  # noqa: ARG002 - the order does not depend on it
+        while self._heap:
+            entry = heappop(self._heap)
+            room = entry[-1]
+            now = self._limit(room)
+            if now <= 0:
+                continue
+            fresh = self._entry(room, now)
+            if fresh == entry:
+                return room
+            heappush(self._heap, fresh)
+        return None
+
+    def _entry(self, room: AgentCapacity, takes: int) -> SpreadEntry:
+        return (
+            self._shuns_gpus and room.total[GPUS] > 0,
+            self._stays and not room.in_use,
+            room.groups.get(self._group, 0),
+            room.rank if self._stays else 0,
+            room.free[GPUS],
+            -takes,
+            room.index,
+            room,
+        )
+
+
+# --- Neighbourhoods, best first
+#
+# A neighbourhood is a value of a `near` field, such as a zone or a rack. Neighbourhoods with tasks of the service come
+# first, then those that can hold the whole gang on the fewest agents with the least left over, then the largest.
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """One task's agent, and why that one."""
+class GangProfile:
+    """Gang properties for scoring neighbourhoods: its largest demand, and its total needs."""
+
+    tasks: int
+    #: How many of its tasks each room takes, by the room's index; 0 where it must not go.
+    takes: Sequence[int]
+    #: Needs of the whole gang by dimension.
+    total: tuple[int, ...]
+
+
+def largest_demand(demands: Sequence[Demand]) -> Demand:
+    """Return the demand with the most tasks."""
+    return max(demands, key=lambda demand: len(demand.tasks))
+
+
+def rank_neighbourhoods(rooms: Sequence[AgentCapacity], fields: Sequence[str], lead: GangProfile) -> int:
+    """Set the neighbourhood rank of every agent, and return the number of neighbourhoods."""
+    order = _ordered(rooms, fields, lead)
+    for number, group in enumerate(order):
+        for room in group:
+            room.rank = number
+    return len(order)
+
+
+def _ordered(rooms: Sequence[AgentCapacity], fields: Sequence[str], lead: GangProfile) -> list[Sequence[AgentCapacity]]:
+    if not fields:
+        return [rooms]
+    groups: dict[str, list[AgentCapacity]] = {}
+    for room in rooms:
+        groups.setdefault(room.agent.location.value(fields[0]) or "", []).append(room)
+    if len(groups) == 1:
+        return _ordered(rooms, fields[1:], lead)
+    best = sorted(groups, key=lambda value: (*_score(groups[value], lead), value))
+    return [part for value in best for part in _ordered(groups[value], fields[1:], lead)]
+
+
+def _score(rooms: Sequence[AgentCapacity], lead: GangProfile) -> tuple[int, bool, int, int]:
+    """Return a score; lower is better."""
+    standing = sum(count for room in rooms for count in room.groups.values())
+    takes = sorted((lead.takes[room.index] for room in rooms), reverse=True)
+    capacity = sum(takes)
+    if capacity < lead.tasks or not _holds_all(rooms, lead.total):
+        return (-standing, True, 0, -capacity)
+    return (-standing, False, _agents_needed(takes, lead.tasks), capacity)
+
+
+def _holds_all(rooms: Sequence[AgentCapacity], total: Sequence[int]) -> bool:
+    return all(sum(room.free[place] for room in rooms) >= amount for place, amount in enumerate(total) if amount)
+
+
+def _agents_needed(takes: Sequence[int], tasks: int) -> int:
+    """Return the number of agents for the tasks; `takes` descends."""
+    for used, take in enumerate(takes):
+        if tasks <= 0:
+            return used
+        tasks -= take
+    return len(takes)
+
+
+def group_by_quota(capacities: Sequence[int], tasks: int) -> int:
+    """Return the maximum number of values that allow an even spread; `capacities` descend.
+
+    Returns all values if no even spread exists.
+    """
+    for values in range(min(len(capacities), tasks), 0, -1):
+        share, more = divmod(tasks, values)
+        if capacities[values - 1] >= share and (not more or capacities[more - 1] > share):
+            return values
+    return len(capacities)
+
+
+# --- Search
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenAgent:
+    """The agent of one task, with the explanation."""
 
     task: TaskSpec
     agent: Agent
@@ -33,56 +246,56 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The outcome of one search: what was placed, in that order, and which demands lack places."""
+class SearchResult:
+    """Result of one search: placed tasks in order, and demands with unplaced tasks."""
 
-    chosen: tuple[Chosen, ...]
+    chosen: tuple[ChosenAgent, ...]
     missing: tuple[Demand, ...]
-    #: As the search left them, for explanations.
-    rooms: Sequence[Room]
-    rules: dict[str, Rules]
-    #: Whether a demand would lack places even if it were alone.
+    #: State after the search, for explanations.
+    rooms: Sequence[AgentCapacity]
+    rules: dict[str, DemandRules]
+    #: Whether a demand cannot be placed even alone.
     hopeless: bool = False
 
 
-def search(demands: Sequence[Demand], agents: Sequence[Agent], circumstances: Circumstances) -> Found:
-    """Place all tasks if that can be found; else the first attempt, whose reasons are the plain ones."""
-    order = sorted(demands, key=_natural)
-    first = found = _Attempt(order, agents, circumstances).run()
-    tried = [_names(order)]
+def search(demands: Sequence[Demand], agents: Sequence[Agent], circumstances: PlacementContext) -> SearchResult:
+    """Place all tasks; if impossible, return the first pass, whose reasons are simplest."""
+    order = sorted(demands, key=_priority)
+    first = found = _SearchPass(order, agents, circumstances).run()
+    tried = [_order_of(order)]
     while found.missing and not found.hopeless:
         missing = {demand.job.group for demand in found.missing}
         order.sort(key=lambda demand: demand.job.group not in missing)
-        if _names(order) in tried:
+        if _order_of(order) in tried:
             return first
-        tried.append(_names(order))
-        found = _Attempt(order, agents, circumstances).run()
+        tried.append(_order_of(order))
+        found = _SearchPass(order, agents, circumstances).run()
     return first if found.missing else found
 
 
-def _names(order: Sequence[Demand]) -> list[str]:
+def _order_of(order: Sequence[Demand]) -> list[str]:
     return [demand.job.group for demand in order]
 
 
-def _natural(demand: Demand) -> tuple[int, bool, int, int, int]:
+def _priority(demand: Demand) -> tuple[int, bool, int, int, int]:
     needs = demand.needs
-    return (-needs.gpus, demand.spreads, -needs.cpus, -needs.mem, -needs.disk)
+    return (-needs.gpus, demand.is_spread, -needs.cpus, -needs.mem, -needs.disk)
 
 
-class _Attempt:
+class _SearchPass:
     """One pass over the demands in a given order."""
 
-    def __init__(self, order: Sequence[Demand], agents: Sequence[Agent], circumstances: Circumstances) -> None:
+    def __init__(self, order: Sequence[Demand], agents: Sequence[Agent], circumstances: PlacementContext) -> None:
         self._order, self._circumstances = order, circumstances
         self._packs = circumstances.placement.strategy is PlacementStrategy.BINPACK
-        self._rooms = [Room(agent, index) for index, agent in enumerate(agents)]
+        self._rooms = [AgentCapacity(agent, index) for index, agent in enumerate(agents)]
         self._rules = {demand.job.group: self._rules_of(demand) for demand in order}
         self._count_standing()
         self._admitted = {demand.job.group: self._admissible(demand) for demand in order}
-        self._chosen: list[Chosen] = []
+        self._chosen: list[ChosenAgent] = []
         self._neighbourhoods = self._rank()
 
-    def run(self) -> Found:
+    def run(self) -> SearchResult:
         alone = [sum(most for _, most in self._takes(demand)) for demand in self._order]
         hopeless = any(most < len(demand.tasks) for most, demand in zip(alone, self._order, strict=True))
         missing = []
@@ -90,92 +303,94 @@ class _Attempt:
             placed = self._place(demand, self._needed(self._order[position:]))
             if placed < len(demand.tasks):
                 missing.append(demand)
-        return Found(tuple(self._chosen), tuple(missing), self._rooms, self._rules, hopeless)
+        return SearchResult(tuple(self._chosen), tuple(missing), self._rooms, self._rules, hopeless)
 
-    def _rules_of(self, demand: Demand) -> Rules:
-        group, standing = demand.job.group, self._circumstances.standing
-        return Rules(demand, self._circumstances, [item.place for item in standing if item.group == group])
+    def _rules_of(self, demand: Demand) -> DemandRules:
+        group, standing = demand.job.group, self._circumstances.placed_tasks
+        return DemandRules(demand, self._circumstances, [item.location for item in standing if item.group == group])
 
     def _count_standing(self) -> None:
         at = {room.agent.id: room for room in self._rooms}
-        for item in self._circumstances.standing:
+        for item in self._circumstances.placed_tasks:
             if room := at.get(item.agent_id):
-                room.used = True
+                room.in_use = True
                 room.count(item.group)
 
     def _rank(self) -> int:
         if not self._packs or not self._rooms:
             return 1
-        lead = lead_of(self._order)
+        lead = largest_demand(self._order)
         takes = [0] * len(self._rooms)
         for room, most in self._takes(lead):
             takes[room.index] = most
         total = self._needed(self._order)
-        return rank(self._rooms, self._circumstances.placement.near, Lead(len(lead.tasks), takes, total))
+        return rank_neighbourhoods(
+            self._rooms, self._circumstances.placement.near, GangProfile(len(lead.tasks), takes, total)
+        )
 
-    def _admissible(self, demand: Demand) -> list[Room]:
+    def _admissible(self, demand: Demand) -> list[AgentCapacity]:
         rules = self._rules[demand.job.group]
-        return [room for room in self._rooms if rules.admits(room.agent, gpus_of(room))]
+        return [room for room in self._rooms if rules.admits(room.agent, total_gpus(room))]
 
-    def _takes(self, demand: Demand) -> list[tuple[Room, int]]:
-        """The rooms that take any of its tasks, with how many."""
+    def _takes(self, demand: Demand) -> list[tuple[AgentCapacity, int]]:
+        """Return the agents that can take any of its tasks, with the number."""
         limit = self._limit(demand)
         return [(room, most) for room in self._admitted[demand.job.group] if (most := limit(room)) > 0]
 
-    def _limit(self, demand: Demand) -> Callable[[Room], int]:
-        rules, wants = self._rules[demand.job.group], demand.wants
-        if not rules.caps:
-            return lambda room: room.holds(wants)
-        return lambda room: min(room.holds(wants), rules.room_for(room.agent.place))
+    def _limit(self, demand: Demand) -> Callable[[AgentCapacity], int]:
+        rules, wants = self._rules[demand.job.group], demand.requirements
+        if not rules.limit_rules:
+            return lambda room: room.fits(wants)
+        return lambda room: min(room.fits(wants), rules.remaining(room.agent.location))
 
     def _needed(self, demands: Iterable[Demand]) -> tuple[int, ...]:
-        """What all tasks of the demands need together, by dimension."""
+        """Return the needs of all tasks of the demands by dimension."""
         amounts = [[amount * len(demand.tasks) for amount in amounts_of(demand.needs)] for demand in demands]
         return tuple(map(sum, zip(*amounts, strict=True)))
 
     def _place(self, demand: Demand, rest: Sequence[int]) -> int:
-        """How many of its tasks found a place."""
+        """Tasks that each agent can take, by index; 0 if excluded."""
         rules = self._rules[demand.job.group]
-        pool = Pool(demand, rules, lambda: self._shelf(demand, rest))
+        pool = CandidatePool(demand, rules, lambda: self._shelf(demand, rest))
         pool.fill(self._takes(demand))
         for placed, task in enumerate(demand.tasks):
-            room = pool.take(len(demand.tasks) - placed)
+            room = pool.pop(len(demand.tasks) - placed)
             if room is None:
                 return placed
-            self._chosen.append(Chosen(task, room.agent, self._why(demand, room)))
-            room.take(demand)
-            rules.count(room.agent.place)
-            pool.put_back(room)
+            self._chosen.append(ChosenAgent(task, room.agent, self._why(demand, room)))
+            room.allocate(demand)
+            rules.count(room.agent.location)
+            pool.push(room)
         return len(demand.tasks)
 
-    def _shelf(self, demand: Demand, rest: Sequence[int]) -> PackedShelf | SpreadShelf:
+    def _shelf(self, demand: Demand, rest: Sequence[int]) -> PackedQueue | SpreadQueue:
         shuns = not demand.needs.gpus
-        if self._packs and not demand.spreads:
-            return PackedShelf(self._limit(demand), shuns, rest)
-        return SpreadShelf(self._limit(demand), shuns, demand.job.group, stays=self._packs)
+        if self._packs and not demand.is_spread:
+            return PackedQueue(self._limit(demand), shuns, rest)
+        return SpreadQueue(self._limit(demand), shuns, demand.job.group, stays=self._packs)
 
-    def _why(self, demand: Demand, room: Room) -> str:
+    def _why(self, demand: Demand, room: AgentCapacity) -> str:
         alike = room.groups.get(demand.job.group, 0)
-        if not self._packs or demand.spreads:
-            return f"no agent has fewer of {demand.job.group} (it has {alike})"
-        if room.used:
-            return f"beside {sum(room.groups.values())} of its gang"
-        best = "the best neighbourhood, " if self._neighbourhoods > 1 and room.rank == 0 else ""
-        return f"{best}the agent that takes the most of the gang with the least to spare"
+        if not self._packs or demand.is_spread:
+            return f"has the fewest tasks of {demand.job.group} ({alike})"
+        if room.in_use:
+            return f"next to {sum(room.groups.values())} of its gang"
+        best = "best neighbourhood, " if self._neighbourhoods > 1 and room.rank == 0 else ""
+        return f"{best}best fit: holds the largest part of the gang with the least left over"
 
 
-class Pool:
-    """Candidates of one demand, by the values of its GROUP_BY fields: the value with the fewest tasks comes first."""
+class CandidatePool:
+    """Candidates of one demand by GROUP_BY values: the value with the fewest tasks first."""
 
-    def __init__(self, demand: Demand, rules: Rules, shelf: Callable[[], PackedShelf | SpreadShelf]) -> None:
+    def __init__(self, demand: Demand, rules: DemandRules, shelf: Callable[[], PackedQueue | SpreadQueue]) -> None:
         self._demand, self._rules, self._make = demand, rules, shelf
-        self._shelves: dict[tuple[str | None, ...], Shelf] = {}
-        self._samples: dict[tuple[str | None, ...], Room] = {}
+        self._shelves: dict[tuple[str | None, ...], CandidateQueue] = {}
+        self._samples: dict[tuple[str | None, ...], AgentCapacity] = {}
         self._order: list[tuple[int, int]] = []
 
-    def fill(self, rooms: Iterable[tuple[Room, int]]) -> None:
-        """All rooms that the demand may use, with how many tasks each takes."""
-        parts: dict[tuple[str | None, ...], list[tuple[Room, int]]] = {}
+    def fill(self, rooms: Iterable[tuple[AgentCapacity, int]]) -> None:
+        """Add all candidates with the number of tasks each can take."""
+        parts: dict[tuple[str | None, ...], list[tuple[AgentCapacity, int]]] = {}
         for room, takes in rooms:
             parts.setdefault(self._key(room), []).append((room, takes))
         for key in self._balanced(parts):
@@ -186,8 +401,8 @@ class Pool:
         self._keys = list(self._shelves)
         heapify(self._order)
 
-    def take(self, left: int) -> Room | None:
-        """The best room whose turn it is."""
+    def pop(self, left: int) -> AgentCapacity | None:
+        """Return the best candidate that GROUP_BY allows next."""
         passed: list[tuple[int, int]] = []
         found = None
         while self._order and found is None:
@@ -196,40 +411,42 @@ class Pool:
             now = self._level(key)
             if now != level:
                 heappush(self._order, (now, number))
-            elif not self._rules.is_turn_of(self._samples[key].agent.place):
+            elif not self._rules.is_turn_of(self._samples[key].agent.location):
                 passed.append((level, number))
             else:
-                found = self._shelves[key].pick(left)
+                found = self._shelves[key].pop(left)
                 passed += [] if found is None else [(level, number)]
         for entry in passed:
             heappush(self._order, entry)
         return found
 
-    def put_back(self, room: Room) -> None:
-        """After a task was placed there."""
-        self._shelves[self._key(room)].put(room)
+    def push(self, room: AgentCapacity) -> None:
+        """Return a candidate after a task was placed there."""
+        self._shelves[self._key(room)].push(room)
 
-    def _key(self, room: Room) -> tuple[str | None, ...]:
-        return tuple(room.agent.place.value(rule.field) for rule in self._rules.evens)
+    def _key(self, room: AgentCapacity) -> tuple[str | None, ...]:
+        return tuple(room.agent.location.value(rule.field) for rule in self._rules.group_rules)
 
     def _level(self, key: tuple[str | None, ...]) -> int:
-        return self._rules.level(self._samples[key].agent.place)
+        return self._rules.level(self._samples[key].agent.location)
 
-    def _balanced(self, parts: dict[tuple[str | None, ...], list[tuple[Room, int]]]) -> list[tuple[str | None, ...]]:
-        """The values to use, those with most room first.
+    def _balanced(
+        self, parts: dict[tuple[str | None, ...], list[tuple[AgentCapacity, int]]]
+    ) -> list[tuple[str | None, ...]]:
+        """Return the values to use, the largest first.
 
-        With one GROUP_BY of no number, a value that cannot have its even share would stop all others: such values are
-        left out from the start, as few as possible.
+        With one GROUP_BY without a number, a value that cannot hold its share would block all others: as few values as
+        possible are excluded from the start.
         """
         tasks = len(self._demand.tasks)
         room = {key: min(sum(takes for _, takes in part), tasks) for key, part in parts.items()}
         keys = sorted(parts, key=lambda key: (-room[key], tuple(value or "" for value in key)))
-        if len(self._rules.evens) != 1 or self._rules.evens[0].number or not self._rules.is_untouched():
+        if len(self._rules.group_rules) != 1 or self._rules.group_rules[0].number or not self._rules.is_empty():
             return keys
-        return keys[: most_values([room[key] for key in keys], tasks)]
+        return keys[: group_by_quota([room[key] for key in keys], tasks)]
 
 
-def names_of(demands: Iterable[Demand], chosen: Iterable[Chosen]) -> list[TaskName]:
-    """The tasks of the demands that were not chosen a place for, in their order."""
+def unplaced_names(demands: Iterable[Demand], chosen: Iterable[ChosenAgent]) -> list[TaskName]:
+    """Return the names of unplaced tasks of the demands, in order."""
     placed = {item.task.name for item in chosen}
     return [task.name for demand in demands for task in demand.tasks if task.name not in placed]

@@ -15,7 +15,7 @@ COMPLETE, WAITING, DELAYED, IN_PROGRESS = Status.COMPLETE, Status.WAITING, Statu
 ERROR = Status.ERROR
 
 
-class IllegalTransitionError(RuntimeError):
+class IllegalStepTransitionError(RuntimeError):
     """A step went from one status to another in a way that the table does not have: a defect of ours."""
 
 
@@ -40,7 +40,7 @@ LAUNCHED: Mapping[TaskState, Status] = {
 }
 
 
-class Situation(str, Enum):
+class LaunchSituation(str, Enum):
     """What the records and the operators' orders say of a launch step; the first that holds."""
 
     FORCED = "an operator said that it is complete"
@@ -57,21 +57,21 @@ class Situation(str, Enum):
 
 
 #: None: look at LAUNCHED.
-SITUATIONS: Mapping[Situation, Status | None] = {
-    Situation.FORCED: COMPLETE,
-    Situation.UNLAUNCHED: PENDING,
-    Situation.RETIRED: PREPARED,
-    Situation.OUTDATED: PENDING,
-    Situation.DONE: COMPLETE,
-    Situation.DELAYED: DELAYED,
-    Situation.LOST: PENDING,
-    Situation.LAUNCHED: None,
+SITUATIONS: Mapping[LaunchSituation, Status | None] = {
+    LaunchSituation.FORCED: COMPLETE,
+    LaunchSituation.UNLAUNCHED: PENDING,
+    LaunchSituation.RETIRED: PREPARED,
+    LaunchSituation.OUTDATED: PENDING,
+    LaunchSituation.DONE: COMPLETE,
+    LaunchSituation.DELAYED: DELAYED,
+    LaunchSituation.LOST: PENDING,
+    LaunchSituation.LAUNCHED: None,
 }
 
 # --- a step that ends a task, erases it, or takes leave of Mesos
 
 
-class Ending(str, Enum):
+class EndSituation(str, Enum):
     """What is known of the work of such a step; the first that holds."""
 
     FORCED = "an operator said that it is complete; TEARDOWN is sent all the same"
@@ -80,18 +80,18 @@ class Ending(str, Enum):
     OPEN = "nothing of that"
 
 
-ENDINGS: Mapping[Ending, Status] = {
-    Ending.FORCED: COMPLETE,
-    Ending.DONE: COMPLETE,
-    Ending.ASKED: STARTING,
-    Ending.OPEN: PENDING,
+ENDINGS: Mapping[EndSituation, Status] = {
+    EndSituation.FORCED: COMPLETE,
+    EndSituation.DONE: COMPLETE,
+    EndSituation.ASKED: STARTING,
+    EndSituation.OPEN: PENDING,
 }
 
 # --- from status to status
 
 
 #: From -> to -> why. A step that is not here does not move so: `check` raises.
-MOVES: Mapping[Status, Mapping[Status, str]] = {
+TRANSITIONS: Mapping[Status, Mapping[Status, str]] = {
     PENDING: {
         PREPARED: "its turn: its task runs with what is outdated, and is told to end",
         STARTING: "its turn: launched, or told to end",
@@ -155,17 +155,17 @@ MOVES: Mapping[Status, Mapping[Status, str]] = {
 }
 
 
-def check(before: Status, after: Status) -> None:
-    """Raise IllegalTransitionError unless a step may go from one to the other."""
-    if before is not after and after not in MOVES.get(before, {}):
-        raise IllegalTransitionError(f"a step went from {before.value} to {after.value}")
+def check_transition(before: Status, after: Status) -> None:
+    """Raise IllegalStepTransitionError unless a step may go from one to the other."""
+    if before is not after and after not in TRANSITIONS.get(before, {}):
+        raise IllegalStepTransitionError(f"a step went from {before.value} to {after.value}")
 
 
 # --- a phase or a plan
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ChildStatuses:
     """What the status of a whole follows from."""
 
     #: Statuses of all children.
@@ -176,7 +176,7 @@ class Parts:
 
 
 #: Status, when, in words. The first that fits (dcos-commons, PlanUtils.getAggregateStatus).
-AGGREGATE: tuple[tuple[Status, Callable[[Parts], bool], str], ...] = (
+AGGREGATE: tuple[tuple[Status, Callable[[ChildStatuses], bool], str], ...] = (
     (ERROR, lambda parts: ERROR in parts.all, "a child is in error"),
     (COMPLETE, lambda parts: parts.all <= {COMPLETE}, "all children are complete"),
     (WAITING, lambda parts: parts.interrupted, "it is interrupted"),
@@ -198,7 +198,7 @@ AGGREGATE: tuple[tuple[Status, Callable[[Parts], bool], str], ...] = (
 )
 
 
-def aggregate(parts: Parts) -> Status:
+def aggregate(parts: ChildStatuses) -> Status:
     """The status of a phase from those of its steps, or of a plan from those of its phases."""
     return next(status for status, holds, _ in AGGREGATE if holds(parts))
 

@@ -2,42 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from tf_scheduler.core import keeping
-from tf_scheduler.core.recovery.pausing import shown, why
+from tf_scheduler.core.state import after_job
+from tf_scheduler.core.state.pause import override_of, pause_reason
+from tf_scheduler.model import plan as model_plan
+from tf_scheduler.model.effects import ComputedPlans
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.plan import Node, Override, Phase, Plan, Status, Step
+from tf_scheduler.model.plan import (
+    Node,
+    Override,
+    Phase,
+    PhaseDef,
+    Plan,
+    PlanDef,
+    PlanKind,
+    PlanStrategy,
+    Status,
+    Step,
+    StepDef,
+    Work,
+)
 from tf_scheduler.model.state import SchedulerState
 
-from .claims import owner, phases_of, steps_of
-from .define import Kind, PhaseDef, PlanDef, StepDef, Work, definitions, uninstall
-from .standing import Standing, standing
-from .strategy import Children, held, in_turn
-from .tables import Parts, aggregate
+from .definitions import uninstall_plan
+from .scheduling import Children, PlanView, eligible, held_back, owning_plan, phase_children, step_children, view_of
+from .step_status import PlanProgress, Teardown, plan_progress
+from .tables import ChildStatuses, aggregate
 
 _NOT_BEGUN = (Status.PENDING, Status.PREPARED)
 _NOTHING: frozenset[str] = frozenset()
 
 
-def plans(state: SchedulerState) -> tuple[Plan, ...]:
+def plans(state: SchedulerState, view: ComputedPlans | None = None) -> tuple[Plan, ...]:
     """Every plan that there is now, in the order in which they have the say."""
-    found = definitions(state)
-    by_name = {plan.name: plan for plan in found}
-    return tuple(_plan(state, plan, by_name) for plan in found)
+    now = view_of(state, view)
+    return tuple(_plan(state, progress_in(state, plan, now), now.progress) for plan in plan_definitions(state, now))
 
 
-def plan_named(state: SchedulerState, name: str) -> Plan | None:
-    """One of them; None: there is none of that name."""
-    by_name = {plan.name: plan for plan in definitions(state)}
-    return _plan(state, by_name[name], by_name) if name in by_name else None
+def find_plan(state: SchedulerState, name: str, view: ComputedPlans | None = None) -> Plan | None:
+    """One of them; None if it is missing."""
+    now = view_of(state, view)
+    plan = next((plan for plan in plan_definitions(state, now) if plan.name == name), None)
+    return None if plan is None else _plan(state, progress_in(state, plan, now), now.progress)
 
 
-def uninstall_plan(state: SchedulerState) -> Plan:
+def uninstall_status(state: SchedulerState) -> Plan:
     """The plan that ends the service, also before it is in force."""
-    return _plan(state, uninstall(state.tasks, state.reservations), {})
+    return _plan(state, uninstall_progress(state), {})
+
+
+def plan_definitions(state: SchedulerState, view: PlanView) -> tuple[PlanDef, ...]:
+    """Every plan that there is now; the uninstall plan is the first once the job has ended."""
+    if state.stored.result is None:
+        return view.definitions
+    return (uninstall_plan(state.stored.tasks, state.stored.reservations), *view.definitions)
+
+
+def progress_in(state: SchedulerState, plan: PlanDef, view: PlanView) -> PlanProgress:
+    """How far any plan is."""
+    return (
+        plan_progress(view, plan, Teardown.of(state)) if plan.kind is PlanKind.UNINSTALL else view.progress[plan.name]
+    )
+
+
+def uninstall_progress(state: SchedulerState) -> PlanProgress:
+    """How far the uninstall plan is, or would be."""
+    return progress_in(state, uninstall_plan(state.stored.tasks, state.stored.reservations), view_of(state))
 
 
 def status_at(plan: Plan, node: Node) -> Status:
@@ -48,36 +81,36 @@ def status_at(plan: Plan, node: Node) -> Status:
     return phase.status if len(node) == 1 else next(step.status for step in phase.steps if step.name == node[1])
 
 
-def where(state: SchedulerState, name: TaskName) -> str:
+def task_location(state: SchedulerState, name: TaskName) -> str:
     """`running on agent-2`: what is known of the last launch of a task."""
-    record, status = state.tasks.get(name), state.status(name)
+    record, status = state.stored.tasks.get(name), state.status(name)
     if record is None:
         return ""
     if status is None:
         return f"launching on {record.hostname}"
-    return f"{status.state.spoken} on {record.hostname}{f': {status.message}' if status.message else ''}"
+    return f"{status.state.label} on {record.hostname}{f': {status.message}' if status.message else ''}"
 
 
-def _plan(state: SchedulerState, plan: PlanDef, by_name: Mapping[str, PlanDef]) -> Plan:
-    now = standing(state, plan)
-    phases = tuple(_phase(now, phase, by_name) for phase in plan.phases)
+def _plan(state: SchedulerState, now: PlanProgress, progress: Mapping[str, PlanProgress]) -> Plan:
+    plan = now.plan
+    phases = tuple(_phase(state, now, phase, progress) for phase in plan.phases)
     statuses = {phase.name: phase.status for phase in phases}
-    children = _known(phases_of(now, _NOTHING), statuses)
-    canaries = [name for name in held(children) if statuses[name] in _NOT_BEGUN]
+    children = _known(phase_children(now, _NOTHING), statuses)
+    canaries = [name for name in held_back(children) if statuses[name] in _NOT_BEGUN]
     statuses.update(dict.fromkeys(canaries, Status.WAITING))
     told = tuple(replace(phase, status=statuses[phase.name]) for phase in phases)
     status = _whole(children, statuses, () in now.control.interrupted)
     # As the SDK tells options that may not change so: in the plan that would roll them out, while those before hold.
-    rejected = state.rejected if plan.kind is Kind.ROLL_OUT else ()
+    rejected = state.process.rejected if plan.kind is PlanKind.ROLL_OUT else ()
     return Plan(plan.name, Status.ERROR if rejected else status, told, plan.strategy, rejected)
 
 
-def _phase(now: Standing, phase: PhaseDef, by_name: Mapping[str, PlanDef]) -> Phase:
+def _phase(state: SchedulerState, now: PlanProgress, phase: PhaseDef, progress: Mapping[str, PlanProgress]) -> Phase:
     base = {step.name: now.status((phase.name, step.name), step) for step in phase.steps}
-    children = _known(steps_of(now, phase, _NOTHING), base)
-    canaries = frozenset(held(children))
-    found = ((step, _step(now, phase, step, base[step.name], canaries, by_name)) for step in phase.steps)
-    steps = tuple(_overridden(now.state, step, told) for step, told in found)
+    children = _known(step_children(now, phase, _NOTHING), base)
+    canaries = frozenset(held_back(children))
+    found = ((step, _step(state, now, phase, step, base[step.name], canaries, progress)) for step in phase.steps)
+    steps = tuple(_overridden(state, step, told) for step, told in found)
     statuses = {step.name: step.status for step in steps}
     status = _whole(children, statuses, (phase.name,) in now.control.interrupted)
     return Phase(phase.name, status, steps, phase.strategy)
@@ -93,83 +126,145 @@ def _known(children: Children, statuses: Mapping[str, Status]) -> Children:
 
 
 def _whole(children: Children, statuses: Mapping[str, Status], interrupted: bool) -> Status:
-    turn = frozenset(statuses[name] for name in in_turn(children))
-    return aggregate(Parts(frozenset(statuses.values()), turn, interrupted))
+    turn = frozenset(statuses[name] for name in eligible(children))
+    return aggregate(ChildStatuses(frozenset(statuses.values()), turn, interrupted))
 
 
 def _step(
-    now: Standing,
+    state: SchedulerState,
+    now: PlanProgress,
     phase: PhaseDef,
     step: StepDef,
     status: Status,
     canaries: AbstractSet[str],
-    by_name: Mapping[str, PlanDef],
+    progress: Mapping[str, PlanProgress],
 ) -> Step:
     if status is Status.DELAYED:
-        return Step(step.name, status, _why_not(now, step, status, by_name), step.task)
+        return Step(step.name, status, _why_not(state, now, step, status, progress), step.task)
     if status not in _NOT_BEGUN:
-        return Step(step.name, status, _so_far(now, step), step.task)
+        return Step(step.name, status, _so_far(state, step), step.task)
     if now.control.interrupted and (phase.name, step.name) in now.control.interrupted:
         return Step(step.name, Status.WAITING, "interrupted: waits for an operator's continue", step.task)
     if step.name in canaries:
         words = f"canary: waits for an operator's continue of its phase: plan resume {now.plan.name} {phase.name}"
         return Step(step.name, Status.WAITING, words, step.task)
-    return Step(step.name, status, _why_not(now, step, status, by_name), step.task)
+    return Step(step.name, status, _why_not(state, now, step, status, progress), step.task)
 
 
 def _overridden(state: SchedulerState, step: StepDef, told: Step) -> Step:
     """With the SDK's word for a task that is paused, and why it is."""
     name = step.task
-    word = shown(state, name) if name is not None and step.work is Work.LAUNCH else None
+    word = override_of(state, name) if name is not None and step.work is Work.LAUNCH else None
     if name is None or word is None:
         return told
-    kept = f"its place on {state.tasks[name].hostname} is kept"
-    known = kept if word is Override.PAUSED else where(state, name)
-    reasons = map(str, state.pending.get(name, ()))
-    message = "; ".join((known, why(state, name), *reasons))
+    kept = f"its place on {state.stored.tasks[name].hostname} is kept"
+    known = kept if word is Override.PAUSED else task_location(state, name)
+    reasons = map(str, state.session.pending.get(name, ()))
+    message = "; ".join((known, pause_reason(state, name), *reasons))
     return replace(told, message=message, override=word)
 
 
-def _so_far(now: Standing, step: StepDef) -> str:
+def _so_far(state: SchedulerState, step: StepDef) -> str:
     if step.work is Work.DEREGISTER or step.task is None:
         return ""
-    record = now.state.tasks.get(step.task)
-    known = where(now.state, step.task)
+    record = state.stored.tasks.get(step.task)
+    known = task_location(state, step.task)
     return known if step.work is Work.LAUNCH or record is None else f"{record.id}: {known}"
 
 
-def _why_not(now: Standing, step: StepDef, status: Status, by_name: Mapping[str, PlanDef]) -> str:
-    state, name = now.state, step.task
+def _why_not(
+    state: SchedulerState,
+    now: PlanProgress,
+    step: StepDef,
+    status: Status,
+    progress: Mapping[str, PlanProgress],
+) -> str:
+    name = step.task
     if name is None:
         return _before_farewell(state) if step.work is Work.DEREGISTER else ""
     if step.work is not Work.LAUNCH:
-        return _so_far(now, step)
-    other = owner(state, by_name, name)
+        return _so_far(state, step)
+    other = owning_plan(now.inputs, progress, name)
     if other not in (None, now.plan.name):
         return f"plan {other} works on it"
     if name in now.lost and status is Status.DELAYED:
-        return f"{where(state, name)}; {state.recoveries[name].why}"
-    if name in state.pending:
-        return "; ".join(map(str, state.pending[name]))
-    record = state.tasks.get(name)
+        return f"{task_location(state, name)}; {state.stored.recoveries[name].why}"
+    if name in state.session.pending:
+        return "; ".join(map(str, state.session.pending[name]))
+    record = state.stored.tasks.get(name)
     if record is None:
         return ""
-    again = record.id in state.retired or name in now.lost
-    return f"{where(state, name)}; {'is to be launched again' if again else _to_do(now)}"
+    again = record.id in state.stored.retired or name in now.lost
+    return f"{task_location(state, name)}; {'is to be launched again' if again else _to_do(now)}"
 
 
 def _before_farewell(state: SchedulerState) -> str:
-    if state.live_count() or state.reservations:
+    if state.live_count() or state.stored.reservations:
         return "waits for the end of all tasks"
-    if keeping.stays(state):
+    if after_job.keeps_service(state):
         return "finish.then is idle: waits for an operator to uninstall the service, or to force this to be complete"
     return "waits for Mesos"
 
 
-def _to_do(now: Standing) -> str:
+def _to_do(now: PlanProgress) -> str:
     """What a plan wants of a task that runs. Plans of the user find nothing wrong with it."""
-    if now.plan.kind is not Kind.CUSTOM:
+    if now.plan.kind is not PlanKind.CUSTOM:
         return "it is outdated"
     if () in now.control.interrupted:
         return "waits for an operator to start or continue the plan"
     return "the plan launches it again when it is its turn"
+
+
+# --- uninstall
+# The uninstall plan under the name `deploy`: so DC/OS asks for it (dcos/cosmos, ServiceUninstaller), as of the SDK.
+#
+#     kill-tasks, unreserve-resources ──▶ deregister-service ──▶ forget-state
+#
+# Each has its time: what has not ended, or was not given back, by then is left behind, and told (core/job_end.py,
+# core/offers/reservations.py). So an agent that is gone holds nothing up.
+
+
+#: Why a service stops that is being uninstalled.
+UNINSTALL_REASON = "the service is being uninstalled"
+FORGET_STATE = "forget-state"
+NO_LEFTOVERS = "nothing is left behind"
+
+
+def sdk_uninstall_plan(state: SchedulerState) -> Plan:
+    """Complete when nothing of the service is left in Mesos, nor in its store."""
+    plan = uninstall_status(state)
+    status = plan.status
+    if status is Status.COMPLETE and not state.process.is_erased:
+        status = Status.IN_PROGRESS
+    return replace(plan, name=model_plan.DEPLOY, phases=(*plan.phases, _forget(state)), status=status)
+
+
+def leftovers_message(state: SchedulerState) -> str:
+    """A sentence for whoever has to look after it."""
+    left = (*state.process.left_behind, *_framework(state))
+    if left:
+        return f"left behind: {'; '.join(left)}"
+    if state.process.finished and state.stored.framework_id is None:
+        # Nor is anything known of what a scheduler before this one left, if it has forgotten its state.
+        return f"{NO_LEFTOVERS} that is known: it never reached Mesos, or was uninstalled before"
+    return NO_LEFTOVERS
+
+
+def _framework(state: SchedulerState) -> Iterator[str]:
+    if state.process.finished and state.stored.framework_id is not None and not state.stored.removed:
+        yield (
+            f"framework {state.stored.framework_id}, which Mesos did not let in: {state.process.refused}; it stays "
+            "until service.failover_timeout is over, or an operator tears it down"
+        )
+
+
+def _forget(state: SchedulerState) -> Phase:
+    status = (
+        Status.COMPLETE if state.process.is_erased else Status.STARTING if state.process.finished else Status.PENDING
+    )
+    message = (
+        leftovers_message(state)
+        if state.process.finished or state.process.left_behind
+        else "waits for the end of the framework"
+    )
+    return Phase(FORGET_STATE, status, (Step(FORGET_STATE, status, message),), PlanStrategy.SERIAL)

@@ -1,32 +1,101 @@
-"""Changes the state: one compare-and-set of `head` per decision, sent until its outcome is known."""
+"""Read and change the state in ZooKeeper: one compare-and-set of `head` per decision."""
 
 from __future__ import annotations
 
 import os
 import socket
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from kazoo.exceptions import (
-    BadVersionError,
-    NodeExistsError,
-    NoNodeError,
-    RolledBackError,
-    RuntimeInconsistency,
-)
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, RolledBackError, RuntimeInconsistency
 from kazoo.security import OPEN_ACL_UNSAFE
+
+from tf_scheduler.store.interface import StoreCorruptError
 
 from . import layout
 from .layout import Head
-from .reading import Seen, read_head
-from .session import Deadline, Session, Unanswered
+from .session import Deadline, ZooKeeperSession, ZooKeeperTimeoutError
 
 
-class Outcome(Enum):
-    """What became of a change."""
+@dataclass(frozen=True, slots=True)
+class HeadVersion:
+    """The `head` on which a writer's next change builds."""
+
+    #: None before the first change.
+    head: Head | None
+    #: Data version of `head`; -1 if it does not exist.
+    version: int
+    #: Stored schema of `head`; None if it does not exist.
+    schema: int | None = None
+    #: Bytes.
+    snapshot_size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedState:
+    """One consistent state."""
+
+    seen: HeadVersion
+    values: Mapping[str, bytes]
+    #: Bytes of each entry.
+    entry_sizes: Sequence[int]
+
+
+def read_head(tree: ServiceTree, session: ZooKeeperSession, deadline: Deadline) -> HeadVersion:
+    """Return the current head; `sync` makes a server that lags behind catch up first."""
+    session.ask(lambda client: client.sync_async(tree.path), deadline)
+    try:
+        data, stat = session.ask(lambda client: client.get_async(tree.head), deadline)
+    except NoNodeError:
+        return HeadVersion(None, -1)
+    head, schema = layout.decode_head(data, tree.describe(tree.head))
+    return HeadVersion(head, stat.version, schema)
+
+
+def read_state(tree: ServiceTree, session: ZooKeeperSession, deadline: Deadline) -> LoadedState:
+    """Return the current state; retry if a newer snapshot removes its nodes meanwhile."""
+    while True:
+        seen = read_head(tree, session, deadline)
+        if seen.head is None:
+            return LoadedState(seen, {}, ())
+        try:
+            return _assembled(tree, seen, seen.head, session, deadline)
+        except NoNodeError:
+            if read_head(tree, session, deadline).version == seen.version:
+                raise StoreCorruptError(
+                    f"nodes below {tree.describe(tree.folder(seen.head))} are missing; restore a backup with "
+                    "`state import --replace`"
+                ) from None
+
+
+def _assembled(
+    tree: ServiceTree, seen: HeadVersion, head: Head, session: ZooKeeperSession, deadline: Deadline
+) -> LoadedState:
+    parts, entries = head.names()
+    folder = tree.folder(head)
+    paths = [f"{folder}/{name}" for name in (*parts, *entries)]
+    answers = session.ask_all([_get(path) for path in paths], deadline)
+    contents = [data for data, _ in answers]
+    snapshot, log = b"".join(contents[: len(parts)]), contents[len(parts) :]
+    values: dict[str, bytes] = {}
+    if snapshot:
+        layout.apply_writes(values, layout.decode_writes(snapshot, tree.describe(f"{folder}/{parts[0]}")))
+    for name, entry in zip(entries, log, strict=True):
+        layout.apply_writes(values, layout.decode_writes(entry, tree.describe(f"{folder}/{name}")))
+    return LoadedState(
+        HeadVersion(head, seen.version, seen.schema, len(snapshot)), values, [len(entry) for entry in log]
+    )
+
+
+def _get(path: str) -> Any:
+    return lambda client: client.get_async(path)
+
+
+class CommitOutcome(Enum):
+    """Outcome of a change."""
 
     STORED = "stored"
     CONFLICT = "conflict"
@@ -35,34 +104,34 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class Commit:
-    """One change: the head that it sets, and what that head names in addition."""
+    """One change: the new head, and the entry or snapshot parts that it names."""
 
-    seen: Seen
+    seen: HeadVersion
     head: Head
     entry: bytes | None = None
     parts: Sequence[bytes] = ()
-    #: Whether it was sent and not answered: then it may have acted, or may yet.
+    #: Whether it was sent without an answer: it may have acted, or may still act.
     sent: bool = False
 
     @classmethod
-    def of_entry(cls, seen: Seen, entry: bytes) -> Commit:
-        """One more entry."""
+    def of_entry(cls, seen: HeadVersion, entry: bytes) -> Commit:
+        """Return a change that adds an entry."""
         return cls(seen, _next(seen), entry=entry)
 
     @classmethod
-    def of_snapshot(cls, seen: Seen, parts: Sequence[bytes]) -> Commit:
-        """A new snapshot in the place of all that there was; no parts: nothing."""
+    def of_snapshot(cls, seen: HeadVersion, parts: Sequence[bytes]) -> Commit:
+        """Return a change that replaces the state by a snapshot; without parts, by an empty state."""
         head = _next(seen)
         return cls(seen, replace(head, snapshot=head.last, token=_unique(), parts=len(parts)), parts=parts)
 
     @property
-    def after(self) -> Seen:
-        """What the next change builds on, when this one is stored."""
+    def after(self) -> HeadVersion:
+        """The head after this change."""
         size = sum(map(len, self.parts)) if self.entry is None else self.seen.snapshot_size
-        return Seen(self.head, self.seen.version + 1, layout.SCHEMA, size)
+        return HeadVersion(self.head, self.seen.version + 1, layout.SCHEMA, size)
 
 
-def _next(seen: Seen) -> Head:
+def _next(seen: HeadVersion) -> Head:
     before = seen.head or Head(_unique()[:12])
     return replace(before, last=before.last + 1, change=_unique(), writer=f"{socket.gethostname()} {os.getpid()}")
 
@@ -71,10 +140,10 @@ def _unique() -> str:
     return uuid.uuid4().hex
 
 
-class Tree:
-    """The nodes of one service. `guard`: a node that must exist for every change, when there is a leadership."""
+class ServiceTree:
+    """The nodes of one service. `guard`: the leader's node, checked by every change; None without a leader."""
 
-    def __init__(self, session: Session, service: str) -> None:
+    def __init__(self, session: ZooKeeperSession, service: str) -> None:
         self._session = session
         self.place = session.place
         self.path = f"{session.place.chroot}/{layout.service_folder(service)}"
@@ -82,22 +151,22 @@ class Tree:
         self.guard: str | None = None
 
     def folder(self, head: Head) -> str:
-        """Path of the entries and parts."""
+        """Return the parent of the entries and parts."""
         return f"{self.path}/{layout.state_folder(head.incarnation)}"
 
     def describe(self, path: str) -> str:
-        """A node for messages."""
+        """Return the node and its ZooKeeper, for messages."""
         return f"{path} in {self.place}"
 
     def ensure(self, deadline: Deadline) -> None:
-        """Make the service's own node, and those above it, where they are missing."""
+        """Create the service's node and its parents, if missing."""
         names = self.path.strip("/").split("/")
         for count in range(1, len(names) + 1):
-            # What lies above the service is not ours alone.
+            # Parent nodes are shared with other services.
             self._make(f"/{'/'.join(names[:count])}", deadline, own=count == len(names))
 
-    def commit(self, commit: Commit, deadline: Deadline) -> Outcome:
-        """Make the change. Raises StoreUnavailable when the time is over: see then whether it was sent."""
+    def commit(self, commit: Commit, deadline: Deadline) -> CommitOutcome:
+        """Make the change. Raises StoreUnavailableError after the deadline; `commit.sent` is then set if it may act."""
         folder = self.folder(commit.head)
         if commit.seen.head is None or commit.seen.head.last == 0:
             self.ensure(deadline)
@@ -109,30 +178,30 @@ class Tree:
             try:
                 results = self._session.submit(lambda client: self._transaction(client, commit), deadline)
                 return self._outcome(commit, results, deadline)
-            except Unanswered:
+            except ZooKeeperTimeoutError:
                 commit.sent = True
                 self._session.pause(deadline)
 
-    def check(self, seen: Seen, deadline: Deadline) -> Outcome:
-        """Whether a change could be made, without making one."""
+    def check(self, seen: HeadVersion, deadline: Deadline) -> CommitOutcome:
+        """Return the outcome that a change would have, without making one."""
         if seen.head is None and read_head(self, self._session, deadline).head is not None:
-            return Outcome.CONFLICT
+            return CommitOutcome.CONFLICT
         if seen.head is None and self.guard is None:
-            return Outcome.STORED
+            return CommitOutcome.STORED
         results = self._session.ask(lambda client: self._checks(client, seen).commit_async(), deadline)
-        return _judged(results, guarded=self.guard is not None)
+        return _outcome_of(results, guarded=self.guard is not None)
 
-    def bar(self, seen: Seen, deadline: Deadline) -> None:
-        """Set `head` without changing the state, so that no change on what was seen can act any more."""
+    def invalidate(self, seen: HeadVersion, deadline: Deadline) -> None:
+        """Set `head` without changing the state, so that no pending change on this version can act."""
         head = replace(seen.head or Head(_unique()[:12]), change=_unique())
         if seen.head is None:
             self.ensure(deadline)
         results = self._session.ask(lambda client: self._set_head(client, seen, head).commit_async(), deadline)
-        _judged(results, guarded=self.guard is not None)
+        _outcome_of(results, guarded=self.guard is not None)
 
     def _make(self, path: str, deadline: Deadline, data: bytes = b"", *, own: bool = True) -> None:
         acl = self._session.acl if own else OPEN_ACL_UNSAFE
-        # Asked for first: to create what exists takes rights above it that we need not have.
+        # Check first: creating an existing node needs rights on its parent, which the user may lack.
         if self._session.ask(lambda client: client.exists_async(path), deadline) is not None:
             return
         try:
@@ -146,13 +215,13 @@ class Tree:
         if commit.entry is not None:
             transaction.create(f"{folder}/{layout.entry_name(commit.head.last)}", commit.entry, acl=self._session.acl)
         else:
-            # Nobody removes them but an operator; then there is nothing that `head` could name.
+            # Only an operator can have removed the parts.
             for name in commit.head.names()[0]:
                 transaction.check(f"{folder}/{name}", 0)
             transaction.check(folder, 0)
         return transaction.commit_async()
 
-    def _set_head(self, client: Any, seen: Seen, head: Head) -> Any:
+    def _set_head(self, client: Any, seen: HeadVersion, head: Head) -> Any:
         transaction = self._guarded(client)
         data = layout.encode_head(head)
         if seen.head is None:
@@ -161,7 +230,7 @@ class Tree:
             transaction.set_data(self.head, data, seen.version)
         return transaction
 
-    def _checks(self, client: Any, seen: Seen) -> Any:
+    def _checks(self, client: Any, seen: HeadVersion) -> Any:
         transaction = self._guarded(client)
         if seen.head is not None:
             transaction.check(self.head, seen.version)
@@ -173,21 +242,21 @@ class Tree:
             transaction.check(self.guard, 0)
         return transaction
 
-    def _outcome(self, commit: Commit, results: Sequence[Any], deadline: Deadline) -> Outcome:
-        outcome = _judged(results, guarded=self.guard is not None)
-        if outcome is not Outcome.STORED and commit.sent:
+    def _outcome(self, commit: Commit, results: Sequence[Any], deadline: Deadline) -> CommitOutcome:
+        outcome = _outcome_of(results, guarded=self.guard is not None)
+        if outcome is not CommitOutcome.STORED and commit.sent:
             now = read_head(self, self._session, deadline).head
             if now is not None and now.change == commit.head.change:
-                return Outcome.STORED
+                return CommitOutcome.STORED
         return outcome
 
 
-def _judged(results: Sequence[Any], *, guarded: bool) -> Outcome:
-    """The outcome of a multi-operation; raises what is neither a success nor somebody else's change."""
+def _outcome_of(results: Sequence[Any], *, guarded: bool) -> CommitOutcome:
+    """Return the outcome of a multi-operation; raise errors other than a conflict."""
     for index, result in enumerate(results):
         if isinstance(result, (RolledBackError, RuntimeInconsistency)) or not isinstance(result, Exception):
             continue
         if not isinstance(result, (BadVersionError, NoNodeError, NodeExistsError)):
             raise result
-        return Outcome.NO_LEADER if guarded and index == 0 else Outcome.CONFLICT
-    return Outcome.STORED
+        return CommitOutcome.NO_LEADER if guarded and index == 0 else CommitOutcome.CONFLICT
+    return CommitOutcome.STORED

@@ -1,4 +1,4 @@
-"""Names and bytes of the nodes: pure."""
+"""Names and encoding of the ZooKeeper nodes; pure functions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tf_scheduler.store.interface import Delete, Put, StoreCorrupt, StoreVersionError, Write
+from tf_scheduler.store.interface import Delete, Put, StoreCorruptError, StoreVersionError, Write
 
-#: Of `head`, and of how writes are written. A newer one than ours is refused.
+#: Schema of `head` and encoding of writes. A newer one is rejected.
 SCHEMA = 1
-#: Step n takes the fields of a `head` of schema n + 1 to those of schema n + 2. Never change a released step.
+#: Step n upgrades the fields of `head` from schema n + 1 to n + 2. Never change a released step.
 HEAD_UPGRADES: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = ()
-#: Bytes of a node at most; ZooKeeper's limit (jute.maxbuffer) is 1 MB for a whole request or answer.
+#: Maximum bytes of a node; ZooKeeper's limit (jute.maxbuffer) is 1 MB for a whole request or answer.
 NODE_LIMIT = 512 * 1024
 
 HEAD, LOCK = "head", "lock"
@@ -25,53 +25,53 @@ _LENGTH = struct.Struct(">I")
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What is current. Numbers count entries and snapshots together, from 1; `snapshot` is 0 while there is none."""
+    """The current state. Entries and snapshots are numbered together, from 1; `snapshot` is 0 without one."""
 
     incarnation: str
     last: int = 0
     snapshot: int = 0
-    #: Of the snapshot's parts.
+    #: Token in the names of the snapshot's parts.
     token: str = ""
     parts: int = 0
-    #: Unique, of the change that set this head: so its writer knows it again.
+    #: Unique id of the change that set this head, by which its writer recognizes it.
     change: str = ""
-    #: For people: who made it.
+    #: Host and process id of the writer, for operators.
     writer: str = ""
 
     def names(self) -> tuple[list[str], list[str]]:
-        """The nodes of this state under its folder: parts of the snapshot, and entries, in their order."""
+        """Return the node names of this state: snapshot parts and entries, in order."""
         parts = [part_name(self.snapshot, self.token, index) for index in range(self.parts)]
         return parts, [entry_name(number) for number in range(self.snapshot + 1, self.last + 1)]
 
 
 def service_folder(service: str) -> str:
-    """Name of the node of a service. Different services have different ones."""
-    # The SDK's '__' for '/' is ambiguous for names with '_' of their own, which Marathon does not allow: escape those.
+    """Return the unique node name of a service."""
+    # The SDK's '__' for '/' is ambiguous for names that contain '_', which Marathon does not allow: escape those.
     return "dcos-service-" + service.replace("%", "%25").replace("_", "%5F").replace("/", "__")
 
 
 def state_folder(incarnation: str) -> str:
-    """Name of the folder of entries and parts."""
+    """Return the parent of entries and parts."""
     return f"state-{incarnation}"
 
 
 def leader_name(token: str) -> str:
-    """Name of the node that exists as long as one leader leads."""
+    """Return the node that exists while one leader leads."""
     return f"leader-{token}"
 
 
 def entry_name(number: int) -> str:
-    """Name of the node of one decision."""
+    """Return the node of one decision."""
     return f"entry-{number:010}"
 
 
 def part_name(number: int, token: str, index: int) -> str:
-    """Name of one piece of a snapshot."""
+    """Return the node of one piece of a snapshot."""
     return f"part-{number:010}-{token}-{index:04}"
 
 
-def is_dead(name: str, head: Head) -> bool:
-    """Whether a node in the state's folder can never be looked at again by anyone who sees `head`."""
+def is_garbage(name: str, head: Head) -> bool:
+    """Whether no reader of `head` or a later one needs this node."""
     kind, number, *rest = name.split("-")
     if kind not in ("entry", "part") or not number.isdecimal():
         return False
@@ -79,12 +79,12 @@ def is_dead(name: str, head: Head) -> bool:
 
 
 def encode_head(head: Head) -> bytes:
-    """JSON, so that an operator can read it."""
+    """Encode `head` as JSON."""
     return json.dumps({"schema": SCHEMA, **asdict(head)}).encode()
 
 
 def decode_head(data: bytes, place: str) -> tuple[Head, int]:
-    """The head, and the schema that it was stored in. Raises StoreCorrupt, StoreVersionError naming the place."""
+    """Return the head and its stored schema. Raises StoreCorruptError or StoreVersionError naming the place."""
     try:
         fields: dict[str, Any] = json.loads(data)
         schema = fields.pop("schema")
@@ -92,41 +92,41 @@ def decode_head(data: bytes, place: str) -> tuple[Head, int]:
             raise ValueError(f"schema {schema!r}")
         if schema > SCHEMA:
             raise StoreVersionError(
-                f"{place} was written by a newer version of this program (schema {schema}, known here: up to {SCHEMA}):"
-                " run that version"
+                f"{place} was written by a newer version of this program (schema {schema}, supported up to {SCHEMA}): "
+                "run that version"
             )
         for upgrade in HEAD_UPGRADES[schema - 1 :]:
             fields = upgrade(fields)
         return Head(**fields), schema
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreCorrupt(f"{place} cannot be read: {error!r}; restore a backup with `state import`") from error
+        raise StoreCorruptError(f"{place} cannot be read: {error!r}; restore a backup with `state import`") from error
 
 
 def encode_writes(writes: Iterable[Write]) -> bytes:
-    """Compressed, behind one byte that says how."""
+    """Compress the writes, after one byte with the schema."""
     return bytes([SCHEMA]) + zlib.compress(b"".join(_encoded(writes)))
 
 
 def decode_writes(data: bytes, place: str) -> list[Write]:
-    """What encode_writes wrote. Raises StoreCorrupt, StoreVersionError naming the place."""
+    """Decode the result of `encode_writes`. Raises StoreCorruptError or StoreVersionError naming the place."""
     decoder = DECODERS.get(data[0]) if data else None
     if decoder is None:
         if data and data[0] > SCHEMA:
             raise StoreVersionError(f"{place} was written by a newer version of this program (schema {data[0]})")
-        raise StoreCorrupt(f"{place} is not ours; restore a backup with `state import`")
+        raise StoreCorruptError(f"{place} was written by another program; restore a backup with `state import`")
     try:
         return decoder(data[1:])
     except (ValueError, struct.error, zlib.error) as error:
-        raise StoreCorrupt(f"{place} is damaged: {error}; restore a backup with `state import`") from error
+        raise StoreCorruptError(f"{place} is damaged: {error}; restore a backup with `state import`") from error
 
 
 def split(data: bytes) -> Sequence[bytes]:
-    """Pieces that fit a node each."""
+    """Split the data into pieces of up to NODE_LIMIT bytes."""
     return [data[start : start + NODE_LIMIT] for start in range(0, len(data), NODE_LIMIT)]
 
 
 def apply_writes(values: MutableMapping[str, bytes], writes: Iterable[Write]) -> None:
-    """Change `values` as the writes say, in their order."""
+    """Apply the writes to `values`, in order."""
     for write in writes:
         if isinstance(write, Put):
             values[write.key] = write.value
@@ -135,7 +135,7 @@ def apply_writes(values: MutableMapping[str, bytes], writes: Iterable[Write]) ->
 
 
 def puts(values: Mapping[str, bytes]) -> Iterator[Write]:
-    """The writes that make these values."""
+    """Return the writes that create these values."""
     return (Put(key, value) for key, value in values.items())
 
 
@@ -151,33 +151,33 @@ def _sized(data: bytes) -> bytes:
 
 
 def _decode(data: bytes) -> list[Write]:
-    """Schema 1: zlib of P key value or D key, each key and value behind its length."""
+    """Decode schema 1: zlib of `P key value` or `D key`, each key and value after its length."""
     unpacker = zlib.decompressobj()
     content = unpacker.decompress(data)
     if not unpacker.eof:
-        raise ValueError("it ends too early")
-    found: list[Write] = []
+        raise ValueError("unexpected end of data")
+    writes: list[Write] = []
     at = 0
     while at < len(content):
         kind, at = content[at : at + 1], at + 1
         key, at = _take(content, at)
         if kind == _DELETE:
-            found.append(Delete(key.decode()))
+            writes.append(Delete(key.decode()))
             continue
         if kind != _PUT:
             raise ValueError(f"unknown kind of write {kind!r}")
         value, at = _take(content, at)
-        found.append(Put(key.decode(), value))
-    return found
+        writes.append(Put(key.decode(), value))
+    return writes
 
 
 def _take(content: bytes, at: int) -> tuple[bytes, int]:
     (length,) = _LENGTH.unpack_from(content, at)
     at += _LENGTH.size
     if at + length > len(content):
-        raise ValueError("it ends too early")
+        raise ValueError("unexpected end of data")
     return content[at : at + length], at + length
 
 
-#: First byte of an entry or a snapshot -> how to read the rest.
+#: First byte of an entry or a snapshot -> decoder of the rest.
 DECODERS: dict[int, Callable[[bytes], list[Write]]] = {1: _decode}

@@ -1,13 +1,21 @@
-"""A ZooKeeper session that answers, or says within its time that it cannot."""
+"""ZooKeeper session with deadlines: each request is answered, or fails in time.
+
+kazoo 2.11 does not expose the session timeout that the server granted, nor why it cannot connect. It waits forever on a
+silent connection while requests are queued, and a whole session timeout for a silent server. With TLS it leaves the
+socket of a failed handshake open, and may overlook an answer that arrived together with another. Each of these defects
+has a test.
+"""
 
 from __future__ import annotations
 
 import logging
 import random
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -22,162 +30,254 @@ from kazoo.exceptions import (
     SessionMovedError,
     ThrottledOpError,
 )
-from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
-from tf_scheduler.store.interface import StoreError, StoreUnavailable
+from tf_scheduler.store.interface import StoreError, StoreUnavailableError
 
-from .connection import Sockets, observed
-from .place import ZooKeeperPlace
+from .address import ZooKeeperAddress, ZooKeeperTls
+
+
+class KazooSockets(SequentialThreadingHandler):  # type: ignore[misc]
+    """Create kazoo's connections. `timeout`: seconds to connect to one server, TLS handshake included."""
+
+    def __init__(self, tls: ZooKeeperTls | None, timeout: float) -> None:
+        super().__init__()
+        self._context = None if tls is None else tls_context(tls)
+        self._timeout = timeout
+        self._current: socket.socket | None = None
+        #: Error of the last connection attempt; empty after a success.
+        self.problem = "not connected yet"
+
+    def create_connection(self, address: tuple[str, int], hostname: str | None = None, **_: Any) -> socket.socket:
+        """Connect to one server; kazoo calls this."""
+        try:
+            connection = socket.create_connection(address, self._timeout)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._context is not None:
+                connection = _secured(connection, self._context, hostname or address[0])
+        except OSError as error:
+            self.problem = f"{hostname or address[0]}:{address[1]}: {error}"
+            raise
+        self.problem = ""
+        self._current = connection
+        return connection
+
+    def select(
+        self, readers: Sequence[Any], writers: Sequence[Any], others: Sequence[Any], timeout: float | None = None
+    ) -> Any:
+        """Like select(2), but data that TLS has buffered counts as readable."""
+        ahead = [reader for reader in readers if isinstance(reader, ssl.SSLSocket) and reader.pending()]
+        if ahead:
+            timeout = 0
+        ready, *rest = super().select(readers, writers, others, timeout)
+        return (list({*ready, *ahead}), *rest)
+
+    def drop(self) -> None:
+        """Break the connection, so that kazoo tries another server. The session continues."""
+        if self._current is not None:
+            with suppress(OSError):
+                # SSLSocket's own shutdown would discard its state while kazoo's thread may use it.
+                socket.socket.shutdown(self._current, socket.SHUT_RDWR)
+
+
+class KazooConnection(ConnectionHandler):  # type: ignore[misc]
+    """Remember the session timeout that the server granted, which may differ from the requested one."""
+
+    #: Seconds; 0 before the first answer.
+    session_timeout = 0.0
+    #: Maximum seconds for a server to accept the session.
+    greeting_timeout = 0.0
+
+    def _invoke(self, timeout: float, *request: Any, **options: Any) -> Any:
+        # kazoo allows a single host name the whole session timeout, even if several servers share it.
+        return super()._invoke(min(timeout, self.greeting_timeout), *request, **options)
+
+    def _connect(self, host: str, hostip: str, port: int) -> Any:
+        read_timeout, connect_timeout = super()._connect(host, hostip, port)
+        # kazoo reads for two thirds of the granted timeout, in milliseconds.
+        self.session_timeout = read_timeout * 1.5 / 1000
+        return read_timeout, connect_timeout
+
+
+def observe_connection(client: KazooClient, greeting_timeout: float) -> KazooConnection:
+    """Replace the client's connection, before it starts, by one that exposes its session timeout."""
+    old = client._connection
+    connection = KazooConnection(client, old.retry_sleeper, logger=old.logger)
+    connection.greeting_timeout = greeting_timeout
+    client._connection = connection
+    return connection
+
+
+def tls_context(tls: ZooKeeperTls) -> ssl.SSLContext:
+    """Return a TLS context that verifies the server's host name. Raises StoreError naming an unusable file."""
+    name, file = "ca", tls.ca
+    try:
+        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=tls.ca)
+        name, file = "certificate", tls.certificate
+        if tls.certificate is not None:
+            context.load_cert_chain(tls.certificate, tls.key)
+    except OSError as error:
+        raise StoreError(f"ZooKeeper option {name}: cannot use {file}: {error}") from error
+    return context
+
+
+def _secured(connection: socket.socket, context: ssl.SSLContext, hostname: str) -> ssl.SSLSocket:
+    try:
+        return context.wrap_socket(connection, server_hostname=hostname)
+    except BaseException:
+        connection.close()
+        raise
+
 
 log = logging.getLogger(__name__)
 
-#: A request: starts it on the client and returns kazoo's pending result.
+#: Starts a request on the client and returns kazoo's pending result.
 Request = Callable[[Any], Any]
 
-_AGAIN = 0.05  # seconds between two attempts
-_IN_FLIGHT = 200  # requests at once
-#: Nobody knows whether the request acted.
+_RETRY_DELAY = 0.05  # seconds
+_IN_FLIGHT = 200  # concurrent requests
+#: Errors after which the request may or may not have acted.
 _NO_ANSWER = (
     *(ConnectionLoss, SessionExpiredError, SessionMovedError),
     *(OperationTimeoutError, RequestTimeoutError, ThrottledOpError),
 )
 
 
-class Unanswered(Exception):  # noqa: N818 - it names the condition; never leaves this package
-    """The request was sent, or may have been, and nobody knows whether it acted."""
+class ZooKeeperTimeoutError(Exception):
+    """The request may have been sent; its outcome is unknown."""
 
 
 class Deadline:
-    """Some seconds from now."""
+    """A point in time, some seconds from now."""
 
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds
 
     @property
     def left(self) -> float:
-        """Seconds, 0 when it has passed."""
+        """Remaining seconds; 0 after the deadline."""
         return max(0.0, self._at - time.monotonic())
 
 
-class Session:
-    """One client of one ZooKeeper. Raises StoreUnavailable when none answers in time, StoreError for bad TLS files.
+class ZooKeeperSession:
+    """Thread-safe ZooKeeper client that reconnects, to another server if there is one.
 
-    A lost connection comes back by itself, on another server if there is one; an expired session is replaced by a new
-    one, without the old one's ephemeral nodes. Any thread may use it, several at once.
+    A new session replaces an expired one, without its ephemeral nodes. Raises StoreUnavailableError if no server
+    answers in time, StoreError for unusable TLS files.
     """
 
-    def __init__(self, place: ZooKeeperPlace) -> None:
+    def __init__(self, place: ZooKeeperAddress) -> None:
         self.place = place
-        # A second server gets its turn before a leader has to step down.
-        self._sockets = Sockets(place.tls, place.session_timeout / 4)
+        # Leaves time to try a second server before a leader has to step down.
+        self._sockets = KazooSockets(place.tls, place.session_timeout / 4)
         self._connected = threading.Event()
         self._closed = threading.Event()
         self._client = _client(place, self._sockets)
-        self._connection = observed(self._client, place.session_timeout / 4)
+        self._connection = observe_connection(self._client, place.session_timeout / 4)
         self._client.add_listener(self._on_state)
         self.acl = CREATOR_ALL_ACL if place.credentials or (place.tls and place.tls.key) else OPEN_ACL_UNSAFE
         self._start()
 
     @property
     def timeout(self) -> float:
-        """Seconds without contact after which the server ends the session: what it granted, known once it answered."""
+        """Seconds without contact until the server ends the session, as granted; 0 before its first answer."""
         return self._connection.session_timeout
 
     @property
     def number(self) -> int | None:
-        """The session's id; None while there is none."""
+        """Session id; None without a session."""
         client_id = self._client.client_id
         return int(client_id[0]) if client_id and client_id[0] else None
 
     def on_expired(self, callback: Callable[[], None]) -> None:
-        """Call it, in another thread, when the session has ended: its ephemeral nodes are gone."""
+        """Call `callback`, in another thread, when the session and its ephemeral nodes are gone."""
         self._client.add_listener(lambda state: callback() if state == KazooState.LOST else None)
 
     def submit(self, request: Request, deadline: Deadline) -> Any:
-        """One attempt. Raises StoreUnavailable if nothing was sent, Unanswered if there is no answer, and what kazoo
-        raises for the server's answer.
+        """Send a request once. Raises StoreUnavailableError if nothing was sent, ZooKeeperTimeoutError without an
+        answer, KazooException as the server's answer.
 
-        A connection that is silent for a quarter of the session timeout is given up: kazoo by itself would notice too
-        late for a leader to stay one.
+        A connection is dropped after a silence of a quarter of the session timeout: kazoo's own detection is too slow
+        for a leader to remain one.
         """
         self._wait_connected(deadline)
         pending = request(self._client)
         try:
-            return pending.get(timeout=min(self._patience, deadline.left))
+            return pending.get(timeout=min(self._answer_timeout, deadline.left))
         except KazooTimeoutError:
             self._sockets.drop()
         except _NO_ANSWER as error:
-            raise Unanswered(repr(error)) from error
+            raise ZooKeeperTimeoutError(repr(error)) from error
         try:
-            return pending.get(timeout=self._patience)
+            return pending.get(timeout=self._answer_timeout)
         except (KazooTimeoutError, *_NO_ANSWER) as error:
-            raise Unanswered(repr(error)) from error
+            raise ZooKeeperTimeoutError(repr(error)) from error
 
     def ask(self, request: Request, deadline: Deadline) -> Any:
-        """As submit, but again until there is an answer: for requests that may act twice. Raises StoreUnavailable."""
+        """Submit an idempotent request until it is answered. Raises StoreUnavailableError."""
         while True:
             try:
                 return self.submit(request, deadline)
-            except Unanswered:
+            except ZooKeeperTimeoutError:
                 self.pause(deadline)
 
     def ask_all(self, requests: Sequence[Request], deadline: Deadline) -> list[Any]:
-        """The answers to many, several of them in flight at once; raises as ask for the first that fails."""
+        """Send many idempotent requests concurrently and return the answers; raises as `ask` does."""
         answers: list[Any] = []
         for start in range(0, len(requests), _IN_FLIGHT):
-            some = requests[start : start + _IN_FLIGHT]
-            answers += self.ask(partial(_All, some), deadline)
+            answers += self.ask(partial(_RequestBatch, requests[start : start + _IN_FLIGHT]), deadline)
         return answers
 
     def send(self, request: Request) -> None:
-        """Send it without waiting for an answer, or hearing of its failure."""
+        """Send a request and ignore its outcome."""
         request(self._client)
 
     def pause(self, deadline: Deadline) -> None:
-        """Wait a moment before another attempt. Raises StoreUnavailable when the deadline has passed."""
+        """Wait briefly before a retry. Raises StoreUnavailableError after the deadline."""
         if deadline.left == 0:
             raise self.unavailable()
-        self._closed.wait(min(_AGAIN, deadline.left))
+        self._closed.wait(min(_RETRY_DELAY, deadline.left))
 
-    def unavailable(self) -> StoreUnavailable:
-        """The error that says that ZooKeeper does not answer."""
-        because = f" ({self._sockets.problem})" if self._sockets.problem else ""
-        return StoreUnavailable(f"ZooKeeper at {self.place} does not answer{because}")
+    def unavailable(self) -> StoreUnavailableError:
+        """Return the error for a ZooKeeper that does not answer."""
+        cause = f" ({self._sockets.problem})" if self._sockets.problem else ""
+        return StoreUnavailableError(f"ZooKeeper at {self.place} does not answer{cause}")
 
     @contextmanager
-    def explained(self) -> Iterator[None]:
-        """Turn kazoo's errors into ours."""
+    def translate_errors(self) -> Iterator[None]:
+        """Translate kazoo's errors to StoreError."""
         try:
             yield
         except NoAuthError as error:
             raise StoreError(
-                f"ZooKeeper at {self.place} does not let us use this service's nodes: another user or certificate made "
-                "them; give the same credentials"
+                f"ZooKeeper at {self.place} denies access to this service's nodes: they belong to another user or "
+                "certificate; use the same credentials"
             ) from error
         except KazooException as error:
             raise StoreError(f"ZooKeeper at {self.place}: {error!r}") from error
 
     def close(self) -> None:
-        """End the session; its ephemeral nodes go. May be called again."""
+        """End the session and its ephemeral nodes. May be called again."""
         self._closed.set()
-        # kazoo waits for the server to say goodbye, which a frozen one never does.
-        farewell = threading.Timer(self._patience, self._sockets.drop)
-        farewell.daemon = True
-        farewell.start()
+        # kazoo waits for the server's answer, which a frozen server never sends.
+        timer = threading.Timer(self._answer_timeout, self._sockets.drop)
+        timer.daemon = True
+        timer.start()
         try:
             self._client.stop()
             self._client.close()
         except KazooException:
-            log.warning("the session with ZooKeeper at %s did not end well", self.place, exc_info=True)
+            log.warning("closing the session with ZooKeeper at %s failed", self.place, exc_info=True)
         finally:
-            farewell.cancel()
-            farewell.join()
+            timer.cancel()
+            timer.join()
 
     @property
-    def _patience(self) -> float:
+    def _answer_timeout(self) -> float:
         return (self.timeout or self.place.session_timeout) / 4
 
     def _start(self) -> None:
@@ -197,20 +297,20 @@ class Session:
             raise self.unavailable()
 
 
-class _All:
-    """Several requests as one."""
+class _RequestBatch:
+    """Several requests as one pending result."""
 
     def __init__(self, requests: Sequence[Request], client: Any) -> None:
         self._pending = [request(client) for request in requests]
 
     def get(self, timeout: float) -> list[Any]:
-        """The answers in order; `timeout` is for each, as they come one after the other."""
-        return [one.get(timeout=timeout) for one in self._pending]
+        """Return the answers in order; `timeout` applies to each."""
+        return [request.get(timeout=timeout) for request in self._pending]
 
 
-def _client(place: ZooKeeperPlace, sockets: Sockets) -> KazooClient:
+def _client(place: ZooKeeperAddress, sockets: KazooSockets) -> KazooClient:
     servers = random.sample(place.servers, len(place.servers))
-    # kazoo writes passwords to its log below this level.
+    # Below this level kazoo logs passwords.
     logger = log.getChild("client")
     logger.setLevel(logging.WARNING)
     return KazooClient(
@@ -218,8 +318,8 @@ def _client(place: ZooKeeperPlace, sockets: Sockets) -> KazooClient:
         timeout=place.session_timeout,
         handler=sockets,
         auth_data=[("digest", place.credentials)] if place.credentials else None,
-        # In a fixed order it never tries the server again that it has just given up.
+        # In a fixed order kazoo tries another server after a failure.
         randomize_hosts=False,
-        connection_retry=KazooRetry(max_tries=-1, delay=_AGAIN, max_delay=0.5, sleep_func=sockets.sleep_func),
+        connection_retry=KazooRetry(max_tries=-1, delay=_RETRY_DELAY, max_delay=0.5, sleep_func=sockets.sleep_func),
         logger=logger,
     )

@@ -1,63 +1,127 @@
-"""ZooKeeperStore: the state store on a ZooKeeper. The package's docstring has the node tree and the idea."""
+"""ZooKeeperStore: the state store in ZooKeeper; the package docstring describes its nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
+from typing import Any
+
+from kazoo.exceptions import KazooException
 
 from tf_scheduler.store.interface import (
-    LeadershipLost,
-    StoreConflict,
+    LeadershipLostError,
+    StoreConflictError,
     StoreError,
-    StoreUnavailable,
+    StoreUnavailableError,
     Write,
     service_key,
 )
 
 from . import layout
-from .commit import Commit, Outcome, Tree
-from .leadership import Leadership
-from .place import ZooKeeperPlace
-from .reading import Seen, read
-from .session import Deadline, Session
-from .sweeping import remove, sweep
+from .address import ZooKeeperAddress
+from .commit import Commit, CommitOutcome, HeadVersion, ServiceTree, read_state
+from .layout import Head
+from .leadership import ZooKeeperLeadership
+from .session import Deadline, ZooKeeperSession
 
-#: What an entry costs the next load beside its bytes, in bytes: a request of its own.
+log = logging.getLogger(__name__)
+
+_CLEANUP_TIMEOUT = 5.0  # seconds
+
+
+def collect_garbage(tree: ServiceTree, session: ZooKeeperSession, head: Head) -> None:
+    """Remove nodes that the stored `head` does not need. The next snapshot retries after a failure."""
+    try:
+        for path in list(_garbage(tree, session, head, Deadline(_CLEANUP_TIMEOUT))):
+            session.send(partial(_delete, path))
+    except (KazooException, StoreError):
+        log.debug("removing unused nodes of %s failed", tree.describe(tree.path), exc_info=True)
+
+
+def remove_nodes(tree: ServiceTree, session: ZooKeeperSession, seen: HeadVersion, leader_nodes: Sequence[str]) -> None:
+    """Remove all nodes of an erased service, with the `leader_nodes`, unless it was installed again meanwhile.
+
+    Nodes that cannot be removed for lack of rights are empty.
+    """
+    deadline = Deadline(_CLEANUP_TIMEOUT)
+    try:
+        if seen.head is not None:
+            session.ask(lambda client: client.delete_async(tree.head, seen.version), deadline)
+        for name in _children(session, tree.path, deadline):
+            if name.startswith(layout.state_folder("")):
+                _remove_folder(session, f"{tree.path}/{name}", deadline)
+        for path in (*leader_nodes, tree.path):
+            session.ask(partial(_delete, path), deadline)
+    except (KazooException, StoreError) as error:
+        log.info("%s is empty but could not be removed: %r", tree.describe(tree.path), error)
+
+
+def _remove_folder(session: ZooKeeperSession, path: str, deadline: Deadline) -> None:
+    for name in _children(session, path, deadline):
+        session.ask(partial(_delete, f"{path}/{name}"), deadline)
+    session.ask(partial(_delete, path), deadline)
+
+
+def _garbage(tree: ServiceTree, session: ZooKeeperSession, head: Head, deadline: Deadline) -> Iterator[str]:
+    current = tree.folder(head)
+    for name in _children(session, current, deadline):
+        if layout.is_garbage(name, head):
+            yield f"{current}/{name}"
+    # Left by an incomplete first change, or from before someone removed the tree.
+    for name in _children(session, tree.path, deadline):
+        folder = f"{tree.path}/{name}"
+        if name.startswith(layout.state_folder("")) and folder != current:
+            yield from (f"{folder}/{child}" for child in _children(session, folder, deadline))
+            yield folder
+
+
+def _children(session: ZooKeeperSession, path: str, deadline: Deadline) -> list[str]:
+    names: list[str] = session.ask(lambda client: client.get_children_async(path), deadline)
+    return names
+
+
+def _delete(path: str, client: Any) -> Any:
+    return client.delete_async(path)
+
+
+#: Cost of an entry for the next load in addition to its bytes, in bytes: one request.
 _ENTRY_COST = 1024
-#: Entries may cost as much as the snapshot before they are merged into a new one, and always this much.
-_LOG_LEAST = 256 * 1024
+#: Entries are merged into a new snapshot when they cost more than the last one, and more than this.
+_MIN_LOG_COST = 256 * 1024
 
 
 class ZooKeeperStore:
-    """A StateStore in the ZooKeeper at `place`, with the leadership of the service.
+    """StateStore in the ZooKeeper at `place`, with leader election. The first change creates its nodes.
 
-    Raises InvalidKeyError for a bad service name, StoreUnavailable when no server answers within
-    `place.request_timeout`, StoreError for TLS files that cannot be used. Nothing is created before the first change.
+    Raises InvalidKeyError for an invalid service name, StoreUnavailableError if no server answers within
+    `place.request_timeout`, StoreError for unusable TLS files.
     """
 
-    def __init__(self, place: ZooKeeperPlace, service: str) -> None:
+    def __init__(self, place: ZooKeeperAddress, service: str) -> None:
         self._service = service_key(service)
-        self._session: Session | None = Session(place)
-        self._tree = Tree(self._session, self._service)
-        self._leadership: Leadership | None = None
-        self._seen: Seen | None = None
+        self._session: ZooKeeperSession | None = ZooKeeperSession(place)
+        self._tree = ServiceTree(self._session, self._service)
+        self._leadership: ZooKeeperLeadership | None = None
+        self._seen: HeadVersion | None = None
         self._values: dict[str, bytes] = {}
         self._log_cost = 0
-        #: The version that a commit without an answer may still act on.
-        self._unsettled: int | None = None
+        #: Version on which a commit without an answer may still act.
+        self._unconfirmed: int | None = None
         self._removed = False
 
     def load(self) -> Mapping[str, bytes]:
         session, deadline = self._open()
-        with session.explained():
-            found = read(self._tree, session, deadline)
-            if self._unsettled is not None and found.seen.version == self._unsettled:
-                # What was sent and not answered must not act after we have told what is stored.
-                self._tree.bar(found.seen, deadline)
-                found = read(self._tree, session, deadline)
-        self._seen, self._unsettled = found.seen, None
-        self._values, self._log_cost = dict(found.values), sum(_ENTRY_COST + size for size in found.entry_sizes)
-        return MappingProxyType(found.values)
+        with session.translate_errors():
+            state = read_state(self._tree, session, deadline)
+            if self._unconfirmed is not None and state.seen.version == self._unconfirmed:
+                # The lost commit must not act after its absence is reported.
+                self._tree.invalidate(state.seen, deadline)
+                state = read_state(self._tree, session, deadline)
+        self._seen, self._unconfirmed = state.seen, None
+        self._values, self._log_cost = dict(state.values), sum(_ENTRY_COST + size for size in state.entry_sizes)
+        return MappingProxyType(state.values)
 
     def apply(self, writes: Sequence[Write]) -> None:
         if not writes:
@@ -67,7 +131,7 @@ class ZooKeeperStore:
         layout.apply_writes(after, writes)
         entry = layout.encode_writes(writes)
         cost = self._log_cost + _ENTRY_COST + len(entry)
-        if len(entry) > layout.NODE_LIMIT or self._wants_snapshot(cost):
+        if len(entry) > layout.NODE_LIMIT or self._needs_snapshot(cost):
             self._store_snapshot(after)
         else:
             self._store(lambda seen: Commit.of_entry(seen, entry))
@@ -87,19 +151,23 @@ class ZooKeeperStore:
             self._leadership.stop()
         if self._session is not None:
             if self._removed:
-                remove(self._tree, self._session, self._ours(), self._leadership.nodes if self._leadership else ())
+                remove_nodes(
+                    self._tree, self._session, self._loaded(), self._leadership.nodes if self._leadership else ()
+                )
             self._session.close()
         self._session = None
 
-    def lead(self, *, timeout: float | None = None, waiting: Callable[[str], None] | None = None) -> Leadership:
-        """Become the one live scheduler of the service; from then on every write needs the leadership.
+    def lead(
+        self, *, timeout: float | None = None, waiting: Callable[[str], None] | None = None
+    ) -> ZooKeeperLeadership:
+        """Become the service's one live scheduler; every later write requires the leadership.
 
-        Waits as a standby while another one leads, at most `timeout` seconds (default: for ever), and tells `waiting`
-        who it is. Raises StoreUnavailable when the time is over. Call `load` afterwards, not before.
+        Waits as a standby, up to `timeout` seconds (default: unlimited), and calls `waiting` with a description of the
+        leader. Raises StoreUnavailableError after the timeout. Call `load` afterwards, not before.
         """
         session, deadline = self._open()
-        leadership = Leadership(session, self._tree.path)
-        with session.explained():
+        leadership = ZooKeeperLeadership(session, self._tree.path)
+        with session.translate_errors():
             self._tree.ensure(deadline)
             leadership.acquire(timeout, waiting)
         self._leadership = leadership
@@ -107,56 +175,56 @@ class ZooKeeperStore:
         self._seen = None
         return leadership
 
-    def _open(self) -> tuple[Session, Deadline]:
+    def _open(self) -> tuple[ZooKeeperSession, Deadline]:
         if self._session is None:
             raise StoreError(f"the store of service {self._service} is closed")
         return self._session, Deadline(self._session.place.request_timeout)
 
-    def _ours(self) -> Seen:
-        """What was loaded here, or StoreConflict; whether it is still current the commit finds out."""
+    def _loaded(self) -> HeadVersion:
+        """Return the loaded version, which may be outdated. Raises StoreConflictError if nothing is loaded."""
         self._open()
         if self._seen is None:
-            raise StoreConflict(f"the state of service {self._service} must be loaded before it is changed")
+            raise StoreConflictError(f"the state of service {self._service} must be loaded before it is changed")
         return self._seen
 
     def _check(self) -> None:
-        seen = self._ours()
+        seen = self._loaded()
         session, deadline = self._open()
-        with session.explained():
-            self._judge(self._tree.check(seen, deadline))
+        with session.translate_errors():
+            self._raise_unless_stored(self._tree.check(seen, deadline))
 
-    def _wants_snapshot(self, cost: int) -> bool:
-        seen = self._ours()
-        old = seen.schema is not None and seen.schema < layout.SCHEMA
-        return old or cost > max(_LOG_LEAST, seen.snapshot_size)
+    def _needs_snapshot(self, cost: int) -> bool:
+        seen = self._loaded()
+        is_outdated = seen.schema is not None and seen.schema < layout.SCHEMA
+        return is_outdated or cost > max(_MIN_LOG_COST, seen.snapshot_size)
 
     def _store_snapshot(self, values: Mapping[str, bytes]) -> None:
         parts = layout.split(layout.encode_writes(layout.puts(values))) if values else ()
         self._store(lambda seen: Commit.of_snapshot(seen, parts))
         self._log_cost = 0
-        session, head = self._open()[0], self._ours().head
+        session, head = self._open()[0], self._loaded().head
         if head is not None:
-            sweep(self._tree, session, head)
+            collect_garbage(self._tree, session, head)
 
-    def _store(self, make: Callable[[Seen], Commit]) -> None:
-        seen = self._ours()
+    def _store(self, make: Callable[[HeadVersion], Commit]) -> None:
+        seen = self._loaded()
         session, deadline = self._open()
         commit = make(seen)
         try:
-            with session.explained():
-                self._judge(self._tree.commit(commit, deadline))
-        except StoreUnavailable as error:
+            with session.translate_errors():
+                self._raise_unless_stored(self._tree.commit(commit, deadline))
+        except StoreUnavailableError as error:
             if not commit.sent:
                 raise
-            self._seen, self._unsettled = None, seen.version
-            raise StoreConflict(f"{error}; whether the last change was stored the next load tells") from error
+            self._seen, self._unconfirmed = None, seen.version
+            raise StoreConflictError(f"{error}; the last change may be stored: load the state again") from error
         self._seen = commit.after
 
-    def _judge(self, outcome: Outcome) -> None:
-        if outcome is Outcome.NO_LEADER:
-            raise LeadershipLost(f"this scheduler does not lead service {self._service} any more")
-        if outcome is Outcome.CONFLICT:
-            raise StoreConflict(
-                f"another process changed the state of service {self._service} in {self._tree.place}: "
-                "is a second scheduler running for the same service? End one of them"
+    def _raise_unless_stored(self, outcome: CommitOutcome) -> None:
+        if outcome is CommitOutcome.NO_LEADER:
+            raise LeadershipLostError(f"this scheduler no longer leads service {self._service}")
+        if outcome is CommitOutcome.CONFLICT:
+            raise StoreConflictError(
+                f"another process changed the state of service {self._service} in {self._tree.place}; "
+                "if two schedulers run for this service, stop one of them"
             )

@@ -1,11 +1,11 @@
-// The cluster as a picture: agents as boxes with their tasks, a box for what has no place yet, and the other agents.
+// Cluster view: agents with their tasks, unplaced tasks, and agents without tasks.
 
 import { el } from "./dom.js";
 import { clock, memory, number, plural, spoken, tone } from "./words.js";
 
 const ENDED = ["FINISHED", "FAILED", "KILLED", "ERROR", "LOST", "GONE", "DROPPED", "GONE_BY_OPERATOR"];
 
-const RECENT = 60; // s: who offered since is not said to have offered long ago
+const RECENT = 60; // seconds; older offers show their time
 
 export const isLive = (task) => task.id !== null && !ENDED.includes(task.status);
 
@@ -18,7 +18,7 @@ export function cluster(tasks, chosen, progress) {
   const hosts = [...boxes.keys()].filter(Boolean).sort((one, other) => one.localeCompare(other, "en", { numeric: true }));
   const shown = hosts.map((host) => agent(host, boxes.get(host), chosen, progress));
   if (boxes.has("")) shown.push(unplaced(boxes.get(""), chosen, progress));
-  return shown.length ? shown : el("p", { class: "soft" }, "No task is wanted.");
+  return shown.length ? shown : el("p", { class: "soft" }, "No tasks.");
 }
 
 function agent(host, tasks, chosen, progress) {
@@ -26,7 +26,7 @@ function agent(host, tasks, chosen, progress) {
   const used = (name) => live.reduce((sum, task) => sum + task.resources[name], 0);
   const place = [tasks[0].region, tasks[0].zone].filter(Boolean).join(" / ");
   const gpus = used("gpus");
-  const amount = live.length ? `${number(used("cpus"))} cpus, ${memory(used("mem"))}` : "nothing runs here now";
+  const amount = live.length ? `${number(used("cpus"))} cpus, ${memory(used("mem"))}` : "no running tasks";
   return el(
     "article",
     { class: "agent", "data-key": `agent ${host}`, "aria-label": `Agent ${host}` },
@@ -40,7 +40,7 @@ export function others({ agents, more_agents: more }) {
   const count = plural(agents.length + more, "other agent");
   const boxes = agents.map((each) => idle(each, Date.now() / 1000 - each.offered_at > RECENT));
   return [
-    el("p", { class: "soft" }, count, agents.length + more === 1 ? ", as it offered last" : ", as they offered last"),
+    el("p", { class: "soft" }, count, agents.length + more === 1 ? ", last offer" : ", last offers"),
     el("div", { class: "agents" }, boxes),
     more ? el("p", { class: "soft" }, `and ${number(more)} more`) : "",
   ];
@@ -61,8 +61,8 @@ function idle({ hostname, region, zone, cpus, mem, gpus, offered_at: at }, old) 
 function unplaced(tasks, chosen, progress) {
   return el(
     "article",
-    { class: "agent nowhere", "data-key": "nowhere", "aria-label": "Tasks without a place" },
-    el("h3", {}, "no place yet"),
+    { class: "agent nowhere", "data-key": "nowhere", "aria-label": "Unplaced tasks" },
+    el("h3", {}, "not placed"),
     el("p", { class: "soft" }, plural(tasks.length, "task")),
     chips(tasks, chosen, progress),
   );
@@ -73,8 +73,8 @@ function chips(tasks, chosen, progress) {
 }
 
 function chip(task, chosen, progress) {
-  const unwell = task.healthy === false && isLive(task);
-  const colour = unwell ? "bad" : tone(task.status);
+  const unhealthy = task.healthy === false && isLive(task);
+  const colour = unhealthy ? "bad" : tone(task.status);
   const gpus = task.resources.gpus;
   const share = progress?.step != null && progress.total ? Math.min(1, progress.step / progress.total) : null;
   return el(
@@ -84,7 +84,7 @@ function chip(task, chosen, progress) {
       "button",
       { type: "button", class: `chip ${colour}`, "data-task": task.name, "aria-pressed": String(chosen) },
       el("b", {}, task.name),
-      el("span", { class: "state" }, unwell ? "unhealthy" : spoken(task.status)),
+      el("span", { class: "state" }, unhealthy ? "unhealthy" : spoken(task.status)),
       gpus ? gpuRow(gpus) : "",
       share === null ? "" : el("progress", { max: "1", value: String(share), "aria-label": `${Math.round(share * 100)} %` }),
     ),

@@ -1,8 +1,8 @@
-// Elements from data. Every text goes through textContent: names, messages and logs come from users.
+// DOM elements from data. All texts are text nodes, because names, messages and logs come from users.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// `attributes`: name -> text; true is "", null and false leave it out. `content`: elements and texts, nested as you like.
+// `attributes`: name -> text; true sets "", null and false omit it. `content`: nested arrays of elements and texts.
 export function el(name, attributes = {}, ...content) {
   return filled(document.createElement(name), attributes, content);
 }
@@ -23,8 +23,8 @@ function filled(element, attributes, content) {
 
 export const byId = (id) => document.getElementById(id);
 
-// Make the children of `place` what `content` is, and keep what is the same: focus, scroll and selection stay where
-// they are. Children with the same `data-key` are the same.
+// Replace the children of `place` by `content`, keeping equal nodes, so that focus, scroll position and selection remain.
+// Children with the same `data-key` count as the same node.
 export function show(place, ...content) {
   const wanted = document.createElement("div");
   wanted.append(...content.flat(Infinity).filter((part) => part !== null && part !== undefined && part !== ""));

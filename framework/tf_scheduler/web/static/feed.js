@@ -1,11 +1,11 @@
-// What happened: the newest, and then each event as it comes. Where streams do not get through, it is asked for.
+// Event list: newest events, then a stream; polls if a proxy blocks streams.
 
 import { byId, show } from "./dom.js";
 import { events } from "./lists.js";
 import { Refused, get, listen } from "./net.js";
 
 const KEPT = 300;
-const STREAM_AGAIN = 60000; // ms until a stream is tried again that did not get through
+const STREAM_RETRY = 60000; // ms until the next attempt after a blocked stream
 const PAUSE = 2000;
 
 export class Feed {
@@ -13,15 +13,15 @@ export class Feed {
   #last = null;
   #journal = "";
   #listening = null;
-  #asks = false;
+  #polling = false;
 
-  // `news`: called when something has happened.
+  // `news` is called after new events.
   constructor(news) {
     this.news = news;
   }
 
   get live() {
-    return this.#listening !== null && !this.#asks;
+    return this.#listening !== null && !this.#polling;
   }
 
   start() {
@@ -45,51 +45,51 @@ export class Feed {
   async #run(signal) {
     while (!signal.aborted) {
       try {
-        await this.#ask();
-        this.#say(false);
-        await listen(`v1/events?follow=true&${this.#known()}`, signal, (_kind, data) => this.#hear(data));
+        await this.#load();
+        this.#showState(false);
+        await listen(`v1/events?follow=true&${this.#position()}`, signal, (_kind, data) => this.#receive(data));
       } catch (error) {
         if (signal.aborted) return;
         if (error instanceof Refused && error.status === 401) return this.stop();
-        await this.#poll(signal, error instanceof Refused ? STREAM_AGAIN : 3 * PAUSE);
+        await this.#poll(signal, error instanceof Refused ? STREAM_RETRY : 3 * PAUSE);
       }
       await pause(PAUSE);
     }
   }
 
-  // Ask again and again, for so long; the page's own asking shows whether the scheduler is there at all.
+  // Poll for `time` ms; the page's own requests show whether the scheduler answers.
   async #poll(signal, time) {
     const end = Date.now() + time;
     while (!signal.aborted && Date.now() < end) {
-      this.#say(true);
-      await this.#ask().catch(() => {});
+      this.#showState(true);
+      await this.#load().catch(() => {});
       await pause(PAUSE);
     }
   }
 
-  async #ask() {
-    let page = await get(`v1/events?limit=${KEPT}${this.#last === null ? "" : `&${this.#known()}`}`);
+  async #load() {
+    let page = await get(`v1/events?limit=${KEPT}${this.#last === null ? "" : `&${this.#position()}`}`);
     if (this.#last !== null && (page.last < this.#last || page.journal !== this.#journal)) {
-      // The service was installed anew: what is shown is of another one.
+      // Another journal: the service was reinstalled.
       page = await get(`v1/events?limit=${KEPT}`);
       this.#entries = [];
     }
     this.#last = page.next;
     this.#journal = page.journal;
-    this.#take(page.events);
+    this.#add(page.events);
   }
 
-  #known() {
+  #position() {
     return `after=${this.#last}&journal=${this.#journal}`;
   }
 
-  #hear(event) {
-    // Numbers grow: it is of another journal, which came since we asked.
+  #receive(event) {
+    // A lower number belongs to another journal.
     if (event && event.number <= this.#last) throw new Error("events of another service");
-    this.#take(event ? [event] : []);
+    this.#add(event ? [event] : []);
   }
 
-  #take(more) {
+  #add(more) {
     if (more.length) {
       const newest = this.#entries[0]?.number ?? 0;
       const fresh = more.filter((entry) => entry.number > newest).reverse();
@@ -100,9 +100,9 @@ export class Feed {
     this.draw();
   }
 
-  #say(asks) {
-    this.#asks = asks;
-    byId("events-state").textContent = asks ? "asked for every 2 s" : "live";
+  #showState(polling) {
+    this.#polling = polling;
+    byId("events-state").textContent = polling ? "polled every 2 s" : "live";
   }
 }
 

@@ -1,14 +1,14 @@
-// Why tasks wait, what happened, the end.
+// Lists of pending tasks and events, and the result.
 
 import { el } from "./dom.js";
 import { clock, plural, spoken, tone } from "./words.js";
 
 export function pending(body) {
-  if (!body.tasks.length) return el("p", { class: "soft" }, "Nothing waits.");
+  if (!body.tasks.length) return el("p", { class: "soft" }, "No pending tasks.");
   const looked =
     body.evaluated_at === null
-      ? "No offer has been looked at yet."
-      : `Last look at ${clock(body.evaluated_at)}: ${plural(body.offers, "offer")} of ${plural(body.agents, "agent")}.`;
+      ? "No offers evaluated."
+      : `Last evaluation at ${clock(body.evaluated_at)}: ${plural(body.offers, "offer")} of ${plural(body.agents, "agent")}.`;
   const rows = body.tasks.map((task) =>
     el(
       "li",
@@ -25,7 +25,7 @@ export function pending(body) {
 
 // Newest first.
 export function events(entries) {
-  if (!entries.length) return el("li", { class: "soft" }, "Nothing has happened yet.");
+  if (!entries.length) return el("li", { class: "soft" }, "No events.");
   return entries.map((entry) =>
     el(
       "li",
@@ -39,12 +39,12 @@ export function events(entries) {
 export function result(body, overview) {
   const when = body.decided_at === null ? "" : ` at ${clock(body.decided_at)}`;
   const now = body.over
-    ? "Mesos has forgotten the framework; nothing of it is left there."
+    ? "The framework is removed from Mesos."
     : overview.kept
       ? overview.tasks.some((task) => task.live)
-        ? "Some of its tasks are kept for a while."
-        : "It has no task any more, and stays with Mesos until it is uninstalled."
-      : "What still runs is being stopped.";
+        ? "Some tasks are kept running."
+        : "The service has no tasks and stays registered until it is uninstalled."
+      : "Remaining tasks are being stopped.";
   return [
     el("p", { class: `verdict ${body.verdict === "succeeded" ? "good" : body.verdict === "failed" ? "bad" : "asked"}` }, el("b", {}, body.verdict), when),
     body.reason ? el("p", {}, body.reason) : "",

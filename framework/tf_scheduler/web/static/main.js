@@ -1,4 +1,4 @@
-// The page: it asks for all that it shows every two seconds, sooner when something happens, later while nobody answers.
+// Main module: polls the API every two seconds, sooner after events, with back-off while the scheduler does not answer.
 
 import { cluster, others } from "./cluster.js";
 import { byId, el, show } from "./dom.js";
@@ -12,21 +12,21 @@ import { charts, jobs, tiles } from "./training.js";
 import { clock, duration, spoken, tone } from "./words.js";
 
 const EVERY = 2000; // ms
-const SOON = 200; // ms after something has happened
-const SLOWEST = 30000; // ms between two tries while nobody answers
-const PLAN_CODES = [417]; // a plan in error is an answer, too
+const SOON = 200; // ms after an event
+const SLOWEST = 30000; // ms; maximum back-off
+const PLAN_CODES = [417]; // status of a plan with errors
 
 const output = new Output();
 const feed = new Feed(() => sooner());
 const open = new Set();
 const unfolded = new Map();
 let chosen = "";
-let picture = null; // all that was answered last
-let seen = 0; // when that was, in ms
-let failed = 0; // tries since then
+let picture = null; // last answers
+let seen = 0; // time of the last answers in ms
+let failed = 0; // failed attempts since then
 let timer = 0;
 let asking = false;
-let tokens = 0; // how often one was asked for
+let tokens = 0; // number of token prompts
 
 async function everything() {
   const names = ["tf/overview", "tf/result", "tasks", "tf/progress?points=240", "pending", "plans"];
@@ -59,7 +59,7 @@ async function look() {
 async function wrong(error) {
   if (error instanceof Refused && error.status === 401) {
     quiet();
-    await askToken(tokens++ ? "The scheduler does not take that token." : "");
+    await askToken(tokens++ ? "Invalid token." : "");
     failed = -1;
     return;
   }
@@ -68,14 +68,14 @@ async function wrong(error) {
   if (failed === 1) quiet();
 }
 
-// No streams: they begin again when the scheduler answers.
+// Stop the streams until the scheduler answers.
 function quiet() {
   feed.stop();
   output.stop();
   output.task = "";
 }
 
-// When to look again. The waits double, and no two pages ask at the same moment.
+// Schedule the next request: exponential back-off with jitter.
 function plan() {
   if (failed < 0) failed = 0;
   const wait = failed ? Math.min(SLOWEST, 1000 * 2 ** (failed - 1)) * (0.75 + Math.random() / 2) : EVERY;
@@ -85,8 +85,8 @@ function plan() {
 }
 
 function lost(wait) {
-  const since = seen ? ` What is shown is of ${clock(seen / 1000)}.` : "";
-  byId("lost-text").textContent = `The scheduler does not answer.${since} It is asked again in ${duration(wait / 1000)}.`;
+  const since = seen ? ` The data is of ${clock(seen / 1000)}.` : "";
+  byId("lost-text").textContent = `The scheduler does not answer.${since} Next attempt in ${duration(wait / 1000)}.`;
   byId("lost").hidden = false;
 }
 
@@ -123,7 +123,7 @@ function head(overview) {
   byId("service").textContent = overview.service;
   show(byId("pill"), overview.verdict || overview.refused ? spoken(status) : `${overview.plan} ${spoken(status)}`);
   byId("pill").className = `pill ${tone(status)}`;
-  byId("about").textContent = overview.refused || (overview.framework_id ? `framework ${overview.framework_id}` : "not registered with Mesos yet");
+  byId("about").textContent = overview.refused || (overview.framework_id ? `framework ${overview.framework_id}` : "not registered with Mesos");
   const { board } = picture;
   const there = board?.running && el("a", { href: board.path, target: "_blank", rel: "noopener noreferrer" }, "TensorBoard");
   show(byId("links"), there || "", el("a", { href: "v1/openapi.json" }, "API"));
@@ -150,8 +150,8 @@ async function command(path, title, asks, yes) {
 }
 
 const PODS = {
-  restart: ["Restart", "The task is stopped, and launched again at the same place."],
-  replace: ["Move", "The task is stopped, and launched again wherever there is room. What it keeps on its agent is lost."],
+  restart: ["Restart", "Restarts the task at its address."],
+  replace: ["Move", "Stops the task and launches it elsewhere. Its local files are lost."],
 };
 
 function pod(verb) {
@@ -187,7 +187,7 @@ byId("task").addEventListener("change", (event) => choose(event.target.value));
 for (const id of ["file", "follow"]) byId(id).addEventListener("change", () => output.read(chosen));
 for (const id of ["warnings", "only-task"]) byId(id).addEventListener("change", () => feed.draw());
 
-// A page that nobody sees asks nothing, and leaves its connections to others.
+// Hidden tabs stop polling and close their streams.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) quiet();
   else look();

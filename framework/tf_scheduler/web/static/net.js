@@ -1,11 +1,11 @@
-// Asks the API. Addresses are relative: on DC/OS the page is at /service/NAME/.
+// API client. Paths are relative, because on DC/OS the page is at /service/NAME/.
 
 const KEPT = "tensorflow-token";
-const PATIENCE = 15000; // ms for an answer
-const SILENCE = 45000; // ms without a byte of a stream, which has a sign of life every 15 s
-const FIRST = 8000; // ms until the first byte of a stream: a proxy that keeps answers back is of no use for them
+const TIMEOUT = 15000; // ms until an answer
+const STREAM_TIMEOUT = 45000; // ms without data; streams send a keep-alive every 15 s
+const FIRST_BYTE_TIMEOUT = 8000; // ms until a stream starts; later, a proxy buffers it
 
-// The API said no; `status` is HTTP's.
+// Error answer of the API with its HTTP status.
 export class Refused extends Error {
   constructor(status, message) {
     super(message);
@@ -13,10 +13,10 @@ export class Refused extends Error {
   }
 }
 
-// Nobody answered, or a proxy did for a scheduler that is not there.
+// The scheduler is unreachable: no answer, or a proxy's error.
 export class Away extends Error {}
 
-// In the history of this tab, where no other page looks: what is stored is stored for all of an origin, TensorBoard's too.
+// Kept in the history of this tab, because web storage is shared with TensorBoard, which has the same origin.
 let token = history.state?.[KEPT] ?? "";
 
 export function keepToken(text) {
@@ -27,7 +27,7 @@ export function keepToken(text) {
 addEventListener("hashchange", () => token && keepToken(token));
 
 function headers(accept) {
-  // The last one: the browser must not ask for a password by itself.
+  // X-Requested-With suppresses the browser's password dialog.
   const all = { Accept: accept, "X-Requested-With": "XMLHttpRequest" };
   return token ? { ...all, Authorization: `Bearer ${token}` } : all;
 }
@@ -40,24 +40,24 @@ async function ask(path, options) {
   }
 }
 
-// The JSON of an answer. `good`: statuses besides 2xx whose body is the answer, too.
+// Return the JSON of an answer. `good`: further statuses that are not errors.
 export async function get(path, good = []) {
-  const answer = await ask(path, { headers: headers("application/json"), signal: AbortSignal.timeout(PATIENCE) });
+  const answer = await ask(path, { headers: headers("application/json"), signal: AbortSignal.timeout(TIMEOUT) });
   const body = await content(answer);
   if (answer.ok || good.includes(answer.status)) {
     if (typeof body === "object") return body;
-    throw new Away("something else than the scheduler has answered");
+    throw new Away("the answer is not from the scheduler");
   }
   throw problem(answer, body);
 }
 
-// What the scheduler says to a command.
+// Send a command and return the scheduler's message.
 export async function post(path) {
-  const options = { method: "POST", headers: headers("application/json"), signal: AbortSignal.timeout(PATIENCE) };
+  const options = { method: "POST", headers: headers("application/json"), signal: AbortSignal.timeout(TIMEOUT) };
   const answer = await ask(path, options);
   const body = await content(answer);
   if (!answer.ok) throw problem(answer, body);
-  if (answer.status === 208) return "There was nothing to do.";
+  if (answer.status === 208) return "Nothing to do.";
   return typeof body === "object" ? (body.message ?? "Done.") : body || "Done.";
 }
 
@@ -77,19 +77,19 @@ async function content(answer) {
 
 function problem(answer, body) {
   if (typeof body === "object" && body?.error) return new Refused(answer.status, body.error.message);
-  // No answer in the API's shape: it is of a proxy.
+  // Without the API's error format, the answer is a proxy's.
   if ([502, 503, 504].includes(answer.status)) return new Away(`HTTP ${answer.status}`);
   const text = typeof body === "string" ? body.slice(0, 300) : "";
   return new Refused(answer.status, text || `HTTP ${answer.status}`);
 }
 
-// Server-sent events, by fetch: an EventSource sends no token. `heard(kind, data, id)`; `heard` of a comment has the
-// kind "". Returns when the stream ends; throws Refused or Away.
+// Read server-sent events with fetch, because EventSource sends no token. Calls `heard(kind, data, id)`; comments have
+// the kind "". Returns when the stream ends; throws Refused or Away.
 export async function listen(path, signal, heard) {
   const ending = new AbortController();
   const end = () => ending.abort();
   signal.addEventListener("abort", end, { once: true });
-  let timer = setTimeout(end, FIRST);
+  let timer = setTimeout(end, FIRST_BYTE_TIMEOUT);
   try {
     const answer = await ask(path, { headers: headers("text/event-stream"), signal: ending.signal });
     if (!answer.ok || !answer.headers.get("content-type")?.startsWith("text/event-stream")) {
@@ -101,7 +101,7 @@ export async function listen(path, signal, heard) {
       const { value, done } = await reader.read();
       if (done) return;
       clearTimeout(timer);
-      timer = setTimeout(end, SILENCE);
+      timer = setTimeout(end, STREAM_TIMEOUT);
       parse(value);
     }
   } catch (error) {
@@ -113,7 +113,7 @@ export async function listen(path, signal, heard) {
   }
 }
 
-// WHATWG HTML, 9.2.6, as far as the API uses it.
+// Parser for the part of WHATWG HTML 9.2.6 that the API uses.
 function parser(heard) {
   let rest = "";
   return (piece) => {

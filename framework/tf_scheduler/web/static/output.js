@@ -1,14 +1,14 @@
-// The output of one task: the last of it, and then what comes, for as long as somebody looks.
+// Output of one task: last part of a file, then a stream.
 
 import { byId, el, show } from "./dom.js";
 import { Refused, get, listen } from "./net.js";
 import { bytes, clock, duration, memory, number, plural, spoken } from "./words.js";
 
-const MOST = 400000; // characters that are shown
-const LAST = 65536; // bytes to begin with
-const AGAIN = 3000; // ms
+const MAX_TEXT = 400000; // characters
+const LAST = 65536; // bytes of the first read
+const RETRY = 3000; // ms
 
-// Colours of terminals, and what overwrites itself: the last state of a line counts.
+// Remove terminal escapes; of overwritten lines, keep the last state.
 export function plain(text) {
   const bare = text.replace(/\u001b\[[0-9;?]*[A-Za-z]/g, "").replace(/\r\n/g, "\n").replace(/\u0008+/g, "\r");
   return bare.includes("\r") ? bare.split("\n").map(lastState).join("\n") : bare;
@@ -21,14 +21,14 @@ export class Output {
   #raw = "";
   task = "";
 
-  // Begin again: with another task, or file, or after a pause.
+  // Start reading `task` with the selected file.
   read(task) {
     this.stop();
     this.task = task;
     this.#raw = "";
     this.#draw();
     if (!task) {
-      this.#say("No task is chosen.");
+      this.#say("No task selected.");
       return;
     }
     this.#reading = new AbortController();
@@ -60,9 +60,9 @@ export class Output {
         this.#add(data.data, data);
       } else if (kind === "launch") {
         next = "0";
-        this.#add(`\n── launched again: ${data.id}\n`, null);
+        this.#add(`\n── relaunched: ${data.id}\n`, null);
       } else if (kind === "end") {
-        this.#say(`The task has ended: ${data.state ?? "its state is not known"}.`);
+        this.#say(`Task ended: ${data.state ?? "state unknown"}.`);
         this.stop();
       } else if (kind === "error") {
         throw new Refused(data.error.status, data.error.message);
@@ -75,19 +75,19 @@ export class Output {
       } catch (error) {
         if (!signal.aborted) this.#say(error instanceof Refused ? error.message : "The scheduler does not answer.");
       }
-      await new Promise((resolve) => setTimeout(resolve, AGAIN));
+      await new Promise((resolve) => setTimeout(resolve, RETRY));
     }
   }
 
   #add(text, piece) {
-    this.#raw = (this.#raw + text).slice(-MOST);
+    this.#raw = (this.#raw + text).slice(-MAX_TEXT);
     this.#draw();
-    if (piece) this.#say(piece.size ? `${bytes(piece.size)} in all` : "The file is empty.");
+    if (piece) this.#say(piece.size ? `${bytes(piece.size)} in total` : "The file is empty.");
   }
 
   #draw() {
     const pre = byId("log");
-    // Who has scrolled up reads: the place stays.
+    // Keep the position if the user has scrolled up.
     const atEnd = pre.scrollHeight - pre.scrollTop - pre.clientHeight < 30;
     pre.textContent = plain(this.#raw);
     if (atEnd) pre.scrollTop = pre.scrollHeight;
@@ -100,7 +100,7 @@ export class Output {
 
 const address = (task, file) => `v1/tasks/${encodeURIComponent(task)}/logs?file=${encodeURIComponent(file)}&length=${LAST}`;
 
-// What is known of the chosen task.
+// Details of the selected task.
 export function facts(task) {
   if (!task) return "";
   const { resources } = task;
@@ -115,7 +115,7 @@ export function facts(task) {
     ["generation", task.generation === null ? "" : String(task.generation)],
     ["resources", `${number(resources.cpus)} cpus, ${memory(resources.mem)}${gpus}`],
     ["id", task.id],
-    ["told", task.message || task.reason],
+    ["message", task.message || task.reason],
   ];
   return el("dl", { class: "facts" }, rows.filter(([, value]) => value).map(([name, value]) => el("div", { "data-key": name }, el("dt", {}, name), el("dd", {}, value))));
 }

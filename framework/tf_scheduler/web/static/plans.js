@@ -1,19 +1,19 @@
-// Plans as a tree. Each node has its commands: the API's verbs, under the words that the SDK's command has for them.
+// Plans as a tree with commands, labelled as in the SDK's command line.
 
 import { el } from "./dom.js";
 import { spoken, tone } from "./words.js";
 
 const DONE = "COMPLETE";
 
-// Verb of the API -> button, and what a person has to agree to first; null: nothing.
+// API verb -> button label and confirmation text; null: no confirmation.
 export const VERBS = {
   interrupt: { word: "Pause", asks: null },
   continue: { word: "Resume", asks: null },
-  restart: { word: "Restart", asks: "Its tasks are stopped and launched again, from the beginning." },
-  forceComplete: { word: "Force complete", asks: "It counts as complete, whatever it is. What depends on it goes on." },
+  restart: { word: "Restart", asks: "Restarts from the first step; running tasks are stopped and launched again." },
+  forceComplete: { word: "Force complete", asks: "Marks it as complete regardless of its state; dependent steps continue." },
 };
 
-// `open`: the keys of the nodes whose buttons are shown. `unfolded`: plan -> whether its phases are, as a person wants it.
+// `open`: keys of nodes with visible buttons. `unfolded`: plan -> whether the user has expanded it.
 export function trees(plans, working, open, unfolded) {
   return plans.map((plan) => {
     const shown = unfolded.get(plan.name) ?? (plan.name === working || plan.status !== DONE);

@@ -1,4 +1,4 @@
-// What the page says to a person, and asks.
+// Messages and dialogs.
 
 import { byId } from "./dom.js";
 import { keepToken } from "./net.js";
@@ -15,7 +15,7 @@ export function say(words, wrong = false) {
   timer = setTimeout(() => (place.hidden = true), SHOWN);
 }
 
-// Whether the person agrees.
+// Ask for confirmation; resolves to whether the user agrees.
 export function agreed(title, words, yes) {
   byId("confirm-title").textContent = title;
   byId("confirm-text").textContent = words;
@@ -23,7 +23,7 @@ export function agreed(title, words, yes) {
   return answered(byId("confirm")).then((answer) => answer === "yes");
 }
 
-// Until a token is given. `wrong`: what the scheduler said to the last one.
+// Ask until the user enters a token. `wrong`: error message for the previous token.
 export async function askToken(wrong) {
   byId("login-wrong").textContent = wrong;
   byId("token").value = "";

@@ -1,4 +1,4 @@
-// How far the training is: a bar per job, and curves over the steps.
+// Training progress: a bar per job, and curves over the steps.
 
 import { el, svg } from "./dom.js";
 import { duration, number, plural } from "./words.js";
@@ -25,7 +25,7 @@ export function tiles(tasks, training) {
 
 export function jobs(training) {
   const rows = Object.entries(training.jobs).filter(([, job]) => job.reporting > 0);
-  if (!rows.length) return el("p", { class: "soft" }, "No task says now how far it is (docs/tasks.md, Progress).");
+  if (!rows.length) return el("p", { class: "soft" }, "No running task reports progress (docs/tasks.md, Progress).");
   return rows.map(([name, job]) => {
     const known = job.step !== null && job.total;
     return el(
@@ -38,7 +38,7 @@ export function jobs(training) {
         { class: "soft" },
         known ? `${Math.floor((100 * job.step) / job.total)} %, step ${number(job.step)} of ${number(job.total)}` : `step ${number(job.step)}`,
         job.steps_per_second === null ? "" : `, ${number(job.steps_per_second)} steps/s`,
-        job.reporting < job.tasks ? `, ${job.reporting} of ${plural(job.tasks, "task")} tell` : "",
+        job.reporting < job.tasks ? `, ${job.reporting} of ${plural(job.tasks, "task")} report` : "",
       ),
     );
   });
@@ -97,7 +97,7 @@ function chart(field, title, lines) {
   );
 }
 
-// A task that was launched again goes on from a checkpoint: its steps go back, and a new line begins.
+// After a relaunch the steps go back to the checkpoint, and a new line starts.
 function path(points, place) {
   let before = Infinity;
   return points

@@ -1,4 +1,4 @@
-// Numbers, times and states, for people.
+// Format numbers, times and states.
 
 export function number(value, digits = 3) {
   if (value === null || value === undefined) return "–";
@@ -20,7 +20,7 @@ export function duration(seconds) {
 
 const two = (part) => String(part).padStart(2, "0");
 
-// Of the day; with the date when it is not today's.
+// Time of day, with the date if it is not today.
 export function clock(seconds) {
   const then = new Date(seconds * 1000);
   const time = `${two(then.getHours())}:${two(then.getMinutes())}:${two(then.getSeconds())}`;
@@ -46,7 +46,7 @@ const TONES = {
   wait: ["WAITING", "DELAYED", "UNREACHABLE", "KILLING", "PAUSING", "PAUSED"],
 };
 
-// Which colour; the word itself is always beside it.
+// Return the colour class of a status.
 export function tone(status) {
   const word = status.toUpperCase();
   const found = Object.entries(TONES).find(([, words]) => words.some((one) => word === one || word === `GONE_BY_OPERATOR`));

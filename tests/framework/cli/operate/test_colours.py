@@ -6,8 +6,8 @@ import re
 import pytest
 from rich.console import Console
 
-from dcos_command.parts import Line, Raw, Table, Word, status
-from tf_scheduler.cli.operate.colours import ColourScreen
+from dcos_command.output import Line, Raw, Table, Word, status_word
+from tf_scheduler.cli.common.output import ColourScreen
 
 
 def screen(width=40, **options):
@@ -21,7 +21,7 @@ def plain(out):
     return re.sub(r"\x1b\[[\d;]*m", "", out.getvalue())
 
 
-TABLE = Table(("task", "status", "why"), [("worker-0", status("RUNNING"), "[red]needs[/red] " + "4 cpus " * 8)])
+TABLE = Table(("task", "status", "why"), [("worker-0", status_word("RUNNING"), "[red]needs[/red] " + "4 cpus " * 8)])
 
 
 def test_states_have_colours(monkeypatch):
@@ -62,7 +62,7 @@ def test_pictures_become_smaller_and_numbers_stay_whole(monkeypatch):
     """Half of a bar is half of it at any width."""
     monkeypatch.setenv("NO_COLOR", "1")
     shown, out = screen(40)
-    shown.show([Table(("job", "", "step"), [("worker", "#" * 20 + "." * 20, "123456/200000")], pictures=(1,))])
+    shown.show([Table(("job", "", "step"), [("worker", "#" * 20 + "." * 20, "123456/200000")], charts=(1,))])
 
     (row,) = [line for line in plain(out).splitlines() if "worker" in line]
     assert len(row) <= 40
@@ -90,7 +90,7 @@ def test_a_tree_keeps_its_shape(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     shown, out = screen(20)
 
-    shown.show([Line(("└─ worker-0 ", "because " * 4), whole=False), Line(("because " * 4,))])
+    shown.show([Line(("└─ worker-0 ", "because " * 4), wrap=False), Line(("because " * 4,))])
 
     first, *others = plain(out).splitlines()
     assert first.endswith("…")
@@ -110,7 +110,7 @@ def test_what_is_played_is_drawn_over_itself():
     """The last one stays."""
     shown, out = screen()
 
-    shown.play([["step 1"], ["step 2"]])
+    shown.show_live([["step 1"], ["step 2"]])
 
     text = out.getvalue()
     assert "step 1" in text

@@ -3,14 +3,12 @@
 import contextlib
 
 import pytest
-from starlette.applications import Starlette
-from starlette.responses import JSONResponse
-from starlette.routing import Route
 
+from dcos_command.client import ServiceOptions
 from dcos_command.errors import UnreachableError, UsageError
-from tf_scheduler.api.server import ApiServer
-from tf_scheduler.cli.operate.here import noted
-from tf_scheduler.cli.operate.target import Wanted, find
+from tf_scheduler.cli.common.discovery import resolve_service
+from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation
+from tf_scheduler.cli.local_run.process import advertise
 
 NOWHERE = {"DCOS_DIR": "/nowhere"}
 
@@ -26,7 +24,7 @@ def running():
     with contextlib.ExitStack() as stack:
 
         def add(name, url):
-            stack.enter_context(noted(name))(url)
+            stack.enter_context(advertise(name))(url)
 
         yield add
 
@@ -34,15 +32,15 @@ def running():
 @pytest.mark.parametrize(
     ("wanted", "url", "name", "direct"),
     [
-        (Wanted(url="http://10.0.0.1:8080/"), "http://10.0.0.1:8080", "", True),
-        (Wanted(url="https://dcos/service/dev/mnist/"), "https://dcos/service/dev/mnist", "dev/mnist", False),
-        (Wanted(url="https://dcos", name="/mnist"), "https://dcos/service/mnist", "mnist", False),
-        (Wanted(url="https://proxy/x/service/mnist"), "https://proxy/x/service/mnist", "mnist", False),
+        (ServiceOptions(url="http://10.0.0.1:8080/"), "http://10.0.0.1:8080", "", True),
+        (ServiceOptions(url="https://dcos/service/dev/mnist/"), "https://dcos/service/dev/mnist", "dev/mnist", False),
+        (ServiceOptions(url="https://dcos", name="/mnist"), "https://dcos/service/mnist", "mnist", False),
+        (ServiceOptions(url="https://proxy/x/service/mnist"), "https://proxy/x/service/mnist", "mnist", False),
     ],
 )
 def test_a_url_is_of_a_scheduler_or_of_dcos(wanted, url, name, direct):
     """DC/OS has its services below /service."""
-    found = find(wanted, NOWHERE)
+    found = resolve_service(wanted, NOWHERE)
 
     assert (url, name, direct) == (found.url, found.name, direct)
 
@@ -51,8 +49,11 @@ def test_the_environment_says_it_as_well():
     """An option counts more."""
     environment = {**NOWHERE, "DCOS_TENSORFLOW_URL": "http://env:1", "DCOS_TENSORFLOW_TOKEN": "env"}
 
-    assert ("http://env:1", "env") == (find(Wanted(), environment).url, find(Wanted(), environment).cluster.token)
-    said = find(Wanted(url="http://said:1", token="said"), environment)
+    assert ("http://env:1", "env") == (
+        resolve_service(ServiceOptions(), environment).url,
+        resolve_service(ServiceOptions(), environment).cluster.token,
+    )
+    said = resolve_service(ServiceOptions(url="http://said:1", token="said"), environment)
     assert ("http://said:1", "said") == (said.url, said.cluster.token)
 
 
@@ -60,7 +61,7 @@ def test_the_only_service_on_this_machine_needs_no_option(running):
     """That is what `local run` is for."""
     running("digits", "http://127.0.0.1:31000")
 
-    found = find(Wanted(), NOWHERE)
+    found = resolve_service(ServiceOptions(), NOWHERE)
 
     assert ("digits", "http://127.0.0.1:31000", True) == (found.name, found.url, found.direct)
 
@@ -70,27 +71,28 @@ def test_of_several_one_is_chosen_by_name(running):
     running("digits", "http://127.0.0.1:1")
     running("mnist", "http://127.0.0.1:2")
 
-    assert "http://127.0.0.1:2" == find(Wanted(name="mnist"), NOWHERE).url
-    assert "http://127.0.0.1:1" == find(Wanted(), {**NOWHERE, "DCOS_TENSORFLOW_SERVICE_NAME": "digits"}).url
+    assert "http://127.0.0.1:2" == resolve_service(ServiceOptions(name="mnist"), NOWHERE).url
+    assert (
+        "http://127.0.0.1:1"
+        == resolve_service(ServiceOptions(), {**NOWHERE, "DCOS_TENSORFLOW_SERVICE_NAME": "digits"}).url
+    )
     with pytest.raises(
         UsageError, match=r"several services run on this machine: (digits, mnist|mnist, digits); choose"
     ):
-        find(Wanted(), NOWHERE)
+        resolve_service(ServiceOptions(), NOWHERE)
     with pytest.raises(UnreachableError, match="no service other runs on this machine; there are: "):
-        find(Wanted(name="other"), NOWHERE)
+        resolve_service(ServiceOptions(name="other"), NOWHERE)
 
 
-def test_what_is_installed_in_the_local_dcos_is_found(running):
-    """By the labels of its apps."""
-    apps = [{"labels": {"DCOS_SERVICE_NAME": "/dev/mnist"}}, {"labels": {}}]
-    route = Route("/service/marathon/v2/apps", lambda _request: JSONResponse({"apps": apps}))
-    with ApiServer(Starlette(routes=[route]), "127.0.0.1", 0) as server:
-        running("", f"http://127.0.0.1:{server.port}")
+def test_installed_service_is_found_with_its_installation(tmp_path):
+    """By its name, which need not be its id on the cluster."""
+    folder = tmp_path / "services" / "mnist-2"
+    with advertise("dev/mnist", str(folder)) as tell:
+        tell("http://127.0.0.1:1")
+        found = resolve_service(ServiceOptions(name="/dev/mnist"), NOWHERE)
 
-        found = find(Wanted(), NOWHERE)
-
-        assert ("dev/mnist", False) == (found.name, found.direct)
-        assert f"http://127.0.0.1:{server.port}/service/dev/mnist" == found.url
+    assert ("dev/mnist", "http://127.0.0.1:1", True) == (found.name, found.url, found.direct)
+    assert LocalInstallation(InstalledService(tmp_path, "mnist-2")) == found.installation
 
 
 def test_the_attached_cluster_is_asked_when_nothing_runs_here(running, tmp_path):
@@ -98,28 +100,31 @@ def test_the_attached_cluster_is_asked_when_nothing_runs_here(running, tmp_path)
     (tmp_path / "dcos.toml").write_text('[core]\ndcos_url = "https://attached"\ndcos_acs_token = "t"\n')
     environment = {"DCOS_DIR": str(tmp_path)}
 
-    attached = find(Wanted(), environment)
+    attached = resolve_service(ServiceOptions(), environment)
     assert ("https://attached/service/tensorflow", "t") == (attached.url, attached.cluster.token)
     running("digits", "http://127.0.0.1:1")
-    assert "http://127.0.0.1:1" == find(Wanted(), environment).url
-    assert "https://attached/service/mnist" == find(Wanted(name="mnist"), environment).url
-    assert "https://env/service/tensorflow" == find(Wanted(), {**environment, "DCOS_URL": "https://env"}).url
+    assert "http://127.0.0.1:1" == resolve_service(ServiceOptions(), environment).url
+    assert "https://attached/service/mnist" == resolve_service(ServiceOptions(name="mnist"), environment).url
+    assert (
+        "https://env/service/tensorflow"
+        == resolve_service(ServiceOptions(), {**environment, "DCOS_URL": "https://env"}).url
+    )
 
 
 def test_where_nothing_is_known_the_ways_are_told():
     """Start one, give the URL, attach a cluster."""
     with pytest.raises(UnreachableError, match=r"(?s)local run.*--url.*dcos cluster setup"):
-        find(Wanted(), NOWHERE)
+        resolve_service(ServiceOptions(), NOWHERE)
 
 
 def test_a_url_without_a_scheme_is_wrong_usage():
     """Not guessed."""
     with pytest.raises(UsageError, match="must begin with http"):
-        find(Wanted(url="10.0.0.1:8080"), NOWHERE)
+        resolve_service(ServiceOptions(url="10.0.0.1:8080"), NOWHERE)
 
 
 @pytest.mark.parametrize("url", ["http://", "https:///"])
 def test_a_url_without_a_host_is_wrong_usage(url):
     """Told before anything is asked."""
     with pytest.raises(UsageError, match="no host is given"):
-        find(Wanted(url=url), NOWHERE)
+        resolve_service(ServiceOptions(url=url), NOWHERE)

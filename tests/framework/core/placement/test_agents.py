@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import EXECUTOR, a_job, a_spec, an_offer, needs, ports, scalar
-from tf_scheduler.core.matching import Match, match_gang
-from tf_scheduler.core.placement.agents import merge
-from tf_scheduler.core.placement.demand import Circumstances
-from tf_scheduler.core.placement.rooms import amounts_in
+from tf_scheduler.core.placement.agents import PlacementContext, amounts_in, merge_offers
+from tf_scheduler.core.placement.matching import Match, match_gang
 from tf_scheduler.model.offer import Unavailability
 from tf_scheduler.model.resources import thousandths
 from tf_scheduler.model.spec import JobKind
@@ -28,7 +26,7 @@ def dynamic(**labels):
 
 def merged(*resources, service="digits"):
     offer = an_offer()
-    (agent,) = merge([type(offer)(offer.id, offer.agent_id, offer.hostname, offer.address, resources)], service)
+    (agent,) = merge_offers([type(offer)(offer.id, offer.agent_id, offer.hostname, offer.address, resources)], service)
     return agent
 
 
@@ -82,14 +80,14 @@ def test_offers_to_different_roles_are_not_merged():
     """Mesos accepts no ACCEPT over several roles."""
     offers = [an_offer("offer-1", role="a", cpus=0.4), an_offer("offer-2", role="b", cpus=0.4)]
 
-    assert [("offer-1",), ("offer-2",)] == [agent.offer_ids for agent in merge(offers)]
+    assert [("offer-1",), ("offer-2",)] == [agent.offer_ids for agent in merge_offers(offers)]
 
 
 def test_the_earliest_window_of_an_agent_counts():
     """Its offers tell it."""
     offers = [an_offer("offer-1"), an_offer("offer-2", unavailability=Unavailability(9.0))]
 
-    (agent,) = merge([*offers, an_offer("offer-3", unavailability=Unavailability(5.0))])
+    (agent,) = merge_offers([*offers, an_offer("offer-3", unavailability=Unavailability(5.0))])
 
     assert Unavailability(5.0) == agent.unavailability
 
@@ -108,7 +106,7 @@ def test_sums_are_as_exact_as_mesos_own(parts, tasks, cpus):
     ]
     tasks_of = tuple(a_spec(jobs=(a_job(JobKind.WORKER, tasks, needs=needs(cpus, 10)),)).tasks())
 
-    found = match_gang(tasks_of, offers, Circumstances(EXECUTOR))
+    found = match_gang(tasks_of, offers, PlacementContext(EXECUTOR))
 
     fits = sum(map(thousandths, parts)) // (thousandths(cpus) + EXECUTOR.cpus)
     assert isinstance(found, Match) is (fits >= tasks)

@@ -3,9 +3,9 @@
 import pytest
 
 from builders import EXECUTOR, a_job, a_spec, an_offer, needs
-from tf_scheduler.core.matching import Match, match_gang
-from tf_scheduler.core.placement.demand import Circumstances, Standing
-from tf_scheduler.model.placement import Constraint, Operator, Place, PlacementSpec, PlacementStrategy
+from tf_scheduler.core.placement.agents import PlacedTask, PlacementContext
+from tf_scheduler.core.placement.matching import Match, match_gang
+from tf_scheduler.model.placement import AgentLocation, Constraint, Operator, PlacementSpec, PlacementStrategy
 from tf_scheduler.model.spec import JobKind
 
 SPREAD = PlacementSpec(PlacementStrategy.SPREAD)
@@ -33,7 +33,7 @@ def workers(count, cpus=0.9, gpus=0, *constraints):
 
 def where(jobs, offers, placement=None, standing=()):
     spec = a_spec(jobs=tuple(jobs))
-    about = Circumstances(EXECUTOR, placement or PlacementSpec(), standing=standing)
+    about = PlacementContext(EXECUTOR, placement or PlacementSpec(), placed_tasks=standing)
     found = match_gang(tuple(spec.tasks()), offers, about)
     assert isinstance(found, Match), found
     return {item.task.name: item.agent.hostname for item in found.placements}
@@ -92,7 +92,10 @@ def test_racks_within_zones():
 
 def test_a_late_task_goes_to_its_neighbours():
     """A worker that is placed again is near those that run."""
-    standing = (Standing("worker", "gone", Place("gone")), Standing("worker", "a-2-id", Place("a-2")))
+    standing = (
+        PlacedTask("worker", "gone", AgentLocation("gone")),
+        PlacedTask("worker", "a-2-id", AgentLocation("a-2")),
+    )
 
     assert ["a-2"] == hosts([workers(1)], racks("abc"), standing=standing)
 
@@ -172,7 +175,7 @@ def test_group_by_a_number_finds_so_many_values_first():
     three = Constraint("rack", Operator.GROUP_BY, "3")
     spec = a_spec(jobs=(workers(3, 0.9, 0, three),))
 
-    found = match_gang(tuple(spec.tasks()), racks("ab"), Circumstances(EXECUTOR))
+    found = match_gang(tuple(spec.tasks()), racks("ab"), PlacementContext(EXECUTOR))
 
     assert list(found.reasons) == ["worker-2"]
     assert "agent a-0: rack a already has 1, and not all 3 values have any" == str(found.reasons["worker-2"][0])
@@ -192,10 +195,10 @@ def test_every_choice_is_explained():
     """In words, for the log and the API."""
     spec = a_spec(jobs=(a_job(JobKind.PS, 1), workers(2)))
 
-    found = match_gang(tuple(spec.tasks()), agents(4), Circumstances(EXECUTOR))
+    found = match_gang(tuple(spec.tasks()), agents(4), PlacementContext(EXECUTOR))
 
     assert [
-        "no agent has fewer of ps (it has 0)",
-        "the agent that takes the most of the gang with the least to spare",
-        "beside 1 of its gang",
+        "has the fewest tasks of ps (0)",
+        "best fit: holds the largest part of the gang with the least left over",
+        "next to 1 of its gang",
     ] == [item.why for item in found.placements]

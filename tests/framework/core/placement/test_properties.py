@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from builders import EXECUTOR, a_job, an_offer, needs
 from placement_oracle import exists, violations
-from tf_scheduler.core.matching import Match, NoMatch, match_gang
-from tf_scheduler.core.placement.demand import Circumstances
+from tf_scheduler.core.placement.agents import PlacementContext
+from tf_scheduler.core.placement.matching import Match, NoMatch, match_gang
 from tf_scheduler.model.ids import task_name
 from tf_scheduler.model.placement import Constraint, GpuScheduling, Operator, PlacementSpec, PlacementStrategy
 from tf_scheduler.model.spec import JobKind, TaskSpec
@@ -77,7 +77,7 @@ placements = st.builds(
 @settings(max_examples=150, deadline=None)
 def test_a_match_breaks_nothing(tasks, offers, placement):
     """Every task once, in the agent's offers, with exactly what it needs, and every constraint holds."""
-    circumstances = Circumstances(EXECUTOR, placement)
+    circumstances = PlacementContext(EXECUTOR, placement)
 
     found = match_gang(tasks, offers, circumstances)
 
@@ -90,18 +90,20 @@ def test_a_match_breaks_nothing(tasks, offers, placement):
 @settings(max_examples=80, deadline=None)
 def test_without_a_match_every_task_has_its_reasons(tasks, offers, placement):
     """Those without a place say what each agent lacks; the others say whom they wait for."""
-    found = match_gang(tasks, offers, Circumstances(EXECUTOR, placement))
+    found = match_gang(tasks, offers, PlacementContext(EXECUTOR, placement))
 
     assume(isinstance(found, NoMatch) and tasks)
-    assert {task.name for task in tasks} == {*found.reasons, *found.waiting}
-    assert all(str(reason) for reasons in (*found.reasons.values(), *found.waiting.values()) for reason in reasons)
+    assert {task.name for task in tasks} == {*found.reasons, *found.blocked_by_gang}
+    assert all(
+        str(reason) for reasons in (*found.reasons.values(), *found.blocked_by_gang.values()) for reason in reasons
+    )
 
 
 @given(gangs(), offer_lists(), placements, st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
 def test_the_order_of_offers_makes_no_difference(tasks, offers, placement, random):
     """Deterministic: equal offers, equal places."""
-    circumstances = Circumstances(EXECUTOR, placement)
+    circumstances = PlacementContext(EXECUTOR, placement)
     shuffled = random.sample(offers, len(offers))
 
     first, second = (match_gang(tasks, some, circumstances) for some in (offers, shuffled))
@@ -120,7 +122,7 @@ alike = gangs(most=3).map(
 @settings(max_examples=120, deadline=None)
 def test_a_gang_of_one_kind_is_placed_whenever_it_can_be(tasks, offers):
     """Without constraints, and with one kind of task, the greedy search misses nothing."""
-    circumstances = Circumstances(EXECUTOR)
+    circumstances = PlacementContext(EXECUTOR)
     tasks = tuple(task for task in tasks if task.job.group == "worker")
     assume(tasks)
 

@@ -4,13 +4,13 @@ import random
 
 from builders import EXECUTOR, a_job, an_offer, needs
 from placement_oracle import exists
-from tf_scheduler.core.matching import Match, match_gang
-from tf_scheduler.core.placement.demand import Circumstances
+from tf_scheduler.core.placement.agents import PlacementContext
+from tf_scheduler.core.placement.matching import Match, match_gang
 from tf_scheduler.model.ids import task_name
 from tf_scheduler.model.placement import Constraint, GpuScheduling, Operator, PlacementSpec
 from tf_scheduler.model.spec import JobKind, TaskSpec
 
-ANYWHERE = Circumstances(EXECUTOR, PlacementSpec(gpu_scheduling_behavior=GpuScheduling.UNRESTRICTED))
+ANYWHERE = PlacementContext(EXECUTOR, PlacementSpec(gpu_scheduling_behavior=GpuScheduling.UNRESTRICTED))
 RULES = [
     Constraint("hostname", Operator.UNIQUE),
     Constraint("rack", Operator.MAX_PER, "2"),

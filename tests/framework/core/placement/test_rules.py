@@ -3,14 +3,13 @@
 import pytest
 
 from builders import EXECUTOR, a_job, an_offer, needs
-from tf_scheduler.core.matching import Match, match_gang
-from tf_scheduler.core.placement.agents import merge
-from tf_scheduler.core.placement.demand import Circumstances, Standing, demands_of
-from tf_scheduler.core.placement.rules import Rules, allows
+from tf_scheduler.core.placement.agents import PlacedTask, PlacementContext, demands_of, merge_offers
+from tf_scheduler.core.placement.constraints import DemandRules, allows
+from tf_scheduler.core.placement.matching import Match, match_gang
 from tf_scheduler.model.ids import task_name
 from tf_scheduler.model.offer import Unavailability
-from tf_scheduler.model.placement import Constraint, Operator, Place, PlacementSpec
-from tf_scheduler.model.reasons import GoingDown, OtherRegion
+from tf_scheduler.model.placement import AgentLocation, Constraint, Operator, PlacementSpec
+from tf_scheduler.model.reasons import MaintenanceScheduled, OtherRegion
 from tf_scheduler.model.spec import JobKind, TaskSpec
 
 
@@ -22,11 +21,11 @@ def rule(text):
 def rules_for(*constraints, circumstances=None, counted=(), **options):
     job = a_job(constraints=tuple(map(rule, constraints)), **options)
     (demand,) = demands_of([TaskSpec(task_name("worker", 0), 0, job)], EXECUTOR)
-    return Rules(demand, circumstances or Circumstances(EXECUTOR), counted)
+    return DemandRules(demand, circumstances or PlacementContext(EXECUTOR), counted)
 
 
 def rack(name):
-    return Place("host", attributes={"rack": name})
+    return AgentLocation("host", attributes={"rack": name})
 
 
 @pytest.mark.parametrize(
@@ -60,7 +59,7 @@ def test_only_negations_are_content_without_the_attribute(operator):
 
 def test_the_fields_of_a_place():
     """hostname, the names of the fault domain, and attributes."""
-    place = Place("host", "eu", "", {"rack": "a"})
+    place = AgentLocation("host", "eu", "", {"rack": "a"})
 
     assert ("host", "eu", None, "a", None) == tuple(
         place.value(name) for name in ("hostname", "@region", "@zone", "rack", "row")
@@ -71,14 +70,14 @@ def test_the_fields_of_a_place():
 def test_at_most_so_many_per_value(text, most):
     """Tasks that run already count."""
     rules = rules_for(text, counted=[rack("a")])
-    assert most - 1 == rules.room_for(rack("a"))
-    assert most == rules.room_for(rack("b"))
+    assert most - 1 == rules.remaining(rack("a"))
+    assert most == rules.remaining(rack("b"))
 
     for _ in range(most - 1):
         rules.count(rack("a"))
 
     (full,) = rules.limits(rack("a"))
-    assert f"rack a already has {most} of at most {most}" == str(full)
+    assert f"rack a already has {most} of {most} allowed tasks" == str(full)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +110,7 @@ def test_round_robin_says_whose_turn_it_is_not():
 
 
 def objections(offer, **options):
-    (agent,) = merge([offer])
+    (agent,) = merge_offers([offer])
     rules = rules_for(**options)
     found = rules.objections(agent, 0)
     assert rules.admits(agent, 0) is (not found)
@@ -122,14 +121,14 @@ def test_a_service_stays_in_one_region():
     """The master's by default, or the one that the options name."""
     there = an_offer(region="us")
 
-    assert (OtherRegion("us", "eu"),) == objections(there, circumstances=Circumstances(EXECUTOR, region="eu"))
-    assert objections(there, circumstances=Circumstances(EXECUTOR, PlacementSpec(region="us"), "eu")) == ()
+    assert (OtherRegion("us", "eu"),) == objections(there, circumstances=PlacementContext(EXECUTOR, region="eu"))
+    assert objections(there, circumstances=PlacementContext(EXECUTOR, PlacementSpec(region="us"), "eu")) == ()
 
 
 def test_a_constraint_on_regions_is_the_users_own_business():
     """It replaces the default."""
-    (agent,) = merge([an_offer(region="us")])
-    rules = rules_for("@region:LIKE:us|eu", circumstances=Circumstances(EXECUTOR, region="eu"))
+    (agent,) = merge_offers([an_offer(region="us")])
+    rules = rules_for("@region:LIKE:us|eu", circumstances=PlacementContext(EXECUTOR, region="eu"))
 
     assert rules.admits(agent, 0)
 
@@ -137,15 +136,15 @@ def test_a_constraint_on_regions_is_the_users_own_business():
 @pytest.mark.parametrize(
     ("window", "reason"),
     [
-        (Unavailability(1100.0, 1200.0), (GoingDown(100.0),)),
-        (Unavailability(900.0), (GoingDown(-100.0),)),
+        (Unavailability(1100.0, 1200.0), (MaintenanceScheduled(100.0),)),
+        (Unavailability(900.0), (MaintenanceScheduled(-100.0),)),
         (Unavailability(900.0, 950.0), ()),
         (Unavailability(2000.0), ()),
     ],
 )
 def test_an_agent_about_to_go_is_not_used(window, reason):
     """From draining_seconds before its window until that is over."""
-    circumstances = Circumstances(EXECUTOR, PlacementSpec(draining_seconds=500.0), now=1000.0)
+    circumstances = PlacementContext(EXECUTOR, PlacementSpec(draining_seconds=500.0), now=1000.0)
 
     assert reason == objections(an_offer(unavailability=window), circumstances=circumstances)
 
@@ -154,13 +153,13 @@ def test_tasks_are_counted_within_their_section():
     """A worker on the host does not keep a parameter server off it; another parameter server does."""
     unique = (rule("hostname:UNIQUE"),)
     job = a_job(JobKind.PS, section="parameter_server", constraints=unique, needs=needs())
-    task, place = TaskSpec(task_name("ps", 0), 0, job), Place("agent-1")
+    task, place = TaskSpec(task_name("ps", 0), 0, job), AgentLocation("agent-1")
 
     def match(group):
-        standing = (Standing(group, "agent-1-id", place),)
-        return match_gang([task], [an_offer()], Circumstances(EXECUTOR, standing=standing))
+        standing = (PlacedTask(group, "agent-1-id", place),)
+        return match_gang([task], [an_offer()], PlacementContext(EXECUTOR, placed_tasks=standing))
 
     assert isinstance(match("worker"), Match)
     assert [str(reason) for reason in match("parameter_server").reasons["ps-0"][:1]] == [
-        "agent agent-1: hostname agent-1 already has 1 of at most 1"
+        "agent agent-1: hostname agent-1 already has 1 of 1 allowed tasks"
     ]

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from builders import a_spec
-from tf_scheduler.core.plans import plan_named
-from tf_scheduler.core.plans.control import last_serial
-from tf_scheduler.core.plans.outline import outline
+from tf_scheduler.core.plans.rollout import latest_launch_number
+from tf_scheduler.core.plans.view import find_plan
+from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.plan import PhaseSpec, PlanControl, PlanSpec
 from tf_scheduler.model.state import SchedulerState
 
@@ -14,20 +14,20 @@ def test_a_launch_is_newer_than_every_one_that_was_ordered_anew():
     """In whatever plan that was: else a restarted task would count as the old one."""
     controls = {"deploy": PlanControl(restarted={("worker",): 7, ("ps",): 2}), "update": PlanControl()}
 
-    assert 7 == last_serial({}, controls)
-    assert 0 == last_serial({}, {})
+    assert 7 == latest_launch_number({}, controls)
+    assert 0 == latest_launch_number({}, {})
 
 
 def test_the_digest_of_options_does_not_depend_on_how_they_are_written():
     """A scheduler that starts again must not take its own tasks for outdated."""
-    assert outline(a_spec()).target == outline(a_spec()).target
-    assert outline(a_spec(workers=2)).target != outline(a_spec(workers=3)).target
+    assert index_of(a_spec()).target == index_of(a_spec()).target
+    assert index_of(a_spec(workers=2)).target != index_of(a_spec(workers=3)).target
 
 
 def test_a_plan_leaves_out_tasks_that_there_are_not():
     """It was written for a larger job."""
     plan = PlanSpec("some", phases=(PhaseSpec("first", "worker", indexes=(5, 1)),))
 
-    shown = plan_named(SchedulerState(replace(a_spec(workers=2), plans={"some": plan})), "some")
+    shown = find_plan(SchedulerState(replace(a_spec(workers=2), plans={"some": plan})), "some")
 
     assert [["worker-1"]] == [[step.name for step in phase.steps] for phase in shown.phases]

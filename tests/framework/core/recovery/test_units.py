@@ -3,8 +3,7 @@
 import pytest
 
 from builders import a_job, a_spec
-from tf_scheduler.core.plans.outline import outline
-from tf_scheduler.core.recovery.units import restarts
+from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.spec import JobKind, Strategy
 
 PSS, MWMS, BETWEEN = Strategy.PARAMETER_SERVER, Strategy.MULTI_WORKER_MIRRORED, Strategy.BETWEEN_GRAPH
@@ -33,13 +32,13 @@ def spec(strategy):
 )
 def test_the_least_that_works_starts_again(strategy, lost, same, moved):
     """As measured with TensorFlow, per strategy, at the same address and at a new one."""
-    assert same == restarts(spec(strategy), [lost], moved=False)
-    assert moved == restarts(spec(strategy), [lost], moved=True)
+    assert same == index_of(spec(strategy)).restarts([lost], moved=False)
+    assert moved == index_of(spec(strategy)).restarts([lost], moved=True)
 
 
 def test_several_losses_are_one_recovery():
     """The union: nothing starts twice."""
-    assert {"ps-0", "worker-1", "chief-0"} == restarts(spec(PSS), ["worker-1", "ps-0"], moved=False)
+    assert {"ps-0", "worker-1", "chief-0"} == index_of(spec(PSS)).restarts(["worker-1", "ps-0"], moved=False)
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
@@ -50,4 +49,4 @@ def test_at_a_new_address_those_start_again_that_must_know_every_address(strateg
     about = a_spec(strategy=strategy, jobs=tuple(a_job(kind, 1 + (kind is JobKind.WORKER)) for kind in kinds))
     lost = lost if strategy in WITH_PS else "worker-1"
 
-    assert outline(about).knowers | {lost} == restarts(about, [lost], moved=True)
+    assert index_of(about).knowers | {lost} == index_of(about).restarts([lost], moved=True)

@@ -3,28 +3,28 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_scheduler.core.recovery.waiting import delay, gives_up, recent
-from tf_scheduler.model.policy import RestartPolicy
+from tf_scheduler.core.state.backoff import exhausted, recent_failures, restart_delay
+from tf_scheduler.model.spec import RestartPolicy
 
 POLICY = RestartPolicy(max_failures=2, window=100.0, backoff=2.0, max_backoff=60.0)
 
 
 def test_the_first_retry_comes_at_once_and_the_next_ones_later_and_later():
     """Doubling up to the limit."""
-    assert [0.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] == [delay(POLICY, n, 1.0) for n in range(1, 9)]
+    assert [0.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] == [restart_delay(POLICY, n, 1.0) for n in range(1, 9)]
 
 
 @given(st.integers(0, 10_000), st.floats(0, 1))
 def test_the_wait_is_never_negative_nor_longer_than_the_limit(failures, chance):
     """Also after very many failures; the jitter takes at most half of it."""
-    wait, longest = delay(POLICY, failures, chance), delay(POLICY, failures, 1.0)
+    wait, longest = restart_delay(POLICY, failures, chance), restart_delay(POLICY, failures, 1.0)
 
     assert longest / 2 <= wait <= longest <= POLICY.max_backoff
 
 
 def test_failures_are_forgiven_up_to_a_number_and_for_a_time():
     """Two within the window are forgiven, the third is not; an old one does not count."""
-    assert not gives_up(POLICY, [1000.0, 1010.0], 1010.0)
-    assert gives_up(POLICY, [1000.0, 1010.0, 1020.0], 1020.0)
-    assert not gives_up(POLICY, [1000.0, 1010.0, 1120.0], 1120.0)
-    assert (1010.0, 1050.0) == recent([900.0, 1010.0, 1050.0], 100.0, 1100.0)
+    assert not exhausted(POLICY, [1000.0, 1010.0], 1010.0)
+    assert exhausted(POLICY, [1000.0, 1010.0, 1020.0], 1020.0)
+    assert not exhausted(POLICY, [1000.0, 1010.0, 1120.0], 1120.0)
+    assert (1010.0, 1050.0) == recent_failures([900.0, 1010.0, 1050.0], 100.0, 1100.0)

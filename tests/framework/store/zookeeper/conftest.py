@@ -11,37 +11,31 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from mesos_local import ZooKeeperEnsemble
-from tf_scheduler.store.zookeeper import ZooKeeperPlace, ZooKeeperStore
+from kit.shared import Shared, repair_ensemble
+from kit.zookeeper_ensemble import ZooKeeperEnsemble
+from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore
 
 _chroots = count(1)
 
 
 @pytest.fixture(scope="session")
-def three_servers() -> Iterator[ZooKeeperEnsemble]:
-    """Three servers for all tests; use `ensemble`, which puts them together again."""
-    with ZooKeeperEnsemble(3) as started:
-        yield started
+def three_servers() -> Iterator[Shared[ZooKeeperEnsemble]]:
+    """Three servers for all tests; use `ensemble`, which repairs them."""
+    with Shared(lambda: ZooKeeperEnsemble(3), repair_ensemble) as shared:
+        yield shared
 
 
 @pytest.fixture
-def ensemble(three_servers: ZooKeeperEnsemble) -> Iterator[ZooKeeperEnsemble]:
+def ensemble(three_servers: Shared[ZooKeeperEnsemble]) -> ZooKeeperEnsemble:
     """Three servers that the test may kill and freeze."""
-    three_servers.wait_serving()
-    yield three_servers
-    for server in three_servers.servers:
-        if server.process is None:
-            server.launch()
-        elif server.frozen:
-            server.thaw()
-    three_servers.wait_serving()
+    return three_servers.take()
 
 
 @pytest.fixture
-def three_places(ensemble: ZooKeeperEnsemble) -> ZooKeeperPlace:
+def three_places(ensemble: ZooKeeperEnsemble) -> ZooKeeperAddress:
     """A chroot of the test's own on three servers."""
     servers = tuple(ensemble.addresses.split(","))
-    return ZooKeeperPlace(servers, chroot=f"/three-{next(_chroots)}", session_timeout=6.0)
+    return ZooKeeperAddress(servers, chroot=f"/three-{next(_chroots)}", session_timeout=6.0)
 
 
 @pytest.fixture
@@ -49,18 +43,18 @@ def open_at() -> Iterator[Callable[..., ZooKeeperStore]]:
     """Opens a store of `tensorflow` at a place, with options of the place changed."""
     with ExitStack() as stores:
 
-        def open_at(place: ZooKeeperPlace, service: str = "tensorflow", **changes: Any) -> ZooKeeperStore:
+        def open_at(place: ZooKeeperAddress, service: str = "tensorflow", **changes: Any) -> ZooKeeperStore:
             return stores.enter_context(closing(ZooKeeperStore(replace(place, **changes), service)))
 
         yield open_at
 
 
 @pytest.fixture
-def operator() -> Iterator[Callable[[ZooKeeperPlace], KazooClient]]:
+def operator() -> Iterator[Callable[[ZooKeeperAddress], KazooClient]]:
     """An operator with a client of their own, who sees the nodes as they are."""
     clients: list[KazooClient] = []
 
-    def connect(place: ZooKeeperPlace, **options: Any) -> KazooClient:
+    def connect(place: ZooKeeperAddress, **options: Any) -> KazooClient:
         client = KazooClient(",".join(place.servers), connection_retry={"max_tries": -1, "max_delay": 0.2}, **options)
         clients.append(client)
         client.start(timeout=30)

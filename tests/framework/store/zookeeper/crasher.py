@@ -21,7 +21,7 @@ from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import Ping, Transaction
 
 from tf_scheduler.store.interface import Delete, Put, Write
-from tf_scheduler.store.zookeeper import ZooKeeperPlace, ZooKeeperStore, layout, store
+from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore, layout, store
 
 #: Enough for the first change, entries, a snapshot, and entries after it.
 TRANSACTIONS = 6
@@ -36,7 +36,7 @@ def transaction(number: int) -> list[Write]:
 
 def small_nodes() -> None:
     layout.NODE_LIMIT = LIMITS["part"]
-    store._LOG_LEAST = LIMITS["log"]
+    store._MIN_LOG_COST = LIMITS["log"]
 
 
 def die_at_request(kind: str, point: int) -> None:
@@ -62,7 +62,7 @@ def _is_sign_of_life(request) -> bool:
 def run(address: str, acknowledged: Path, kind: str, point: int) -> None:
     small_nodes()
     die_at_request(kind, point)
-    place = ZooKeeperPlace((address,), f"/{kind}-{point}", session_timeout=1.0)
+    place = ZooKeeperAddress((address,), f"/{kind}-{point}", session_timeout=1.0)
     writer = ZooKeeperStore(place, "tensorflow")
     writer.lead()
     writer.load()

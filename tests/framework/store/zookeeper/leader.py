@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 import time
 
-from tf_scheduler.store.interface import LeadershipLost, Put, StoreConflict
-from tf_scheduler.store.zookeeper import ZooKeeperPlace, ZooKeeperStore
+from tf_scheduler.store.interface import LeadershipLostError, Put, StoreConflictError
+from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore
 
 
 def say(*words: object) -> None:
@@ -18,7 +18,7 @@ def say(*words: object) -> None:
 
 
 def main(url: str) -> None:
-    store = ZooKeeperStore(ZooKeeperPlace.parse(url), "tensorflow")
+    store = ZooKeeperStore(ZooKeeperAddress.parse(url), "tensorflow")
     leadership = store.lead(waiting=lambda holder: say("waits", holder))
     store.load()
     say("leads")
@@ -28,12 +28,12 @@ def main(url: str) -> None:
             leadership.check()
             say(now)
             time.sleep(0.01)
-    except LeadershipLost as error:
+    except LeadershipLostError as error:
         say("lost", error)
     try:
         store.apply([Put("late", b"")])
         say("stored")
-    except StoreConflict:
+    except StoreConflictError:
         say("stored nothing")
     store.close()
 

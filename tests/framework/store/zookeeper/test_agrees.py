@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from tf_scheduler.store.interface import Delete, Put, StoreConflict, StoreError
-from tf_scheduler.store.memory import MemoryDisk, MemoryStore
-from tf_scheduler.store.zookeeper import ZooKeeperPlace, ZooKeeperStore, layout
+from kit.memory_store import MemoryDisk, MemoryStore
+from tf_scheduler.store.interface import Delete, Put, StoreConflictError, StoreError
+from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore, layout
 from tf_scheduler.store.zookeeper import store as store_module
 
 #: Three stores: two writers of one service and one of another.
@@ -32,12 +32,12 @@ def outcome(call):
 
 
 class Agree(RuleBasedStateMachine):
-    place: ZooKeeperPlace
+    place: ZooKeeperAddress
 
     def __init__(self) -> None:
         super().__init__()
         self.disk = MemoryDisk()
-        self.here = ZooKeeperPlace(self.place.servers, f"/agree-{next(_chroots)}", session_timeout=5.0)
+        self.here = ZooKeeperAddress(self.place.servers, f"/agree-{next(_chroots)}", session_timeout=5.0)
         self.pairs = {slot: self.opened(service) for slot, service in SLOTS.items()}
         self.readers = [self.opened(service) for service in ("a", "a/b")]
 
@@ -61,7 +61,7 @@ class Agree(RuleBasedStateMachine):
     def load_and_apply(self, slot, writes, times):
         self.load(slot)
         for _ in range(times):
-            assert self.ask(self.pairs[slot], lambda store: store.apply(writes)) is not StoreConflict
+            assert self.ask(self.pairs[slot], lambda store: store.apply(writes)) is not StoreConflictError
 
     @rule(slot=slots)
     def erase(self, slot):
@@ -90,7 +90,7 @@ def test_stores_agree(zookeeper, monkeypatch, small):
     """With nodes of the usual size, and with nodes so small that entries are split and merged all the time."""
     if small:
         monkeypatch.setattr(layout, "NODE_LIMIT", 100)
-        monkeypatch.setattr(store_module, "_LOG_LEAST", 2048)
+        monkeypatch.setattr(store_module, "_MIN_LOG_COST", 2048)
     monkeypatch.setattr(Agree, "place", zookeeper, raising=False)
     run_state_machine_as_test(
         Agree,

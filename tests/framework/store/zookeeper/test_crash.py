@@ -15,7 +15,7 @@ import pytest
 
 import tf_scheduler
 from tf_scheduler.store.interface import Put
-from tf_scheduler.store.zookeeper import ZooKeeperPlace, ZooKeeperStore
+from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore
 
 pytestmark = pytest.mark.zookeeper
 
@@ -31,7 +31,7 @@ def state_after(number: int) -> dict[str, bytes]:
     return parts | {f"log/{entry}": b"" for entry in range(max(1, number - 1), number + 1)}
 
 
-def left_behind(place: ZooKeeperPlace, acknowledged: Path) -> tuple[int, int]:
+def left_behind(place: ZooKeeperAddress, acknowledged: Path) -> tuple[int, int]:
     """Return (acknowledged, stored) transactions, after checking that the stored ones are whole and can go on."""
     with closing(ZooKeeperStore(place, "tensorflow")) as store:
         # As the next scheduler does; the dead one's requests are settled when its session has ended.

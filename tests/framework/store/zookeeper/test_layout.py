@@ -13,7 +13,7 @@ from tf_scheduler.store.interface import (
     Delete,
     InvalidKeyError,
     Put,
-    StoreCorrupt,
+    StoreCorruptError,
     StoreVersionError,
     check_key,
     service_key,
@@ -45,7 +45,7 @@ writes = st.lists(st.builds(Put, keys(), st.binary(max_size=50)) | st.builds(Del
         ("a%5Fb", "dcos-service-a%255Fb"),
     ],
 )
-def test_a_service_has_the_name_that_the_sdk_gives_it(service, name):
+def test_service_folder_matches_sdk(service, name):
     """The janitor and people find it; only names that Marathon does not allow are escaped."""
     assert name == layout.service_folder(service_key(service))
 
@@ -64,31 +64,31 @@ def test_writes_come_back(found):
 
 
 @given(writes, st.data())
-def test_a_cut_entry_is_never_read_as_a_whole_one(found, data):
-    """Any beginning of an entry is StoreCorrupt that names the node."""
+def test_truncated_entry_is_rejected(found, data):
+    """Any beginning of an entry is StoreCorruptError that names the node."""
     whole = layout.encode_writes(found)
     length = data.draw(st.integers(0, len(whole) - 1))
-    with pytest.raises(StoreCorrupt, match="/here"):
+    with pytest.raises(StoreCorruptError, match="/here"):
         layout.decode_writes(whole[:length], "/here")
 
 
 @given(st.binary(max_size=60))
 def test_reading_is_total(data):
-    """Any bytes are writes or StoreCorrupt, as an entry and as a head."""
+    """Any bytes are writes or StoreCorruptError, as an entry and as a head."""
     for read in (layout.decode_writes, layout.decode_head):
         for found in (data, b"\x01" + data):
             try:
                 read(found, "here")
-            except StoreCorrupt:
+            except StoreCorruptError:
                 continue
 
 
 @given(st.binary(max_size=60))
-def test_well_packed_nonsense_is_found_out(data):
-    """What is compressed but not ours is StoreCorrupt, or happens to be writes."""
+def test_invalid_content_is_rejected(data):
+    """What is compressed but not ours is StoreCorruptError, or happens to be writes."""
     try:
         found = layout.decode_writes(b"\x01" + zlib.compress(data), "here")
-    except StoreCorrupt:
+    except StoreCorruptError:
         return
     assert data == zlib.decompress(layout.encode_writes(found)[1:])
 
@@ -107,9 +107,9 @@ def test_a_head_comes_back():
 @pytest.mark.parametrize(
     "data", [b"", b"{}", b"[]", b"null", b'{"schema": 1, "x": 1}', b'{"schema": "1"}', b"\xff", ZERO]
 )
-def test_a_damaged_head_is_told(data):
-    """StoreCorrupt that names the node and the way out."""
-    with pytest.raises(StoreCorrupt, match=r"/place.*state import"):
+def test_damaged_head_is_reported(data):
+    """StoreCorruptError that names the node and the way out."""
+    with pytest.raises(StoreCorruptError, match=r"/place.*state import"):
         layout.decode_head(data, "/place")
 
 
@@ -125,23 +125,23 @@ def test_a_newer_schema_is_refused():
     st.integers(0, 30).flatmap(lambda last: st.tuples(st.just(last), st.integers(0, last))),
     st.integers(0, 3),
 )
-def test_what_is_current_is_never_dead(numbers, parts):
+def test_current_nodes_are_not_garbage(numbers, parts):
     """Nothing that a head names may be swept, and nothing that a later one could name."""
     last, snapshot = numbers
     head = Head("i", last, snapshot, "token", parts if snapshot else 0)
     named = [name for names in head.names() for name in names]
     later = [layout.entry_name(last + 1), layout.part_name(last + 1, "other", 0)]
 
-    assert not [name for name in (*named, *later, "what-ever", "part-x-y-0") if layout.is_dead(name, head)]
+    assert not [name for name in (*named, *later, "what-ever", "part-x-y-0") if layout.is_garbage(name, head)]
 
 
 @given(st.integers(1, 30), st.integers(1, 30))
-def test_what_a_snapshot_replaces_is_dead(snapshot, number):
+def test_nodes_before_snapshot_are_garbage(snapshot, number):
     """Entries up to it, older snapshots, and those that others prepared in vain."""
     head = replace(Head("i"), last=snapshot, snapshot=snapshot, token="t", parts=1)
     names = [layout.entry_name(number), layout.part_name(number, "other", 0)]
 
-    assert [number <= snapshot] * 2 == [layout.is_dead(name, head) for name in names]
+    assert [number <= snapshot] * 2 == [layout.is_garbage(name, head) for name in names]
 
 
 def test_pieces_fit_a_node():

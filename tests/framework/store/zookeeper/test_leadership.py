@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 import tf_scheduler
-from tf_scheduler.store.interface import LeadershipLost, Put, StoreConflict, StoreUnavailable
-from tf_scheduler.store.zookeeper import ZooKeeperPlace, ZooKeeperStore
+from tf_scheduler.store.interface import LeadershipLostError, Put, StoreConflictError, StoreUnavailableError
+from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore
 from zookeeper_proxy import ZooKeeperProxy
 
 pytestmark = pytest.mark.zookeeper
@@ -49,11 +49,11 @@ class Standby:
 
 
 @pytest.fixture
-def leader() -> Iterator[Callable[[ZooKeeperPlace], subprocess.Popen[str]]]:
+def leader() -> Iterator[Callable[[ZooKeeperAddress], subprocess.Popen[str]]]:
     """Starts leader.py; it has led when this returns."""
     with ExitStack() as stack:
 
-        def start(place: ZooKeeperPlace) -> subprocess.Popen[str]:
+        def start(place: ZooKeeperAddress) -> subprocess.Popen[str]:
             url = f"{place}?session_timeout={place.session_timeout}"
             command = [sys.executable, str(Path(__file__).with_name("leader.py")), url]
             process = stack.enter_context(subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True))
@@ -78,14 +78,14 @@ def test_a_standby_takes_over_when_the_leader_ends(open_at, zookeeper):
     standby.join()
 
     assert {"first": b"1"} == second.load()
-    with pytest.raises(LeadershipLost, match="given up"):
+    with pytest.raises(LeadershipLostError, match="given up"):
         leadership.check()
 
 
-def test_a_standby_waits_no_longer_than_it_is_told(open_at, zookeeper):
+def test_standby_wait_times_out(open_at, zookeeper):
     """Then it says who leads."""
     open_at(zookeeper).lead()
-    with pytest.raises(StoreUnavailable, match=f"another scheduler leads this service: process {os.getpid()}"):
+    with pytest.raises(StoreUnavailableError, match=f"another scheduler leads this service: process {os.getpid()}"):
         open_at(zookeeper).lead(timeout=0.5)
 
 
@@ -95,7 +95,7 @@ def test_services_have_leaders_of_their_own(open_at, zookeeper):
         open_at(zookeeper, service).lead(timeout=LONG).check()
 
 
-def test_the_leader_reads_and_writes_as_ever(open_at, zookeeper):
+def test_leader_reads_and_writes(open_at, zookeeper):
     """And who does not lead may look."""
     store = open_at(zookeeper)
     store.lead()
@@ -115,7 +115,7 @@ def test_a_write_needs_a_load_under_the_leadership(open_at, zookeeper):
     store.load()
     store.lead()
 
-    with pytest.raises(StoreConflict, match="must be loaded"):
+    with pytest.raises(StoreConflictError, match="must be loaded"):
         store.apply([Put("a", b"1")])
 
 
@@ -141,7 +141,7 @@ def test_the_leader_freezes_and_wakes_up(zookeeper, open_at, leader):
     *acts, lost, stored = process.communicate(timeout=LONG)[0].splitlines()
 
     assert all(float(act) < taken_over for act in acts)
-    assert lost.startswith("lost this scheduler leads no more")
+    assert lost.startswith("lost this scheduler is no longer the leader")
     assert "stored nothing" == stored
 
 
@@ -154,7 +154,7 @@ def test_zookeeper_freezes(three_places, ensemble, open_at, operator):
     for server in ensemble.servers:
         server.freeze()
     assert lost.get(timeout=LONG)
-    with pytest.raises(LeadershipLost):
+    with pytest.raises(LeadershipLostError):
         leadership.check()
     for server in ensemble.servers:
         server.thaw()
@@ -164,7 +164,7 @@ def test_zookeeper_freezes(three_places, ensemble, open_at, operator):
 
     assert store._session.number == lock.ephemeralOwner
     assert lost.empty()
-    with pytest.raises(LeadershipLost):
+    with pytest.raises(LeadershipLostError):
         leadership.check()
 
 
@@ -194,7 +194,7 @@ def test_the_leader_survives_one_server(three_places, ensemble, open_at, which):
 
 
 @pytest.mark.parametrize("lost", [["request"], ["answer"], ["answer", "answer"], ["request", "answer", "request"]])
-def test_the_answers_get_lost_while_it_becomes_leader(zookeeper, open_at, lost):
+def test_lost_answers_during_election_are_retried(zookeeper, open_at, lost):
     """It leads all the same, and does not wait for itself."""
     with ZooKeeperProxy(zookeeper.servers[0]) as proxy:
         store = open_at(zookeeper, servers=(proxy.address,))
@@ -203,7 +203,7 @@ def test_the_answers_get_lost_while_it_becomes_leader(zookeeper, open_at, lost):
         store.close()
 
 
-def test_an_operator_removes_the_lock(zookeeper, open_at, operator):
+def test_removed_lock_ends_leadership(zookeeper, open_at, operator):
     """The leader ends, and can store nothing."""
     store, lost = open_at(zookeeper), queue.Queue()
     leadership = store.lead()
@@ -211,16 +211,16 @@ def test_an_operator_removes_the_lock(zookeeper, open_at, operator):
     store.load()
     client = operator(zookeeper)
     client.delete(leadership.node)
-    with pytest.raises(LeadershipLost):
+    with pytest.raises(LeadershipLostError):
         store.apply([Put("a", b"1")])
 
     assert "was removed" in lost.get(timeout=LONG)
-    with pytest.raises(LeadershipLost, match="was removed"):
+    with pytest.raises(LeadershipLostError, match="was removed"):
         leadership.check()
     assert {} == open_at(zookeeper).load()
 
 
-def test_the_session_ends(zookeeper, open_at, operator):
+def test_session_end_ends_leadership(zookeeper, open_at, operator):
     """The leader hears of it at once. A write in the new session is refused, though nobody else has written."""
     store, lost = open_at(zookeeper), queue.Queue()
     leadership = store.lead()
@@ -234,15 +234,15 @@ def test_the_session_ends(zookeeper, open_at, operator):
     leadership.on_lost(again.put)
     assert "session" in again.get(timeout=LONG)
     for write in (lambda: store.apply([Put("a", b"2")]), lambda: store.apply([]), store.erase):
-        with pytest.raises(LeadershipLost):
+        with pytest.raises(LeadershipLostError):
             write()
-    with pytest.raises(LeadershipLost):
+    with pytest.raises(LeadershipLostError):
         leadership.check()
     assert lost.empty()
     assert {"a": b"1"} == open_at(zookeeper).load()
 
 
-def test_the_timeout_is_the_one_that_the_server_grants(zookeeper, open_at):
+def test_session_timeout_is_the_granted_one(zookeeper, open_at):
     """The server allows 10 s at most: a leader that counted on the minute that it asked for would act too long."""
     store = open_at(zookeeper, session_timeout=60.0)
     asked = time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -11,8 +11,8 @@ from typing import TypeVar
 import pytest
 from kazoo.exceptions import BadVersionError
 
-from tf_scheduler.store.interface import Put, StoreConflict, StoreError, StoreUnavailable
-from tf_scheduler.store.zookeeper import ZooKeeperPlace, ZooKeeperStore
+from tf_scheduler.store.interface import Put, StoreConflictError, StoreError, StoreUnavailableError
+from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore
 from zookeeper_proxy import ZooKeeperProxy
 
 pytestmark = pytest.mark.zookeeper
@@ -23,7 +23,7 @@ HEAD = "dcos-service-tensorflow/head"
 
 
 @pytest.fixture
-def proxy(zookeeper: ZooKeeperPlace) -> Iterator[ZooKeeperProxy]:
+def proxy(zookeeper: ZooKeeperAddress) -> Iterator[ZooKeeperProxy]:
     """Before the server at `zookeeper`."""
     with ZooKeeperProxy(zookeeper.servers[0]) as started:
         yield started
@@ -41,7 +41,7 @@ def patiently(call: Callable[[], T]) -> T:
     while True:
         try:
             return call()
-        except StoreUnavailable:
+        except StoreUnavailableError:
             assert time.monotonic() < end
 
 
@@ -52,7 +52,7 @@ def counted(end: int) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("lost", [["request"], ["answer"], ["answer", "request"], ["request"] * 2, ["answer"] * 2])
 @pytest.mark.parametrize("before", [0, 3])
-def test_a_commit_without_an_answer_is_made_once(open_at, zookeeper, proxy, operator, lost, before):
+def test_unanswered_commit_acts_once(open_at, zookeeper, proxy, operator, lost, before):
     """Whether the request or its answer gets lost, again and again: the caller learns that it is stored, once."""
     store = open_at(replace(zookeeper, servers=(proxy.address,)))
     store.load()
@@ -65,7 +65,7 @@ def test_a_commit_without_an_answer_is_made_once(open_at, zookeeper, proxy, oper
 
 
 @pytest.mark.parametrize("lost", ["request", "answer"])
-def test_a_check_without_an_answer_is_asked_again(open_at, zookeeper, proxy, lost):
+def test_unanswered_check_is_retried(open_at, zookeeper, proxy, lost):
     """It stores nothing, so it may be sent as often as needed."""
     store = open_at(replace(zookeeper, servers=(proxy.address,)))
     store.load()
@@ -87,11 +87,11 @@ def test_an_outcome_that_stays_unknown_is_a_conflict(open_at, zookeeper, proxy, 
     count_up(store, 0, 3)
     client = operator(zookeeper)
     proxy.lose(lost, stay_away=True)
-    with pytest.raises(StoreConflict, match="the next load tells"):
+    with pytest.raises(StoreConflictError, match="load the state again"):
         count_up(store, 3, 4)
-    with pytest.raises(StoreConflict, match="must be loaded"):
+    with pytest.raises(StoreConflictError, match="must be loaded"):
         store.apply([])
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnavailableError):
         store.load()
     proxy.heal()
 
@@ -103,12 +103,12 @@ def test_an_outcome_that_stays_unknown_is_a_conflict(open_at, zookeeper, proxy, 
     assert counted(6) == open_at(zookeeper).load()
 
 
-def test_the_first_change_may_stay_unknown_too(open_at, zookeeper, proxy, operator):
+def test_unknown_first_change_is_a_conflict(open_at, zookeeper, proxy, operator):
     """Where there is no head yet, the next load makes one, so that what was sent cannot."""
     store = open_at(replace(zookeeper, servers=(proxy.address,), request_timeout=1.0))
     store.load()
     proxy.lose("request", stay_away=True)
-    with pytest.raises(StoreConflict, match="the next load tells"):
+    with pytest.raises(StoreConflictError, match="load the state again"):
         count_up(store, 0, 1)
     proxy.heal()
 
@@ -118,14 +118,14 @@ def test_the_first_change_may_stay_unknown_too(open_at, zookeeper, proxy, operat
     assert counted(2) == open_at(zookeeper).load()
 
 
-def test_nothing_is_sent_while_there_is_no_connection(open_at, zookeeper, proxy):
+def test_nothing_is_sent_without_connection(open_at, zookeeper, proxy):
     """So nothing is stored, the error says so, and the same call may succeed later."""
     store = open_at(replace(zookeeper, servers=(proxy.address,), request_timeout=1.0))
     store.load()
     count_up(store, 0, 2)
     proxy.cut()
     for call in (lambda: store.apply([]), lambda: count_up(store, 2, 3), store.erase, store.load):
-        with pytest.raises(StoreUnavailable, match=proxy.address):
+        with pytest.raises(StoreUnavailableError, match=proxy.address):
             call()
     proxy.heal()
     patiently(store.load)
@@ -137,9 +137,9 @@ def test_nothing_is_sent_while_there_is_no_connection(open_at, zookeeper, proxy)
 def test_no_server_answers_at_the_start(zookeeper, proxy):
     """The error names the place and why."""
     proxy.cut()
-    with pytest.raises(StoreUnavailable, match=f"zk://{proxy.address}/"):
+    with pytest.raises(StoreUnavailableError, match=f"zk://{proxy.address}/"):
         ZooKeeperStore(replace(zookeeper, servers=(proxy.address,), request_timeout=1.0), "tensorflow")
-    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1: .*refused"):
+    with pytest.raises(StoreUnavailableError, match=r"127\.0\.0\.1:1: .*refused"):
         ZooKeeperStore(replace(zookeeper, servers=("127.0.0.1:1",), request_timeout=1.0), "tensorflow")
 
 
@@ -154,7 +154,7 @@ def test_the_session_expires(open_at, zookeeper, operator):
     assert counted(4) == open_at(zookeeper).load()
 
 
-def expire(operator, place: ZooKeeperPlace, store: ZooKeeperStore) -> None:
+def expire(operator, place: ZooKeeperAddress, store: ZooKeeperStore) -> None:
     """End the store's session as ZooKeeper would: another client takes it over and closes it."""
     client = operator(place, client_id=store._session._client.client_id)
     client.stop()
@@ -178,7 +178,7 @@ def test_the_leader_is_killed_while_decisions_are_made(ensemble, three_places, o
     assert counted(400) == open_at(three_places).load()
 
 
-def test_the_server_freezes_that_we_talk_to(ensemble, three_places, open_at):
+def test_frozen_server_is_replaced(ensemble, three_places, open_at):
     """The decision is made on another server; the frozen one is given up before the session ends."""
     store = open_at(three_places)
     store.load()
@@ -196,7 +196,7 @@ def test_the_server_freezes_that_we_talk_to(ensemble, three_places, open_at):
     assert session == store._session.number
 
 
-def test_a_load_is_not_behind(ensemble, three_places, open_at):
+def test_load_is_not_stale(ensemble, three_places, open_at):
     """A server that slept tells what was stored meanwhile: a scheduler that takes over must not start from the past."""
     follower = ensemble.followers()[0]
     writer = open_at(three_places, servers=(ensemble.leader().address,))
@@ -223,15 +223,15 @@ def test_quorum_is_lost_and_comes_back(ensemble, three_places, open_at):
     killed = [*ensemble.followers()]
     for server in killed:
         server.kill()
-    with pytest.raises((StoreConflict, StoreUnavailable)) as caught:
+    with pytest.raises((StoreConflictError, StoreUnavailableError)) as caught:
         count_up(store, 3, 4)
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnavailableError):
         open_at(three_places, request_timeout=1.0)
     for server in killed:
         server.launch()
     ensemble.wait_serving()
     found = patiently(store.load)
-    assert found in ((counted(3), counted(4)) if isinstance(caught.value, StoreConflict) else (counted(3),))
+    assert found in ((counted(3), counted(4)) if isinstance(caught.value, StoreConflictError) else (counted(3),))
     stored = len(found) - 1
     count_up(store, stored, 6)
 
@@ -265,7 +265,7 @@ def test_writers_on_different_servers_lose_no_update(ensemble, three_places, ope
             try:
                 store.apply([Put("count", b"%d" % (number + 1))])
                 done += 1
-            except StoreConflict:
+            except StoreConflictError:
                 continue
 
     threads = [threading.Thread(target=count, args=(store,)) for store in stores]

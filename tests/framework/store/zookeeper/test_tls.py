@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from kazoo.exceptions import NoAuthError
 
-from mesos_local import ServerTls, ZooKeeperEnsemble
-from tf_scheduler.store.interface import Put, StoreError, StoreUnavailable
-from tf_scheduler.store.zookeeper import Tls, ZooKeeperPlace, ZooKeeperStore
-from tf_scheduler.store.zookeeper.connection import Sockets, tls_context
+from kit.zookeeper_ensemble import ServerTls, ZooKeeperEnsemble
+from tf_scheduler.store.interface import Put, StoreError, StoreUnavailableError
+from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore, ZooKeeperTls
+from tf_scheduler.store.zookeeper.session import KazooSockets, tls_context
 
 _NEW_KEY = "-newkey rsa:2048 -nodes"
 
@@ -41,8 +41,10 @@ class Certificates:
         parts = [(self.folder / f"{name}.{part}.pem").read_text() for part in ("crt", "key")]
         (self.folder / f"{name}.pem").write_text("".join(parts))
 
-    def tls(self, name: str, authority: str = "authority") -> Tls:
-        return Tls(*(self.folder / f"{file}.pem" for file in (f"{authority}.crt", f"{name}.crt", f"{name}.key")))
+    def tls(self, name: str, authority: str = "authority") -> ZooKeeperTls:
+        return ZooKeeperTls(
+            *(self.folder / f"{file}.pem" for file in (f"{authority}.crt", f"{name}.crt", f"{name}.key"))
+        )
 
     def _openssl(self, command: str) -> None:
         subprocess.run(["openssl", *command.split()], cwd=self.folder, check=True, capture_output=True)
@@ -70,9 +72,9 @@ def secure_server(certificates: Certificates) -> Iterator[ZooKeeperEnsemble]:
 
 
 @pytest.fixture
-def place(secure_server: ZooKeeperEnsemble, certificates: Certificates, request) -> ZooKeeperPlace:
+def place(secure_server: ZooKeeperEnsemble, certificates: Certificates, request) -> ZooKeeperAddress:
     chroot = f"/{abs(hash(request.node.name))}"
-    return ZooKeeperPlace((secure_server.secure_addresses,), chroot, tls=certificates.tls("me"), request_timeout=3.0)
+    return ZooKeeperAddress((secure_server.secure_addresses,), chroot, tls=certificates.tls("me"), request_timeout=3.0)
 
 
 @pytest.mark.zookeeper
@@ -90,12 +92,12 @@ def test_the_store_works_over_tls(place, open_at):
 
 
 @pytest.mark.zookeeper
-def test_the_certificate_is_the_owner(place, open_at, operator, secure_server, certificates):
+def test_nodes_belong_to_client_certificate(place, open_at, operator, secure_server, certificates):
     """Nodes belong to the certificate that made them: neither another one nor nobody may read them."""
     store = open_at(place)
     store.load()
     store.apply([Put("a", b"1")])
-    with pytest.raises(StoreError, match="another user or certificate made them"):
+    with pytest.raises(StoreError, match="belong to another user or certificate"):
         open_at(place, tls=certificates.tls("other")).load()
     plain = operator(replace(place, servers=(secure_server.addresses,)))
     with pytest.raises(NoAuthError):
@@ -109,10 +111,10 @@ def test_the_certificate_is_the_owner(place, open_at, operator, secure_server, c
     ("name", "authority", "message"),
     [("me", "stranger", "certificate verify failed"), ("unknown", "authority", ""), ("", "authority", "")],
 )
-def test_whom_they_do_not_know_they_do_not_talk_to(place, certificates, name, authority, message):
+def test_unknown_certificates_are_rejected(place, certificates, name, authority, message):
     """Neither we to a server of another authority, nor the server to a client of another one or of none."""
-    tls = certificates.tls(name, authority) if name else Tls(certificates.folder / "authority.crt.pem")
-    with pytest.raises(StoreUnavailable, match=f"zks://127.0.0.1:.*{message}"):
+    tls = certificates.tls(name, authority) if name else ZooKeeperTls(certificates.folder / "authority.crt.pem")
+    with pytest.raises(StoreUnavailableError, match=f"zks://127.0.0.1:.*{message}"):
         ZooKeeperStore(replace(place, tls=tls), "tensorflow")
 
 
@@ -121,19 +123,19 @@ def test_a_server_under_another_name_is_refused(certificates):
     """A valid certificate, but not of the server that we meant."""
     stores = ServerTls(certificates.folder / "elsewhere.pem", certificates.folder / "authority.crt.pem")
     with ZooKeeperEnsemble(tls=stores) as server:
-        place = ZooKeeperPlace((server.secure_addresses,), tls=certificates.tls("me"), request_timeout=2.0)
-        with pytest.raises(StoreUnavailable, match="IP address mismatch"):
+        place = ZooKeeperAddress((server.secure_addresses,), tls=certificates.tls("me"), request_timeout=2.0)
+        with pytest.raises(StoreUnavailableError, match="IP address mismatch"):
             ZooKeeperStore(place, "tensorflow")
 
 
 @pytest.mark.zookeeper
 def test_without_tls_nothing_answers_at_the_secure_port(place):
     """A wrong scheme ends in an error, not in waiting."""
-    with pytest.raises(StoreUnavailable, match="zk://"):
+    with pytest.raises(StoreUnavailableError, match="zk://"):
         ZooKeeperStore(replace(place, tls=None, request_timeout=1.0), "tensorflow")
 
 
-def test_a_file_that_cannot_be_used_is_named(certificates, tmp_path):
+def test_unusable_tls_file_is_named(certificates, tmp_path):
     """With the option that named it."""
     nonsense = tmp_path / "nonsense.pem"
     nonsense.write_text("nonsense")
@@ -148,7 +150,7 @@ def test_a_file_that_cannot_be_used_is_named(certificates, tmp_path):
             tls_context(tls)
 
 
-def test_no_answer_is_overlooked_that_came_with_another(certificates, monkeypatch):
+def test_answers_in_one_tls_record_are_read(certificates, monkeypatch):
     """Two answers in one TLS record: when the first is read, the second is in no socket any more, but readable."""
     waited = []
 
@@ -159,7 +161,7 @@ def test_no_answer_is_overlooked_that_came_with_another(certificates, monkeypatc
     monkeypatch.setattr("kazoo.handlers.threading.selector_select", select)
     server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server_side.load_cert_chain(certificates.folder / "server.crt.pem", certificates.folder / "server.key.pem")
-    sockets = Sockets(Tls(certificates.folder / "authority.crt.pem"), 10.0)
+    sockets = KazooSockets(ZooKeeperTls(certificates.folder / "authority.crt.pem"), 10.0)
 
     def serve(listener: socket.socket) -> None:
         connection, _ = listener.accept()

@@ -10,7 +10,14 @@ import pytest
 from kazoo.exceptions import NoAuthError
 from kazoo.protocol.connection import ConnectionHandler
 
-from tf_scheduler.store.interface import Delete, Put, StoreConflict, StoreCorrupt, StoreError, StoreVersionError
+from tf_scheduler.store.interface import (
+    Delete,
+    Put,
+    StoreConflictError,
+    StoreCorruptError,
+    StoreError,
+    StoreVersionError,
+)
 from tf_scheduler.store.zookeeper import layout
 
 pytestmark = pytest.mark.zookeeper
@@ -55,7 +62,7 @@ def test_the_tree_is_the_one_in_the_docstring(open_at, zookeeper, operator):
     )
 
 
-def test_nothing_is_made_before_the_first_change(open_at, zookeeper, operator):
+def test_no_node_exists_before_first_change(open_at, zookeeper, operator):
     """Whoever only looks leaves no trace."""
     store = open_at(zookeeper)
     store.load()
@@ -64,7 +71,7 @@ def test_nothing_is_made_before_the_first_change(open_at, zookeeper, operator):
     assert None is operator(zookeeper).exists(zookeeper.chroot)
 
 
-def test_nothing_is_left_of_a_service_that_is_removed(open_at, zookeeper, operator):
+def test_removed_service_leaves_no_node(open_at, zookeeper, operator):
     """Neither of its state nor of who led."""
     store = open_at(zookeeper)
     store.lead()
@@ -77,7 +84,7 @@ def test_nothing_is_left_of_a_service_that_is_removed(open_at, zookeeper, operat
     assert [zookeeper.chroot] == nodes(operator(zookeeper), zookeeper.chroot)
 
 
-def test_a_service_that_has_begun_anew_is_left_alone(open_at, zookeeper):
+def test_reinstalled_service_is_not_removed(open_at, zookeeper):
     """By who removes the one before it: late, as processes sometimes are."""
     store = filled(open_at, zookeeper)
     store.remove()
@@ -98,7 +105,7 @@ def test_a_deep_chroot_is_made(open_at, zookeeper):
     assert 3 == len(open_at(place).load())
 
 
-def test_without_credentials_everybody_may_use_the_nodes(open_at, zookeeper, operator):
+def test_nodes_without_credentials_are_open(open_at, zookeeper, operator):
     """As ZooKeeper's own default."""
     filled(open_at, zookeeper)
     client = operator(zookeeper)
@@ -106,7 +113,7 @@ def test_without_credentials_everybody_may_use_the_nodes(open_at, zookeeper, ope
     assert {"world"} == {acl.id.scheme for path in nodes(client, zookeeper.chroot) for acl in client.get_acls(path)[0]}
 
 
-def test_with_credentials_only_their_owner_may(open_at, zookeeper, operator):
+def test_nodes_with_credentials_are_private(open_at, zookeeper, operator):
     """No node of the service can be read or written by others, and the error says what to do."""
     mine = replace(zookeeper, credentials="me:secret")
     store = filled(open_at, mine)
@@ -120,13 +127,13 @@ def test_with_credentials_only_their_owner_may(open_at, zookeeper, operator):
         with pytest.raises(NoAuthError):
             other.get(path)
     for place in (zookeeper, replace(zookeeper, credentials="me:other")):
-        with pytest.raises(StoreError, match="give the same credentials") as caught:
+        with pytest.raises(StoreError, match="use the same credentials") as caught:
             open_at(place).load()
         assert "other" not in str(caught.value).replace("another", "")
     assert {f"n/{n}": b"%d" % n for n in range(3)} == open_at(mine).load()
 
 
-def test_no_request_comes_near_a_megabyte(open_at, zookeeper, monkeypatch):
+def test_requests_stay_below_zookeeper_limit(open_at, zookeeper, monkeypatch):
     """Five thousand tasks in one decision, and megabytes that no compression makes smaller, in small requests."""
     sizes = []
     write = ConnectionHandler._write
@@ -162,7 +169,7 @@ def test_values_of_many_tasks_are_compressed_together(open_at, zookeeper, operat
     assert client.exists(f"{path}/{name}").dataLength < 100_000
 
 
-def test_entries_are_merged_and_swept(open_at, zookeeper, operator):
+def test_entries_are_merged_and_removed(open_at, zookeeper, operator):
     """However many decisions are made, the tree stays small; nothing is lost when they are merged."""
     store = open_at(zookeeper)
     store.load()
@@ -177,7 +184,7 @@ def test_entries_are_merged_and_swept(open_at, zookeeper, operator):
     assert {f"n/{number % 50}": b"%d" % number for number in range(650, 700)} == open_at(zookeeper).load()
 
 
-def test_what_a_dead_writer_left_is_swept(open_at, zookeeper, operator):
+def test_nodes_of_dead_writer_are_removed(open_at, zookeeper, operator):
     """Parts without a head, of this tree and of one that is gone, go with the next snapshot; what is current stays."""
     store = filled(open_at, zookeeper)
     client = operator(zookeeper)
@@ -192,42 +199,42 @@ def test_what_a_dead_writer_left_is_swept(open_at, zookeeper, operator):
     assert 4 == len(store.load())
 
 
-def test_somebody_removed_everything(open_at, zookeeper, operator):
+def test_removed_tree_is_a_conflict(open_at, zookeeper, operator):
     """As the janitor does: the writer finds it out, even if the tree was made anew and has had as many changes."""
     store = filled(open_at, zookeeper)
     client = operator(zookeeper)
     client.delete(f"{zookeeper.chroot}/{ROOT}", recursive=True)
-    with pytest.raises(StoreConflict):
+    with pytest.raises(StoreConflictError):
         store.apply([])
     filled(open_at, zookeeper)
     assert 2 == client.exists(f"{zookeeper.chroot}/{ROOT}/head").version
 
     for change in (lambda: store.apply([Put("a", b"stale")]), store.erase):
-        with pytest.raises(StoreConflict):
+        with pytest.raises(StoreConflictError):
             change()
     assert {"n/0", "n/1", "n/2"} == open_at(zookeeper).load().keys()
 
 
 @pytest.mark.parametrize("name", ["head", "entry-0000000002"])
 @pytest.mark.parametrize("data", [b"", b"nonsense", b"\x01" + b"nonsense"])
-def test_damage_is_told(open_at, zookeeper, operator, name, data):
-    """StoreCorrupt names the node and the place, and the state is left as it is."""
+def test_damage_is_reported(open_at, zookeeper, operator, name, data):
+    """StoreCorruptError names the node and the place, and the state is left as it is."""
     filled(open_at, zookeeper)
     client = operator(zookeeper)
     path = f"{zookeeper.chroot}/{ROOT}/head" if name == "head" else f"{folder(client, zookeeper)}/{name}"
     client.set(path, data)
 
-    with pytest.raises(StoreCorrupt, match=f"{name} in zk://"):
+    with pytest.raises(StoreCorruptError, match=f"{name} in zk://"):
         open_at(zookeeper).load()
 
 
-def test_a_missing_entry_is_told(open_at, zookeeper, operator):
+def test_missing_entry_is_reported(open_at, zookeeper, operator):
     """Rather than a state without it."""
     filled(open_at, zookeeper)
     client = operator(zookeeper)
     client.delete(f"{folder(client, zookeeper)}/entry-0000000002")
 
-    with pytest.raises(StoreCorrupt, match="are missing"):
+    with pytest.raises(StoreCorruptError, match="are missing"):
         open_at(zookeeper).load()
 
 
@@ -247,7 +254,7 @@ def _in_schema_two(monkeypatch):
     monkeypatch.setattr(layout, "encode_writes", lambda writes: b"\x02" + encode(writes)[1:][::-1])
 
 
-def test_an_older_schema_is_read_and_left_behind_with_the_first_change(open_at, zookeeper, operator, monkeypatch):
+def test_first_change_upgrades_older_schema(open_at, zookeeper, operator, monkeypatch):
     """A newer program reads what this one wrote; its first change stores everything in its own schema, in one step."""
     older = filled(open_at, zookeeper)
     values = dict(older.load())
@@ -266,7 +273,7 @@ def test_an_older_schema_is_read_and_left_behind_with_the_first_change(open_at, 
         newer.apply([Put("new", b"2")])
         assert {**values, "new": b"2"} == open_at(zookeeper).load()
 
-    with pytest.raises(StoreConflict):
+    with pytest.raises(StoreConflictError):
         older.apply([Put("old", b"1")])
     for store in (older, open_at(zookeeper)):
         with pytest.raises(StoreVersionError, match="newer version"):

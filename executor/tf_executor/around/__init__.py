@@ -1,0 +1,1 @@
+"""Services around the program: environment, GPUs, secrets, health, progress."""

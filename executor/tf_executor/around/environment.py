@@ -1,0 +1,307 @@
+"""Interpreter, environment variables, command lines and user package of a task."""
+
+from __future__ import annotations
+
+import json
+import os
+import pkgutil
+import posixpath
+import re
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+from tf_executor.contract.events import Stage
+from tf_executor.contract.payload import Payload
+from tf_executor.user import devices, reporting
+
+# Interpreter.
+
+#: Folder in the sandbox for scripts named `python` and `python3`.
+SCRIPT_FOLDER = ".python"
+_NAMES = ("python", "python3")
+
+
+class InterpreterError(ValueError):
+    """The requested interpreter does not exist on this agent."""
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """Paths of an interpreter."""
+
+    #: Absolute path; links are kept, because a virtual environment is recognised by its link.
+    executable: str
+    #: Folders to prepend to PATH, in this order.
+    folders: tuple[str, ...]
+    #: Root of its virtual environment, or empty.
+    virtual_env: str = ""
+
+
+def find_interpreter(python: str, search_path: str, sandbox: str) -> Interpreter:
+    """Find the interpreter and make sure that the commands `python` and `python3` start it.
+
+    `python`: a path, a name in `search_path`, or empty for the executor's own. Many systems have only `python3`, and
+    /usr/bin holds several versions; then two scripts are written to the sandbox, because a link would hide the
+    virtual environment. Raises InterpreterError.
+    """
+    executable = _resolve(python, search_path)
+    home = Path(executable).parent
+    folders: tuple[str, ...] = (str(home),)
+    if not all((home / name).exists() and (home / name).samefile(executable) for name in _NAMES):
+        folders = (str(_write_scripts(executable, sandbox)), *folders)
+    venv = home.parent if (home.parent / "pyvenv.cfg").is_file() else None
+    return Interpreter(executable, folders, str(venv or ""))
+
+
+def _resolve(python: str, search_path: str) -> str:
+    if not python:
+        return sys.executable
+    path = shutil.which(python, path=search_path)
+    if path is None:
+        where = "" if os.sep in python else f" in PATH `{search_path}`"
+        raise InterpreterError(f"option python: `{python}`: not an executable file on this agent{where}")
+    return str(Path(path).absolute())
+
+
+def _write_scripts(executable: str, sandbox: str) -> Path:
+    folder = Path(sandbox) / SCRIPT_FOLDER
+    folder.mkdir(exist_ok=True)
+    for name in _NAMES:
+        script = folder / name
+        script.write_text(f'#!/bin/sh\nexec {shlex.quote(executable)} "$@"\n')
+        script.chmod(0o755)
+    return folder.absolute()
+
+
+# Environment variables.
+
+#: MESOS_ variables for the program. The others, such as the agent's authentication token, are for the executor; a
+#: Mesos client in the program would use them as its own.
+PUBLIC_MESOS_VARIABLES = frozenset(
+    ["MESOS_SANDBOX", "MESOS_DIRECTORY", "MESOS_FRAMEWORK_ID", "MESOS_EXECUTOR_ID", "MESOS_SLAVE_ID", "MESOS_TASK_ID"]
+)
+#: The agent's default PATH (its `executorEnvironment`).
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: Default folder in the sandbox for logs and checkpoints.
+LOG_FOLDER = "logs"
+#: Variable with the folder for temporary files (POSIX, 8.3).
+TMPDIR = "TMPDIR"
+
+
+@dataclass(frozen=True)
+class TaskPaths:
+    """Paths that the program gets."""
+
+    sandbox: str
+    interpreter: Interpreter
+    #: Folder of the user package; empty: not created.
+    user_package: str = ""
+    #: Named pipe for progress; empty: none.
+    progress: str = ""
+    #: Folder for temporary files; empty: the system's.
+    temporary: str = ""
+
+
+def program_environment(
+    payload: Payload, base: Mapping[str, str], paths: TaskPaths, gpus: Sequence[str] | None = ()
+) -> dict[str, str]:
+    """Return the program's environment; `payload.environment` overrides all other variables.
+
+    `base`: the executor's own environment, without HOME and LANG, which an agent does not pass on. `gpus`: indices or
+    UUIDs of the task's GPUs; None: all that the container shows.
+    """
+    result = public_variables(base)
+    result.setdefault("HOME", paths.sandbox)
+    result.setdefault("LANG", "C.UTF-8")
+    result.update(_cluster_variables(payload))
+    result.update(_python_variables(paths.interpreter, base.get("PATH") or DEFAULT_PATH))
+    result["SANDBOX"] = paths.sandbox
+    result.update(_job_variables(payload, paths.sandbox))
+    result.update(_gpu_variables(payload.gpus, gpus))
+    if paths.progress:
+        result[reporting.PIPE_VARIABLE] = paths.progress
+    if paths.temporary:
+        result[TMPDIR] = paths.temporary
+    result.update(payload.environment)
+    result["PYTHONPATH"] = _python_path(payload, paths, result.get("PYTHONPATH", ""))
+    return {name: value for name, value in result.items() if value or name != "PYTHONPATH"}
+
+
+def public_variables(base: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that do not belong to the agent and the executor."""
+    return {name: value for name, value in base.items() if not _is_private(name)}
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("LIBPROCESS_") or (name.startswith("MESOS_") and name not in PUBLIC_MESOS_VARIABLES)
+
+
+def _cluster_variables(payload: Payload) -> dict[str, str]:
+    cluster: Mapping[str, Any] = payload.tf_config.get("cluster", {})
+    return {
+        "TF_CONFIG": json.dumps(payload.tf_config),
+        "CLUSTER_SPEC": json.dumps(cluster),
+        "JOB_NAME": payload.job,
+        "TASK_INDEX": str(payload.index),
+        "TASK_NAME": payload.task,
+        "PS_HOSTS": host_list(cluster.get("ps", ())),
+        "WORKER_HOSTS": host_list(cluster.get("worker", ())),
+        **({"TASK_PORT": str(payload.port)} if payload.port else {}),
+    }
+
+
+def host_list(addresses: Any) -> str:
+    """Join the addresses of a job: a list, or {index: address} if some indices are missing."""
+    if isinstance(addresses, dict):
+        addresses = [addresses[index] for index in sorted(addresses, key=int)]
+    return ",".join(addresses)
+
+
+def log_dir(payload: Payload, sandbox: str) -> str:
+    """Return the folder or URL for logs and checkpoints."""
+    return payload.log_dir or f"{sandbox}/{LOG_FOLDER}"
+
+
+def _job_variables(payload: Payload, sandbox: str) -> dict[str, str]:
+    """Return the variables that `user.job` reads."""
+    variables = {"LOG_DIR": log_dir(payload, sandbox)}
+    if payload.strategy:
+        variables["DISTRIBUTION_STRATEGY"] = payload.strategy
+    if payload.job_name:
+        variables.update({"JOB_MODULE": payload.job_name, "JOB_CONTEXT": payload.job_context})
+    return variables
+
+
+def _gpu_variables(count: int, gpus: Sequence[str] | None) -> dict[str, str]:
+    if count == 0:
+        # TensorFlow uses every GPU it sees, and an agent without the GPU isolator hides none.
+        return {devices.GPU_COUNT_VARIABLE: "0", "CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
+    # Without memory growth TensorFlow reserves all memory of a GPU.
+    variables = {devices.GPU_COUNT_VARIABLE: str(count), "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    if gpus is not None:
+        variables.update(dict.fromkeys(("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"), ",".join(gpus)))
+    return variables
+
+
+def _python_path(payload: Payload, paths: TaskPaths, inherited: str) -> str:
+    """Return PYTHONPATH: the user's folders before the user package."""
+    job = paths.sandbox if payload.job_name else ""
+    if payload.job_path:
+        job = posixpath.join(paths.sandbox, payload.job_path)
+    return ":".join(folder for folder in (job, inherited, paths.user_package) if folder)
+
+
+def _python_variables(interpreter: Interpreter, path: str) -> dict[str, str]:
+    variables = {"PYTHONUNBUFFERED": "1", "PATH": ":".join((*interpreter.folders, path))}
+    if interpreter.virtual_env:
+        variables["VIRTUAL_ENV"] = interpreter.virtual_env
+    return variables
+
+
+# Command lines.
+
+#: `{name}`, but not the shell's `${name}`.
+_PLACEHOLDER = re.compile(r"(?<!\$)\{([a-z_]+)\}")
+
+
+def stages_of(payload: Payload) -> tuple[Stage, ...]:
+    """Return the stages of the task, in order."""
+    needed = {
+        Stage.SECRETS: bool(payload.secrets_url),
+        Stage.DEVICES: payload.gpus > 0,
+        Stage.FETCH: bool(payload.fetch),
+        Stage.PRE: bool(payload.pre),
+        Stage.GPU_CHECK: payload.gpus > 0 and payload.gpu_check,
+        Stage.PROGRAM: True,
+        Stage.POST: bool(payload.post),
+    }
+    return tuple(stage for stage, is_needed in needed.items() if is_needed)
+
+
+def stage_command(stage: Stage, payload: Payload, sandbox: str) -> str:
+    """Return the shell command line of a stage that is a process."""
+    if stage is Stage.FETCH:
+        return f"exec python -m tf_executor.fetch {' '.join(map(shlex.quote, payload.fetch))}"
+    if stage is Stage.GPU_CHECK:
+        return f"exec python -m tf_executor.gpu_check {payload.gpus}"
+    if stage is Stage.PROGRAM:
+        return _program(payload, sandbox)
+    return fill_placeholders(payload.pre if stage is Stage.PRE else payload.post, payload, sandbox)
+
+
+def _program(payload: Payload, sandbox: str) -> str:
+    if not payload.command:
+        return "exec python -m tf_executor.job"
+    values = placeholders(payload, sandbox)
+    flags = [f"--{name}={values[name]}" for name in ("ps_hosts", "worker_hosts", "job_name", "task_index")]
+    line = fill_placeholders(payload.command, payload, sandbox)
+    return f"{line} {' '.join(map(shlex.quote, flags))}" if payload.cluster_flags else line
+
+
+def fill_placeholders(text: str, payload: Payload, sandbox: str) -> str:
+    """Replace known placeholders; other braces, such as those of JSON or the shell, stay."""
+    values = placeholders(payload, sandbox)
+    return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text)
+
+
+def placeholders(payload: Payload, sandbox: str) -> Mapping[str, str]:
+    """Return the placeholders' values."""
+    cluster: Mapping[str, Any] = payload.tf_config.get("cluster", {})
+    return {
+        "ps_hosts": host_list(cluster.get("ps", ())),
+        "worker_hosts": host_list(cluster.get("worker", ())),
+        "job_name": payload.job,
+        "task_index": str(payload.index),
+        "task_name": payload.task,
+        "port": str(payload.port),
+        "log_dir": log_dir(payload, sandbox),
+    }
+
+
+# User package: modules for the program's PYTHONPATH.
+
+#: Folder of the executor in the sandbox.
+PACKAGE_FOLDER = ".tf_executor"
+#: Modules of `tf_executor.user`.
+USER_MODULES = (
+    "__init__",
+    "archive",
+    "data_service",
+    "devices",
+    "fetch",
+    "gpu_check",
+    "job",
+    "keras",
+    "reporting",
+)
+#: Name of the progress pipe.
+PIPE_NAME = "progress"
+
+
+def write_user_package(sandbox: str) -> Path:
+    """Install the user package in the sandbox; return the folder for PYTHONPATH. Raises OSError.
+
+    The bundle itself cannot be on PYTHONPATH: its libraries would shadow the user's, and most of its modules need a
+    newer Python than TensorFlow 1.
+    """
+    folder = Path(sandbox).absolute() / PACKAGE_FOLDER
+    package = folder / "tf_executor"
+    package.mkdir(parents=True, exist_ok=True)
+    for module in USER_MODULES:
+        source = pkgutil.get_data("tf_executor.user", f"{module}.py")
+        assert source is not None, module
+        (package / f"{module}.py").write_bytes(source)
+    return folder
+
+
+def make_pipe(folder: Path) -> Path:
+    """Create a named pipe in `folder` that every user may write to. Raises OSError."""
+    pipe = folder / PIPE_NAME
+    if not pipe.exists():
+        os.mkfifo(pipe)
+    pipe.chmod(0o622)
+    return pipe

@@ -1,0 +1,317 @@
+"""Read progress from TensorBoard event files, without TensorFlow.
+
+Sources: tensorflow/core/lib/io/record_writer.h (framing), tensorflow/core/util/event.proto, framework/summary.proto,
+framework/tensor.proto. A growing file is read from the end of the last read.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import socket
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable, Iterable, Iterator, Mapping, Sequence
+
+from tf_executor.process.tree import open_files
+
+#: Maximum bytes per read, and the last bytes of it that are parsed: only the newest values matter.
+READ_BYTES, PARSED_BYTES = 4 << 20, 64 << 10
+_HEADER, _FOOTER = 12, 4
+_DOUBLE, _FLOAT = struct.Struct("<d"), struct.Struct("<f")
+_DT_FLOAT, _DT_DOUBLE = 1, 2
+
+
+class EventFileError(ValueError):
+    """The file is not a TFRecord file."""
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A scalar at one step."""
+
+    tag: str
+    step: int
+    value: float
+    #: Unix time of the write; 0: unknown.
+    time: float = field(default=0.0, compare=False)
+
+
+class EventFile:
+    """An event file that may grow."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def new_scalars(self) -> list[Scalar]:
+        """Return the scalars added since the last call; the newest ones if many were added. Raises OSError,
+        EventFileError.
+        """
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read(READ_BYTES)
+        result: list[Scalar] = []
+        end = 0
+        for begin, end in _records(data):
+            if begin >= len(data) - PARSED_BYTES:
+                result += scalars(data[begin : end - _FOOTER])
+        if not end and len(data) == READ_BYTES:
+            end = _HEADER + _length(data, 0) + _FOOTER  # a record larger than one read, such as a picture: skip it
+        self._offset += end
+        return result
+
+
+def _records(data: bytes) -> Iterator[tuple[int, int]]:
+    """Yield begin of the content and end of each complete record."""
+    position = 0
+    while position + _HEADER <= len(data):
+        begin = position + _HEADER
+        position = begin + _length(data, position) + _FOOTER
+        if position > len(data):
+            return
+        yield begin, position
+
+
+def _length(data: bytes, position: int) -> int:
+    """Return the length of a record's content. Its checksum distinguishes a record from other data."""
+    text = data[position : position + 8]
+    if _masked_crc(text) != int.from_bytes(data[position + 8 : position + _HEADER], "little"):
+        raise EventFileError(f"invalid TFRecord at offset {position}")
+    return int.from_bytes(text, "little")
+
+
+def _masked_crc(data: bytes) -> int:
+    """Return the masked CRC-32C (tensorflow/core/lib/hash/crc32c.h, Mask)."""
+    crc, table = 0xFFFFFFFF, _crc_table()
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    crc ^= 0xFFFFFFFF
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+@functools.lru_cache(maxsize=1)
+def _crc_table() -> tuple[int, ...]:
+    table = []  # Castagnoli polynomial
+    for crc in range(256):
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+        table.append(crc)
+    return tuple(table)
+
+
+def scalars(event: bytes) -> list[Scalar]:
+    """Return the scalars of one serialised Event."""
+    time, step, summaries = 0.0, 0, []
+    for number, value in _fields(event):
+        if number == 1 and isinstance(value, bytes) and len(value) == _DOUBLE.size:
+            time = float(_DOUBLE.unpack(value)[0])
+        elif number == 2 and isinstance(value, int):
+            step = value
+        elif number == 5 and isinstance(value, bytes):
+            summaries.append(value)
+    values = [value for summary in summaries for number, value in _fields(summary) if number == 1]
+    parsed = [_scalar(value, step, time) for value in values if isinstance(value, bytes)]
+    return [scalar for scalar in parsed if scalar is not None]
+
+
+def _scalar(summary_value: bytes, step: int, time: float) -> Scalar | None:
+    tag, result = "", None
+    for number, value in _fields(summary_value):
+        if not isinstance(value, bytes):
+            continue
+        if number == 1:
+            tag = value.decode("utf-8", "replace")
+        elif number == 2 and len(value) == _FLOAT.size:
+            result = float(_FLOAT.unpack(value)[0])
+        elif number == 8:
+            result = _tensor_value(value)
+    return None if result is None else Scalar(tag, step, result, time)
+
+
+def _tensor_value(tensor: bytes) -> float | None:
+    """Return the value of a TensorProto with exactly one float or double."""
+    kind, content = 0, b""
+    for number, value in _fields(tensor):
+        if number == 1 and isinstance(value, int):
+            kind = value
+        elif number in (4, 5, 6) and isinstance(value, bytes):
+            content = value
+    form = {_DT_FLOAT: _FLOAT, _DT_DOUBLE: _DOUBLE}.get(kind)
+    return float(form.unpack(content)[0]) if form is not None and len(content) == form.size else None
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield number and value of each protobuf field: varints as int, others as bytes. Stops at invalid data."""
+    position = 0
+    while position < len(message):
+        key, position = _varint(message, position)
+        kind = key & 7
+        if kind == 0:
+            number, position = _varint(message, position)
+            yield key >> 3, number
+            continue
+        if kind == 2:
+            size, position = _varint(message, position)
+        elif kind in (1, 5):
+            size = 8 if kind == 1 else 4
+        else:
+            return
+        if position + size > len(message):
+            return
+        yield key >> 3, message[position : position + size]
+        position += size
+
+
+def _varint(message: bytes, position: int) -> tuple[int, int]:
+    """Return a varint and its end; for truncated data an end behind the message."""
+    result = shift = 0
+    while position < len(message):
+        byte = message[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return result, position
+        shift += 7
+    return result, len(message) + 1
+
+
+# Progress detection.
+
+#: Maximum directory entries per scan, and maximum depth below each folder.
+MAX_ENTRIES, MAX_DEPTH = 2000, 4
+#: File names of EventsWriter (tensorflow/core/util/events_writer.cc): seconds, host name and, since TensorFlow 2,
+#: process id.
+_NAME = re.compile(r"events\.out\.tfevents\.(\d+)\.(.+)")
+_OTHER_DATA = re.compile(r"val|eval|test", re.IGNORECASE)
+#: Scalar name for the number of processed examples.
+_EXAMPLES, _MAX_EXAMPLES = "examples", 1 << 62
+_BEST_LOSSES = ("loss", "epoch_loss", "batch_loss")
+
+
+class ProgressDetector:
+    """Find the progress of one task in its event files.
+
+    `processes` returns the ids of the task's processes.
+    """
+
+    def __init__(
+        self, folders: Iterable[Path], started: float, processes: Callable[[], Sequence[int]], own: Path
+    ) -> None:
+        """`started`: Unix time; older files belong to an earlier run. `own`: folder that only this task writes to."""
+        self._folders = tuple(folders)
+        self._started = started
+        self._processes = processes
+        self._own = own
+        self._host = socket.gethostname()
+        self._files: dict[Path, EventFile | None] = {}
+        self._step = -1
+        self._losses: dict[str, float] = {}
+        self._examples: int | None = None
+        self._begun: float | None = None
+
+    def scan(self) -> Mapping[str, float]:
+        """Return `step`, `loss`, `examples` and `begun` as far as known; empty if the step has not changed."""
+        before = self._step
+        open_files_now = _OpenFiles(self._processes)
+        for path in self._event_files():
+            if path not in self._files and (own := self._is_own(path, open_files_now)) is not None:
+                self._files[path] = EventFile(path) if own else None
+            file = self._files.get(path)
+            if file is not None:
+                self._read(path, file)
+        if self._step == before:
+            return {}
+        loss = self._losses.get(min(self._losses, key=_rank)) if self._losses else None
+        values = {"step": self._step, "loss": loss, "examples": self._examples, "begun": self._begun}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def _read(self, path: Path, file: EventFile) -> None:
+        try:
+            for scalar in file.new_scalars():
+                self._note(scalar)
+        except (OSError, EventFileError):
+            self._files[path] = None
+
+    def _note(self, scalar: Scalar) -> None:
+        self._step = max(self._step, scalar.step)
+        if scalar.step > 0 and scalar.time >= self._started:  # not NaN
+            self._begun = scalar.time if self._begun is None else min(self._begun, scalar.time)
+        if scalar.tag.rpartition("/")[2] == _EXAMPLES and scalar.value >= 0:  # not NaN
+            self._examples = int(min(scalar.value, _MAX_EXAMPLES))
+        elif "loss" in scalar.tag.lower() and not _OTHER_DATA.search(scalar.tag):
+            self._losses[scalar.tag] = scalar.value
+
+    def _is_own(self, path: Path, open_files_now: _OpenFiles) -> bool | None:
+        """Return whether this task writes the file; several tasks may share a folder.
+
+        Host name and process id in the name tell them apart. TensorFlow 1 writes no process id; then the task that
+        has the file open is the writer, because writers keep files open. None: not known yet.
+        """
+        match = _NAME.fullmatch(path.name)
+        if match is None or int(match[1]) < int(self._started) or not match[2].startswith(self._host):
+            return False
+        process = re.match(r"\.(\d+)\.\d+", match[2][len(self._host) :])
+        if process is not None:
+            return int(process[1]) in open_files_now.processes
+        return True if self._own in path.parents or open_files_now.has(path) else None
+
+    def _event_files(self) -> Iterator[Path]:
+        budget = [MAX_ENTRIES]
+        for folder in self._folders:
+            yield from _below(folder, MAX_DEPTH, budget)
+
+
+class _OpenFiles:
+    """Files that the task's processes have open during one scan; read on first use."""
+
+    def __init__(self, processes: Callable[[], Sequence[int]]) -> None:
+        self._find = processes
+        self._processes: Sequence[int] | None = None
+        self._files: set[tuple[int, int]] | None = None
+
+    @property
+    def processes(self) -> Sequence[int]:
+        if self._processes is None:
+            self._processes = self._find()
+        return self._processes
+
+    def has(self, path: Path) -> bool:
+        if self._files is None:
+            self._files = {file for pid in self.processes for file in open_files(pid)}
+        try:
+            status = path.stat()
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) in self._files
+
+
+def _below(folder: Path, depth: int, budget: list[int]) -> Iterator[Path]:
+    """Yield event files in `folder` and below; `budget[0]` limits the scanned entries."""
+    try:
+        entries = os.scandir(folder)
+    except OSError:
+        return
+    with entries:
+        for entry in entries:
+            budget[0] -= 1
+            if budget[0] < 0:
+                return
+            if _NAME.fullmatch(entry.name):
+                yield Path(entry.path)
+            elif depth > 1 and _is_searched(entry):
+                yield from _below(Path(entry.path), depth - 1, budget)
+
+
+def _is_searched(entry: os.DirEntry[str]) -> bool:
+    """Skip hidden folders and evaluation folders, whose steps are not the training's."""
+    hidden = entry.name.startswith(".") or _OTHER_DATA.match(entry.name)
+    return not hidden and entry.is_dir(follow_symlinks=False)
+
+
+def _rank(tag: str) -> tuple[int, str]:
+    """Return a sort key: the lower, the more likely the tag is the training's loss."""
+    last = tag.rpartition("/")[2].lower()
+    return (_BEST_LOSSES.index(last) if last in _BEST_LOSSES else len(_BEST_LOSSES), tag)

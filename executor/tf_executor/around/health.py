@@ -1,0 +1,146 @@
+"""Readiness, liveness and stall checks of the running program, in threads."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from typing import Callable, Union
+
+from tf_executor.contract.events import Ready, Unhealthy
+from tf_executor.contract.payload import Liveness
+
+# Readiness: a gRPC server is an HTTP/2 server, which sends a SETTINGS frame (RFC 9113, 3.4 and 4.1).
+
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_HEADER = 9
+_SETTINGS, _GOAWAY = 4, 7
+_EMPTY_SETTINGS = bytes([0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0])
+_SETTINGS_ACK = bytes([0, 0, 0, _SETTINGS, 1, 0, 0, 0, 0])
+#: Last stream 0, NO_ERROR.
+_GOAWAY_FRAME = bytes([0, 0, 8, _GOAWAY, 0, 0, 0, 0, 0]) + bytes(8)
+_CLOSE_TIMEOUT = 1.0
+
+
+def grpc_server_answers(address: str, timeout: float) -> bool:
+    """Return whether an HTTP/2 server at `address` (host:port) answers; `timeout` seconds for each step."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout) as connection:
+            return _sends_settings(connection)
+    except (OSError, ValueError):
+        return False
+
+
+def _sends_settings(connection: socket.socket) -> bool:
+    connection.sendall(_PREFACE + _EMPTY_SETTINGS)
+    header = b""
+    while len(header) < _HEADER:
+        received = connection.recv(_HEADER - len(header))
+        if not received:
+            return False
+        header += received
+    is_settings = header[3] == _SETTINGS and header[4] & 1 == 0 and header[5:9] == bytes(4)
+    if is_settings:
+        _close(connection)
+    return is_settings
+
+
+def _close(connection: socket.socket) -> None:
+    """Close gracefully: a reset connection may be logged as an error by the server."""
+    try:
+        connection.sendall(_SETTINGS_ACK + _GOAWAY_FRAME)
+        connection.shutdown(socket.SHUT_WR)
+        connection.settimeout(_CLOSE_TIMEOUT)
+        while connection.recv(4096):
+            pass
+    except OSError:
+        return
+
+
+# Checks.
+
+#: Seconds between two readiness probes: the first and the maximum. Most servers start within seconds.
+FIRST_DELAY, MAX_DELAY = 0.1, 5.0
+PROBE_TIMEOUT = 5.0
+
+OnEvent = Callable[[Union[Ready, Unhealthy]], None]
+#: Return why the program is not alive, or an empty string.
+Probe = Callable[[], str]
+
+log = logging.getLogger(__name__)
+
+
+class HealthChecks:
+    """Check threads; each reports at most one event."""
+
+    def __init__(self, on_event: OnEvent) -> None:
+        self._on_event = on_event
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Stop all checks; an event may still be on its way."""
+        self._stopped.set()
+
+    def await_server(self, address: str, is_own: Callable[[], bool]) -> None:
+        """Report Ready when a TensorFlow server answers at `address` and `is_own` returns True."""
+        self._start("readiness", lambda: self._await_server(address, is_own))
+
+    def watch(self, liveness: Liveness, probe: Probe) -> None:
+        """Report Unhealthy after `liveness.failures` consecutive failures of `probe`."""
+        self._start("liveness", lambda: self._watch(liveness, probe))
+
+    def watch_silence(self, limit: float, silent_for: Callable[[], float]) -> None:
+        """Report Unhealthy when the program has been silent for `limit` seconds."""
+        self._start("silence", lambda: self._watch_silence(limit, silent_for))
+
+    def _start(self, name: str, run: Callable[[], None]) -> None:
+        threading.Thread(target=run, name=name, daemon=True).start()
+
+    def _await_server(self, address: str, is_own: Callable[[], bool]) -> None:
+        started, delay = time.monotonic(), FIRST_DELAY
+        while not (grpc_server_answers(address, PROBE_TIMEOUT) and is_own()):
+            if self._stopped.wait(delay):
+                return
+            delay = min(MAX_DELAY, delay * 1.2)
+        seconds = time.monotonic() - started
+        self._on_event(Ready(f"TensorFlow server ready at {address} after {seconds:.1f} s"))
+
+    def _watch(self, liveness: Liveness, probe: Probe) -> None:
+        counts_from = time.monotonic() + liveness.grace
+        failures = 0
+        while not self._stopped.wait(liveness.interval):
+            problem = probe()
+            if not problem:
+                failures = 0
+                continue
+            log.info("liveness check failed: %s", problem)
+            if time.monotonic() >= counts_from:
+                failures += 1
+            if failures >= liveness.failures:
+                repeated = f" ({failures} consecutive failures)" if failures > 1 else ""
+                self._on_event(Unhealthy(f"not alive: {problem}{repeated}"))
+                return
+
+    def _watch_silence(self, limit: float, silent_for: Callable[[], float]) -> None:
+        while (silent := silent_for()) < limit:
+            if self._stopped.wait(limit - silent):
+                return
+        self._on_event(Unhealthy(f"stalled: no progress and no output for {silent:.0f} s"))
+
+
+def http_problem(url: str, timeout: float) -> str:
+    """Return why a GET of `url` does not give status 200 to 399, or an empty string. No proxy is used."""
+    import urllib.error  # imported only if needed, to save memory
+    import urllib.request
+
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=timeout):
+            return ""
+    except urllib.error.HTTPError as error:
+        error.close()
+        return f"{url} returned status {error.code}"
+    except (OSError, ValueError) as error:
+        return f"{url}: {getattr(error, 'reason', error)}"

@@ -1,0 +1,285 @@
+"""Fetch, install, reload, redact and remove the task's secrets."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import logging
+import os
+import random
+import signal
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.request
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping, Sequence
+
+from tf_executor.contract.events import Stage
+from tf_executor.contract.payload import Payload
+from tf_executor.process.temporary import MemoryFiles, Owner
+from tf_executor.process.tree import descendants, has_signal_handler, signal_process
+
+from .secret_encodings import encodings_of
+
+# Secrets and the request for them.
+
+
+class SecretFetchError(Exception):
+    """Fetching secrets failed; the message never contains a value."""
+
+
+@dataclass(frozen=True)
+class Secret:
+    """One secret and its destination: a variable, a file in the sandbox, or a file whose path is in the variable."""
+
+    env: str
+    file: str
+    value: bytes = field(repr=False)
+    #: Whether the program wants new values while it runs.
+    reload: bool = False
+
+
+@dataclass(frozen=True)
+class SecretRequest:
+    """Request for all secrets of a task. `nonce` makes a repeated request of the same executor valid."""
+
+    url: str
+    task_id: str
+    token: str = field(repr=False)
+    nonce: str = field(repr=False)
+    #: PEM certificates of the authorities; empty: the system's.
+    authorities: str = ""
+
+    @property
+    def body(self) -> bytes:
+        """Return the request body."""
+        return json.dumps({"task_id": self.task_id, "token": self.token, "nonce": self.nonce}).encode()
+
+
+# The task's secrets.
+
+#: Stages that run the user's code; no other process gets a secret.
+STAGES = (Stage.FETCH, Stage.PRE, Stage.PROGRAM, Stage.POST)
+_MAX_ERROR = 200
+#: Jitter factors of the reload interval, so that tasks that start together do not ask together.
+_MIN_JITTER, _MAX_JITTER = 0.75, 1.25
+
+log = logging.getLogger(__name__)
+
+
+class TaskSecrets:
+    """The task's secrets, empty before `fetch` and after `forget`. Thread-safe."""
+
+    def __init__(
+        self,
+        payload: Payload,
+        task_id: str,
+        environ: Mapping[str, str],
+        sandbox: str,
+        get: Callable[..., Sequence[Secret]] | None = None,
+    ) -> None:
+        """`environ`: the executor's own environment. `get`: replaces `fetch_secrets` in tests."""
+        self._request = SecretRequest(
+            payload.secrets_url, task_id, payload.secrets_token, uuid.uuid4().hex, payload.secrets_ca
+        )
+        # The agent resolves Mesos' own secret references into the executor's environment.
+        self._known = [payload.environment.get(name) or environ.get(name, "") for name in payload.secrets]
+        self._sandbox, self._get = sandbox, get or fetch_secrets
+        self._interval = payload.secrets_reload
+        self._lock = threading.Lock()
+        self._files = MemoryFiles()
+        self._secrets: Sequence[Secret] = ()
+        #: Replaced secrets: the program's output may still contain them.
+        self._former: list[Secret] = []
+        self._over = threading.Event()
+        #: Set to reload before the next interval.
+        self._wake = threading.Event()
+
+    def fetch(self, owner: Owner) -> str:
+        """Fetch the secrets and write the files for `owner`; return an error message, or an empty string."""
+        try:
+            secrets = self._get(self._request)
+            _check(secrets)
+            with self._lock:
+                if self._over.is_set():
+                    return "the task has ended"
+                self._files.write(self._sandbox, {item.file: item.value for item in secrets if item.file}, owner)
+                self._secrets = secrets
+        except SecretFetchError as error:
+            return f"cannot fetch secrets: {error}"
+        except (OSError, ValueError) as error:
+            return f"cannot write secret files: {str(error)[:_MAX_ERROR]}"
+        log.info("secrets: %s", ", ".join(item.env or item.file for item in secrets))
+        if self._interval:
+            threading.Thread(target=self._reload_periodically, args=(owner,), name="reload", daemon=True).start()
+        return ""
+
+    def environment(self, stage: Stage | None) -> dict[str, str]:
+        """Return the secret variables of a stage; None and internal stages get none."""
+        if stage not in STAGES:
+            return {}
+        return {item.env: self._variable(item) for item in self._secrets if item.env}
+
+    def values(self) -> list[str]:
+        """Return all values to redact, also in the encodings that programs print."""
+        values = [os.fsencode(text) for text in self._known]
+        values += [item.value for item in (*self._secrets, *self._former)]
+        return [text for value in values for text in encodings_of(value)]
+
+    def forget(self) -> None:
+        """Remove the files after the task's end."""
+        with self._lock:
+            self._over.set()
+            self._wake.set()
+            self._files.remove()
+
+    def reload(self) -> None:
+        """Reload now."""
+        self._wake.set()
+
+    def _reload_periodically(self, owner: Owner) -> None:
+        """Reload periodically. A repeated error is logged once; the old values stay valid."""
+        logged = ""
+        while True:
+            self._wake.wait(self._interval * random.uniform(_MIN_JITTER, _MAX_JITTER))  # noqa: S311 - no secret
+            self._wake.clear()
+            if self._over.is_set():
+                return
+            error = self._reload_once(owner)
+            if error and error != logged:
+                log.warning("cannot reload secrets: %s", error)
+            logged = error
+
+    def _reload_once(self, owner: Owner) -> str:
+        """Fetch new values; return an error message, or an empty string."""
+        try:
+            changed = self._changed(self._get(self._request, 0.0))
+            with self._lock:
+                if self._over.is_set() or not changed:
+                    return ""
+                self._files.replace({item.file: item.value for item in changed}, owner)
+                replaced = {item.file: item for item in changed}
+                self._former += [item for item in self._secrets if item.file in replaced]
+                self._secrets = [replaced.get(item.file, item) for item in self._secrets]
+        except (SecretFetchError, OSError) as error:
+            return str(error)[:_MAX_ERROR]
+        log.info("new secrets: %s; sent SIGHUP to processes %s", ", ".join(sorted(replaced)), _send_hangup())
+        return ""
+
+    def _changed(self, secrets: Sequence[Secret]) -> list[Secret]:
+        """Return reloadable files whose content has changed."""
+        current = {item.file: item.value for item in self._secrets if item.file}
+        return [item for item in secrets if item.reload and item.value != current.get(item.file, item.value)]
+
+    def _variable(self, item: Secret) -> str:
+        return f"{self._sandbox}/{item.file}" if item.file else os.fsdecode(item.value)
+
+
+def _send_hangup() -> list[int]:
+    """Send SIGHUP to processes with a handler; others, such as the shell around the program, would die of it."""
+    pids = [pid for pid in descendants(os.getpid()) if has_signal_handler(pid, signal.SIGHUP)]
+    for pid in pids:
+        signal_process(pid, signal.SIGHUP)
+    return pids
+
+
+def _check(secrets: Sequence[Secret]) -> None:
+    for item in secrets:
+        if item.env and not item.file and b"\0" in item.value:
+            raise SecretFetchError(f"variable {item.env}: the value contains a NUL character; use a file")
+
+
+# Fetching. POST <url> {"task_id", "token", "nonce"} -> 200 {"secrets": [{"env", "file", "value", "reload"}]}, values
+# in base64.
+
+
+#: Seconds to retry while the scheduler is unavailable, for example during failover.
+RETRY_SECONDS = 120.0
+#: Seconds for one response: the scheduler asks the secret sources in turn.
+TIMEOUT = 30.0
+#: Seconds between two attempts: the first and the maximum.
+FIRST_DELAY, MAX_DELAY = 0.25, 5.0
+#: Status codes that are not retried: invalid token, or unknown secret.
+FINAL = (403, 424)
+_MAX_BYTES = 16 << 20
+_MAX_TEXT = 500
+
+
+def fetch_secrets(
+    request: SecretRequest,
+    retry_seconds: float = RETRY_SECONDS,
+    clock: Callable[[], float] = time.monotonic,
+    wait: Callable[[float], Any] = time.sleep,
+) -> list[Secret]:
+    """Fetch the secrets, with retries for `retry_seconds`. Raises SecretFetchError.
+
+    The token was visible to agents and masters, so the scheduler accepts it once; only the nonce, which the executor
+    does not share, makes later requests valid: retries and reloads.
+    """
+    end, delay = clock() + retry_seconds, FIRST_DELAY
+    opener = _opener(request)
+    while True:
+        try:
+            return _post(opener, request)
+        except urllib.error.HTTPError as error:
+            failure = _error_text(error)
+            if error.code in FINAL:
+                raise SecretFetchError(failure) from None
+        except (OSError, ValueError) as error:
+            if isinstance(getattr(error, "reason", error), ssl.SSLCertVerificationError):
+                raise SecretFetchError(f"{request.url}: untrusted certificate: {error}") from None
+            failure = f"{request.url}: cannot connect: {getattr(error, 'reason', error)}"
+        if clock() + delay > end:
+            raise SecretFetchError(f"{failure} (retried for {retry_seconds:g} s)")
+        wait(delay)
+        delay = min(2 * delay, MAX_DELAY)
+
+
+def _opener(request: SecretRequest) -> urllib.request.OpenerDirector:
+    try:
+        context = ssl.create_default_context(cadata=request.authorities or None)
+    except ValueError as error:  # includes ssl.SSLError
+        raise SecretFetchError(f"invalid certificate authorities for {request.url}: {error}") from None
+    handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context), _NoRedirect())
+    return urllib.request.build_opener(*handlers)
+
+
+def _post(opener: urllib.request.OpenerDirector, request: SecretRequest) -> list[Secret]:
+    if not request.url.startswith(("http://", "https://")):
+        raise SecretFetchError(f"invalid URL of the scheduler: `{request.url}`: expected http or https")
+    post = urllib.request.Request(request.url, request.body, {"Content-Type": "application/json"})  # noqa: S310
+    with opener.open(post, timeout=TIMEOUT) as response:
+        return decode(response.read(_MAX_BYTES))
+
+
+def decode(body: bytes) -> list[Secret]:
+    """Decode a response. Raises ValueError that quotes nothing of the response."""
+    try:
+        return [
+            Secret(
+                str(item["env"]),
+                str(item["file"]),
+                base64.b64decode(item["value"], validate=True),
+                bool(item.get("reload")),
+            )
+            for item in json.loads(body)["secrets"]
+        ]
+    except (AttributeError, KeyError, TypeError, binascii.Error, ValueError):
+        raise ValueError("invalid response") from None
+
+
+def _error_text(error: urllib.error.HTTPError) -> str:
+    with error:
+        text = error.read(4 * _MAX_TEXT).decode("utf-8", "replace").strip()
+    return f"the scheduler returned {error.code}: {text[:_MAX_TEXT]}"
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follow no redirect: the token is for one address only."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None

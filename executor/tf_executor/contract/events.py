@@ -1,0 +1,367 @@
+"""Events, actions and state of `lifecycle`, and the texts of status updates. Pure."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Union
+
+from .reports import NO_END, EndReport
+
+
+class Stage(Enum):
+    """Steps of a task, in order; only the program is mandatory. Values appear in messages."""
+
+    #: Fetches secrets from the scheduler, inside the executor.
+    SECRETS = "secrets"
+    #: Chooses GPUs.
+    DEVICES = "choice of GPUs"
+    FETCH = "fetch"
+    PRE = "pre"
+    GPU_CHECK = "GPU check"
+    PROGRAM = "program"
+    POST = "post"
+
+
+# Events.
+
+
+@dataclass(frozen=True)
+class LaunchRequested:
+    """The task can be started."""
+
+    #: In running order, including PROGRAM.
+    stages: tuple[Stage, ...] = (Stage.PROGRAM,)
+    #: Maximum seconds of all stages together; None: unlimited.
+    time_limit: float | None = None
+    #: Maximum seconds of each stage except the program.
+    hook_timeout: float | None = None
+    #: Seconds between SIGTERM and SIGKILL when the executor itself stops the task.
+    grace: float = 0.0
+
+
+@dataclass(frozen=True)
+class LaunchRefused:
+    """The task cannot be started: its payload is invalid."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Spawned:
+    """The stage is running."""
+
+
+@dataclass(frozen=True)
+class SpawnFailed:
+    """The system could not start the stage."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Exited:
+    """The stage's main process has exited; its children may still run."""
+
+    ending: EndReport
+    #: Message about the kernel's OOM kills, empty without any.
+    memory: str = ""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A stage inside the executor is over; `reason` is set if it failed."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class TreeGone:
+    """All processes of the task have exited."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The program's server accepts connections."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class TaskStopRequested:
+    """A KILL or SHUTDOWN event, or a signal to the executor."""
+
+    #: For the message of the last update.
+    reason: str
+    #: Seconds between SIGTERM and SIGKILL.
+    grace: float
+
+
+@dataclass(frozen=True)
+class Unhealthy:
+    """The program runs but fails its liveness check."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Overdue:
+    """`State.deadline` has passed."""
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """The agent has stored the last update."""
+
+
+@dataclass(frozen=True)
+class AgentConnected:
+    """The agent has accepted the subscription, initially or after a reconnect."""
+
+    #: Whether the framework understands TASK_KILLING.
+    killing_known: bool = False
+
+
+@dataclass(frozen=True)
+class AgentDisconnected:
+    """The connection to the agent is lost and may be restored."""
+
+
+@dataclass(frozen=True)
+class AgentLost:
+    """The connection to the agent is lost permanently."""
+
+    reason: str
+    #: Seconds for the program to write a checkpoint.
+    grace: float
+
+
+Event = Union[
+    LaunchRequested,
+    LaunchRefused,
+    Spawned,
+    SpawnFailed,
+    Exited,
+    Prepared,
+    TreeGone,
+    Ready,
+    TaskStopRequested,
+    Unhealthy,
+    Overdue,
+    Acknowledged,
+    AgentConnected,
+    AgentDisconnected,
+    AgentLost,
+]
+
+
+# Actions.
+
+
+@dataclass(frozen=True)
+class SendReport:
+    """Send a status update."""
+
+    state: str
+    message: str = ""
+    #: Set on the last update of a program that ran.
+    ending: EndReport | None = None
+    #: TaskStatus.Reason; empty: none.
+    reason: str = ""
+    #: Result of readiness and liveness checks; None: not known yet.
+    healthy: bool | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether this is the last update: Mesos drops further updates of the task."""
+        return self.state in ("TASK_FINISHED", "TASK_FAILED", "TASK_KILLED")
+
+
+@dataclass(frozen=True)
+class Spawn:
+    """Start the stage; the runner answers with Spawned or SpawnFailed."""
+
+    stage: Stage = Stage.PROGRAM
+
+
+@dataclass(frozen=True)
+class Terminate:
+    """Send SIGTERM to every process of the task."""
+
+
+@dataclass(frozen=True)
+class KillTree:
+    """Send SIGKILL to every process of the task until all have exited."""
+
+
+@dataclass(frozen=True)
+class Leave:
+    """Exit the executor."""
+
+    exit_code: int = 0
+
+
+Action = Union[SendReport, Spawn, Terminate, KillTree, Leave]
+
+
+# Messages: why a task ended, for people.
+
+UNKILLED = "; some processes could not be killed and may still run"
+#: A shell returns this plus the signal number when its last command was killed.
+_SHELL_SIGNAL_BASE = 128
+_SHELL_HINTS = {126: "command not executable", 127: "command not found"}
+_NOUNS = {
+    Stage.SECRETS: "the fetch of secrets",
+    Stage.DEVICES: "the choice of GPUs",
+    Stage.FETCH: "the fetch of files",
+    Stage.PRE: "the pre command",
+    Stage.GPU_CHECK: "the GPU check",
+    Stage.PROGRAM: "the program",
+    Stage.POST: "the post command",
+}
+
+
+@dataclass(frozen=True)
+class StopReason:
+    """Why a task was stopped."""
+
+    #: For the message of the last update.
+    message: str
+    #: True: the task failed. False: it was killed on request.
+    failed: bool = False
+    #: Mesos' word for why; empty: none.
+    reason: str = ""
+    healthy: bool | None = None
+
+
+def final_report(
+    ending: EndReport, stopped: StopReason | None = None, failure: str = "", memory: str = "", started: bool = True
+) -> SendReport:
+    """Return the task's last update.
+
+    `ending`: how the program ended. `failure`: of another stage. `memory`: message about OOM kills.
+    """
+    if stopped is not None:
+        state = "TASK_FAILED" if stopped.failed else "TASK_KILLED"
+        how = describe_end(ending) if started else "the program had not started"
+        return SendReport(state, f"{stopped.message}; {how}", ending, stopped.reason, stopped.healthy)
+    if not started:
+        return SendReport("TASK_FAILED", _joined(failure, memory), ending)
+    if ending.exit_code == 0 and not failure:
+        return SendReport("TASK_FINISHED", describe_end(ending), ending)
+    if ending.exit_code == 0:
+        return SendReport("TASK_FAILED", _joined(f"the program succeeded, but {failure}", memory), ending)
+    return SendReport("TASK_FAILED", _joined(describe_end(ending), memory, failure), ending)
+
+
+def stage_failed(stage: Stage, ending: EndReport) -> str:
+    """Return the message for a failed stage other than the program."""
+    return f"{_NOUNS[stage]} failed: {describe_end(ending)}"
+
+
+def stage_too_long(stage: Stage, seconds: float | None) -> str:
+    """Return the message for a stage that exceeded its timeout."""
+    return f"{_NOUNS[stage]} took longer than {seconds:g} s"
+
+
+def stage_runs(stage: Stage) -> str:
+    """Return the message while a stage other than the program runs."""
+    return f"{_NOUNS[stage]} runs"
+
+
+def describe_end(ending: EndReport) -> str:
+    """Return how a process ended.
+
+    SIGKILL is not explained as out of memory: any process can send it; only the kernel's counters tell (`memory`).
+    """
+    if ending.signal is not None:
+        return "killed by " + _name(ending.signal)
+    if ending.exit_code is None:
+        return "the program did not exit"
+    return f"exit code {ending.exit_code}{_hint(ending.exit_code)}"
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
+
+
+def _hint(code: int) -> str:
+    if code in _SHELL_HINTS:
+        return f" ({_SHELL_HINTS[code]})"
+    number = code - _SHELL_SIGNAL_BASE
+    if number in [int(item) for item in signal.Signals]:
+        return f" (from a shell: its command was killed by {_name(number)})"
+    return ""
+
+
+def _name(number: int) -> str:
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"
+
+
+# State of `lifecycle`.
+
+
+class TaskPhase(Enum):
+    """Phase of the task's life, see `lifecycle`."""
+
+    IDLE = "idle"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    SWEEPING = "sweeping"
+    KILLING = "killing"
+    ENDED = "ended"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True)
+class LifecycleState:
+    """State of the task. Times are seconds of one monotonic clock."""
+
+    phase: TaskPhase = TaskPhase.IDLE
+    #: When to send `Overdue`; None: never.
+    deadline: float | None = None
+    launch: LaunchRequested = LaunchRequested()
+    #: The running or last stage; None: none yet.
+    stage: Stage | None = None
+    #: The remaining stages.
+    ahead: tuple[Stage, ...] = ()
+    #: Deadline of all stages together; None: unlimited.
+    time_limit: float | None = None
+    #: How the program exited.
+    ending: EndReport = NO_END
+    #: Message about OOM kills; empty: none.
+    memory: str = ""
+    #: Message about another stage that failed; empty: none.
+    failure: str = ""
+    #: Why the task was stopped; None: it was not.
+    stopped: StopReason | None = None
+    healthy: bool | None = None
+    killing_known: bool = False
+    connected: bool = True
+    aborted: bool = False
+
+    @property
+    def program_started(self) -> bool:
+        """Whether the program has been started."""
+        return self.stage in (Stage.PROGRAM, Stage.POST)
+
+    def entered(self, phase: TaskPhase, deadline: float | None = None) -> LifecycleState:
+        """Return the state in another phase, with that phase's deadline."""
+        return replace(self, phase=phase, deadline=deadline)
+
+    def at_next_stage(self) -> LifecycleState:
+        """Return the state with the next stage as the current one."""
+        return replace(self, phase=TaskPhase.STARTING, deadline=None, stage=self.ahead[0], ahead=self.ahead[1:])
+
+    def with_failure(self, failure: str) -> LifecycleState:
+        """Return the state after the current stage failed: no stage follows."""
+        failed = self.ending if self.stage is Stage.PROGRAM else self._failed_stage()
+        return replace(self, failure=failure, ahead=(), ending=failed)
+
+    def _failed_stage(self) -> EndReport:
+        return replace(self.ending, failed_stage=self.stage.value if self.stage else None)

@@ -1,0 +1,235 @@
+"""Launch payload from the scheduler to the executor, as JSON in `TaskInfo.data`.
+
+Scheduler and executor share only this module and `reports`. Standard library only, Python 3.8.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Mapping, Sequence
+
+#: Incremented when an older executor could not run the payload correctly.
+VERSION = 3
+#: Message to the executor: fetch the reloadable secrets now.
+RENEW_SECRETS = b"renew secrets"
+#: `Liveness.kind`.
+LIVENESS_KINDS = ("command", "http", "progress")
+
+
+class PayloadError(ValueError):
+    """The bytes are not a payload of this version."""
+
+
+@dataclass(frozen=True)
+class Liveness:
+    """Liveness check; the task fails after `failures` failed checks. Durations in seconds."""
+
+    #: `command`: exit code 0 means alive; `http`: status 200 to 399; `progress`: reports arrive (`target` is unused).
+    kind: str
+    #: Shell command line or URL; `{port}` is replaced by the task's port.
+    target: str = ""
+    #: Time between two checks.
+    interval: float = 10.0
+    #: Timeout of a check; for `progress`: maximum time without a report.
+    timeout: float = 20.0
+    #: Time after the start in which failures are ignored.
+    grace: float = 300.0
+    #: Consecutive failures that stop the task.
+    failures: int = 3
+
+
+@dataclass(frozen=True)
+class Payload:
+    """Everything that the executor needs to run one task."""
+
+    #: Name in the service, such as `worker-0`.
+    task: str
+    #: Job of the ClusterSpec: chief, worker, ps or evaluator.
+    job: str
+    #: Index in the job, from 0.
+    index: int
+    #: Shell command line of the user's program, run as `/bin/sh -c` in the sandbox. May hold placeholders such as
+    #: `{task_index}` (`environment.placeholders`). Empty: run `job_name`.
+    command: str
+    #: Content of TF_CONFIG: {"cluster": {job: [address]}, "task": {"type", "index"}}.
+    tf_config: Mapping[str, Any]
+    #: Generation of the ClusterSpec in `tf_config`.
+    generation: int = 0
+    #: Added to the program's environment; overrides the executor's variables.
+    environment: Mapping[str, str] = field(default_factory=dict)
+    #: Names in `environment` whose values must not be shown.
+    secrets: Sequence[str] = ()
+    #: URL and one-time token to fetch further secrets with; empty: none.
+    secrets_url: str = ""
+    secrets_token: str = field(default="", repr=False)
+    #: PEM certificates of the authorities for `secrets_url`; empty: the system's.
+    secrets_ca: str = ""
+    #: Seconds between two fetches of reloadable secrets; 0: never.
+    secrets_reload: float = 0.0
+    #: Interpreter of the user's program, a path or a name in PATH; empty: the executor's.
+    python: str = ""
+    #: Seconds between SIGTERM and SIGKILL, for the program's checkpoint.
+    kill_grace: float = 10.0
+    #: Port of the task's address; 0: none.
+    port: int = 0
+    #: Whether the executor runs Horovod's rendezvous server at `port`.
+    rendezvous: bool = False
+
+    # -- jobs of the original package: a module with `main(server, log_dir, context)`
+
+    #: Module to import, instead of `command`.
+    job_name: str = ""
+    #: Folder for PYTHONPATH, relative to the sandbox.
+    job_path: str = ""
+    #: JSON object as text.
+    job_context: str = "{}"
+    #: Folder or URL for logs and checkpoints; empty: a folder in the sandbox.
+    log_dir: str = ""
+    #: Strategy: parameter_server, multi_worker_mirrored or between_graph.
+    strategy: str = ""
+    #: Whether `--ps_hosts --worker_hosts --job_name --task_index` are appended to `command`.
+    cluster_flags: bool = False
+
+    # -- other stages
+
+    #: URLs to fetch into the sandbox that the agent's fetcher cannot (s3, gs, hdfs); archives are extracted.
+    fetch: Sequence[str] = ()
+    #: Shell command lines before the program and after it has exited by itself; empty: none.
+    pre: str = ""
+    post: str = ""
+    #: Timeout in seconds of each of fetch, pre and post.
+    hook_timeout: float = 3600.0
+
+    # -- resources
+
+    #: Operating system user, if the executor runs as root.
+    user: str = ""
+    #: Added to the niceness, -20 to 19.
+    nice: int = 0
+    #: Name of setrlimit(2) without RLIMIT_, in lower case -> [soft, hard]; -1: unlimited.
+    ulimits: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    #: Number of GPUs; with 0 the program sees none, even if the agent does not isolate them.
+    gpus: int = 0
+    #: Indices or UUIDs of GPUs to use; empty: the executor chooses free ones.
+    gpu_devices: Sequence[str] = ()
+    #: Whether to check before the start that TensorFlow sees all GPUs.
+    gpu_check: bool = True
+
+    # -- monitoring
+
+    #: host:port of the task's TensorFlow server; empty: none.
+    readiness: str = ""
+    liveness: Liveness | None = None
+    #: Seconds without progress and output after which the task fails; 0: never.
+    stalled_after: float = 0.0
+    #: Folders with TensorBoard event files to read progress from, relative to the sandbox.
+    event_folders: Sequence[str] = ()
+    #: Size at which stdout and stderr are rotated, and number of rotated files to keep.
+    output_bytes: int = 32 << 20
+    output_backups: int = 3
+
+    version: int = VERSION
+
+    def encode(self) -> bytes:
+        """Return the bytes for `TaskInfo.data` (before base64)."""
+        return json.dumps(asdict(self), sort_keys=True).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Payload:
+        """Decode a payload. Raises PayloadError if it is invalid or of another version."""
+        try:
+            values: dict[str, Any] = json.loads(data)
+            version = values["version"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise PayloadError(f"invalid launch payload: not a JSON object with a version: {error!r}") from error
+        if version != VERSION:
+            raise PayloadError(f"launch payload version `{version}` is not supported; this executor requires {VERSION}")
+        try:
+            if values.get("liveness") is not None:
+                values["liveness"] = Liveness(**values["liveness"])
+            payload = cls(**values)
+        except TypeError as error:
+            raise PayloadError(f"launch payload does not match version {VERSION}: {error}") from error
+        _check(payload)
+        return _with_tuples(payload)
+
+
+_NUMBER = (int, float)
+_LIST = (list, tuple)
+_LISTS = ("secrets", "fetch", "gpu_devices", "event_folders")
+_NAMES = ("task", "job", "command", "secrets_url", "secrets_token", "secrets_ca", "python", "job_name")
+_TEXTS = ("job_path", "job_context", "log_dir", "strategy", "pre", "post", "user", "readiness")
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys((*_NAMES, *_TEXTS), (str,)),
+    "index": (int,),
+    "tf_config": (dict,),
+    "generation": (int,),
+    "environment": (dict,),
+    "secrets": _LIST,
+    **dict.fromkeys(("kill_grace", "secrets_reload", "hook_timeout", "stalled_after"), _NUMBER),
+    "port": (int,),
+    "rendezvous": (bool,),
+    "cluster_flags": (bool,),
+    "fetch": _LIST,
+    "nice": (int,),
+    "ulimits": (dict,),
+    "gpus": (int,),
+    "gpu_devices": _LIST,
+    "gpu_check": (bool,),
+    "event_folders": _LIST,
+    "output_bytes": (int,),
+    "output_backups": (int,),
+}
+_LIVENESS_TYPES: Mapping[str, tuple[type, ...]] = {
+    "kind": (str,),
+    "target": (str,),
+    "interval": _NUMBER,
+    "timeout": _NUMBER,
+    "grace": _NUMBER,
+    "failures": (int,),
+}
+
+
+def _check(payload: Payload) -> None:
+    """Check the types of all fields, so that errors appear here and not when the program starts."""
+    _check_types(payload, _TYPES, "")
+    for name in _LISTS:
+        _require(all(isinstance(item, str) for item in getattr(payload, name)), name, payload, "a list of strings")
+    for name, value in payload.environment.items():
+        if not isinstance(value, str):
+            raise PayloadError(f"launch payload: environment variable {name} is {value!r}, expected a string")
+    pairs = all(_is_pair(limit) for limit in payload.ulimits.values())
+    _require(pairs, "ulimits", payload, "an object of [soft, hard] integers")
+    _require(bool(payload.command or payload.job_name), "command", payload, "a command or a job_name")
+    cluster = payload.tf_config.get("cluster", {})
+    if not isinstance(cluster, dict):
+        raise PayloadError(f"launch payload: tf_config.cluster is {cluster!r}, expected an object of addresses by job")
+    if payload.liveness is not None:
+        _check_types(payload.liveness, _LIVENESS_TYPES, "liveness.")
+        _require(payload.liveness.kind in LIVENESS_KINDS, "liveness.kind", payload, f"one of {LIVENESS_KINDS}")
+
+
+def _check_types(whole: object, table: Mapping[str, tuple[type, ...]], prefix: str) -> None:
+    for name, types in table.items():
+        value = getattr(whole, name)
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            raise PayloadError(f"launch payload: {prefix}{name} is {value!r}, expected type {types[0].__name__}")
+
+
+def _require(holds: bool, name: str, payload: Payload, expected: str) -> None:
+    if not holds:
+        value: Any = payload
+        for part in name.split("."):
+            value = getattr(value, part)
+        raise PayloadError(f"launch payload: {name} is {value!r}, expected {expected}")
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) == 2 and all(type(item) is int for item in value)
+
+
+def _with_tuples(payload: Payload) -> Payload:
+    """Convert lists to tuples, so that a decoded payload equals the encoded one."""
+    changes: dict[str, Any] = {name: tuple(getattr(payload, name)) for name in _LISTS}
+    return replace(payload, ulimits={name: tuple(pair) for name, pair in payload.ulimits.items()}, **changes)

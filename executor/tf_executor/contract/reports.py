@@ -1,0 +1,188 @@
+"""Reports of the executor to the scheduler, as JSON in two `data` fields of Mesos.
+
+`EndReport` travels in `TaskStatus.data` of the last update, `ProgressReport` in framework messages, so that the
+scheduler need not parse messages for people. A malicious program can send both as its executor: decoding never
+raises, and invalid values are ignored and logged. Standard library only, Python 3.8.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Callable, Mapping, TypeVar
+
+#: Maximum bytes of a report; the executor sends a few hundred.
+MAX_BYTES = 1 << 14
+#: Maximum count: larger ones do not fit into 64 bits.
+MAX_COUNT = 2**63 - 1
+_MAX_EXIT_CODE, _MAX_SIGNAL, _MAX_TEXT = 255, 64, 255
+_NON_FINITE = ("nan", "inf", "-inf")
+
+#: Incremented when an older scheduler would misread a progress report.
+PROGRESS_VERSION = 1
+
+#: Receives a message about ignored data; the message quotes none of the data.
+OnProblem = Callable[[str], None]
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class EndReport:
+    """How the program ended: `exit_code` or `signal` is set, or neither if it never started."""
+
+    #: 0 to 255.
+    exit_code: int | None = None
+    #: Number of the signal that killed the program.
+    signal: int | None = None
+    #: True if the kernel killed a process of the task's container because it was out of memory.
+    oom: bool | None = None
+    #: Other stage that failed, such as `pre` or `post`.
+    failed_stage: str | None = None
+
+    def encode(self) -> bytes:
+        """Return the bytes for `TaskStatus.data` (before base64)."""
+        return json.dumps({name: value for name, value in asdict(self).items() if value is not None}).encode()
+
+    @classmethod
+    def decode(cls, data: bytes, on_problem: OnProblem = lambda _: None) -> EndReport:
+        """Decode a report; empty for updates that the agent or master wrote. Never raises."""
+        values = _parsed(data, on_problem)
+        invalid: list[str] = []
+
+        def field(name: str, check: Callable[[Any], Value | None]) -> Value | None:
+            return _checked(values, name, check, invalid)
+
+        ending = cls(
+            field("exit_code", lambda value: _whole(value, 0, _MAX_EXIT_CODE)),
+            field("signal", lambda value: _whole(value, 1, _MAX_SIGNAL)),
+            field("oom", lambda value: value if isinstance(value, bool) else None),
+            field("failed_stage", _text),
+        )
+        if invalid:
+            on_problem(f"invalid end report of an executor ignored: {', '.join(invalid)}")
+        return ending
+
+
+NO_END = EndReport()
+
+
+@dataclass(frozen=True)
+class ProgressReport:
+    """Progress of one launch; None: not reported."""
+
+    #: Mesos task id of the launch.
+    task_id: str
+    #: Incremented for each report of the launch, to drop reports that arrive late.
+    sequence: int
+    #: Unix time on the agent's clock.
+    time: float
+    step: int | None = None
+    #: Steps at the end of the training.
+    total: int | None = None
+    #: Infinite or NaN when the training diverges.
+    loss: float | None = None
+    #: Training examples processed.
+    examples: int | None = None
+    steps_per_second: float | None = None
+    examples_per_second: float | None = None
+    #: Unix time of the first step, if known from event files.
+    begun: float | None = None
+
+    def encode(self) -> bytes:
+        """Return the bytes for a framework message (before base64): strict JSON."""
+        values = {name: _json_number(value) for name, value in asdict(self).items() if value is not None}
+        return json.dumps({"version": PROGRESS_VERSION, "kind": "progress", **values}, allow_nan=False).encode()
+
+    @classmethod
+    def decode(cls, data: bytes, on_problem: OnProblem = lambda _: None) -> ProgressReport | None:
+        """Decode a report; None if a field is invalid or the version unknown. Never raises."""
+        values = _parsed(data, on_problem)
+        if (values.get("version"), values.get("kind")) != (PROGRESS_VERSION, "progress"):
+            return None
+        invalid = [name for name in _REQUIRED if values.get(name) is None]
+        fields: dict[str, Any] = {name: _checked(values, name, check, invalid) for name, check in _CHECKS.items()}
+        if invalid:
+            on_problem(f"invalid progress report of an executor ignored: {', '.join(invalid)}")
+            return None
+        return cls(**fields)
+
+
+def count(value: Any) -> int | None:
+    """Return `value` if it is an integer of 64 bits, else None."""
+    return _whole(value, -MAX_COUNT - 1, MAX_COUNT)
+
+
+def finite(value: Any) -> float | None:
+    """Return `value` if it is a finite number, else None."""
+    real = _real(value)
+    return None if real is None or not math.isfinite(real) else real
+
+
+def _parsed(data: bytes, on_problem: OnProblem) -> Mapping[str, Any]:
+    """Parse a JSON object; empty if `data` is not one."""
+    if not data:
+        return {}
+    try:
+        values = json.loads(data) if len(data) <= MAX_BYTES else None
+    except (ValueError, RecursionError):
+        values = None
+    if isinstance(values, dict):
+        return values
+    on_problem(f"{len(data)} bytes from an executor ignored: not a JSON object")
+    return {}
+
+
+def _checked(
+    values: Mapping[str, Any], name: str, check: Callable[[Any], Value | None], invalid: list[str]
+) -> Value | None:
+    """Return the checked field; add the name to `invalid` if the value is present but rejected."""
+    value = values.get(name)
+    checked = None if value is None else check(value)
+    if value is not None and checked is None:
+        invalid.append(name)
+    return checked
+
+
+def _whole(value: Any, minimum: int, maximum: int) -> int | None:
+    return value if type(value) is int and minimum <= value <= maximum else None
+
+
+def _real(value: Any) -> float | None:
+    if isinstance(value, float):
+        return value
+    whole = count(value)
+    return None if whole is None else float(whole)
+
+
+def _loss(value: Any) -> float | None:
+    return float(value) if isinstance(value, str) and value in _NON_FINITE else _real(value)
+
+
+def _text(value: Any) -> str | None:
+    """Return a short printable text. A lone surrogate is not printable."""
+    is_text = isinstance(value, str) and 0 < len(value) <= _MAX_TEXT and value.isprintable()
+    return value if is_text else None
+
+
+_REQUIRED = ("task_id", "sequence", "time")
+_CHECKS: Mapping[str, Callable[[Any], Any]] = {
+    "task_id": _text,
+    "sequence": count,
+    "time": finite,
+    "step": count,
+    "total": count,
+    "loss": _loss,
+    "examples": count,
+    "steps_per_second": finite,
+    "examples_per_second": finite,
+    "begun": finite,
+}
+
+
+def _json_number(value: Any) -> Any:
+    """Return infinity and NaN as text, which JSON numbers cannot express."""
+    return (
+        str(value) if isinstance(value, float) and (value != value or value in (float("inf"), -float("inf"))) else value
+    )

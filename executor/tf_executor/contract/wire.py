@@ -1,0 +1,98 @@
+"""Convert Mesos v1 JSON to executor values and back. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Any, Mapping
+
+from .events import SendReport
+from .reports import NO_END
+
+#: Seconds of MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD reserved for the last update, as in Mesos' command executor. After
+#: the period the agent destroys the container.
+SHUTDOWN_RESERVE = 2.0
+#: The agent's default for that period.
+DEFAULT_SHUTDOWN_GRACE = 5.0
+_SECONDS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "ms": 1e-3,
+    "secs": 1.0,
+    "mins": 60.0,
+    "hrs": 3600.0,
+    "days": 86400.0,
+    "weeks": 604800.0,
+}
+
+
+@dataclass(frozen=True)
+class TaskLaunch:
+    """The fields of a TaskInfo that the executor uses."""
+
+    id: str
+    #: Encoded payload.
+    data: bytes
+    #: Seconds; None: not in the TaskInfo.
+    kill_grace: float | None = None
+    max_completion_time: float | None = None
+
+
+def task_launch(info: Mapping[str, Any]) -> TaskLaunch:
+    """Convert the `task` of a LAUNCH event. Invalid base64 gives empty data, which `Payload.decode` rejects."""
+    return TaskLaunch(
+        info["task_id"]["value"], message(info), kill_grace(info), _seconds(info.get("max_completion_time"))
+    )
+
+
+def message(body: Mapping[str, Any]) -> bytes:
+    """Return the data of a MESSAGE event's `message`; empty if it is not base64."""
+    try:
+        return base64.b64decode(body.get("data", ""), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def kill_grace(event: Mapping[str, Any]) -> float | None:
+    """Return the grace period in seconds of a KILL event or TaskInfo, None without a kill_policy."""
+    return _seconds(event.get("kill_policy", {}).get("grace_period"))
+
+
+def _seconds(duration_info: Mapping[str, Any] | None) -> float | None:
+    return None if duration_info is None else int(duration_info["nanoseconds"]) / 1e9
+
+
+def supports_killing(event: Mapping[str, Any]) -> bool:
+    """Return whether the framework of a SUBSCRIBED event supports TASK_KILLING."""
+    capabilities = event.get("framework_info", {}).get("capabilities", ())
+    return any(capability.get("type") == "TASK_KILLING_STATE" for capability in capabilities)
+
+
+def shutdown_grace(environ: Mapping[str, str]) -> float:
+    """Return the program's grace period in seconds on SHUTDOWN: the agent's less a reserve, at least half."""
+    total = duration(environ.get("MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD", ""), DEFAULT_SHUTDOWN_GRACE)
+    return max(total - SHUTDOWN_RESERVE, total / 2)
+
+
+def duration(text: str, default: float) -> float:
+    """Parse a Mesos duration such as `5secs` to seconds; return `default` if it is invalid."""
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
+    try:
+        return float(number) * _SECONDS[text[len(number) :]]
+    except (ValueError, KeyError):
+        return default
+
+
+def status(task_id: str, report: SendReport) -> dict[str, Any]:
+    """Build a TaskStatus; the driver adds uuid, timestamp, source and executor id."""
+    result: dict[str, Any] = {"task_id": {"value": task_id}, "state": report.state}
+    if report.message:
+        result["message"] = report.message
+    if report.reason:
+        result["reason"] = report.reason
+    if report.healthy is not None:
+        result["healthy"] = report.healthy
+    if report.ending is not None and report.ending != NO_END:
+        result["data"] = base64.b64encode(report.ending.encode()).decode()
+    return result

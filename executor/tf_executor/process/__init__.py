@@ -1,0 +1,1 @@
+"""Processes of a task: start, watch, stop, output."""

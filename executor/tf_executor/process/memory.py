@@ -1,0 +1,138 @@
+"""OOM kills and owners of listening ports, from cgroups and /proc."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Iterable, Iterator
+
+ROOT = Path("/")
+
+
+@dataclass(frozen=True)
+class OomKills:
+    """Number of processes that the kernel has killed so far; None: unknown."""
+
+    container: int | None = None
+    host: int | None = None
+    #: Memory limit of the container in bytes; None: none or unknown.
+    limit: int | None = None
+
+    def since(self, before: OomKills) -> tuple[bool, str]:
+        """Return whether the kernel killed a process in the container since `before`, and a message."""
+        container, host = _grown(before.container, self.container), _grown(before.host, self.host)
+        if container:
+            limit = f" with its limit of {self.limit >> 20} MB" if self.limit else ""
+            return True, f"out of memory: the kernel killed {_processes(container)} of the task's container{limit}"
+        if host:
+            return False, f"the kernel killed {_processes(host)} on this host because it was out of memory"
+        return False, ""
+
+
+def read_oom_kills(root: Path = ROOT) -> OomKills:
+    """Return the current counters. `root`: root of the file system, for tests."""
+    group = _memory_group(root)
+    container = limit = None
+    if group is not None:
+        container = _field(group / "memory.events", "oom_kill")
+        if container is None:
+            container = _field(group / "memory.oom_control", "oom_kill")
+        limit = _limit(group)
+    return OomKills(container, _field(root / "proc/vmstat", "oom_kill"), limit)
+
+
+def _memory_group(root: Path) -> Path | None:
+    """Return the folder of the executor's memory control group.
+
+    The path `/` is either the host's group or that of a container with its own name space; only the latter has a
+    limit.
+    """
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _number, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        group = root / ("sys/fs/cgroup/memory" if controllers else "sys/fs/cgroup") / path.lstrip("/")
+        if _counts(group) and (path != "/" or _limit(group) is not None):
+            return group
+    return None
+
+
+def _counts(group: Path) -> bool:
+    return any((group / name).exists() for name in ("memory.events", "memory.oom_control"))
+
+
+def _limit(group: Path) -> int | None:
+    for name in ("memory.max", "memory.limit_in_bytes"):
+        text = _text(group / name).strip()
+        # Without a limit cgroup v1 reports a huge number.
+        if text.isdigit() and int(text) < 1 << 60:
+            return int(text)
+    return None
+
+
+def _field(path: Path, name: str) -> int | None:
+    for line in _text(path).splitlines():
+        key, _, value = line.partition(" ")
+        if key == name and value.isdigit():
+            return int(value)
+    return None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def _grown(before: int | None, after: int | None) -> int:
+    return 0 if before is None or after is None else after - before
+
+
+def _processes(count: int) -> str:
+    return f"{count} process{'' if count == 1 else 'es'}"
+
+
+# Ports.
+
+#: TCP_LISTEN in /proc/net/tcp, hexadecimal (proc(5)).
+_LISTEN = "0A"
+_LOCAL, _STATE, _INODE = 1, 3, 9
+
+
+def is_port_held_by_others(port: int, own: Iterable[int], root: Path = Path("/proc")) -> bool:
+    """Return whether another process than `own` listens on `port`; False if unknown."""
+    listening = set(_listening(port, root))
+    return bool(listening) and not any(listening & set(_sockets(root / str(pid))) for pid in own)
+
+
+def _listening(port: int, root: Path) -> Iterator[str]:
+    """Yield the socket inodes that listen on `port`."""
+    for name in ("tcp", "tcp6"):
+        try:
+            lines = (root / "net" / name).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for fields in map(str.split, lines):
+            if fields[_STATE] == _LISTEN and int(fields[_LOCAL].rpartition(":")[2], 16) == port:
+                yield fields[_INODE]
+
+
+def _sockets(process: Path) -> Iterator[str]:
+    """Yield the socket inodes that a process has open."""
+    try:
+        entries = list((process / "fd").iterdir())
+    except OSError:
+        return
+    for entry in entries:
+        target = _link(entry)
+        if target.startswith("socket:["):
+            yield target[len("socket:[") : -1]
+
+
+def _link(path: Path) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:  # closed meanwhile
+        return ""

@@ -1,0 +1,205 @@
+"""Copy output to rotated files and keep its last bytes for messages."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import re
+import shutil
+import stat
+import threading
+import time
+from pathlib import Path
+from typing import Iterable, Sequence
+
+#: Size of the pipes, so that programs can write in bursts. Linux allows this size to every user.
+PIPE_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 16
+#: Bytes kept for the failure message.
+TAIL_BYTES = 4096
+_F_SETPIPE_SZ = 1031  # <fcntl.h>; in Python's fcntl since 3.10
+
+log = logging.getLogger(__name__)
+
+
+class RotatedFile:
+    """A log file with rotation: when full, its content moves to `<name>.1`, that of `.1` to `.2`, ...
+
+    The content is copied and the file truncated, so that the inode stays valid for `tail -f`, Mesos' file API and
+    inherited descriptors. Nothing is lost, because no other process writes.
+    """
+
+    def __init__(self, path: Path, limit: int, backups: int) -> None:
+        self._path, self._limit, self._backups = path, max(1, limit), backups
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._size = os.fstat(self._file).st_size
+
+    def write(self, data: bytes) -> None:
+        """Append `data`; backups end with a complete line if possible. Raises OSError when the disk is full."""
+        while self._size + len(data) > self._limit:
+            space = max(0, self._limit - self._size)
+            cut = data.rfind(b"\n", 0, space) + 1
+            if not cut and not self._size:
+                cut = space or len(data)
+            self._append(data[:cut])
+            data = data[cut:]
+            self._rotate()
+        self._append(data)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _append(self, data: bytes) -> None:
+        while data:
+            written = os.write(self._file, data)
+            self._size += written
+            data = data[written:]
+
+    def _rotate(self) -> None:
+        for number in range(self._backups - 1, 0, -1):
+            if self._backup(number).exists():
+                self._backup(number).replace(self._backup(number + 1))
+        if self._backups:
+            shutil.copyfile(self._path, self._backup(1))
+        os.ftruncate(self._file, 0)
+        self._size = 0
+
+    def _backup(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}")
+
+
+class InheritedFile:
+    """A descriptor of the agent's container logger, which rotates itself (LogrotateContainerLogger)."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+    def close(self) -> None:
+        """Keep the executor's own stdout or stderr open."""
+
+
+class Output:
+    """One output stream. Processes write to `writer` and are never blocked by errors of the file."""
+
+    def __init__(self, path: Path, descriptor: int, limit: int, backups: int) -> None:
+        """`descriptor`: the executor's own stream of that name; if it is a pipe, it is used instead of `path`."""
+        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        self._file = RotatedFile(path, limit, backups) if regular else InheritedFile(descriptor)
+        self._reader, self.writer = os.pipe()
+        _enlarge(self.writer)
+        self._tail = b""
+        #: Time of the last output (time.monotonic), initially of the start.
+        self.last = time.monotonic()
+        self._lost = 0
+        self._thread = threading.Thread(target=self._copy, name=path.name, daemon=True)
+        self._thread.start()
+
+    def finish(self, timeout: float) -> None:
+        """Wait up to `timeout` seconds until all output is written. Call it after the processes have exited."""
+        os.close(self.writer)
+        self._thread.join(timeout)
+        if self._lost:
+            log.warning("%s: %s bytes of output lost", self._thread.name, self._lost)
+
+    def tail(self) -> bytes:
+        """Return up to TAIL_BYTES of the last output."""
+        return self._tail
+
+    def _copy(self) -> None:
+        while True:
+            chunk = os.read(self._reader, CHUNK_BYTES)
+            if not chunk:
+                break
+            self.last = time.monotonic()
+            self._tail = chunk[-TAIL_BYTES:] if len(chunk) >= TAIL_BYTES else (self._tail + chunk)[-TAIL_BYTES:]
+            self._write(chunk)
+        os.close(self._reader)
+        self._file.close()
+
+    def _write(self, chunk: bytes) -> None:
+        """Write output; a full disk loses output but does not stop the program."""
+        try:
+            self._file.write(chunk)
+        except OSError as error:
+            if not self._lost:
+                log.warning("%s: cannot write, output is lost: %s", self._thread.name, error)
+            self._lost += len(chunk)
+
+
+def _enlarge(descriptor: int) -> None:
+    try:
+        fcntl.fcntl(descriptor, _F_SETPIPE_SZ, PIPE_BYTES)
+    except OSError:
+        log.info("cannot enlarge the output pipe; using the default size")
+
+
+# Excerpt: the last lines for a status message, short and without secrets.
+
+#: Maximum bytes of each stream. Mesos keeps messages in the master's memory and shows them in tables.
+STDERR_BYTES, STDOUT_BYTES = 400, 200
+REDACTED = "***"
+#: Shorter secrets are not redacted: they would hide half of every text.
+_MIN_SECRET = 4
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+#: Python's markers below a line of a traceback.
+_MARKERS = re.compile(r"[\^~ ]+")
+_SEPARATOR = " | "
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def output_excerpt(stderr: bytes, stdout: bytes, secrets: Iterable[str], cut_off: int) -> str:
+    """Return `; stderr: ... | ...; stdout: ...`, or an empty string.
+
+    Streams of at least `cut_off` bytes are assumed to be truncated at the beginning.
+    """
+    values = [secret for secret in secrets if len(secret) >= _MIN_SECRET]
+    excerpts = [
+        (name, excerpt(data, values, size, len(data) >= cut_off))
+        for name, data, size in (("stderr", stderr, STDERR_BYTES), ("stdout", stdout, STDOUT_BYTES))
+    ]
+    return "".join(f"; {name}: {text}" for name, text in excerpts if text)
+
+
+def excerpt(data: bytes, secrets: Sequence[str], size: int, is_truncated: bool) -> str:
+    """Return the last lines of `data`, up to `size` bytes, joined by ` | `."""
+    text = redact(data.decode("utf-8", "replace"), secrets)
+    if is_truncated:
+        text = _drop_first_line(text, secrets)
+    lines = [_as_displayed(line) for line in text.split("\n")]
+    return _last_bytes(_SEPARATOR.join(line for line in lines if line and not _MARKERS.fullmatch(line)), size)
+
+
+def redact(text: str, secrets: Sequence[str]) -> str:
+    """Replace each secret, the longest first, and each line of a multi-line secret."""
+    parts = {part for secret in secrets for part in (secret, *secret.splitlines())}
+    for part in sorted(parts, key=len, reverse=True):
+        if len(part) >= _MIN_SECRET:
+            text = text.replace(part, REDACTED)
+    return text
+
+
+def _drop_first_line(text: str, secrets: Sequence[str]) -> str:
+    """Drop the first line, which may begin inside a secret that was not recognised."""
+    first, newline, rest = text.partition("\n")
+    return rest if newline else first[max(map(len, secrets), default=0) :]
+
+
+def _as_displayed(line: str) -> str:
+    """Return the line as a terminal displays it: after the last carriage return, without colours."""
+    visible = _ESCAPES.sub("", line).rstrip("\r").rpartition("\r")[2]
+    return _CONTROL.sub("", visible).strip()
+
+
+def _last_bytes(text: str, size: int) -> str:
+    data = text.encode()
+    if len(data) <= size:
+        return text
+    kept = data[len(data) + 3 - size :].decode("utf-8", "ignore")
+    # Begin with a complete line if that keeps more than half.
+    _part, separator, rest = kept.partition(_SEPARATOR)
+    return "..." + (rest if separator and len(rest) > len(kept) // 2 else kept)

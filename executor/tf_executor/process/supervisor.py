@@ -1,0 +1,299 @@
+"""Start the task's commands and track their processes until all have exited.
+
+The caller must be a subreaper (`tree.become_subreaper`) and start processes only here: then ECHILD from waitpid means
+that all processes of the task have exited, including daemonised ones. Nothing polls.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import resource
+import signal
+import subprocess
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Mapping, Sequence, Union
+
+from tf_executor.contract.events import Exited, TreeGone
+from tf_executor.contract.reports import EndReport
+
+from .tree import descendants, die_with_parent, signal_group, signal_process
+
+# User, resource limits and niceness: checked before the fork, set between fork and exec.
+
+_LIMITS = {name[len("RLIMIT_") :].lower(): number for name, number in vars(resource).items() if name[:7] == "RLIMIT_"}
+_UNLIMITED = -1
+
+
+class LimitsError(ValueError):
+    """A user, limit or niceness is not available on this agent."""
+
+
+@dataclass(frozen=True)
+class ProcessLimits:
+    """User, limits and niceness with all names resolved, so that the child only makes system calls."""
+
+    nice: int = 0
+    #: (resource number, (soft, hard))
+    ulimits: tuple[tuple[int, tuple[int, int]], ...] = ()
+    #: User id, group id and all groups; None: the executor's own.
+    identity: tuple[int, int, tuple[int, ...]] | None = None
+
+    def apply(self) -> None:
+        """Apply in the child; the user comes last, because the other calls may need root."""
+        for number, pair in self.ulimits:
+            resource.setrlimit(number, pair)
+        if self.nice:
+            os.nice(self.nice)
+        if self.identity is not None:
+            user, group, groups = self.identity
+            os.setgroups(groups)
+            os.setgid(group)
+            os.setuid(user)
+
+
+def resolve_limits(user: str, nice: int, ulimits: Mapping[str, Sequence[int]]) -> ProcessLimits:
+    """Resolve and check user, niceness and limits. Raises LimitsError."""
+    if nice < 0 and os.geteuid() != 0:
+        raise LimitsError(f"option nice: `{nice}`: a negative value requires an executor that runs as root")
+    pairs = [_no_core_files(), *(_pair(name, limit) for name, limit in ulimits.items())]
+    return ProcessLimits(nice, tuple(dict(pairs).items()), _identity(user))
+
+
+def _no_core_files() -> tuple[int, tuple[int, int]]:
+    """Disable core files by default: one of TensorFlow fills a disk. The hard limit stays."""
+    return resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1])
+
+
+def _pair(name: str, limit: Sequence[int]) -> tuple[int, tuple[int, int]]:
+    if name not in _LIMITS:
+        raise LimitsError(f"option ulimits: `{name}`: unknown limit; expected one of {', '.join(sorted(_LIMITS))}")
+    soft, hard = (resource.RLIM_INFINITY if value == _UNLIMITED else value for value in limit)
+    if _amount(soft) > _amount(hard):
+        raise LimitsError(f"ulimit {name}: soft limit {limit[0]} exceeds hard limit {limit[1]}")
+    allowed = resource.getrlimit(_LIMITS[name])[1]
+    if _amount(hard) > _amount(allowed) and os.geteuid() != 0:
+        raise LimitsError(f"ulimit {name}: {limit[1]} exceeds this agent's limit of {allowed}")
+    return _LIMITS[name], (soft, hard)
+
+
+def _amount(limit: int) -> float:
+    return float("inf") if limit == resource.RLIM_INFINITY else limit
+
+
+def _identity(user: str) -> tuple[int, int, tuple[int, ...]] | None:
+    """Return the user's ids; None if the executor already has the user, or is not root."""
+    if not user or os.geteuid() != 0:
+        return None
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        raise LimitsError(f"option user: `{user}`: user does not exist on this agent") from None
+    if entry.pw_uid == 0:
+        return None
+    return entry.pw_uid, entry.pw_gid, tuple(os.getgrouplist(user, entry.pw_gid))
+
+
+def preexec(limits: ProcessLimits, after: Callable[[], None], errors: int) -> Callable[[], None]:
+    """Return a `preexec_fn` that applies the limits, then calls `after`.
+
+    Errors are written to the descriptor `errors`, because subprocess hides the exception.
+    """
+
+    def prepare() -> None:
+        try:
+            limits.apply()
+            after()
+        except (OSError, ValueError) as error:
+            os.write(errors, f"cannot set user, nice or ulimits: {error}".encode())
+            raise
+
+    return prepare
+
+
+def chown_sandbox(sandbox: Path, user: int, group: int) -> None:
+    """Give the sandbox and its direct entries to the program's user, as Mesos does. Raises OSError.
+
+    Not deeper entries, which may be a volume with a million files.
+    """
+    for path in (sandbox, *sandbox.iterdir()):
+        os.chown(path, user, group, follow_symlinks=False)
+
+
+# Supervisor.
+
+OnEvent = Callable[[Union[Exited, TreeGone]], None]
+OnEnd = Callable[[EndReport], None]
+
+
+@dataclass(frozen=True)
+class CommandContext:
+    """Environment of a command."""
+
+    environment: Mapping[str, str]
+    directory: str
+    #: Descriptors.
+    stdout: int
+    stderr: int
+    limits: ProcessLimits = ProcessLimits()
+
+
+class SpawnError(RuntimeError):
+    """The system refused to start the command."""
+
+
+class Supervisor:
+    """Commands of one task.
+
+    `on_event` gets Exited for each `spawn`, and TreeGone once after `terminate` or `kill`, from a thread of the
+    supervisor.
+    """
+
+    def __init__(self, on_event: OnEvent) -> None:
+        self._on_event = on_event
+        self._changed = threading.Condition()
+        self._leader: int | None = None
+        self._waiting: dict[int, OnEnd] = {}
+        self._has_children = self._closing = self._killing = False
+        self._reaper = threading.Thread(target=self._reap, name="reaper", daemon=True)
+        self._reaper.start()
+
+    def spawn(self, command: str, context: CommandContext) -> int:
+        """Start `/bin/sh -c command` in a new session; return its process id. Raises SpawnError.
+
+        The process is killed when the calling thread ends, so call this from the main thread.
+        """
+        self._leader = self._start(command, context, lambda ending: self._on_event(Exited(ending)))
+        return self._leader
+
+    def run(self, command: str, context: CommandContext, timeout: float) -> EndReport | None:
+        """Run a command to its end; return None if it was killed after `timeout` seconds. Raises SpawnError."""
+        ended = threading.Event()
+        endings: list[EndReport] = []
+
+        def end(ending: EndReport) -> None:
+            endings.append(ending)
+            ended.set()
+
+        pid = self._start(command, context, end)
+        if ended.wait(timeout):
+            return endings[0]
+        with self._changed:
+            # The process is not collected yet, so its id is still valid.
+            if self._waiting.pop(pid, None) is not None:
+                signal_group(pid, signal.SIGKILL)
+        return None
+
+    def terminate(self) -> None:
+        """Send SIGTERM to every process once: on a second one many programs skip their checkpoint."""
+        self._close()
+        others = [pid for pid in descendants(os.getpid()) if _group_of(pid) != self._leader]
+        if self._leader is not None:
+            signal_group(self._leader, signal.SIGTERM)
+        for pid in others:
+            signal_process(pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL to every process, also to those that appear until all have exited."""
+        self._killing = True
+        self._close()
+        _kill_all()
+
+    def _close(self) -> None:
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+
+    def _start(self, command: str, context: CommandContext, on_end: OnEnd) -> int:
+        """Start a command; the lock keeps the reaper from collecting it before it is registered."""
+        with self._changed:
+            if self._closing:
+                raise SpawnError("the task is stopping")
+            pid = _popen(command, context)
+            self._waiting[pid] = on_end
+            self._has_children = True
+            self._changed.notify_all()
+        return pid
+
+    def _reap(self) -> None:
+        """Collect exited processes, several at a time, because each scan reads all of /proc."""
+        while self._await_children():
+            try:
+                self._collect(*os.waitpid(-1, 0))
+                while self._collect(*os.waitpid(-1, os.WNOHANG)):
+                    pass
+            except ChildProcessError:
+                self._check_for_children()
+            if self._killing:
+                # Processes forked after the last scan are children of the executor by now.
+                _kill_all()
+        self._on_event(TreeGone())
+
+    def _await_children(self) -> bool:
+        """Return False if no process is left and none will be started."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._has_children or self._closing)
+            return self._has_children
+
+    def _check_for_children(self) -> None:
+        """Check again under the lock: a process may have been started since waitpid failed."""
+        with self._changed:
+            try:
+                self._collect(*os.waitpid(-1, os.WNOHANG))
+            except ChildProcessError:
+                self._has_children = False
+
+    def _collect(self, pid: int, status: int) -> bool:
+        with self._changed:
+            on_end = self._waiting.pop(pid, None)
+        if on_end is not None:
+            signalled = os.WIFSIGNALED(status)
+            on_end(EndReport(signal=os.WTERMSIG(status)) if signalled else EndReport(exit_code=os.WEXITSTATUS(status)))
+        return pid != 0
+
+
+def _popen(command: str, context: CommandContext) -> int:
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    try:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            env=dict(context.environment),
+            cwd=context.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=context.stdout,
+            stderr=context.stderr,
+            start_new_session=True,
+            preexec_fn=preexec(context.limits, die_with_parent(), writer),
+        )
+    except (OSError, ValueError) as error:
+        raise SpawnError(str(error)) from error
+    except subprocess.SubprocessError as error:
+        raise SpawnError(_read_error(reader) or str(error)) from error
+    finally:
+        os.close(writer)
+        os.close(reader)
+    # The reaper waits instead of Popen; a return code avoids Popen's warning about a running process.
+    process.returncode = 0
+    return process.pid
+
+
+def _read_error(descriptor: int) -> str:
+    try:
+        return os.read(descriptor, 1000).decode()
+    except BlockingIOError:
+        return ""
+
+
+def _kill_all() -> None:
+    for pid in descendants(os.getpid()):
+        signal_process(pid, signal.SIGKILL)
+
+
+def _group_of(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return 0

@@ -1,0 +1,185 @@
+"""Folders and in-memory files that are removed with the process that made them.
+
+Each folder has a lock, which the kernel releases when the process exits, so that others can recognise orphans.
+systemd-tmpfiles keeps locked folders regardless of their age (tmpfiles.d(5), Age).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import tempfile
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Callable, Mapping, Optional, Tuple
+
+from tf_executor.around.environment import TMPDIR
+
+from .watchdog_process import remove_folder
+
+
+def make_locked_folder(where: Path, prefix: str) -> tuple[Path, int]:
+    """Make a locked folder of mode 0700 in `where`; return it with its lock descriptor. Raises OSError.
+
+    It has another name until it is locked, so that it is not taken for an orphan.
+    """
+    draft = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=str(where)))
+    try:
+        lock = os.open(draft, os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return draft.rename(draft.with_name(draft.name[1:])), lock
+    except OSError:
+        draft.rmdir()
+        raise
+
+
+def remove_orphans(where: Path, prefix: str) -> None:
+    """Remove folders whose processes have exited, as far as permitted."""
+    for folder in where.glob(f"{prefix}*"):
+        with suppress(OSError):
+            lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove_folder(str(folder))
+            finally:
+                os.close(lock)
+
+
+# In-memory files. Each executor has its own folder in a tmpfs; the next executor of the host removes orphans. The
+# sandbox contains links, which the agent's file API does not follow.
+
+
+#: POSIX shared memory: a tmpfs on every Linux, also in containers.
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
+_PREFIX, _NEW = "tf-executor-", ".tf-executor-"
+
+#: User id and group id; None: the executor's own.
+Owner = Optional[Tuple[int, int]]
+
+
+class MemoryFiles:
+    """Files of one task in a tmpfs. Not thread-safe."""
+
+    def __init__(self, memory: Path = SHARED_MEMORY) -> None:
+        self._memory = memory
+        self._folder: Path | None = None
+        #: Descriptor of the folder; holds its lock.
+        self._lock = -1
+        #: Name in the sandbox -> name in the folder.
+        self._names: dict[str, str] = {}
+
+    def write(self, sandbox: str, contents: Mapping[str, bytes], owner: Owner) -> None:
+        """Write each `name in the sandbox -> content` with mode 0600; call it once.
+
+        Raises OSError, or ValueError for a path outside the sandbox.
+        """
+        if not contents:
+            return
+        remove_orphaned_files(self._memory)
+        if not os.path.ismount(self._memory):
+            raise OSError(f"{self._memory} is not a tmpfs; secrets must not be written to a disk")
+        self._folder, self._lock = make_locked_folder(self._memory, _PREFIX)
+        for number, (name, content) in enumerate(contents.items()):
+            self._names[name] = f"{number}-{Path(name).name}"
+            _write(self._names[name], content, owner, self._lock)
+            _link(Path(sandbox), name, self._folder / self._names[name])
+        if owner is not None:
+            os.chown(self._folder, *owner)
+
+    def replace(self, contents: Mapping[str, bytes], owner: Owner) -> None:
+        """Replace contents atomically. Raises OSError.
+
+        Uses the descriptor: the user owns the folder and may have replaced its path by a link.
+        """
+        for name, content in contents.items():
+            target, draft = self._names[name], f"{_NEW}{self._names[name]}"
+            with suppress(FileNotFoundError):
+                os.unlink(draft, dir_fd=self._lock)
+            _write(draft, content, owner, self._lock)
+            os.replace(draft, target, src_dir_fd=self._lock, dst_dir_fd=self._lock)
+
+    def remove(self) -> None:
+        """Remove all files. May be called again."""
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            remove_folder(str(folder))
+            os.close(self._lock)
+
+
+def remove_orphaned_files(memory: Path = SHARED_MEMORY) -> None:
+    """Remove files of killed executors."""
+    remove_orphans(memory, _PREFIX)
+
+
+def _write(name: str, content: bytes, owner: Owner, folder: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    file = os.open(name, flags, 0o600, dir_fd=folder)
+    with os.fdopen(file, "wb") as opened:
+        opened.write(content)
+        if owner is not None:
+            os.fchown(opened.fileno(), *owner)
+
+
+def _link(sandbox: Path, name: str, target: Path) -> None:
+    parts = Path(name).parts
+    if not parts or name.startswith("/") or ".." in parts:
+        raise ValueError(f"`{name}`: not a path inside the working directory")
+    link = sandbox / name
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if link.is_symlink() or link.exists():
+        link.unlink()
+    link.symlink_to(target)
+
+
+# Temporary folder: TMPDIR of the task. TensorFlow writes a file for each compiled function and removes it at exit;
+# those of killed programs would stay in the agent's /tmp. The folder is outside the sandbox because paths of AF_UNIX
+# sockets are limited to 107 characters (unix(7)).
+
+_DEFAULT = "/tmp"  # noqa: S108 - the folder in it has a random name
+_TEMPORARY_PREFIX = "tf-task-"
+#: Seconds to wait for the removal, which continues in the background.
+REMOVAL_LIMIT = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class TemporaryFolder:
+    """The task's temporary folder. `watch_folder` makes the watchdog remove it if the executor is killed."""
+
+    def __init__(self, watch_folder: Callable[[str], None]) -> None:
+        self._watch_folder = watch_folder
+        self._folder: Path | None = None
+
+    def make(self, environ: Mapping[str, str], owner: tuple[int, int] | None) -> str:
+        """Make the folder for `owner` (None: the executor) in the TMPDIR of `environ`.
+
+        Return its path, or an empty string on failure: programs then use the system's folder.
+        """
+        try:
+            # The lock is held until the executor exits.
+            self._folder, _ = make_locked_folder(Path(environ.get(TMPDIR) or _DEFAULT).absolute(), _TEMPORARY_PREFIX)
+            self._watch_folder(str(self._folder))
+            if owner is not None:
+                os.chown(self._folder, *owner)
+        except OSError as error:
+            log.warning("cannot create a temporary folder for the task: %s", error)
+            return ""
+        return str(self._folder)
+
+    def remove(self) -> None:
+        """Remove the folder after all processes have exited; it may be huge or on an unresponsive server."""
+        if self._folder is None:
+            return
+        done = threading.Event()
+        threading.Thread(target=_remove, args=(self._folder, done), name="temporary", daemon=True).start()
+        if not done.wait(REMOVAL_LIMIT):
+            log.warning("removing %s continues in the background", self._folder)
+
+
+def _remove(folder: Path, done: threading.Event) -> None:
+    remove_folder(str(folder))
+    done.set()
+    # An agent may have killed watchdogs together with their executors (control group): remove orphans.
+    remove_orphans(folder.parent, _TEMPORARY_PREFIX)

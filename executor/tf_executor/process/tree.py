@@ -1,0 +1,135 @@
+"""Control a process tree on Linux with prctl, /proc and signals."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+# <linux/prctl.h>
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
+
+#: Python ignores these, and subprocess resets them.
+_PYTHON_SIGNALS = {signal.SIGPIPE, signal.SIGXFSZ}
+#: Signals that are ignored by default. While SIGCHLD is ignored, waitpid fails (wait(2)).
+_DEFAULT_IGNORED = {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH}
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def become_subreaper() -> None:
+    """Adopt orphaned descendants instead of init. Raises OSError if refused."""
+    if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def hide_environment() -> None:
+    """Hide memory and /proc/PID/environ, with the agent's token, from other processes of this user.
+
+    The user's program is one of them, unless it runs as root.
+    """
+    _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def reset_signals() -> None:
+    """Make sure that started processes receive all signals. Call it before the first fork.
+
+    Ignored (as by nohup) and blocked signals stay so after exec (signal(7), execve(2)): a shell could not even set a
+    trap. A handler is reset by exec, and keeps this process alive.
+    """
+    for number in signal.valid_signals() - _PYTHON_SIGNALS:
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL if number in _DEFAULT_IGNORED else _discard)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _discard(number: int, frame: Any) -> None:
+    """Discard a signal that was ignored before."""
+
+
+def die_with_parent() -> Callable[[], None]:
+    """Return a `preexec_fn` after which the child gets SIGKILL when the calling thread ends (prctl(2)).
+
+    Call it from a thread that lives as long as the executor. Between fork and exec only loaded C functions are
+    called, which take no lock.
+    """
+    parent = os.getpid()
+
+    def in_child() -> None:
+        # Undo hide_environment: Python reads /proc/self/fd before it executes the program.
+        _LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+        _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:  # the parent exited before the line above
+            os._exit(1)
+
+    return in_child
+
+
+def descendants(root: int) -> list[int]:
+    """Return the ids of all processes below `root`, parents first."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            children.setdefault(_parent(entry), []).append(int(entry.name))
+    result: list[int] = []
+    pending = [root]
+    while pending:
+        below = children.get(pending.pop(), [])
+        result += below
+        pending += below
+    return result
+
+
+def _parent(entry: Path) -> int:
+    """Return the parent of a /proc entry, 0 if the process has exited."""
+    try:
+        text = (entry / "stat").read_text(errors="replace")
+    except OSError:
+        return 0
+    # The name in parentheses may contain anything; state and parent follow its last parenthesis (proc(5)).
+    return int(text.rpartition(")")[2].split()[1])
+
+
+def open_files(pid: int) -> Iterator[tuple[int, int]]:
+    """Yield device and inode of each open file; none if the process has exited or belongs to another user."""
+    try:
+        entries = list(Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return
+    for entry in entries:
+        try:
+            status = entry.stat()
+        except OSError:
+            continue  # closed meanwhile
+        yield status.st_dev, status.st_ino
+
+
+def signal_process(pid: int, number: int) -> None:
+    """Send a signal; ignore processes that have exited or belong to another user."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def has_signal_handler(pid: int, number: int) -> bool:
+    """Return whether the process handles the signal, False if it has exited."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text(errors="replace")
+    except OSError:
+        return False
+    # Hexadecimal mask, signal 1 in the lowest bit (proc(5)).
+    caught = next((line.split()[1] for line in text.splitlines() if line.startswith("SigCgt:")), "0")
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
+def signal_group(group: int, number: int) -> None:
+    """Send a signal to a process group; ignore errors like signal_process."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return

@@ -1,0 +1,238 @@
+"""Extract untrusted archives safely: inside one folder and limited in size.
+
+Standard library only, Python 3.6. Python before 3.12 extracts any path of an archive (PEP 706), so all members are
+checked here before anything is written.
+"""
+
+# ruff: noqa: PTH114, PTH118, PTH120 - names stay strings: pathlib would normalise them before the check
+import gzip
+import os
+import shutil
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+#: Maximum links to follow, as in Linux.
+_MAX_LINKS = 40
+#: Maximum bytes and depth of a path; for longer ones lstat fails (PATH_MAX).
+_MAX_PATH, _MAX_DEPTH = 4000, 255
+#: Maximum bytes of a name or extended header, which tarfile reads into memory.
+_MAX_HEADER = 1 << 20
+_CHUNK = 1 << 20
+
+
+class ArchiveError(Exception):
+    """The archive was not extracted, or only in part."""
+
+
+class ArchiveLimits(NamedTuple):
+    """Limits of the content: `members`, and bytes above both `small` and `ratio` times the archive's size."""
+
+    members: int = 1000000
+    ratio: int = 200
+    small: int = 1 << 30
+
+
+#: Limits for tasks.
+LIMITS = ArchiveLimits()
+
+
+def extract(archive: Path, folder: Path, limits: ArchiveLimits = LIMITS) -> bool:
+    """Extract a .zip, .tar, .tar.gz, .tgz, .tar.bz2, .tbz2, .tar.xz, .txz or .gz file, by its name as Mesos does.
+
+    Return False for other names. Raises ArchiveError; nothing is written then, except from a .gz file or a damaged
+    archive.
+    """
+    name = archive.name
+    lower = name.lower()
+    kinds = ((TAR, _tar), ((".zip",), _zip), ((".gz",), _gzip))
+    unpack = next((unpack for suffixes, unpack in kinds if lower.endswith(suffixes)), None)
+    if unpack is None:
+        return False
+    try:
+        unpack(archive, folder, _Budget(archive.stat().st_size, folder, limits))
+    except _RefusalError as error:
+        raise ArchiveError(f"{name}: extraction refused: {error}") from None
+    except Exception as error:  # readers of damaged files raise any exception
+        raise ArchiveError(f"{name}: cannot extract: {str(error) or type(error).__name__}") from error
+    return True
+
+
+class _RefusalError(Exception):
+    """The archive violates a rule."""
+
+
+class _Budget:
+    """Budget of members and bytes."""
+
+    def __init__(self, packed: int, folder: Path, limits: ArchiveLimits) -> None:
+        self._bomb = max(limits.small, limits.ratio * packed)
+        self._free = shutil.disk_usage(str(folder)).free
+        self._max_members, self._members, self._bytes = limits.members, 0, 0
+
+    def member(self, size: int) -> None:
+        """Count a member of `size` bytes."""
+        self._members += 1
+        if self._members > self._max_members:
+            raise _RefusalError(f"more than {self._max_members} members")
+        self.take(size)
+
+    def take(self, size: int) -> None:
+        """Count bytes."""
+        self._bytes += size
+        if self._bytes > self._free:
+            raise _RefusalError(f"needs more than the {self._free} free bytes of the disk")
+        if self._bytes > self._bomb:
+            raise _RefusalError(f"expands to more than {self._bomb} bytes")
+
+
+class _Resolver:
+    """Resolve names of the archive with its own links and existing ones.
+
+    Resolution stays valid during extraction: links stay links, and new links do not replace anything.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._root = os.path.realpath(str(folder))
+        self._links: Dict[str, str] = {}
+
+    def add_link(self, name: str, target: str) -> None:
+        """Register a link of the archive; call it for all links before any check."""
+        if self._links.setdefault(self._place(name), target) != target:
+            raise _RefusalError(f"{name} occurs as two different links")
+
+    def check(self, name: str) -> None:
+        """Check a file or folder: inside the folder, and not behind a link of the archive."""
+        followed = self._follow(name, name)[1]
+        own = next((place for place in followed if place in self._links), None)
+        if own is not None:
+            is_itself = own == self._place(name)
+            raise _RefusalError(f"{name} {'occurs as a link and as something else' if is_itself else _BEHIND}")
+
+    def check_link(self, name: str, target: str) -> None:
+        """Check a link: its target is inside, and its place is free."""
+        folder = os.path.dirname(name)
+        if self._follow(folder, name)[0] != self._place(folder):
+            raise _RefusalError(f"{name} {_BEHIND}")
+        self._follow(name, name)
+        self._require_inside(self._place(os.path.join(folder, target)), name)
+        place = self._place(name)
+        if os.path.lexists(place) and not (os.path.islink(place) and os.readlink(place) == target):
+            raise _RefusalError(f"{name} is a link, but already exists")
+
+    def check_hard_link(self, name: str, target: str) -> None:
+        """Check a hard link: its target is not a link, which would resolve differently (link(2))."""
+        self.check(name)
+        if self._follow(target, name)[1]:
+            raise _RefusalError(f"{name} is a hard link to or behind a link")
+
+    def _place(self, name: str) -> str:
+        return os.path.normpath(os.path.join(self._root, name))
+
+    def _follow(self, path: str, name: str) -> Tuple[str, List[str]]:
+        """Resolve a path; return the result and the links on the way."""
+        todo, at, followed = [path], self._root, []  # type: Tuple[List[str], str, List[str]]
+        while todo:
+            text = todo.pop()
+            first, _, rest = text.partition("/")
+            todo += [rest.lstrip("/")] if rest else []
+            place = os.path.join(at, first)
+            target = None if first in ("", ".", "..") else self._target(place)
+            if target is not None:
+                todo.append(target)
+                followed.append(place)
+            elif not text.startswith("/"):
+                at = os.path.normpath(place)
+            self._require_inside("/" if text.startswith("/") or len(followed) > _MAX_LINKS else at, name)
+        return at, followed
+
+    def _require_inside(self, place: str, name: str) -> None:
+        if not (place + "/").startswith(self._root + "/"):
+            raise _RefusalError(f"{name} is outside the working directory")
+        if len(os.fsencode(place)) > _MAX_PATH or place.count("/") > _MAX_DEPTH:
+            raise _RefusalError(f"path too long: {name[:80]} ...")
+
+    def _target(self, place: str) -> Optional[str]:
+        target = self._links.get(place)
+        return os.readlink(place) if target is None and os.path.islink(place) else target
+
+
+_BEHIND = "lies behind another link"
+
+
+class _Info(tarfile.TarInfo):
+    """A header with a length limit, because tarfile reads long names into memory."""
+
+    @classmethod
+    def frombuf(cls, buf: Any, encoding: Any, errors: Any) -> Any:
+        """Parse a header block, see tarfile."""
+        info = super().frombuf(buf, encoding, errors)
+        if info.size > _MAX_HEADER and info.type in b"LKxgX":
+            raise _RefusalError(f"a name has {info.size} bytes")
+        return info
+
+
+def _tar(archive: Path, folder: Path, budget: _Budget) -> None:
+    with tarfile.open(str(archive), tarinfo=_Info) as tar:
+        members: List[tarfile.TarInfo] = []
+        for member in tar:
+            budget.member(max(0, member.size))
+            members.append(member)
+        resolver = _Resolver(folder)
+        for member in members:
+            if member.issym():
+                resolver.add_link(member.name, member.linkname)
+        for member in members:
+            _check(member, resolver)
+        members.sort(key=tarfile.TarInfo.issym)  # links last: no other member can follow them
+        if hasattr(tarfile, "data_filter"):
+            tar.extractall(str(folder), members, filter="data")
+        else:
+            tar.extractall(str(folder), [_plain(member) for member in members])  # noqa: S202 - checked
+
+
+def _check(member: tarfile.TarInfo, resolver: _Resolver) -> None:
+    if not (member.isfile() or member.isdir() or member.islnk() or member.issym()):
+        raise _RefusalError(f"{member.name} is not a file, folder or link")
+    if member.issym():
+        resolver.check_link(member.name, member.linkname)
+    elif member.islnk():
+        resolver.check_hard_link(member.name, member.linkname)
+    else:
+        resolver.check(member.name)
+
+
+def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Drop the member's owner and special permissions."""
+    member.mode = (member.mode & 0o755) | (0o700 if member.isdir() else 0o600)
+    member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
+    return member
+
+
+def _zip(archive: Path, folder: Path, budget: _Budget) -> None:
+    """Extract a zip file; links become text files with their target."""
+    with zipfile.ZipFile(str(archive)) as content:
+        resolver = _Resolver(folder)
+        for member in content.infolist():
+            budget.member(member.file_size)
+            resolver.check(member.filename)
+        for member in content.infolist():
+            path = Path(content.extract(member, str(folder)))
+            mode = (member.external_attr >> 16) & 0o755  # the high half is the Unix mode, if any
+            if mode and not member.filename.endswith("/") and not path.is_symlink():
+                path.chmod(mode | 0o600)
+
+
+def _gzip(archive: Path, folder: Path, budget: _Budget) -> None:
+    target = folder / archive.name[: -len(".gz")]
+    _Resolver(folder).check(target.name)
+    try:
+        with gzip.open(str(archive)) as source, target.open("wb") as output:
+            for chunk in iter(lambda: source.read(_CHUNK), b""):
+                budget.take(len(chunk))
+                output.write(chunk)
+    except Exception:
+        target.unlink()
+        raise

@@ -1,0 +1,27 @@
+"""GPUs and log folder of the task, for the user's program. Python 3.6."""
+
+import os
+from pathlib import Path
+
+#: Environment variable with the number of the task's GPUs, set by the executor.
+GPU_COUNT_VARIABLE = "TF_EXECUTOR_GPUS"
+_LOG_DIR = "LOG_DIR"
+
+
+def get_num_gpus() -> int:
+    """Return the number of GPUs of this task, 0 outside a task.
+
+    Imports nothing and initialises no driver, so call it before or after configuring TensorFlow.
+    """
+    return int(os.environ.get(GPU_COUNT_VARIABLE, "0"))
+
+
+def logdir() -> str:
+    """Return the folder or URL for logs and checkpoints, and create the folder if necessary.
+
+    The option checkpoint_dir wins. Outside a task the folder is `logs` in the working directory.
+    """
+    folder = os.environ.get(_LOG_DIR) or str(Path("logs").absolute())
+    if "://" not in folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,109 @@
+"""Progress reports of the user's program; never block or fail. Python 3.6.
+
+The executor reads JSON lines from a named pipe, which any language can write:
+`echo '{"step": 10}' > "$TF_EXECUTOR_PROGRESS"`.
+"""
+
+import atexit
+import json
+import os
+import time
+from typing import Any, Callable, Dict, Optional
+
+#: Variable with the path of the named pipe.
+PIPE_VARIABLE = "TF_EXECUTOR_PROGRESS"
+#: Minimum seconds between two messages; later values replace earlier ones.
+INTERVAL = 0.5
+#: Maximum bytes of an atomic write to a pipe (pipe(7), PIPE_BUF).
+_PIPE_BUF = 4096
+#: Seconds to pause when the pipe has no reader.
+_PAUSE = 10.0
+
+
+class Reporter:
+    """Send the newest values to the pipe, at a limited rate."""
+
+    def __init__(self, path: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._clock = clock
+        self._values = {}  # type: Dict[str, Any]
+        self._unsent = False
+        self._next = 0.0
+
+    def report(self, values: Dict[str, Any]) -> None:
+        """Merge `values`; send them if the last message is old enough."""
+        self._values.update(values)
+        self._unsent = True
+        now = self._clock()
+        if now >= self._next:
+            self._next = now + INTERVAL
+            self.flush()
+
+    def flush(self) -> None:
+        """Send unsent values."""
+        if not self._unsent:
+            return
+        self._unsent = False
+        line = json.dumps({name: _number(value) for name, value in self._values.items()}).encode() + b"\n"
+        if len(line) <= _PIPE_BUF:
+            self._write(line)
+
+    def _write(self, line: bytes) -> None:
+        """Open the pipe for each message, so that forked processes share no descriptor."""
+        try:
+            pipe = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            self._next = self._clock() + _PAUSE
+            return
+        try:
+            os.write(pipe, line)
+        except OSError:
+            # The pipe is full; the next message will have newer values.
+            self._unsent = True
+        finally:
+            os.close(pipe)
+
+
+def _number(value: Any) -> Any:
+    """Convert Python, numpy and TensorFlow numbers; None for other values."""
+    if isinstance(value, int):
+        return value
+    try:
+        return float(value)
+    except Exception:  # conversions of other types raise any exception
+        return None
+
+
+_reporter = None  # type: Optional[Reporter]
+
+
+def report(step: Any = None, total: Any = None, loss: Any = None, examples: Any = None) -> None:
+    """Report training progress; cheap enough to call after each step, from one thread.
+
+    `step`: steps done. `total`: steps at the end of training. `loss`: current loss. `examples`: training examples
+    processed. All are optional Python, numpy or TensorFlow numbers. Does nothing outside a task.
+    """
+    try:
+        reporter = _reporter or _start()
+        if reporter is not None:
+            values = {"step": step, "total": total, "loss": loss, "examples": examples}
+            reporter.report({name: value for name, value in values.items() if value is not None})
+    except Exception:  # a bug here must not stop the training
+        return
+
+
+def _start() -> Optional[Reporter]:
+    global _reporter
+    if PIPE_VARIABLE not in os.environ:
+        return None
+    _reporter = Reporter(os.environ[PIPE_VARIABLE])
+    atexit.register(_flush)
+    return _reporter
+
+
+def _flush() -> None:
+    try:
+        if _reporter is not None:
+            _reporter.flush()
+    except Exception:  # must not disturb the program's exit
+        return

@@ -1,0 +1,386 @@
+"""Event stream of both drivers: RecordIO decoding, reader thread, common driver methods."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Mapping
+
+from .backoff import AttemptRateLimit, Clock
+from .credentials import Credentials
+from .http import CallSender, HttpRequest, ResponseHead, Stream, Subscription, Transport, TransportError
+from .results import DriverAborted, DriverState, Failed, NotConnected, Rejected, SendResult
+
+#: Maximum digits of a record's length: 9 GB, far above any event.
+MAX_DIGITS = 10
+
+
+class RecordError(ValueError):
+    """The bytes are not RecordIO."""
+
+
+class RecordDecoder:
+    """Incremental decoder of RecordIO: `<length in decimal>\\n<length bytes>`, repeated; in linear time.
+
+    Apache Mesos, docs/scheduler-http-api.md, "RecordIO response format".
+    """
+
+    def __init__(self) -> None:
+        self._length_line = b""
+        self._record = bytearray()
+        self._missing = -1  # bytes missing from the current record; -1 while reading a length
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the records that `chunk` completes. Raises RecordError, after which the decoder is unusable."""
+        records: list[bytes] = []
+        position = 0
+        while position < len(chunk):
+            read = self._read_length if self._missing < 0 else self._read_body
+            position = read(chunk, position)
+            if self._missing == 0:
+                records.append(bytes(self._record))
+                self._record, self._missing = bytearray(), -1
+        return records
+
+    @property
+    def is_between_records(self) -> bool:
+        """Whether the stream may end here without an incomplete record."""
+        return self._missing < 0 and not self._length_line
+
+    def _read_length(self, chunk: bytes, start: int) -> int:
+        # One byte beyond the limit shows that a line is too long.
+        end = chunk.find(b"\n", start, start + MAX_DIGITS + 1)
+        stop = end if end >= 0 else min(len(chunk), start + MAX_DIGITS + 1)
+        self._length_line += chunk[start:stop]
+        line = self._length_line
+        if len(line) > MAX_DIGITS or (line and not line.isdigit()) or (end >= 0 and not line):
+            raise RecordError(f"not a record length: {line[:20]!r}")
+        if end < 0:
+            return stop
+        self._length_line, self._missing = b"", int(line)
+        return end + 1
+
+    def _read_body(self, chunk: bytes, start: int) -> int:
+        stop = min(len(chunk), start + self._missing)
+        self._record += chunk[start:stop]
+        self._missing -= stop - start
+        return stop
+
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StreamLoss:
+    """Cause of a failed or lost stream."""
+
+    reason: str
+    #: HTTP status of the response to SUBSCRIBE, if not 200.
+    status: int | None = None
+    #: Location header of a redirect.
+    location: str | None = None
+    #: The SUBSCRIBE call; None if none was sent.
+    request: HttpRequest | None = None
+
+
+class StreamHandler:
+    """Callbacks of a subscriber to its driver, in the subscriber's thread."""
+
+    def _subscription(self) -> HttpRequest | None:
+        """Return the SUBSCRIBE call; None without a master: then `reconnect` starts the next attempt."""
+        raise NotImplementedError
+
+    def _received(self, event: dict[str, Any], session: Subscription, stream: Stream) -> None:
+        """Handle one event. An exception closes the stream."""
+        raise NotImplementedError
+
+    def _lost(self, loss: StreamLoss) -> float | None:
+        """Return the seconds to wait before the next attempt, or None to give up."""
+        raise NotImplementedError
+
+
+class Subscriber:
+    """Reader thread that connects, decodes events, and reconnects. `stop` is thread-safe and may be repeated."""
+
+    def __init__(self, peer: StreamHandler, transport: Transport, name: str, clock: Clock) -> None:
+        self._peer = peer
+        self._transport = transport
+        self._clock, self._pace = clock, AttemptRateLimit()
+        self._lock = threading.Lock()
+        self._stream: Stream | None = None
+        self._stopped = threading.Event()
+        self._restarts = 0
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread soon, also while it blocks in a read."""
+        self._stopped.set()
+        self.reconnect()
+
+    def reconnect(self) -> None:
+        """Drop the current stream or delay, and subscribe again now."""
+        self._wake.set()
+        with self._lock:
+            self._restarts += 1
+            if self._stream is not None:
+                self._stream.abort()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for the thread, unless it is the caller or was not started; return whether it has exited."""
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            delay = self._attempt()
+            if delay is None:
+                return
+            self._clock.wait(self._wake, delay)
+            self._wake.clear()
+
+    def _attempt(self) -> float | None:
+        """Run one subscription; return the delay before the next, or None to exit. Never raises."""
+        self._clock.wait(self._stopped, self._pace.wait(self._clock.now()))
+        restarts, request = self._restarts, None
+        try:
+            request = self._peer._subscription()
+            if request is None:
+                return threading.TIMEOUT_MAX
+            self._pace.started(self._clock.now())
+            loss = self._follow(request, restarts)
+        except (TransportError, RecordError) as error:
+            loss = StreamLoss(str(error))
+        except Exception as error:
+            logger.exception("event stream dropped after an internal error")
+            loss = StreamLoss(f"internal error: {type(error).__name__}")
+        return None if self._stopped.is_set() else self._peer._lost(replace(loss, request=request))
+
+    def _follow(self, request: HttpRequest, restarts: int) -> StreamLoss:
+        stream = self._transport.stream()
+        with self._lock:
+            # A `reconnect` since the request could not abort this stream.
+            if self._stopped.is_set() or restarts != self._restarts:
+                stream.abort()
+            self._stream = stream
+        try:
+            return self._read(stream, request)
+        finally:
+            with self._lock:
+                self._stream = None
+            stream.close()
+
+    def _read(self, stream: Stream, request: HttpRequest) -> StreamLoss:
+        head = stream.open(request)
+        if head.status != 200:
+            return StreamLoss(f"HTTP {head.status}: {stream.text()}", head.status, head.headers.get("location"))
+        if "chunked" not in head.headers.get("transfer-encoding", ""):
+            raise TransportError("the response to SUBSCRIBE is not an event stream")
+        return self._decode(stream, Subscription(request.url, _stream_id(head)))
+
+    def _decode(self, stream: Stream, session: Subscription) -> StreamLoss:
+        decoder = RecordDecoder()
+        for chunk in stream.chunks():
+            for record in decoder.feed(chunk):
+                if self._stopped.is_set():
+                    return StreamLoss("stopped")
+                self._peer._received(_event(record), session, stream)
+        return StreamLoss(
+            "the event stream ended" if decoder.is_between_records else "the event stream ended inside a record"
+        )
+
+
+def _stream_id(head: ResponseHead) -> str:
+    return head.headers.get("mesos-stream-id", "")
+
+
+def _event(record: bytes) -> dict[str, Any]:
+    try:
+        # Mesos copies texts of executors unchanged, including invalid UTF-8.
+        event = json.loads(record.decode(errors="replace"))
+    except ValueError:
+        event = None
+    if not isinstance(event, dict):
+        # The content may include secrets.
+        raise RecordError(f"a record of {len(record)} bytes is not a JSON object")
+    return event
+
+
+OnEvent = Callable[[Mapping[str, Any]], None]
+OnState = Callable[[DriverState], None]
+
+UNAUTHORIZED = 401
+
+
+class StreamProcess(StreamHandler):
+    """Base class of the drivers, which overrides the methods of pymesos' `Process`.
+
+    A driver starts once. Both callbacks run in its reader thread and should only enqueue; their exceptions are logged.
+    """
+
+    def _prepare(
+        self,
+        transport: Transport,
+        credentials: Credentials,
+        on_event: OnEvent,
+        on_state: OnState,
+        name: str,
+        call_timeout: float,
+        clock: Clock,
+    ) -> None:
+        self._transport = transport
+        self._credentials = credentials
+        self._clock = clock
+        self._on_event, self._on_state = on_event, on_state
+        self._call_timeout = call_timeout
+        self._calls = CallSender(transport, call_timeout)
+        self._state_lock = threading.Lock()
+        self._session: Subscription | None = None
+        self._subscriptions = 0
+        self._last_failure: str | None = None
+        self._running = self._halted = False
+        self._subscriber = Subscriber(self, transport, name, clock)
+
+    @property
+    def connected(self) -> bool:
+        """Whether calls can be sent: from SUBSCRIBED until the stream is lost or the driver stops."""
+        return self._session is not None
+
+    @property
+    def aborted(self) -> bool:
+        """Whether the driver is not running: not started, stopped or aborted."""
+        return self._halted or not self._running
+
+    @property
+    def stream_id(self) -> str | None:
+        """Mesos-Stream-Id of the current subscription."""
+        session = self._session
+        return session.stream_id if session else None
+
+    @property
+    def subscription(self) -> int:
+        """Number of subscriptions so far; it grows before each SUBSCRIBED event is passed on."""
+        return self._subscriptions
+
+    @property
+    def last_failure(self) -> str | None:
+        """Cause of a missing subscription, if known; None while subscribed."""
+        return self._last_failure
+
+    def start(self) -> None:
+        """Subscribe in the background. Raises RuntimeError if called twice."""
+        with self._state_lock:
+            if self._running or self._halted:
+                raise RuntimeError("the driver was already started; create a new one")
+            self._running = True
+        self._subscriber.start()
+
+    def stop(self, failover: bool = True) -> None:  # noqa: ARG002
+        """Disconnect and wait for the threads; tasks keep running. May be called again.
+
+        `failover` is pymesos' flag and has no effect: this method never removes the framework.
+        """
+        self._halt()
+        if not self._subscriber.join(self._call_timeout + 1):
+            logger.warning("reader thread is still connecting and exits later")
+
+    def abort(self) -> None:
+        """Call `stop`."""
+        self.stop()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until the driver has stopped."""
+        self._subscriber.join(timeout)
+
+    def restart_stream(self) -> None:
+        """Drop the connection and subscribe again immediately."""
+        self._subscriber.reconnect()
+
+    def _halt(self) -> bool:
+        """Return whether this call halted the driver."""
+        with self._state_lock:
+            first, self._halted, self._session = not self._halted, True, None
+        self._subscriber.stop()
+        self._transport.close()
+        return first
+
+    def _establish(self, session: Subscription) -> None:
+        with self._state_lock:
+            self._subscriptions += 1
+            self._session = None if self._halted else session
+        self._last_failure = None
+
+    def _drop_session(self, reason: str, interrupt: bool = True) -> bool:
+        """Return whether there was a session."""
+        with self._state_lock:
+            had_session, self._session = self._session is not None, None
+        # End a pending call, which would otherwise wait for its timeout.
+        if interrupt:
+            self._transport.interrupt()
+        if reason != self._last_failure:
+            logger.warning("not subscribed: %s", reason)
+        self._last_failure = reason
+        return had_session
+
+    def _give_up(self, reason: str) -> None:
+        if self._halt():
+            self._last_failure = reason
+            logger.error("driver aborted: %s", reason)
+            self._report(DriverAborted(reason))
+
+    def process_event(self, event: dict[str, Any]) -> None:
+        """Pass on one event."""
+        self._contained(self._on_event, event)
+
+    def _report(self, state: DriverState) -> None:
+        self._contained(self._on_state, state)
+
+    def _contained(self, callback: Callable[..., Any], *arguments: Any) -> None:
+        try:
+            callback(*arguments)
+        except Exception:
+            logger.exception("driver callback failed")
+
+    def _post(self, body: Mapping[str, Any], subscription: int | None = None) -> SendResult:
+        with self._state_lock:
+            session = self._session if subscription in (None, self._subscriptions) else None
+        if session is None:
+            return NotConnected()
+        try:
+            header, result = self._try(session, body)
+            if _is_unauthorized(result) and self._credentials.renew(header):
+                # Mesos did not process the call: resend it with a new token.
+                header, result = self._try(session, body)
+        except TransportError as error:
+            return Failed(str(error))
+        return result
+
+    def _try(self, session: Subscription, body: Mapping[str, Any]) -> tuple[str | None, SendResult]:
+        header = self._credential()
+        return header, self._calls.send(session, lambda: self._session, authorization(header), body)
+
+    def _credential(self) -> str | None:
+        """Return the Authorization header of the next request. Raises TransportError if it is unavailable."""
+        try:
+            return self._credentials.header()
+        except Exception as error:  # any error of a login service
+            raise TransportError(f"no credentials: {type(error).__name__}: {error}") from error
+
+    def _send(self, *_arguments: Any, **_options: Any) -> None:
+        """Disable call methods inherited from pymesos, which would open their own connections."""
+        raise NotImplementedError("use send() instead of pymesos' call methods")
+
+
+def authorization(header: str | None) -> dict[str, str]:
+    """Return the authentication headers."""
+    return {"Authorization": header} if header else {}
+
+
+def _is_unauthorized(result: SendResult) -> bool:
+    return isinstance(result, Rejected) and result.status == UNAUTHORIZED

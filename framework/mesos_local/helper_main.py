@@ -1,0 +1,95 @@
+"""Entry point of a local cluster's processes: master, agent, containerizer, fetcher, guard.
+
+`containerizer` and `fetcher` run for every container, so each verb imports only its own module.
+
+The guard is a process that ends the cluster after its owner exits in any way. PR_SET_PDEATHSIG would neither reach the
+executors, which have their own sessions, nor remove the folder, and it fires when the *thread* that started a node
+exits.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+from .host.errors import MesosLocalError
+from .host.orphans import end_orphans
+from .host.process import ProcessId, locked, spawn
+from .node import environment, node_command
+from .record import LOCK, belongs_to, release_directory
+
+USAGE = """usage: python -m mesos_local.helper_main VERB ...
+  master LIBRARY                 agent LIBRARY MASTER_IP:PORT
+  containerizer LIBRARY ARG...   fetcher
+  guard DIRECTORY IDENTITY keep|remove OWNER_PID OWNER_START_TIME"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one verb. Returns the exit code: 1 after an error on standard error, 2 for wrong usage."""
+    verb, *rest = (sys.argv[1:] if arguments is None else arguments) or ["help"]
+    try:
+        return _run(verb, rest)
+    except MesosLocalError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - standard error is the log of a node or container
+        return 1
+
+
+def _run(verb: str, rest: list[str]) -> int:
+    match verb, rest:
+        case "master", [library]:
+            from .libmesos.launch import run_master
+
+            run_master(library)
+        case "agent", [library, master]:
+            from .libmesos.launch import run_agent
+
+            run_agent(library, master)
+        case "containerizer", [library, *arguments]:
+            from .libmesos.launch import run_launcher
+
+            return run_launcher(library, arguments)
+        case "fetcher", []:
+            from .fetcher import run_fetcher
+
+            run_fetcher()
+        case "guard", [directory, identity, "keep" | "remove" as then, pid, start_time]:
+            from pathlib import Path
+
+            from .host.process import ProcessId
+
+            run_guard(Path(directory), identity, then == REMOVE, ProcessId(int(pid), int(start_time)))
+        case _:
+            print(USAGE, file=sys.stderr)  # noqa: T201
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+
+
+KEEP, REMOVE = "keep", "remove"  # the folder
+
+
+def start_guard(directory: Path, identity: str = "", temporary: bool = True) -> ProcessId:
+    """Start a guard that ends the cluster in `directory` when this process exits; stop the guard last.
+
+    `identity`: see ClusterRecord; empty for processes without a record. `temporary`: also remove the folder.
+    """
+    owner = ProcessId.of(os.getpid())
+    assert owner is not None, "this process exists"
+    arguments = [str(directory), identity, REMOVE if temporary else KEEP]
+    command = node_command("guard", *arguments, str(owner.pid), str(owner.start_time))
+    return spawn(command, environment(directory), directory / "logs" / "guard.log")
+
+
+def run_guard(directory: Path, identity: str, temporary: bool, owner: ProcessId) -> None:
+    """Wait for the owner's exit, then end its cluster without a grace period."""
+    owner.wait()
+    # A cluster that starts in the same folder holds the lock until it has written its record.
+    with locked(directory / LOCK) if directory.is_dir() else nullcontext():
+        if belongs_to(directory, identity):
+            end_orphans(directory, grace=0)
+            release_directory(directory, temporary)

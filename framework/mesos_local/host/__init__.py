@@ -1,0 +1,1 @@
+"""Processes, ports, locks and errors of this machine."""

@@ -1,0 +1,59 @@
+"""Errors of the local cluster, and output redirection; few imports, as helpers run for every container."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class MesosLocalError(Exception):
+    """Error of the local cluster. The message names the cause and a remedy."""
+
+    kind: str = "local_cluster_failed"
+    exit_code: int = 1
+    http_status: int = 500
+
+    @property
+    def sentence(self) -> str:
+        """First line of the message."""
+        return str(self).partition("\n")[0]
+
+    @property
+    def details(self) -> str:
+        """Further lines, such as the end of a log."""
+        return str(self).partition("\n")[2]
+
+
+class NodeDiedError(MesosLocalError):
+    """A node of the cluster exited unexpectedly; `details` has the end of its log."""
+
+
+class DamagedRecordError(MesosLocalError):
+    """The record of a cluster is invalid; its processes can be found only by their mark."""
+
+
+@contextmanager
+def explain_os_errors(what: str, path: Path) -> Iterator[None]:
+    """Translate OSError to MesosLocalError, with `what` ("The cache folder"), its path and the system's message."""
+    try:
+        yield
+    except OSError as error:
+        raise MesosLocalError(f"{what} {path} cannot be used: {os_error_text(error, path)}") from error
+
+
+def os_error_text(error: OSError, path: Path) -> str:
+    """Return the system's message, with the file name unless it is `path`."""
+    message = error.strerror or str(error)
+    file = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else str(path)
+    return message if file == str(path) else f"{message} ({file})"
+
+
+def redirect_output(folder: str | None) -> None:
+    """Redirect standard output and error to the sandbox; libmesos' local mode uses the agent's for containers."""
+    if folder:
+        for descriptor, name in ((1, "stdout"), (2, "stderr")):
+            target = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            os.dup2(target, descriptor)
+            os.close(target)

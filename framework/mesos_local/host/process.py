@@ -1,0 +1,228 @@
+"""Processes identified by id and start time, signals, file locks, free ports."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import select
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from .errors import MesosLocalError
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """Fields of /proc/PID/stat, proc(5)."""
+
+    state: str
+    parent: int
+    session: int
+    terminal: int  # 0: no controlling terminal
+    start_time: int  # clock ticks after boot
+
+
+def read_stat(pid: int) -> Stat | None:
+    """Return the fields; None if the process does not exist."""
+    try:
+        text = (PROC / str(pid) / "stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = text.rpartition(")")[2].split()  # the name in parentheses may contain any character
+    return Stat(fields[0], int(fields[1]), int(fields[3]), int(fields[4]), int(fields[19]))
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """Unique identity of a process: its id may be reused, but not with the same start time (ticks after boot)."""
+
+    pid: int
+    start_time: int
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId | None:
+        """Return the identity of a process; None if it does not exist."""
+        stat = read_stat(pid)
+        return cls(pid, stat.start_time) if stat else None
+
+    def alive(self) -> bool:
+        """Whether it exists and is not a zombie; a stopped (frozen) process is alive."""
+        stat = read_stat(self.pid)
+        return stat is not None and stat.start_time == self.start_time and stat.state not in "ZX"
+
+    def signal(self, number: int) -> None:
+        """Send a signal to this process, unless it has exited; never to a successor with its id."""
+        with _PidFd(self) as descriptor, suppress(ProcessLookupError):
+            if descriptor is not None:
+                signal.pidfd_send_signal(descriptor, number)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait up to `timeout` seconds for its exit; return whether it has exited. Reaps a child."""
+        with _PidFd(self) as descriptor:
+            if descriptor is not None:
+                poll = select.poll()
+                poll.register(descriptor, select.POLLIN)
+                if not poll.poll(None if timeout is None else timeout * 1000):
+                    return False
+        with suppress(ChildProcessError):
+            os.waitpid(self.pid, os.WNOHANG)
+        return True
+
+    def how_it_ended(self) -> str:
+        """Return "exit code 1" or "killed by SIGKILL"; empty if it is not a child, or was already reaped."""
+        with suppress(ChildProcessError):
+            result = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            if result is not None and result.si_code == os.CLD_EXITED:
+                return f"exit code {result.si_status}"
+            if result is not None:
+                return f"killed by {_signal_name(result.si_status)}"
+        return ""
+
+    def end(self, grace: float) -> None:
+        """Send SIGTERM, after `grace` seconds SIGKILL, and wait for its exit."""
+        self.signal(signal.SIGTERM)
+        self.signal(signal.SIGCONT)  # a stopped process cannot act on SIGTERM
+        if not self.wait(grace):
+            self.signal(signal.SIGKILL)
+            self.wait()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+class _PidFd:
+    """Context manager with a pidfd, which refers to this process even if its id is reused; None after its exit."""
+
+    def __init__(self, process: ProcessId) -> None:
+        self._process = process
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> int | None:
+        with suppress(ProcessLookupError):
+            self._descriptor = os.pidfd_open(self._process.pid)
+            stat = read_stat(self._process.pid)  # after opening: from here on the id cannot be reused unseen
+            if stat is None or stat.start_time != self._process.start_time:
+                self.__exit__()
+        return self._descriptor
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _inheritable() -> Iterator[int]:
+    """Return descriptors that a child would inherit; an inherited pipe would never reach its end."""
+    for descriptor in [int(entry.name) for entry in (PROC / "self" / "fd").iterdir()]:
+        with suppress(OSError):  # the listing's own descriptor is closed
+            if descriptor > 2 and os.get_inheritable(descriptor):
+                yield descriptor
+
+
+def spawn(command: Sequence[str], environment: Mapping[str, str], log: Path) -> ProcessId:
+    """Start a process in a new session, out of reach of the terminal's Ctrl-C, with its output in `log`.
+
+    Raises OSError if the log cannot be written.
+    """
+    with log.open("ab") as output:
+        files: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, output.fileno(), 1),
+            (os.POSIX_SPAWN_DUP2, output.fileno(), 2),
+        ]
+        files += [(os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inheritable()]
+        # A child would inherit signals that Python or a shell has set to be ignored.
+        defaults = [signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ]
+        pid = os.posix_spawn(
+            command[0], list(command), environment, file_actions=files, setsid=True, setsigmask=[], setsigdef=defaults
+        )
+    process = ProcessId.of(pid)
+    assert process is not None, "a child has an entry in /proc until it is reaped"
+    return process
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Defer SIGINT, SIGTERM and SIGHUP to the end of the block; only the first one is delivered.
+
+    No effect outside the main thread, as Python handles signals there.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+
+    def record(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+
+    before = _replace(dict.fromkeys(_SIGNALS, record))
+    try:
+        yield
+    finally:
+        _replace(before)
+        for number in received[:1]:
+            signal.raise_signal(number)
+
+
+def _replace(handlers: Mapping[signal.Signals, signal._HANDLER]) -> Mapping[signal.Signals, signal._HANDLER]:
+    """Set all handlers atomically, except of ignored signals; return the previous ones."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        before = {number: signal.getsignal(number) or signal.SIG_DFL for number in handlers}
+        before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+        for number in before:
+            signal.signal(number, handlers[number])
+        return before
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock file, exclusive among processes and threads; the kernel releases it when the holder dies."""
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+# Outside the ports of outgoing connections (from 32768) and of agents (from 31000): nothing takes a node's port while
+# it restarts.
+_CANDIDATES = range(20000, 30000)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return distinct free ports, chosen at random to avoid conflicts with a cluster that starts simultaneously."""
+    ports: list[int] = []
+    for port in random.sample(_CANDIDATES, len(_CANDIDATES)):
+        if len(ports) == count:
+            return ports
+        if is_free(port):
+            ports.append(port)
+    raise MesosLocalError("no free port between 20000 and 29999")
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen at the port on loopback."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

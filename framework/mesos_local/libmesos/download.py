@@ -1,0 +1,231 @@
+"""Download libmesos from the package index once, verify and relink it, and cache it for the user."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, TextIO
+from urllib.parse import urlsplit
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from mesos_local.host.errors import MesosLocalError, explain_os_errors
+from mesos_local.host.process import locked
+
+from .native import EGG, EGG_SHA256, LIBRARY, LIBRARY_SHA256, MEMBER, PROJECT, VERSION
+
+if TYPE_CHECKING:
+    from pypi_simple import DistributionPackage, PyPISimple
+
+
+INDEX_HELP = (
+    "Package indexes: $PIP_INDEX_URL, else pip's setting index-url, else the public index; then $PIP_EXTRA_INDEX_URL "
+    "and extra-index-url. $HTTPS_PROXY, $NO_PROXY and $REQUESTS_CA_BUNDLE apply."
+)
+_TIMEOUT = 30.0  # seconds
+
+
+def index_urls(
+    public: str, environment: Mapping[str, str] = os.environ, read: Callable[[], Mapping[str, str]] | None = None
+) -> list[str]:
+    """Return pip's package indexes in order, by default `public`. `read` returns pip's configuration."""
+    settings = (read or pip_settings)()
+    first = environment.get("PIP_INDEX_URL") or _setting(settings, "index-url") or public
+    extra = environment.get("PIP_EXTRA_INDEX_URL") or _setting(settings, "extra-index-url")
+    return list(dict.fromkeys([first.strip(), *extra.split()]))
+
+
+def _setting(settings: Mapping[str, str], name: str) -> str:
+    """Return a setting; `install` overrides `global`, as in pip."""
+    return settings.get(f"install.{name}") or settings.get(f"global.{name}") or ""
+
+
+def pip_settings() -> dict[str, str]:
+    """Return the settings of `pip config list`, such as "global.index-url"; empty without pip."""
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    with suppress(OSError, subprocess.SubprocessError):
+        result = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=_TIMEOUT)
+        return dict(_settings(result.stdout))
+    return {}
+
+
+def _settings(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        name, _, value = line.partition("=")
+        with suppress(ValueError, SyntaxError):
+            yield name, str(ast.literal_eval(value))
+
+
+def without_credentials(text: str, endpoint: str) -> str:
+    """Remove the user and password of an endpoint's URL from a message."""
+    credentials, at, _ = urlsplit(endpoint).netloc.rpartition("@")
+    return text.replace(credentials + at, "") if at else text
+
+
+UNSUPPORTED = (
+    "A local Mesos requires Linux x86-64, and this is {system} {machine}: use a Linux x86-64 container or machine, "
+    "or point the scheduler at the master of an existing Mesos instead."
+)
+
+
+def check_platform(system: str | None = None, machine: str | None = None) -> None:
+    """Raise MesosLocalError on a platform without a build of libmesos. Default: this machine."""
+    system, machine = system or platform.system(), machine or platform.machine()
+    if (system, machine) != ("Linux", "x86_64"):
+        raise MesosLocalError(UNSUPPORTED.format(system=system, machine=machine))
+
+
+def default_cache() -> Path:
+    """Return `$XDG_CACHE_HOME/dcos-tensorflow`, by default `~/.cache/dcos-tensorflow`; ignore a relative value."""
+    cache_home = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if cache_home.is_absolute():
+        return cache_home / "dcos-tensorflow"
+    try:
+        return Path.home() / ".cache" / "dcos-tensorflow"
+    except RuntimeError as error:
+        raise MesosLocalError("no home folder for the cache of libmesos; set XDG_CACHE_HOME") from error
+
+
+def ensure_library(cache: Path | None = None, index: str | None = None) -> Path:
+    """Return the path of the relinked libmesos (123 MB), downloaded if the cache has no valid copy.
+
+    `index`: simple endpoint of a package index; default: pip's. Concurrent calls share one download. A copy of the egg
+    in the cache folder replaces the download. Raises MesosLocalError.
+    """
+    check_platform()
+    folder = cache or default_cache()
+    library = folder / LIBRARY
+    with explain_os_errors("The cache folder", folder):
+        if not _has_digest(library, LIBRARY_SHA256):  # before locking: the cache may be read-only
+            folder.mkdir(parents=True, exist_ok=True)
+            with locked(folder / "lock"):
+                if not _has_digest(library, LIBRARY_SHA256):
+                    _build(library, index)
+    return library
+
+
+def _build(library: Path, index: str | None) -> None:
+    from .relink import relink
+
+    cached = library.parent / EGG
+    with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
+        egg = cached if _has_digest(cached, EGG_SHA256) else _download(Path(scratch) / EGG, index, cached.parent)
+        with zipfile.ZipFile(egg) as archive:
+            content = relink(archive.read(MEMBER))
+        temporary = Path(scratch) / LIBRARY
+        temporary.write_bytes(content)
+        temporary.chmod(0o644)  # tasks may run as another user
+        temporary.replace(library)
+
+
+def _download(path: Path, index: str | None, folder: Path) -> Path:
+    """Download from the first index with a valid copy. Raises MesosLocalError with the error of each index."""
+    from pypi_simple import PYPI_SIMPLE_ENDPOINT
+
+    reasons = []
+    for endpoint in [index] if index else index_urls(PYPI_SIMPLE_ENDPOINT):
+        reason = _download_from(endpoint, path)
+        if not reason:
+            return path
+        reasons.append(without_credentials(f"{endpoint}: {reason}", endpoint))
+    raise MesosLocalError(
+        f"Mesos {VERSION} cannot be downloaded from {'; '.join(reasons)}. Without a network, "
+        f"put the file {EGG} of project {PROJECT} into {folder}.\n{INDEX_HELP}"
+    )
+
+
+def _download_from(endpoint: str, path: Path) -> str:
+    """Return the error; empty after a success."""
+    import requests
+    from pypi_simple import DigestMismatchError, NoSuchProjectError, PyPISimple, UnsupportedContentTypeError
+
+    try:
+        with PyPISimple(endpoint) as client:
+            package = _find_package(client)
+            if package is None:
+                return f"{EGG} with the expected digest is missing"
+            _transfer(client, package, path)
+    except DigestMismatchError as error:
+        return f"{EGG} is damaged: {error}"
+    except (requests.RequestException, NoSuchProjectError, UnsupportedContentTypeError, ValueError) as error:
+        return str(error)
+    return "" if _has_digest(path, EGG_SHA256) else f"{EGG} is damaged"
+
+
+def _find_package(client: PyPISimple) -> DistributionPackage | None:
+    for package in client.get_project_page(PROJECT, timeout=30).packages:
+        if package.filename == EGG and package.digests.get("sha256") == EGG_SHA256:
+            return package
+    return None
+
+
+def _transfer(client: PyPISimple, package: DistributionPackage, path: Path) -> None:
+
+    with download_bar(f"libmesos {VERSION}", package.size, sys.stderr) as bar:
+        client.download_package(package, path=path, verify=True, progress=bar.expect, timeout=30)
+
+
+def _has_digest(path: Path, sha256: str) -> bool:
+    with suppress(FileNotFoundError), path.open("rb") as content:
+        digest = hashlib.sha256()
+        while block := content.read(1 << 20):
+            digest.update(block)
+        return digest.hexdigest() == sha256
+    return False
+
+
+class DownloadBar:
+    """Progress bar (a pypi-simple progress tracker), or one line without a terminal.
+
+    pypi-simple enters it a second time; only the outermost exit ends it.
+    """
+
+    def __init__(self, progress: Progress, what: str, size: int | None) -> None:
+        self._progress, self._what, self._size = progress, what, size
+        self._task = progress.add_task(f"downloading {what}", total=size)
+        self._depth = 0
+
+    def expect(self, size: int | None) -> DownloadBar:
+        """Set the total bytes; None keeps the initial size. Returns itself."""
+        size = size or self._size
+        self._progress.update(self._task, total=size)
+        if self._progress.disable:
+            amount = f" ({size / 1e6:.0f} MB)" if size else ""
+            print(f"downloading {self._what}{amount}", file=self._progress.console.file, flush=True)
+        return self
+
+    def __enter__(self) -> DownloadBar:
+        if self._depth == 0:
+            self._progress.start()
+        self._depth += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._progress.stop()
+
+    def update(self, increment: int) -> None:
+        """`increment`: bytes since the last call."""
+        self._progress.update(self._task, advance=increment)
+
+
+def download_bar(what: str, size: int | None, stream: TextIO) -> DownloadBar:
+    """Return a progress bar on `stream`; `size` in bytes, None if unknown."""
+    console = Console(file=stream)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    progress = Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal)
+    return DownloadBar(progress, what, size)

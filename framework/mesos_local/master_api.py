@@ -1,0 +1,261 @@
+"""Client of the master's v1 operator API: cluster status, teardown, waiting for agents."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import select
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from .host.errors import MesosLocalError
+from .node import AgentNode, Node
+
+_TIMEOUT = 10.0  # seconds for one call
+
+
+class MasterUnavailableError(MesosLocalError):
+    """The master does not answer: it is starting, stopped or frozen."""
+
+
+def call(address: str, kind: str) -> dict[str, Any]:
+    """Send a call without arguments, such as "GET_AGENTS", and return its result. Raises MasterUnavailableError."""
+    connection = http.client.HTTPConnection(address, timeout=_TIMEOUT)
+    try:
+        answer = _post(connection, kind).read()
+    except (OSError, http.client.HTTPException) as error:
+        raise MasterUnavailableError(f"The master at {address} does not answer: {error!r}") from error
+    finally:
+        connection.close()
+    content: dict[str, Any] = json.loads(answer)
+    result: dict[str, Any] = content[kind.lower()]
+    return result
+
+
+def teardown(address: str, framework_id: str) -> None:
+    """Remove a framework and its tasks. Raises MasterUnavailableError, also for an unknown framework."""
+    connection = http.client.HTTPConnection(address, timeout=_TIMEOUT)
+    try:
+        _post(connection, "TEARDOWN", teardown={"framework_id": {"value": framework_id}}).read()
+    except (OSError, http.client.HTTPException) as error:
+        raise MasterUnavailableError(f"The master at {address} does not answer: {error!r}") from error
+    finally:
+        connection.close()
+
+
+def _post(connection: http.client.HTTPConnection, kind: str, **content: Any) -> http.client.HTTPResponse:
+    headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    connection.request("POST", "/api/v1", json.dumps({"type": kind, **content}), headers)
+    response = connection.getresponse()
+    if response.status not in (http.client.OK, http.client.ACCEPTED):
+        raise MasterUnavailableError(f"The master at {connection.host} answers {response.status}: {response.read()!r}")
+    return response
+
+
+class MasterEvents:
+    """The master's SUBSCRIBE stream, used only as a signal to poll again."""
+
+    def __init__(self, address: str) -> None:
+        self._connection = http.client.HTTPConnection(address, timeout=_TIMEOUT)
+        self._subscribed = False
+
+    def wait(self, timeout: float) -> None:
+        """Wait up to `timeout` seconds for an event; return immediately after subscribing."""
+        try:
+            if not self._subscribed:
+                _post(self._connection, "SUBSCRIBE")
+                self._subscribed = True
+                return
+            self._drain(timeout)
+        except (OSError, http.client.HTTPException, MasterUnavailableError):
+            self.close()
+            select.select([], [], [], timeout)  # wait for the master
+
+    def _drain(self, timeout: float) -> None:
+        stream = self._connection.sock
+        if select.select([stream], [], [], timeout)[0] and not stream.recv(1 << 16):
+            self.close()
+
+    def close(self) -> None:
+        """Unsubscribe; `wait` subscribes again."""
+        self._connection.close()
+        self._subscribed = False
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStatus:
+    """An agent; `active` if reachable. Resources: name to amount, mem and disk in MB, ports as "31000-31099"."""
+
+    hostname: str
+    agent_id: str
+    address: str
+    active: bool
+    attributes: Mapping[str, str]
+    resources: Mapping[str, float | str]
+    used: Mapping[str, float | str]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTaskStatus:
+    """A task that has not ended; `state` as in Mesos, such as "TASK_RUNNING"."""
+
+    task_id: str
+    name: str
+    state: str
+    hostname: str
+    framework_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkStatus:
+    """A registered framework.
+
+    `connected`: whether its scheduler is connected; if it stays away for `failover_timeout` seconds, the master ends
+    all its tasks. `used`: resources of its tasks.
+    """
+
+    framework_id: str
+    name: str
+    connected: bool
+    failover_timeout: float
+    used: Mapping[str, float | str]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """Snapshot of a cluster. Agents sorted by hostname; addresses are "IP:PORT"."""
+
+    master: str
+    zookeeper: str | None
+    agents: tuple[AgentStatus, ...]
+    tasks: tuple[LocalTaskStatus, ...]
+    frameworks: tuple[FrameworkStatus, ...]
+
+
+def read_status(master: str, zookeeper: str | None = None) -> ClusterStatus:
+    """Return the status from the master at "IP:PORT". Raises MasterUnavailableError."""
+    state = call(master, "GET_STATE")
+    agents = sorted(map(_agent, state["get_agents"].get("agents", ())), key=lambda agent: agent.hostname)
+    hostnames = {agent.agent_id: agent.hostname for agent in agents}
+    tasks = state["get_tasks"]
+    live = (*tasks.get("tasks", ()), *tasks.get("unreachable_tasks", ()))
+    frameworks = map(_framework, state["get_frameworks"].get("frameworks", ()))
+    return ClusterStatus(master, zookeeper, tuple(agents), tuple(_task(t, hostnames) for t in live), tuple(frameworks))
+
+
+def _agent(content: Mapping[str, Any]) -> AgentStatus:
+    info = content["agent_info"]
+    return AgentStatus(
+        hostname=info["hostname"],
+        agent_id=info["id"]["value"],
+        address=content["pid"].partition("@")[2],
+        active=content["active"],
+        attributes={a["name"]: str(_value(a)) for a in info.get("attributes", ())},
+        resources=_total(content.get("total_resources", ())),
+        used=_total(content.get("allocated_resources", ())),
+    )
+
+
+def _task(content: Mapping[str, Any], hostnames: Mapping[str, str]) -> LocalTaskStatus:
+    agent_id = content["agent_id"]["value"]
+    return LocalTaskStatus(
+        task_id=content["task_id"]["value"],
+        name=content["name"],
+        state=content["state"],
+        hostname=hostnames.get(agent_id, agent_id),
+        framework_id=content["framework_id"]["value"],
+    )
+
+
+def _framework(content: Mapping[str, Any]) -> FrameworkStatus:
+    info = content["framework_info"]
+    return FrameworkStatus(
+        framework_id=info["id"]["value"],
+        name=info["name"],
+        connected=content["connected"],
+        failover_timeout=float(info.get("failover_timeout", 0)),
+        used=_total(content.get("allocated_resources", ())),
+    )
+
+
+def _total(resources: Iterable[Mapping[str, Any]]) -> dict[str, float | str]:
+    """Sum resources by name, over roles and frameworks."""
+    total: dict[str, float | str] = {}
+    for resource in resources:
+        name, value = resource["name"], _value(resource)
+        before = total.get(name)
+        if isinstance(value, str):
+            total[name] = f"{before},{value}" if before else value
+        else:
+            total[name] = value + (before if isinstance(before, float) else 0.0)
+    return total
+
+
+def _value(content: Mapping[str, Any]) -> float | str:
+    """Decode the value of a resource or attribute in Mesos' JSON."""
+    match content["type"]:
+        case "SCALAR":
+            return float(content["scalar"]["value"])
+        case "RANGES":
+            return ",".join(f"{r['begin']}-{r['end']}" for r in content["ranges"].get("range", ()))
+        case "SET":
+            return ",".join(content["set"].get("item", ()))
+        case _:
+            return str(content["text"]["value"])
+
+
+_NANOSECONDS = 1e9
+_POLL_INTERVAL = 0.1  # seconds; the master announces new agents, but not returning ones
+
+
+def wait_registered(master: str, nodes: Iterable[Node], timeout: float) -> None:
+    """Wait until every running agent of `nodes` has registered with the master at "IP:PORT".
+
+    Raises NodeDiedError if a node exits, MesosLocalError after `timeout` seconds.
+    """
+    nodes = tuple(nodes)
+    agents = [node for node in nodes if isinstance(node, AgentNode)]
+    deadline = time.monotonic() + timeout
+    with closing(MasterEvents(master)) as changes:
+        while missing := unregistered(master, agents):
+            for node in nodes:
+                node.check_alive()
+            if time.monotonic() > deadline:
+                raise missing[0].failed(f"has not registered after {timeout:.0f} s")
+            changes.wait(_POLL_INTERVAL)
+
+
+def unregistered(master: str, agents: Iterable[AgentNode]) -> list[AgentNode]:
+    """Return running agents that have not registered since their start; set the agent ids of the others."""
+    expected = [agent for agent in agents if agent.process is not None and not agent.frozen]
+    try:
+        known = {content["pid"]: content for content in call(master, "GET_AGENTS").get("agents", ())}
+    except MasterUnavailableError:
+        return expected
+    missing = []
+    for agent in expected:
+        content = known.get(f"slave(1)@{agent.address}")
+        if content is None or not content["active"] or _registered_at(content) < agent.started_at:
+            missing.append(agent)
+        else:
+            agent.registered_id = content["agent_info"]["id"]["value"]
+    return missing
+
+
+def _registered_at(agent: Mapping[str, Mapping[str, float]]) -> float:
+    """Return the time of the last registration, in seconds since the epoch."""
+    times = (agent.get(key, {}).get("nanoseconds", 0) for key in ("registered_time", "reregistered_time"))
+    return max(times) / _NANOSECONDS
+
+
+def check_flags(node: Node, names: Iterable[str]) -> None:
+    """Raise MesosLocalError for an unknown flag, because Mesos ignores unknown flags in the environment."""
+    supported = {flag["name"] for flag in call(node.address, "GET_FLAGS")["flags"]}
+    for name in sorted(set(names) - supported):
+        near = get_close_matches(name, supported, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise MesosLocalError(f"unknown Mesos flag {name!r} for {node.name}{hint}")

@@ -1,0 +1,1 @@
+"""HTTP server of the scheduler: endpoints, access, limits, the OpenAPI document."""

@@ -1,0 +1,257 @@
+"""Access control of the API: authentication, authorization, browser protection and the audit log."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tf_scheduler.api.views.base import ApiProblem
+from tf_scheduler.rate_limit import RateLimiter, client_key
+
+from .endpoint import SECURITY_HEADERS, respond, wants_json
+from .limits import BODY_LIMIT, SEND_TIMEOUT, limit_body
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+#: Values of `Sec-Fetch-Site` for requests of the API's own page and of the address bar.
+_SAME_SITE = ("same-origin", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Authenticated client and its permissions."""
+
+    name: str
+    can_read: bool
+    can_write: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Access rules. The default gives all permissions to every client."""
+
+    read_token: str = ""
+    write_token: str = ""
+    #: The server requests client certificates and verifies them.
+    client_certificates: bool = False
+    #: Common names of the certificates with write access; empty: all.
+    writers: frozenset[str] = frozenset()
+    #: The server listens on loopback only: reject other names in `Host` (DNS rebinding).
+    loopback_only: bool = False
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether clients have to authenticate."""
+        return bool(self.read_token or self.write_token or self.client_certificates)
+
+    def authenticate(self, headers: Mapping[str, str], peer: str | None) -> Principal:
+        """Return the client with the union of its token's and its certificate's permissions.
+
+        A wrong token removes all permissions.
+
+        Args:
+            headers: Header fields, names in lower case.
+            peer: Common name of the verified client certificate.
+        """
+        if not self.is_restricted:
+            return Principal("anyone", can_read=True, can_write=True)
+        name, token = _credentials(headers.get("authorization", ""))
+        # Compare with both tokens, so that the time does not depend on the match.
+        reads, writes = _token_matches(token or "", self.read_token), _token_matches(token or "", self.write_token)
+        bearer = Principal(name, can_read=reads or writes, can_write=writes)
+        invalid = token is not None and not bearer.can_read and bool(self.read_token or self.write_token)
+        if peer is None or not self.client_certificates or invalid:
+            return bearer
+        certified = Principal(peer, can_read=True, can_write=not self.writers or peer in self.writers)
+        return bearer if bearer.can_write and not certified.can_write else certified
+
+    def authorize(self, method: str, headers: Mapping[str, str], principal: Principal) -> ApiProblem | None:
+        """Return the reason for refusal, or None if the request is allowed."""
+        reading = method in ("GET", "HEAD", "OPTIONS")
+        if self.loopback_only and not self.is_restricted and _hostname(headers.get("host", "")) not in _LOOPBACK:
+            return ApiProblem(403, f"invalid Host header {headers.get('host', '')[:80]!r}: expected localhost")
+        if not reading and _is_cross_site(headers):
+            return ApiProblem(403, "cross-site requests cannot write")
+        if not principal.can_read:
+            return ApiProblem(401, self._missing("authorization" in headers))
+        if not reading and not principal.can_write:
+            return ApiProblem(403, f"{principal.name} has read access only")
+        return None
+
+    def _missing(self, has_token: bool) -> str:
+        """Return the message of a 401 answer."""
+        if not (self.read_token or self.write_token):
+            return "client certificate required"
+        if has_token:
+            return "invalid token"
+        certificate = "; or use a client certificate" if self.client_certificates else ""
+        return f"token required: send 'Authorization: Bearer TOKEN'{certificate}"
+
+
+def _credentials(authorization: str) -> tuple[str, str | None]:
+    """Return name and token of bearer or basic authentication; the token is None for other schemes."""
+    scheme, _, rest = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return "a bearer", rest.strip()
+    if scheme.lower() == "basic":
+        try:
+            name, _, token = base64.b64decode(rest.strip(), validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            return "nobody", ""
+        return _printable(name) or "nobody", token
+    return "nobody", None
+
+
+def _printable(name: str) -> str:
+    """Sanitize a name for the log."""
+    return "".join(char for char in name[:80] if char.isprintable())
+
+
+def _token_matches(candidate: str, token: str) -> bool:
+    """Compare in constant time, also for different lengths. An empty `token` never matches."""
+    left, right = (hashlib.sha256(text.encode()).digest() for text in (candidate, token))
+    return hmac.compare_digest(left, right) and bool(token)
+
+
+def _is_cross_site(headers: Mapping[str, str]) -> bool:
+    """Whether a browser sends the request for another site (W3C Fetch Metadata; RFC 6454 for older browsers)."""
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site not in _SAME_SITE
+    origin = headers.get("origin")
+    if origin is None:
+        return False
+    # Other sites cannot send X-Forwarded-Host: browsers need a CORS preflight for it, which the API does not answer.
+    hosts = (headers.get("host", ""), headers.get("x-forwarded-host", ""))
+    try:
+        place = urlsplit(origin).netloc
+    except ValueError:
+        return True
+    # The origin `null` of files and sandboxes has no host.
+    return not place or place not in hosts
+
+
+def _hostname(host: str) -> str:
+    """Return the host name without the port."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+log = logging.getLogger("tf_scheduler.audit")
+
+_CHALLENGE = {"www-authenticate": 'Basic realm="tensorflow", charset="UTF-8"'}
+#: For requests of scripts, which ask for the token themselves: browsers show no dialog for Bearer.
+_SCRIPT_CHALLENGE = {"www-authenticate": 'Bearer realm="tensorflow"'}
+#: Always answered: Marathon restarts a scheduler whose health check is refused.
+HEALTH_PATH = "/v1/health"
+_READ_METHODS = ("GET", "HEAD", "OPTIONS")
+
+
+class Guard:
+    """ASGI middleware: authentication, limits, security headers and audit log.
+
+    `is_open` says whether method and path need no authentication.
+    """
+
+    def __init__(self, app: ASGIApp, policy: Policy, is_open: Callable[[str, str], bool]) -> None:
+        self._app, self._policy, self._is_open = app, policy, is_open
+        #: Wrong tokens by client address.
+        self._guesses = RateLimiter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        principal = self._policy.authenticate(headers, scope.get("state", {}).get("peer"))
+        answer = ResponseRecorder(send)
+        problem = self._problem(scope, headers, principal)
+        try:
+            if problem is None:
+                scope["api.user"] = principal.name
+                await self._app(scope, limit_body(receive), answer)
+            else:
+                as_json = wants_json(headers) or problem.code in (401, 429)
+                response = respond(problem, as_json=as_json, headers=_extra_headers(problem, headers))
+                await response(scope, receive, answer)
+        finally:
+            if scope["method"] not in _READ_METHODS and not scope.get("api.quiet"):
+                _audit(scope, principal, answer.code)
+
+    def _problem(self, scope: Scope, headers: dict[str, str], principal: Principal) -> ApiProblem | None:
+        if scope.get("state", {}).get("overloaded") and _path(scope) != HEALTH_PATH:
+            return ApiProblem(503, "too many open connections; try again later")
+        declared = headers.get("content-length", "0")
+        if declared.isdecimal() and int(declared) > BODY_LIMIT:
+            return ApiProblem(413, f"request body too large: the limit is {BODY_LIMIT} bytes")
+        if self._is_open(scope["method"], _path(scope)):
+            return None
+        refusal = self._policy.authorize(scope["method"], headers, principal)
+        # Count wrong tokens only: a request with a valid token from the same address still works.
+        guesses = refusal is not None and refusal.code == 401 and "authorization" in headers
+        if guesses and not self._guesses.acquire(_client_key(scope)):
+            return ApiProblem(429, "too many wrong tokens from this address; try again later")
+        return refusal
+
+
+class ResponseRecorder:
+    """ASGI send function that adds the security headers and records the status in `code`."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.code = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.code = message["status"]
+            headers: list[Any] = list(message.get("headers", ()))
+            names = {name.lower() for name, _ in headers}
+            more = [(name, value) for name, value in SECURITY_HEADERS.items() if name not in names]
+            message = {**message, "headers": [*headers, *more]}
+        # Drop the connection of a client that stops reading.
+        await asyncio.wait_for(self._send(message), SEND_TIMEOUT)
+
+
+def _extra_headers(problem: ApiProblem, headers: dict[str, str]) -> dict[str, str]:
+    if problem.code != 401:
+        # Close the connection: a new one may be served.
+        return {"connection": "close"} if problem.code == 503 else {}
+    return _SCRIPT_CHALLENGE if headers.get("x-requested-with") == "XMLHttpRequest" else _CHALLENGE
+
+
+def _client_key(scope: Scope) -> str:
+    """Return the rate-limit key of a client: its IPv4 address or IPv6 network, or "" if unknown."""
+    client = scope.get("client")
+    return client_key(client[0]) if client else ""
+
+
+def _path(scope: Scope) -> str:
+    """Return the path without the prefix that the app is mounted at."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
+def _audit(scope: Scope, principal: Principal, code: int) -> None:
+    client = scope.get("client")
+    query = scope.get("query_string", b"").decode("latin-1")
+    what = f"{scope['method']} {scope['path']}{f'?{query}' if query else ''}"
+    place = client[0] if client else "somewhere"
+    # The path names an existing pod, so a task has the same name.
+    pod = scope.get("path_params", {}).get("pod") if code not in (404, 0) else None
+    facts = {} if pod is None else {"task": _one_line(pod)}
+    log.info("audit: %s by %s from %s: %s", _one_line(what), principal.name, place, code or "cut off", extra=facts)
+
+
+def _one_line(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text[:500])

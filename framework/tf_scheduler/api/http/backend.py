@@ -1,0 +1,176 @@
+"""Interfaces through which the API reads the scheduler and commands it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tf_scheduler.api.views.base import Snapshot
+from tf_scheduler.errors import FileError, SchedulerError
+from tf_scheduler.interfaces import FileChunk, TaskFiles
+from tf_scheduler.model.effects import Decision
+from tf_scheduler.model.events import Event, PlanCommand, PodCommand, ProgressReported, ReloadSecrets
+from tf_scheduler.model.ids import TaskName, name_of
+from tf_scheduler.model.plan import Answer
+from tf_scheduler.model.state import JournalEntry
+from tf_scheduler.model.task import Progress, TrainingCurve
+
+#: Seconds to wait for the answer of the scheduler loop.
+TIMEOUT = 10.0
+
+PutEvent = Callable[[Callable[[], Event | None]], None]
+Command = PlanCommand | PodCommand | ReloadSecrets
+
+
+class SchedulerTimeoutError(SchedulerError):
+    """The loop did not answer in time; the command may still be executed."""
+
+    kind = "scheduler_timeout"
+    http_status = 503
+
+
+class CommandBus:
+    """Send commands to the scheduler loop and await their answers.
+
+    `send` runs in the API's thread. The instance is an observer of the loop: it matches answers by request id.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, Future[Answer | None]] = {}
+
+    def __call__(self, event: Event, decision: Decision) -> None:  # noqa: ARG002 - an Observer
+        future = self._waiting.pop(decision.request_id, None)
+        if future is not None and not future.done():
+            future.set_result(decision.answer)
+
+    async def send(self, put: PutEvent, command: Command) -> Answer | None:
+        """Return the loop's answer, or None if it has none. Raises SchedulerTimeoutError."""
+        future: Future[Answer | None] = Future()
+        self._waiting[command.request_id] = future
+        try:
+            put(lambda: command)
+            return await asyncio.wait_for(asyncio.wrap_future(future), TIMEOUT)
+        except asyncio.TimeoutError as error:
+            raise SchedulerTimeoutError(
+                f"the scheduler has not answered within {TIMEOUT:g} s; the command may still be executed"
+            ) from error
+        finally:
+            self._waiting.pop(command.request_id, None)
+
+
+#: Maximum number of points of a task's curve. At this number every second point is dropped.
+MAX_POINTS = 512
+
+
+class CurveRecorder:
+    """Observer that records the training curve of each task. Other threads may read it.
+
+    `before`: curves stored by earlier schedulers.
+    """
+
+    def __init__(self, before: Mapping[TaskName, TrainingCurve] | None = None) -> None:
+        previous = before or {}
+        self._curves = {name: list(curve.points) for name, curve in previous.items()}
+        self._strides = {name: curve.stride for name, curve in previous.items()}
+        self._skipped: dict[TaskName, int] = {}
+        self._newest: dict[TaskName, Progress] = {}
+
+    def __call__(self, event: Event, _decision: Decision) -> None:
+        if isinstance(event, ProgressReported):
+            self._add(name_of(event.task_id), event.progress)
+
+    def _add(self, name: TaskName, point: Progress) -> None:
+        self._newest[name] = point
+        skipped = self._skipped.get(name, 0) + 1
+        if skipped < self._strides.get(name, 1):
+            self._skipped[name] = skipped
+            return
+        self._skipped[name] = 0
+        curve = self._curves.setdefault(name, [])
+        curve.append(point)
+        if len(curve) >= MAX_POINTS:
+            self._curves[name] = curve[::2]
+            self._strides[name] = 2 * self._strides.get(name, 1)
+
+    def current(self) -> Mapping[TaskName, TrainingCurve]:
+        """Return the curve of each task, oldest point first, including the newest point."""
+        curves = {}
+        for name, points in tuple(self._curves.items()):
+            curve, newest = tuple(points), self._newest.get(name)
+            last = () if newest is None or (curve and curve[-1] is newest) else (newest,)
+            curves[name] = TrainingCurve((*curve, *last), self._strides.get(name, 1))
+        return curves
+
+
+__all__ = ["Backend", "FileChunk", "FileError", "JournalReader", "OperatorFileStore", "PreviewUpdate", "TaskFiles"]
+
+
+class JournalReader(Protocol):
+    """Numbered journal of events. Thread-safe."""
+
+    @property
+    def id(self) -> str:
+        """Id of the journal; numbers of another journal are unrelated."""
+
+    @property
+    def first(self) -> int:
+        """Number of the oldest stored entry; `last` + 1 if the journal is empty."""
+
+    @property
+    def last(self) -> int:
+        """Number of the newest entry, 0 before the first. Numbers are never reused."""
+
+    def after(self, number: int) -> Sequence[JournalEntry]:
+        """Return the entries with greater numbers, oldest first."""
+
+    def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` after new entries, from any thread; it must not block. Returns the unsubscribe function."""
+
+
+class OperatorFileStore(Protocol):
+    """Small files stored with the state of the service. Thread-safe."""
+
+    def names(self) -> Sequence[str]:
+        """Return the sorted file names."""
+
+    def content(self, name: str) -> bytes | None:
+        """Return the content, or None if the file does not exist."""
+
+    def keep(self, name: str, content: bytes) -> None:
+        """Store a file; may block. Raises FileError."""
+
+
+#: Maps new options, or the environment of a Marathon app, to the effects of an update.
+PreviewUpdate = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """Parts of the scheduler process that the API uses. Only `snapshot` is required.
+
+    `snapshot` returns the current state; `put` adds an event to the loop's inbox (None: no loop).
+    """
+
+    snapshot: Callable[[], Snapshot]
+    put: PutEvent | None = None
+    bus: CommandBus = field(default_factory=CommandBus)
+    journal: JournalReader | None = None
+    curves: CurveRecorder = field(default_factory=CurveRecorder)
+    files: TaskFiles | None = None
+    operator_files: OperatorFileStore | None = None
+    #: Raises SchedulerError if the options are invalid.
+    preview_update: PreviewUpdate | None = None
+
+    async def ask(self, command: Command) -> Answer | None:
+        """Send a command; return the loop's answer, or None without one. Raises SchedulerTimeoutError."""
+        if self.put is None or self.snapshot().state.process.finished:
+            return None
+        return await self.bus.send(self.put, command)
+
+    def observe(self, event: Event, decision: Decision) -> None:
+        """Observer: called after every decision."""
+        self.bus(event, decision)
+        self.curves(event, decision)

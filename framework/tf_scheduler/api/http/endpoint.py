@@ -1,0 +1,182 @@
+"""Endpoints, requests and responses. SDK endpoints answer errors as plain text; see docs/api.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from starlette.responses import Response
+
+from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, Snapshot
+from tf_scheduler.errors import SchedulerError
+
+
+class EndpointAccess(Enum):
+    """Permission that an endpoint requires."""
+
+    #: None: health, and endpoints with their own authentication.
+    OPEN = "open"
+    READ = "read"
+    WRITE = "write"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryParameter:
+    """Query parameter of an endpoint."""
+
+    name: str
+    description: str
+    kind: type = str
+    default: Any = None
+    minimum: int = 0
+    maximum: int = 2**53
+    #: Regular expression (ECMA-262) for the OpenAPI document; handlers validate the value themselves.
+    pattern: str = ""
+
+    def parse(self, text: str | None) -> Any:
+        """Return the value. Raises BadRequestError."""
+        if text is None:
+            return self.default
+        if self.kind is bool:
+            if text not in ("true", "false"):
+                raise BadRequestError(ApiProblem(400, f"{self.name}: {text!r}: expected true or false"))
+            return text == "true"
+        return self._number(text) if self.kind is int else text
+
+    def _number(self, text: str) -> int:
+        # int() also accepts '1_0' and digits of other scripts.
+        digits = text.isascii() and text.isdecimal() and len(text) < 17
+        if not digits or not self.minimum <= int(text) <= self.maximum:
+            problem = f"{self.name}: {text[:40]!r}: expected an integer from {self.minimum} to {self.maximum}"
+            raise BadRequestError(ApiProblem(400, problem))
+        return int(text)
+
+
+class BadRequestError(SchedulerError):
+    """Invalid request; `problem` is the answer."""
+
+    kind = "bad_request"
+    http_status = 400
+
+    def __init__(self, problem: ApiProblem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRequest:
+    """Parsed request to an endpoint."""
+
+    snapshot: Snapshot
+    #: Path and query parameters.
+    params: Mapping[str, Any]
+    #: Parsed JSON, or bytes for `body_type=bytes`; None without a body.
+    body: Any
+    #: Header fields, names in lower case.
+    headers: Mapping[str, str]
+    #: Name of the authenticated client, for the audit log.
+    user: str = ""
+
+    @property
+    def wants_stream(self) -> bool:
+        """Whether the client asks for server-sent events."""
+        return bool(self.params.get("follow")) or "text/event-stream" in self.headers.get("accept", "")
+
+
+#: Pure function of the snapshot; its answers are cached until the state changes.
+PureHandler = Callable[[Snapshot, Mapping[str, Any]], ApiAnswer]
+#: Runs in the API's thread and must not block.
+AsyncHandler = Callable[[ApiRequest], Awaitable[ApiAnswer | Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Method and path of the API, with their handler and their documentation.
+
+    `responses` maps a status to the type of the JSON body; `str`: plain text, None: no body.
+    """
+
+    method: str
+    path: str
+    summary: str
+    responses: Mapping[int, Any]
+    view: PureHandler | None = None
+    handler: AsyncHandler | None = None
+    query: tuple[QueryParameter, ...] = ()
+    #: Type of the JSON request body; `bytes`: form with a file; None: no body.
+    body_type: Any = None
+    body_optional: bool = False
+    access: EndpointAccess = EndpointAccess.READ
+    #: Answer errors as JSON regardless of the Accept header.
+    json_errors: bool = False
+    #: Event names of the server-sent events, with the types of their data.
+    events: Mapping[str, Any] = field(default_factory=dict)
+    #: JSON Schema formats of path parameters.
+    path_formats: Mapping[str, str] = field(default_factory=dict)
+
+
+JSON, TEXT = "application/json", "text/plain; charset=utf-8"
+#: Statuses without a body (RFC 9110).
+_NO_BODY = (204, 205, 304)
+#: Default header fields of every answer.
+SECURITY_HEADERS = {
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+    b"referrer-policy": b"no-referrer",
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
+    b"cache-control": b"no-store",
+}
+#: Status for exceeded quotas, and seconds for Retry-After.
+TOO_MANY_REQUESTS, RETRY_AFTER = 429, 5
+
+
+def respond(answer: ApiAnswer, *, as_json: bool, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the HTTP response; with `as_json`, errors are JSON instead of plain text."""
+    if answer.code == TOO_MANY_REQUESTS:
+        headers = {**(headers or {}), "retry-after": str(RETRY_AFTER)}
+    content, kind = render(answer, as_json=as_json)
+    if kind is None:
+        return Response(status_code=answer.code, headers=headers)
+    return Response(content, answer.code, headers, kind)
+
+
+def render(answer: ApiAnswer, *, as_json: bool) -> tuple[bytes, str | None]:
+    """Return body and media type; the media type is None without a body."""
+    if answer.code in _NO_BODY:
+        return b"", None
+    if isinstance(answer, ApiProblem):
+        return (to_json(answer.body), JSON) if as_json else (answer.message.encode(), TEXT)
+    return (answer.body.encode(), TEXT) if isinstance(answer.body, str) else (to_json(answer.body), JSON)
+
+
+def to_json(body: Any) -> bytes:
+    """Return indented UTF-8. Raises ValueError for NaN and infinities."""
+    return json.dumps(body, indent=2, allow_nan=False, ensure_ascii=False).encode(errors="replace")
+
+
+def wants_json(headers: Mapping[str, str]) -> bool:
+    """Whether the Accept header names JSON explicitly; `*/*` does not count."""
+    return JSON in headers.get("accept", "")
+
+
+def parse_body(content: bytes) -> Any:
+    """Parse a JSON body. Raises ValueError, also for values that cannot be encoded as JSON again."""
+    try:
+        value = json.loads(content)
+        # JSON can contain lone surrogates, which cannot be encoded and which Mesos rejects.
+        json.dumps(value, ensure_ascii=False).encode()
+    except json.JSONDecodeError:
+        raise
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8: invalid byte at position {error.start}") from error
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        raise ValueError(f"lone surrogate {half}") from error
+    except ValueError as error:
+        raise ValueError("number with too many digits") from error
+    return value

@@ -1,0 +1,150 @@
+"""Resource limits of the HTTP server: sizes, timeouts, connections and event streams."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from typing import Any
+
+import h11
+from starlette.exceptions import HTTPException
+from starlette.types import Message, Receive
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from tf_scheduler.api.views.base import ApiProblem
+
+from .endpoint import SECURITY_HEADERS
+
+#: Maximum bytes of a request's head (the default of h11) and body.
+HEAD_LIMIT, BODY_LIMIT = 16 * 1024, 64 * 1024
+#: Seconds until the head of a request is complete, and its body.
+HEAD_TIMEOUT, BODY_TIMEOUT = 20.0, 30.0
+#: Seconds for a TLS handshake, for an idle connection, and for a client to accept a chunk of an answer.
+HANDSHAKE_TIMEOUT, IDLE_TIMEOUT, SEND_TIMEOUT = 20.0, 5, 30.0
+#: Maximum number of connections and of event streams among them.
+MAX_CONNECTIONS, MAX_STREAMS = 1000, 400
+#: File descriptors reserved for the rest of the process.
+_RESERVED = 256
+
+
+class Quota:
+    """Limit of concurrent uses of a resource. Not thread-safe."""
+
+    def __init__(self, limit: int, name: str) -> None:
+        self._free, self._name = limit, name
+
+    def acquire(self) -> ApiProblem | None:
+        """Return None on success; `release` must follow."""
+        if self._free > 0:
+            self._free -= 1
+            return None
+        return ApiProblem(503, f"too many {self._name}; try again later")
+
+    def release(self) -> None:
+        self._free += 1
+
+
+def connection_limit() -> int:
+    """Return the maximum number of connections; raises the soft limit of file descriptors if necessary."""
+    wanted = MAX_CONNECTIONS + _RESERVED
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    available = wanted if soft == resource.RLIM_INFINITY else min(soft, wanted)
+    return max(available - _RESERVED, available // 2)
+
+
+def limit_body(receive: Receive) -> Receive:
+    """Limit bodies without a declared length. Raises HTTPException 413 above BODY_LIMIT."""
+    received = 0
+
+    async def counted() -> Message:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > BODY_LIMIT:
+            raise HTTPException(413, f"request body too large: the limit is {BODY_LIMIT} bytes")
+        return message
+
+    return counted
+
+
+class _StrictHttp(h11.Connection):
+    """Parser that rejects requests with an ambiguous end, which a proxy could split differently (request smuggling).
+
+    RFC 9112, 6.1: a length together with a transfer coding, or a transfer coding in HTTP/1.0.
+    """
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """Return the next event. Raises RemoteProtocolError, which uvicorn answers with 400."""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            names = {name for name, _ in event.headers}
+            if b"transfer-encoding" in names and (b"content-length" in names or event.http_version < b"1.1"):
+                raise h11.RemoteProtocolError("ambiguous request length")
+        return event
+
+
+class LimitedConnection(H11Protocol):
+    """Connection with a timeout for request heads; at the limit, the oldest idle connection is closed.
+
+    Sets two keys of the ASGI scope's state: `peer`, the common name of the verified client certificate, and
+    `overloaded`: all connections are busy, so only the health check is answered.
+    """
+
+    def __init__(self, others: dict[LimitedConnection, None], limit: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.conn = _StrictHttp(h11.SERVER, HEAD_LIMIT)
+        #: Open connections, oldest first.
+        self._others, self._limit = others, limit
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        while full := len(self._others) >= self._limit:
+            if not any(connection._abort_if_idle() for connection in tuple(self._others)):
+                break
+        self._others[self] = None
+        self.app_state = {**self.app_state, "peer": _common_name(transport), "overloaded": full}
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._others.pop(self, None)
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        self._expect_head()
+        super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Send uvicorn's 400 with the security headers."""
+        more = {b"content-type": b"text/plain; charset=utf-8", b"connection": b"close"}
+        headers = list((SECURITY_HEADERS | more).items())
+        for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=msg.encode()), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+    def _expect_head(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self.loop.call_later(HEAD_TIMEOUT, self._abort_if_idle)
+
+    def _abort_if_idle(self) -> bool:
+        idle = self.cycle is None or self.cycle.response_complete
+        if idle:
+            self._others.pop(self, None)
+            self.transport.abort()
+        return idle
+
+
+def _common_name(transport: asyncio.Transport) -> str | None:
+    """Return the common name of the verified client certificate; None without one."""
+    certificate: Any = transport.get_extra_info("peercert")
+    if not certificate:
+        return None
+    names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    return names[0] if names else ""

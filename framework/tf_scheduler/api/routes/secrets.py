@@ -1,0 +1,108 @@
+"""Route on which executors fetch secrets, and the operator's command to reload them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tf_scheduler.api.http.auth import ResponseRecorder
+from tf_scheduler.api.http.backend import Backend
+from tf_scheduler.api.http.endpoint import ApiRequest, AsyncHandler, Endpoint, EndpointAccess
+from tf_scheduler.api.views.base import ApiAnswer
+from tf_scheduler.core.launch.secret_tokens import PATH
+from tf_scheduler.model.events import ReloadSecrets
+
+from .sdk import COMMAND_RESPONSES, run_command
+
+#: Maps (document, peer's address) to (HTTP status, JSON value or text); may block.
+SecretHandler = Callable[[Any, str], tuple[int, Any]]
+
+_MAX_BYTES = 4096
+#: Seconds until the request body is complete.
+_READ_TIMEOUT = 10.0
+
+
+def with_secrets(app: ASGIApp, give: SecretHandler) -> ASGIApp:
+    """Add the route for executors to an app, outside of the app's access control: executors have no API token."""
+    own = secrets_app(give)
+
+    async def choose(scope: Scope, receive: Receive, send: Send) -> None:
+        mine = scope["type"] == "http" and scope["path"] == PATH
+        await (own if mine else app)(scope, receive, send)
+
+    return choose
+
+
+def secrets_app(give: SecretHandler) -> ASGIApp:
+    """Return an app with only the route for executors."""
+    route = Starlette(routes=[secrets_route(give)])
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await route(scope, receive, ResponseRecorder(send) if scope["type"] == "http" else send)
+
+    return answer
+
+
+def secrets_route(give: SecretHandler) -> Route:
+    """Return the route `POST /v1/secrets`. The peer's address is the connection's; headers are ignored."""
+
+    async def secrets(request: Request) -> Response:
+        code, answer = await _answer(request, give)
+        return (PlainTextResponse if isinstance(answer, str) else JSONResponse)(answer, code)
+
+    return Route(PATH, secrets, methods=["POST"])
+
+
+async def _answer(request: Request, give: SecretHandler) -> tuple[int, Any]:
+    try:
+        body = await asyncio.wait_for(_body(request), _READ_TIMEOUT)
+    except asyncio.TimeoutError:
+        return 408, f"request body not received within {_READ_TIMEOUT:g} s"
+    except ClientDisconnect:
+        return 400, "request body incomplete"
+    if len(body) > _MAX_BYTES:
+        return 413, f"request body too large: the limit is {_MAX_BYTES} bytes"
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return 400, "invalid JSON"
+    return await run_in_threadpool(give, document, request.client.host if request.client else "")
+
+
+async def _body(request: Request) -> bytes:
+    """Read the body, up to the first chunk above the limit."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MAX_BYTES:
+            break
+    return body
+
+
+def secret_commands(backend: Backend) -> Iterator[Endpoint]:
+    """Return the command that reloads secrets."""
+    summary = "Send the current values of secrets with `reload` to running programs."
+    yield Endpoint(
+        "POST",
+        "/v1/tf/secrets/refresh",
+        summary,
+        COMMAND_RESPONSES,
+        handler=_refresh(backend),
+        access=EndpointAccess.WRITE,
+    )
+
+
+def _refresh(backend: Backend) -> AsyncHandler:
+    async def handle(_request: ApiRequest) -> ApiAnswer:
+        return await run_command(backend, ReloadSecrets())
+
+    return handle

@@ -1,0 +1,163 @@
+"""Endpoints that the DC/OS SDK does not have: tasks, training, events, update preview."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from starlette.responses import Response
+
+from tf_scheduler.api.http.backend import MAX_POINTS, Backend, JournalReader
+from tf_scheduler.api.http.endpoint import ApiRequest, AsyncHandler, Endpoint, QueryParameter
+from tf_scheduler.api.views import events, tasks, training
+from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, Snapshot, View
+from tf_scheduler.api.views.overview import overview, to_json
+from tf_scheduler.api.views.types import (
+    ClusterBody,
+    EndBody,
+    ErrorBody,
+    EventBody,
+    EventsBody,
+    LaunchedBody,
+    LogBody,
+    LogEventBody,
+    PendingBody,
+    ResultBody,
+    TaskBody,
+    TasksBody,
+    TrainingBody,
+)
+from tf_scheduler.errors import SchedulerError
+
+from .streams import EventStreams, follow_journal
+from .task_files import FILE_PATTERN, TaskFileHandler
+
+_MAX_EVENTS = 1000
+_FOLLOW = QueryParameter("follow", "Stream further data as server-sent events.", bool, False)
+_EVENTS = (
+    QueryParameter("after", "Only events with greater numbers. Default: the newest events.", int),
+    QueryParameter(
+        "journal",
+        "Id of the journal of `after`, from an earlier answer. Unknown: all events are new.",
+        str,
+        "",
+    ),
+    QueryParameter("limit", "Maximum number of events.", int, 100, 1, _MAX_EVENTS),
+    QueryParameter("task", "Only events of this task."),
+    _FOLLOW,
+)
+_LOG = (
+    QueryParameter("file", "Path below the task's working directory.", str, "stdout", pattern=FILE_PATTERN),
+    QueryParameter("offset", "First byte. Default: the last `length` bytes.", int),
+    QueryParameter("length", "Maximum number of bytes.", int, 65_536, 1, 1_048_576),
+    _FOLLOW,
+)
+_LOG_EVENTS = {"log": LogEventBody, "launch": LaunchedBody, "end": EndBody, "error": ErrorBody}
+_POINTS = (QueryParameter("points", "Maximum number of points of each task's curve.", int, 0, 0, MAX_POINTS),)
+
+
+def service_routes(backend: Backend) -> Iterator[Endpoint]:
+    """Return the endpoints; their errors are JSON."""
+    streams = EventStreams()
+    for row in (*_views(), *_handlers(backend, streams)):
+        yield replace(row, json_errors=True, responses={**row.responses, 400: ErrorBody})
+
+
+def _views() -> Iterator[Endpoint]:
+    yield Endpoint("GET", "/v1/tasks", "All tasks.", {200: TasksBody}, tasks.tasks)
+    yield Endpoint("GET", "/v1/tasks/{name}", "One task.", {200: TaskBody, 404: ErrorBody}, tasks.task)
+    summary = "Generation, ClusterSpec, and TF_CONFIG of each task."
+    yield Endpoint("GET", "/v1/tf/cluster", summary, {200: ClusterBody}, training.cluster)
+    yield Endpoint("GET", "/v1/tf/result", "Result of the job.", {200: ResultBody}, training.result)
+    yield Endpoint("GET", "/v1/tf/overview", "Overview of the service.", {200: dict[str, Any]}, _overview)
+    yield Endpoint("GET", "/v1/pending", "Reasons of pending tasks.", {200: PendingBody}, tasks.pending)
+
+
+def _overview(snapshot: Snapshot, _params: object) -> ApiAnswer:
+    return View(to_json(overview(snapshot.state)))
+
+
+def _handlers(backend: Backend, streams: EventStreams) -> Iterator[Endpoint]:
+    summary = "Training progress."
+    handler = _progress(backend)
+    yield Endpoint("GET", "/v1/tf/progress", summary, {200: TrainingBody}, handler=handler, query=_POINTS)
+    summary, bodies = "Effects of an update.", {200: dict[str, Any], 404: ErrorBody, 409: ErrorBody}
+    path = "/v1/tf/update/preview"
+    yield Endpoint("POST", path, summary, bodies, handler=_preview_update(backend), body_type=dict[str, Any])
+    summary, bodies = "Events of the service.", {200: EventsBody, 503: ErrorBody}
+    yield Endpoint(
+        "GET",
+        "/v1/events",
+        summary,
+        bodies,
+        handler=_events(backend, streams),
+        query=_EVENTS,
+        events={"event": EventBody},
+    )
+    path, summary = "/v1/tasks/{name}/logs", "File of a task, read from its agent."
+    bodies = {200: LogBody, 404: ErrorBody, 502: ErrorBody, 503: ErrorBody}
+    yield Endpoint(
+        "GET", path, summary, bodies, handler=TaskFileHandler(backend, streams), query=_LOG, events=_LOG_EVENTS
+    )
+
+
+def _progress(backend: Backend) -> AsyncHandler:
+    async def handle(request: ApiRequest) -> ApiAnswer:
+        points = request.params["points"]
+        return training.progress(request.snapshot, backend.curves.current() if points else {}, points)
+
+    return handle
+
+
+def _preview_update(backend: Backend) -> AsyncHandler:
+    async def handle(request: ApiRequest) -> ApiAnswer:
+        if backend.preview_update is None:
+            return ApiProblem(404, "this scheduler does not support update previews")
+        if (late := _rejects_options(request.snapshot)) is not None:
+            return late
+        if not isinstance(request.body, dict):
+            return ApiProblem(400, "invalid body: expected a JSON object with `options` or `environment`")
+        try:
+            return View(dict(backend.preview_update(request.body)))
+        except SchedulerError as error:
+            return ApiProblem(400, str(error))
+
+    return handle
+
+
+def _rejects_options(snapshot: Snapshot) -> ApiProblem | None:
+    """Return the reason why an update would have no effect."""
+    name = snapshot.state.spec.name
+    if snapshot.uninstalling:
+        return ApiProblem(409, f"the service {name!r} is being uninstalled and accepts no options")
+    if snapshot.state.process.finished or snapshot.state.stored.result is not None:
+        return ApiProblem(409, f"the service {name!r} has finished and accepts no options; install it again")
+    return None
+
+
+def _events(backend: Backend, streams: EventStreams) -> AsyncHandler:
+    async def handle(request: ApiRequest) -> ApiAnswer | Response:
+        journal, task = backend.journal, request.params["task"]
+        if request.wants_stream and journal is not None:
+            start = _start(journal, request, events.JournalPosition.parse(request.headers.get("last-event-id", "")))
+            return streams.open(follow_journal(journal, journal.last if start is None else start, task))
+        if request.wants_stream:
+            return ApiProblem(503, "this scheduler stores no events")
+        limit = request.params["limit"]
+        if journal is None:
+            return events.events_page((), events.JournalRange(), request.params["after"], limit, task)
+        after = _start(journal, request)
+        journal_range = events.JournalRange(journal.id, journal.first, journal.last)
+        # Leave entries added meanwhile to the next request, so that `next` is consistent.
+        entries = [entry for entry in journal.after(after or 0) if entry.number <= journal_range.last]
+        return events.events_page(entries, journal_range, after, limit, task)
+
+    return handle
+
+
+def _start(journal: JournalReader, request: ApiRequest, position: events.JournalPosition | None = None) -> int | None:
+    """Return the number after which to continue; None if the client names none."""
+    if position is None and request.params["after"] is not None:
+        position = events.JournalPosition(request.params["after"], request.params["journal"])
+    return None if position is None else position.resolve(journal.id, journal.last)

@@ -1,0 +1,83 @@
+"""Server-sent events (WHATWG HTML, 9.2)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from tf_scheduler.api.http.backend import JournalReader
+from tf_scheduler.api.http.limits import MAX_STREAMS, Quota
+from tf_scheduler.api.views.base import ApiProblem
+from tf_scheduler.api.views.events import JournalPosition, event_body
+
+#: Seconds between keep-alive comments: proxies close silent connections (DC/OS after 300 s).
+KEEP_ALIVE = 15.0
+_PAGE = 100
+
+
+def format_event(kind: str, body: Any, mark: int | str | None = None) -> str:
+    """Return one event in wire format; JSON contains no line breaks."""
+    head = "" if mark is None else f"id: {mark}\n"
+    return f"{head}event: {kind}\ndata: {json.dumps(body, allow_nan=False)}\n\n"
+
+
+class EventStreams:
+    """Factory of event streams with a limit on open streams."""
+
+    def __init__(self, limit: int = MAX_STREAMS) -> None:
+        self._quota = Quota(limit, "streams")
+
+    def open(self, events: AsyncIterator[str]) -> Response | ApiProblem:
+        """Return the response that sends the events, or a problem at the limit."""
+        return self._quota.acquire() or _EventStream(events, self._quota)
+
+
+class _EventStream(StreamingResponse):
+    """Event stream that releases its quota when it ends, even if the client disconnects before the first event."""
+
+    def __init__(self, events: AsyncIterator[str], quota: Quota) -> None:
+        headers = {"x-accel-buffering": "no", "cache-control": "no-store"}
+        super().__init__(events, media_type="text/event-stream", headers=headers)
+        self._quota = quota
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._quota.release()
+
+
+def resume_offset(headers: Mapping[str, str], offset: int | None) -> int | None:
+    """Return the Last-Event-ID header as the offset to resume at, else `offset`."""
+    last = headers.get("last-event-id", "")
+    return int(last) if last.isascii() and last.isdecimal() and len(last) < 17 else offset
+
+
+async def follow_journal(journal: JournalReader, number: int, task: str | None) -> AsyncIterator[str]:
+    """Send entries after `number` as they are added; a slow client misses entries that the journal drops meanwhile."""
+    loop, news = asyncio.get_running_loop(), asyncio.Event()
+
+    def tell() -> None:
+        loop.call_soon_threadsafe(news.set)
+
+    end = journal.listen(tell)
+    yield ": listening\n\n"
+    try:
+        while True:
+            news.clear()
+            for entry in journal.after(number)[:_PAGE]:
+                number = entry.number
+                if task in (None, entry.task):
+                    yield format_event("event", event_body(entry), JournalPosition(number, journal.id).mark)
+            if number >= journal.last:
+                try:
+                    await asyncio.wait_for(news.wait(), KEEP_ALIVE)
+                except asyncio.TimeoutError:
+                    yield ": nothing new\n\n"
+    finally:
+        end()

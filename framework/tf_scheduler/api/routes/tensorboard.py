@@ -1,0 +1,282 @@
+"""Reverse proxy for TensorBoard that isolates its pages from the API (docs/page.md, TensorBoard)."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import h11
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from tf_scheduler.api.http.endpoint import Endpoint, respond
+from tf_scheduler.api.http.limits import BODY_TIMEOUT, Quota
+from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, Snapshot, View
+from tf_scheduler.api.views.tasks import pending_reasons
+from tf_scheduler.api.views.types import BoardBody
+from tf_scheduler.errors import SchedulerError
+from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord, TaskState
+
+#: Timeouts in seconds: connection, head of the answer, next chunk of the body.
+CONNECT_TIMEOUT, HEAD_TIMEOUT, READ_TIMEOUT = 5.0, 60.0, 60.0
+_PIECE = 64 * 1024
+
+Headers = Sequence[tuple[str, str]]
+
+
+class UpstreamTimeoutError(SchedulerError):
+    """TensorBoard is unreachable, too slow, or does not speak HTTP."""
+
+    kind = "upstream_timeout"
+    http_status = 502
+
+
+@dataclass(slots=True)
+class UpstreamResponse:
+    """Answer of TensorBoard with an unread body. Close it, or read all `chunks`."""
+
+    status: int
+    #: Names in lower case.
+    headers: dict[str, str]
+    _http: h11.Connection
+    _reader: asyncio.StreamReader
+    _writer: asyncio.StreamWriter
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """Yield the decoded body. Raises UpstreamTimeoutError if it is incomplete."""
+        try:
+            while isinstance(event := await _next(self._http, self._reader, READ_TIMEOUT), h11.Data):
+                yield bytes(event.data)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Abort the connection."""
+        self._writer.transport.abort()
+
+
+async def fetch(address: str, method: str, target: str, headers: Headers, body: bytes = b"") -> UpstreamResponse:
+    """Request `target` (path and query) from `host:port` without following redirects. Raises UpstreamTimeoutError."""
+    host, _, port = address.rpartition(":")
+    try:
+        connecting = asyncio.open_connection(host.strip("[]"), int(port))
+        reader, writer = await asyncio.wait_for(connecting, CONNECT_TIMEOUT)
+    except (OSError, asyncio.TimeoutError) as error:
+        raise UpstreamTimeoutError(f"cannot connect to {address}: {error or 'timeout'}") from error
+    try:
+        http = h11.Connection(h11.CLIENT)
+        own = [("host", address), ("connection", "close"), ("content-length", str(len(body)))]
+        writer.write(_bytes(http, h11.Request(method=method, target=target, headers=[*own, *headers])))
+        writer.write(_bytes(http, h11.Data(data=body)) + _bytes(http, h11.EndOfMessage()))
+        answer = await asyncio.wait_for(_head(http, reader), HEAD_TIMEOUT)
+    except BaseException as error:
+        writer.transport.abort()
+        if isinstance(error, asyncio.TimeoutError):
+            raise UpstreamTimeoutError(f"{address}: no answer within {HEAD_TIMEOUT:g} s") from error
+        if isinstance(error, (OSError, h11.ProtocolError)):
+            raise UpstreamTimeoutError(f"{address}: invalid answer: {error}") from error
+        raise
+    fields: dict[str, str] = {}
+    for name, value in ((name.decode("ascii"), value.decode("latin-1")) for name, value in answer.headers):
+        fields[name] = f"{fields[name]}, {value}" if name in fields else value
+    return UpstreamResponse(answer.status_code, fields, http, reader, writer)
+
+
+def _bytes(http: h11.Connection, event: h11.Event) -> bytes:
+    return http.send(event) or b""
+
+
+async def _head(http: h11.Connection, reader: asyncio.StreamReader) -> h11.Response:
+    while not isinstance(event := await _next(http, reader, HEAD_TIMEOUT), h11.Response):
+        if not isinstance(event, h11.InformationalResponse):
+            raise UpstreamTimeoutError("connection closed without an answer")
+    return event
+
+
+async def _next(http: h11.Connection, reader: asyncio.StreamReader, patience: float) -> object:
+    try:
+        while (event := http.next_event()) is h11.NEED_DATA:
+            http.receive_data(await asyncio.wait_for(reader.read(_PIECE), patience))
+    except (OSError, asyncio.TimeoutError, h11.ProtocolError) as error:
+        raise UpstreamTimeoutError(f"incomplete answer: {error or 'timeout'}") from error
+    return event
+
+
+log = logging.getLogger(__name__)
+
+#: Path below the scheduler's address, which has a prefix on DC/OS.
+FOLDER = "tensorboard"
+#: Maximum number of concurrent requests.
+MAX_REQUESTS = 32
+#: Maximum size of an answer in bytes.
+MAX_BYTES = 512 * 1024 * 1024
+#: Forwarded header fields: none with credentials, none of the connection, and none that affect more than the page
+#: (Set-Cookie, Location, Link, Refresh, Service-Worker-Allowed).
+_REQUEST_HEADERS = (
+    "accept",
+    "accept-encoding",
+    "accept-language",
+    "content-type",
+    "if-modified-since",
+    "if-none-match",
+    "range",
+)
+_OWN_PREFIX = "x-tensorboard-"
+_REDIRECTS = (301, 302, 303, 307, 308)
+_RESPONSE_HEADERS = (
+    *("accept-ranges", "cache-control", "content-disposition", "content-encoding", "content-language"),
+    *("content-range", "content-type", "etag", "expires", "last-modified", "vary"),
+)
+
+
+class TensorBoardProxy:
+    """Routes of the proxy and its endpoint of the API. The random key in the path authorizes browsers."""
+
+    def __init__(self, look: Callable[[], Snapshot]) -> None:
+        self._look = look
+        self._key = secrets.token_urlsafe(16)
+        self._requests = Quota(MAX_REQUESTS, "requests to TensorBoard")
+
+    def is_authorized_path(self, path: str) -> bool:
+        """Whether the path has the key, because browsers send no token when they follow a link."""
+        folder, _, rest = path.removeprefix("/").partition("/")
+        return folder == FOLDER and hmac.compare_digest(rest.partition("/")[0].encode(), self._key.encode())
+
+    def rows(self) -> Iterator[Endpoint]:
+        """Return the endpoint `GET /v1/tf/tensorboard`."""
+        summary = "Address of TensorBoard, if it is running."
+        yield Endpoint("GET", "/v1/tf/tensorboard", summary, {200: BoardBody}, self._status, json_errors=True)
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return the routes of the proxy, for use behind the guard."""
+        return (
+            Route(f"/{FOLDER}/", self._redirect, methods=["GET"]),
+            Route(f"/{FOLDER}/{{key}}/{{rest:path}}", self._serve, methods=["GET", "POST"]),
+        )
+
+    def _status(self, snapshot: Snapshot, _params: Mapping[str, object]) -> ApiAnswer:
+        target = find_tensorboard(snapshot.state)
+        if isinstance(target, ApiProblem):
+            return View({"running": False, "reason": target.message, "task": None, "address": None, "path": None})
+        path = f"{FOLDER}/{self._key}/"
+        return View({"running": True, "reason": "", "task": target.name, "address": target.address, "path": path})
+
+    async def _redirect(self, _request: Request) -> Response:
+        target = find_tensorboard(self._look().state)
+        return respond(target, as_json=True) if isinstance(target, ApiProblem) else RedirectResponse(f"{self._key}/")
+
+    async def _serve(self, request: Request) -> Response:
+        # Excluded from the audit log: the request changes nothing, and its path has the key.
+        request.scope["api.quiet"] = True
+        if "service-worker" in request.headers:
+            # A service worker could answer requests to the scheduler without its security headers.
+            return respond(ApiProblem(403, "TensorBoard pages cannot install a service worker"), as_json=True)
+        snapshot = self._look()
+        target = find_tensorboard(snapshot.state)
+        if isinstance(target, ApiProblem):
+            return respond(target, as_json=True)
+        if problem := self._requests.acquire():
+            return respond(problem, as_json=True)
+        try:
+            answer = await self._forward(request, target)
+        except UpstreamTimeoutError as error:
+            self._requests.release()
+            return respond(ApiProblem(503, f"TensorBoard does not answer: {error}"), as_json=True)
+        except BaseException:
+            self._requests.release()
+            raise
+        return _ProxiedResponse(answer, _response_headers(answer, snapshot.state.spec.name), self._requests.release)
+
+    async def _forward(self, request: Request, record: TaskRecord) -> UpstreamResponse:
+        try:
+            body = await asyncio.wait_for(request.body(), BODY_TIMEOUT)
+        except (asyncio.TimeoutError, ClientDisconnect) as error:
+            raise UpstreamTimeoutError("request body incomplete") from error
+        query = request.scope["query_string"].decode("latin-1")
+        target = "/" + quote(request.path_params["rest"], safe="/:@!$&'()*+,;=~") + (f"?{query}" if query else "")
+        headers = [
+            (name, value)
+            for name, value in request.headers.items()
+            if name in _REQUEST_HEADERS or name.startswith(_OWN_PREFIX)
+        ]
+        answer = await fetch(record.address, request.method, target, headers, body)
+        if answer.status in _REDIRECTS:
+            answer.close()
+            raise UpstreamTimeoutError("redirects are not followed")
+        return answer
+
+
+class _ProxiedResponse(StreamingResponse):
+    """Answer of TensorBoard; `on_end` is called after it, also after a disconnect."""
+
+    def __init__(self, answer: UpstreamResponse, headers: Mapping[str, str], on_end: Callable[[], None]) -> None:
+        super().__init__(_pieces(answer), answer.status, headers)
+        self._answer, self._on_end = answer, on_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._answer.close()
+            self._on_end()
+
+
+def _response_headers(answer: UpstreamResponse, service: str) -> dict[str, str]:
+    """Return the header fields, without a length: an aborted chunked answer is invalid JSON or an invalid archive."""
+    fields = {name: answer.headers[name] for name in _RESPONSE_HEADERS if name in answer.headers}
+    theirs = answer.headers.get("content-security-policy")
+    return {**fields, "content-security-policy": ", ".join(filter(None, (content_security_policy(service), theirs)))}
+
+
+async def _pieces(answer: UpstreamResponse) -> AsyncIterator[bytes]:
+    left = MAX_BYTES
+    try:
+        async with aclosing(answer.chunks()) as pieces:
+            async for piece in pieces:
+                left -= len(piece)
+                if left < 0:
+                    raise UpstreamTimeoutError(f"answer larger than {MAX_BYTES} bytes")
+                yield piece
+    except UpstreamTimeoutError as error:
+        log.warning("answer of TensorBoard truncated: %s", error)
+
+
+def find_tensorboard(state: SchedulerState) -> TaskRecord | ApiProblem:
+    """Return the record of the running TensorBoard; its address is the only one that the proxy connects to."""
+    wanted = next((task for task in state.spec.tasks() if task.job.kind is JobKind.TENSORBOARD), None)
+    record = next((record for record in state.stored.tasks.values() if record.job is JobKind.TENSORBOARD), None)
+    if record is None and wanted is None:
+        return ApiProblem(404, "this service has no TensorBoard; set the option service.use_tensorboard")
+    if record is None:
+        why = "; ".join(pending_reasons(state, wanted.name)) if wanted else ""
+        return ApiProblem(503, f"TensorBoard has not been launched{f': {why}' if why else ''}")
+    status = state.stored.statuses.get(record.id)
+    if status is None or status.state is not TaskState.RUNNING:
+        word = "launching" if status is None else status.state.label
+        return ApiProblem(503, f"TensorBoard is not running: {record.name} on {record.hostname} is {word}")
+    return record
+
+
+def content_security_policy(service: str) -> str:
+    """Return the Content-Security-Policy that confines TensorBoard's pages to its own path.
+
+    Sources are paths instead of 'self', because other paths of this origin can command the scheduler. The host is a
+    wildcard, because the scheduler does not know its name behind a proxy. Frames are forbidden: after a redirect, paths
+    are not matched (W3C CSP 3, 7.6).
+    """
+    places = f"*:*/{FOLDER}/ *:*/service/{quote(service)}/{FOLDER}/"
+    return (
+        f"default-src {places} data: blob: 'unsafe-inline' 'unsafe-eval'; frame-src 'none'; object-src 'none'; "
+        "form-action 'none'; base-uri 'none'; frame-ancestors 'none'; "
+        "sandbox allow-scripts allow-same-origin allow-downloads allow-modals"
+    )

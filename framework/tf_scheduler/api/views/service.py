@@ -1,0 +1,169 @@
+"""Health, endpoints and stored properties of the service (dcos-commons, StateResource, EndpointsResource)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from tf_scheduler.core.plans import view as plans_view
+from tf_scheduler.model import plan as model_plan
+from tf_scheduler.model.plan import DEPLOY, Plan, Status
+from tf_scheduler.model.state import SchedulerState, Verdict
+from tf_scheduler.model.task import TaskRecord
+
+from .base import ApiAnswer, ApiProblem, Snapshot, View
+from .types import EndpointBody, HealthBody
+
+_DEPLOYING: Mapping[Status, tuple[int, str]] = {
+    Status.PENDING: (204, "deploying: no task has been launched"),
+    Status.DELAYED: (208, "deploying: delayed by a back-off"),
+    Status.WAITING: (207, "deploying: waiting for an operator"),
+}
+_RECOVERING: Mapping[Status, tuple[int, str]] = {
+    Status.COMPLETE: (200, "running"),
+    Status.PENDING: (203, "recovering: no task has been relaunched"),
+    Status.WAITING: (207, "recovering: waiting for an operator"),
+    Status.DELAYED: (208, "recovering: delayed by a back-off"),
+}
+_RUNNING = (Status.PREPARED, Status.STARTING, Status.STARTED, Status.IN_PROGRESS)
+_NAMED_PLANS = ((re.compile("back"), 320, "backing up"), (re.compile("restor"), 321, "restoring"))
+
+
+def health(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
+    """Health of the service; the HTTP status is the value. Marathon treats 200 to 399 as healthy.
+
+    An uninstalling service is healthy, because Marathon would otherwise wait forever for its deployment.
+    """
+    code, reason = _health(snapshot)
+    body: HealthBody = {"value": code}
+    if params.get("verbose"):
+        body["reasons"] = [reason]
+    return View(body, code)
+
+
+def _health(snapshot: Snapshot) -> tuple[int, str]:
+    state = snapshot.state
+    if snapshot.store_error:
+        # Healthy for Marathon: a restarted scheduler could not store anything either.
+        return 319, f"state store unavailable, scheduling paused: {snapshot.store_error}"
+    if snapshot.uninstalling:
+        return 200, "uninstalling"
+    if state.stored.result is not None and state.stored.result.verdict is not Verdict.FAILED:
+        return 200, f"{state.stored.result.verdict.value}: {state.stored.result.sentence}"
+    if state.process.rejected:
+        return 500, f"new options rejected: {state.process.rejected[0]}"
+    deploy = plans_view.find_plan(state, model_plan.DEPLOY, snapshot.view)
+    if deploy is None or deploy.status is Status.ERROR:
+        return 500, "the deploy plan has errors"
+    if state.stored.framework_id is None:
+        return 318, "not registered with Mesos yet"
+    if deploy.status is not Status.COMPLETE:
+        return _DEPLOYING.get(deploy.status, (202, "deploying"))
+    return _deployed(snapshot)
+
+
+def _deployed(snapshot: Snapshot) -> tuple[int, str]:
+    state, view = snapshot.state, snapshot.view
+    update = plans_view.find_plan(state, model_plan.UPDATE, view)
+    if update is not None and update.status is Status.WAITING:
+        return 207, "updating: waiting for an operator"
+    recovery = plans_view.find_plan(state, model_plan.RECOVERY, view)
+    if recovery is not None and recovery.status is not Status.COMPLETE:
+        return _RECOVERING.get(recovery.status, (205, _recovering(recovery)))
+    running = (plan.name for plan in plans_view.plans(state, view) if _is_under_way(plan))
+    return next(
+        (
+            (code, f"{words}: plan {name} runs")
+            for name in running
+            for pattern, code, words in _NAMED_PLANS
+            if pattern.search(name)
+        ),
+        _RECOVERING[Status.COMPLETE],
+    )
+
+
+def _recovering(recovery: Plan) -> str:
+    """Return the reason of an active recovery plan; a plan with only paused tasks is reported as paused."""
+    steps = [step for phase in recovery.phases for step in phase.steps if step.status is not Status.COMPLETE]
+    names = ", ".join(step.name for step in steps)
+    return f"paused until resumed: {names}" if all(step.override for step in steps) else "recovering"
+
+
+def _is_under_way(plan: Plan) -> bool:
+    return plan.status in _RUNNING
+
+
+#: Domain of DC/OS' names for the addresses of tasks (mesosphere/dcos-commons, EndpointUtils).
+_DOMAIN = "autoip.dcos.thisdcos.directory"
+
+
+def endpoint_names(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
+    """Names of the jobs with live tasks."""
+    return View(sorted({record.job.value for record in snapshot.state.live()}))
+
+
+def endpoint(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
+    """Addresses of the tasks of a job, and their DC/OS names."""
+    records = [record for record in snapshot.state.live() if record.job.value == params["name"]]
+    if not records:
+        return ApiProblem(404, f"Endpoint {params['name']} not found")
+    records.sort(key=lambda record: record.index)
+    body: EndpointBody = {
+        "address": [record.address for record in records],
+        "dns": [_dns(snapshot.state, record) for record in records],
+    }
+    return View(body)
+
+
+def _dns(state: SchedulerState, record: TaskRecord) -> str:
+    port = record.address.rpartition(":")[2]
+    return f"{record.name}.{state.spec.name.replace('/', '')}.{_DOMAIN}:{port}"
+
+
+def framework_id(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
+    """List with the framework id; empty before the registration and after an uninstall."""
+    registered = snapshot.state.stored.framework_id
+    return View([] if registered is None else [registered])
+
+
+def properties(snapshot: Snapshot) -> dict[str, Any]:
+    """Return the SDK's properties by name; api/routes/operator_files.py adds the files."""
+    state = snapshot.state
+    values: dict[str, Any] = {
+        f"{record.name}:task-status": asdict(status)
+        for record in state.stored.tasks.values()
+        if (status := state.stored.statuses.get(record.id)) is not None
+    }
+    deploy = state.stored.controls.get(DEPLOY)
+    if deploy is not None and deploy.completed:
+        values["last-completed-update-type"] = "DEPLOY"
+    if snapshot.uninstalling:
+        values["uninstalling"] = True
+    return values
+
+
+def zones(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
+    """Zone of each task; empty if its agent has none."""
+    return View({record.name: record.location.zone for record in snapshot.state.stored.tasks.values()})
+
+
+def zone_of_task(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
+    """Zone of one task."""
+    record = snapshot.state.stored.tasks.get(params["task"])
+    return ApiProblem(404, f"Task {params['task']} not found") if record is None else View(record.location.zone)
+
+
+def zone_of_address(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
+    """Zone of the task of a job at an IP address."""
+    job, address = params["job"], params["ip"]
+    for record in snapshot.state.stored.tasks.values():
+        if record.job.value == job and record.address.rpartition(":")[0] == address:
+            return View(record.location.zone)
+    return ApiProblem(404, f"no task of {job} at {address}")
+
+
+def refresh(_snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
+    """Answer of the SDK without a cache."""
+    return ApiProblem(409, "the scheduler has no cache to refresh")

@@ -1,0 +1,291 @@
+"""Types of the JSON bodies that the API returns and accepts."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict
+
+from tf_scheduler.model.plan import Override, Status
+from tf_scheduler.model.state import Verdict
+
+
+class _ErrorDetail(TypedDict):
+    status: int
+    code: str
+    message: str
+
+
+class ErrorDetail(_ErrorDetail, total=False):
+    #: The valid names, if the message lists them.
+    names: list[str]
+
+
+class ErrorBody(TypedDict):
+    error: ErrorDetail
+
+
+class ResourcesBody(TypedDict):
+    cpus: float
+    mem: float
+    disk: float
+    gpus: float
+
+
+class TaskBody(TypedDict):
+    name: str
+    job: str
+    index: int
+    state: str | None
+    status: str
+    healthy: bool | None
+    reason: str
+    message: str
+    exit_code: int | None
+    signal: int | None
+    id: str | None
+    agent_id: str | None
+    hostname: str | None
+    zone: str
+    region: str
+    address: str | None
+    generation: int | None
+    launched_at: float | None
+    plan: str | None
+    resources: ResourcesBody
+    pending: list[str]
+
+
+class TasksBody(TypedDict):
+    tasks: list[TaskBody]
+
+
+class LogBody(TypedDict):
+    task: str
+    id: str
+    file: str
+    offset: int
+    data: str
+    size: int
+    next: int
+
+
+class LogEventBody(TypedDict):
+    """Data of event `log`: new bytes of the file."""
+
+    offset: int
+    data: str
+    size: int
+    next: int
+
+
+class LaunchedBody(TypedDict):
+    """Data of event `launch`: the following data is of this launch."""
+
+    id: str
+
+
+class EndBody(TypedDict):
+    """Data of event `end`: the stream is complete."""
+
+    state: str | None
+
+
+class ClusterTaskBody(TypedDict):
+    name: str
+    job: str
+    index: int
+    address: str
+    hostname: str
+    generation: int
+    tf_config: dict[str, Any]
+
+
+class ClusterBody(TypedDict):
+    generation: int
+    strategy: str
+    cluster: dict[str, list[str]]
+    tasks: list[ClusterTaskBody]
+
+
+class PointBody(TypedDict):
+    time: float
+    step: int | None
+    loss: float | None
+    steps_per_second: float | None
+
+
+class ProgressBody(TypedDict):
+    name: str
+    job: str
+    index: int
+    status: str
+    time: float | None
+    step: int | None
+    total: int | None
+    loss: float | None
+    examples: int | None
+    steps_per_second: float | None
+    examples_per_second: float | None
+    seconds_left: float | None
+    points: list[PointBody]
+
+
+class JobProgressBody(TypedDict):
+    tasks: int
+    reporting: int
+    step: int | None
+    total: int | None
+    steps_per_second: float | None
+    examples_per_second: float | None
+
+
+class TrainingBody(TypedDict):
+    leader: str | None
+    tasks: list[ProgressBody]
+    jobs: dict[str, JobProgressBody]
+
+
+class BoardBody(TypedDict):
+    running: bool
+    reason: str
+    task: str | None
+    address: str | None
+    path: str | None
+
+
+class ResultBody(TypedDict):
+    over: bool
+    verdict: Verdict | None
+    reason: str | None
+    decided_at: float | None
+
+
+class PendingTaskBody(TypedDict):
+    name: str
+    plan: str
+    phase: str
+    step: str
+    status: Status | Override
+    reasons: list[str]
+
+
+class PendingBody(TypedDict):
+    evaluated_at: float | None
+    offers: int
+    agents: int
+    tasks: list[PendingTaskBody]
+
+
+class EventBody(TypedDict):
+    number: int
+    time: float
+    kind: str
+    task: str | None
+    message: str
+    warning: bool
+
+
+class EventsBody(TypedDict):
+    events: list[EventBody]
+    first: int
+    last: int
+    next: int
+    journal: str
+
+
+# Bodies of the SDK (dcos-commons, PlanInfo and related classes).
+
+
+class StepBody(TypedDict):
+    id: str
+    #: Display status.
+    status: Status | Override
+    name: str
+    message: str
+
+
+class PhaseBody(TypedDict):
+    id: str
+    name: str
+    steps: list[StepBody]
+    status: Status
+    strategy: str
+
+
+class PlanBody(TypedDict):
+    phases: list[PhaseBody]
+    errors: list[str]
+    status: Status
+    strategy: str
+
+
+class MessageBody(TypedDict):
+    message: str
+
+
+class PodCommandBody(TypedDict):
+    pod: str
+    tasks: list[str]
+
+
+class PodTaskBody(TypedDict):
+    id: str
+    name: str
+    status: str
+
+
+class PodBody(TypedDict):
+    name: str
+    tasks: list[PodTaskBody]
+
+
+class PodTypeBody(TypedDict):
+    name: str
+    instances: list[PodBody]
+
+
+class PodsBody(TypedDict):
+    service: str
+    pods: list[PodTypeBody]
+
+
+class _LaunchInfo(TypedDict):
+    #: TaskInfo in protobuf's JSON format.
+    info: dict[str, Any]
+
+
+class LaunchBody(_LaunchInfo, total=False):
+    #: TaskStatus; missing before the first status update.
+    status: dict[str, Any]
+
+
+class EndpointBody(TypedDict):
+    address: list[str]
+    dns: list[str]
+
+
+class _Health(TypedDict):
+    value: int
+
+
+class HealthBody(_Health, total=False):
+    reasons: list[str]
+
+
+OfferOutcomeBody = TypedDict(
+    "OfferOutcomeBody",
+    {
+        "timestamp": int,
+        "pod-instance-name": str,
+        "outcome": Literal["pass", "fail"],
+        "explanation": "list[str]",
+        "offer": str,
+    },
+)
+
+
+class OffersBody(TypedDict):
+    acceptedCount: int
+    rejectedCount: int
+    failureReasons: dict[str, int]
+    rejectedAgents: dict[str, int]
+    offers: list[OfferOutcomeBody]

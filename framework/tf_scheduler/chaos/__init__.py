@@ -1,1 +1,0 @@
-"""Faults: which ones in which order, what they cost by the evidence, and the page that tells it. Pure."""

@@ -1,1 +1,0 @@
-"""`dcos-tensorflow local chaos`: a real training on a local cluster, and everything that can be killed is killed."""

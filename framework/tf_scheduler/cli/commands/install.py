@@ -1,0 +1,111 @@
+"""`dcos-tensorflow local install` and `local uninstall`: services that stay on the local cluster."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dcos_command.client import client_at
+from dcos_command.uninstall import TIMEOUT, uninstalled_message, wait_for_end
+from tf_scheduler import __version__
+from tf_scheduler.cli.common.discovery import PROGRAM
+from tf_scheduler.cli.common.options_file import load_document, load_options
+from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation, supervise_all
+from tf_scheduler.errors import JobError, NotRunningError
+from tf_scheduler.package.sources import PACKAGE_FOLDER
+
+from .local import directory_option, find_cluster
+
+NAME = "tensorflow"
+#: What the check of the cluster needs, which is what runs without options: less than the package's defaults.
+_SMALL_TASK = {"cpus": 0.1, "mem": 64, "disk": 0}
+
+
+@click.command()
+@click.option("--options", type=click.Path(path_type=Path), help="Options file. Default: a check of the cluster.")
+@click.option("--app-id", help="Id of the service on this cluster. Default: its name.")
+@directory_option
+@click.argument("misplaced", nargs=-1, metavar="")
+def install(options: Path | None, app_id: str | None, directory: Path, misplaced: tuple[str, ...]) -> None:
+    """Install a service on the local cluster that is up.
+
+    Its scheduler runs in the background until `local uninstall`, and is restarted when it exits. A job_url that names a
+    file is relative to the options file. Without a folder for checkpoints the service gets one of its own.
+    """
+    if misplaced:
+        raise click.UsageError(f"the options file is named with --options: local install --options {misplaced[0]}")
+    cluster = find_cluster(directory)
+    document = _check_job() if options is None else _options(options)
+    name = (app_id or document.get("service", {}).get("name", NAME)).strip("/")
+    for problem in supervise_all(cluster.directory):
+        click.echo(problem, err=True)
+    service = InstalledService(cluster.directory, name)
+    service.install(_with_checkpoints(document, cluster.directory, name))
+    click.echo(f"installed {NAME} {__version__} as /{name}")
+    click.echo(f"its API: {service.url}/v1/plans/deploy")
+
+
+@click.command()
+@click.argument("app_id", default="")
+@click.option("--all", "everything", is_flag=True, help="All that are installed.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until nothing is left.")
+@click.option(
+    "--timeout",
+    type=click.IntRange(min=1),
+    default=TIMEOUT,
+    show_default=True,
+    metavar="SECONDS",
+    help="Wait so many seconds at most.",
+)
+@directory_option
+def uninstall(app_id: str, everything: bool, no_wait: bool, timeout: int, directory: Path) -> None:
+    """Uninstall the service APP_ID (its name; not needed when there is only one) from the local cluster.
+
+    Its scheduler is restarted to take it down: it stops the tasks, leaves Mesos and forgets its state.
+    """
+    cluster = find_cluster(directory)
+    for service in _chosen(InstalledService.all(cluster.directory), app_id.strip("/"), everything):
+        installation = LocalInstallation(service)
+        installation.uninstall()
+        if no_wait:
+            click.echo(f"/{service.id} is being uninstalled")
+        else:
+            found = client_at(service.url, "", os.environ, PROGRAM)
+            api = replace(found, name=service.id, installation=installation)
+            click.echo(uninstalled_message(f"/{service.id}", wait_for_end(api, timeout)))
+
+
+def _chosen(services: list[InstalledService], name: str, everything: bool) -> list[InstalledService]:
+    chosen = [service for service in services if name in ("", service.id)]
+    if not chosen:
+        raise NotRunningError(f"service {name}: not installed" if name else "no service is installed")
+    if len(chosen) > 1 and not everything:
+        names = ", ".join(f"/{service.id}" for service in chosen)
+        raise JobError(f"several services are installed: {names}; name one of them, or use --all")
+    return chosen
+
+
+def _check_job() -> dict[str, Any]:
+    """Options of a job that checks that its tasks reach each other."""
+    program = PACKAGE_FOLDER.parent / "examples" / "sanity" / "check.py"
+    service = {"name": NAME, "job_url": program.as_uri(), "command": f"python {program.name}"}
+    return {"service": service, "parameter_server": _SMALL_TASK, "worker": _SMALL_TASK}
+
+
+def _options(path: Path) -> dict[str, Any]:
+    load_options(path)  # for its checks
+    return load_document(path)
+
+
+def _with_checkpoints(document: dict[str, Any], cluster: Path, name: str) -> dict[str, Any]:
+    """On one machine all tasks share a folder."""
+    service = document.get("service", {})
+    if service.get("checkpoint_dir") or service.get("shared_filesystem"):
+        return document
+    checkpoints = cluster / "checkpoints" / name.replace("/", "__")
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    return {**document, "service": {**service, "checkpoint_dir": str(checkpoints)}}

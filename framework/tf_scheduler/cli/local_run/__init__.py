@@ -1,0 +1,1 @@
+"""`local run` and `local install`: schedulers on this machine, supervised and followed."""

@@ -1,0 +1,343 @@
+"""Services of `local install`: each has a folder in the cluster's, and a process that supervises its scheduler.
+
+CLUSTER/services/ID/
+  options.json       the options as given
+  scheduler.json     the same with defaults of this machine, for the scheduler
+  supervisor.json    process and URL of the service; valid while that process runs
+  failure            why the scheduler last failed
+  uninstall          exists while the service is being removed
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from urllib.parse import quote, unquote
+
+from dcos_command.client import PACKAGE
+from dcos_command.errors import CommandError
+from dcos_command.uninstall import leftovers_message
+from dcos_command.update import merge_options
+from mesos_local import LocalCluster
+from mesos_local.host.orphans import MARK
+from mesos_local.host.process import ProcessId
+from tf_scheduler import __version__
+from tf_scheduler.cli.common.options_file import scheduler_defaults
+from tf_scheduler.cli.common.output import last_lines
+from tf_scheduler.errors import JobError, OptionsError
+from tf_scheduler.options.load import as_lists, resolve
+
+from .process import (
+    SchedulerLaunch,
+    SupervisedScheduler,
+    advertise,
+    ask,
+    guarded,
+    secret_variables,
+    with_values,
+    write_private,
+)
+
+_INTERVAL = 0.5  # seconds between two looks of a supervisor
+_START_TIMEOUT = 60.0  # seconds until a supervisor has started its scheduler
+#: Answers in a row that the removal is complete; meanwhile commands can read what the scheduler reports last.
+_CONFIRMATIONS = 3
+_LOG_LINES = 5
+_PLAN = "/v1/plans/deploy"
+#: Tasks and schedulers of other users pass through to what is theirs, and see nothing else.
+_FOLDER_MODE = 0o711
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledService:
+    """`cluster`: folder of the local cluster; `id`: unique in it, by default the service's name."""
+
+    cluster: Path
+    id: str
+
+    @classmethod
+    def all(cls, cluster: Path) -> list[InstalledService]:
+        """Every service that is installed on the cluster, by its id."""
+        return [cls.at(path.parent) for path in sorted((cluster / "services").glob("*/options.json"))]
+
+    @classmethod
+    def at(cls, folder: Path) -> InstalledService:
+        """The service whose folder this is."""
+        return cls(folder.parent.parent, unquote(folder.name))
+
+    @property
+    def folder(self) -> Path:
+        return self.cluster / "services" / quote(self.id, safe="")
+
+    @property
+    def log(self) -> Path:
+        """Output of the scheduler."""
+        return self.folder / "scheduler.log"
+
+    @property
+    def is_uninstalling(self) -> bool:
+        return (self.folder / "uninstall").exists()
+
+    @property
+    def supervisor(self) -> ProcessId | None:
+        """None if it does not run."""
+        try:
+            process = ProcessId(**json.loads((self.folder / "supervisor.json").read_text())["process"])
+        except (FileNotFoundError, ValueError):
+            return None
+        return process if process.alive() else None
+
+    @property
+    def url(self) -> str:
+        """Where the scheduler's API was last."""
+        return str(json.loads((self.folder / "supervisor.json").read_text())["url"])
+
+    def options(self) -> dict[str, Any]:
+        """The options as given; empty if the service is gone."""
+        try:
+            found: dict[str, Any] = json.loads((self.folder / "options.json").read_text())
+        except FileNotFoundError:
+            return {}
+        return found
+
+    def completed(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Options of the scheduler: with defaults that are known on this machine."""
+        defaults = scheduler_defaults()
+        del defaults["service.failover_timeout"]  # a service outlives its scheduler, unlike a run
+        cluster = LocalCluster.running(self.cluster)
+        master = {} if cluster is None else {"mesos.master": cluster.master.address}
+        own = {"scheduler.state": (self.folder / "state.db").as_uri(), "scheduler.containerized": False}
+        return with_values(options, {**defaults, **own, **master})
+
+    def install(self, options: Mapping[str, Any]) -> None:
+        """Start the service. Raise JobError if it is installed already."""
+        if self.options():
+            raise JobError(f"{self.id}: already installed; update it, or uninstall it first")
+        for folder in (self.folder.parent, self.folder, self.folder / "scheduler"):
+            folder.mkdir(exist_ok=True)
+            folder.chmod(_FOLDER_MODE)
+        self.write(options)
+        self.ensure_supervised()
+
+    def write(self, options: Mapping[str, Any]) -> None:
+        """Replace the options. The scheduler reads them when it starts."""
+        write_private(self.folder / "scheduler.json", self.completed(options))
+        write_private(self.folder / "options.json", options)
+
+    def ensure_supervised(self) -> None:
+        """Return when a supervisor runs. Raise JobError if it does not start."""
+        if self.supervisor is not None:
+            return
+        # The mark lets `local down` find all that belongs to the cluster.
+        with self.log.open("ab") as log:
+            self.log.chmod(0o600)
+            process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(self.cluster), self.id],
+                env={**os.environ, MARK: str(self.cluster)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + _START_TIMEOUT
+        while self.supervisor is None:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise JobError(f"{self.id}: its scheduler does not start; see {self.log}")
+            time.sleep(0.05)  # files cannot be awaited with the standard library
+
+    def reload(self) -> None:
+        """Restart the scheduler with its newest options."""
+        supervisor = self.supervisor
+        if supervisor is None:
+            self.ensure_supervised()
+        else:
+            supervisor.signal(signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalInstallation:
+    """Implements `dcos_command.client.Installation`."""
+
+    service: InstalledService
+
+    def describe(self) -> Any:
+        options = self._options()
+        return {
+            "package": {"name": PACKAGE, "version": __version__},
+            "upgradesTo": [],
+            "downgradesTo": [],
+            "resolvedOptions": self._resolved(options),
+            "userProvidedOptions": options,
+        }
+
+    def preview(self, options: Mapping[str, Any], version: str | None) -> Mapping[str, Any]:
+        _check_version(version)
+        return {"options": self.service.completed(options)}
+
+    def update(self, options: Mapping[str, Any], version: str | None, *, replace_all: bool) -> Any:
+        _check_version(version)
+        present = self._options()
+        if self.service.is_uninstalling:
+            raise CommandError(f"{self.service.id}: is being uninstalled; install it again once it is gone")
+        new = dict(options) if replace_all else merge_options(present, options)
+        resolved = self._resolved(new)
+        if resolved["service"]["name"] != self._resolved(present)["service"]["name"]:
+            raise CommandError("service.name: cannot change; uninstall the service first")
+        self.service.write(new)
+        self.service.reload()
+        return {"resolvedOptions": resolved}
+
+    def uninstall(self) -> Any:
+        self._options()
+        (self.service.folder / "uninstall").touch()
+        self.service.reload()
+        named = {"packageName": PACKAGE, "packageVersion": __version__}
+        return {"results": [{**named, "appId": f"/{self.service.id}"}]}
+
+    def last_failure(self, *, finished: bool) -> str | None:
+        del finished  # the folder tells
+        if not self.service.options():
+            return None
+        try:
+            return (self.service.folder / "failure").read_text()
+        except FileNotFoundError:
+            return ""
+
+    def _options(self) -> dict[str, Any]:
+        options = self.service.options()
+        if not options:
+            raise CommandError(f"{self.service.id}: is not installed")
+        return options
+
+    def _resolved(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return as_lists(resolve(self.service.completed(options)))
+        except OptionsError as error:
+            raise CommandError(str(error)) from error
+
+
+def _check_version(version: str | None) -> None:
+    if version not in (None, __version__):
+        raise CommandError(f"package version {version}: unknown; the local cluster has {__version__} only")
+
+
+class _Supervisor:
+    """Runs until SIGTERM, the end of the cluster, or the end of the service's removal. SIGHUP: new options."""
+
+    def __init__(self, service: InstalledService) -> None:
+        self._service = service
+        self._wake = threading.Event()
+        self._reload = self._leave = False
+        self._uninstalling = service.is_uninstalling
+        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        self._reload |= number == signal.SIGHUP
+        self._leave |= number != signal.SIGHUP
+        self._wake.set()
+
+    def run(self) -> None:
+        folder, confirmations = self._service.folder, 0
+        with guarded(folder / "scheduler"), advertise(self._name(), str(folder)) as publish:
+            scheduler = SupervisedScheduler(self._launch(), self._variables())
+            try:
+                while confirmations < _CONFIRMATIONS and not self._leave and self._cluster_lives():
+                    if self._reload or self._service.is_uninstalling is not self._uninstalling:
+                        self._reload, self._uninstalling = False, self._service.is_uninstalling
+                        (folder / "failure").unlink(missing_ok=True)
+                        scheduler.restart(self._launch(), **self._variables())
+                    scheduler.poll()
+                    url = self._url(scheduler)
+                    publish(url)
+                    self._record(url)
+                    self._note_failure(scheduler)
+                    confirmations = confirmations + 1 if self._removed(scheduler) else 0
+                    self._wake.wait(_INTERVAL)
+                    self._wake.clear()
+            finally:
+                scheduler.stop()
+            if confirmations:
+                self._forget()
+
+    def _launch(self) -> SchedulerLaunch:
+        folder = self._service.folder
+        options = folder / "scheduler.json"
+        secrets: Mapping[str, str] = {}
+        if not self._uninstalling:
+            secrets = secret_variables(json.loads(options.read_text()))
+        working = folder / "scheduler"
+        return SchedulerLaunch(options, working, self._service.log, working / "recording.jsonl", secrets)
+
+    def _variables(self) -> dict[str, str]:
+        return {"SDK_UNINSTALL": "true"} if self._uninstalling else {}
+
+    def _name(self) -> str:
+        return str(self._service.options().get("service", {}).get("name", PACKAGE)).strip("/")
+
+    def _url(self, scheduler: SupervisedScheduler) -> str:
+        encrypted = self._service.options().get("api", {}).get("certificate_file")
+        return f"{'https' if encrypted else 'http'}://{scheduler.address}"
+
+    def _record(self, url: str) -> None:
+        process = ProcessId.of(os.getpid())
+        assert process is not None, "this process exists"
+        write_private(self._service.folder / "supervisor.json", {"url": url, "process": asdict(process)})
+
+    def _cluster_lives(self) -> bool:
+        return LocalCluster.running(self._service.cluster) is not None
+
+    def _note_failure(self, scheduler: SupervisedScheduler) -> None:
+        if scheduler.process is None and scheduler.last_exit:
+            lines = last_lines(self._service.log, _LOG_LINES)
+            (self._service.folder / "failure").write_text("\n".join([f"exit code {scheduler.last_exit}", *lines]))
+
+    def _removed(self, scheduler: SupervisedScheduler) -> bool:
+        """Whether the scheduler reports that nothing of the service is left in Mesos."""
+        answer = self._plan(scheduler) if self._uninstalling else None
+        return answer is not None and answer[0] == 200
+
+    def _plan(self, scheduler: SupervisedScheduler) -> tuple[int, Any] | None:
+        # Without its certificate's files a scheduler that is being removed answers unencrypted.
+        answers = (ask(scheduler.address, _PLAN, encrypted=encrypted) for encrypted in (False, True))
+        answer = next(filter(None, answers), None)
+        self._last = leftovers_message(answer[1])[0] if answer is not None and answer[0] == 200 else ""
+        return answer
+
+    def _forget(self) -> None:
+        now = datetime.now().astimezone().isoformat(timespec="seconds")
+        with (self._service.cluster / "logs" / "uninstalled.log").open("a") as log:
+            log.write(f"{now} /{self._service.id}: {self._last or 'its plan is complete'}\n")
+        (self._service.folder / "options.json").unlink()  # from here on the service does not exist
+        shutil.rmtree(self._service.folder, ignore_errors=True)
+
+
+def supervise_all(cluster: Path) -> Iterator[str]:
+    """Start what an earlier supervisor has left; yield the id of each service that does not start, with the reason."""
+    for service in InstalledService.all(cluster):
+        try:
+            service.ensure_supervised()
+        except JobError as error:
+            yield str(error)
+
+
+def main() -> None:
+    """Supervise one service: `python -m tf_scheduler.cli.local_run.installed CLUSTER ID`."""
+    os.umask(0o077)
+    _Supervisor(InstalledService(Path(sys.argv[1]), sys.argv[2])).run()
+
+
+if __name__ == "__main__":
+    main()

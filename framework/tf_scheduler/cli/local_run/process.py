@@ -1,0 +1,276 @@
+"""Which services run on this machine: the commands that start some leave a note of where these are.
+
+A note is a file that its writer keeps locked: so a writer that has ended, however suddenly, is noticed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import http.client
+import json
+import os
+import random
+import ssl
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mesos_local.helper_main import start_guard
+from mesos_local.host.orphans import MARK
+from mesos_local.host.process import ProcessId, free_ports, is_free
+from tf_scheduler.cli.common.folders import state_home
+from tf_scheduler.options.load import resolve
+from tf_scheduler.zipapp_builder import build_bundle
+
+
+@dataclass(frozen=True, slots=True)
+class Advertisement:
+    """`url`: of the API of the service `name`; `folder`: of an installed one."""
+
+    url: str
+    name: str
+    folder: str = ""
+
+
+@contextmanager
+def advertise(name: str, folder: str = "") -> Iterator[Callable[[str], None]]:
+    """Gives what notes the URL, as often as it changes. At the end of the block there is none."""
+    path = _folder() / f"{uuid.uuid4().hex}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = ""
+
+    def tell(url: str) -> None:
+        nonlocal written
+        text = json.dumps(asdict(Advertisement(url, name, folder)))
+        if text != written:
+            os.pwrite(file.fileno(), text.encode(), 0)
+            os.ftruncate(file.fileno(), len(text.encode()))
+            written = text
+
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield tell
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def advertisements() -> list[Advertisement]:
+    """Those whose writer lives."""
+    return [note for path in _folder().glob("*.json") if (note := _read(path)) is not None]
+
+
+def _read(path: Path) -> Advertisement | None:
+    try:
+        with path.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return Advertisement(**json.load(file))
+            path.unlink(missing_ok=True)  # its writer was killed
+    except (OSError, ValueError, TypeError):
+        return None  # it ends just now, or has not told anything yet
+    return None
+
+
+def _folder() -> Path:
+    return state_home() / "services"
+
+
+# --- process
+# Supervise one scheduler process on this machine: start, restart with back-off, stop.
+
+
+HOST = "127.0.0.1"
+FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0  # seconds before a restart; doubled with each exit
+STABLE = 10.0  # seconds; a process that ran longer resets the back-off
+GRACE = 3.0  # seconds between SIGTERM and SIGKILL
+_TIMEOUT = 5.0  # seconds for one answer of the API
+_SOURCE = "env:"
+
+Document = Mapping[str, Any]
+Notify = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerLaunch:
+    """How a scheduler is started.
+
+    `folder` is its working directory, and the mark by which a guard finds the process; `log` gets its output.
+    `secrets`: variables of this process that the options name as sources of secrets.
+    """
+
+    options: Path
+    folder: Path
+    log: Path
+    recording: Path
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "tf_scheduler", "scheduler", "run", "--options", str(self.options)]
+
+    def environment(self, port: int, variables: Mapping[str, str]) -> dict[str, str]:
+        """Only what the scheduler needs; nothing else of the user's environment."""
+        passed = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+        own = {
+            "HOST": HOST,
+            "PORT_API": str(port),
+            "EXECUTOR_URI": build_bundle().as_uri(),
+            "RECORDING_FILE": str(self.recording),
+            MARK: str(self.folder),
+        }
+        return {**passed, **self.secrets, **own, **variables}
+
+
+class SupervisedScheduler:
+    """A scheduler that is restarted whenever it exits, until `stop`. Call `poll` often, from one thread.
+
+    `variables`: more of its environment. `jitter` returns a number between its two arguments.
+    """
+
+    def __init__(
+        self,
+        launch: SchedulerLaunch,
+        variables: Mapping[str, str] | None = None,
+        jitter: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self._launch, self._variables, self._jitter = launch, dict(variables or {}), jitter
+        self._port = 0
+        self._delay = self._due = self._started = 0.0
+        #: Exit code of the last process that exited by itself; negative: the signal that killed it.
+        self.last_exit: int | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+        self._start()
+
+    @property
+    def process(self) -> ProcessId | None:
+        """None while the scheduler waits for its restart."""
+        return None if self._child is None else ProcessId.of(self._child.pid)
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the API."""
+        return f"{HOST}:{self._port}"
+
+    def poll(self) -> None:
+        """Restart the scheduler if it has exited and its back-off has passed."""
+        now = time.monotonic()
+        if self._child is None:
+            if now >= self._due:
+                self._start()
+        elif (code := self._child.poll()) is not None:
+            self.last_exit, self._child = code, None
+            stable = now - self._started > STABLE
+            self._delay = FIRST_DELAY if stable or not self._delay else min(LONGEST_DELAY, 2 * self._delay)
+            self._due = now + self._jitter(self._delay / 2, self._delay)
+
+    def restart(self, launch: SchedulerLaunch | None = None, **variables: str) -> None:
+        """Restart the scheduler immediately, with another launch or more variables."""
+        self.stop()
+        self._launch = launch or self._launch
+        self._variables |= variables
+        self._delay, self.last_exit = 0.0, None
+        self._start()
+
+    def stop(self) -> None:
+        """Send SIGTERM, after the grace period SIGKILL; return when the process has exited."""
+        if self._child is None:
+            return
+        self._child.terminate()
+        try:
+            self._child.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+        self._child = None
+
+    def _start(self) -> None:
+        # Tasks and commands may know the address of the process before.
+        if not self._port or not is_free(self._port):
+            (self._port,) = free_ports(1)
+        with self._launch.log.open("ab") as log:
+            self._child = subprocess.Popen(
+                self._launch.command,
+                cwd=self._launch.folder,
+                env=self._launch.environment(self._port, self._variables),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._started = time.monotonic()
+
+
+@contextmanager
+def guarded(folder: Path) -> Iterator[None]:
+    """Within, a guard kills all processes marked with `folder` as soon as this process exits, however it exits."""
+    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    guard = start_guard(folder, temporary=False)
+    try:
+        yield
+    finally:
+        guard.end(0)
+
+
+def ask(address: str, path: str, *, encrypted: bool = False) -> tuple[int, Any] | None:
+    """Return status and JSON of a GET request to a scheduler of this machine; None if it does not answer."""
+    connection = http.client.HTTPConnection(address, timeout=_TIMEOUT)
+    if encrypted:  # on loopback, where the certificate's name is another
+        context = ssl._create_unverified_context()  # noqa: S323
+        connection = http.client.HTTPSConnection(address, timeout=_TIMEOUT, context=context)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read() or b"null")
+    except (OSError, http.client.HTTPException, ValueError):
+        return None
+    finally:
+        connection.close()
+
+
+def write_private(path: Path, document: Document) -> None:
+    """Write a JSON document that only its owner can read, in one step: options may hold passwords."""
+    draft = path.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    draft.touch(0o600, exist_ok=False)
+    draft.write_text(json.dumps(document, indent=2))
+    draft.replace(path)
+
+
+def with_values(document: Document, values: Mapping[str, Any], notify: Notify | None = None) -> dict[str, Any]:
+    """Return the document with `values` (option path -> value).
+
+    Without `notify` they are defaults; with it they replace other values, each of which is reported.
+    """
+    completed: dict[str, Any] = deepcopy(dict(document))
+    for path, value in values.items():
+        section, name = path.split(".")
+        options = completed.setdefault(section, {})
+        if notify is None:
+            options.setdefault(name, value)
+            continue
+        if options.get(name, value) != value:
+            notify(f"notice: {path} is not used: a local run has its own")
+        options[name] = value
+    return completed
+
+
+def secret_variables(document: Document) -> dict[str, str]:
+    """Variables of this process that the options name as sources of secrets, `env:NAME`."""
+    names = _secret_names(resolve(document))
+    return {name: os.environ[name] for name in sorted(names) if name in os.environ}
+
+
+def _secret_names(value: Any) -> set[str]:
+    if isinstance(value, str):
+        return {value.removeprefix(_SOURCE)} if value.startswith(_SOURCE) else set()
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return {name for item in items for name in _secret_names(item)}

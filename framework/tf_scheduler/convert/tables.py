@@ -1,0 +1,204 @@
+"""Table-driven conversion: every field of a file matches a row or is reported.
+
+The tables of docs/migrate are generated from the same rows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+#: Maximum nodes of a file; YAML aliases can expand to billions.
+MAX_NODES = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class SetOption:
+    """Set an option to a value."""
+
+    path: tuple[str, ...]
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A note for the user about one field of the file."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A field of the file, passed to the converter of its row."""
+
+    #: Path in messages, such as `spec.runPolicy.backoffLimit`.
+    path: str
+    #: Section of the options; empty: none.
+    section: str = ""
+    #: Mapping that contains the field.
+    siblings: Mapping[str, Any] = field(default_factory=dict)
+    #: Command line of containers without one; empty: unknown.
+    program: str = ""
+
+
+def relocate(location: Location, path: str) -> Location:
+    """Return the location with another path."""
+    return replace(location, path=path)
+
+
+Action = SetOption | Note
+Converter = Callable[[Any, Location], Iterable[Action]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One field of the file with its nested fields."""
+
+    #: Path with dots; `*` matches any name, `[]` each item of a list.
+    source: str
+    #: Resulting options, with `{job}` for the section; empty: omitted for the reason in `note`.
+    to: tuple[str, ...]
+    note: str
+    converter: Converter | None = None
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return tuple(re.sub(r"\[\]", ".[]", self.source).split("."))
+
+
+class TooBigError(ValueError):
+    """The file has too many nodes."""
+
+
+def convert_tree(rows: Sequence[Row], node: Any, location: Location) -> Iterator[Action]:
+    """Convert every leaf of `node` by its row, or report the leaf as unknown."""
+    table = {row.parts: row for row in rows}
+    budget = iter(range(MAX_NODES))
+    yield from _visit(table, node, (), location, budget)
+
+
+def _visit(
+    table: Mapping[tuple[str, ...], Row], node: Any, parts: tuple[str, ...], location: Location, budget: Iterator[int]
+) -> Iterator[Action]:
+    if next(budget, None) is None:
+        raise TooBigError(f"it has more than {MAX_NODES} entries")
+    row = _row(table, parts)
+    if node in (None, {}, []) and row is None:
+        return  # empty, treated as missing
+    if row is not None:
+        yield from apply_row(row, node, location) if node is not None else ()
+    elif expected := _expected(table, parts, node):
+        yield unexpected_value(node, location, expected)
+    elif isinstance(node, Mapping):
+        for name, value in node.items():
+            below = replace(location, path=_joined(location.path, str(name)), siblings=node)
+            yield from _visit(table, value, (*parts, str(name)), below, budget)
+    elif isinstance(node, list):
+        for place, value in enumerate(node):
+            yield from _visit(table, value, (*parts, "[]"), replace(location, path=f"{location.path}[{place}]"), budget)
+    else:
+        yield Note(location.path, "is not known here and was left out")
+
+
+def _expected(table: Mapping[tuple[str, ...], Row], parts: tuple[str, ...], node: Any) -> str:
+    """Return the type that nested rows expect; empty if the node has that type or no row is nested."""
+    depth = len(parts)
+    inner = next((found[depth] for found in table if found[:depth] == parts and len(found) > depth), "")
+    if inner == "[]":
+        return "" if isinstance(node, list) else "it is a list"
+    return "" if not inner or isinstance(node, Mapping) else "it is an object, with names and values"
+
+
+def _row(table: Mapping[tuple[str, ...], Row], parts: tuple[str, ...]) -> Row | None:
+    if parts in table:
+        return table[parts]
+    alike = (row for found, row in table.items() if len(found) == len(parts) and "*" in found)
+    return next((row for row in alike if all(a in ("*", b) for a, b in zip(row.parts, parts, strict=True))), None)
+
+
+def apply_row(row: Row, node: Any, location: Location) -> Iterator[Action]:
+    """Apply a row to a value; report an invalid value."""
+    if row.converter is None:
+        yield Note(location.path, f"was left out: {row.note}")
+        return
+    yield from attempt(row.converter, node, location)
+
+
+def attempt(converter: Converter, node: Any, location: Location) -> Iterator[Action]:
+    """Return the actions of the converter, or a note if the value is invalid."""
+    try:
+        yield from list(converter(node, location))
+    except ValueError as error:
+        yield unexpected_value(node, location, str(error))
+
+
+def unexpected_value(node: Any, location: Location, expected: str) -> Note:
+    return Note(location.path, f"was left out: {display_value(node)} is not what was expected there ({expected})")
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def display_value(node: Any) -> str:
+    """Return the value as printable JSON of at most 60 characters."""
+    text = repr(node) if isinstance(node, str) else json.dumps(node, ensure_ascii=False, default=str, skipkeys=True)
+    text = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def collect(deeds: Iterable[Action]) -> tuple[dict[str, Any], list[Note]]:
+    """Return the options and the distinct notes of all actions.
+
+    Objects are merged and lists joined. Of two values for one option, the larger number or the first value wins, with a
+    note.
+    """
+    document: dict[str, Any] = {}
+    said: dict[Note, None] = {}
+    for deed in deeds:
+        if isinstance(deed, Note):
+            said[deed] = None
+            continue
+        section = document
+        for name in deed.path[:-1]:
+            section = section.setdefault(name, {})
+        name, path = deed.path[-1], ".".join(deed.path)
+        section[name], conflict = _united(section.get(name), deed.value)
+        if conflict:
+            said[Note(path, f"has one value for all tasks here: {section[name]!r} was taken, {conflict}")] = None
+    return document, list(said)
+
+
+def _united(old: Any, new: Any) -> tuple[Any, str]:
+    if old is None or old == new:
+        return new, ""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {**old, **new}, ""
+    if isinstance(old, list) and isinstance(new, list):
+        return [*old, *(item for item in new if item not in old)], ""
+    if isinstance(old, int | float) and isinstance(new, int | float):
+        return max(old, new), f"not {min(old, new)!r}"
+    return old, f"not {new!r}"
+
+
+def set_option(*path: str, as_: Callable[[Any], Any] = lambda value: value, say: str = "") -> Converter:
+    """Return a converter that sets one option; `{job}` in the path is the section."""
+
+    def converter(value: Any, location: Location) -> Iterator[Action]:
+        yield SetOption(tuple(part.format(job=location.section) for part in path), as_(value))
+        if say:
+            yield Note(location.path, say)
+
+    return converter
+
+
+def ignore(_value: Any, _spot: Location) -> Iterable[Action]:
+    """Converter for fields without effect, or read by another row."""
+    return ()

@@ -1,0 +1,212 @@
+"""Parse and check values in job files: amounts, durations, names, command lines, types.
+
+Functions raise ValueError with the expected form; the caller omits only that field.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from .tables import Action, Converter, Location, Note, SetOption, attempt, display_value
+
+#: Suffixes of Kubernetes' quantities (Kubernetes API reference, Quantity).
+_SUFFIXES = {
+    "": 1.0,
+    "m": 1e-3,
+    "k": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "P": 1e15,
+    "Ki": 2.0**10,
+    "Mi": 2.0**20,
+    "Gi": 2.0**30,
+    "Ti": 2.0**40,
+    "Pi": 2.0**50,
+}
+_MEBI = 2.0**20
+#: `$(NAME)`, which Kubernetes replaces before the container starts; `$$(NAME)` stays `$(NAME)`.
+_REFERENCE = re.compile(r"(\$?)\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
+
+
+def quantity(value: object) -> float:
+    """`500m` -> 0.5, `4Gi` -> 4294967296.0. Raise ValueError."""
+    found = re.fullmatch(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)([A-Za-z]{0,2})", str(value).strip())
+    if found is None or found[2] not in _SUFFIXES:
+        raise ValueError("it is a quantity, such as 2, 500m or 4Gi")
+    return number(number(found[1]) * _SUFFIXES[found[2]])
+
+
+def integer(value: object) -> int:
+    """`3`, `"3"`, `3.0` -> 3. Raise ValueError."""
+    found = _float(value)
+    if not found.is_integer():
+        raise ValueError("it is a whole number")
+    return int(found)
+
+
+def number(value: object) -> float:
+    """`2`, `"2.5"` -> 2.0, 2.5. Raise ValueError."""
+    found = _float(value)
+    if not math.isfinite(found):
+        raise ValueError("it is a number")
+    return found
+
+
+def _float(value: object) -> float:
+    """Return the number, or nan."""
+    try:
+        return float("nan" if isinstance(value, bool) else str(value))
+    except ValueError:
+        return math.nan
+
+
+def megabytes(value: object) -> int:
+    """Return a quantity of bytes in Mesos MB (2^20 bytes), rounded up."""
+    return math.ceil(quantity(value) / _MEBI)
+
+
+def cores(value: object) -> float:
+    """Return a quantity of CPUs, at least the minimum of Mesos."""
+    return max(0.01, round(quantity(value), 3))
+
+
+def hadoop_megabytes(value: object) -> int:
+    """`2g`, `2048m`, `2048` (MB) -> 2048, as TonY reads memory. Raise ValueError."""
+    found = re.fullmatch(r"([0-9]+)\s*([kmgt]?)b?", str(value).strip().lower())
+    if found is None:
+        raise ValueError("it is an amount of memory, such as 2g or 2048m")
+    factors = {"k": 2.0**-10, "": 1.0, "m": 1.0, "g": 2.0**10, "t": 2.0**20}
+    return max(1, math.ceil(number(number(found[1]) * factors[found[2]])))
+
+
+def seconds_of_milliseconds(value: object) -> float:
+    """`90000` -> 90.0."""
+    return number(value) / 1000
+
+
+def service_name(value: object) -> str:
+    """Return a valid Marathon name: lower case, with dashes for other characters."""
+    return re.sub(r"[^a-z0-9]+", "-", str(value).lower()).strip("-")[:63].strip("-") or "tensorflow"
+
+
+def command_line(words: Sequence[object]) -> str:
+    """Quote words for the shell; `$(NAME)` becomes a shell variable."""
+    return " ".join(_word(str(word)) for word in words)
+
+
+def _word(text: str) -> str:
+    done, parts = 0, []
+    for found in _REFERENCE.finditer(text):
+        before = text[done : found.start()]
+        parts.append(_quoted(before) if before else "")
+        parts.append(shlex.quote(f"$({found[2]})") if found[1] else f'"${{{found[2]}}}"')
+        done = found.end()
+    rest = text[done:]
+    return "".join(parts) + (_quoted(rest) if rest or not parts else "")
+
+
+def _quoted(text: str) -> str:
+    """Quote for the shell, and protect placeholders such as `{task_index}` from replacement (docs/tasks.md)."""
+    return re.sub(r"\{(?=[a-z_]+\})", "{''", shlex.quote(text))
+
+
+def has_reference(text: str) -> bool:
+    """Return whether the text has a `$(NAME)` that Kubernetes would replace."""
+    return any(not found[1] for found in _REFERENCE.finditer(text))
+
+
+def is_true(value: object) -> bool:
+    """Return whether the value is `true` in any case."""
+    return str(value).strip().lower() == "true"
+
+
+#: YAML converts unquoted text such as `yes`, `1:30` or `2024-01-01`.
+_QUOTES = "it is text: put it in quotes"
+
+
+def require_mapping(value: Any) -> Mapping[str, Any]:
+    """Return the mapping. Raises ValueError for another type."""
+    if not isinstance(value, Mapping):
+        raise ValueError("it is an object, with names and values")
+    return value
+
+
+def nested_value(value: Any, *names: str) -> Any:
+    """Return the nested value, or None; `convert_tree` reports wrong types."""
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def mapping_or_empty(value: Any) -> Mapping[str, Any]:
+    """Return the mapping, or an empty one for another type."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def require_list(value: Any) -> Sequence[Any]:
+    """Return the list. Raises ValueError for another type."""
+    if not isinstance(value, list):
+        raise ValueError("it is a list")
+    return value
+
+
+def require_text(value: Any) -> str:
+    """Return text or a number as text. Raises ValueError."""
+    if not _is_text(value):
+        raise ValueError(_QUOTES)
+    return str(value)
+
+
+def require_words(value: Any, name: str) -> list[str]:
+    """Return a list of texts; empty for null. Raises ValueError with the invalid item."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise ValueError(f"{name} is a list of words")
+    wrong = next((place for place, word in enumerate(value) if not _is_text(word)), None)
+    if wrong is not None:
+        raise ValueError(f"{name}[{wrong}] is no text: put it in quotes")
+    return [str(word) for word in value]
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def require_field(value: Mapping[str, Any], name: str) -> str:
+    """Return a required text of an object. Raises ValueError."""
+    if not isinstance(value.get(name), str):
+        raise ValueError(f"its {name} is missing, or is no text")
+    return str(value[name])
+
+
+def convert_name(value: Any, location: Location) -> Iterator[Action]:
+    """A row's `take`: the name of the service. What Marathon does not take in it is told."""
+    name = service_name(require_text(value))
+    yield SetOption(("service", "name"), name)
+    if name != value:
+        why = "lower case letters, digits and dashes, 63 at most; write another into service.name"
+        yield Note(location.path, f"{display_value(value)} became {name}: names of services have {why}")
+
+
+def require_bool(value: Any) -> bool:
+    """Return the boolean. Raises ValueError for another type."""
+    if not isinstance(value, bool):
+        raise ValueError("it is true or false")
+    return value
+
+
+def convert_each(value: Any, location: Location, converter: Converter) -> Iterator[Action]:
+    """What `take` makes of every object of a list; one that it cannot read is told, and the others are taken."""
+
+    def of_object(item: Any, place: Location) -> Iterable[Action]:
+        return converter(require_mapping(item), place)
+
+    for place, item in enumerate(require_list(value)):
+        yield from attempt(of_object, item, replace(location, path=f"{location.path}[{place}]"))

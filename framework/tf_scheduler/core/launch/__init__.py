@@ -1,0 +1,1 @@
+"""Launch of tasks: ClusterSpec, environment, payload and secrets."""

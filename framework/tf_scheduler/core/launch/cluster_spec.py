@@ -1,0 +1,168 @@
+"""ClusterSpec, TF_CONFIG and rank variables of tasks, from their addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tf_scheduler.core.placement.agents import ports_of
+from tf_scheduler.core.placement.matching import Placement
+from tf_scheduler.core.state.spec_index import OUTSIDE_CLUSTER_SPEC
+from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy
+from tf_scheduler.model.task import TaskRecord
+
+#: Job -> addresses by index.
+Cluster = dict[str, list[str]]
+
+
+#: Placeholder address of tasks that were not launched, because ClusterSpec lists have no gaps. Tasks that need every
+#: address are launched only without placeholders. The top-level domain is reserved (RFC 2606).
+NOT_LAUNCHED_ADDRESS = "not-launched.invalid:1"
+
+
+def cluster_of(records: Iterable[TaskRecord]) -> Cluster:
+    """Return the whole cluster including the evaluator, each job from index 0 to the highest."""
+    cluster: Cluster = {}
+    for record in sorted(records, key=lambda record: (record.job.value, record.index)):
+        addresses = cluster.setdefault(record.job.value, [])
+        addresses += [NOT_LAUNCHED_ADDRESS] * (record.index - len(addresses))
+        addresses.append(record.address)
+    return cluster
+
+
+def with_generation(known: Mapping[TaskName, TaskRecord], records: Sequence[TaskRecord]) -> list[TaskRecord]:
+    """Return the new records with a generation: a new one if any address is new."""
+    newest = max((record.generation for record in known.values()), default=0)
+    moved = any(
+        record.name not in known or known[record.name].address != record.address
+        for record in records
+        if record.job not in OUTSIDE_CLUSTER_SPEC
+    )
+    return [replace(record, generation=newest + moved) for record in records]
+
+
+def tf_config(cluster: Cluster, job: JobKind, index: int) -> dict[str, Any]:
+    """Return TF_CONFIG for a task.
+
+    The evaluator is not in the cluster of its peers: a chief would wait for it forever (tensorflow/tensorflow#46169,
+    and measured). TensorFlow rejects other side jobs as unknown.
+    """
+    peers = {name: list(addresses) for name, addresses in cluster.items() if JobKind(name).in_cluster}
+    return {"cluster": peers, "task": {"type": job.value, "index": index}}
+
+
+# --- Rank variables
+#
+# Names: PyTorch's `env://` rendezvous (torch.distributed documentation), Horovod's launcher
+# (horovod/runner/gloo_run.py), and the task's shard of the data.
+
+
+Variables = dict[str, str]
+
+#: Address of the tf.data service, as `tf.data.experimental.service.distribute` expects it.
+DATA_SERVICE = "DATA_SERVICE_ADDRESS"
+
+
+def rank_environment(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) -> Variables:
+    """Return the variables of a task that describe its rank; `cluster` has every address."""
+    found = {"TASK_ADDRESS": record.address, **_data_service(cluster)}
+    rank = rank_of(spec, record.job, record.index)
+    if rank is None:
+        return found
+    size = _size(spec, cluster)
+    found |= {"SHARD_INDEX": str(rank), "NUM_SHARDS": str(size)}
+    dialect = _RANK_VARIABLES.get(spec.strategy)
+    return found if dialect is None else found | dialect(rank, size, record, _first(spec, cluster, record))
+
+
+def _size(spec: ServiceSpec, cluster: Cluster) -> int:
+    """Return the number of training tasks; collective training may start with fewer than the options ask for."""
+    if spec.strategy is Strategy.MULTI_WORKER_MIRRORED:
+        return sum(len(cluster.get(kind.value, ())) for kind in training_jobs(spec))
+    return sum(job.count for job in spec.jobs if job.kind in training_jobs(spec))
+
+
+def training_jobs(spec: ServiceSpec) -> tuple[JobKind, ...]:
+    """Return the training jobs in order of their ranks. A chief of parameter servers only coordinates."""
+    if spec.strategy is Strategy.PARAMETER_SERVER:
+        return (JobKind.WORKER,)
+    chief = any(job.kind is JobKind.CHIEF and job.count for job in spec.jobs)
+    return (JobKind.CHIEF, JobKind.WORKER) if chief else (JobKind.WORKER,)
+
+
+def rank_of(spec: ServiceSpec, job: JobKind, index: int) -> int | None:
+    """Return the rank of a training task, from 0; `None` for other tasks."""
+    jobs = training_jobs(spec)
+    return None if job not in jobs else index + (1 if job is not jobs[0] else 0)
+
+
+def hosts_rendezvous(spec: ServiceSpec, job: JobKind, index: int) -> bool:
+    """Return whether the task hosts Horovod's rendezvous (`tf_executor.around.rendezvous`)."""
+    return spec.strategy is Strategy.HOROVOD and rank_of(spec, job, index) == 0
+
+
+def _data_service(cluster: Cluster) -> Variables:
+    addresses = cluster.get(JobKind.DISPATCHER.value)
+    return {DATA_SERVICE: f"grpc://{addresses[0]}"} if addresses else {}
+
+
+def _first(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) -> tuple[str, str]:
+    """Return host and port of rank 0, or of the first launched task if a user plan launches rank 0 later."""
+    present = (addresses[0] for kind in training_jobs(spec) if (addresses := cluster.get(kind.value)))
+    host, _, port = next(present, record.address).rpartition(":")
+    return host, port
+
+
+def _pytorch(rank: int, size: int, _: TaskRecord, first: tuple[str, str]) -> Variables:
+    """Return PyTorch's variables: one process per task, so the local rank is 0."""
+    alone = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": str(rank), "GROUP_WORLD_SIZE": str(size)}
+    return {"MASTER_ADDR": first[0], "MASTER_PORT": first[1], "RANK": str(rank), "WORLD_SIZE": str(size), **alone}
+
+
+def _horovod(rank: int, size: int, record: TaskRecord, first: tuple[str, str]) -> Variables:
+    """Return Horovod's variables: each task counts as a host."""
+    return {
+        "HOROVOD_RANK": str(rank),
+        "HOROVOD_SIZE": str(size),
+        "HOROVOD_LOCAL_RANK": "0",
+        "HOROVOD_LOCAL_SIZE": "1",
+        "HOROVOD_CROSS_RANK": str(rank),
+        "HOROVOD_CROSS_SIZE": str(size),
+        "HOROVOD_HOSTNAME": record.name,
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": first[0],
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": first[1],
+        "HOROVOD_CONTROLLER": "gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+    }
+
+
+_RANK_VARIABLES: Mapping[Strategy, Callable[[int, int, TaskRecord, tuple[str, str]], Variables]] = {
+    Strategy.PYTORCH_DDP: _pytorch,
+    Strategy.HOROVOD: _horovod,
+}
+
+
+# --- Addresses
+
+
+#: Port of tasks on a virtual network, where ports are not shared: TensorFlow's default.
+PORT = 2222
+#: DNS zone of containers with their own addresses (DC/OS documentation, service discovery).
+ZONE = "containerip.dcos.thisdcos.directory"
+
+
+def host_and_port(spec: ServiceSpec, placement: Placement) -> tuple[str, int]:
+    """Return the agent's address and an offered port; on a virtual network the DNS name and a fixed port."""
+    if spec.network is not None:
+        return dns_name(spec.name, placement.task.name), PORT
+    return placement.agent.address, ports_of(placement.task_resources)[0]
+
+
+def dns_name(service: str, task: TaskName) -> str:
+    """Return the DNS name of a task; slashes of the service name are removed, as in the DC/OS SDK.
+
+    Example: `worker-0.devmnist.containerip...` for service dev/mnist.
+    """
+    return f"{task}.{service.replace('/', '')}.{ZONE}"

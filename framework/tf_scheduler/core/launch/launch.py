@@ -1,0 +1,249 @@
+"""Launch records, payloads and ACCEPT calls of placed tasks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import groupby
+from typing import Any
+
+from tf_executor.contract import payload
+from tf_scheduler.core.placement.matching import Placement
+from tf_scheduler.core.plans import queries
+from tf_scheduler.core.state import pause
+from tf_scheduler.model import plan
+from tf_scheduler.model.effects import Accept, Launch
+from tf_scheduler.model.ids import OfferId, TaskName, task_id
+from tf_scheduler.model.resources import UNIT
+from tf_scheduler.model.spec import JobKind, JobSpec, LivenessCheck, Program, ServiceSpec
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord
+
+from . import secret_tokens
+from .cluster_spec import (
+    Cluster,
+    cluster_of,
+    host_and_port,
+    hosts_rendezvous,
+    rank_environment,
+    tf_config,
+    with_generation,
+)
+
+# --- Payload
+
+
+#: Jobs of the tf.data service, which also run gRPC servers.
+_DATA_SERVICE = (JobKind.DISPATCHER, JobKind.DATA_WORKER)
+#: Variable with the service's checkpoint directory.
+CHECKPOINT_DIR = "CHECKPOINT_DIR"
+
+
+def payload_of(
+    spec: ServiceSpec,
+    job: JobSpec,
+    record: TaskRecord,
+    config: Mapping[str, Any],
+    port: int,
+    around: Mapping[str, str] | None = None,
+) -> payload.Payload:
+    """Return the executor's payload; `config` is TF_CONFIG, `port` the task's port, `around` other variables."""
+    folder = {CHECKPOINT_DIR: spec.checkpoint_dir} if spec.checkpoint_dir else {}
+    return payload.Payload(
+        task=record.name,
+        job=record.job.value,
+        index=record.index,
+        command=job.command,
+        tf_config=config,
+        generation=record.generation,
+        environment={**(around or {}), **folder, **job.environment},
+        python=job.python,
+        kill_grace=job.kill_grace,
+        port=port,
+        **_program(spec.program),
+        log_dir=spec.checkpoint_dir,
+        strategy=spec.strategy.value,
+        cluster_flags=job.cluster_flags,
+        fetch=spec.fetch,
+        pre=job.hooks.pre,
+        post=job.hooks.post,
+        hook_timeout=job.hooks.timeout,
+        user=spec.user,
+        nice=job.limits.nice,
+        ulimits=job.limits.ulimits,
+        gpus=job.needs.gpus // UNIT,
+        gpu_check=job.gpu_check,
+        **_servers(spec, record, config),
+        event_folders=_event_folders(spec, job),
+        liveness=None if job.liveness is None else _liveness(job.liveness),
+        stalled_after=job.stalled_after or 0.0,
+        output_bytes=spec.output.size,
+        output_backups=spec.output.backups,
+    )
+
+
+def placeholder_payload(told: payload.Payload, command: str) -> payload.Payload:
+    """Return the payload of a placeholder: only `command` runs, without hooks or checks.
+
+    Resources, limits and environment stay, so that an operator can inspect them.
+    """
+    return replace(
+        told,
+        command=command,
+        cluster_flags=False,
+        python="",
+        fetch=(),
+        pre="",
+        post="",
+        gpus=0,
+        readiness="",
+        rendezvous=False,
+        event_folders=(),
+        liveness=None,
+        stalled_after=0.0,
+    )
+
+
+def _servers(spec: ServiceSpec, record: TaskRecord, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return which servers must answer at the task's address."""
+    answers = record.job.value in config["cluster"] or record.job in _DATA_SERVICE
+    meets = hosts_rendezvous(spec, record.job, record.index)
+    return {"readiness": record.address if answers else "", "rendezvous": meets}
+
+
+def _program(program: Program | None) -> dict[str, Any]:
+    if program is None:
+        return {}
+    return {"job_name": program.name, "job_path": program.path, "job_context": program.context}
+
+
+def _event_folders(spec: ServiceSpec, job: JobSpec) -> tuple[str, ...]:
+    """Return the directories with TensorBoard files of a training task."""
+    if job.kind not in (JobKind.CHIEF, JobKind.WORKER, JobKind.EVALUATOR):
+        return ()
+    shared = spec.checkpoint_dir
+    return (".", shared) if shared and "://" not in shared else (".",)
+
+
+def _liveness(liveness: LivenessCheck) -> payload.Liveness:
+    return payload.Liveness(**{**asdict(liveness), "kind": liveness.kind.value})
+
+
+# --- Launches
+
+
+def plan_launches(
+    state: SchedulerState,
+    placements: Sequence[Placement],
+    now: float,
+    new_id: Callable[[], str],
+    purposes: Mapping[TaskName, str] | None = None,
+) -> tuple[Launch, ...]:
+    """Return one launch per placement, all with the same ClusterSpec; `purposes` is task -> plan (default: deploy).
+
+    The generation grows unless every task keeps its previous address.
+    """
+    serial, purposes = queries.next_serial(state), purposes or {}
+    records = [
+        replace(
+            _record(state.spec, placement, now, new_id()),
+            is_placeholder=pause.is_sleeping(state.spec, state.stored.paused, placement.task.name),
+            serial=serial,
+            config=queries.config_digest(state.spec, placement.task.name),
+            plan=purposes.get(placement.task.name, plan.DEPLOY),
+            job_started_at=state.derived.first_launch_at or now,
+        )
+        for placement in placements
+    ]
+    tokens = secret_tokens.issue(state.spec, (record for record in records if not record.is_placeholder), new_id)
+    records = with_generation(state.stored.tasks, [secret_tokens.with_digest(record, tokens) for record in records])
+    cluster = cluster_of(queries.cluster_records(state, records))
+    return tuple(
+        _launch(state, placement, record, cluster, tokens.get(record.name, ""))
+        for placement, record in zip(placements, records, strict=True)
+    )
+
+
+def accepts(placements: Sequence[Placement], launches: Sequence[Launch], refuse_seconds: float) -> tuple[Accept, ...]:
+    """Return one ACCEPT per agent, with all offers of the agent merged (Mesos requires this)."""
+    pairs = sorted(zip(placements, launches, strict=True), key=lambda pair: pair[0].agent.offer_ids)
+    return tuple(
+        _accept(offer_ids, list(group), refuse_seconds)
+        for offer_ids, group in groupby(pairs, key=lambda pair: pair[0].agent.offer_ids)
+    )
+
+
+def _accept(offer_ids: tuple[OfferId, ...], pairs: Sequence[tuple[Placement, Launch]], refuse_seconds: float) -> Accept:
+    unreserve = tuple(entry for placement, _ in pairs for entry in placement.unreserve)
+    return Accept(offer_ids, tuple(launch for _, launch in pairs), refuse_seconds, unreserve)
+
+
+def _record(spec: ServiceSpec, placement: Placement, now: float, unique: str) -> TaskRecord:
+    task, agent = placement.task, placement.agent
+    host, port = host_and_port(spec, placement)
+    return TaskRecord(
+        name=task.name,
+        id=task_id(task.name, unique),
+        job=task.job.kind,
+        index=task.index,
+        agent_id=agent.id,
+        hostname=agent.hostname,
+        address=f"{host}:{port}",
+        generation=0,
+        resources=placement.task_resources + placement.executor_resources,
+        launched_at=now,
+        group=task.job.group,
+        location=agent.location,
+        agent_address="" if host == agent.address else agent.address,
+    )
+
+
+def _launch(state: SchedulerState, placement: Placement, record: TaskRecord, cluster: Cluster, token: str) -> Launch:
+    spec, job = state.spec, placement.task.job
+    _, port = host_and_port(spec, placement)
+    config = tf_config(cluster if spec.strategy.has_servers else {}, record.job, record.index)
+    payload = payload_of(spec, job, record, config, port, rank_environment(spec, cluster, record))
+    payload = secret_tokens.with_secrets(payload, spec, job, token)
+    parameters = queries.parameters_of(state, record.plan)
+    payload = replace(payload, environment={**payload.environment, **parameters})
+    if record.is_placeholder:
+        payload = placeholder_payload(payload, pause.placeholder_command(state, record))
+    return Launch(
+        record=record,
+        task_resources=placement.task_resources,
+        executor_resources=placement.executor_resources,
+        executor=spec.executor,
+        uris=spec.uris,
+        port=port,
+        kill_grace=job.kill_grace,
+        payload=payload.encode(),
+        image=job.image,
+        volumes=job.volumes,
+        network=spec.network,
+        max_completion_time=None if record.is_placeholder else job.max_completion_time,
+        references={} if record.is_placeholder else secret_tokens.references(spec, job),
+    )
+
+
+# --- Display
+
+
+def task_environment(state: SchedulerState, record: TaskRecord, job: JobSpec) -> Mapping[str, str]:
+    """Return the environment variables of a task for display, without values of secrets.
+
+    Addresses are current: those at the launch of an older generation may differ.
+    """
+    spec, cluster = state.spec, cluster_of(queries.cluster_records(state, ()))
+    config = tf_config(cluster if spec.strategy.has_servers else {}, record.job, record.index)
+    port = int(record.address.rpartition(":")[2])
+    told = payload_of(spec, job, record, config, port, rank_environment(spec, cluster, record))
+    return {
+        "TF_CONFIG": json.dumps(config),
+        "JOB_NAME": told.job,
+        "TASK_INDEX": str(told.index),
+        "TASK_NAME": told.task,
+        "TASK_PORT": str(port),
+        **told.environment,
+        **queries.parameters_of(state, record.plan),
+    }

@@ -1,0 +1,228 @@
+"""Redeem a launch's one-time secret token, and request reloads of secrets.
+
+Masters, agents and everyone who may view tasks can read the token, so `redeem` checks more than the token: it must be
+unused, in time, and sent from the launch's own agent or container. The token's digest is stored with the launch record.
+Its use is stored before secrets are sent, so a restarted scheduler does not accept it again. The client that used it
+may fetch reloadable secrets while the task runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+from tf_executor.contract.payload import Payload
+from tf_scheduler.core.state.reducer import decide
+from tf_scheduler.model.effects import Decision, Outcome, RequestSecretReload, SecretTokenRedeemed
+from tf_scheduler.model.events import SecretsRequested
+from tf_scheduler.model.ids import TaskName, executor_of, name_of
+from tf_scheduler.model.plan import Answer, Reply
+from tf_scheduler.model.secrets import SecretSource, SecretSpec
+from tf_scheduler.model.spec import JobSpec, ServiceSpec
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
+
+# --- Origin of requests
+#
+# A request must come from the agent's address or from the container's own address. On a virtual network the latter is
+# known from the first status that the executor sends (mesos.proto, ContainerStatus.network_infos); the agent's address
+# counts because packets may be rewritten.
+
+
+def matches(record: TaskRecord, status: TaskStatus | None, address: str, url: str) -> bool:
+    """Return whether a request from the address can come from the launch; `url` is the requested URL."""
+    found = _ip(address)
+    if found is None or found in map(_ip, _known_addresses(record, status)):
+        return found is not None
+    # The scheduler runs on the same host.
+    return found.is_loopback and urlsplit(url).hostname in (record.hostname, _host(record))
+
+
+def is_unknown(record: TaskRecord, status: TaskStatus | None) -> bool:
+    """Return whether the container's address is still unknown. Names are not resolved: DNS can be manipulated."""
+    return _ip(_host(record)) is None and not _container_addresses(status)
+
+
+def describe(record: TaskRecord, status: TaskStatus | None) -> str:
+    """Describe the allowed origins, such as `its agent's address 10.0.0.1`."""
+    whose = "its agent's address" if _ip(_host(record)) else "the address of its agent, nor of its container:"
+    return f"{whose} {', '.join(text for text in _known_addresses(record, status) if text)}"
+
+
+def _known_addresses(record: TaskRecord, status: TaskStatus | None) -> tuple[str, ...]:
+    host = _host(record)
+    return (host,) if _ip(host) else (record.agent_address, *_container_addresses(status))
+
+
+def _container_addresses(status: TaskStatus | None) -> tuple[str, ...]:
+    return () if status is None else status.addresses
+
+
+def _host(record: TaskRecord) -> str:
+    return record.address.rpartition(":")[0].strip("[]")
+
+
+def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return getattr(found, "ipv4_mapped", None) or found
+
+
+# --- Tokens
+
+
+#: Path in the scheduler's API.
+PATH = "/v1/secrets"
+#: States before the executor has fetched the secrets.
+_STARTING = (TaskState.STAGING, TaskState.STARTING)
+_FROM_AGENT_ONLY = "(option secret_delivery.from_agent_only)"
+
+
+def scheduler_secrets(spec: ServiceSpec, section: str) -> tuple[SecretSpec, ...]:
+    """Return the secrets that tasks of the section fetch from the scheduler."""
+    return tuple(item for item in spec.secrets if item.reference is None and item.is_for(section))
+
+
+def secrets_due(state: SchedulerState, record: TaskRecord) -> tuple[SecretSpec, ...]:
+    """Return the secrets for a launch: all while it starts, later the reloadable ones."""
+    found = scheduler_secrets(state.spec, record.group)
+    return found if _is_starting(state, record) else tuple(item for item in found if item.reloads)
+
+
+def can_reload(state: SchedulerState, record: TaskRecord) -> bool:
+    """Return whether the executor can fetch new values."""
+    return record.id in state.stored.redeemed_tokens and _is_running(state, record) and bool(secrets_due(state, record))
+
+
+def issue(spec: ServiceSpec, records: Iterable[TaskRecord], new_id: Callable[[], str]) -> Mapping[TaskName, str]:
+    """Return a token for every task with secrets."""
+    return {record.name: new_id() for record in records if scheduler_secrets(spec, record.group)}
+
+
+def with_digest(record: TaskRecord, found: Mapping[TaskName, str]) -> TaskRecord:
+    """Return the record with the digest of its token."""
+    return replace(record, token=digest(found[record.name])) if record.name in found else record
+
+
+def with_secrets(told: Payload, spec: ServiceSpec, job: JobSpec, token: str) -> Payload:
+    """Return the payload with the location of secrets and the names of masked variables."""
+    masked = tuple(references(spec, job))
+    if not token:
+        return replace(told, secrets=masked)
+    reloads = any(item.reloads for item in scheduler_secrets(spec, job.group))
+    return replace(
+        told,
+        secrets=masked,
+        secrets_url=f"{spec.secret_delivery.url}{PATH}",
+        secrets_token=token,
+        secrets_ca=spec.secret_delivery.authorities,
+        secrets_reload=spec.secret_delivery.reload_every if reloads else 0.0,
+    )
+
+
+def references(spec: ServiceSpec, job: JobSpec) -> Mapping[str, SecretSource]:
+    """Return variable -> secret that the agent resolves, for tasks of the job."""
+    return {item.env: item.reference for item in spec.secrets if item.reference and item.is_for(job.group)}
+
+
+def digest(text: str) -> str:
+    """Return the digest of a token or nonce for storage."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def redeem(state: SchedulerState, event: SecretsRequested, now: float) -> Decision:
+    """Decide on a request for secrets.
+
+    The use is stored before secrets are sent. The same nonce may retry, because an answer can be lost.
+    """
+    record = state.stored.tasks.get(name_of(event.task_id))
+    if record is None or not token_matches(state, event):
+        # Reveal nothing about tasks to clients without a token.
+        told = Outcome(f"{event.address} requested secrets with an invalid token", warning=True)
+        answer = Answer(Reply.FORBIDDEN, "invalid or expired token")
+        return Decision(state, outcomes=(told,), answer=answer)
+    nonce = digest(event.nonce)
+    if wrong := _refusal(state, record, nonce, now) or _wrong_origin(state, record, event.address):
+        told = Outcome(
+            f"{record.name} was refused secrets requested from {event.address}: {wrong.message}",
+            record.name,
+            warning=True,
+        )
+        # Retried requests are frequent: not reported.
+        return Decision(state, outcomes=() if wrong.reply is Reply.RETRY else (told,), answer=wrong)
+    told = Outcome(f"{record.name} gets its secrets, requested from {event.address}", record.name)
+    changes = () if state.stored.redeemed_tokens.get(record.id) == nonce else (SecretTokenRedeemed(record.id, nonce),)
+    # Regular polls for new values are not reported.
+    decision = decide(state, *changes, outcomes=(told,) if _is_starting(state, record) else ())
+    return Decision(decision.state, decision.changes, (), decision.outcomes, Answer(Reply.OK, ""))
+
+
+def token_matches(state: SchedulerState, event: SecretsRequested) -> bool:
+    """Return whether the token belongs to the launch, in constant time."""
+    record = state.stored.tasks.get(name_of(event.task_id))
+    if record is None or record.id != event.task_id or not record.token:
+        return False
+    return hmac.compare_digest(record.token, digest(event.token))
+
+
+def _refusal(state: SchedulerState, record: TaskRecord, nonce: str, now: float) -> Answer | None:
+    """Return why the request is refused; `None` if only its origin must be checked."""
+    delivery, user = state.spec.secret_delivery, state.stored.redeemed_tokens.get(record.id)
+    starts = _is_starting(state, record)
+    if not starts and not (user == nonce and _is_running(state, record) and secrets_due(state, record)):
+        return _forbidden(f"the task is not starting: its state is {state.stored.statuses[record.id].state.label}")
+    if user not in (None, nonce):
+        return _forbidden("its token was already used by another client: check who may view tasks in this cluster")
+    if starts and now > record.launched_at + delivery.expires:
+        late = f"its token was good for {delivery.expires:g} s after the launch"
+        return _forbidden(f"{late} (option secret_delivery.expires_seconds)")
+    return None
+
+
+def _wrong_origin(state: SchedulerState, record: TaskRecord, address: str) -> Answer | None:
+    """Return why the origin of the request is refused."""
+    delivery, status = state.spec.secret_delivery, state.stored.statuses.get(record.id)
+    if not delivery.from_agent_only or matches(record, status, address, delivery.url):
+        return None
+    if is_unknown(record, status):
+        return Answer(Reply.RETRY, f"Mesos has not reported the address of the task's container yet {_FROM_AGENT_ONLY}")
+    return _forbidden(f"{address} is not {describe(record, status)} {_FROM_AGENT_ONLY}")
+
+
+def _forbidden(why: str) -> Answer:
+    return Answer(Reply.FORBIDDEN, why)
+
+
+def _is_starting(state: SchedulerState, record: TaskRecord) -> bool:
+    status = state.stored.statuses.get(record.id)
+    return status is None or status.state in _STARTING
+
+
+def _is_running(state: SchedulerState, record: TaskRecord) -> bool:
+    status = state.stored.statuses.get(record.id)
+    return status is not None and status.state is TaskState.RUNNING
+
+
+# --- Reload
+#
+# Executors poll for new values regularly. A reload message only makes them poll immediately; it carries no value and no
+# permission.
+
+
+def reload_secrets(state: SchedulerState) -> Decision:
+    """Ask every executor with reloadable secrets to fetch them."""
+    if not any(item.reloads for item in state.spec.secrets):
+        why = "no secret has `reload`: tasks get new values at their next start, for example by `pod restart`"
+        return Decision(state, answer=Answer(Reply.BAD_REQUEST, why))
+    found = [record for record in state.stored.tasks.values() if can_reload(state, record)]
+    if not found:
+        return Decision(state, answer=Answer(Reply.ALREADY, "no running task has reloadable secrets"))
+    told = f"Requested {', '.join(sorted(record.name for record in found))} to read secrets again"
+    calls = tuple(RequestSecretReload(executor_of(record.id), record.agent_id) for record in found)
+    return Decision(state, calls=calls, outcomes=(Outcome(told),), answer=Answer(Reply.OK, told))

@@ -1,0 +1,318 @@
+"""Match pending gangs with held offers, or explain why they wait."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tf_scheduler.core.placement.agents import (
+    GPUS,
+    Agent,
+    AgentCapacity,
+    PlacedTask,
+    PlacementContext,
+    claim_ports,
+    consume,
+    demands_of,
+    merge_offers,
+    ports_of,
+    shortages,
+)
+from tf_scheduler.core.placement.constraints import DemandRules, seconds_to_maintenance
+from tf_scheduler.core.placement.matching import Match, NoMatch, Placement, match_agents
+from tf_scheduler.core.placement.search import ChosenAgent
+from tf_scheduler.core.plans.scheduling import Gang
+from tf_scheduler.model.ids import AgentId, TaskName
+from tf_scheduler.model.offer import Evaluation, Offer
+from tf_scheduler.model.reasons import (
+    AgentReason,
+    AwaitsPreviousAddress,
+    OperatorMovesTask,
+    Reason,
+    Reserved,
+    Unreliable,
+)
+from tf_scheduler.model.resources import Reservation
+from tf_scheduler.model.spec import TaskSpec
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord
+
+from . import reservations as offers_reservations
+
+# --- Agents and ports to avoid
+#
+# Avoidance never blocks a job: after a failed round the least bad agents are used, too.
+
+
+def relaxations(
+    state: SchedulerState, tasks: Iterable[TaskSpec], now: float
+) -> Iterator[Mapping[AgentId, AgentReason]]:
+    """Yield agents to avoid: first all, after a failed round fewer and fewer."""
+    avoided = {**_agents_to_leave(state, tasks), **_unreliable_agents(state, now)}
+    yield avoided
+    if not state.process.offer_round.failures:
+        return
+    while avoided:
+        del avoided[min(avoided, key=lambda agent: _badness(avoided[agent]))]
+        yield avoided
+
+
+def exclude_bad_ports(state: SchedulerState, agents: Iterable[Agent]) -> Iterator[Agent]:
+    """Yield the agents without ports at which a task crashed early twice in a row."""
+    shunned = (
+        ()
+        if state.process.offer_round.failures
+        else {each for item in state.stored.recoveries.values() for each in item.bad_addresses}
+    )
+    parts = [address.rpartition(":") for address in shunned]
+    for agent in agents:
+        ports = frozenset(int(port) for host, _, port in parts if host == agent.address)
+        yield replace(agent, resources=claim_ports(agent.resources, ports)[1]) if ports else agent
+
+
+def _unreliable_agents(state: SchedulerState, now: float) -> dict[AgentId, AgentReason]:
+    return {
+        item.agent_id: Unreliable(len(item.failures), item.avoided_until - now)
+        for item in state.stored.agent_failures.values()
+        if item.avoided_until > now
+    }
+
+
+def _agents_to_leave(state: SchedulerState, tasks: Iterable[TaskSpec]) -> dict[AgentId, AgentReason]:
+    found: dict[AgentId, AgentReason] = {}
+    for task in tasks:
+        item, record = state.stored.recoveries.get(task.name), state.stored.tasks.get(task.name)
+        if item is not None and record is not None and item.must_move and item.launch == record.id:
+            found[record.agent_id] = OperatorMovesTask(task.name)
+    return found
+
+
+def _badness(reason: AgentReason) -> tuple[int, float]:
+    return (reason.failures, reason.seconds) if isinstance(reason, Unreliable) else (0, 0.0)
+
+
+# --- Previous addresses: same agent and port, so that peers keep running
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousAddressMatch:
+    """Placement of tasks at their previous addresses."""
+
+    placements: tuple[Placement, ...]
+    #: Tasks without a previous address, or that waited for it long enough.
+    remaining: tuple[TaskSpec, ...]
+    #: Tasks that still wait for their previous address.
+    waiting: Mapping[TaskName, tuple[Reason, ...]]
+    #: Remaining resources of the agents.
+    agents: Mapping[AgentId, Agent]
+
+
+def place_at_previous_address(
+    state: SchedulerState,
+    tasks: Iterable[TaskSpec],
+    agents: Mapping[AgentId, Agent],
+    now: float,
+    avoided: Collection[AgentId] = (),
+) -> PreviousAddressMatch:
+    """Place relaunched tasks at their previous address if it is offered and its agent is not avoided."""
+    left = dict(agents)
+    placements: list[Placement] = []
+    others: list[TaskSpec] = []
+    waiting: dict[TaskName, tuple[Reason, ...]] = {}
+    for task in tasks:
+        record, until = state.stored.tasks.get(task.name), _previous_address_deadline(state, task.name, avoided)
+        home = None if record is None else _unless_draining(state, left.get(record.agent_id), now)
+        found = None if record is None or until is None else _at_previous_address(state, task, record, home)
+        if found is not None:
+            left[found[1].id] = found[1]
+            placements.append(found[0])
+        elif record is not None and until is not None and now < until:
+            waiting[task.name] = (AwaitsPreviousAddress(record.hostname, record.address),)
+        else:
+            others.append(task)
+    return PreviousAddressMatch(tuple(placements), tuple(others), waiting, left)
+
+
+def _previous_address_deadline(state: SchedulerState, name: TaskName, avoided: Collection[AgentId]) -> float | None:
+    """Return until when a task waits for its previous address; `None` if it cannot use it.
+
+    Lost tasks wait; moved tasks do not use it. Tasks that a plan relaunches use it if offered, so that the ClusterSpec
+    stays and no peer restarts.
+    """
+    record, item = state.stored.tasks.get(name), state.stored.recoveries.get(name)
+    if record is None or record.agent_id in avoided or state.spec.network is not None:
+        return None  # on a virtual network the name goes with the task
+    if item is not None and record.address in item.bad_addresses:
+        return None
+    if item is None or item.launch != record.id:
+        return 0.0
+    return None if item.must_move else item.previous_address_until
+
+
+def _unless_draining(state: SchedulerState, agent: Agent | None, now: float) -> Agent | None:
+    """Return the agent unless its maintenance is near."""
+    leaves = agent is not None and seconds_to_maintenance(agent, state.spec.placement.draining_seconds, now) is not None
+    return None if leaves else agent
+
+
+def _at_previous_address(
+    state: SchedulerState, task: TaskSpec, record: TaskRecord, agent: Agent | None
+) -> tuple[Placement, Agent] | None:
+    """Return the placement and the remaining agent; `None` if the port or other resources are taken."""
+    needs, executor = task.job.needs, state.spec.executor.needs
+    port = int(record.address.rpartition(":")[2])
+    if agent is None or port not in ports_of(agent.resources):
+        return None
+    entries, rest = claim_ports(agent.resources, frozenset({port}))
+    without_port = replace(needs, ports=needs.ports - 1)
+    if shortages(rest, executor):
+        return None
+    for_executor, rest = consume(rest, executor)
+    if shortages(rest, without_port):
+        return None
+    for_task, rest = consume(rest, without_port)
+    used = replace(agent, resources=rest)
+    return Placement(task, agent, (*entries, *for_task), for_executor, "its previous address"), used
+
+
+@dataclass(frozen=True, slots=True)
+class MatchResult:
+    """Result of matching all gangs with the offers."""
+
+    #: Placements of complete gangs.
+    placements: tuple[Placement, ...]
+    #: Reasons of the tasks of other gangs.
+    reasons: Mapping[TaskName, tuple[Reason, ...]]
+    #: Chosen agents of incomplete gangs, which a round may reserve.
+    partial: tuple[ChosenAgent, ...]
+    agents: int
+
+    def evaluation(self, now: float, offers: int) -> Evaluation:
+        """Return the evaluation for display."""
+        placed = {item.task.name: f"{item.agent.hostname}: {item.why}" for item in self.placements}
+        return Evaluation(now, offers, self.agents, placed, self.reasons)
+
+
+def match_gangs(state: SchedulerState, gangs: Sequence[Gang], offers: Iterable[Offer], now: float) -> MatchResult:
+    """Match the gangs in order, each on the resources that the previous ones left."""
+    agents = {agent.id: agent for agent in exclude_bad_ports(state, merge_offers(offers, state.spec.name))}
+    count = len(agents)
+    passed = merge_offers(
+        (offer for key, offer in state.session.rejected_offers.items() if key not in agents), state.spec.name
+    )
+    placements: list[Placement] = []
+    part: list[ChosenAgent] = []
+    reasons: dict[TaskName, tuple[Reason, ...]] = {}
+    reservations = offers_reservations.active(state, now)
+    standing = _placed_tasks(state, gangs, reservations)
+    for gang in gangs:
+        free, pinned = _use_reservations(state, gang, agents, reservations)
+        kept = {task.name: reservations[task.name] for task in gang.tasks if task.name in reservations}
+        came, match = _match_gang(state, gang, free, agents, placement_context(state, standing, now), passed)
+        if came.waiting:
+            reasons |= {**_gang_reasons(gang, came), **came.waiting, **_reserved_reasons(kept)}
+        elif isinstance(match, NoMatch):
+            reasons |= {**match.blocked_by_gang, **match.reasons, **_reserved_reasons(kept)}
+            part += match.partial
+        elif kept.keys() != pinned.keys():
+            reasons |= {**_waiting_reasons(match), **_reserved_reasons(kept)}
+            part += _choices(match)
+        else:
+            agents.update({**came.agents, **match.leftover})
+            placements += [*came.placements, *match.placements, *pinned.values()]
+            standing += tuple(_placed_task(item) for item in (*came.placements, *match.placements))
+    return MatchResult(tuple(placements), reasons, tuple(part), count)
+
+
+def _match_gang(
+    state: SchedulerState,
+    gang: Gang,
+    tasks: Sequence[TaskSpec],
+    agents: Mapping[AgentId, Agent],
+    about: PlacementContext,
+    passed: Sequence[Agent],
+) -> tuple[PreviousAddressMatch, Match | NoMatch]:
+    """Match one gang without agents to avoid; after a failed round with the least bad of them."""
+    first: tuple[PreviousAddressMatch, Match | NoMatch] | None = None
+    for avoided in relaxations(state, gang.tasks, about.now):
+        came = place_at_previous_address(state, tasks, agents, about.now, avoided)
+        match = _match(came.remaining, came.agents, replace(about, avoided=avoided), passed)
+        if came.waiting or isinstance(match, Match):
+            return came, match
+        first = first or (came, match)
+    assert first is not None
+    return first
+
+
+def placement_context(state: SchedulerState, standing: tuple[PlacedTask, ...], now: float) -> PlacementContext:
+    """Return the placement context of the state."""
+    return PlacementContext(state.spec.executor.needs, state.spec.placement, state.session.region, now, standing)
+
+
+def usable_agents(state: SchedulerState, gangs: Sequence[Gang], offers: Sequence[Offer], now: float) -> set[AgentId]:
+    """Return agents that could run one of the tasks alone: only their offers are worth holding."""
+    about = placement_context(state, (), now)
+    demands = demands_of((task for gang in gangs for task in gang.tasks), about.executor)
+    rules = [(demand, DemandRules(demand, about)) for demand in demands]
+    rooms = (AgentCapacity(agent, 0) for agent in merge_offers(offers, state.spec.name))
+    return {
+        room.agent.id
+        for room in rooms
+        if room.agent.reserved
+        or any(room.fits(demand.requirements) and rule.admits(room.agent, room.total[GPUS]) for demand, rule in rules)
+    }
+
+
+def _match(
+    tasks: Sequence[TaskSpec], agents: Mapping[AgentId, Agent], about: PlacementContext, passed: Iterable[Agent]
+) -> Match | NoMatch:
+    return match_agents(tasks, tuple(agents.values()), about, passed) if tasks else Match(())
+
+
+def _use_reservations(
+    state: SchedulerState, gang: Gang, agents: Mapping[AgentId, Agent], reservations: Mapping[TaskName, Reservation]
+) -> tuple[list[TaskSpec], dict[TaskName, Placement]]:
+    """Return tasks without a reservation, and placements of those whose reserved resources are offered."""
+    pinned: dict[TaskName, Placement] = {}
+    for task in gang.tasks:
+        kept = reservations.get(task.name)
+        agent = agents.get(kept.agent_id) if kept else None
+        if kept and agent and kept.id in agent.reserved:
+            placement = offers_reservations.use(task, agent, kept, state.spec.executor.needs)
+            pinned.update({task.name: placement} if placement else {})
+    return [task for task in gang.tasks if task.name not in reservations], pinned
+
+
+def _placed_tasks(
+    state: SchedulerState, gangs: Sequence[Gang], reservations: Mapping[TaskName, Reservation]
+) -> tuple[PlacedTask, ...]:
+    """Return running tasks that are not to be placed, and reserved tasks."""
+    anew = {task.name for gang in gangs for task in gang.tasks}
+    running = [
+        PlacedTask(record.group, record.agent_id, record.location) for record in state.live() if record.name not in anew
+    ]
+    kept = [PlacedTask(item.group, item.agent_id, item.location) for item in reservations.values()]
+    return (*running, *kept)
+
+
+def _placed_task(item: Placement) -> PlacedTask:
+    return PlacedTask(item.task.job.group, item.agent.id, item.agent.location)
+
+
+def _gang_reasons(gang: Gang, came: PreviousAddressMatch) -> dict[TaskName, tuple[Reason, ...]]:
+    """Return the reasons of a gang's other tasks while some wait for their previous address."""
+    reasons = next(iter(came.waiting.values()))
+    return {task.name: reasons for task in gang.tasks if task.name not in came.waiting}
+
+
+def _choices(match: Match) -> list[ChosenAgent]:
+    return [ChosenAgent(item.task, item.agent, item.why) for item in match.placements]
+
+
+def _reserved_reasons(kept: Mapping[TaskName, Reservation]) -> dict[TaskName, tuple[Reason, ...]]:
+    return {name: (Reserved(item.location.hostname),) for name, item in kept.items()}
+
+
+def _waiting_reasons(match: Match) -> dict[TaskName, tuple[Reason, ...]]:
+    """Return reasons of matched tasks whose gang waits for reserved resources to be offered."""
+    return {item.task.name: (Reserved(item.agent.hostname),) for item in match.placements}

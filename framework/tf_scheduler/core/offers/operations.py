@@ -1,0 +1,136 @@
+"""Feedback on RESERVE and UNRESERVE: store, acknowledge, reconcile.
+
+Mesos reports operations with an id on agents with AGENT_OPERATION_FEEDBACK. Offers do not show this capability: if the
+master rejects an operation for its id, later ones on this agent have none (Mesos documentation, scheduler-http-api and
+reconciliation).
+
+A refused or unknown reservation is forgotten. If it exists after all, it is offered with the service's label and
+unreserved (core/offers/reservations.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from tf_scheduler.core.recovery.reconcile import LAUNCH_TIMEOUT
+from tf_scheduler.core.state.reducer import decide
+from tf_scheduler.model.effects import (
+    AcknowledgeOperation,
+    Decision,
+    Outcome,
+    ReconcileOperations,
+    ReservationDropped,
+    ReservationMade,
+)
+from tf_scheduler.model.ids import AgentId, OperationId
+from tf_scheduler.model.reasons import NotReserved
+from tf_scheduler.model.resources import OperationState, OperationStatus, Reservation
+from tf_scheduler.model.state import SchedulerState
+
+from .rounds import decline_and_wait
+
+#: Word in the master's message when it rejects an operation id (Mesos, src/master/master.cpp).
+NO_FEEDBACK = "feedback"
+#: Maximum characters of a reported message.
+_MAX_MESSAGE = 200
+
+
+def on_status(state: SchedulerState, status: OperationStatus, now: float, new_id: Callable[[], str]) -> Decision:
+    """Apply an operation status, and acknowledge it after it is stored. Statuses may repeat or be outdated."""
+    heard = _apply(state, status, now, new_id)
+    if not status.uuid or status.agent_id is None:
+        return heard
+    calls = (AcknowledgeOperation(status.id, status.agent_id, status.uuid),)
+    return heard.then(lambda after: decide(after, calls=calls))
+
+
+def reconcile(state: SchedulerState, now: float) -> Decision:
+    """Request the status of every unconfirmed RESERVE: the call or its answer may be lost."""
+    unheard = _unanswered(state)
+    if not unheard:
+        return decide(state)
+    return decide(
+        replace(state, session=replace(state.session, operations_at=now)), calls=(ReconcileOperations(unheard),)
+    )
+
+
+def poll(state: SchedulerState, now: float) -> Decision:
+    """Reconcile again after a timeout: Mesos does not report agents that are missing after its failover."""
+    return (
+        reconcile(state, now)
+        if state.session.connected and now >= state.session.operations_at + LAUNCH_TIMEOUT
+        else decide(state)
+    )
+
+
+def deadlines(state: SchedulerState) -> Iterator[float]:
+    """Return the times of `poll`."""
+    if state.stored.reservations and _unanswered(state):
+        yield state.session.operations_at + LAUNCH_TIMEOUT
+
+
+def _unanswered(state: SchedulerState) -> Mapping[OperationId, AgentId]:
+    return {
+        item.operation: item.agent_id
+        for item in state.stored.reservations.values()
+        if item.operation and not item.is_confirmed
+    }
+
+
+def _apply(state: SchedulerState, status: OperationStatus, now: float, new_id: Callable[[], str]) -> Decision:
+    known = next((item for item in state.stored.reservations.values() if _is_of(item, status.id)), None)
+    if known is None:
+        return decide(state)
+    finished = status.state is OperationState.FINISHED
+    if status.id != known.operation:
+        return _on_unreserve(state, known, status) if finished or status.state.has_failed else decide(state)
+    if finished:
+        return (
+            decide(state) if known.is_confirmed else decide(state, ReservationMade(replace(known, is_confirmed=True)))
+        )
+    return _on_refused(state, known, status, now, new_id) if status.state.has_failed else decide(state)
+
+
+def _is_of(item: Reservation, operation: OperationId) -> bool:
+    """Return whether the operation belongs to the reservation: ids begin with the reservation's id."""
+    return operation.startswith(f"{item.id}.")
+
+
+def _on_unreserve(state: SchedulerState, known: Reservation, status: OperationStatus) -> Decision:
+    """Handle the end of UNRESERVE; after a failure the resources are offered and unreserved again."""
+    if status.state is OperationState.FINISHED:
+        return decide(state, ReservationDropped(known.id))
+    message = f"cannot unreserve resources on {known.location.hostname}: {_why(status)}"
+    return decide(state, outcomes=(Outcome(message, known.task, warning=True),))
+
+
+def _on_refused(
+    state: SchedulerState, known: Reservation, status: OperationStatus, now: float, new_id: Callable[[], str]
+) -> Decision:
+    """Drop a refused reservation, report it, and back off as after a failed round."""
+    dropped = ReservationDropped(known.id)
+    if status.state is OperationState.ERROR and NO_FEEDBACK in status.message:
+        told = Outcome(f"agent {known.location.hostname} does not support operation feedback", known.task)
+        return decide(
+            replace(
+                state,
+                process=replace(
+                    state.process, agents_without_feedback=state.process.agents_without_feedback | {known.agent_id}
+                ),
+            ),
+            dropped,
+            outcomes=(told,),
+        )
+    reason = NotReserved(known.location.hostname, _why(status))
+    told = Outcome(f"{known.task} is pending: {reason}", known.task, warning=True)
+    after = replace(state, session=replace(state.session, pending={**state.session.pending, known.task: (reason,)}))
+    away = now < state.process.offer_round.back_off_until
+    freed = decide(after, dropped, outcomes=(told,))
+    return freed if away else freed.then(lambda left: decline_and_wait(left, now, new_id))
+
+
+def _why(status: OperationStatus) -> str:
+    """Return a bounded message: masters append the reservation as JSON."""
+    words = status.message or f"Mesos says {status.state.label}"
+    return words if len(words) <= _MAX_MESSAGE else f"{words[:_MAX_MESSAGE]}..."

@@ -1,0 +1,317 @@
+"""Offer rounds: hold offers until a whole gang fits, otherwise decline them.
+
+A round starts with the first held offer and lasts `gang.hold_seconds`. After a failed round, offers are declined during
+a back-off, so that other frameworks can use them. Every offer is answered once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice, repeat, starmap
+
+from tf_scheduler.core.launch.launch import accepts, plan_launches
+from tf_scheduler.core.placement.agents import demands_of
+from tf_scheduler.core.plans.scheduling import Gang, PlanView
+from tf_scheduler.core.recovery import maintenance
+from tf_scheduler.core.state.backoff import jitter_from_id, round_delay
+from tf_scheduler.core.state.reducer import decide
+from tf_scheduler.model.effects import Accept, Call, Decision, Decline, Outcome, ReservationDropped, TaskLaunched
+from tf_scheduler.model.ids import AgentId, OfferId, TaskName
+from tf_scheduler.model.offer import MAX_EVALUATIONS, AgentSnapshot, Evaluation, HeldOffer, Offer, OfferRound
+from tf_scheduler.model.placement import GangMode
+from tf_scheduler.model.reasons import NoOffers, Reason, Reserved, WaitsFor
+from tf_scheduler.model.state import SchedulerState
+
+from . import reservations
+from .matcher import MatchResult, match_gangs, usable_agents
+
+#: Refusal time of unusable offers: long, so that other frameworks get them (Mesos documentation, framework guide).
+#: REVIVE clears the filter, and Mesos offers an agent again when more of it becomes free.
+REFUSE_LONG = 3600.0
+#: Refusal time of leftovers while tasks are pending, and between rounds that reserve.
+REFUSE_SHORT = 1.0
+
+
+def declines(offer_ids: Sequence[OfferId], refuse_seconds: float) -> tuple[Call, ...]:
+    """Return one DECLINE for all offers."""
+    return (Decline(tuple(offer_ids), refuse_seconds),) if offer_ids else ()
+
+
+NewId = Callable[[], str]
+
+#: Seconds without offers before a warning.
+NO_OFFER_WARNING_SECONDS = 10.0
+
+
+def expire(state: SchedulerState, now: float, new_id: NewId, gangs: Sequence[Gang]) -> Decision:
+    """End a round, or a gang's reservations, whose time is up."""
+    if state.session.no_offers_since is not None and now >= state.session.no_offers_since + NO_OFFER_WARNING_SECONDS:
+        return _warn_no_offers(state, gangs)
+    started = state.session.round_started
+    expired = any(
+        now >= item.deadline
+        for item in state.stored.reservations.values()
+        if item.id not in state.process.expired_reservations
+    )
+    decision = _drop_unreachable(state, now)
+    if expired:
+        decision = decision.then(lambda after: _expire_reservations(after, now, new_id, gangs))
+    if expired or started is None or now < started + state.spec.gang.hold_seconds:
+        return decision
+    return decision.then(lambda after: _end_round(after, now, new_id, gangs))
+
+
+def _warn_no_offers(state: SchedulerState, gangs: Sequence[Gang]) -> Decision:
+    """Report missing offers: agents are full, the quota is used up, or constraints match no agent."""
+    demands = demands_of((task for gang in gangs for task in gang.tasks), state.spec.executor.needs)
+    pending: dict[TaskName, tuple[Reason, ...]] = {}
+    for demand in demands:
+        reasons = (NoOffers(demand.needs, demand.job.constraints),)
+        pending.update({task.name: reasons for task in demand.tasks})
+    return decide(
+        replace(state, session=replace(state.session, no_offers_since=None, pending=pending)),
+        outcomes=_pending_outcomes(pending),
+    )
+
+
+def _end_round(state: SchedulerState, now: float, new_id: NewId, gangs: Sequence[Gang]) -> Decision:
+    if state.spec.gang.mode is not GangMode.RESERVE:
+        return _end_failed_round(state, now, new_id)
+    found = match_gangs(state, gangs, [held.offer for held in state.session.offers.values()], now)
+    kept = reservations.active(state, now)
+    deadline = min((item.deadline for item in kept.values()), default=now + state.spec.gang.reserve_timeout)
+    calls, changes = reservations.reserve(state, found.partial, deadline, starmap(new_id, repeat(())))
+    if not calls and not kept:
+        return _end_failed_round(state, now, new_id)
+    used = {offer_id for call in calls for offer_id in call.offer_ids}
+    rest = [key for key in state.session.offers if key not in used]
+    state = hold(state, {})
+    after = replace(state, session=replace(state.session, operations_at=now))
+    return decide(
+        after, *changes, calls=(*calls, *declines(rest, REFUSE_SHORT)), outcomes=_pending_outcomes(found.reasons)
+    )
+
+
+def _end_failed_round(state: SchedulerState, now: float, new_id: NewId) -> Decision:
+    """End a failed round."""
+    away = decline_and_wait(state, now, new_id)
+    return away.then(lambda after: decide(after, outcomes=_pending_outcomes(after.session.pending)))
+
+
+def decline_and_wait(state: SchedulerState, now: float, new_id: NewId) -> Decision:
+    """Decline all offers, and all new ones during a back-off."""
+    failures = state.process.offer_round.failures + 1
+    wait = round_delay(failures, state.spec.gang.hold_seconds, jitter_from_id(new_id()))
+    after = replace(
+        state,
+        session=replace(state.session, offers={}, round_started=None),
+        process=replace(state.process, offer_round=OfferRound(failures, now + wait)),
+    )
+    return decide(after, calls=declines(list(state.session.offers), wait))
+
+
+def _expire_reservations(state: SchedulerState, now: float, new_id: NewId, gangs: Sequence[Gang]) -> Decision:
+    """Expire reservations of an incomplete gang; unreserve those that are offered now."""
+    late = frozenset(item.id for item in state.stored.reservations.values() if now >= item.deadline)
+    told = Outcome(f"gang incomplete at the deadline; releasing {len(late)} reservations", warning=True)
+    state = replace(state, process=replace(state.process, expired_reservations=late))
+    given_back = unreserve_unneeded(state, [held.offer for held in state.session.offers.values()], gangs, now)
+    given_back = given_back.then(lambda after: decide(after, outcomes=(told,)))
+    return given_back.then(lambda after: _end_failed_round(after, now, new_id))
+
+
+def unreserve_unneeded(state: SchedulerState, offers: Sequence[Offer], gangs: Sequence[Gang], now: float) -> Decision:
+    """UNRESERVE the service's resources in these offers that no task needs."""
+    tasks = {task.name: task for gang in gangs for task in gang.tasks}
+    calls, gone = reservations.unreserve_unneeded(state, offers, tasks, now), reservations.released(state, offers, now)
+    if not calls:
+        return decide(state, *gone)
+    used = {offer_id for call in calls for offer_id in call.offer_ids}
+    kept = {key: held for key, held in state.session.offers.items() if key not in used}
+    state = hold(state, kept)
+    session = replace(state.session, unreserved=state.session.unreserved | reservations.reservation_ids(calls))
+    after = replace(state, session=session, process=replace(state.process, unreserved_at=now))
+    return decide(after, *gone, calls=calls)
+
+
+def hold(state: SchedulerState, offers: Mapping[OfferId, HeldOffer], now: float | None = None) -> SchedulerState:
+    """Return the state with these held offers; a round starts with the first and ends with the last."""
+    started = state.session.round_started
+    if not offers:
+        started = None
+    elif started is None:
+        started = now
+    return replace(state, session=replace(state.session, offers=offers, round_started=started))
+
+
+def _drop_unreachable(state: SchedulerState, now: float) -> Decision:
+    gone = reservations.unreachable(state, now)
+    told = (
+        Outcome(
+            f"agent {item.location.hostname} unreachable; the reservation for {item.task} may remain",
+            item.task,
+            warning=True,
+        )
+        for item in gone
+    )
+    changes = (*reservations.settled(state, now), *(ReservationDropped(item.id) for item in gone))
+    if gone and state.stored.result is not None:
+        still = (
+            f"what was reserved for {item.task} on {item.location.hostname}, which did not answer" for item in gone
+        )
+        state = replace(state, process=replace(state.process, left_behind=(*state.process.left_behind, *still)))
+    return decide(state, *changes, outcomes=tuple(told))
+
+
+def _pending_outcomes(pending: Mapping[TaskName, tuple[Reason, ...]]) -> tuple[Outcome, ...]:
+    """Return one outcome per set of reasons."""
+    groups: dict[tuple[Reason, ...], list[TaskName]] = {}
+    for name, reasons in pending.items():
+        if not isinstance(reasons[0], WaitsFor | Reserved):
+            groups.setdefault(reasons, []).append(name)
+    return tuple(_pending_outcome(names, reasons) for reasons, names in groups.items())
+
+
+def _pending_outcome(names: Sequence[TaskName], reasons: Iterable[Reason]) -> Outcome:
+    others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    verb = "are" if others else "is"
+    return Outcome(f"{names[0]}{others} {verb} pending: {'; '.join(map(str, reasons))}", names[0], warning=True)
+
+
+# --- Agent snapshots, for display only
+#
+# Mesos reports agents only through offers and removals. The last snapshot of an agent is kept while it offers nothing,
+# and all are dropped with the connection, because removals would be missed.
+
+
+#: Maximum number of snapshots; the most recent are kept.
+MAX_AGENT_SNAPSHOTS = 2000
+
+
+def record_offers(state: SchedulerState, offers: Iterable[Offer], now: float) -> SchedulerState:
+    """Return the state with snapshots of these offers; offers of one agent to several roles are summed."""
+    fresh: dict[AgentId, AgentSnapshot] = {}
+    for offer in offers:
+        fresh[offer.agent_id] = _snapshot(fresh.get(offer.agent_id), offer, now)
+    if not fresh:
+        return state
+    known = dict(state.session.agent_snapshots)
+    for key in fresh:
+        known.pop(key, None)  # they are to be the last
+    known |= fresh
+    excess = len(known) - MAX_AGENT_SNAPSHOTS
+    return replace(
+        state,
+        session=replace(
+            state.session, agent_snapshots=dict(islice(known.items(), excess, None)) if excess > 0 else known
+        ),
+    )
+
+
+def _snapshot(before: AgentSnapshot | None, offer: Offer, now: float) -> AgentSnapshot:
+    amounts = {"cpus": 0, "mem": 0, "gpus": 0}
+    for item in offer.resources:
+        if item.name in amounts and isinstance(item.value, int):
+            amounts[item.name] += item.value
+    if before is not None:
+        amounts = {name: amount + int(getattr(before, name)) for name, amount in amounts.items()}
+    return AgentSnapshot(offer.hostname, offer.region, offer.zone, **amounts, at=now)
+
+
+def forget_agent(state: SchedulerState, agent_id: AgentId) -> SchedulerState:
+    """Return the state without snapshots of this agent."""
+    return replace(
+        state,
+        session=replace(
+            state.session,
+            agent_snapshots={key: glimpse for key, glimpse in state.session.agent_snapshots.items() if key != agent_id},
+        ),
+    )
+
+
+# --- Events
+
+
+def on_offers(state: SchedulerState, offers: Iterable[Offer], now: float, new_id: NewId, view: PlanView) -> Decision:
+    """Launch the gangs that fit, hold useful offers for the others, and decline the rest."""
+    offers = tuple(offers)
+    state = replace(state, session=replace(state.session, no_offers_since=None)) if offers else state
+    state = record_offers(state, offers, now)
+    seen = reservations.detect_lost(maintenance.observe_offers(state, offers), offers, now)
+    given_back = unreserve_unneeded(seen, offers, view.gangs, now)
+    answered = {offer_id for call in given_back.calls if isinstance(call, Accept) for offer_id in call.offer_ids}
+    rest = tuple(offer for offer in offers if offer.id not in answered)
+    return given_back.then(lambda after: _place(after, rest, view, now, new_id))
+
+
+def on_rescinded(state: SchedulerState, offer_id: OfferId) -> Decision:
+    """Forget the offer; a launch on it fails with TASK_DROPPED."""
+    return decide(hold(state, {key: held for key, held in state.session.offers.items() if key != offer_id}))
+
+
+def on_agent_failed(state: SchedulerState, agent_id: AgentId) -> Decision:
+    """Forget the offers of a removed agent."""
+    rejected_offers = {key: offer for key, offer in state.session.rejected_offers.items() if key != agent_id}
+    after = forget_agent(replace(state, session=replace(state.session, rejected_offers=rejected_offers)), agent_id)
+    return decide(after, outcomes=(Outcome(f"agent {agent_id} was removed", warning=True),))
+
+
+def _place(state: SchedulerState, offers: Sequence[Offer], view: PlanView, now: float, new_id: NewId) -> Decision:
+    gangs = view.gangs
+    wait = state.process.offer_round.back_off_until - now
+    if not gangs or wait > 0:
+        return decide(state, calls=declines([offer.id for offer in offers], wait if gangs else REFUSE_LONG))
+    held = {**state.session.offers, **{offer.id: HeldOffer(offer, now) for offer in offers}}
+    found = match_gangs(state, gangs, [entry.offer for entry in held.values()], now)
+    state = _with_evaluation(hold(state, held, now), found.evaluation(now, len(held)))
+    return _launch(state, found, view, now, new_id).then(lambda after: _decline_useless(after, gangs, offers, now))
+
+
+def _launch(state: SchedulerState, found: MatchResult, view: PlanView, now: float, new_id: NewId) -> Decision:
+    """Launch complete gangs, and report why the others wait."""
+    state = replace(state, session=replace(state.session, pending=found.reasons))
+    if not found.placements:
+        return decide(state)
+    launches = plan_launches(state, found.placements, now, new_id, view.purposes)
+    calls = accepts(found.placements, launches, REFUSE_SHORT if found.reasons else REFUSE_LONG)
+    used = {offer_id for call in calls for offer_id in call.offer_ids}
+    told = (
+        Outcome(
+            f"{item.task.name} goes to {item.agent.hostname} at {launch.record.address}: {item.why}", item.task.name
+        )
+        for item, launch in zip(found.placements, launches, strict=True)
+    )
+    return decide(
+        replace(
+            state,
+            session=replace(
+                state.session, offers={key: held for key, held in state.session.offers.items() if key not in used}
+            ),
+        ),
+        *(TaskLaunched(launch.record) for launch in launches),
+        *(ReservationDropped(item.reservation) for item in found.placements if item.reservation),
+        calls=calls,
+        outcomes=tuple(told),
+    )
+
+
+def _decline_useless(state: SchedulerState, gangs: Sequence[Gang], fresh: Sequence[Offer], now: float) -> Decision:
+    """End the round if no task is pending, otherwise decline new offers that no pending task can use."""
+    if not state.session.pending:
+        session = replace(state.session, round_started=None, rejected_offers={})
+        return decide(replace(state, session=session, process=replace(state.process, offer_round=OfferRound())))
+    waiting = [gang for gang in gangs if any(task.name in state.session.pending for task in gang.tasks)]
+    agents = usable_agents(state, waiting, fresh, now)
+    useless = [offer.id for offer in fresh if offer.id in state.session.offers and offer.agent_id not in agents]
+    rejected = {offer.agent_id: offer for offer in fresh if offer.agent_id not in agents}
+    kept = {key: held for key, held in state.session.offers.items() if key not in set(useless)}
+    state = hold(state, kept)
+    rejected_offers = {**state.session.rejected_offers, **rejected}
+    after = replace(state, session=replace(state.session, rejected_offers=rejected_offers))
+    return decide(after, calls=declines(useless, REFUSE_LONG))
+
+
+def _with_evaluation(state: SchedulerState, evaluation: Evaluation) -> SchedulerState:
+    evaluations = (*state.process.evaluations, evaluation)[-MAX_EVALUATIONS:]
+    return replace(state, process=replace(state.process, evaluations=evaluations))

@@ -1,0 +1,67 @@
+"""Suppress offers when no task is pending, and revive them for new pending tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tf_scheduler.core.plans.scheduling import Gang
+from tf_scheduler.core.state.backoff import next_token_at, take_token
+from tf_scheduler.core.state.reducer import decide
+from tf_scheduler.model.effects import Decision, Revive, Suppress
+from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.offer import OfferRound
+from tf_scheduler.model.state import SchedulerState
+
+from .rounds import REFUSE_LONG, REFUSE_SHORT, declines, unreserve_unneeded
+
+
+def update(state: SchedulerState, now: float, gangs: Iterable[Gang]) -> Decision:
+    """Revive once per new pending task; otherwise release all offers, and suppress if no reservation remains."""
+    names = pending_task_names(gangs)
+    if names:
+        return _revive(state, names, now)
+    return _release_all(state, now).then(
+        lambda after: _revive(after, names, now) if after.stored.reservations else _suppress(after)
+    )
+
+
+def pending_task_names(gangs: Iterable[Gang]) -> frozenset[TaskName]:
+    """Return the names of the tasks to place now."""
+    return frozenset(task.name for gang in gangs for task in gang.tasks)
+
+
+def _revive(state: SchedulerState, names: frozenset[TaskName], now: float) -> Decision:
+    """Revive if offers are suppressed, or if new tasks are pending that declined offers may fit."""
+    news = names - state.session.requested_tasks
+    if not news and not state.session.suppressed:
+        return decide(replace(state, session=replace(state.session, requested_tasks=names, revive_at=None)))
+    bucket = take_token(state.process.revive_tokens, now)
+    if bucket is None:
+        return decide(
+            replace(state, session=replace(state.session, revive_at=next_token_at(state.process.revive_tokens, now)))
+        )
+    fresh = replace(state.process.offer_round, failures=0, back_off_until=0.0)
+    session = replace(state.session, requested_tasks=names, suppressed=False, revive_at=None, no_offers_since=now)
+    process = replace(state.process, revive_tokens=bucket, offer_round=fresh)
+    return decide(replace(state, session=session, process=process), calls=(Revive(),))
+
+
+def _release_all(state: SchedulerState, now: float) -> Decision:
+    given_back = unreserve_unneeded(state, [held.offer for held in state.session.offers.values()], (), now)
+    return given_back.then(_decline_held)
+
+
+def _decline_held(state: SchedulerState) -> Decision:
+    session = replace(state.session, offers={}, pending={}, round_started=None)
+    after = replace(state, session=session, process=replace(state.process, offer_round=OfferRound()))
+    seconds = REFUSE_SHORT if state.stored.reservations else REFUSE_LONG
+    return decide(after, calls=declines(list(state.session.offers), seconds))
+
+
+def _suppress(state: SchedulerState) -> Decision:
+    session = state.session
+    quiet = replace(
+        session, suppressed=True, requested_tasks=frozenset(), revive_at=None, no_offers_since=None, rejected_offers={}
+    )
+    return decide(replace(state, session=quiet), calls=() if session.suppressed else (Suppress(),))

@@ -1,0 +1,202 @@
+"""Match the tasks of a gang with offers: all tasks are placed, or none with reasons."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tf_scheduler.model.ids import AgentId, TaskName
+from tf_scheduler.model.offer import Offer
+from tf_scheduler.model.reasons import (
+    AgentReason,
+    AgentRejected,
+    BestOfAnyAgent,
+    Excluded,
+    KeptForGpus,
+    MoreAgents,
+    NoOffers,
+    OperatorMovesTask,
+    OtherRegion,
+    Reason,
+    TooSmall,
+    UnbalancedGroup,
+    Unreliable,
+    ValueLimitReached,
+    WaitsFor,
+)
+from tf_scheduler.model.resources import Needs, Operation, Resource, Shortage
+from tf_scheduler.model.spec import JobSpec, TaskSpec
+
+from .agents import (
+    DIMENSION_NAMES,
+    Agent,
+    AgentCapacity,
+    Demand,
+    PlacementContext,
+    claim_ports,
+    consume,
+    demands_of,
+    merge_offers,
+    ports_of,
+)
+from .constraints import DemandRules, total_gpus
+from .search import ChosenAgent, SearchResult, search, unplaced_names
+
+# --- Explanations
+
+
+#: Maximum number of agents in the reasons of one task.
+MAX_LISTED_AGENTS = 20
+
+
+def explain_missing(found: SearchResult, passed: Iterable[Agent] = ()) -> Mapping[TaskName, tuple[Reason, ...]]:
+    """Return the reasons of every unplaced task, the same for all tasks of a section.
+
+    `passed`: agents whose offers were declined before.
+    """
+    rooms = [*found.rooms, *(AgentCapacity(agent, number) for number, agent in enumerate(passed, len(found.rooms)))]
+    said: dict[TaskName, tuple[Reason, ...]] = {}
+    for demand in found.missing:
+        why = _explain_demand(demand, rooms, found.rules[demand.job.group])
+        said.update(dict.fromkeys(unplaced_names([demand], found.chosen), why))
+    return said
+
+
+def explain_waiting(found: SearchResult) -> Mapping[TaskName, tuple[Reason, ...]]:
+    """Return for every placed task which task of its gang it waits for."""
+    missing = unplaced_names(found.missing, found.chosen)
+    if not missing:
+        return {}
+    return {item.task.name: (WaitsFor(item.agent.hostname, missing[0], len(missing)),) for item in found.chosen}
+
+
+def _explain_demand(demand: Demand, rooms: Sequence[AgentCapacity], rules: DemandRules) -> tuple[Reason, ...]:
+    if not rooms:
+        return (NoOffers(demand.needs, demand.job.constraints),)
+    refusals = sorted((_rejection(demand, room, rules) for room in rooms), key=lambda item: len(item.reasons))
+    refusals = [item for item in refusals if item.reasons]
+    told: list[Reason] = [*refusals[:MAX_LISTED_AGENTS]]
+    if len(refusals) > MAX_LISTED_AGENTS:
+        rest = refusals[MAX_LISTED_AGENTS:]
+        tallies = Counter(kind for item in rest for kind in {_category(reason) for reason in item.reasons})
+        told.append(MoreAgents(tuple(sorted(tallies.items(), key=lambda pair: (-pair[1], pair[0]))), len(rest)))
+    return (*told, _best(demand, rooms))
+
+
+def _rejection(demand: Demand, room: AgentCapacity, rules: DemandRules) -> AgentRejected:
+    alone, beside = _shortages(demand, room.total), _shortages(demand, room.free)
+    lacks: list[AgentReason] = [TooSmall(alone or beside, shared_with_gang=not alone)] if beside else []
+    objections = rules.objections(room.agent, total_gpus(room))
+    return AgentRejected(room.agent.hostname, (*lacks, *objections, *rules.limits(room.agent.location)))
+
+
+def _shortages(demand: Demand, has: Sequence[int]) -> tuple[Shortage, ...]:
+    return tuple(
+        Shortage(DIMENSION_NAMES[place], amount, has[place])
+        for place, amount in demand.requirements
+        if has[place] < amount
+    )
+
+
+def _best(demand: Demand, rooms: Sequence[AgentCapacity]) -> BestOfAnyAgent:
+    """Return the largest amount of each needed resource on any single agent."""
+    best = []
+    for place, _ in demand.requirements:
+        room = max(rooms, key=lambda room: room.total[place])
+        best.append((DIMENSION_NAMES[place], room.total[place], room.agent.hostname))
+    return BestOfAnyAgent(demand.needs, tuple(best))
+
+
+def _category(reason: AgentReason) -> str:
+    """Return the category that counts agents in a summary."""
+    if isinstance(reason, TooSmall):
+        return f"have too little {', '.join(item.name for item in reason.shortages)}"
+    if isinstance(reason, Excluded | ValueLimitReached | UnbalancedGroup):
+        return f"are not allowed by {reason.constraint}"
+    if isinstance(reason, OtherRegion):
+        return "are in another region"
+    if isinstance(reason, Unreliable | OperatorMovesTask):
+        return "are avoided"
+    return "are kept for GPUs" if isinstance(reason, KeptForGpus) else "go into maintenance"
+
+
+# --- Matching
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One task on one agent, with the resources for it and its executor."""
+
+    task: TaskSpec
+    agent: Agent
+    task_resources: tuple[Resource, ...]
+    executor_resources: tuple[Resource, ...]
+    #: Explanation of the choice.
+    why: str = ""
+    #: Reservation to unreserve in the same call, and its id.
+    unreserve: tuple[Operation, ...] = ()
+    reservation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """All tasks are placed."""
+
+    placements: tuple[Placement, ...]
+    #: Remaining resources of the used agents.
+    leftover: Mapping[AgentId, Agent] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NoMatch:
+    """At least one task cannot be placed, so none is launched."""
+
+    #: Unplaced task -> reasons.
+    reasons: Mapping[TaskName, tuple[Reason, ...]]
+    #: Placed task -> the task that it waits for.
+    blocked_by_gang: Mapping[TaskName, tuple[Reason, ...]] = field(default_factory=dict)
+    #: Placed tasks, for reservations.
+    partial: tuple[ChosenAgent, ...] = ()
+
+
+def match_gang(tasks: Sequence[TaskSpec], offers: Iterable[Offer], circumstances: PlacementContext) -> Match | NoMatch:
+    """Place all of `tasks` on `offers`, or none."""
+    return match_agents(tasks, merge_offers(offers), circumstances)
+
+
+def match_agents(
+    tasks: Sequence[TaskSpec], agents: Sequence[Agent], circumstances: PlacementContext, passed: Iterable[Agent] = ()
+) -> Match | NoMatch:
+    """Place all tasks on merged agents, sorted by host name, or none.
+
+    `passed`: agents with declined offers, used only in reasons.
+    """
+    if not tasks:
+        return NoMatch({})
+    found = search(demands_of(tasks, circumstances.executor), agents, circumstances)
+    if found.missing:
+        return NoMatch(explain_missing(found, passed), explain_waiting(found), found.chosen)
+    return allocate(tasks, found.chosen, circumstances.executor)
+
+
+def allocate(tasks: Sequence[TaskSpec], chosen: Iterable[ChosenAgent], executor: Needs) -> Match:
+    """Allocate the resources of every chosen task."""
+    left: dict[AgentId, Agent] = {}
+    placements: dict[TaskName, Placement] = {}
+    for item in chosen:
+        agent = left.get(item.agent.id, item.agent)
+        for_executor, rest = consume(agent.resources, executor)
+        for_task, rest = _allocate_task(rest, item.task.job)
+        left[agent.id] = replace(agent, resources=rest)
+        placements[item.task.name] = Placement(item.task, item.agent, for_task, for_executor, item.why)
+    return Match(tuple(placements[task.name] for task in tasks if task.name in placements), left)
+
+
+def _allocate_task(resources: tuple[Resource, ...], job: JobSpec) -> tuple[tuple[Resource, ...], tuple[Resource, ...]]:
+    """Split resources into (taken, rest), with the job's preferred port if available."""
+    if not job.port or job.port not in ports_of(resources):
+        return consume(resources, job.needs)
+    entries, rest = claim_ports(resources, frozenset({job.port}))
+    taken, rest = consume(rest, replace(job.needs, ports=job.needs.ports - 1))
+    return (*entries, *taken), rest

@@ -1,0 +1,125 @@
+"""The end of a task -> its cause. An ordered table: the first row that fits, wins. docs/recovery.md shows it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tf_scheduler.core.state.backoff import recent_failures
+from tf_scheduler.model.effects import Outcome
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import AgentFailures, Cause, LaunchEnd, TaskRecord, TaskStatus
+
+#: TensorFlow's PreemptionCheckpointHandler exits so after it has saved a checkpoint (143 on Google's machines).
+RESTART_EXIT_CODES = frozenset({42, 143})
+#: 128 + n is how a shell reports that a signal ended its child.
+_SHELL_SIGNALS = range(129, 160)
+
+_INVALID = frozenset({"REASON_TASK_INVALID", "REASON_TASK_UNAUTHORIZED", "REASON_TASK_GROUP_INVALID"})
+_LIMITS = frozenset(
+    {
+        "REASON_CONTAINER_LIMITATION",
+        "REASON_CONTAINER_LIMITATION_DISK",
+        "REASON_CONTAINER_LIMITATION_MEMORY",
+        "REASON_MAX_COMPLETION_TIME_REACHED",
+    }
+)
+_NO_CONTAINER = frozenset({"REASON_CONTAINER_LAUNCH_FAILED", "REASON_EXECUTOR_REGISTRATION_TIMEOUT"})
+DRAIN_REASONS = frozenset({"REASON_AGENT_DRAINING", "REASON_SLAVE_DRAINING", "REASON_CONTAINER_PREEMPTED"})
+
+
+@dataclass(frozen=True, slots=True)
+class CauseRule:
+    """One row of the table."""
+
+    when: str
+    cause: Cause
+    fits: Callable[[LaunchEnd, frozenset[int]], bool]
+
+
+#: Order matters: a drained task was KILLED, a task over its memory was ended by a signal.
+CAUSE_RULES: tuple[CauseRule, ...] = (
+    CauseRule("TASK_FINISHED", Cause.FINISHED, lambda end, _: end.state == "TASK_FINISHED"),
+    CauseRule("the service asked for it", Cause.STOPPED, lambda end, _: end.was_requested),
+    CauseRule(
+        "TASK_ERROR, or the reason says invalid or unauthorized",
+        Cause.INVALID_TASK,
+        lambda end, _: end.state == "TASK_ERROR" or end.reason in _INVALID,
+    ),
+    CauseRule(
+        "TASK_DROPPED: the launch reached no agent", Cause.NOT_STARTED, lambda end, _: end.state == "TASK_DROPPED"
+    ),
+    CauseRule(
+        "the agent is drained, or it was preempted", Cause.INFRASTRUCTURE, lambda end, _: end.reason in DRAIN_REASONS
+    ),
+    CauseRule("over its memory, disk or time", Cause.USER_ERROR, lambda end, _: end.reason in _LIMITS),
+    CauseRule(
+        "its files could not be fetched, or its executor could not be started",
+        Cause.USER_ERROR,
+        lambda end, _: end.reason in _NO_CONTAINER or (end.reason == "REASON_EXECUTOR_TERMINATED" and not end.has_run),
+    ),
+    CauseRule("it hung: no sign of life, no progress, no output", Cause.USER_ERROR, lambda end, _: end.was_unhealthy),
+    CauseRule(
+        "an exit code that asks for a restart (42, 143, or as configured)",
+        Cause.RESTART_ASKED,
+        lambda end, asking: end.exit_code in asking,
+    ),
+    CauseRule(
+        "ended by a signal, or exit code 128 + signal",
+        Cause.INFRASTRUCTURE,
+        lambda end, _: end.signal is not None or end.exit_code in _SHELL_SIGNALS,
+    ),
+    CauseRule("any other exit code", Cause.USER_ERROR, lambda end, _: end.exit_code is not None),
+    CauseRule(
+        "anything else: lost, gone, unknown, its executor or container failed", Cause.INFRASTRUCTURE, lambda *_: True
+    ),
+)
+
+
+def cause_of(end: LaunchEnd, restart_exit_codes: frozenset[int] = RESTART_EXIT_CODES) -> Cause:
+    """The cause of an end. Total: the last row fits everything."""
+    return next(row.cause for row in CAUSE_RULES if row.fits(end, restart_exit_codes))
+
+
+# --- suspects
+# The end of a launch -> what is held against its agent.
+
+
+#: Seconds: what fails together on one agent has one reason, and counts once.
+SAME_INCIDENT_SECONDS = 5.0
+#: A program that ends itself so says nothing of its agent: it has a fault, or was interrupted.
+_OWN_SIGNALS = frozenset(
+    {signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+)
+
+
+def record_failure(state: SchedulerState, record: TaskRecord, now: float) -> AgentFailures | None:
+    """One more failure on the agent of `record`; None: it does not count."""
+    policy, before = state.spec.recovery, state.stored.agent_failures.get(record.agent_id)
+    failures = recent_failures(before.failures if before else (), policy.avoid_for, now)
+    if not policy.avoid_after or (failures and now < failures[-1] + SAME_INCIDENT_SECONDS):
+        return None
+    failures = (*failures, now)
+    avoided = now + policy.avoid_for if len(failures) >= policy.avoid_after else 0.0
+    return AgentFailures(
+        record.agent_id, record.hostname, failures, max(avoided, before.avoided_until if before else 0.0)
+    )
+
+
+def blames_agent(status: TaskStatus, cause: Cause, ran: bool) -> bool:
+    """Whether the end may be the agent's fault: its program could not be started, or was lost."""
+    if not ran:
+        return cause in (Cause.USER_ERROR, Cause.INFRASTRUCTURE) and status.reason not in DRAIN_REASONS
+    if cause is not Cause.INFRASTRUCTURE or status.reason in DRAIN_REASONS or status.exit_code is not None:
+        return False
+    return status.signal not in _OWN_SIGNALS
+
+
+def failure_message(suspect: AgentFailures | None, now: float) -> tuple[Outcome, ...]:
+    """That the agent is avoided from now on, if it is."""
+    if suspect is None or suspect.avoided_until <= now:
+        return ()
+    count, wait = len(suspect.failures), suspect.avoided_until - now
+    sentence = f"{suspect.hostname} is avoided for {wait:g} s: {count} launches have failed there"
+    return (Outcome(sentence, warning=True),)

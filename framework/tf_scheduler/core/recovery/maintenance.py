@@ -1,0 +1,108 @@
+"""Agents that are about to go: inverse offers answered, windows remembered, running work moved in time.
+
+A draining agent needs nothing of this: Mesos offers it no more, and ends its tasks with a reason of its own, which
+the recovery knows (Mesos documentation, maintenance).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from tf_scheduler.core.state.reducer import decide
+from tf_scheduler.model.effects import AcceptInverseOffers, Decision, Outcome, RecoveryDecided
+from tf_scheduler.model.ids import OfferId
+from tf_scheduler.model.offer import InverseOffer, Offer
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord
+
+from .replacement import is_replaced, replace_launch, restart_group
+
+#: Mesos asks again after so many seconds, which tells a window that still stands from one that was cancelled.
+ASK_INTERVAL = 30.0
+#: Seconds between the end of a task's grace period and the beginning of the window, for the launch elsewhere.
+MOVE_AHEAD = 60.0
+
+
+def on_inverse_offers(state: SchedulerState, offers: Iterable[InverseOffer]) -> Decision:
+    """Agree to leave: an operator's window is not ours to refuse. What runs there is moved before it begins."""
+    offers = tuple(offers)
+    hosts = {record.agent_id: record.hostname for record in state.live()}
+    news = [offer for offer in offers if _is_news(state, offer) and offer.agent_id in hosts]
+    return decide(
+        replace(
+            state,
+            session=replace(
+                state.session, windows={**state.session.windows, **{offer.agent_id: offer for offer in offers}}
+            ),
+        ),
+        calls=(AcceptInverseOffers(tuple(offer.id for offer in offers), ASK_INTERVAL),) if offers else (),
+        outcomes=tuple(Outcome(f"agent {hosts[offer.agent_id]} goes into maintenance", warning=True) for offer in news),
+    )
+
+
+def _is_news(state: SchedulerState, offer: InverseOffer) -> bool:
+    known = state.session.windows.get(offer.agent_id)
+    return known is None or known.unavailability != offer.unavailability
+
+
+def on_rescinded(state: SchedulerState, offer_id: OfferId) -> Decision:
+    """The window is off, or Mesos will ask anew with another one."""
+    return decide(
+        replace(
+            state,
+            session=replace(
+                state.session,
+                windows={key: window for key, window in state.session.windows.items() if window.id != offer_id},
+            ),
+        )
+    )
+
+
+def observe_offers(state: SchedulerState, offers: Iterable[Offer]) -> SchedulerState:
+    """An offer without a window says that its agent has none any more."""
+    safe = {offer.agent_id for offer in offers if offer.unavailability is None} & state.session.windows.keys()
+    return replace(
+        state,
+        session=replace(
+            state.session, windows={key: window for key, window in state.session.windows.items() if key not in safe}
+        ),
+    )
+
+
+def drain(state: SchedulerState, now: float) -> Decision:
+    """Start elsewhere what runs on agents whose window is near, and whatever must start again with it."""
+    if not state.session.windows or state.stored.result is not None:
+        return decide(state)
+    due = [record for record in _leaving(state) if now >= _leaves_at(state, record) and not is_replaced(state, record)]
+    if not due:
+        return decide(state)
+    names = {record.name for record in due}
+    moves = [
+        replace(
+            replace_launch(state, record, f"agent {record.hostname} goes into maintenance", now),
+            previous_address_until=now,
+        )
+        for record in due
+    ]
+    moves += [
+        replace_launch(state, item, f"starts again with {due[0].name}", now)
+        for item in restart_group(state, names, moved=True)
+    ]
+    told = (Outcome(f"{item.task} is launched again: {item.why}", item.task, warning=True) for item in moves)
+    return decide(state, *map(RecoveryDecided, moves), outcomes=tuple(told))
+
+
+def deadlines(state: SchedulerState) -> Iterator[float]:
+    """When the next task is to leave."""
+    if state.session.windows and state.stored.result is None:
+        yield from (_leaves_at(state, record) for record in _leaving(state) if not is_replaced(state, record))
+
+
+def _leaving(state: SchedulerState) -> Iterator[TaskRecord]:
+    return (record for record in state.live() if record.agent_id in state.session.windows)
+
+
+def _leaves_at(state: SchedulerState, record: TaskRecord) -> float:
+    grace = max(job.kill_grace for job in state.spec.jobs)
+    return state.session.windows[record.agent_id].unavailability.start - MOVE_AHEAD - grace

@@ -1,0 +1,126 @@
+"""Launches that are to be replaced at no cost to their tasks: with a lost one, before maintenance, by order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from tf_scheduler.core.state.restart_units import trains_together
+from tf_scheduler.core.state.spec_index import index_of
+from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.spec import RestartPolicy, RestartWhen, ServiceSpec
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import Cause, Recovery, TaskRecord, TaskState, TaskStatus
+
+from .failure_causes import DRAIN_REASONS
+
+#: Seconds that a task waits for its previous address, from when it could be launched there.
+PREVIOUS_ADDRESS_WAIT = 5.0
+
+
+_AGENT_GONE = frozenset(
+    {TaskState.GONE, TaskState.GONE_BY_OPERATOR, TaskState.LOST, TaskState.UNKNOWN, TaskState.UNREACHABLE}
+)
+
+
+def is_agent_gone(status: TaskStatus) -> bool:
+    """Whether the task's agent is gone with it, or is about to: it is not offered again soon."""
+    return status.state in _AGENT_GONE or status.reason in DRAIN_REASONS
+
+
+def is_replaced(state: SchedulerState, record: TaskRecord) -> bool:
+    """Whether this very launch is to be replaced already."""
+    known = state.stored.recoveries.get(record.name)
+    return known is not None and known.launch == record.id
+
+
+def is_finished(state: SchedulerState, record: TaskRecord) -> bool:
+    """Whether the task has done its work: nothing launches it again."""
+    status = state.stored.statuses.get(record.id)
+    return status is not None and status.state is TaskState.FINISHED
+
+
+def replace_launch(
+    state: SchedulerState, record: TaskRecord, why: str, now: float, cause: Cause = Cause.INFRASTRUCTURE
+) -> Recovery:
+    """Replace this launch now, at its old address if possible. Its failures and its back-off stay as they are."""
+    before, status = state.stored.recoveries.get(record.name), state.stored.statuses.get(record.id)
+    return Recovery(
+        task=record.name,
+        launch=record.id,
+        cause=cause,
+        why=why,
+        since=now,
+        ready_at=now,
+        previous_address_until=now + PREVIOUS_ADDRESS_WAIT,
+        failures=before.failures if before else (),
+        consecutive_failures=before.consecutive_failures if before else 0,
+        crashed_at=before.crashed_at if before else "",
+        bad_addresses=before.bad_addresses if before else (),
+        has_served=(before is not None and before.has_served) or (status is not None and status.healthy is True),
+    )
+
+
+def restart_group(state: SchedulerState, names: Collection[TaskName], *, moved: bool) -> Iterator[TaskRecord]:
+    """Whoever must start again with these tasks, and does not do so yet. A task that has finished never does."""
+    for name in sorted(index_of(state.spec).restarts(names, moved=moved).difference(names)):
+        record = state.stored.tasks.get(name)
+        if record is not None and not is_finished(state, record) and not is_replaced(state, record):
+            yield record
+
+
+def finished_peers(state: SchedulerState, record: TaskRecord) -> list[TaskName]:
+    """Without whom it cannot train, and who are never launched again."""
+    if not trains_together(state.spec.strategy, record.job):
+        return []
+    members = (task.name for task in state.spec.tasks() if task.job.kind.in_cluster and task.name != record.name)
+    found = (state.stored.tasks.get(name) for name in sorted(members))
+    return [other.name for other in found if other is not None and is_finished(state, other)]
+
+
+def restart_address_wait(state: SchedulerState, record: TaskRecord, status: TaskStatus, now: float) -> Recovery | None:
+    """A launch that is replaced has ended only now: only now its old address can be free. None: nothing changes."""
+    item = state.stored.recoveries.get(record.name)
+    if item is None or item.launch != record.id or item.previous_address_until <= item.ready_at:
+        return None
+    return replace(
+        item,
+        previous_address_until=item.ready_at
+        if is_agent_gone(status)
+        else max(now, item.ready_at) + PREVIOUS_ADDRESS_WAIT,
+    )
+
+
+# --- policies
+# What holds for one task: its job's own policy, else the service's.
+
+
+def restart_policy(spec: ServiceSpec, record: TaskRecord) -> RestartPolicy:
+    """How often it is launched again."""
+    job = spec.job_of(record.job, record.index)
+    found = spec.restart if job is None or job.restart is None else job.restart
+    # What only keeps a place has no failures of its own.
+    return replace(found, when=RestartWhen.ALWAYS) if record.is_placeholder else found
+
+
+def unreachable_timeout(spec: ServiceSpec, record: TaskRecord) -> float:
+    """Seconds that it is waited for when its agent does not answer."""
+    job = spec.job_of(record.job, record.index)
+    own = None if job is None else job.unreachable_timeout
+    return spec.recovery.unreachable_timeout if own is None else own
+
+
+def counts_as_failure(policy: RestartPolicy, cause: Cause) -> bool:
+    """Whether such an end counts as a failure."""
+    return cause.is_counted and policy.when is not RestartWhen.ALWAYS
+
+
+def no_retry_reason(policy: RestartPolicy, cause: Cause, status: TaskStatus) -> str:
+    """Why the task is not launched again, as half a sentence; empty: it may be."""
+    if not cause.is_retryable:
+        return "another launch would end in the same way"
+    if policy.when is RestartWhen.NEVER and cause is not Cause.NOT_STARTED:
+        return "its restart_policy is never"
+    if policy.when is RestartWhen.EXIT_CODE and cause is Cause.USER_ERROR and status.exit_code in range(1, 128):
+        return "its restart_policy is exit_code, and 1 to 127 are final"
+    return ""

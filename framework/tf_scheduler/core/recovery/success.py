@@ -1,0 +1,84 @@
+"""Whose end is the job's: success, and failures that the job survives. Kubeflow and TonY have the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from tf_scheduler.core.plans import queries
+from tf_scheduler.core.state.spec_index import index_of
+from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.spec import JobKind, ServiceSpec, SuccessPolicy
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord, TaskState
+
+from .replacement import is_replaced
+
+#: Whose end may be the job's. Parameter servers never end by themselves, side-cars do not train.
+TRAINERS = frozenset({JobKind.CHIEF, JobKind.WORKER})
+
+
+def success_policy(spec: ServiceSpec) -> SuccessPolicy:
+    """The policy in force; never DEFAULT."""
+    if spec.finish.success is not SuccessPolicy.DEFAULT:
+        return spec.finish.success
+    return SuccessPolicy.ALL_WORKERS if spec.strategy.ends_with_all else SuccessPolicy.CHIEF
+
+
+def completes_job(state: SchedulerState, record: TaskRecord) -> bool:
+    """Whether the end of this task, just finished, is the job's success."""
+    if record.job not in TRAINERS or not queries.in_options(state, record):
+        return False
+    return _DECIDES[success_policy(state.spec)](state, record)
+
+
+def is_survivable(state: SchedulerState, record: TaskRecord) -> bool:
+    """Whether the job goes on though this task has failed for good: it does not train, or one that does is enough."""
+    if record.job.is_side_job:
+        return True
+    if record.job not in TRAINERS or success_policy(state.spec) is not SuccessPolicy.ANY_WORKER:
+        return False
+    return any(_may_finish(state, name) for name in _trainers(state) if name != record.name)
+
+
+def _leads(state: SchedulerState, record: TaskRecord) -> bool:
+    """The chief; without one worker 0 is the chief (TensorFlow's convention)."""
+    if any(job.kind is JobKind.CHIEF and job.count for job in state.spec.jobs):
+        return record.job is JobKind.CHIEF
+    return _is_worker_0(state, record)
+
+
+def _is_worker_0(_state: SchedulerState, record: TaskRecord) -> bool:
+    return record.job is JobKind.WORKER and record.index == 0
+
+
+def _all_finished(state: SchedulerState, _record: TaskRecord) -> bool:
+    return all(_has_finished(state, name) for name in _trainers(state))
+
+
+def _any(_state: SchedulerState, _record: TaskRecord) -> bool:
+    return True
+
+
+_DECIDES: Mapping[SuccessPolicy, Callable[[SchedulerState, TaskRecord], bool]] = {
+    SuccessPolicy.CHIEF: _leads,
+    SuccessPolicy.WORKER_0: _is_worker_0,
+    SuccessPolicy.ALL_WORKERS: _all_finished,
+    SuccessPolicy.ANY_WORKER: _any,
+}
+
+
+def _trainers(state: SchedulerState) -> Iterator[TaskName]:
+    """Without those that only a plan of the user launches."""
+    shape = index_of(state.spec)
+    return (name for name in shape.tasks if name in shape.scope and shape.tasks[name].job.kind in TRAINERS)
+
+
+def _has_finished(state: SchedulerState, name: TaskName) -> bool:
+    record = state.stored.tasks.get(name)
+    status = None if record is None else state.stored.statuses.get(record.id)
+    return status is not None and status.state is TaskState.FINISHED
+
+
+def _may_finish(state: SchedulerState, name: TaskName) -> bool:
+    record = state.stored.tasks.get(name)
+    return record is None or state.is_live(record) or is_replaced(state, record)

@@ -1,0 +1,1 @@
+"""The reducer and what follows from the spec and the state alone."""

@@ -1,0 +1,309 @@
+"""Changes -> the next state. The same reducer serves a decision and the start from the store."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Generic, NoReturn, TypeVar
+
+from tf_scheduler.model.effects import (
+    AgentFailureRecorded,
+    Call,
+    Change,
+    ConfigurationForgotten,
+    ConfigurationStored,
+    Decision,
+    FrameworkForgotten,
+    FrameworkRegistered,
+    LaunchRetired,
+    Outcome,
+    PlanControlled,
+    RecoveryDecided,
+    ReservationDropped,
+    ReservationMade,
+    Resized,
+    ResultDecided,
+    SecretTokenRedeemed,
+    StatusStored,
+    TaskForgotten,
+    TaskLaunched,
+    TaskPaused,
+    TaskResumed,
+)
+from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec, Strategy
+from tf_scheduler.model.state import DerivedState, SchedulerState, StoredState
+from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
+
+# --- sizes
+# How many workers a cluster may do with: of collective training, when no more find a place.
+
+
+def scalable_job(spec: ServiceSpec) -> JobSpec | None:
+    """The part of the service that may be smaller: the only workers of collective training, if they may."""
+    workers = [job for job in spec.jobs if job.kind is JobKind.WORKER]
+    if spec.strategy is not Strategy.MULTI_WORKER_MIRRORED or len(workers) != 1:
+        return None
+    (job,) = workers
+    return job if 0 < job.min_count < job.count else None
+
+
+def with_workers(spec: ServiceSpec, count: int) -> ServiceSpec:
+    """With so many workers, those of the lowest indexes; the same spec where it may not be, or is no larger."""
+    job = scalable_job(spec)
+    if job is None or not job.min_count <= count < job.count:
+        return spec
+    return replace(spec, jobs=tuple(replace(item, count=count) if item is job else item for item in spec.jobs))
+
+
+# --- reduce
+
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class _Table(Generic[Key, Value]):
+    """A mapping under change, copied at its first change."""
+
+    __slots__ = ("_copy", "_original")
+
+    def __init__(self, original: Mapping[Key, Value]) -> None:
+        self._original = original
+        self._copy: dict[Key, Value] | None = None
+
+    @property
+    def value(self) -> Mapping[Key, Value]:
+        return self._original if self._copy is None else self._copy
+
+    def put(self, key: Key, value: Value) -> None:
+        if self._copy is None:
+            self._copy = dict(self._original)
+        self._copy[key] = value
+
+    def pop(self, key: Key) -> Value | None:
+        """Remove the key; None if it is missing."""
+        if key not in self.value:
+            return None
+        if self._copy is None:
+            self._copy = dict(self._original)
+        return self._copy.pop(key)
+
+
+class _Draft:
+    """A state under change. Each mapping is copied once, however many changes there are."""
+
+    def __init__(self, state: SchedulerState) -> None:
+        self.spec = state.spec
+        self.next_kill_at = state.session.next_kill_at
+        self.progress = _Table(state.process.progress)
+        stored = state.stored
+        self.framework_id, self.removed = stored.framework_id, stored.removed
+        self.tasks, self.statuses = _Table(stored.tasks), _Table(stored.statuses)
+        self.result = stored.result
+        self.reservations = _Table(stored.reservations)
+        self.retired = _Table(stored.retired)
+        self.controls = _Table(stored.controls)
+        self.recoveries = _Table(stored.recoveries)
+        self.full_spec, self.resized_at = stored.full_spec, stored.resized_at
+        self.agent_failures = _Table(stored.agent_failures)
+        self.paused = _Table(stored.paused)
+        self.redeemed_tokens = _Table(stored.redeemed_tokens)
+        self.configurations = _Table(stored.configurations)
+        derived = state.derived
+        self.state_counts = _Table(derived.state_counts)
+        self.unhealthy_count = derived.unhealthy_count
+        self.starting_launches = _Table(derived.starting_launches)
+        self.silent_launches = _Table(derived.silent_launches)
+        self.oldest_silent_launch = derived.oldest_silent_launch
+        self.first_launch_at = derived.first_launch_at
+        self.idle_tasks = _Table(derived.idle_tasks)
+
+    def state(self, before: SchedulerState) -> SchedulerState:
+        """`before` with everything that was changed here."""
+        same_kill = self.next_kill_at == before.session.next_kill_at
+        same_progress = self.progress.value is before.process.progress
+        return SchedulerState(
+            self.spec,
+            self._stored(),
+            self._derived(),
+            before.session if same_kill else replace(before.session, next_kill_at=self.next_kill_at),
+            before.process if same_progress else replace(before.process, progress=self.progress.value),
+        )
+
+    def _stored(self) -> StoredState:
+        return StoredState(
+            framework_id=self.framework_id,
+            removed=self.removed,
+            tasks=self.tasks.value,
+            statuses=self.statuses.value,
+            result=self.result,
+            reservations=self.reservations.value,
+            retired=self.retired.value,
+            controls=self.controls.value,
+            recoveries=self.recoveries.value,
+            full_spec=self.full_spec,
+            resized_at=self.resized_at,
+            agent_failures=self.agent_failures.value,
+            paused=self.paused.value,
+            redeemed_tokens=self.redeemed_tokens.value,
+            configurations=self.configurations.value,
+        )
+
+    def _derived(self) -> DerivedState:
+        return DerivedState(
+            state_counts=self.state_counts.value,
+            unhealthy_count=self.unhealthy_count,
+            starting_launches=self.starting_launches.value,
+            silent_launches=self.silent_launches.value,
+            oldest_silent_launch=self.oldest_silent_launch,
+            first_launch_at=self.first_launch_at,
+            idle_tasks=self.idle_tasks.value,
+        )
+
+    def count_status(self, status: TaskStatus | None, difference: int) -> None:
+        """Count a status in or out."""
+        if status is None:
+            return
+        count = self.state_counts.value.get(status.state, 0) + difference
+        if count:
+            self.state_counts.put(status.state, count)
+        else:
+            self.state_counts.pop(status.state)
+        if status.state is TaskState.RUNNING and status.healthy is False:
+            self.unhealthy_count += difference
+        if status.state is TaskState.RUNNING and status.healthy is None:
+            self.starting_launches.pop(status.id)
+            if difference > 0:
+                self.starting_launches.put(status.id, status.timestamp)
+
+    def forget_launch(self, record: TaskRecord) -> None:
+        """Erase everything that is known of one launch."""
+        launch = record.id
+        self.idle_tasks.pop(record.name)
+        self.count_status(self.statuses.pop(launch), -1)
+        self.silent_launches.pop(launch)
+        self.progress.pop(launch)
+        self.redeemed_tokens.pop(launch)
+        self.retired.pop(launch)
+
+    def forget_framework(self) -> None:
+        """Erase what existed in Mesos through the framework, and the result."""
+        self.framework_id, self.removed, self.result = None, False, None
+        self.tasks, self.statuses, self.retired = _Table({}), _Table({}), _Table({})
+        self.recoveries, self.redeemed_tokens, self.reservations = _Table({}), _Table({}), _Table({})
+        self.state_counts, self.starting_launches, self.silent_launches = _Table({}), _Table({}), _Table({})
+        self.unhealthy_count, self.oldest_silent_launch, self.first_launch_at = 0, 0.0, None
+        self.progress, self.idle_tasks = _Table({}), _Table({})
+
+    def launch(self, record: TaskRecord) -> None:
+        before = self.tasks.value.get(record.name)
+        if before is not None:
+            self.forget_launch(before)
+        if record.is_placeholder:
+            self.idle_tasks.put(record.name, record.id)
+        self.tasks.put(record.name, record)
+        self.silent_launches.put(record.id, record.launched_at)
+        self.oldest_silent_launch = min(self.oldest_silent_launch or math.inf, record.launched_at)
+        began = record.job_started_at or record.launched_at
+        self.first_launch_at = began if self.first_launch_at is None else min(self.first_launch_at, began)
+
+    def store_status(self, status: TaskStatus) -> None:
+        self.count_status(self.statuses.value.get(status.id), -1)
+        self.count_status(status, 1)
+        if status.state is not TaskState.STAGING:
+            self.silent_launches.pop(status.id)
+        self.statuses.put(status.id, status)
+
+    def resize(self, change: Resized) -> None:
+        full = self.full_spec or self.spec
+        self.spec = full if change.count is None else with_workers(full, change.count)
+        self.full_spec = None if self.spec is full else full
+        self.resized_at = change.at
+
+    def forget_task(self, name: TaskName) -> None:
+        record = self.tasks.pop(name)
+        self.paused.pop(name)
+        if record is not None:
+            self.forget_launch(record)
+        if not self.tasks.value:
+            self.first_launch_at = None
+
+
+def apply(state: SchedulerState, *changes: Change) -> SchedulerState:
+    """The state after stored changes, in their order."""
+    if not changes:
+        return state
+    draft = _Draft(state)
+    for change in changes:
+        _apply(draft, change)
+    return draft.state(state)
+
+
+def _apply(draft: _Draft, change: Change) -> None:
+    match change:
+        case FrameworkRegistered():
+            draft.framework_id, draft.removed = change.framework_id, change.removed
+        case FrameworkForgotten():
+            draft.forget_framework()
+        case TaskLaunched():
+            draft.launch(change.record)
+        case StatusStored():
+            draft.store_status(change.status)
+        case ResultDecided():
+            draft.next_kill_at = 0.0 if draft.result is None else draft.next_kill_at
+            draft.result = change.result
+        case RecoveryDecided():
+            draft.recoveries.put(change.recovery.task, change.recovery)
+        case AgentFailureRecorded():
+            draft.agent_failures.put(change.agent.agent_id, change.agent)
+        case Resized():
+            draft.resize(change)
+        case TaskForgotten():
+            draft.forget_task(change.name)
+        case SecretTokenRedeemed():
+            draft.redeemed_tokens.put(change.task_id, change.nonce)
+        case ReservationMade():
+            draft.reservations.put(change.reservation.id, change.reservation)
+        case ReservationDropped():
+            draft.reservations.pop(change.id)
+        case ConfigurationStored():
+            draft.configurations.put(change.configuration.id, change.configuration)
+        case ConfigurationForgotten():
+            draft.configurations.pop(change.id)
+        case LaunchRetired() | PlanControlled() | TaskPaused() | TaskResumed():
+            _apply_order(draft, change)
+        case _:
+            assert_never(change)
+
+
+def _apply_order(draft: _Draft, change: LaunchRetired | PlanControlled | TaskPaused | TaskResumed) -> None:
+    match change:
+        case LaunchRetired():
+            draft.retired.put(change.task_id, change.plan)
+            draft.next_kill_at = 0.0
+        case PlanControlled():
+            draft.controls.put(change.plan, change.control)
+            draft.next_kill_at = 0.0
+        case TaskPaused():
+            draft.paused.put(change.name, change.since)
+        case TaskResumed():
+            draft.paused.pop(change.name)
+        case _:
+            assert_never(change)
+
+
+def assert_never(value: NoReturn) -> NoReturn:
+    """Let mypy prove that each change is handled; typing.assert_never needs Python 3.11."""
+    raise TypeError(value)
+
+
+def decide(
+    state: SchedulerState,
+    *changes: Change,
+    calls: tuple[Call, ...] = (),
+    outcomes: tuple[Outcome, ...] = (),
+) -> Decision:
+    """A decision whose state is `state` after `changes`, in order: each sees the one before."""
+    return Decision(apply(state, *changes), changes, calls, outcomes)

@@ -1,0 +1,226 @@
+"""What the options alone say: the tasks, what each is launched with, and who must know whose address."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tf_scheduler.core.state.restart_units import restart_peers
+from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.plan import (
+    DEPLOY,
+    RESERVED_PLAN_NAMES,
+    UPDATE,
+    PhaseDef,
+    PhaseSpec,
+    PlanDef,
+    PlanKind,
+    PlanSpec,
+    PlanStrategy,
+    StepDef,
+    Work,
+)
+from tf_scheduler.model.resources import Needs, Volume
+from tf_scheduler.model.spec import ADDRESS_DEPENDENTS, JobKind, JobSpec, Program, ServiceSpec, Strategy, TaskSpec, Uri
+
+#: Nobody must know their addresses.
+OUTSIDE_CLUSTER_SPEC = frozenset({JobKind.EVALUATOR, JobKind.TENSORBOARD, JobKind.DATA_WORKER})
+
+
+@dataclass(frozen=True, slots=True)
+class SpecIndex:
+    """What follows from a spec alone."""
+
+    tasks: Mapping[TaskName, TaskSpec]
+    #: Task -> digest of everything that it is launched with.
+    configs: Mapping[TaskName, str]
+    #: Digest of all that; another one makes an update.
+    target: str
+    #: Tasks that the deploy plan launches; the others wait for a plan of the user.
+    scope: frozenset[TaskName]
+    #: Those of them that are in the ClusterSpec.
+    members: frozenset[TaskName]
+    #: Tasks that must know every address.
+    knowers: frozenset[TaskName]
+    #: Job -> tasks that restart with one of its tasks, even if that comes back at its previous address.
+    mates: Mapping[JobKind, frozenset[TaskName]]
+    #: The same for a task that comes back at another address.
+    moved_mates: Mapping[JobKind, frozenset[TaskName]]
+    #: deploy, update, and those of the user.
+    launch_plans: tuple[PlanDef, ...]
+
+    def restarts(self, lost: Iterable[TaskName], *, moved: bool) -> frozenset[TaskName]:
+        """Return every task that must restart with the lost ones, which are included."""
+        names, mates = frozenset(lost), self.moved_mates if moved else self.mates
+        return names.union(*(mates[self.tasks[name].job.kind] for name in names if name in self.tasks))
+
+    def restarts_with(self, name: TaskName, lost: TaskName) -> bool:
+        """Whether a task must restart when `lost` does, even at its previous address."""
+        return name == lost or (lost in self.tasks and name in self.mates[self.tasks[lost].job.kind])
+
+
+#: The indexes of the last few specs: a process has one spec, and others while it compares options.
+_LAST = 8
+_indexes: tuple[tuple[ServiceSpec, SpecIndex], ...] = ()
+
+
+def index_of(spec: ServiceSpec) -> SpecIndex:
+    """Return the index of a spec, made once for the same object."""
+    global _indexes
+    for known, index in _indexes:
+        if known is spec:
+            return index
+    index = _make_index(spec)
+    _indexes = ((spec, index), *_indexes)[:_LAST]
+    return index
+
+
+def _make_index(spec: ServiceSpec) -> SpecIndex:
+    tasks = {task.name: task for task in spec.tasks()}
+    by_group = {job.group: _config(spec, job) for job in spec.jobs}
+    configs = {name: by_group[task.job.group] for name, task in tasks.items()}
+    scope = frozenset(name for name, task in tasks.items() if task.job.group in _deployed(spec))
+    jobs: dict[JobKind, set[TaskName]] = {}
+    for name, task in tasks.items():
+        jobs.setdefault(task.job.kind, set()).add(name)
+    return SpecIndex(
+        tasks=tasks,
+        configs=configs,
+        target=_digest([[name, configs[name]] for name in tasks]),
+        scope=scope,
+        members=frozenset(name for name in scope if tasks[name].job.kind not in OUTSIDE_CLUSTER_SPEC),
+        knowers=frozenset(name for name, task in tasks.items() if task.job.kind in ADDRESS_DEPENDENTS[spec.strategy]),
+        mates={kind: restart_peers(spec.strategy, jobs, kind, moved=False) for kind in jobs},
+        moved_mates={kind: restart_peers(spec.strategy, jobs, kind, moved=True) for kind in jobs},
+        launch_plans=_launch_plans(spec),
+    )
+
+
+#: Strategy of a plan whose phases are not listed -> that of the plan, and of each of its phases.
+_UNPHASED: Mapping[PlanStrategy, tuple[PlanStrategy, PlanStrategy]] = {
+    PlanStrategy.SERIAL: (PlanStrategy.SERIAL, PlanStrategy.SERIAL),
+    PlanStrategy.PARALLEL: (PlanStrategy.PARALLEL, PlanStrategy.PARALLEL),
+    PlanStrategy.CANARY: (PlanStrategy.SERIAL, PlanStrategy.CANARY),
+    PlanStrategy.PARALLEL_CANARY: (PlanStrategy.SERIAL, PlanStrategy.PARALLEL_CANARY),
+    PlanStrategy.DEPENDENCY: (PlanStrategy.DEPENDENCY, PlanStrategy.PARALLEL),
+}
+
+
+def _launch_plans(spec: ServiceSpec) -> tuple[PlanDef, ...]:
+    """deploy, update, and those of the user."""
+    deploy = spec.plans.get(DEPLOY, PlanSpec(DEPLOY))
+    update = spec.plans.get(UPDATE, PlanSpec(UPDATE, deploy.strategy, deploy.phases, deploy.after, deploy.gang))
+    custom = [plan for name, plan in spec.plans.items() if name not in RESERVED_PLAN_NAMES]
+    return (
+        _launching(spec, deploy, PlanKind.ROLL_OUT),
+        _launching(spec, update, PlanKind.ROLL_OUT),
+        *(_launching(spec, plan, PlanKind.CUSTOM) for plan in custom),
+    )
+
+
+def _launching(spec: ServiceSpec, plan: PlanSpec, kind: PlanKind) -> PlanDef:
+    jobs = {job.group: job for job in spec.jobs}
+    strategy, phases = plan.strategy, plan.phases
+    if not phases:
+        strategy, inner = _UNPHASED[strategy]
+        phases = tuple(PhaseSpec(group, group, inner) for group in jobs)
+    elif kind is PlanKind.ROLL_OUT:
+        phases = _with_ours(spec, phases)
+    found = tuple(_phase(spec, phase, jobs[phase.section]) for phase in phases if phase.section in jobs)
+    return PlanDef(plan.name, kind, strategy, found, plan.after, plan.gang)
+
+
+def _with_ours(spec: ServiceSpec, phases: tuple[PhaseSpec, ...]) -> tuple[PhaseSpec, ...]:
+    """Those of the options, between the phases of jobs that no option can name: in the order of the jobs."""
+    ours = [(job.kind, PhaseSpec(job.group, job.group)) for job in spec.jobs if job.kind.is_builtin]
+    first = (phase for kind, phase in ours if kind is JobKind.DISPATCHER)
+    last = (phase for kind, phase in ours if kind is not JobKind.DISPATCHER)
+    return (*first, *phases, *last)
+
+
+def _phase(spec: ServiceSpec, phase: PhaseSpec, job: JobSpec) -> PhaseDef:
+    tasks = {task.index: task for task in spec.tasks() if task.job is job}
+    indexes = [index for index in phase.indexes if index in tasks] or tasks
+    steps = tuple(StepDef(tasks[index].name, Work.LAUNCH, tasks[index].name) for index in indexes)
+    return PhaseDef(phase.name, phase.strategy, steps, phase.after)
+
+
+def _deployed(spec: ServiceSpec) -> frozenset[str]:
+    plan = spec.plans.get("deploy")
+    if plan is None or not plan.phases:
+        return frozenset(job.group for job in spec.jobs)
+    ours = frozenset(job.group for job in spec.jobs if job.kind.is_builtin)
+    return ours | frozenset(phase.section for phase in plan.phases)
+
+
+def launch_settings(spec: ServiceSpec, job: JobSpec) -> Mapping[str, Any]:
+    """Return what a task of the job is launched with: the task restarts when it changes.
+
+    Not included: count and placement, as in the SDK, and what only surrounds the program, such as hooks, limits and the
+    executor. These apply from the next launch on, because no training should be lost for them. `cluster` is the size of
+    the cluster, for tasks that must know every address. Digests hash these names: another name restarts every task.
+    """
+    return {
+        "kind": job.kind,
+        "command": job.command,
+        "environment": job.environment,
+        "python": job.python,
+        "image": job.image,
+        "needs": job.needs,
+        "cluster_flags": job.cluster_flags,
+        "user": spec.user,
+        "strategy": spec.strategy,
+        "uris": spec.uris,
+        "fetch": spec.fetch,
+        "program": spec.program,
+        "checkpoint_dir": spec.checkpoint_dir,
+        "volumes": job.volumes,
+        "cluster": _shape(spec) if job.kind in ADDRESS_DEPENDENTS[spec.strategy] or _is_shard(spec, job) else {},
+    }
+
+
+def _is_shard(spec: ServiceSpec, job: JobSpec) -> bool:
+    """Whether NUM_SHARDS is all that its tasks know of the others."""
+    return spec.strategy is Strategy.INDEPENDENT and job.kind is JobKind.WORKER
+
+
+def _config(spec: ServiceSpec, job: JobSpec) -> str:
+    # Without volumes it is what it was before there were any: nobody restarts because the scheduler is a newer one.
+    return _digest({k: _data(v) for k, v in launch_settings(spec, job).items() if v or k != "volumes"})
+
+
+def _data(value: Any) -> Any:
+    """Return what is hashed, under names that do not follow renamed fields."""
+    match value:
+        case tuple():
+            return [_data(item) for item in value]
+        case Needs():
+            return {"cpus": value.cpus, "mem": value.mem, "disk": value.disk, "gpus": value.gpus, "ports": value.ports}
+        case Uri(value=url, extract=extract, executable=executable, cache=cache, output_file=file):
+            return {"value": url, "extract": extract, "executable": executable, "cache": cache, "output_file": file}
+        case Program(name=name, path=path, context=context):
+            return {"name": name, "path": path, "context": context}
+        case Volume(host_path=host_path, container_path=container_path, read_only=read_only):
+            return {"host_path": host_path, "container_path": container_path, "read_only": read_only}
+    return value
+
+
+def _shape(spec: ServiceSpec) -> Mapping[str, int]:
+    counts: Counter[str] = Counter()
+    for job in spec.jobs:
+        if job.kind not in OUTSIDE_CLUSTER_SPEC:
+            counts[job.kind.value] += job.count
+    return counts
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, default=_plain)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _plain(value: object) -> object:
+    return sorted(map(str, value)) if isinstance(value, (set, frozenset)) else str(value)

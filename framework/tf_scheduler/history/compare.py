@@ -1,0 +1,135 @@
+"""Compare two runs, and describe the environment that a result depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .model import Run
+
+
+@dataclass(frozen=True, slots=True)
+class ValueDifference:
+    """A value that differs between two runs; None if a run lacks the value."""
+
+    name: str
+    old: Any
+    new: Any
+
+
+def compare_options(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[ValueDifference]:
+    """Return differing options by dotted path."""
+    return _between(dict(_flat(old, "")), dict(_flat(new, "")))
+
+
+def compare_environments(old: Mapping[str, str], new: Mapping[str, str]) -> list[ValueDifference]:
+    """Return differing versions, digests and sizes."""
+    return _between(old, new)
+
+
+def compare_results(old: Run, new: Run) -> list[ValueDifference]:
+    """Return all results of both runs, also equal ones."""
+    before, after = run_results(old), run_results(new)
+    return [ValueDifference(name, before[name], after[name]) for name in before]
+
+
+def run_results(run: Run) -> dict[str, Any]:
+    """Return the main results of a run."""
+    last = run.last
+    return {
+        "state": run.state,
+        "seconds": run.seconds,
+        "seconds to the first step": None if run.first_step is None else round(run.first_step, 2),
+        "last step": last.step,
+        "last loss": last.loss,
+        "last speed": last.speed,
+        "last speed is in": f"{last.unit} a second" if last.unit else None,
+        "restarts": run.restarts,
+        "generations": len({launch.generation for launch in run.launches}),
+    }
+
+
+def _between(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[ValueDifference]:
+    names = [*old, *(name for name in new if name not in old)]
+    return [
+        ValueDifference(name, old.get(name), new.get(name))
+        for name in names
+        if (name in old, old.get(name)) != (name in new, new.get(name))
+    ]
+
+
+def _flat(node: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(node, Mapping) and node:
+        for name, value in node.items():
+            yield from _flat(value, f"{path}.{name}" if path else str(name))
+    elif path:
+        yield path, node
+
+
+def hidden_options(run: Run, mask: str) -> list[str]:
+    """Return the paths of masked options."""
+    return [path for path, value in _flat(run.options, "") if isinstance(value, str) and mask in value]
+
+
+#: Packages that affect the result of a training.
+_PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "tf_keras", "numpy", "protobuf", "horovod", "torch")
+_ASK = (
+    "import importlib.metadata as m, json, platform, sys\n"
+    "found = {'python': platform.python_version()}\n"
+    "for name in sys.argv[1:]:\n"
+    "    try:\n"
+    "        found[name] = m.version(name)\n"
+    "    except m.PackageNotFoundError:\n"
+    "        pass\n"
+    "print(json.dumps(found))\n"
+)
+_TIMEOUT = 20.0  # seconds
+
+
+def describe_environment(version: str, mesos: str, pythons: Iterable[str], files: Iterable[Path]) -> dict[str, str]:
+    """Return name -> version, size or digest.
+
+    Args:
+        version: Version of dcos-tensorflow.
+        mesos: Version of Mesos.
+        pythons: Interpreters of the tasks.
+        files: Local files that the tasks fetch.
+    """
+    found = {
+        "dcos-tensorflow": version,
+        "mesos": mesos,
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processors": str(os.cpu_count() or 0),
+    }
+    for place, python in enumerate(dict.fromkeys(pythons)):
+        prefix = "" if place == 0 else f"{python}: "
+        found |= {f"{prefix}{name}": number for name, number in package_versions(python).items()}
+    for path in files:
+        found[f"sha256 of {path}"] = file_digest(path)
+    return found
+
+
+def package_versions(python: str) -> dict[str, str]:
+    """Return the versions of an interpreter and its packages; empty if it fails."""
+    try:
+        done = subprocess.run(
+            [python, "-c", _ASK, *_PACKAGES], capture_output=True, timeout=_TIMEOUT, check=True, cwd="/"
+        )
+        return {str(name): str(version) for name, version in json.loads(done.stdout).items()}
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return {}
+
+
+def file_digest(path: Path) -> str:
+    """Return the first half of the SHA-256; empty for an unreadable file."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
+    except OSError:
+        return ""

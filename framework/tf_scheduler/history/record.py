@@ -1,0 +1,253 @@
+"""Record the decisions of a scheduler in a file, and read recordings back."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from tf_scheduler.errors import JobError
+from tf_scheduler.model.effects import Change, Decision, RecoveryDecided, StatusStored, TaskLaunched
+from tf_scheduler.model.events import Event, Tick
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import downsample
+
+from .model import (
+    ProgressPoint,
+    RecordedLaunch,
+    Run,
+    RunWarning,
+    decode_line,
+    encode_line,
+    leading_task,
+    recording_lines,
+)
+
+log = logging.getLogger(__name__)
+
+#: Maximum size of a recording in bytes; progress may use half of it.
+MAX_BYTES = 8_000_000
+#: Minimum seconds between two progress points of a task.
+INTERVAL = 0.5
+#: Maximum characters of a message.
+_MAX_TEXT = 2_000
+
+
+class Recorder:
+    """Observer of the runner, called in its thread.
+
+    A write error is logged once and never stops the scheduler; later lines are written when the file is writable again.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time, most_bytes: int = MAX_BYTES) -> None:
+        self._path, self._clock, self._most = path, clock, most_bytes
+        self._last: dict[str, float] = {}
+        self._failed = False
+        #: Whether the file may end with an incomplete line.
+        self._torn = False
+
+    def __call__(self, event: Event, decision: Decision) -> None:
+        text = "".join(
+            encode_line(_short(line)) for line in recording_lines(event, decision, self._clock()) if self._due(line)
+        )
+        if text:
+            self._append(text)
+
+    def resume(self, state: SchedulerState) -> None:
+        """Add changes that the previous scheduler stored but did not record before it died."""
+        written = self._written()
+        self._torn = bool(written) and not written.endswith("\n")
+        known = {_key(line) for line in map(decode_line, written.splitlines()) if line is not None}
+        found = recording_lines(Tick(), Decision(state, tuple(_stored(state))), self._clock())
+        if text := "".join(encode_line(_short(line)) for line in found if _key(line) not in known):
+            self._append(text)
+
+    def _written(self) -> str:
+        try:
+            return self._path.read_text(errors="replace")
+        except OSError:
+            return ""  # the next write reports an error
+
+    def _append(self, text: str) -> None:
+        try:
+            with self._path.open("a") as file:
+                size = file.tell()
+                if size + len(text) <= (self._most // 2 if '"progress"' in text else self._most):
+                    file.write(f"\n{text}" if self._torn else text)
+            self._failed = self._torn = False
+        except OSError as error:
+            if not self._failed:
+                log.warning("the history of this run is not recorded: %s: %s", self._path, error.strerror)
+            self._failed = self._torn = True
+
+    def _due(self, line: Mapping[str, Any]) -> bool:
+        """Return whether the line is due; limits the rate of progress."""
+        task = line.get("progress")
+        if task is None:
+            return True
+        due = bool(line["t"] >= self._last.get(task, 0.0) + INTERVAL)
+        if due:
+            self._last[task] = line["t"]
+        return due
+
+
+def _stored(state: SchedulerState) -> Iterator[Change]:
+    """Return the changes that produce the stored state."""
+    yield from map(TaskLaunched, state.stored.tasks.values())
+    yield from map(StatusStored, state.stored.statuses.values())
+    yield from map(RecoveryDecided, state.stored.recoveries.values())
+
+
+def _key(line: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(line.get(name) for name in ("launched", "status", "state", "healthy", "replaced"))
+
+
+def _short(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value[:_MAX_TEXT] if isinstance(value, str) else value for name, value in line.items()}
+
+
+#: Maximum points of a curve and maximum warnings of a run.
+MAX_POINTS = 400
+MAX_WARNINGS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Content of a recording."""
+
+    launches: tuple[RecordedLaunch, ...] = ()
+    curves: Mapping[str, tuple[ProgressPoint, ...]] = field(default_factory=dict)
+    #: Unit of the leading task's last speed.
+    unit: str = "steps"
+    warnings: tuple[RunWarning, ...] = ()
+
+
+def read_recording(path: Path) -> Recording:
+    """Read a recording; empty for a missing file. Ignores an incomplete last line."""
+    try:
+        text = path.read_text(errors="replace")
+    except FileNotFoundError:
+        return Recording()
+    return fold_lines(line for line in map(decode_line, text.splitlines()) if line is not None)
+
+
+def fold_lines(found: Iterable[Mapping[str, Any]]) -> Recording:
+    """Build a recording from its lines."""
+    launches: dict[str, RecordedLaunch] = {}
+    curves: dict[str, list[ProgressPoint]] = {}
+    warnings: list[RunWarning] = []
+    for line in found:
+        kind = next((name for name in _OF_LAUNCHES if name in line), "")
+        if kind == "launched":
+            launches[line["launched"]] = _launch(line)
+        elif kind and line[kind] in launches:
+            launches[line[kind]] = _OF_LAUNCHES[kind](launches[line[kind]], line)
+        elif "progress" in line:
+            curves.setdefault(line["progress"], []).append(_point(line))
+        elif "told" in line:
+            warnings.append(RunWarning(line["t"], line["told"]))
+    thinned = {task: tuple(downsample(points, MAX_POINTS)) for task, points in curves.items()}
+    units = [point.unit for point in thinned.get(leading_task(thinned) or "", ()) if point.unit]
+    unit = units[-1] if units else "steps"
+    return Recording(tuple(launches.values()), thinned, unit, tuple(warnings[-MAX_WARNINGS:]))
+
+
+def _launch(line: Mapping[str, Any]) -> RecordedLaunch:
+    return RecordedLaunch(
+        task=line["task"],
+        id=line["launched"],
+        generation=line["generation"],
+        agent=line["agent"],
+        address=line["address"],
+        cpus=line.get("cpus", 0.0),
+        gpus=line.get("gpus", 0.0),
+        mem=line.get("mem", 0.0),
+        launched=line.get("at") or line["t"],
+    )
+
+
+def _status(launch: RecordedLaunch, line: Mapping[str, Any]) -> RecordedLaunch:
+    running = line["t"] if line["state"] == "running" and launch.running is None else launch.running
+    ended = line["t"] if line.get("ended") and launch.ended is None else launch.ended
+    return replace(
+        launch,
+        running=running,
+        ended=ended,
+        state=line["state"],
+        message=line.get("message", ""),
+        exit_code=line.get("exit_code"),
+    )
+
+
+def _replaced(launch: RecordedLaunch, line: Mapping[str, Any]) -> RecordedLaunch:
+    return replace(launch, replaced=line["why"])
+
+
+_OF_LAUNCHES: Mapping[str, Callable[[RecordedLaunch, Mapping[str, Any]], RecordedLaunch]] = {
+    "launched": lambda launch, _: launch,
+    "status": _status,
+    "replaced": _replaced,
+}
+
+
+def _point(line: Mapping[str, Any]) -> ProgressPoint:
+    speed = line.get("speed")
+    unit = "" if speed is None else line.get("unit", "")
+    return ProgressPoint(line["t"], line.get("step"), line.get("loss"), speed, line.get("begun"), unit)
+
+
+#: State of a service that was running when its recording was copied.
+RUNNING = "running"
+
+
+def service_run(path: Path, name: str, options: Mapping[str, Any]) -> Run:
+    """Return the run of a service's recording; `options` without secrets. Raises JobError for an invalid file.
+
+    The id depends on the first launch only, so a longer copy of a recording replaces a shorter one.
+    """
+    try:
+        return _run(path, name, options)
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:  # JSON, but not a scheduler's
+        raise JobError(f"{path} is no recording of a scheduler: a line has not what it must have") from error
+
+
+def _run(path: Path, name: str, options: Mapping[str, Any]) -> Run:
+    lines = [line for line in map(_line, _text(path).splitlines()) if line]
+    recorded = read_recording(path)
+    if not recorded.launches:
+        raise JobError(f"{path} is no recording of a scheduler: it has no launch")
+    begun, ended = lines[0]["t"], lines[-1]["t"]
+    result: Mapping[str, Any] = next((line for line in reversed(lines) if "result" in line), {})
+    stamp = datetime.fromtimestamp(begun, timezone.utc).strftime("%Y%m%d-%H%M%S")
+    digest = hashlib.sha256(recorded.launches[0].id.encode()).hexdigest()[:6]
+    return Run(
+        id=f"{name.strip('/').replace('/', '-')}-{stamp}-{digest}",
+        service=name,
+        state=result.get("result", RUNNING),
+        reason=result.get("reason", ""),
+        submitted=begun,
+        seconds=round(ended - begun, 3),
+        options=options,
+        launches=recorded.launches,
+        curves=recorded.curves,
+        unit=recorded.unit,
+        warnings=recorded.warnings,
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError as error:
+        raise JobError(f"{path}: {error.strerror}") from error
+
+
+def _line(text: str) -> Mapping[str, Any] | None:
+    """Return the line; None if invalid or incomplete."""
+    line = decode_line(text)
+    return line if line is not None and isinstance(line.get("t"), (int, float)) else None

@@ -1,0 +1,175 @@
+"""Log format: one line of text or JSON per record, with structured fields and redacted secrets."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timezone
+from typing import Any, TextIO
+
+from tf_executor.around.secret_encodings import encodings_of
+
+from .model.effects import Accept, Decision, Outcome
+from .model.events import (
+    AgentFailed,
+    Event,
+    ExecutorFailed,
+    OfferRescinded,
+    OffersReceived,
+    ProgressReported,
+    SecretsRequested,
+    StatusUpdated,
+)
+from .model.ids import OfferId, TaskId, name_of
+from .model.redaction import MASK, redact_text
+from .model.state import SchedulerState
+
+LogFields = dict[str, str]
+
+
+def log_fields(number: int, event: Event, decision: Decision) -> Iterator[tuple[Outcome, LogFields]]:
+    """Yield each outcome with its log fields. `number` counts decisions since the start of the scheduler."""
+    if not decision.outcomes:
+        return
+    used = _offers_by_task(decision)
+    cause = _event_fields(event)
+    name = f"{event.kind}-{number}"
+    for outcome in decision.outcomes:
+        # An event of one task may have an outcome for another task.
+        shared = cause if outcome.task in (None, cause.get("task")) else {}
+        own = {} if outcome.task is None else _task_fields(decision.state, outcome, used)
+        yield outcome, {**own, **shared, "decision": name}
+
+
+def _task_fields(state: SchedulerState, outcome: Outcome, used: Mapping[TaskId, tuple[OfferId, ...]]) -> LogFields:
+    assert outcome.task is not None, "called for outcomes of a task"
+    fields: LogFields = {"task": outcome.task}
+    record = state.stored.tasks.get(outcome.task)
+    if record is not None:
+        fields |= {"task_id": record.id, "agent_id": record.agent_id}
+        if record.id in used:
+            fields["offer_id"] = ",".join(used[record.id])
+    return fields
+
+
+def _offers_by_task(decision: Decision) -> Mapping[TaskId, tuple[OfferId, ...]]:
+    """Return the offers used by each launch."""
+    accepts = (call for call in decision.calls if isinstance(call, Accept))
+    return {launch.record.id: call.offer_ids for call in accepts for launch in call.launches}
+
+
+def _event_fields(event: Event) -> LogFields:
+    if isinstance(event, StatusUpdated):
+        status = event.status
+        agent = {} if status.agent_id is None else {"agent_id": status.agent_id}
+        return {"task": name_of(status.id), "task_id": status.id, **agent}
+    if isinstance(event, ProgressReported | SecretsRequested):
+        return {"task": name_of(event.task_id), "task_id": event.task_id}
+    if isinstance(event, OfferRescinded):
+        return {"offer_id": event.offer_id}
+    if isinstance(event, OffersReceived) and len(event.offers) == 1:
+        return {"offer_id": event.offers[0].id, "agent_id": event.offers[0].agent_id}
+    return {"agent_id": event.agent_id} if isinstance(event, AgentFailed | ExecutorFailed) else {}
+
+
+#: Characters. Shorter secrets are parts of ordinary words, which must stay readable.
+MIN_SECRET_LENGTH = 6
+
+
+class SecretRedactor:
+    """Redacts the secrets `values` in all their encodings; each line of a multi-line secret is one more secret."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        parts = {part for value in values for part in _encoded_parts(value) if len(part) >= MIN_SECRET_LENGTH}
+        # Longest first: one secret may be a prefix of another.
+        words = "|".join(re.escape(part) for part in sorted(parts, key=len, reverse=True))
+        self._pattern = re.compile(words) if words else None
+
+    def redact(self, text: str) -> str:
+        """Return the text without secrets and without passwords in URLs."""
+        return redact_text(text if self._pattern is None else self._pattern.sub(MASK, text))
+
+
+def _encoded_parts(value: str) -> Iterator[str]:
+    for part in (value, *(line.strip() for line in value.splitlines())):
+        if len(part) >= MIN_SECRET_LENGTH:
+            yield from encodings_of(part.encode("utf-8", "replace"))
+
+
+CONSOLE, JSON = "console", "json"
+#: Fields of a record. `decision`: kind of the event and number of its decision.
+KEYS = ("task", "task_id", "offer_id", "agent_id", "decision")
+
+#: `2026-01-31 12:00:00,000 INFO tf_scheduler.runner: worker-0 is running [task=worker-0 decision=StatusUpdated-17]`
+_CONSOLE = re.compile(
+    rf"[\d-]+ [\d:,]+ [A-Z]+ (?P<logger>[\w.]+): (?P<message>.*?)(?: \[(?:{'|'.join(KEYS)})=[^\]]*\])?"
+)
+#: Prefix of continuation lines, so that no text can imitate the start of a record.
+CONTINUATION = "    "
+
+
+class ConsoleFormatter(logging.Formatter):
+    """Local time, level, logger, message, and fields in brackets."""
+
+    def __init__(self, redactor: SecretRedactor) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: ")
+        self._redactor = redactor
+
+    def format(self, record: logging.LogRecord) -> str:
+        first, *rest = [*record.getMessage().splitlines(), *_trace(self, record).splitlines()] or [""]
+        record.asctime = self.formatTime(record)
+        facts = " ".join(f"{key}={value}" for key, value in _record_fields(record).items() if value is not None)
+        whole = [f"{self.formatMessage(record)}{first}{f' [{facts}]' if facts else ''}", *rest]
+        return self._redactor.redact(f"\n{CONTINUATION}".join(whole))
+
+
+class JsonFormatter(logging.Formatter):
+    """JSON object with time (UTC), level, logger, message and every key of KEYS, null if unknown."""
+
+    def __init__(self, redactor: SecretRedactor) -> None:
+        super().__init__()
+        self._redactor = redactor
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds")
+        line: dict[str, Any] = {
+            "time": time.replace("+00:00", "Z"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": self._redactor.redact(record.getMessage()),
+            **{key: value and self._redactor.redact(value) for key, value in _record_fields(record).items()},
+        }
+        if trace := _trace(self, record):
+            line["exception"] = self._redactor.redact(trace)
+        return json.dumps(line)
+
+
+def configure_logging(stream: TextIO, form: str, level: str, redactor: SecretRedactor) -> None:
+    """Write all records from `level` (Python's name of it) to the stream."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter(redactor) if form == JSON else ConsoleFormatter(redactor))
+    logging.basicConfig(handlers=[handler], level=level)
+
+
+def parse_line(line: str) -> tuple[str, str] | None:
+    """Return logger and message of a line in either format; None for a continuation or foreign line."""
+    if line.startswith("{"):
+        try:
+            entry = json.loads(line)
+            return entry["logger"], entry["message"]
+        except (ValueError, KeyError, TypeError):
+            return None
+    match = _CONSOLE.fullmatch(line)
+    return None if match is None else (match["logger"], match["message"])
+
+
+def _record_fields(record: logging.LogRecord) -> dict[str, str | None]:
+    return {key: getattr(record, key, None) or None for key in KEYS}
+
+
+def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    parts = [formatter.formatException(record.exc_info)] if record.exc_info else []
+    parts += [formatter.formatStack(record.stack_info)] if record.stack_info else []
+    return "\n".join(parts)

@@ -1,0 +1,330 @@
+"""Prometheus metrics: counters and histograms of the loop, gauges of the state, time in each plan status."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from tf_scheduler.core.offers.rounds import REFUSE_LONG
+from tf_scheduler.core.recovery.failure_causes import cause_of
+from tf_scheduler.model.effects import (
+    Accept,
+    Change,
+    Decision,
+    Decline,
+    Reconcile,
+    RecoveryDecided,
+    Revive,
+    StatusStored,
+    Suppress,
+    TaskLaunched,
+)
+from tf_scheduler.model.events import Disconnected, Event, OfferRescinded, OffersReceived, StatusUpdated, Subscribed
+from tf_scheduler.model.ids import name_of
+from tf_scheduler.model.plan import Plan, Status
+from tf_scheduler.model.resources import UNIT
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import Cause, LaunchEnd, Progress, TaskRecord, TaskState, TaskStatus
+
+from .sdk import SdkMetrics, statuses
+
+# Disable the additional series with creation times.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+#: Seconds. A decision takes microseconds; with thousands of offers, seconds.
+_DECISIONS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+#: Seconds of a durable transaction: one disk write, or a ZooKeeper quorum.
+_STORE = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+#: Seconds from a loss to the relaunch, including back-off and waiting for offers.
+_RECOVERY = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0)
+
+
+class MetricFamilies:
+    """Counters and histograms; they start at 0 with each start of the scheduler."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"tensorflow_{name}", text, labels, registry=registry)
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(f"tensorflow_{name}", text, labels, buckets=buckets, registry=registry)
+
+        self.offers = counter("offers", "Offers by outcome; received counts all.", "outcome")
+        self.operations = counter("operations", "Operations in accepted offers.", "operation")
+        self.revives = counter("revives", "REVIVE calls.")
+        self.throttled = counter("revives_throttled", "REVIVE calls delayed by the rate limit.")
+        self.suppresses = counter("suppresses", "SUPPRESS calls.")
+        self.launches = counter("launches", "Task launches.", "job_name")
+        self.statuses = counter("task_statuses", "Status updates from Mesos.", "state")
+        self.failures = counter("failures", "Failed launches by cause; see docs/recovery.md.", "cause")
+        self.recoveries = counter("recoveries", "Relaunches by the cause of the loss.", "cause")
+        text = "Seconds from the decision to relaunch a task to its launch."
+        self.recovery_seconds = histogram("recovery_seconds", text, _RECOVERY)
+        self.subscriptions = counter("subscriptions", "Subscriptions to Mesos.")
+        self.disconnections = counter("disconnections", "Lost connections to Mesos.")
+        text = "Reconciliation requests: explicit for some tasks, implicit for all."
+        self.reconciliations = counter("reconciliations", text, "kind")
+        text = "Seconds of one decision of the loop, without storing it."
+        self.decisions = histogram("decision_seconds", text, _DECISIONS, "event")
+        self.store = histogram("store_seconds", "Seconds of one transaction of the loop.", _STORE)
+        self.store_failures = counter("store_failures", "Failed transactions of the loop.")
+        self.requests = counter("api_requests", "Answered requests to the HTTP API.", "method", "code")
+
+
+class EventCounter:
+    """Observer of the loop that counts events, calls and changes.
+
+    It costs microseconds per decision, because it reads changes only. `state`: first state of the loop.
+    """
+
+    def __init__(self, families: MetricFamilies, sdk: SdkMetrics, state: SchedulerState) -> None:
+        self._to, self._sdk, self._before = families, sdk, state
+
+    def __call__(self, event: Event, decision: Decision) -> None:
+        before, self._before = self._before, decision.state
+        self._event(event)
+        if before.session.revive_at is None and decision.state.session.revive_at is not None:
+            self._to.throttled.inc()
+            self._sdk.count("revives.throttles")
+        for call in decision.calls:
+            if isinstance(call, Accept):
+                self._accepted(call)
+            elif isinstance(call, Decline):
+                self._declined(call)
+            elif isinstance(call, Revive):
+                self._to.revives.inc()
+                self._sdk.count("revives")
+            elif isinstance(call, Suppress):
+                self._to.suppresses.inc()
+                self._sdk.count("suppresses")
+            elif isinstance(call, Reconcile):
+                self._to.reconciliations.labels("explicit" if call.tasks else "implicit").inc()
+        if decision.changes:
+            self._changed(before, decision.changes)
+
+    def _event(self, event: Event) -> None:
+        if isinstance(event, OffersReceived):
+            self._to.offers.labels("received").inc(len(event.offers))
+            self._sdk.count("offers.received", len(event.offers))
+            self._sdk.count("offers.processed", len(event.offers))
+        elif isinstance(event, StatusUpdated):
+            self._to.statuses.labels(event.status.state.value).inc()
+            self._sdk.count(f"task_status.{event.status.state.value.lower()}")
+        elif isinstance(event, OfferRescinded):
+            self._to.offers.labels("rescinded").inc()
+        elif isinstance(event, Subscribed):
+            self._to.subscriptions.inc()
+        elif isinstance(event, Disconnected):
+            self._to.disconnections.inc()
+
+    def _accepted(self, call: Accept) -> None:
+        self._to.offers.labels("accepted").inc(len(call.offer_ids))
+        for name, count in (("unreserve", call.unreserve), ("reserve", call.reserve), ("launch", call.launches)):
+            if count:
+                self._to.operations.labels(name).inc(len(count))
+                self._sdk.count(f"operation.{name}", len(count))
+
+    def _declined(self, call: Decline) -> None:
+        long = call.refuse_seconds >= REFUSE_LONG
+        self._to.offers.labels("declined_long" if long else "declined_short").inc(len(call.offer_ids))
+        self._sdk.count("declines.long" if long else "declines.short", len(call.offer_ids))
+
+    def _changed(self, before: SchedulerState, changes: Iterable[Change]) -> None:
+        for change in changes:
+            if isinstance(change, TaskLaunched):
+                self._launched(before, change.record)
+            elif isinstance(change, StatusStored) and change.status.state.has_ended:
+                if cause := failure_cause(before, change.status, changes):
+                    self._to.failures.labels(cause.value).inc()
+            elif isinstance(change, RecoveryDecided) and change.recovery.cause is Cause.NOT_JOINED:
+                previous = before.stored.recoveries.get(change.recovery.task)
+                if previous is None or previous.launch != change.recovery.launch:
+                    self._to.failures.labels(Cause.NOT_JOINED.value).inc()
+
+    def _launched(self, before: SchedulerState, record: TaskRecord) -> None:
+        self._to.launches.labels(record.job.value).inc()
+        recovery, last = before.stored.recoveries.get(record.name), before.stored.tasks.get(record.name)
+        if recovery is not None and last is not None and recovery.launch == last.id:
+            self._to.recoveries.labels(recovery.cause.value).inc()
+            self._to.recovery_seconds.observe(record.launched_at - recovery.since)
+
+
+def failure_cause(before: SchedulerState, status: TaskStatus, changes: Iterable[Change]) -> Cause | None:
+    """Return the cause of a failed launch; None for a success and for a requested end."""
+    name = name_of(status.id)
+    recovery = before.stored.recoveries.get(name)
+    is_requested = (
+        before.stored.result is not None or status.id in before.stored.retired or status.id in before.session.kills
+    )
+    if status.state is TaskState.FINISHED or is_requested or (recovery is not None and recovery.launch == status.id):
+        return None
+    decided = (item.recovery for item in changes if isinstance(item, RecoveryDecided))
+    judged = next((item.cause for item in decided if item.launch == status.id), None)
+    hung = status.healthy is False
+    end = LaunchEnd(status.state.value, status.reason, status.exit_code, status.signal, was_unhealthy=hung)
+    return judged or cause_of(end)
+
+
+#: Minimum seconds between two evaluations of the plans, and the minimum multiple of their CPU time.
+_PAUSE, _AGAIN = 1.0, 50.0
+
+Plans = Callable[[], Mapping[str, Plan]]
+
+
+class PlanStatusTimes:
+    """Time that each plan spends in each status, sampled, because status changes cause no event. Thread-safe."""
+
+    def __init__(
+        self,
+        state: Callable[[], SchedulerState],
+        plans: Plans,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        cost: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._state, self._plans, self._clock, self._cost = state, plans, clock, cost
+        self._lock = threading.Lock()
+        self._last: tuple[SchedulerState, dict[str, Status]] | None = None
+        self._at = clock()
+        self._next = 0.0
+        self._seconds: dict[tuple[str, Status], float] = {}
+
+    def current(self) -> Mapping[str, Status]:
+        """Update the times and return the status of each plan as of the last evaluation."""
+        with self._lock:
+            now = self._clock()
+            previous = self._last
+            if previous is not None:
+                for name, status in previous[1].items():
+                    key = (name, status)
+                    self._seconds[key] = self._seconds.get(key, 0.0) + now - self._at
+            self._at = now
+            state = self._state()
+            if previous is None or (previous[0] is not state and now >= self._next):
+                previous = self._last = (state, self._evaluate(now))
+                for item in previous[1].items():
+                    self._seconds.setdefault(item, 0.0)
+            return dict(previous[1])
+
+    def seconds(self) -> Mapping[tuple[str, Status], float]:
+        """Return the seconds by plan and status since the start of the scheduler."""
+        with self._lock:
+            return dict(self._seconds)
+
+    def _evaluate(self, now: float) -> dict[str, Status]:
+        start = self._cost()
+        current = statuses(self._plans())
+        self._next = now + max(_PAUSE, _AGAIN * (self._cost() - start))
+        return current
+
+
+_SCALARS = ("cpus", "mem", "disk", "gpus")
+_MEGABYTES = ("mem", "disk")
+#: Metric of a task's progress: description and value.
+_TRAINING: dict[str, tuple[str, Callable[[Progress], float | None]]] = {
+    "training_step": ("Current training step.", lambda item: item.step),
+    "training_total_steps": ("Total training steps reported by the program.", lambda item: item.total),
+    "training_loss": ("Last reported loss; may be NaN or infinite.", lambda item: item.loss),
+    "training_examples": ("Examples since the start of the training.", lambda item: item.examples),
+    "training_steps_per_second": ("Training steps per second.", lambda item: item.steps_per_second),
+    "training_examples_per_second": ("Training examples per second.", lambda item: item.examples_per_second),
+    "training_seconds_left": ("Estimated seconds until the end of the training.", lambda item: item.seconds_left),
+}
+
+
+class StateCollector(Collector):
+    """Prometheus collector of the state. `version`: of the scheduler."""
+
+    def __init__(self, state: Callable[[], SchedulerState], watch: PlanStatusTimes, version: str) -> None:
+        self._state, self._watch, self._version = state, watch, version
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Return nothing, so that the registry does not call `collect` to check for duplicate names."""
+        return iter(())
+
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        state = self._state()
+        yield _gauge("subscribed", "1 while the scheduler is subscribed to Mesos.", state.session.connected)
+        yield _gauge("suppressed", "1 while offers are suppressed.", state.session.suppressed)
+        yield _gauge("offers_held", "Offers that the scheduler holds.", len(state.session.offers))
+        yield _gauge("tasks_wanted", "Tasks of the spec.", state.spec.task_count)
+        yield _gauge("tasks_pending", "Tasks that have not been placed.", len(state.session.pending))
+        yield _gauge("reservations", "Reservations of the service.", len(state.stored.reservations))
+        yield _gauge("agents_suspected", "Agents with counted failures.", len(state.stored.agent_failures))
+        generation = max((record.generation for record in state.stored.tasks.values()), default=0)
+        yield _gauge("cluster_generation", "Generation of the ClusterSpec.", generation)
+        yield _info(state, self._version)
+        yield _tasks(state)
+        yield _allocated(state)
+        yield from _training(state)
+        yield from self._plans()
+
+    def _plans(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        now = self._watch.current()
+        current = GaugeMetricFamily(
+            "tensorflow_plan_status", "1 for the current status of a plan.", labels=("plan", "status")
+        )
+        for name, plan_status in now.items():
+            for status in Status:
+                current.add_metric((name, status.value), status is plan_status)
+        yield current
+        text = "Seconds that a plan has spent in a status."
+        times = CounterMetricFamily("tensorflow_plan_status_seconds", text, labels=("plan", "status"))
+        for (name, status), seconds in self._watch.seconds().items():
+            times.add_metric((name, status.value), seconds)
+        yield times
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"tensorflow_{name}", text, value=value)
+
+
+def _info(state: SchedulerState, version: str) -> GaugeMetricFamily:
+    text = "Always 1; labels: service, strategy, version of the scheduler."
+    family = GaugeMetricFamily("tensorflow_service_info", text, labels=("service", "strategy", "version"))
+    family.add_metric((state.spec.name, state.spec.strategy.value, version), 1)
+    return family
+
+
+def _tasks(state: SchedulerState) -> GaugeMetricFamily:
+    family = GaugeMetricFamily("tensorflow_tasks", "Launched tasks by their last Mesos state.", labels=("state",))
+    for each in TaskState:
+        family.add_metric((each.value,), state.derived.state_counts.get(each, 0))
+    return family
+
+
+def _allocated(state: SchedulerState) -> GaugeMetricFamily:
+    """Return the allocation of every job and resource, zeros included."""
+    totals = {(job.kind.value, name): 0 for job in state.spec.jobs for name in _SCALARS}
+    for record in state.live():
+        for resource in record.resources:
+            if isinstance(resource.value, int) and resource.name in _SCALARS:
+                key = (record.job.value, resource.name)
+                totals[key] = totals.get(key, 0) + resource.value
+    text = "Allocated resources of tasks and executors: CPUs, GPUs, bytes of memory and disk."
+    family = GaugeMetricFamily("tensorflow_allocated", text, labels=("job_name", "resource"))
+    for key, amount in sorted(totals.items()):
+        family.add_metric(key, amount / UNIT * (2**20 if key[1] in _MEGABYTES else 1))
+    return family
+
+
+def _training(state: SchedulerState) -> Iterator[GaugeMetricFamily]:
+    reports = list(_reports(state))
+    for name, (text, value) in _TRAINING.items():
+        family = GaugeMetricFamily(f"tensorflow_{name}", text, labels=("task", "job_name"))
+        for record, progress in reports:
+            if (number := value(progress)) is not None:
+                family.add_metric((record.name, record.job.value), number)
+        yield family
+
+
+def _reports(state: SchedulerState) -> Iterator[tuple[TaskRecord, Progress]]:
+    for launch, progress in state.process.progress.items():
+        record = state.stored.tasks.get(name_of(launch))
+        if record is not None and record.id == launch:
+            yield record, progress

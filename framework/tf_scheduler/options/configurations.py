@@ -1,0 +1,128 @@
+"""Select the target configuration of a starting scheduler; reject invalid updates.
+
+A rejected update keeps the previous options (dcos-commons, DefaultConfigurationUpdater). The last `MAX_CONFIGURATIONS`
+target configurations are stored without secrets.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tf_scheduler.core.plans.queries import target_digest
+from tf_scheduler.errors import OptionsError, Problem
+from tf_scheduler.model.effects import Change, ConfigurationForgotten, ConfigurationStored
+from tf_scheduler.model.redaction import MASK
+from tf_scheduler.model.state import Configuration, newest_first
+
+from .load import as_lists, resolve
+from .rules.update import find_refusals
+from .schema.document import OPTIONS, mask_options, mask_value
+from .spec import to_spec
+from .update import changed_options
+
+Document = Mapping[str, Any]
+#: Number of stored configurations.
+MAX_CONFIGURATIONS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedConfiguration:
+    """Resolved target options, the changes to store, and the reasons of a rejected update."""
+
+    options: Document
+    changes: tuple[Change, ...] = ()
+    rejected: tuple[str, ...] = ()
+
+
+def select_configuration(
+    options: Document,
+    history: Mapping[str, Configuration],
+    defaults: Callable[[Document], Mapping[str, Mapping[str, Any]]],
+    now: float,
+    *,
+    strict: bool = True,
+) -> SelectedConfiguration:
+    """Select the resolved options of the command line, or the previous target if the update is refused.
+
+    `defaults` returns the defaults of the environment for a document. Raises OptionsError if the update is refused and
+    the previous target cannot be restored because a secret has changed, unless `strict` is false (during uninstall).
+    """
+    before = newest_first(history)
+    candidate = _configuration(options, defaults(options), before[0].number + 1 if before else 1, now)
+    if before and before[0].id != candidate.id:
+        old = rollback_options(before[0], options, defaults)
+        candidate = replace(candidate, changed=None if old is None else _stored_changes(old, options))
+        refused = [] if old is None else find_refusals(old, options)
+        if old is not None and refused:
+            if strict and target_digest(to_spec(old)) != before[0].target:
+                raise OptionsError(refused)
+            return SelectedConfiguration(old, (), tuple(map(_rejection, refused)))
+    if before and before[0].id == candidate.id:
+        return SelectedConfiguration(options)
+    dropped = [item for item in before if item.id != candidate.id][MAX_CONFIGURATIONS - 1 :]
+    forgotten = (ConfigurationForgotten(item.id) for item in dropped)
+    return SelectedConfiguration(options, (ConfigurationStored(candidate), *forgotten))
+
+
+def rollback_options(
+    configuration: Configuration,
+    present: Document,
+    defaults: Callable[[Document], Mapping[str, Mapping[str, Any]]],
+) -> Document | None:
+    """Resolve stored options and fill in masked values from `present`; None if this version rejects the options."""
+    try:
+        old = resolve(configuration.options, defaults(configuration.options))
+    except OptionsError:
+        return None
+    for option in OPTIONS:
+        section: Any = old
+        for name in option.path[:-1]:
+            section = section[name]
+        was, now = section[option.path[-1]], option.value(present)
+        if isinstance(was, Mapping) and isinstance(now, Mapping):
+            hidden = mask_value(option, now)  # only a part may be masked, such as the password in a URL
+            section[option.path[-1]] = {
+                key: now.get(key, text) if text in (MASK, hidden.get(key)) else text for key, text in was.items()
+            }
+        elif was == mask_value(option, now):
+            section[option.path[-1]] = now
+    return old
+
+
+def without_defaults(options: Document, provided: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the smallest JSON document that `resolve` expands to these options."""
+    document: dict[str, Any] = {}
+    for option in OPTIONS:
+        value = option.value(options)
+        default = provided.get(option.path[0], {}).get(option.path[-1]) if len(option.path) == 2 else None
+        if value in (option.default, default):
+            continue
+        section = document
+        for name in option.path[:-1]:
+            section = section.setdefault(name, {})
+        section[option.path[-1]] = value
+    result: dict[str, Any] = json.loads(json.dumps(document))
+    return result
+
+
+def _configuration(
+    options: Document, provided: Mapping[str, Mapping[str, Any]], number: int, now: float
+) -> Configuration:
+    stored = as_lists(without_defaults(mask_options(options), provided))
+    spec = to_spec(options)
+    content = json.dumps([spec.name, target_digest(spec), stored], sort_keys=True)
+    return Configuration(str(uuid.uuid5(uuid.NAMESPACE_OID, content)), number, now, target_digest(spec), stored)
+
+
+def _stored_changes(old: Document, new: Document) -> Sequence[Mapping[str, Any]]:
+    items = [{"option": item.path, "old": item.old, "new": item.new} for item in changed_options(old, new)]
+    stored: list[dict[str, Any]] = json.loads(json.dumps(items, default=str))
+    return stored
+
+
+def _rejection(problem: Problem) -> str:
+    return f"{problem.path}: {problem.message}; the previous options remain active"

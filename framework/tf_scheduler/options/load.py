@@ -1,0 +1,256 @@
+"""Parse, validate and resolve an options file; report all problems together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+from marshmallow import Schema, ValidationError, fields
+
+from tf_scheduler.errors import OptionsError, Problem
+from tf_scheduler.model.spec import ServiceSpec
+
+from .rules.check import RULES, Rule
+from .schema.document import Options
+from .schema.fields import RecordList, json_excerpt
+from .spec import to_spec
+
+#: Maximum nesting of objects and lists.
+_MAX_DEPTH = 64
+
+
+def parse(data: bytes, source: str) -> dict[str, Any]:
+    """Parse one JSON object in UTF-8. Raises OptionsError with `source`, line and column, or repeated names."""
+    text = _text(data, source)
+    repeated: list[str] = []
+    try:
+        document = json.loads(text, object_pairs_hook=lambda pairs: _object(pairs, repeated), parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        raise _error(f"{source} is not JSON: line {error.lineno} column {error.colno}: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise _error(f"{source} is not JSON: {error}") from error
+    if repeated:
+        raise OptionsError([Problem(name, f"is repeated in one object of {source}") for name in repeated])
+    if not _fits(document, _MAX_DEPTH):
+        raise _error(f"{source} is nested deeper than {_MAX_DEPTH} levels")
+    if not isinstance(document, dict):
+        raise _error(f'{source} must hold a JSON object, such as {{"service": {{...}}}}, not {text.strip()[:20]!r}')
+    _check_characters(document, source)
+    return document
+
+
+def _fits(value: Any, depth: int) -> bool:
+    """Return whether the nesting is at most `depth`; Python's own limit depends on its version."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return depth > 0 and all(_fits(one, depth - 1) for one in inner)
+
+
+def _check_characters(document: dict[str, Any], source: str) -> None:
+    """Reject lone surrogates: JSON can express them, but Mesos refuses text that UTF-8 cannot encode."""
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise _error(f"{source} holds {half!r}, an incomplete surrogate pair; write the whole character") from error
+
+
+def _text(data: bytes, source: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _error(f"{source} is not UTF-8: invalid byte at offset {error.start}") from error
+
+
+def _object(pairs: list[tuple[str, Any]], repeated: list[str]) -> dict[str, Any]:
+    seen: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in seen:
+            repeated.append(name)
+        seen[name] = value
+    return seen
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a JSON number")
+
+
+def _error(message: str) -> OptionsError:
+    return OptionsError([Problem("", message)])
+
+
+#: Maximum number of option names in a message.
+_MAX_NAMES = 12
+
+#: marshmallow's message -> kind and message of the problem.
+_KNOWN_MESSAGES = {
+    "Field may not be null.": ("null", "must not be null; omit the option to get its default"),
+    "Missing data for required field.": ("required", "required"),
+}
+
+#: Meaning of the keys of a message level: options of a section, indexes of a list, or neither.
+_Level = Schema | RecordList | None
+
+
+def to_problems(messages: Mapping[str, Any], level: _Level, document: object) -> Iterator[Problem]:
+    """Convert marshmallow's messages, whose structure mirrors the document, to problems with paths."""
+    for name, found in messages.items():
+        field, value = _field(level, name), document.get(name) if isinstance(document, Mapping) else None
+        if not isinstance(found, Mapping):
+            yield from (_problem(message, name, level) for message in found)
+        elif found.keys() == {"_schema"}:
+            yield Problem(name, f"must be an object, not {json_excerpt(value)}", "wrong_type")
+        else:
+            inner = field.schema if isinstance(field, fields.Nested) else field
+            below = to_problems(found, inner if isinstance(inner, (Schema, RecordList)) else None, value)
+            yield from (replace(problem, path=f"{name}.{problem.path}") for problem in below)
+
+
+def _field(level: _Level, name: str) -> fields.Field[Any] | None:
+    if isinstance(level, RecordList):
+        return fields.Nested(level.schema)
+    return None if level is None else level.fields.get(name)
+
+
+def _problem(message: str, name: str, level: _Level) -> Problem:
+    if message == "Unknown field." and isinstance(level, Schema):
+        return Problem(name, f"unknown option{_suggestion(name, level)}", "unknown_option")
+    kind, text = _KNOWN_MESSAGES.get(message, ("invalid", message))
+    return Problem(name, text, kind)
+
+
+def _suggestion(name: str, schema: Schema) -> str:
+    close = get_close_matches(name, schema.fields, n=1)
+    if close:
+        return f"; did you mean `{close[0]}`?"
+    return f"; expected one of {', '.join(sorted(schema.fields))}" if len(schema.fields) <= _MAX_NAMES else ""
+
+
+__all__ = ["load", "resolve", "to_spec"]
+
+
+def load(data: bytes, source: str, defaults: Mapping[str, Mapping[str, Any]] | None = None) -> ServiceSpec:
+    """Return the validated spec; `source` is the name of the document in errors.
+
+    `defaults` (section -> option -> value) apply to omitted options, such as the user on a laptop.
+    """
+    return to_spec(resolve(parse(data, source), defaults or {}))
+
+
+def resolve(
+    document: Mapping[str, Any],
+    defaults: Mapping[str, Mapping[str, Any]] | None = None,
+    more_rules: Iterable[Rule] = (),
+) -> dict[str, Any]:
+    """Return the document with all options. Raises OptionsError with all problems of fields and rules.
+
+    `more_rules` depend on the machine of the service, such as the existence of a file.
+    """
+    merged = {**document}
+    for section, values in (defaults or {}).items():
+        own = document.get(section, {})
+        merged[section] = {**values, **own} if isinstance(own, Mapping) else own
+    options, wrong = _fields(merged)
+    paths = {problem.path for problem in wrong}
+    broken = [problem for rule in (*RULES, *more_rules) for problem in rule(options)]
+    wrong += [problem for problem in broken if problem.path not in paths]
+    if wrong:
+        raise OptionsError(wrong)
+    return options
+
+
+def _fields(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the valid fields, with defaults for invalid ones so that the rules can run, and the problems."""
+    schema = Options()
+    try:
+        return schema.load(document), []
+    except ValidationError as error:
+        messages: dict[str, Any] = error.normalized_messages()  # type: ignore[no-untyped-call]
+        valid: Mapping[str, Any] = error.valid_data  # type: ignore[assignment]
+        return _merged(schema.load({}), valid), sorted(to_problems(messages, schema, document), key=str)
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge `over` into `base` recursively; `over` lacks invalid values."""
+    merged = dict(base)
+    for name, value in over.items():
+        below = merged.get(name)
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            merged[name] = _merged(below, value)
+        else:
+            merged[name] = value
+    return merged
+
+
+Document = Mapping[str, Any]
+
+#: Identity of the service, of Mesos and of the store. Without these options another service could be removed.
+_SECTIONS = ("mesos", "tls", "scheduler")
+_IDENTITY = ("name", "role", "principal", "service_account", "service_account_secret")
+_NEEDED = (*_SECTIONS, *(f"service.{name}" for name in _IDENTITY))
+#: Removing an option may break a rule over another one.
+_ROUNDS = 3
+#: A placeholder for the required program, which is never started.
+_PROGRAM = {"command": "true"}
+
+
+def load_lenient(
+    document: Document, defaults: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, Any], tuple[Problem, ...]]:
+    """Resolve options for an uninstall: drop invalid ones and return their problems.
+
+    Raises OptionsError if an invalid option is required for the uninstall.
+    """
+    valid, dropped = deepcopy(dict(document)), dict[str, Problem]()
+    provided = {**defaults, "service": {**_PROGRAM, **defaults.get("service", {})}}
+    for _ in range(_ROUNDS):
+        try:
+            return resolve(valid, provided if dropped else defaults), tuple(dropped.values())
+        except OptionsError as error:
+            for problem in error.problems:
+                dropped.setdefault(problem.path, problem)
+                _drop(valid, problem)
+    return resolve(_required_options(valid), provided), tuple(dropped.values())
+
+
+def _drop(document: dict[str, Any], problem: Problem) -> None:
+    """Drop an invalid option, or all of a list or of `api`. Raises OptionsError for a required option."""
+    if any(f"{problem.path}.".startswith(f"{name}.") for name in _NEEDED):
+        raise OptionsError([problem])
+    section: Any = document
+    *above, last = problem.path.split(".")
+    if above == ["api"]:
+        above, last = [], "api"
+    for name in above:
+        below = section.get(name)
+        if not isinstance(below, dict):
+            last = name
+            break
+        section = below
+    section.pop(last, None)
+
+
+def _required_options(document: Document) -> dict[str, Any]:
+    """Return the required options and the access control of the API."""
+    service = document.get("service", {})
+    kept = {name: document[name] for name in (*_SECTIONS, "api", "secret_delivery") if name in document}
+    return {**kept, "service": {name: service[name] for name in _IDENTITY if name in service}}
+
+
+#: Name of the option with environment variables, in every section.
+ENVIRONMENT_OPTION = "environment"
+
+
+def as_lists(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert environments to lists of names and values, as Cosmos requires."""
+    return {name: _as_list(part) if isinstance(part, Mapping) else part for name, part in document.items()}
+
+
+def _as_list(section: Mapping[str, Any]) -> dict[str, Any]:
+    variables = section.get(ENVIRONMENT_OPTION)
+    if not isinstance(variables, Mapping):
+        return dict(section)
+    return {**section, ENVIRONMENT_OPTION: [{"name": key, "value": text} for key, text in variables.items()]}

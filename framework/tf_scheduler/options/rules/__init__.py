@@ -1,0 +1,1 @@
+"""Rules over several options, each a function that yields problems."""

@@ -1,0 +1,105 @@
+"""Rules over jobs, their restarts and their health checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tf_scheduler.errors import Problem
+from tf_scheduler.model.placement import GangMode
+from tf_scheduler.model.spec import LivenessKind, Strategy, SuccessPolicy
+from tf_scheduler.options.schema.jobs import JOBS
+from tf_scheduler.options.schema.values import split_names
+
+Document = Mapping[str, Any]
+
+_OF_THEIR_OWN = (Strategy.INDEPENDENT.value, Strategy.PYTORCH_DDP.value, Strategy.HOROVOD.value)
+
+
+def some_job_has_tasks(options: Document) -> Iterator[Problem]:
+    if not any(options[section]["count"] for section in JOBS):
+        yield Problem("", f"nothing to run; set the count of {', '.join(JOBS)} above 0")
+
+
+def every_job_has_command(options: Document) -> Iterator[Problem]:
+    service = options["service"]
+    if service["command"].strip() or service["job_name"]:
+        return
+    for section in JOBS:
+        if options[section]["count"] and not options[section]["command"].strip():
+            yield Problem(f"{section}.command", "required, because service.command and service.job_name are empty")
+
+
+def parameter_server_strategy_has_required_jobs(options: Document) -> Iterator[Problem]:
+    if options["service"]["strategy"] == Strategy.PARAMETER_SERVER.value:
+        yield from _needs_at_least_one(options, "parameter_server", ("chief", "worker", "parameter_server"))
+
+
+def mirrored_strategy_has_no_parameter_servers(options: Document) -> Iterator[Problem]:
+    if options["service"]["strategy"] != Strategy.MULTI_WORKER_MIRRORED.value:
+        return
+    yield from _needs_at_least_one(options, "multi_worker_mirrored", ("worker",))
+    count = options["parameter_server"]["count"]
+    if count:
+        yield Problem("parameter_server.count", f"must be 0 with strategy multi_worker_mirrored, not {count}")
+
+
+def between_graph_has_worker(options: Document) -> Iterator[Problem]:
+    if options["service"]["strategy"] == Strategy.BETWEEN_GRAPH.value and not options["chief"]["count"]:
+        yield from _needs_at_least_one(options, "between_graph", ("worker",))
+
+
+def independent_strategies_have_no_parameter_servers(options: Document) -> Iterator[Problem]:
+    """PyTorch, Horovod and independent workers share no variables."""
+    strategy = options["service"]["strategy"]
+    if strategy not in _OF_THEIR_OWN:
+        return
+    if not options["chief"]["count"]:
+        yield from _needs_at_least_one(options, strategy, ("worker",))
+    count = options["parameter_server"]["count"]
+    if count:
+        yield Problem("parameter_server.count", f"must be 0 with strategy {strategy}, not {count}")
+
+
+def success_policy_fits_strategy(options: Document) -> Iterator[Problem]:
+    """With parameter servers, workers run until they are stopped."""
+    success = options["finish"]["success"]
+    allowed = (SuccessPolicy.DEFAULT.value, SuccessPolicy.CHIEF.value)
+    if options["service"]["strategy"] == Strategy.PARAMETER_SERVER.value and success not in allowed:
+        yield Problem("finish.success", f"must be {' or '.join(allowed)} with strategy parameter_server, not {success}")
+
+
+def _needs_at_least_one(options: Document, strategy: str, sections: tuple[str, ...]) -> Iterator[Problem]:
+    for section in sections:
+        alike = ("worker", "gpu_worker") if section == "worker" else (section,)
+        if not any(options[name]["count"] for name in alike):
+            yield Problem(f"{section}.count", f"must be at least 1 with strategy {strategy}, not 0")
+
+
+def reserve_mode_needs_role(options: Document) -> Iterator[Problem]:
+    if options["gang"]["mode"] == GangMode.RESERVE.value and options["service"]["role"] == "*":
+        yield Problem("gang.mode", 'reserve requires a role: Mesos cannot reserve resources for service.role "*"')
+
+
+def liveness_has_target(options: Document) -> Iterator[Problem]:
+    health = options["health"]
+    if health["liveness"] in (LivenessKind.COMMAND.value, LivenessKind.HTTP.value) and not health["target"].strip():
+        yield Problem("health.target", f"required with health.liveness {health['liveness']}")
+    wrong = [name for name in split_names(health["jobs"]) if name not in JOBS]
+    if wrong:
+        yield Problem("health.jobs", f"must be some of {', '.join(JOBS)}, not {', '.join(wrong)}")
+
+
+def min_count_needs_mirrored_strategy(options: Document) -> Iterator[Problem]:
+    minimum, worker = options["worker"]["min_count"], options["worker"]
+    if minimum > worker["count"]:
+        yield Problem("worker.min_count", f"must be at most worker.count ({worker['count']}), not {minimum}")
+    collective = options["service"]["strategy"] == Strategy.MULTI_WORKER_MIRRORED.value
+    if minimum and (not collective or options["gpu_worker"]["count"]):
+        yield Problem("worker.min_count", "requires strategy multi_worker_mirrored without gpu_worker")
+
+
+def max_backoff_is_at_least_backoff(options: Document) -> Iterator[Problem]:
+    restart = options["restart"]
+    if restart["max_backoff"] < restart["backoff"]:
+        yield Problem("restart.max_backoff", f"must be at least restart.backoff ({restart['backoff']:g} seconds)")

@@ -1,0 +1,143 @@
+"""Rules over plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tf_scheduler.errors import Problem
+from tf_scheduler.model.plan import DEPLOY, RESERVED_PLAN_NAMES, UPDATE, PlanStrategy
+from tf_scheduler.model.spec import ADDRESS_DEPENDENTS, Strategy
+from tf_scheduler.options.schema.jobs import JOBS
+from tf_scheduler.options.schema.values import split_names
+
+Document = Mapping[str, Any]
+_PARALLEL = PlanStrategy.PARALLEL.value
+_OTHERS = tuple(name for name in RESERVED_PLAN_NAMES if name not in (DEPLOY, UPDATE))
+
+
+def _phases(options: Document) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Return each phase with its path in the document."""
+    for place, phase in enumerate(options["plans"]["phases"]):
+        yield f"plans.phases.{place}", phase
+
+
+def custom_plans_have_unreserved_names(options: Document) -> Iterator[Problem]:
+    for path, phase in _phases(options):
+        if phase["plan"] in _OTHERS:
+            yield Problem(f"{path}.plan", f"must not be {phase['plan']}, a reserved plan")
+
+
+def phase_names_are_unique(options: Document) -> Iterator[Problem]:
+    seen: set[tuple[str, str]] = set()
+    for path, phase in _phases(options):
+        if (phase["plan"], phase["phase"]) in seen:
+            yield Problem(f"{path}.phase", f"duplicate phase {phase['phase']} of plan {phase['plan']}")
+        seen.add((phase["plan"], phase["phase"]))
+
+
+def task_indexes_exist(options: Document) -> Iterator[Problem]:
+    for path, phase in _phases(options):
+        if phase["job"] not in JOBS:
+            continue
+        first = options["worker"]["count"] if phase["job"] == "gpu_worker" else 0
+        known = {str(index) for index in range(first, first + options[phase["job"]]["count"])}
+        wrong = [index for index in split_names(phase["tasks"]) if index not in known]
+        if wrong:
+            last = first + len(known) - 1
+            allowed = f"{first} to {last}" if known else f"nothing: {phase['job']}.count is 0"
+            yield Problem(f"{path}.tasks", f"must be {allowed}, not {', '.join(wrong)}")
+
+
+def tasks_occur_once_per_plan(options: Document) -> Iterator[Problem]:
+    seen: dict[tuple[str, str, str], str] = {}
+    for path, phase in _phases(options):
+        named = split_names(phase["tasks"]) or ("",)
+        for index in named:
+            keys = {(phase["plan"], phase["job"], index), (phase["plan"], phase["job"], "")}
+            clash = [seen[key] for key in keys if key in seen]
+            whole = [where for (plan, job, _), where in seen.items() if (plan, job) == (phase["plan"], phase["job"])]
+            clash += whole if not index else []
+            if clash:
+                task = f"{phase['job']} {index}".strip()
+                yield Problem(f"{path}.tasks", f"duplicate task {task}: already in {clash[0]}")
+                break
+        seen.update({(phase["plan"], phase["job"], index): path for index in named})
+
+
+def phase_dependencies_exist(options: Document) -> Iterator[Problem]:
+    for path, phase in _phases(options):
+        names = [other["phase"] for _, other in _phases(options) if other["plan"] == phase["plan"]]
+        wrong = [name for name in split_names(phase["after"]) if name not in names]
+        if wrong:
+            known = f"plan {phase['plan']} has {', '.join(names)}"
+            yield Problem(f"{path}.after", f"unknown phase {', '.join(wrong)}: {known}")
+
+
+def phase_dependencies_are_acyclic(options: Document) -> Iterator[Problem]:
+    after = {(phase["plan"], phase["phase"]): split_names(phase["after"]) for _, phase in _phases(options)}
+    for path, phase in _phases(options):
+        if _reaches(after, phase["plan"], phase["phase"]):
+            yield Problem(f"{path}.after", f"circular dependency of {phase['phase']}")
+
+
+def _reaches(after: Mapping[tuple[str, str], tuple[str, ...]], plan: str, name: str) -> bool:
+    reached: set[str] = set()
+    todo = list(after.get((plan, name), ()))
+    while todo:
+        other = todo.pop()
+        if other not in reached:
+            reached.add(other)
+            todo += after.get((plan, other), ())
+    return name in reached
+
+
+def every_job_is_in_a_plan(options: Document) -> Iterator[Problem]:
+    planned = {phase["job"] for _, phase in _phases(options) if phase["plan"] == DEPLOY}
+    custom = {phase["job"] for _, phase in _phases(options) if phase["plan"] not in RESERVED_PLAN_NAMES}
+    for section in JOBS:
+        if planned and options[section]["count"] and section not in planned | custom:
+            yield Problem("plans.phases", f"{section} has no phase; add a phase to deploy or to a custom plan")
+
+
+def update_covers_deployed_jobs(options: Document) -> Iterator[Problem]:
+    """Without a phase, an update would never launch changed tasks."""
+    phases = [phase for _, phase in _phases(options)]
+    updated = {phase["job"] for phase in phases if phase["plan"] == UPDATE}
+    deployed = {phase["job"] for phase in phases if phase["plan"] == DEPLOY} or set(JOBS)
+    for section in JOBS:
+        if updated and options[section]["count"] and section in deployed - updated:
+            yield Problem("plans.phases", f"update has no phase for {section}, which deploy launches")
+
+
+def address_dependents_start_in_parallel(options: Document) -> Iterator[Problem]:
+    """Serial launches would deadlock: each task waits until all tasks have an address."""
+    strategy = Strategy(options["service"]["strategy"])
+    knowers = [name for name, kind in JOBS.items() if kind in ADDRESS_DEPENDENTS[strategy]]
+    if strategy is Strategy.PARAMETER_SERVER:
+        return
+    why = f"must be parallel with service.strategy {strategy.value}: {', '.join(knowers)} need each other's addresses"
+    for name in (DEPLOY, UPDATE):
+        if options["plans"][name] != _PARALLEL:
+            yield Problem(f"plans.{name}", f"{why}; not {options['plans'][name]}")
+    for path, phase in _phases(options):
+        if phase["job"] in knowers and phase["strategy"] not in ("", _PARALLEL):
+            yield Problem(f"{path}.strategy", f"{why}; not {phase['strategy']}")
+        if phase["job"] in knowers and phase["plan"] in (DEPLOY, UPDATE) and phase["after"]:
+            yield Problem(f"{path}.after", f"must be empty with service.strategy {strategy.value}")
+
+
+def chief_phase_is_last(options: Document) -> Iterator[Problem]:
+    """With parameter servers the chief needs all addresses, so its phase must be last."""
+    if options["service"]["strategy"] != Strategy.PARAMETER_SERVER.value:
+        return
+    for name in (DEPLOY, UPDATE):
+        phases = [(path, phase) for path, phase in _phases(options) if phase["plan"] == name]
+        serial = options["plans"][name] != _PARALLEL and not any(phase["after"] for _, phase in phases)
+        chiefs = [place for place, (_, phase) in enumerate(phases) if phase["job"] == "chief"]
+        if serial and chiefs and chiefs[0] < len(phases) - 1:
+            yield Problem(phases[chiefs[0]][0], f"must be the last phase of {name}: the chief needs all addresses")
+        for path, phase in phases:
+            names = [other["phase"] for _, other in phases if other["job"] == "chief"]
+            if set(names) & set(split_names(phase["after"])):
+                yield Problem(f"{path}.after", "must not name the chief's phase: the chief needs all addresses")

@@ -1,0 +1,171 @@
+"""Rules over the service, its connections and its API."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from tf_scheduler.errors import Problem
+from tf_scheduler.model.secrets import parse_source
+from tf_scheduler.options.schema.fields import json_excerpt
+from tf_scheduler.options.schema.values import split_names
+
+Document = Mapping[str, Any]
+
+#: Service names of Marathon and DC/OS: lower-case words, dashes, folders.
+_NAME = re.compile(r"/?[a-z0-9]([a-z0-9-]*[a-z0-9])?(/[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+
+#: host:port, with IPv6 addresses in brackets.
+_SERVER = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\[\]\s/]+):(?P<port>[0-9]{1,5})")
+
+
+def service_name_is_marathon_id(options: Document) -> Iterator[Problem]:
+    name = options["service"]["name"]
+    if not _NAME.fullmatch(name):
+        allowed = "lower-case letters, digits and dashes, in folders separated by '/' (such as dev/mnist)"
+        yield Problem("service.name", f"must be {allowed}, not {json_excerpt(name)}")
+
+
+def service_name_fits_host_name(options: Document) -> Iterator[Problem]:
+    """DC/OS derives host names without slashes: worker-0.<service>.autoip.dcos.thisdcos.directory."""
+    name = options["service"]["name"].replace("/", "")
+    if len(name) > 63:
+        yield Problem("service.name", f"must have at most 63 characters without '/', not {len(name)}")
+
+
+def role_is_valid(options: Document) -> Iterator[Problem]:
+    role = options["service"]["role"]
+    wrong = any(part in ("", ".", "..", "*") or part.startswith("-") for part in role.split("/"))
+    if role and role != "*" and (wrong or any(char.isspace() for char in role)):
+        yield Problem(
+            "service.role", f"invalid Mesos role {json_excerpt(role)}; use words separated by '/', without white space"
+        )
+
+
+def principal_is_service_account(options: Document) -> Iterator[Problem]:
+    """Mesos refuses a principal that differs from the login."""
+    principal, account = options["service"]["principal"], options["service"]["service_account"]
+    if principal and account and principal != account:
+        yield Problem("service.principal", f"must be service.service_account ({account}) or empty, not {principal}")
+
+
+def account_secret_needs_account(options: Document) -> Iterator[Problem]:
+    service = options["service"]
+    if service["service_account_secret"] and not service["service_account"]:
+        yield Problem("service.service_account", "required with service.service_account_secret")
+
+
+def job_name_needs_job_url(options: Document) -> Iterator[Problem]:
+    if options["service"]["job_name"] and not options["service"]["job_url"]:
+        yield Problem("service.job_url", f"required: contains the module {options['service']['job_name']}")
+
+
+def data_has_fetchable_urls(options: Document) -> Iterator[Problem]:
+    """Agents cache only files that they fetch themselves."""
+    for url in split_names(options["service"]["data"]):
+        if urlsplit(url).scheme not in ("http", "https", "ftp", "ftps", "file"):
+            allowed = "must have http:, https:, ftp: or file: URLs"
+            yield Problem("service.data", f"{allowed}, not {json_excerpt(url)}")
+
+
+def job_context_is_json_object(options: Document) -> Iterator[Problem]:
+    """An empty text means {}, as in the original package."""
+    text = options["service"]["job_context"]
+    try:
+        context = json.loads(text or "{}")
+    except (ValueError, RecursionError) as error:
+        yield Problem("service.job_context", f"must be a JSON object as text: {error}")
+        return
+    if not isinstance(context, dict):
+        yield Problem("service.job_context", f"must be a JSON object as text, not {json_excerpt(context)}")
+
+
+def named_addressing_needs_virtual_network(options: Document) -> Iterator[Problem]:
+    service = options["service"]
+    if service["addressing"] == "named" and not service["virtual_network_enabled"]:
+        yield Problem("service.addressing", "named requires service.virtual_network_enabled")
+
+
+def network_labels_are_pairs(options: Document) -> Iterator[Problem]:
+    labels = options["service"]["virtual_network_plugin_labels"]
+    wrong = [pair for pair in labels.split(",") if not re.fullmatch(r"\s*[^:\s]+\s*:[^:]*", pair)]
+    if labels and wrong:
+        yield Problem("service.virtual_network_plugin_labels", f"must be k_0:v_0,k_1:v_1, not {json_excerpt(labels)}")
+
+
+def kerberos_has_required_options(options: Document) -> Iterator[Problem]:
+    kerberos = options["service"]["security"]["kerberos"]
+    if kerberos["enabled"]:
+        needed = {"kdc.hostname": kerberos["kdc"]["hostname"], "kdc.port": kerberos["kdc"]["port"]}
+        needed |= {name: kerberos[name] for name in ("primary", "realm", "keytab_secret")}
+        missing = (name for name, value in needed.items() if not value)
+        yield from (Problem(f"service.security.kerberos.{name}", "required for Kerberos") for name in missing)
+
+
+def tls_certificate_has_key(options: Document) -> Iterator[Problem]:
+    tls = options["tls"]
+    if bool(tls["certificate_file"]) != bool(tls["key_file"]):
+        missing = "key_file" if tls["certificate_file"] else "certificate_file"
+        yield Problem(f"tls.{missing}", "required: a certificate needs its key")
+
+
+def statsd_is_host_and_port(options: Document) -> Iterator[Problem]:
+    server = options["metrics"]["statsd"]
+    match = _SERVER.fullmatch(server)
+    if server and (match is None or not 0 < int(match["port"]) < 65_536):
+        yield Problem("metrics.statsd", f"must be host:port, such as 10.0.0.1:8125, not {json_excerpt(server)}")
+
+
+def tls_files_need_tls(options: Document) -> Iterator[Problem]:
+    tls = options["tls"]
+    for name in ("ca_file", "certificate_file", "key_file"):
+        if tls[name] and not tls["enabled"]:
+            yield Problem(f"tls.{name}", "requires tls.enabled")
+
+
+_CREDENTIALS = ("read_token", "write_token", "client_ca_file")
+
+
+def api_certificate_has_key(options: Document) -> Iterator[Problem]:
+    api = options["api"]
+    if bool(api["certificate_file"]) != bool(api["key_file"]):
+        missing = "key_file" if api["certificate_file"] else "certificate_file"
+        yield Problem(f"api.{missing}", "required: a certificate needs its key")
+
+
+def client_certificates_need_https(options: Document) -> Iterator[Problem]:
+    api = options["api"]
+    if api["client_ca_file"] and not api["certificate_file"]:
+        yield Problem("api.client_ca_file", "requires api.certificate_file: client certificates need HTTPS")
+
+
+def writers_need_client_ca(options: Document) -> Iterator[Problem]:
+    api = options["api"]
+    if api["writers"] and not api["client_ca_file"]:
+        yield Problem("api.writers", "requires api.client_ca_file")
+
+
+def open_api_has_no_credentials(options: Document) -> Iterator[Problem]:
+    api = options["api"]
+    credentials = [name for name in _CREDENTIALS if api[name]]
+    if api["authentication"] == "none" and credentials:
+        yield Problem("api.authentication", f"must not be none with api.{credentials[0]}, which would be ignored")
+
+
+def api_tokens_are_sources(options: Document) -> Iterator[Problem]:
+    """A token in the options would be readable with the options."""
+    for name in ("read_token", "write_token"):
+        text = options["api"][name]
+        if text and not _is_local(text):
+            local = f"env:VARIABLE, or file:NAME of a file in {options['secret_delivery']['directory']}"
+            yield Problem(f"api.{name}", f"must name a source, as {local}")
+
+
+def _is_local(text: str) -> bool:
+    try:
+        return parse_source(text).scheme in ("env", "file")
+    except ValueError:
+        return False

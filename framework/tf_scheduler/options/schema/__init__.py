@@ -1,0 +1,1 @@
+"""Options of the JSON file: fields, types, defaults and descriptions, as marshmallow schemas."""

@@ -1,0 +1,158 @@
+"""Root of the options schema, and functions to list and mask options.
+
+All options of the DC/OS package beta-tensorflow 0.2.0-1.5.0 keep their name, type and default, so that its users'
+files work unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from marshmallow import Schema, fields
+
+from tf_scheduler.model.redaction import MASK, redact_text, redact_variables
+
+from .fields import Environment, OnUpdate, RecordList, Section, option_metadata, section
+from .jobs import (
+    ChiefSection,
+    DataServiceSection,
+    EvaluatorSection,
+    GpuWorkerSection,
+    ParameterServerSection,
+    TensorBoardSection,
+    WorkerSection,
+)
+from .placement import GangSection, PlacementSection, VolumeRecord
+from .plans import PlansSection
+from .policies import FinishSection, HealthSection, RecoverySection, RestartSection
+from .scheduler import ApiSection, ExecutorSection, MesosSection, MetricsSection, SchedulerSection, TlsSection
+from .secrets import DcosSection, SecretDeliverySection, SecretRecord, VaultSection
+from .service import ServiceSection
+
+
+class Options(Section):
+    """Root of an options document."""
+
+    service = section(ServiceSection, "The service as a whole, and defaults for its jobs.")
+    chief = section(ChiefSection, "The task that leads the training.")
+    parameter_server = section(ParameterServerSection, "Tasks that store the variables.")
+    worker = section(WorkerSection, "Tasks that train.")
+    gpu_worker = section(
+        GpuWorkerSection,
+        "Additional workers with GPUs. Their indexes follow the indexes of worker.",
+    )
+    evaluator = section(EvaluatorSection, "The task that evaluates checkpoints, outside the training cluster.")
+    tensorboard = section(TensorBoardSection, "TensorBoard, enabled by service.use_tensorboard.")
+    data_service = section(DataServiceSection, "tf.data service: tasks that prepare data for the training tasks.")
+    gang = section(GangSection, "All-or-nothing launches of tasks.")
+    placement = section(PlacementSection, "Preferred agents of tasks.")
+    plans = section(PlansSection, "Order of launches and updates (docs/plans.md).")
+    restart = section(RestartSection, "Restarts of failed tasks.")
+    recovery = section(RecoverySection, "Detection and replacement of lost tasks.")
+    health = section(HealthSection, "Health checks of running tasks.")
+    finish = section(FinishSection, "End of the job, and actions after it.")
+    secrets = RecordList(
+        SecretRecord,
+        load_default=(),
+        metadata=option_metadata("Confidential values for tasks."),
+    )
+    secret_delivery = section(SecretDeliverySection, "Delivery of secrets from the scheduler to the tasks.")
+    vault = section(VaultSection, "HashiCorp Vault as a source of secrets.")
+    dcos = section(DcosSection, "DC/OS Enterprise as a source of secrets.")
+    volumes = RecordList(
+        VolumeRecord,
+        load_default=(),
+        metadata=option_metadata(
+            "Folders of the agents that are mounted into tasks. Agents need the Mesos isolator "
+            "filesystem/linux, which DC/OS enables and the local cluster lacks.",
+            on_update=OnUpdate.RESTART,
+        ),
+    )
+    executor = section(
+        ExecutorSection, "The program that runs each task on an agent. Changes apply to tasks launched afterwards."
+    )
+    scheduler = section(SchedulerSection, "The scheduler's process, run by Marathon.")
+    api = section(ApiSection, "Access control and encryption of the scheduler's HTTP API.")
+    mesos = section(MesosSection, "Connection to Mesos.")
+    tls = section(TlsSection, "TLS of the connection to Mesos. The files are on the scheduler's machine.")
+    metrics = section(MetricsSection, "Export of metrics.")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its path, and its field with type, bounds, default and metadata."""
+
+    #: Names from the outermost section to the option.
+    path: tuple[str, ...]
+    field: fields.Field[Any]
+
+    def __str__(self) -> str:
+        return ".".join(self.path)
+
+    @property
+    def default(self) -> Any:
+        """Default value; None for an option without one."""
+        default = self.field.load_default
+        return default() if callable(default) else default
+
+    @property
+    def description(self) -> str:
+        """Description, with the reason if the option has no effect."""
+        metadata = self.field.metadata
+        obsolete = f" Has no effect: {metadata['obsolete']}." if "obsolete" in metadata else ""
+        return f"{metadata['description']}{obsolete}"
+
+    @property
+    def on_update(self) -> OnUpdate:
+        """Effect of a new value on a running service."""
+        value: OnUpdate = self.field.metadata["on_update"]
+        return value
+
+    def metadata(self, name: str) -> Any:
+        """Return an entry of the metadata, or None."""
+        return self.field.metadata.get(name)
+
+    def value(self, document: Mapping[str, Any]) -> Any:
+        """Return the value in resolved options."""
+        value: Any = document
+        for name in self.path:
+            value = value[name]
+        return value
+
+
+def options_of(schema: Schema, path: tuple[str, ...] = ()) -> Iterator[Option]:
+    """Return all options of a schema, section by section."""
+    for name, field in schema.fields.items():
+        if isinstance(field, fields.Nested):
+            yield from options_of(field.schema, (*path, name))
+        else:
+            yield Option((*path, name), field)
+
+
+#: All options in the order of the schema.
+OPTIONS = tuple(options_of(Options()))
+
+
+__all__ = ["MASK", "mask_options", "mask_value"]
+
+
+def mask_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Mask secret options, variables with names of secrets, and passwords in URLs."""
+    masked: dict[str, Any] = {}
+    for option in OPTIONS:
+        section = masked
+        for name in option.path[:-1]:
+            section = section.setdefault(name, {})
+        section[option.path[-1]] = mask_value(option, option.value(options))
+    return masked
+
+
+def mask_value(option: Option, value: Any) -> Any:
+    """Mask the secrets in a value of the option."""
+    if option.metadata("secret"):
+        return MASK if value else value
+    if isinstance(option.field, Environment):
+        return redact_variables(value)
+    return redact_text(value) if isinstance(value, str) else value

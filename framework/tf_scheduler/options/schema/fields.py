@@ -1,0 +1,364 @@
+"""Strict option fields, their metadata, and error messages with value and allowed values.
+
+marshmallow's own fields coerce ("2" becomes 2, true becomes 1), which hides mistakes in an options file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, TypeGuard, cast
+
+from marshmallow import RAISE, Schema, ValidationError, fields
+
+from .values import ConstraintError, parse_constraints
+
+#: ASCII separators of list entries, and of the fields of an entry, in environment variables.
+RECORD_END, UNIT_END = "\x1e", "\x1f"
+CONTROL = ("\0", RECORD_END, UNIT_END)
+
+#: Names of environment variables, as in Kubernetes.
+VARIABLE_PATTERN = r"[-._a-zA-Z][-._a-zA-Z0-9]*"
+
+_TYPE_NAMES = {bool: "a boolean", int: "a number", float: "a number", str: "text", list: "a list", dict: "an object"}
+
+
+def json_excerpt(value: object) -> str:
+    """Return the value as JSON, at most 60 characters."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def mismatch(expected: str, value: object) -> ValidationError:
+    """Return the error for a value of the wrong type or out of bounds."""
+    kind = "null" if value is None else _TYPE_NAMES.get(type(value), type(value).__name__)
+    note = "" if value is None or kind.split()[-1] in expected else f" ({kind})"
+    return ValidationError(f"must be {expected}, not {json_excerpt(value)}{note}")
+
+
+class String(fields.Field[str]):
+    """Text: one of `choices`, or a match of `pattern`, which error messages describe as `expected`."""
+
+    def __init__(
+        self,
+        *,
+        choices: Sequence[str] = (),
+        non_empty: bool = False,
+        pattern: str = "",
+        expected: str = "",
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.choices = tuple(choices)
+        self.non_empty = non_empty
+        self.pattern, self.expected = pattern, expected
+
+    def _deserialize(self, value: object, *_args: Any, **_options: Any) -> str:
+        if not isinstance(value, str):
+            raise mismatch("text", value)
+        if self.choices and value not in self.choices:
+            raise mismatch(f"one of {', '.join(self.choices)}", value)
+        if self.non_empty and not value.strip():
+            raise ValidationError("must not be empty")
+        if "\0" in value:
+            raise ValidationError("must not contain a NUL character")
+        if value and self.pattern and not re.fullmatch(self.pattern, value):
+            raise ValidationError(f"must be {self.expected}, not {json_excerpt(value)}")
+        return value
+
+
+class PlacementConstraint(String):
+    """Text in Marathon's constraint language; validated, not converted."""
+
+    def _deserialize(self, value: object, *_args: Any, **_options: Any) -> str:
+        text = super()._deserialize(value)
+        try:
+            parse_constraints(text)
+        except ConstraintError as error:
+            raise ValidationError(list(error.messages)) from error
+        return text
+
+
+class Boolean(fields.Field[bool]):
+    """true or false."""
+
+    def _deserialize(self, value: object, *_args: Any, **_options: Any) -> bool:
+        if not isinstance(value, bool):
+            raise mismatch("true or false", value)
+        return value
+
+
+class Integer(fields.Field[int]):
+    """A whole number from `minimum` to `maximum`."""
+
+    def __init__(self, *, minimum: int = 0, maximum: int = 1_000_000, **options: Any) -> None:
+        super().__init__(**options)
+        self.minimum, self.maximum = minimum, maximum
+
+    def _deserialize(self, value: object, *_args: Any, **_options: Any) -> int:
+        # Check the bounds first: int(infinity) raises.
+        if _is_number(value) and self.minimum <= value <= self.maximum and value == int(value):
+            return int(value)
+        raise mismatch(f"a whole number from {self.minimum} to {self.maximum}", value)
+
+
+class Number(fields.Field[float]):
+    """A number from `minimum` to `maximum`; errors name the `unit`."""
+
+    def __init__(self, *, minimum: float = 0.0, maximum: float = 1e9, unit: str = "", **options: Any) -> None:
+        super().__init__(**options)
+        self.minimum, self.maximum, self.unit = minimum, maximum, unit
+
+    def _deserialize(self, value: object, *_args: Any, **_options: Any) -> float:
+        if _is_number(value) and self.minimum <= value <= self.maximum:
+            return float(value)
+        unit = f" ({self.unit})" if self.unit else ""
+        raise mismatch(f"a number from {self.minimum:.12g} to {self.maximum:.12g}{unit}", value)
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether the value is a number; True is an int in Python."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+class Environment(fields.Field[Mapping[str, str]]):
+    """Variables: an object of name -> text, or a list of {"name", "value"}."""
+
+    def _deserialize(self, value: object, *_args: Any, **_options: Any) -> Mapping[str, str]:
+        if isinstance(value, list):
+            return _variables(value)
+        if not isinstance(value, dict):
+            raise mismatch('a list of {"name", "value"}, or an object of names and texts', value)
+        wrong = {name: [text] for name, item in value.items() if (text := _variable_problem(name, item))}
+        if wrong:
+            raise ValidationError(wrong)
+        return dict(value)
+
+
+def _variables(entries: Sequence[object]) -> Mapping[str, str]:
+    variables: dict[str, str] = {}
+    wrong: dict[str, list[str]] = {}
+    for place, entry in enumerate(entries):
+        problem = _entry_problem(entry)
+        if not problem and isinstance(entry, dict):
+            problem = f"duplicate variable {entry['name']}" if entry["name"] in variables else ""
+            variables[entry["name"]] = entry["value"]
+        if problem:
+            wrong[str(place)] = [problem]
+    if wrong:
+        raise ValidationError(wrong)
+    return variables
+
+
+def _entry_problem(entry: object) -> str:
+    if not isinstance(entry, dict) or entry.keys() != {"name", "value"} or not isinstance(entry["name"], str):
+        return f'must be {{"name": ..., "value": ...}}, not {json_excerpt(entry)}'
+    return _variable_problem(entry["name"], entry["value"])
+
+
+def _variable_problem(name: str, value: object) -> str:
+    if not re.fullmatch(VARIABLE_PATTERN, name):
+        allowed = "letters, digits, '_', '.' and '-', without a digit at the start"
+        return f"invalid name of an environment variable: {json_excerpt(name)}; use {allowed}"
+    if not isinstance(value, str):
+        return f"must be text, not {json_excerpt(value)}; use quotes"
+    marks = [mark for mark in CONTROL if mark in f"{name}{value}"]
+    return f"must not contain the control character {json_excerpt(marks[0])}" if marks else ""
+
+
+_ENDS = "must not contain the control characters 0x00, 0x1e and 0x1f"
+
+
+class IntegerList(fields.Field[tuple[int, ...]]):
+    """A list of integers from `minimum` to `maximum`."""
+
+    def __init__(self, *, minimum: int, maximum: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.item = Integer(minimum=minimum, maximum=maximum)
+
+    def _deserialize(self, value: object, *_args: Any, **_options: Any) -> tuple[int, ...]:
+        return tuple(_each(value, "a list of whole numbers", self.item.deserialize))
+
+
+class RecordList(fields.Field[tuple[Mapping[str, Any], ...]]):
+    """A list of objects of one schema whose fields are texts.
+
+    The mustache template of DC/OS can iterate over lists, but cannot render an object. Control characters separate the
+    parts, so that no part may contain one.
+    """
+
+    def __init__(self, schema: type[Schema], **options: Any) -> None:
+        super().__init__(**options)
+        self.schema = schema()
+
+    def _deserialize(self, value: object, *_args: Any, **_options: Any) -> tuple[Mapping[str, Any], ...]:
+        return tuple(_each(value, "a list of objects", self._entry))
+
+    def _entry(self, value: object) -> Mapping[str, Any]:
+        if not isinstance(value, dict):
+            raise mismatch("an object", value)
+        loaded = self._loaded(value)
+        wrong = {name: [_ENDS] for name, item in loaded.items() if any(mark in item for mark in CONTROL)}
+        if wrong:
+            raise ValidationError(wrong)
+        return loaded
+
+    def _loaded(self, value: dict[str, Any]) -> Mapping[str, Any]:
+        """Load an entry; an error carries the entry with defaults for invalid fields, so that the rules can run."""
+        try:
+            loaded: Mapping[str, Any] = self.schema.load(value)
+        except ValidationError as error:
+            defaults = {name: field.load_default for name, field in self.schema.fields.items() if not field.required}
+            valid = {**defaults, **cast("dict[str, Any]", error.valid_data or {})}
+            complete = valid.keys() == self.schema.fields.keys()
+            raise ValidationError(error.messages, valid_data=[valid] if complete else None) from error
+        return loaded
+
+
+def _each(value: object, expected: str, read: Callable[[object], Any]) -> list[Any]:
+    """Read all entries and report all invalid ones by index."""
+    if not isinstance(value, list):
+        raise mismatch(expected, value)
+    entries, complete, wrong = [], True, {}
+    for index, item in enumerate(value):
+        try:
+            entries.append(read(item))
+        except ValidationError as error:
+            wrong[str(index)] = error.messages
+            entries += error.valid_data or ()
+            complete = complete and bool(error.valid_data)
+    if wrong:
+        raise ValidationError(wrong, valid_data=entries if complete else None)
+    return entries
+
+
+class Section(Schema):
+    """Schema that rejects unknown names: a misspelled option could waste days of GPU time."""
+
+    class Meta:
+        unknown = RAISE
+
+
+#: Note in descriptions of launch options whose change restarts no task.
+NEXT_LAUNCH_ONLY = "Applies to tasks launched after the change."
+
+
+class OnUpdate(str, Enum):
+    """Effect of a new value on a running service."""
+
+    #: Takes effect at the next use; no task restarts.
+    NEXT_LAUNCH = "live"
+    #: Tasks are added or removed; tasks that need every address restart.
+    SCALE = "scale"
+    #: Affected tasks restart.
+    RESTART = "restart"
+    #: The change is refused.
+    REJECTED = "fixed"
+
+
+def option_metadata(
+    description: str,
+    unit: str = "",
+    *,
+    on_update: OnUpdate = OnUpdate.NEXT_LAUNCH,
+    examples: Sequence[Any] = (),
+    environment: str = "",
+    media: str = "",
+    required: bool = False,
+    secret: bool = False,
+    obsolete: str = "",
+) -> dict[str, Any]:
+    """Return the metadata of a field; omits unset keys.
+
+    Args:
+        environment: Name of the scheduler's variable, if not the path in capitals.
+        media: Hint for the DC/OS form.
+        required: Required by the original package, although the option has a default.
+        secret: Mask the value in all output.
+        obsolete: Reason why the option has no effect.
+    """
+    values = {
+        "unit": unit,
+        "examples": tuple(examples),
+        "environment": environment,
+        "media": media,
+        "required": required,
+        "secret": secret,
+        "obsolete": obsolete,
+    }
+    return {
+        "description": description,
+        "on_update": on_update,
+        **{name: value for name, value in values.items() if value},
+    }
+
+
+def section(schema: type[Section], description: str) -> fields.Nested:
+    """Return a field for a nested section; an omitted section has the defaults of its options."""
+    return fields.Nested(schema, load_default=lambda: _defaults(schema), metadata={"description": description})
+
+
+def _defaults(schema: type[Section]) -> dict[str, Any]:
+    loaded: dict[str, Any] = schema().load({})
+    return loaded
+
+
+#: Limits of setrlimit(2) on Linux.
+ULIMIT_NAMES = (
+    "as",
+    "core",
+    "cpu",
+    "data",
+    "fsize",
+    "memlock",
+    "msgqueue",
+    "nice",
+    "nofile",
+    "nproc",
+    "rss",
+    "rtprio",
+    "rttime",
+    "sigpending",
+    "stack",
+)
+UNLIMITED = -1
+
+_ENTRY = re.compile(r"\s*(?P<name>[a-z]+)=(?P<soft>unlimited|-1|\d{1,18})(?::(?P<hard>unlimited|-1|\d{1,18}))?\s*")
+
+
+def parse_ulimits(text: str) -> dict[str, tuple[int, int]]:
+    """Parse `name=soft:hard,...` or `name=both,...`, as in `docker run --ulimit`, to name -> (soft, hard).
+
+    Raises ValueError.
+    """
+    limits = {}
+    for entry in text.split(",") if text.strip() else ():
+        match = _ENTRY.fullmatch(entry)
+        if match is None:
+            raise ValueError(f"must be name=soft:hard, separated by commas, not {json_excerpt(entry)}")
+        if match["name"] not in ULIMIT_NAMES:
+            raise ValueError(f"unknown limit {match['name']}; use one of {', '.join(ULIMIT_NAMES)}")
+        soft = _number(match["soft"])
+        hard = _number(match["hard"] or match["soft"])
+        if hard != UNLIMITED and (soft == UNLIMITED or soft > hard):
+            raise ValueError(f"{match['name']}: the soft limit exceeds the hard limit in {json_excerpt(entry)}")
+        limits[match["name"]] = (soft, hard)
+    return limits
+
+
+class Ulimits(String):
+    """Text for `parse_ulimits`; validated, not converted."""
+
+    def _deserialize(self, value: object, *_args: Any, **_options: Any) -> str:
+        text = super()._deserialize(value)
+        try:
+            parse_ulimits(text)
+        except ValueError as error:
+            raise ValidationError(str(error)) from error
+        return text
+
+
+def _number(text: str) -> int:
+    return UNLIMITED if text == "unlimited" else int(text)

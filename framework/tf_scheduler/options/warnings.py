@@ -1,0 +1,98 @@
+"""Warnings about valid options: ineffective values and likely mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tf_scheduler.errors import Problem
+from tf_scheduler.model.spec import AfterFinish
+
+from .schema.document import OPTIONS
+from .schema.fields import Environment
+from .schema.jobs import JOBS
+
+Document = Mapping[str, Any]
+_FOLDER = "CHECKPOINT_DIR"
+
+
+def find_warnings(document: Document, options: Document) -> list[Problem]:
+    """Return the warnings about `document`, whose resolved form is `options`."""
+    return [notice for rule in _RULES for notice in rule(document, options)]
+
+
+def ineffective_options(options: Document) -> Iterator[Problem]:
+    """Return the options that have no effect but are set, with the reason."""
+    for option in OPTIONS:
+        if option.value(options) == option.default:
+            continue
+        if reason := option.metadata("obsolete"):
+            yield Problem(str(option), f"has no effect: {reason}")
+
+
+def option_is_ineffective(_: Document, options: Document) -> Iterator[Problem]:
+    return ineffective_options(options)
+
+
+def environment_is_object(document: Document, _: Document) -> Iterator[Problem]:
+    for option in OPTIONS:
+        if isinstance(option.field, Environment) and isinstance(_value_at(document, option.path), Mapping):
+            yield Problem(str(option), 'must be a list of {"name", "value"} for `dcos package install`')
+
+
+def gcs_key_is_readable(_: Document, options: Document) -> Iterator[Problem]:
+    service = options["service"]
+    if service["gcs_key"] and service["use_gcs_key_secret"]:
+        yield Problem("service.use_gcs_key_secret", "has no effect: service.gcs_key is set")
+    if service["gcs_key"]:
+        yield Problem("service.gcs_key", "is visible to users with access to the Marathon app; use a secret")
+
+
+def job_url_is_local(_: Document, options: Document) -> Iterator[Problem]:
+    url = options["service"]["job_url"]
+    if url and "://" not in url and not url.startswith("/"):
+        yield Problem("service.job_url", f"{url}: only `local run` finds a relative path; use a URL on a cluster")
+
+
+def kept_tensorboard_is_disabled(_: Document, options: Document) -> Iterator[Problem]:
+    if options["finish"]["then"] == AfterFinish.KEEP_TENSORBOARD.value and not options["service"]["use_tensorboard"]:
+        yield Problem("finish.then", "has no effect: service.use_tensorboard is false")
+
+
+def tensorboard_has_no_folder(_: Document, options: Document) -> Iterator[Problem]:
+    service = options["service"]
+    if service["use_tensorboard"] and not (service["checkpoint_dir"] or service["shared_filesystem"]):
+        yield Problem("service.use_tensorboard", "has no effect: service.checkpoint_dir is missing")
+
+
+def checkpoint_dir_is_not_shared(_: Document, options: Document) -> Iterator[Problem]:
+    """A task relaunched on another agent needs its checkpoint there."""
+    service = options["service"]
+    folder = service["checkpoint_dir"] or service["shared_filesystem"]
+    tasks = sum(options[section]["count"] for section in JOBS)
+    if "://" in folder or tasks < 2 or options["mesos"]["master"].startswith("127."):
+        return
+    message = f"{folder} must be shared by all agents, such as an NFS mount; otherwise moved tasks restart from 0"
+    if folder and not folder.startswith("/"):
+        message = f"{folder} is relative to each task's own working directory; use a shared absolute path"
+    if not folder:
+        message = f"missing: a command uses {_FOLDER}, which only `local run` sets by default"
+    if folder or any(_FOLDER in options[section]["command"] for section in ("service", *JOBS)):
+        yield Problem("service.checkpoint_dir", message)
+
+
+_RULES: tuple[Callable[[Document, Document], Iterator[Problem]], ...] = (
+    option_is_ineffective,
+    environment_is_object,
+    gcs_key_is_readable,
+    job_url_is_local,
+    tensorboard_has_no_folder,
+    kept_tensorboard_is_disabled,
+    checkpoint_dir_is_not_shared,
+)
+
+
+def _value_at(document: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        document = document.get(name) if isinstance(document, Mapping) else None
+    return document

@@ -1,0 +1,1 @@
+"""Composition of the scheduler process: constructs and connects its parts."""

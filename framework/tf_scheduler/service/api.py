@@ -1,0 +1,171 @@
+"""HTTP API of the scheduler process: access settings, services, web server."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from tf_scheduler.api.app import create_app
+from tf_scheduler.api.http.auth import Policy
+from tf_scheduler.api.http.backend import Backend, CurveRecorder
+from tf_scheduler.api.http.server import ApiServer, ServerTls, listen_address
+from tf_scheduler.api.routes.metrics import RequestCounter, metric_routes
+from tf_scheduler.api.routes.secrets import SecretHandler, with_secrets
+from tf_scheduler.api.views.base import Snapshot
+from tf_scheduler.errors import OptionsError, Problem, SecretError
+from tf_scheduler.interfaces import TaskFiles
+from tf_scheduler.metrics.meter import Meter
+from tf_scheduler.model.effects import Decision
+from tf_scheduler.model.events import Event
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.runner import Runner
+from tf_scheduler.secrets.sources import SecretSources, directory_reader, environment_reader
+from tf_scheduler.store.interface import StateStore
+from tf_scheduler.store.journal import EventJournal
+from tf_scheduler.store.operator_files import OperatorFiles
+from tf_scheduler.store.training_history import TrainingHistory, decode_curves
+from tf_scheduler.web.pages import pages
+
+#: Variable that Marathon sets. On DC/OS, Admin Router authenticates the clients.
+_MARATHON = "MARATHON_APP_ID"
+
+
+class OptionsPreview(Protocol):
+    """Previews option updates."""
+
+    def preview(self, update: Mapping[str, Any], state: SchedulerState) -> Mapping[str, Any]:
+        """See `OptionsHistory.preview`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """Access rules and TLS of the API; `tls` None: not encrypted."""
+
+    policy: Policy = field(default_factory=Policy)
+    tls: ServerTls | None = None
+
+
+def api_settings(options: Mapping[str, Any], environment: Mapping[str, str], directory: str) -> ApiSettings:
+    """Return the settings of resolved options; `directory` has the files of `file:` sources. Raises OptionsError."""
+    settings, problems = _settings(options, environment, directory)
+    if problems:
+        raise OptionsError(problems)
+    return settings
+
+
+def uninstall_api_settings(
+    options: Mapping[str, Any], environment: Mapping[str, str], directory: str, *, closed: bool
+) -> tuple[ApiSettings, list[Problem]]:
+    """Return the settings of an uninstalling service, and the problems with its options, which must not block it.
+
+    With invalid options, or `closed`, every token is rejected; only health and the deploy plan, which DC/OS polls, are
+    served.
+    """
+    settings, problems = _settings(options, environment, directory)
+    tls = settings.tls
+    if tls is not None and not tls.is_usable:
+        less = replace(tls, client_ca="")
+        tls = less if less.is_usable else None
+        problems.append(Problem("api.certificate_file", "invalid certificate_file, key_file or client_ca_file"))
+        closed = True
+    return ApiSettings(_locked(settings.policy) if closed else settings.policy, tls), problems
+
+
+def _settings(
+    options: Mapping[str, Any], environment: Mapping[str, str], directory: str
+) -> tuple[ApiSettings, list[Problem]]:
+    """Return the settings and the problems with the options; a missing token is replaced by a random one."""
+    api, problems = options["api"], list[Problem]()
+    near = SecretSources({"env": environment_reader(environment), "file": directory_reader(Path(directory))})
+
+    def token(name: str) -> str:
+        try:
+            return _token(near, api, name)
+        except OptionsError as error:
+            problems.extend(error.problems)
+            return _random_token()
+
+    loopback = listen_address(environment.get("HOST", "")) not in ("0.0.0.0", "::")  # noqa: S104 - a comparison
+    policy = Policy(
+        read_token=token("read_token"),
+        write_token=token("write_token"),
+        client_certificates=bool(api["client_ca_file"]),
+        writers=frozenset(filter(None, (name.strip() for name in api["writers"].split(",")))),
+        loopback_only=loopback,
+    )
+    if not (policy.is_restricted or loopback or api["authentication"] == "none" or environment.get(_MARATHON)):
+        message = (
+            "required, because the API listens on a network; set it (and api.read_token) or api.client_ca_file, or "
+            "give all clients access with api.authentication: none"
+        )
+        problems.append(Problem("api.write_token", message))
+        policy = _locked(policy)
+    tls = ServerTls(api["certificate_file"], api["key_file"], api["client_ca_file"])
+    return ApiSettings(policy, tls if api["certificate_file"] else None), problems
+
+
+def _locked(policy: Policy) -> Policy:
+    return replace(policy, read_token="", write_token=_random_token(), client_certificates=False)
+
+
+def _random_token() -> str:
+    return secrets.token_urlsafe(32)
+
+
+def _token(near: SecretSources, api: Mapping[str, Any], name: str) -> str:
+    if not api[name]:
+        return ""
+    try:
+        token = os.fsdecode(near.value(api[name])).strip()
+    except SecretError as error:
+        raise OptionsError([Problem(f"api.{name}", str(error))]) from error
+    if not token:
+        raise OptionsError([Problem(f"api.{name}", f"{api[name]}: empty token")])
+    return token
+
+
+class ApiServices:
+    """Services that the HTTP API reads and calls. The runner exists before them."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        values: Mapping[str, bytes],
+        journal: EventJournal,
+        files: TaskFiles,
+        runner: Runner,
+        snapshot: Callable[[], Snapshot],
+        options: OptionsPreview | None,
+    ) -> None:
+        curves = CurveRecorder(decode_curves(values))
+        self.training_history = TrainingHistory(store, curves.current, lambda: runner.state.process.progress)
+        self.backend = Backend(
+            snapshot,
+            runner.put,
+            journal=journal,
+            files=files,
+            operator_files=OperatorFiles(store, values),
+            curves=curves,
+            preview_update=None if options is None else lambda update: options.preview(update, runner.state),
+        )
+
+    def observe(self, event: Event, decision: Decision) -> None:
+        """Observer: called after every decision."""
+        self.backend.observe(event, decision)
+        self.training_history(event, decision)
+
+
+def web_server(
+    backend: Backend, access: ApiSettings, host: str, port: int, give: SecretHandler, metrics: Meter
+) -> ApiServer:
+    """Construct the API server; it listens immediately and answers after its start.
+
+    Raises ApiError if the port is in use or a TLS file is invalid.
+    """
+    rows = tuple(metric_routes(metrics.prometheus, metrics.dropwizard))
+    app = create_app(backend, access.policy, rows, pages=pages())
+    return ApiServer(RequestCounter(with_secrets(app, give), metrics.loop.request), host, port, access.tls)

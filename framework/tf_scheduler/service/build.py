@@ -1,0 +1,205 @@
+"""Composition of the scheduler process: all parts are constructed first, then the threads are started.
+
+The loop may end before the process: the job has finished, or the service is uninstalled. The API stays available,
+because DC/OS asks for the plan of a finished service, and Marathon restarts a process that exits.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+
+from mesos_client import Credentials
+from tf_scheduler import __version__
+from tf_scheduler.api.http.server import ApiServer
+from tf_scheduler.api.views.base import Snapshot
+from tf_scheduler.core.framework_removal import removal_message
+from tf_scheduler.core.plans.view import UNINSTALL_REASON, leftovers_message
+from tf_scheduler.core.scheduler import current_progress, handle
+from tf_scheduler.errors import JobError, SchedulerError
+from tf_scheduler.history.record import Recorder
+from tf_scheduler.interfaces import Observer
+from tf_scheduler.mesos.agent_files import AgentFiles
+from tf_scheduler.mesos.client import MesosDriver
+from tf_scheduler.metrics.meter import LoopMetrics, Meter
+from tf_scheduler.metrics.statsd import statsd_target
+from tf_scheduler.model.ids import FrameworkId
+from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.runner import Checkpoint, Runner, no_checkpoint, restore
+from tf_scheduler.store.interface import Leadership, StateStore
+from tf_scheduler.store.journal import EventJournal
+from tf_scheduler.store.retrying import RetryingStore, SharedStore
+from tf_scheduler.store.training_history import decode_progress
+
+from .api import ApiServices, web_server
+from .options import ServiceSettings
+from .secrets import credentials_of, desk_of
+from .store import acquire_leadership, open_store
+
+log = logging.getLogger(__name__)
+
+
+def build_scheduler(settings: ServiceSettings, *, checkpoint: Checkpoint = no_checkpoint) -> SchedulerProcess:
+    """Construct the scheduler process without starting it.
+
+    Waits as a standby while another scheduler of the service leads. Invalid credentials are reported before the state
+    store is opened. Raises what the options, the state store or the API raise.
+    """
+    _credentials(settings, settings.spec)
+    with ExitStack() as undo:
+        opened = open_store(settings.state, settings.spec.name)
+        undo.callback(opened.close)
+        leadership = acquire_leadership(opened, lambda holder: log.info("standby: the leading scheduler is %s", holder))
+        process = _compose(settings, SharedStore(opened), leadership, checkpoint)
+        undo.pop_all()
+        return process
+
+
+def _compose(
+    settings: ServiceSettings, store: StateStore, leadership: Leadership, checkpoint: Checkpoint
+) -> SchedulerProcess:
+    restored = restore(settings.spec, store) if settings.options is None else settings.options.activate(store)
+    spec, values = restored.stored.full_spec or restored.spec, store.load()
+    progress = current_progress(restored, decode_progress(values))
+    state = replace(restored, process=replace(restored.process, progress=progress))
+    credentials = _credentials(settings, spec)
+    metrics, journal, stopping = LoopMetrics(state), EventJournal(store, values=values), threading.Event()
+    patient = RetryingStore(metrics.store(store), stopping, leadership.check)
+    runner = Runner(
+        state,
+        patient,
+        leadership=leadership,
+        decide=metrics.decide(handle),
+        commit=journal.commit,
+        checkpoint=checkpoint,
+    )
+
+    def connect(framework_id: FrameworkId | None) -> MesosDriver:
+        arguments = spec, settings.master, framework_id, runner.put, credentials, settings.tls
+        return MesosDriver(*arguments, webui_url=spec.secret_delivery.url, check_leadership=leadership.check)
+
+    connection = MesosConnection(connect, state.stored.framework_id)
+
+    def snapshot() -> Snapshot:
+        return Snapshot(runner.state, settings.uninstalling, patient.trouble, runner.view)
+
+    statsd = statsd_target(settings.statsd, spec.name, settings.environment)
+    meter = Meter(metrics, lambda: runner.state, lambda: snapshot().plans(), statsd, __version__)
+    # An uninstalling service launches no tasks, so the sources of its secrets may be gone.
+    desk = desk_of(spec, runner.put, {} if settings.uninstalling else settings.environment)
+    files = AgentFiles(lambda: connection.master, credentials, settings.tls)
+    services = ApiServices(store, values, journal, files, runner, snapshot, settings.options)
+    runner.attach(desk.observe, services.observe, metrics.count, *_recorders(settings, state))
+    server = web_server(services.backend, settings.access, settings.host, settings.port, desk.give, meter)
+    return SchedulerProcess(settings, store, runner, connection, journal, services, meter, server, stopping)
+
+
+def _credentials(settings: ServiceSettings, spec: ServiceSpec) -> Credentials | None:
+    """Return the credentials for Mesos; an uninstall tries without invalid ones, because Mesos may accept it."""
+    try:
+        return credentials_of(spec, settings.environment)
+    except SchedulerError as error:
+        if not settings.uninstalling:
+            raise
+        log.error("connecting to Mesos without credentials: %s", error)
+        return None
+
+
+def _recorders(settings: ServiceSettings, state: SchedulerState) -> tuple[Observer, ...]:
+    if settings.recording is None:
+        return ()
+    recorder = Recorder(settings.recording)
+    recorder.resume(state)
+    return (recorder,)
+
+
+class MesosConnection:
+    """Driver of the service's framework; a new framework gets a new driver."""
+
+    def __init__(self, connect: Callable[[FrameworkId | None], MesosDriver], framework_id: FrameworkId | None) -> None:
+        self._connect = connect
+        self.driver = connect(framework_id)
+
+    @property
+    def master(self) -> str | None:
+        """Base URL of the leading master; None while it is unknown."""
+        return self.driver.master
+
+    def reconnect(self, framework_id: FrameworkId | None) -> None:
+        """Replace the driver, which must not be running."""
+        self.driver = self._connect(framework_id)
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerProcess:
+    """Scheduler process. `run` starts its threads and returns after `stop`."""
+
+    settings: ServiceSettings
+    store: StateStore
+    runner: Runner
+    connection: MesosConnection
+    journal: EventJournal
+    services: ApiServices
+    meter: Meter
+    server: ApiServer
+    _stopping: threading.Event
+
+    def run(self) -> None:
+        """Run until `stop`; running tasks continue, and the next scheduler takes them over.
+
+        Raises JobError when Mesos refuses the framework before the job has finished, and errors of the state store.
+        """
+        history = self.services.training_history
+        with closing(self.store), self.journal, history, self.meter, self.server:
+            log.info("the API of %s is at %s/v1", self.settings.spec.name, self.settings.url)
+            self._run_job()
+            self._stopping.wait()
+
+    def stop(self, *, teardown: bool = False) -> None:
+        """Make `run` return, from any thread. With `teardown`, Mesos kills the tasks."""
+        self._stopping.set()
+        self.runner.abort(teardown=teardown)
+
+    def _run_job(self) -> None:
+        settings = self.settings
+        if settings.uninstalling:
+            self.runner.request_stop(UNINSTALL_REASON)
+        self.journal.note("SchedulerStarted", "scheduler started")
+        for outcome in () if settings.options is None else settings.options.outcomes:
+            self.journal.note("OptionsSettled", outcome.message, warning=outcome.warning)
+        final = self._run_framework()
+        if final.stored.removed and self._must_reset(final):
+            final = self._run_framework()
+        if final.process.finished:
+            self._finish(final)
+
+    def _run_framework(self) -> SchedulerState:
+        """Run one framework to its final state; reset a removed framework first if the operator asked for it."""
+        if self._must_reset(self.runner.state):
+            self.runner.reset(self.connection.driver)
+            self.connection.reconnect(self.runner.state.stored.framework_id)
+        return self.runner.run(self.connection.driver)
+
+    def _must_reset(self, state: SchedulerState) -> bool:
+        """Whether Mesos has removed the framework, and the operator asked to reset it."""
+        stored, settings = state.stored, self.settings
+        return stored.removed and stored.framework_id == settings.reset and not settings.uninstalling
+
+    def _finish(self, final: SchedulerState) -> None:
+        uninstalling, result, removed = self.settings.uninstalling, final.stored.result, final.stored.removed
+        if result is None and not (removed and uninstalling):
+            raise JobError(
+                removal_message(final) if removed else f"Mesos refused the framework: {final.process.refused}"
+            )
+        if uninstalling:
+            self.journal.close()
+            self.services.training_history.close()
+            self.runner.forget()
+            log.info("service uninstalled: %s", leftovers_message(final))
+        if result is not None:
+            log.info("job ended: %s: %s", result.verdict.value, result.sentence)
+        log.info("job finished; the API stays available until uninstall")

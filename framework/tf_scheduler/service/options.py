@@ -1,0 +1,259 @@
+"""Options of the scheduler process: load, select among the stored configurations, preview updates."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mesos_client import Tls
+from tf_scheduler.api.http.auth import Policy
+from tf_scheduler.api.http.server import listen_address
+from tf_scheduler.errors import OptionsError, Problem
+from tf_scheduler.logging_setup import SecretRedactor, configure_logging
+from tf_scheduler.model.effects import ConfigurationStored, Outcome
+from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.model.state import Configuration, SchedulerState, newest_first
+from tf_scheduler.options.configurations import SelectedConfiguration, rollback_options, select_configuration
+from tf_scheduler.options.environment import to_document
+from tf_scheduler.options.load import load_lenient, resolve, to_spec
+from tf_scheduler.options.update import Difference, describe_difference, difference
+from tf_scheduler.options.warnings import find_warnings
+from tf_scheduler.runner import restore
+from tf_scheduler.store.interface import StateStore
+from tf_scheduler.store.records import writes
+
+from .api import ApiSettings, api_settings, uninstall_api_settings
+from .secrets import known_secrets, with_api_address
+
+log = logging.getLogger(__name__)
+
+Document = Mapping[str, Any]
+
+#: File name in the sandbox of the scheduler for the history of the run (tf_scheduler.history).
+RECORDING = "recording.jsonl"
+_TRUE = ("1", "true", "yes")
+#: Log levels of the package and their Python names.
+_LEVELS = {"OFF": "CRITICAL", "FATAL": "CRITICAL", "WARN": "WARNING", "TRACE": "DEBUG", "ALL": "DEBUG"}
+#: Options that name a program.
+_PROGRAM = {"command", "job_url", "job_name"}
+_SANITY = "python examples/sanity/check.py"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """Settings of one scheduler process, from options and environment."""
+
+    spec: ServiceSpec
+    #: host:port, several with commas, or zk://...
+    master: str
+    #: Address of the state store, see `service.store`.
+    state: str | Path
+    #: Listening address of the API.
+    host: str
+    port: int
+    access: ApiSettings = field(default_factory=ApiSettings)
+    uninstalling: bool = False
+    #: TLS of the connection to Mesos; None: not encrypted.
+    tls: Tls | None = None
+    #: Environment variables of sources of secrets and credentials.
+    environment: Mapping[str, str] = field(default_factory=dict)
+    #: File for the history of the run; None: not recorded.
+    recording: Path | None = None
+    #: Id of a framework to reset if Mesos has removed it.
+    reset: str = ""
+    #: host:port of a StatsD server; empty: the one that `environment` names, if any.
+    statsd: str = ""
+    #: Stored configurations and updates; None: only `spec` counts.
+    options: OptionsHistory | None = None
+
+    @property
+    def url(self) -> str:
+        """Base URL of the API at its listening address."""
+        return f"{'http' if self.access.tls is None else 'https'}://{self.host}:{self.port}"
+
+
+def load_settings(document: Document, environment: Mapping[str, str], reset: str = "") -> ServiceSettings:
+    """Settings of the options document and the variables of the Marathon app. Configures the log.
+
+    An uninstall tolerates invalid and missing options. Raises OptionsError with all problems.
+    """
+    uninstalling = environment.get("SDK_UNINSTALL", "").lower() in _TRUE
+    options, access = _load(document, environment, uninstalling)
+    port = api_port(environment)
+    for notice in () if uninstalling else find_warnings(document, options):
+        log.warning("option %s", notice)
+    scheme = "http" if access.tls is None else "https"
+    own_spec = partial(spec_of, environment, port, scheme, uninstalling)
+    return ServiceSettings(
+        own_spec(options),
+        options["mesos"]["master"],
+        options["scheduler"]["state"],
+        listen_address(environment.get("HOST", "")),
+        port,
+        access,
+        uninstalling,
+        _tls(options["tls"]),
+        environment,
+        _recording(environment),
+        reset,
+        options["metrics"]["statsd"],
+        OptionsHistory(options, environment, own_spec, uninstalling),
+    )
+
+
+def api_port(environment: Mapping[str, str]) -> int:
+    """Port of the API: PORT_API, else PORT0. Raises OptionsError."""
+    text = environment.get("PORT_API") or environment.get("PORT0") or ""
+    if not text.isdecimal() or not 0 < int(text) <= 65_535:
+        raise OptionsError([Problem("PORT_API", f"must be the port of the HTTP API, 1 to 65535, not {text!r}")])
+    return int(text)
+
+
+def _recording(environment: Mapping[str, str]) -> Path | None:
+    """Return RECORDING_FILE, else a file in the sandbox, which outlives the service."""
+    sandbox = environment.get("MESOS_SANDBOX")
+    path = environment.get("RECORDING_FILE") or (sandbox and f"{sandbox}/{RECORDING}")
+    return Path(path) if path else None
+
+
+def _tls(options: Mapping[str, Any]) -> Tls | None:
+    if not options["enabled"]:
+        return None
+    certificate = (options["certificate_file"], options["key_file"])
+    return Tls(verify=options["ca_file"] or True, cert=certificate if all(certificate) else None)
+
+
+def _load(document: Document, environment: Mapping[str, str], uninstalling: bool) -> tuple[Document, ApiSettings]:
+    """Resolved options and the access to the API. During uninstall, invalid and missing options are only logged."""
+    defaults = package_defaults(document, environment)
+    if not uninstalling:
+        options = resolve(document, defaults)
+        access = api_settings(options, environment, options["secret_delivery"]["directory"])
+        _log(options, environment, access.policy)
+        return options, access
+    options, invalid = load_lenient(document, defaults)
+    closed = any(problem.path.partition(".")[0] == "api" for problem in invalid)
+    access, missing = uninstall_api_settings(
+        options, environment, options["secret_delivery"]["directory"], closed=closed
+    )
+    _log(options, environment, access.policy)
+    for problem in (*invalid, *missing):
+        log.error("uninstalling without option: %s", problem)
+    return options, access
+
+
+def spec_of(
+    environment: Mapping[str, str], port: int, scheme: str, uninstalling: bool, options: Document
+) -> ServiceSpec:
+    """Return the spec with the API's address for tasks. An uninstall reads no certificates, as it launches no tasks."""
+    spec = to_spec(options)
+    if uninstalling:
+        spec = replace(spec, secret_delivery=replace(spec.secret_delivery, ca_file=""))
+    return with_api_address(spec, environment, port, scheme)
+
+
+def package_defaults(document: Document, environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return the package's defaults: the executor, and an example program if the options name none.
+
+    The program checks that the tasks can reach each other, so the package can be installed without options.
+    """
+    defaults = {"executor": {"url": environment.get("EXECUTOR_URI", "")}}
+    named = {name for section in document.values() if isinstance(section, dict) for name in section}
+    if not named & _PROGRAM and environment.get("EXAMPLES_URI"):
+        defaults["service"] = {"job_url": environment["EXAMPLES_URI"], "command": _SANITY}
+    return defaults
+
+
+def _log(options: Mapping[str, Any], environment: Mapping[str, str], policy: Policy) -> None:
+    service = options["service"]
+    level = _LEVELS.get(service["log_level"], service["log_level"])
+    configure_logging(
+        sys.stderr, service["log_format"], level, SecretRedactor(known_secrets(options, environment, policy))
+    )
+
+
+@dataclass(slots=True)
+class OptionsHistory:
+    """Stored configurations of a service. `options` are those of this start; after `activate`, the active ones."""
+
+    options: Document
+    environment: Mapping[str, str]
+    spec_of: Callable[[Document], ServiceSpec]
+    uninstalling: bool = False
+    #: Decisions of `activate`, for the journal.
+    outcomes: list[Outcome] = field(default_factory=list)
+    clock: Callable[[], float] = field(default=time.time)
+
+    def activate(self, store: StateStore) -> SchedulerState:
+        """Return the stored state with the active options; new options are stored first.
+
+        Raises OptionsError if neither the new options nor the previous ones are valid.
+        """
+        before = restore(self.spec_of(self.options), store)
+        chosen = self._choose(before.stored.configurations)
+        self.options = chosen.options
+        self.outcomes = [*self._outcomes(chosen, before)]
+        for outcome in self.outcomes:
+            log.log(logging.ERROR if outcome.warning else logging.INFO, "%s", outcome.message)
+        state = restore(self.spec_of(chosen.options), store)
+        if chosen.changes:
+            store.apply([write for change in chosen.changes for write in writes(change, state)])
+            state = restore(self.spec_of(chosen.options), store)
+        return replace(state, process=replace(state.process, rejected=chosen.rejected)) if chosen.rejected else state
+
+    def _choose(self, history: Mapping[str, Configuration]) -> SelectedConfiguration:
+        return select_configuration(self.options, history, self._defaults, self.clock(), strict=not self.uninstalling)
+
+    def _defaults(self, document: Document) -> Mapping[str, Mapping[str, Any]]:
+        return package_defaults(document, self.environment)
+
+    def _outcomes(self, chosen: SelectedConfiguration, before: SchedulerState) -> Iterator[Outcome]:
+        history = before.stored.configurations
+        for reason in chosen.rejected:
+            yield Outcome(f"new options rejected: {reason}", warning=True)
+        for change in chosen.changes:
+            if isinstance(change, ConfigurationStored) and history:
+                old = rollback_options(newest_first(history)[0], chosen.options, self._defaults)
+                effects = (
+                    "of another version"
+                    if old is None
+                    else describe_difference(difference(old, chosen.options, before))
+                )
+                yield Outcome(f"new target configuration {change.configuration.id}: {effects}")
+
+    def preview(self, update: Document, state: SchedulerState) -> dict[str, Any]:
+        """Return the effects of an update with new `options`, or with the `environment` of a Marathon app.
+
+        Raises OptionsError with all problems.
+        """
+        environment = {**self.environment, **_texts(update.get("environment"), "environment")}
+        document = update.get("options") if "options" in update else to_document(environment)
+        if not isinstance(document, Mapping):
+            raise OptionsError([Problem("options", "must be a JSON object")])
+        new = resolve(document, package_defaults(document, environment))
+        return _as_json(difference(self.options, new, state))
+
+
+def _texts(value: Any, name: str) -> dict[str, str]:
+    """Return the variables with plain values; references to DC/OS secrets are skipped."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise OptionsError([Problem(name, "must be a JSON object")])
+    return {key: text for key, text in value.items() if isinstance(text, str)}
+
+
+def _as_json(change: Difference) -> dict[str, Any]:
+    return {
+        "changed": [{"option": item.path, "old": item.old, "new": item.new} for item in change.changed],
+        "refused": [{"option": item.path, "reason": item.message} for item in change.refused],
+        "restarted": [asdict(item) for item in change.restarted],
+        "added": list(change.added),
+        "removed": list(change.removed),
+    }

@@ -1,0 +1,156 @@
+"""Secrets of the scheduler process: Mesos credentials, sources of task secrets, values to redact in logs."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mesos_client import BasicCredentials, Credentials
+from tf_scheduler.api.http.auth import Policy
+from tf_scheduler.core.launch.secret_tokens import secrets_due, token_matches
+from tf_scheduler.errors import OptionsError, Problem, SecretError, SourceUnavailableError
+from tf_scheduler.model.secrets import SecretAccess, SecretDelivery, SecretSource
+from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.options.schema import fields
+from tf_scheduler.options.schema.document import MASK, OPTIONS, mask_value
+from tf_scheduler.secrets.desk import DecodeEvent, SecretService
+from tf_scheduler.secrets.sources import Reader, SecretSources, directory_reader, environment_reader, options_reader
+
+Environment = Mapping[str, str]
+
+
+def desk_of(spec: ServiceSpec, put: Callable[[DecodeEvent], None], environment: Environment) -> SecretService:
+    """Return the secrets desk of a service. Raises AccountError for an invalid DC/OS credential."""
+    return SecretService(put, sources_of(spec.secret_access, environment), secrets_due, token_matches)
+
+
+def with_api_address(spec: ServiceSpec, environment: Environment, port: int, scheme: str = "http") -> ServiceSpec:
+    """Return the spec with the API's address, if the options set none, and its CA certificates. Raises OptionsError."""
+    host = environment.get("HOST") or socket.gethostname()
+    url = spec.secret_delivery.url or f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    return replace(
+        spec, secret_delivery=replace(spec.secret_delivery, url=url, authorities=_authorities(spec.secret_delivery))
+    )
+
+
+def _authorities(delivery: SecretDelivery) -> str:
+    if not delivery.ca_file:
+        return ""
+    try:
+        return Path(delivery.ca_file).read_text()
+    except (OSError, ValueError) as error:
+        raise OptionsError([Problem("secret_delivery.ca_file", f"cannot read the file: {error}")]) from error
+
+
+def sources_of(access: SecretAccess, environment: Environment) -> SecretSources:
+    """Return all sources that the options and the environment give access to. Raises AccountError."""
+    own: dict[str, Reader] = {
+        "env": environment_reader(environment),
+        "file": directory_reader(Path(access.directory)),
+    }
+    near = SecretSources(own)
+    readers = {**own, "option": options_reader(access.inline)}
+    if access.vault.address:
+        readers["vault"] = _vault(access, near)
+    if (dcos := _dcos(access, environment)) is not None:
+        readers["dcos"] = dcos
+    return SecretSources(readers)
+
+
+def credentials_of(spec: ServiceSpec, environment: Environment) -> Credentials | None:
+    """Return the credentials for Mesos; None: no authentication. Raises AccountError, OptionsError."""
+    if spec.secret_access.mesos_secret:
+        near = SecretSources(
+            {"env": environment_reader(environment), "file": directory_reader(Path(spec.secret_access.directory))}
+        )
+        try:
+            return BasicCredentials(spec.principal, near.value(spec.secret_access.mesos_secret).decode().strip())
+        except SecretError as error:
+            raise OptionsError([Problem("mesos.secret", str(error))]) from error
+    return _dcos_login(spec.secret_access, environment)
+
+
+def _vault(access: SecretAccess, near: SecretSources) -> Reader:
+    # Imported here, because only services with a Vault need the client library.
+    from tf_scheduler.secrets.sources import Vault, VaultLogin
+
+    options = access.vault
+    login = VaultLogin(lambda: near.value(options.token), options.role_id, lambda: near.value(options.secret_id))
+    return Vault(options.address, login, options.ca_file, options.namespace).read
+
+
+def _dcos_login(access: SecretAccess, environment: Environment) -> Credentials | None:
+    if not environment.get("DCOS_SERVICE_ACCOUNT_CREDENTIAL"):
+        return None
+    from tf_scheduler.dcos.service_account import ServiceLogin, account_of
+
+    account = account_of(environment)
+    return None if account is None else ServiceLogin(account, access.dcos_ca_file or True).credentials()
+
+
+def _dcos(access: SecretAccess, environment: Environment) -> Reader | None:
+    credentials = _dcos_login(access, environment)
+    if credentials is None:
+        return None
+    from tf_scheduler.dcos.secret_store import SecretStore, SecretStoreRefusedError, SecretStoreUnavailableError
+    from tf_scheduler.dcos.service_account import account_of
+
+    account = account_of(environment)
+    assert account is not None, "credentials without an account"
+    store = SecretStore(access.dcos_url or account.cluster, credentials, access.dcos_ca_file or True)
+
+    def read(source: SecretSource) -> bytes:
+        try:
+            return store.read(source.path)
+        except SecretStoreUnavailableError as error:
+            raise SourceUnavailableError(f"{source}: the DC/OS secret store does not answer: {error}") from error
+        except SecretStoreRefusedError as error:
+            raise SecretError(f"{source}: the DC/OS secret store denied access: {error}") from error
+
+    return read
+
+
+_CREDENTIAL = "DCOS_SERVICE_ACCOUNT_CREDENTIAL"
+_SOURCE = "env:"
+#: Sources of task secrets whose values are known at the start, and redacted in logs.
+KNOWN_SOURCES = (_SOURCE, "option:")
+
+
+def known_secrets(options: Mapping[str, Any], environment: Mapping[str, str], policy: Policy) -> Iterator[str]:
+    """Yield the secrets in resolved options, in the variables that they reference, and the API's tokens."""
+    for option in OPTIONS:
+        value = option.value(options)
+        if isinstance(option.field, fields.Environment):
+            masked = mask_value(option, value)
+            yield from (text for name, text in value.items() if masked[name] == MASK)
+        elif option.metadata("secret") and value:
+            yield str(value)
+    yield from _referenced_variables(options, environment)
+    yield from filter(None, (policy.read_token, policy.write_token))
+    yield from _account(environment.get(_CREDENTIAL, ""))
+
+
+def _referenced_variables(value: Any, environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the values of variables referenced as `env:NAME` anywhere in `value`."""
+    if isinstance(value, Mapping):
+        for item in value.values():
+            yield from _referenced_variables(item, environment)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _referenced_variables(item, environment)
+    elif isinstance(value, str) and value.startswith(_SOURCE):
+        yield environment.get(value.removeprefix(_SOURCE), "")
+
+
+def _account(credential: str) -> Iterator[str]:
+    """Yield the credential of a DC/OS service account and its private key."""
+    if credential.lstrip().startswith("{"):
+        yield credential
+        try:
+            yield str(json.loads(credential).get("private_key", ""))
+        except (ValueError, RecursionError):
+            return

@@ -1,0 +1,80 @@
+"""Open the state store of a service and acquire its leadership.
+
+zk://HOST:PORT,HOST:PORT/CHROOT?OPTIONS   ZooKeeper, see `store.zookeeper`; zks:// with TLS; on DC/OS:
+                                          zk://master.mesos:2181, as for services of the SDK
+file:///FOLDER/state.db, or a path        SQLite file
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from tf_scheduler.store.interface import Leadership, StateStore, StoreAddressError
+from tf_scheduler.store.sqlite import SqliteStore
+
+_ALLOWED = "a path, file:///FOLDER/state.db, or zk://HOST:PORT,HOST:PORT/CHROOT"
+
+
+def open_store(url: str | Path, service: str) -> StateStore:
+    """Open the store; a missing file is created.
+
+    Raises StoreAddressError for an invalid address, InvalidKeyError for an invalid service name,
+    StoreUnavailableError if ZooKeeper does not answer, and errors of SqliteStore.
+    """
+    file = state_file(url)
+    if file is not None:
+        return SqliteStore(file, service)
+    from tf_scheduler.store.zookeeper import (  # slow import, needed for ZooKeeper only
+        ZooKeeperAddress,
+        ZooKeeperStore,
+    )
+
+    return ZooKeeperStore(ZooKeeperAddress.parse(str(url)), service)
+
+
+def state_file(url: str | Path) -> Path | None:
+    """Return the SQLite file of an address, or None for ZooKeeper. Raises StoreAddressError."""
+    if isinstance(url, Path):
+        return url
+    scheme, separator, _ = url.partition("://")
+    if separator and scheme in ("zk", "zks"):
+        return None
+    if separator and scheme != "file":
+        raise StoreAddressError(f"invalid state address: {scheme}://...: expected {_ALLOWED}")
+    parts = urlsplit(url)
+    if separator and (parts.netloc not in ("", "localhost") or parts.path in ("", "/")):
+        raise StoreAddressError(f"invalid state address: {url}: not a local file; expected {_ALLOWED}")
+    path = unquote(parts.path) if separator else url
+    if not path or path.endswith("/"):
+        raise StoreAddressError(f"invalid state address: {url!r}: not a file; expected {_ALLOWED}")
+    return Path(path).expanduser()
+
+
+def acquire_leadership(
+    store: StateStore, waiting: Callable[[str], None] | None = None, timeout: float | None = None
+) -> Leadership:
+    """Become the leading scheduler of the service; call `load` afterwards.
+
+    With ZooKeeper, waits as a standby for up to `timeout` seconds (None: unlimited); `waiting` receives the leader.
+    A file has no standbys: two schedulers detect each other at their first write.
+    Raises StoreUnavailableError on timeout, or if ZooKeeper does not answer.
+    """
+    if isinstance(store, SqliteStore):
+        return SoleLeadership()
+    from tf_scheduler.store.zookeeper import ZooKeeperStore
+
+    if isinstance(store, ZooKeeperStore):
+        return store.lead(timeout=timeout, waiting=waiting)
+    return SoleLeadership()
+
+
+class SoleLeadership:
+    """Leadership of a store without standbys."""
+
+    def check(self) -> None:
+        """Do nothing: leadership cannot be lost."""
+
+    def on_lost(self, callback: Callable[[str], None]) -> None:
+        """Ignore the callback: leadership cannot be lost."""

@@ -1,0 +1,290 @@
+"""Event journal: numbered outcomes of decisions, published only after they are stored.
+
+Outcomes are stored in the transaction of their decision's changes, before calls are sent. Outcomes without a change
+wait for the next transaction, or up to a second for a background thread. A published number is therefore never reused,
+and published entries survive a killed scheduler.
+
+Stored values: `journal/id`, the journal's id, and `journal/<first number>`, the entries of one transaction. They are
+not part of the state; a corrupt value loses only its own entries. Earlier schedulers wrote `journal/00` to
+`journal/50`, twenty entries each.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from itertools import takewhile
+from types import TracebackType
+from typing import Any
+
+from tf_scheduler.model.effects import Decision, Outcome
+from tf_scheduler.model.events import Event
+from tf_scheduler.model.state import JournalEntry
+
+from .interface import Delete, Put, StateStore, StoreConflictError, StoreError, Write
+
+log = logging.getLogger(__name__)
+
+#: Minimum number of entries that are kept.
+MAX_ENTRIES = 1000
+JOURNAL = "journal"
+SCHEMA = 1
+JOURNAL_ID = f"{JOURNAL}/id"
+#: Maximum entries of one value, and characters of a message: ZooKeeper's nodes are small.
+_MAX_PART, _MAX_MESSAGE = 100, 2000
+_NAMES = tuple(field.name for field in fields(JournalEntry))
+
+
+class JournalRecords:
+    """Keys of the stored entries. Not thread-safe."""
+
+    def __init__(self, values: Mapping[str, bytes], new_id: str) -> None:
+        parts = {key: _entries(key, data) for key, data in values.items() if key.startswith(f"{JOURNAL}/")}
+        entries = (entry for part in parts.values() for entry in part)
+        #: Sorted by number; up to MAX_ENTRIES.
+        self.entries = tuple(sorted(entries, key=lambda entry: entry.number)[-MAX_ENTRIES:])
+        #: (last number, key) of each part.
+        self._keys = deque(sorted((part[-1].number, key) for key, part in parts.items() if part))
+        stored_id = _id(values)
+        self.id, self._has_id = stored_id or new_id, bool(stored_id)
+
+    def writes(self, entries: Sequence[JournalEntry]) -> list[Write]:
+        """Return the writes that store new entries and delete the oldest ones."""
+        if not entries:
+            return []
+        first = [] if self._has_id else [_put(JOURNAL_ID, (), id=self.id)]
+        deletes = [Delete(key) for _, key in self._expired(entries[-1].number)]
+        return [*first, *(_put(_key(part), part) for part in _parts(entries)), *deletes]
+
+    def mark_stored(self, entries: Sequence[JournalEntry]) -> None:
+        """Record that the `writes` of these entries are in the store."""
+        if entries:
+            self._has_id = True
+            for _ in self._expired(entries[-1].number):
+                self._keys.popleft()
+            self._keys.extend((part[-1].number, _key(part)) for part in _parts(entries))
+
+    def _expired(self, newest: int) -> list[tuple[int, str]]:
+        return list(takewhile(lambda item: item[0] <= newest - MAX_ENTRIES, self._keys))
+
+
+def _parts(entries: Sequence[JournalEntry]) -> Iterator[Sequence[JournalEntry]]:
+    return (entries[start : start + _MAX_PART] for start in range(0, len(entries), _MAX_PART))
+
+
+def _key(entries: Sequence[JournalEntry]) -> str:
+    return f"{JOURNAL}/{entries[0].number:016}"
+
+
+def _put(key: str, entries: Sequence[JournalEntry], **more: str) -> Put:
+    document = {"schema": SCHEMA, "entries": [_fields(entry) for entry in entries], **more}
+    return Put(key, json.dumps(document).encode())
+
+
+def _fields(entry: JournalEntry) -> dict[str, Any]:
+    """Return the fields; `asdict` would be ten times slower, for each decision."""
+    return {**{name: getattr(entry, name) for name in _NAMES}, "message": entry.message[:_MAX_MESSAGE]}
+
+
+def _document(key: str, data: bytes) -> dict[str, Any]:
+    """Parse a stored value; log a warning and return an empty dict if it is corrupt."""
+    try:
+        document: dict[str, Any] = json.loads(data)
+        if document["schema"] != SCHEMA:
+            raise ValueError(f"unknown schema {document['schema']}")
+    except (ValueError, KeyError, TypeError) as error:
+        log.warning("journal value %s ignored: %s", key, error)
+        return {}
+    return document
+
+
+def _id(values: Mapping[str, bytes]) -> str:
+    return str(_document(JOURNAL_ID, values[JOURNAL_ID]).get("id", "")) if JOURNAL_ID in values else ""
+
+
+def _entries(key: str, data: bytes) -> list[JournalEntry]:
+    try:
+        return [JournalEntry(**fields) for fields in _document(key, data).get("entries", ())]
+    except TypeError as error:
+        log.warning("journal value %s ignored: %s", key, error)
+        return []
+
+
+_WRITE_INTERVAL = 1.0  # seconds between two writes
+_RETRY_DELAY = 10.0  # seconds after a failed write
+
+
+class EventJournal:
+    """Context manager that stores new entries in the background. Reading is thread-safe.
+
+    Args:
+        store: A thread-safe store (`SharedStore`); None keeps the journal in memory.
+        values: The store's values, if already loaded.
+
+    Raises StoreError as `StateStore.load` does.
+    """
+
+    def __init__(
+        self,
+        store: StateStore | None = None,
+        clock: Callable[[], float] = time.time,
+        values: Mapping[str, bytes] | None = None,
+    ) -> None:
+        self._store, self._clock = store, clock
+        stored = values if values is not None else store.load() if store is not None else {}
+        self._records = JournalRecords(stored, uuid.uuid4().hex[:16])
+        #: Stored and published entries; entries that are not stored yet.
+        self._entries: deque[JournalEntry] = deque(self._records.entries, maxlen=MAX_ENTRIES)
+        self._pending: deque[JournalEntry] = deque(maxlen=MAX_ENTRIES)
+        self._last = self._last_assigned = self._entries[-1].number if self._entries else 0
+        self._listeners: tuple[Callable[[], None], ...] = ()
+        #: Locks of the entries in memory, and of the store with its records.
+        self._lock, self._store_lock = threading.Lock(), threading.Lock()
+        self._failed = False
+        self._wakeup, self._closing = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+
+    def commit(self, store: StateStore, changed: Sequence[Write], decided: Sequence[tuple[Event, Decision]]) -> None:
+        """Store changes and outcomes of decisions in one transaction, or later if nothing changed (a CommitHook)."""
+        for event, decision in decided:
+            self._number(event, decision)
+        if changed:
+            with self._store_lock:
+                self._store_with(store, changed)
+        else:
+            self._wake()
+
+    def __call__(self, event: Event, decision: Decision) -> None:
+        """Add the outcomes of a decision, to be stored soon."""
+        self._number(event, decision)
+        self._wake()
+
+    def note(self, kind: str, message: str, *, warning: bool = False) -> None:
+        """Add an entry that does not come from a decision, such as the start of the scheduler."""
+        self._add(kind, Outcome(message, warning=warning))
+        self._wake()
+
+    @property
+    def id(self) -> str:
+        """Id of the journal, which a service keeps from installation on; numbers are unique within it."""
+        return self._records.id
+
+    @property
+    def first(self) -> int:
+        """Number of the oldest entry; `last` + 1 if there is none."""
+        with self._lock:
+            return self._entries[0].number if self._entries else self._last + 1
+
+    @property
+    def last(self) -> int:
+        """Number of the newest stored entry; 0 before the first."""
+        return self._last
+
+    def after(self, number: int) -> Sequence[JournalEntry]:
+        """Return the entries with greater numbers, oldest first."""
+        with self._lock:
+            if number >= self._last:
+                return ()
+            return tuple(entry for entry in self._entries if entry.number > number)
+
+    def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback`, which must not block, after new entries. Return a function to unsubscribe."""
+        with self._lock:
+            self._listeners = (*self._listeners, callback)
+
+        def end() -> None:
+            with self._lock:
+                self._listeners = tuple(other for other in self._listeners if other is not callback)
+
+        return end
+
+    def _number(self, event: Event, decision: Decision) -> None:
+        for outcome in decision.outcomes:
+            self._add(event.kind, outcome)
+
+    def _add(self, kind: str, outcome: Outcome) -> None:
+        with self._lock:
+            self._last_assigned += 1
+            entry = JournalEntry(
+                self._last_assigned, self._clock(), kind, outcome.message, outcome.task, outcome.warning
+            )
+            self._pending.append(entry)
+
+    def _wake(self) -> None:
+        """Make the background thread store pending entries."""
+        if not self._pending:
+            return
+        if self._store is None:
+            self._publish(tuple(self._pending))
+        self._wakeup.set()
+
+    def _store_with(self, store: StateStore, changed: Sequence[Write]) -> None:
+        """Store the writes and pending entries, then publish these. Requires `_store_lock`."""
+        with self._lock:
+            pending = tuple(self._pending)
+        store.apply([*changed, *self._records.writes(pending)])
+        self._records.mark_stored(pending)
+        self._publish(pending)
+
+    def _publish(self, entries: Sequence[JournalEntry]) -> None:
+        if not entries:
+            return
+        with self._lock:
+            self._last = entries[-1].number
+            self._entries.extend(entries)
+            while self._pending and self._pending[0].number <= self._last:
+                self._pending.popleft()
+        for listener in self._listeners:
+            listener()
+
+    def __enter__(self) -> EventJournal:
+        if self._store is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # After an error, do not use the store again: it may be the cause.
+        self._failed = kind is not None
+        self.close()
+
+    def close(self) -> None:
+        """Store pending entries and stop. May be called again."""
+        self._closing.set()
+        self._wakeup.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        running = True
+        while running:
+            self._wakeup.wait()
+            self._wakeup.clear()
+            running = not self._closing.is_set()
+            delay = self._write()
+            if running and delay is None:
+                return
+            self._closing.wait(delay or 0.0)
+
+    def _write(self) -> float | None:
+        """Return the seconds until the next write; None to stop."""
+        assert self._store is not None, "the thread starts only with a store"
+        try:
+            with self._store_lock:
+                if self._failed or not self._pending:
+                    return 0.0
+                self._store_with(self._store, ())
+        except StoreConflictError:
+            return None  # the scheduler loop gets the same error and stops
+        except StoreError as error:
+            log.warning("storing the journal failed, retrying in %g s: %s", _RETRY_DELAY, error)
+            self._wakeup.set()
+            return _RETRY_DELAY
+        return _WRITE_INTERVAL

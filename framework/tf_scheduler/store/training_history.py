@@ -1,0 +1,189 @@
+"""Stored training curves and the last progress of each launch, for the next scheduler.
+
+One value, `curves`, which is not part of the state: if it is corrupt, only the curves are lost. A background thread
+writes it periodically, and immediately when a task or the job ends.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from types import TracebackType
+from typing import Any, TypeVar
+
+from tf_scheduler.model.effects import Decision, ResultDecided, StatusStored
+from tf_scheduler.model.events import Event, ProgressReported
+from tf_scheduler.model.ids import TaskId, TaskName
+from tf_scheduler.model.task import Progress, TrainingCurve
+
+from .interface import Put, StateStore, StoreConflictError, StoreError
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+log = logging.getLogger(__name__)
+
+CURVES = "curves"
+SCHEMA = 1
+#: Maximum tasks, and points of each: about 100 kB in all, a tenth of ZooKeeper's limit.
+MAX_TASKS, MAX_POINTS = 16, 128
+#: Maximum launches whose last progress is stored, about 100 bytes each.
+MAX_LAUNCHES = 1000
+_FIELDS = ("time", "step", "loss", "steps_per_second")
+_LAST = tuple(field.name for field in fields(Progress) if field.name != "sequence")
+
+
+def encode_history(curves: Mapping[TaskName, TrainingCurve], progress: Mapping[TaskId, Progress]) -> Put:
+    """Return the write that stores them; curves with a loss take precedence."""
+    names = sorted(curves, key=lambda name: (not any(point.loss is not None for point in curves[name].points), name))
+    tasks = {name: _fields(curves[name]) for name in names[:MAX_TASKS]}
+    launches = sorted(progress)[:MAX_LAUNCHES]
+    last = {launch: [_number(getattr(progress[launch], name)) for name in _LAST] for launch in launches}
+    document = {"schema": SCHEMA, "tasks": tasks, "last": last}
+    return Put(CURVES, json.dumps(document, separators=(",", ":"), allow_nan=False).encode())
+
+
+def decode_curves(values: Mapping[str, bytes]) -> dict[TaskName, TrainingCurve]:
+    """Return the stored curves."""
+    return _read(values, "tasks", lambda name, stored: (TaskName(name), _curve(stored)))
+
+
+def decode_progress(values: Mapping[str, bytes]) -> dict[TaskId, Progress]:
+    """Return the last progress of each launch. Earlier schedulers did not store it."""
+    return _read(values, "last", lambda launch, stored: (TaskId(launch), _progress(_LAST, stored)))
+
+
+def _read(values: Mapping[str, bytes], part: str, read: Callable[[str, Any], tuple[_K, _V]]) -> dict[_K, _V]:
+    if CURVES not in values:
+        return {}
+    try:
+        document: dict[str, Any] = json.loads(values[CURVES])
+        if document["schema"] != SCHEMA:
+            raise ValueError(f"unknown schema {document['schema']}")
+        return dict(read(name, stored) for name, stored in document.get(part, {}).items())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        log.warning("stored training curves ignored: %s", error)
+        return {}
+
+
+def _fields(curve: TrainingCurve) -> dict[str, Any]:
+    every = max(1, math.ceil(len(curve.points) / MAX_POINTS))
+    points = (*curve.points[:-1:every], *curve.points[-1:])
+    rows = [[_number(getattr(point, name)) for name in _FIELDS] for point in points]
+    # Later points keep the same distance.
+    return {"stride": curve.stride * every, "points": rows}
+
+
+def _curve(fields: dict[str, Any]) -> TrainingCurve:
+    return TrainingCurve(tuple(_progress(_FIELDS, values) for values in fields["points"]), int(fields["stride"]))
+
+
+def _progress(names: Sequence[str], values: Sequence[Any]) -> Progress:
+    return Progress(0, **dict(zip(names, values, strict=True)))
+
+
+def _number(value: float | None) -> float | None:
+    """Round to six digits, enough for a chart; JSON has neither infinities nor NaN."""
+    if not isinstance(value, float):
+        return value
+    if not math.isfinite(value):
+        return None
+    return round(value, 3) if abs(value) > 1e6 else float(f"{value:.6g}")
+
+
+#: Seconds between two writes. The rest is stored at exit, unless the scheduler is killed.
+INTERVAL = 60.0
+#: Minimum seconds between two writes when many tasks end.
+_MIN_INTERVAL = 1.0
+_RETRY_DELAY = 10.0  # seconds after a failed write
+
+
+class TrainingHistory:
+    """Context manager that stores curves and progress in the background; an observer of the scheduler loop.
+
+    Args:
+        store: A thread-safe store.
+        curves: Returns the current curves.
+        last: Returns the last progress of each launch.
+        interval: Seconds between two writes.
+    """
+
+    def __init__(
+        self,
+        store: StateStore,
+        curves: Callable[[], Mapping[TaskName, TrainingCurve]],
+        last: Callable[[], Mapping[TaskId, Progress]] = dict,
+        *,
+        interval: float = INTERVAL,
+    ) -> None:
+        self._store, self._curves, self._last, self._interval = store, curves, last, interval
+        self._stored: Put | None = None
+        self._failed = False
+        self._wakeup, self._closing = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="curves", daemon=True)
+
+    def __call__(self, event: Event, decision: Decision) -> None:
+        """Wake the writer when a task or the job ends; called in the loop's thread."""
+        if _is_end(event, decision):
+            self._wakeup.set()
+
+    def __enter__(self) -> TrainingHistory:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # After an error, do not use the store again: it may be the cause.
+        self._failed = kind is not None
+        self.close()
+
+    def close(self) -> None:
+        """Store the latest values and stop. May be called again."""
+        self._closing.set()
+        self._wakeup.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        running = True
+        while running:
+            self._wakeup.wait(self._interval)
+            self._wakeup.clear()
+            running = not self._closing.is_set()
+            delay = 0.0 if self._failed else self._write()
+            if delay is None:
+                return
+            self._closing.wait(delay)
+
+    def _write(self) -> float | None:
+        """Return the minimum seconds until the next write; None to stop."""
+        curves, last = self._curves(), self._last()
+        write = encode_history(curves, last) if curves or last else None
+        if write is None or write == self._stored:
+            return 0.0
+        try:
+            self._store.apply([write])
+        except StoreConflictError:
+            return None  # the scheduler loop gets the same error and stops
+        except StoreError as error:
+            log.warning("storing the training curves failed, retrying in %g s: %s", _RETRY_DELAY, error)
+            self._wakeup.set()
+            return _RETRY_DELAY
+        self._stored = write
+        return _MIN_INTERVAL
+
+
+def _is_end(event: Event, decision: Decision) -> bool:
+    """Whether a task or the job ends, or an ended task reports its last progress."""
+    if isinstance(event, ProgressReported):
+        status = decision.state.stored.statuses.get(event.task_id)
+        return status is not None and status.state.has_ended
+    return any(
+        isinstance(change, ResultDecided) or (isinstance(change, StatusStored) and change.status.state.has_ended)
+        for change in decision.changes
+    )

@@ -1,1 +1,0 @@
-"""The log: what each line is about, how it is written, and what must not be in it."""

@@ -1,0 +1,176 @@
+"""Build reproducible one-file programs that `python3 FILE` runs, among them the executor's bundle.
+
+The zip has sources and the byte code of the Python that builds it, so that the same Python compiles nothing at start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from .errors import SchedulerError
+
+#: Entry with the digest of the content.
+DIGEST_ENTRY = "digest.txt"
+#: Earliest time of the zip format: a real time would make each build different.
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_SHEBANG = b"#!/usr/bin/env python3\n"
+
+Files = Mapping[str, bytes]
+
+
+class BundleError(SchedulerError):
+    """The file cannot be built on this machine."""
+
+
+def cache_folder(name: str) -> Path:
+    """Return `dcos-tensorflow/NAME` in the user's cache folder (XDG_CACHE_HOME)."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "dcos-tensorflow" / name
+
+
+def package_files(package: str, what: str, kinds: tuple[str, ...] = (".py",)) -> Iterator[tuple[str, bytes]]:
+    """Yield zip name and content of an installed package's files. Raises BundleError if it is not installed."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise BundleError(f"{what}: Python package {package}: not installed")
+    origin = Path(spec.origin)
+    # submodule_search_locations does not decide: six, once imported, claims to be a package.
+    if origin.name != "__init__.py":
+        yield origin.name, origin.read_bytes()
+        return
+    for path in sorted(path for path in origin.parent.rglob("*") if path.suffix in kinds):
+        yield f"{package}/{path.relative_to(origin.parent).as_posix()}", path.read_bytes()
+
+
+def licences(distribution: str) -> dict[str, bytes]:
+    """Return the licence texts of an installed distribution."""
+    files: dict[str, bytes] = {}
+    for path in importlib.metadata.files(distribution) or ():
+        # METADATA names author and licence of a distribution without a licence text, such as pymesos.
+        if path.name.upper().startswith(("LICENSE", "LICENCE", "COPYING", "METADATA")):
+            files[f"licenses/{distribution}/{path.name}"] = path.read_binary()
+    return files
+
+
+def digest(files: Files) -> str:
+    """Return the digest of all content and of the byte code format."""
+    total = hashlib.sha256(importlib.util.MAGIC_NUMBER)
+    for name in sorted(files):
+        total.update(f"{name}\0{len(files[name])}\0".encode())
+        total.update(files[name])
+    return total.hexdigest()
+
+
+def build(files: Files, target: Path, what: str) -> Path:
+    """Write sources and byte code to `target` unless it is current. `what` names the program in BundleError."""
+    expected = digest(files)
+    if _digest_of(target) != expected:
+        write(pack({**files, **_compiled(files, what), DIGEST_ENTRY: expected.encode()}), target, what)
+    return target
+
+
+def pack(files: Files, compression: int = zipfile.ZIP_DEFLATED, *, runnable: bool = True) -> bytes:
+    """Return the zip. With ZIP_STORED its bytes do not depend on the installed zlib."""
+    buffer = io.BytesIO()
+    buffer.write(_SHEBANG if runnable else b"")
+    with zipfile.ZipFile(buffer, "w", compression) as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            # Byte code is read at every start, sources only for tracebacks.
+            entry.compress_type = zipfile.ZIP_STORED if name.endswith(".pyc") else compression
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, files[name])
+    return buffer.getvalue()
+
+
+def write(content: bytes, target: Path, what: str, mode: int = 0o755) -> None:
+    """Replace `target` atomically. Raises BundleError if it cannot be written."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}-", delete=False) as file:
+            file.write(content)
+        draft = Path(file.name)
+        draft.chmod(mode)
+        draft.replace(target)
+    except OSError as error:
+        raise BundleError(f"cannot write {what} {target}: {error.strerror}") from error
+
+
+def _digest_of(bundle: Path) -> str | None:
+    """Return the digest of an existing bundle; None for a missing or foreign file."""
+    try:
+        with zipfile.ZipFile(bundle) as archive:
+            return archive.read(DIGEST_ENTRY).decode()
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+        return None
+
+
+def _compiled(files: Files, what: str) -> dict[str, bytes]:
+    """Return unchecked byte code next to each source, where zipimport looks for it.
+
+    A fresh interpreter with a fixed hash seed compiles, because byte code depends on the strings in memory.
+    """
+    names = sorted(name for name in files if name.endswith(".py"))
+    with tempfile.TemporaryDirectory(prefix="tf-pyz-") as folder:
+        for name in names:
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(files[name])
+        _compile_all(folder, what)
+        return {f"{name}c": Path(folder, f"{name}c").read_bytes() for name in names}
+
+
+def _compile_all(folder: str, what: str) -> None:
+    command = [sys.executable, "-S", "-m", "compileall", "-q", "-b", "--invalidation-mode", "unchecked-hash"]
+    environment = {"PYTHONHASHSEED": "0", "PYTHONWARNINGS": "ignore"}
+    run = subprocess.run([*command, "-s", folder, folder], env=environment, capture_output=True, text=True, check=False)
+    if run.returncode != 0:
+        raise BundleError(f"the sources of {what} do not compile: {run.stdout}{run.stderr}")
+
+
+__all__ = ["BundleError", "build_bundle"]
+
+#: Packages of the executor and of pymesos. http_parser imports httptools only when used, which the executor never does.
+PACKAGES = ("tf_executor", "mesos_client", "pymesos", "addict", "six", "http_parser")
+#: Distributions whose licence is part of the bundle.
+DISTRIBUTIONS = ("pymesos", "addict", "six")
+#: pymesos/subprocess runs programs by pickles from the network; pymesos/zkpython needs a compiled module.
+EXCLUDED = ("pymesos/subprocess/", "pymesos/zkpython.py")
+_NAME = "the executor's bundle"
+_MAIN = b"""\
+import sys
+
+if sys.version_info < (3, 8):
+    sys.exit("tf_executor needs Python 3.8 or later, this agent's python3 is " + sys.version.split()[0])
+from tf_executor.main import main
+
+sys.exit(main())
+"""
+
+
+def build_bundle(output: Path | None = None) -> Path:
+    """Build the executor's bundle for Python 3.8 or newer, unless `output` is current; return its path.
+
+    Default: `dcos-tensorflow/executor/tf_executor-<digest>.pyz` in the user's cache folder (XDG_CACHE_HOME). Agents may
+    cache the bundle by name. Safe for concurrent processes. Raises BundleError.
+    """
+    files = {"__main__.py": _MAIN, **_sources()}
+    for distribution in DISTRIBUTIONS:
+        files.update(licences(distribution))
+    target = output or cache_folder("executor") / f"tf_executor-{digest(files)[:16]}.pyz"
+    return build(files, target, _NAME)
+
+
+def _sources() -> dict[str, bytes]:
+    files = (entry for package in PACKAGES for entry in package_files(package, _NAME))
+    return {name: content for name, content in files if not name.startswith(EXCLUDED)}

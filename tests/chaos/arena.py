@@ -1,0 +1,136 @@
+"""One training on a cluster of its own, and how to wait until it is as it should be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from chaos.evidence import Heard, Launched, Record
+from chaos.faults import Store
+from mesos_local import AgentSpec, LocalCluster, MesosLocalError, with_ports
+from mesos_local.master_api import MasterUnavailableError, call
+from mesos_local.node import AgentNode
+from tf_scheduler.cli.commands.run import prepare_launch
+from tf_scheduler.cli.common.folders import RunFolder
+from tf_scheduler.cli.local_run.follow import RunScheduler, run_scheduler
+from tf_scheduler.cli.local_run.ports import port_block
+from tf_scheduler.errors import JobError
+
+from .witness import Witness
+
+#: Of the file that ends the training, in the folder of the checkpoints.
+ENOUGH = "enough"
+_PATIENCE = 300.0  # seconds for anything: to import TensorFlow takes a minute where many want a processor
+#: Exit code of a scheduler that lost its store, or the right to act with it: the next one waits for ZooKeeper.
+_NO_STORE = 3
+_LOOK = 0.1
+#: A lost agent is noticed within seconds, and two agents have room for what three had.
+_MASTER = {"allocation_interval": "100ms", "agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "3"}
+_AGENT = {"recovery_timeout": "60secs"}
+_AGENTS = tuple(AgentSpec(f"agent-{n}", "cpus:1.4;mem:2600;disk:10000", {"rack": f"rack-{n}"}) for n in (1, 2, 3))
+
+
+@dataclass
+class Arena:
+    """What strikes need. `wanted`: the agents that shall be registered."""
+
+    cluster: LocalCluster
+    app: RunScheduler
+    folder: RunFolder
+    witness: Witness
+    wanted: dict[str, AgentNode] = field(default_factory=dict)
+
+    def until(self, what: str, holds: Callable[[], bool], patience: float = _PATIENCE) -> None:
+        """Look again and again. Raise JobError when it does not hold in time, or the scheduler has given up."""
+        deadline = time.monotonic() + patience
+        while not holds():
+            seen = self.app.poll()
+            if seen is not None and seen.verdict and seen.verdict != "succeeded":
+                raise JobError(f"the training {seen.verdict} while waiting until {what}: {seen.reason}")
+            if time.monotonic() > deadline:
+                raise JobError(f"{patience:.0f} s were not enough until {what}")
+            if self.app.trouble and self.app.last_exit != _NO_STORE:
+                raise JobError(self.app.trouble)
+            time.sleep(_LOOK)  # whatever could announce it may be what was killed
+
+    def whole(self, hit: frozenset[str], since: float) -> bool:
+        """Every task runs and answers, those that were `hit` in a launch after `since`; nothing is missing in Mesos."""
+        record = self.witness.record()
+        launches = [record.of(task)[-1] for task in record.tasks]
+        again = {launch.task for launch in launches if launch.time >= since}
+        ran = bool(launches) and hit <= again and all(_answers(record, launch) for launch in launches)
+        return ran and self._registered(len(launches))
+
+    def _registered(self, tasks: int) -> bool:
+        try:
+            shown = self.cluster.state()
+        except (MasterUnavailableError, OSError, ValueError):
+            return False
+        # The master remembers the tasks of an agent that is gone; those of one that is frozen count as not running.
+        known = [task for task in shown.tasks if task.state != "TASK_UNREACHABLE"]
+        running = [task for task in known if task.state == "TASK_RUNNING"]
+        agents = {agent.hostname for agent in shown.agents if agent.active}
+        frameworks = [framework.connected for framework in shown.frameworks]
+        ran = len(running) == len(known) == tasks
+        return ran and frameworks == [True] and set(self.wanted) <= agents and not any(self.unacknowledged())
+
+    def unacknowledged(self) -> Iterator[str]:
+        """Tasks that have ended, of which an agent has an update that the scheduler has not acknowledged."""
+        for agent in self.wanted.values():
+            try:
+                found = call(agent.address, "GET_TASKS")
+            except MesosLocalError:
+                yield agent.name
+                return
+            yield from (task["task_id"]["value"] for task in found.get("terminated_tasks", ()))
+
+    def hosts(self) -> dict[str, set[str]]:
+        """Agent -> tasks on it, for those that have any; the master may be away."""
+        record = self.witness.record()
+        found: dict[str, set[str]] = {}
+        for task in record.tasks:
+            found.setdefault(record.of(task)[-1].agent, set()).add(task)
+        return found
+
+    def settle(self, hit: frozenset[str], since: float) -> float:
+        """When all was as before, an epoch of training included; seconds since the epoch."""
+        self.until("every task runs and answers again", lambda: self.whole(hit, since))
+        before = self.witness.epochs
+        self.until("training goes on", lambda: self.witness.epochs > before)
+        return time.time()
+
+
+def _answers(record: Record, launch: Launched) -> bool:
+    heard: Heard | None = record.last(launch)
+    return heard is not None and heard.state == "running" and record.answered(launch) is not None
+
+
+@contextmanager
+def arena(document: Mapping[str, Any], folder: RunFolder, store: Store) -> Iterator[Arena]:
+    """Inside, the training runs. `document`: its options."""
+    with ExitStack() as stack:
+        first_port = stack.enter_context(port_block())
+        zookeeper = store is Store.ZOOKEEPER
+        cluster = stack.enter_context(
+            LocalCluster(
+                with_ports(_AGENTS, first_port),
+                master_flags=_MASTER,
+                agent_flags=_AGENT,
+                zookeeper=zookeeper,
+                die_with_parent=True,
+            )
+        )
+        state = f"zk://{cluster.zookeeper.address}/chaos" if zookeeper else ""
+        launch = prepare_launch(document, cluster, folder, state)
+        running = stack.enter_context(run_scheduler(launch, "chaos", cluster.master.address, console=False))
+        witness = stack.enter_context(Witness(cluster.directory, folder.recording))
+        yield Arena(cluster, running, folder, witness, dict(cluster.agents))
+
+
+def enough(folder: RunFolder) -> Path:
+    """The training goes on until this file is there."""
+    return folder.checkpoints / ENOUGH

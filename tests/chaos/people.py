@@ -1,0 +1,69 @@
+"""The processes of a local cluster's tasks, found by their environment."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mesos_local.host.orphans import find_orphans
+from mesos_local.host.process import PROC, ProcessId
+from mesos_local.node import agent_directory
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """`launch`: the task's Mesos id. `program`: one of the user's processes; else one of the executor's."""
+
+    process: ProcessId
+    launch: str
+    program: bool
+
+    @property
+    def task(self) -> str:
+        return self.launch.partition("__")[0]
+
+
+def members(directory: Path) -> list[Member]:
+    """Of the tasks of the cluster in `directory`; not the nodes."""
+    found = ((process, environment(process.pid)) for process in find_orphans(directory))
+    return [
+        Member(process, variables["MESOS_EXECUTOR_ID"], "TASK_NAME" in variables)
+        for process, variables in found
+        if "MESOS_EXECUTOR_ID" in variables
+    ]
+
+
+def everything_on(directory: Path, agent: str) -> list[ProcessId]:
+    """The agent itself, its executors and their programs."""
+    home = f"{agent_directory(directory, agent)}/"
+    names = ("MESOS_DIRECTORY", "MESOS_SANDBOX", "MESOS_WORK_DIR")
+
+    def is_there(process: ProcessId) -> bool:
+        variables = environment(process.pid)
+        return any(f"{variables.get(name, '')}/".startswith(home) for name in names)
+
+    return [process for process in find_orphans(directory) if is_there(process)]
+
+
+def environment(pid: int) -> dict[str, str]:
+    """Empty for a process that has ended meanwhile."""
+    try:
+        content = (PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return {}
+    entries = (os.fsdecode(entry).partition("=") for entry in content.split(b"\0") if entry)
+    return {name: value for name, _, value in entries}
+
+
+def kill(found: Iterable[ProcessId]) -> None:
+    """SIGKILL, to all at once."""
+    for process in found:
+        process.signal(signal.SIGKILL)
+
+
+def of_task(task: str, *, program: bool) -> Callable[[Member], bool]:
+    """Whether one is a process of this task: of its program, or of its executor."""
+    return lambda member: member.task == task and member.program is program

@@ -1,0 +1,202 @@
+"""The faults, done to real processes. Each returns its victim and the tasks whose programs it has ended."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from chaos.faults import TWO, Strike
+from mesos_local.host.process import PROC, read_stat
+
+from .arena import Arena
+from .people import everything_on, kill, members, of_task
+from .witness import told
+
+_TIMEOUT = 5.0  # seconds for one answer of the scheduler
+_CANNOT_STORE = 319  # docs/api.md, /v1/health
+#: Five heartbeats of 15 s, and some.
+_HEARTBEATS = 120.0
+
+
+def _nothing() -> None:
+    """It is done already, or heals without us."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """`hit`: the tasks that will be launched again for it. `mend`: what neither the scheduler nor Mesos can do."""
+
+    victim: str
+    hit: frozenset[str] = frozenset()
+    mend: Callable[[], None] = _nothing
+
+
+Kind = Callable[[Arena, int], Done]
+
+
+def strike(arena: Arena, what: Strike) -> Done:
+    """Do it; returns when nothing more has to be done to heal it but by the scheduler and Mesos."""
+    kinds = [part.name for part in what.parts] if what.fault.name == TWO else [what.fault.name]
+    done = [_KINDS[kind](arena, what.number) for kind in kinds]
+    for each in done:
+        each.mend()
+    return Done(" and ".join(each.victim for each in done), frozenset().union(*(each.hit for each in done)))
+
+
+def _program(task: str) -> Kind:
+    def do(arena: Arena, number: int) -> Done:
+        victim = _pick([name for name in _tasks(arena) if name.startswith(task)], number)
+        _kill(arena, victim, program=True)
+        return Done(victim, frozenset({victim}))
+
+    return do
+
+
+def _executor(arena: Arena, number: int) -> Done:
+    victim = _pick(_tasks(arena), number)
+    _kill(arena, victim, program=False)
+    return Done(f"executor of {victim}", frozenset({victim}))
+
+
+def _kill(arena: Arena, task: str, *, program: bool) -> None:
+    wanted = of_task(task, program=program)
+    kill(member.process for member in members(arena.cluster.directory) if wanted(member))
+
+
+def _scheduler(arena: Arena, _number: int) -> Done:
+    process = arena.app.process
+
+    def again() -> bool:
+        return arena.app.process not in (None, process)
+
+    if process is not None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    return Done("scheduler", mend=lambda: arena.until("Marathon starts the scheduler again", again))
+
+
+def _master(arena: Arena, _number: int) -> Done:
+    arena.cluster.master.kill()
+    return Done("master", mend=arena.cluster.master.start)
+
+
+def _zookeeper(arena: Arena, _number: int) -> Done:
+    arena.cluster.zookeeper.kill()
+    return Done("zookeeper", mend=arena.cluster.zookeeper.start)
+
+
+def _agent(arena: Arena, number: int) -> Done:
+    victim = _host(arena, number)
+    arena.wanted[victim].kill()
+    return Done(victim, mend=arena.wanted[victim].start)
+
+
+def _agent_frozen(arena: Arena, number: int) -> Done:
+    victim, began = _host(arena, number), time.time()
+    names = arena.hosts()[victim]
+    node = arena.wanted[victim]
+    node.freeze()
+    try:
+        arena.until("its tasks are out of reach", lambda: names <= _told(arena, "unreachable", began))
+    finally:
+        node.thaw()
+    arena.until("its tasks are back", lambda: names <= _told(arena, "running", began))
+    return Done(victim)
+
+
+def _told(arena: Arena, state: str, since: float) -> set[str]:
+    """Tasks of which this was said since then."""
+    record = arena.witness.record()
+    names = {launch.id: launch.task for launch in record.launched}
+    return {names[heard.id] for heard in record.heard if heard.state == state and heard.time > since}
+
+
+def _master_frozen(arena: Arena, _number: int) -> Done:
+    began = time.time()
+    arena.cluster.master.freeze()
+    try:
+        lost = told(arena.witness, "the connection to Mesos is lost", began)
+        arena.until("the scheduler misses the master's heartbeats", lost, _HEARTBEATS)
+    finally:
+        arena.cluster.master.thaw()
+    return Done("master")
+
+
+def _agent_gone(arena: Arena, number: int) -> Done:
+    victim = _host(arena, number)
+    names = arena.hosts()[victim]
+    node = arena.wanted.pop(victim)
+    kill(everything_on(arena.cluster.directory, victim))
+    node.kill()
+    return Done(victim, frozenset(names))
+
+
+def _disk_full(arena: Arena, number: int) -> Done:
+    with _no_room(arena):
+        done = _program("worker")(arena, number)
+        arena.until("the scheduler says that it cannot store", lambda: _health(arena) == _CANNOT_STORE)
+    return done
+
+
+@contextmanager
+def _no_room(arena: Arena) -> Iterator[None]:
+    """Whatever the scheduler writes, it is too much (setrlimit(2), RLIMIT_FSIZE)."""
+    head = arena.app.process
+    found = [] if head is None else [int(entry.name) for entry in PROC.iterdir() if entry.name.isdecimal()]
+    session = [pid for pid in found if head and (stat := read_stat(pid)) and stat.session == head.pid]
+    before = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in session}
+    for pid, (_, hard) in before.items():
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, hard))
+    try:
+        yield
+    finally:
+        for pid, limits in before.items():
+            with suppress(ProcessLookupError):
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+
+
+def _health(arena: Arena) -> int:
+    """HTTP status; 0: no answer."""
+    connection = http.client.HTTPConnection(arena.app.address, timeout=_TIMEOUT)
+    try:
+        connection.request("GET", "/v1/health")
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return 0
+    finally:
+        connection.close()
+
+
+def _tasks(arena: Arena) -> list[str]:
+    return sorted(arena.witness.record().tasks)
+
+
+def _host(arena: Arena, number: int) -> str:
+    """An agent that has tasks."""
+    return _pick(sorted(set(arena.hosts()) & set(arena.wanted)), number)
+
+
+def _pick(found: Sequence[str], number: int) -> str:
+    return found[number % len(found)]
+
+
+_KINDS: Mapping[str, Kind] = {
+    "worker": _program("worker"),
+    "ps": _program("ps"),
+    "chief": _program("chief"),
+    "executor": _executor,
+    "scheduler": _scheduler,
+    "agent": _agent,
+    "master": _master,
+    "zookeeper": _zookeeper,
+    "agent-frozen": _agent_frozen,
+    "master-frozen": _master_frozen,
+    "disk-full": _disk_full,
+    "agent-gone": _agent_gone,
+}

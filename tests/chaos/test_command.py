@@ -1,0 +1,68 @@
+"""`scripts/chaos`: one real training on a real Mesos, whose processes are killed one by one."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos.faults import CATALOGUE
+
+#: The most valuable ones; `scripts/chaos` without --faults does them all.
+FAULTS = ("worker", "ps", "executor", "scheduler", "agent", "master")
+
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "chaos"
+
+
+@pytest.fixture
+def run():
+    """Run the script to its end; kill it if the test ends earlier."""
+    processes = []
+
+    def finish(*arguments):
+        command = [sys.executable, SCRIPT, *map(str, arguments)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        processes.append(process)
+        out, err = process.communicate(timeout=580)
+        return process.returncode, out, err
+
+    yield finish
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.mark.mesos
+@pytest.mark.tensorflow
+@pytest.mark.timeout(600)
+def test_a_training_survives_its_kills_and_leaves_nothing(run, tmp_path):
+    """It succeeds with the accuracy that it demands; each fault is healed and measured; the report says so."""
+    out = tmp_path / "reliability.md"
+    code, answer, err = run("--seed", 5, "--faults", ",".join(FAULTS), "--json", "--out", out)
+
+    assert 0 == code, err
+    (training,) = json.loads(answer)["trainings"]
+    assert ("succeeded", []) == (training["verdict"], training["findings"])
+    assert 0.95 <= training["accuracy"]
+    costs = {cost["fault"]: cost for cost in training["costs"]}
+    assert set(FAULTS) == set(costs)
+    assert all(costs[name]["noticed"] is not None for name in ("worker", "ps", "executor"))
+    assert all([] == costs[name]["hit"] for name in ("scheduler", "agent", "master"))
+    assert all(f"| {CATALOGUE[name].what}" in out.read_text() for name in FAULTS)
+
+
+def test_what_is_wrong_with_the_faults_and_the_options_is_told_before_anything_starts(run, tmp_path):
+    path = tmp_path / "options.json"
+    path.write_text(json.dumps({"service": {"command": "true"}, "worker": {"count": 1}}))
+
+    code, _, err = run("--faults", "worker,work,worker")
+    assert 1 == code
+    assert "'work' is no fault; there are: worker, ps," in err
+    assert "'worker' is given twice" in err
+
+    code, _, err = run(path)
+    assert 1 == code
+    assert "service.job_url is to name a file" in err

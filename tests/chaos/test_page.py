@@ -1,0 +1,58 @@
+"""The report as Markdown."""
+
+from chaos.faults import CATALOGUE, Store
+from chaos.measures import Cost
+from chaos.page import Circumstances, Training, page
+
+
+def a_cost(fault, answers=3.0, **others):
+    known = {"noticed": 0.12, "decided": 0.01, "still": 0.0, "whole": 5.0, "epochs_lost": None, "steps_lost": None}
+    known["needless"] = ()
+    return Cost(fault, "worker-0", answers=answers, **{**known, "hit": ("worker-0",), "others": (), **others})
+
+
+def a_training(*costs, findings=(), **others):
+    known = {"verdict": "succeeded", "accuracy": 0.98, "seconds": 90.0, "epochs": 120, "bare": {"worker": 2.5}}
+    return Training(store=Store.SQLITE, costs=costs, findings=findings, **{**known, **others})
+
+
+def rows(*trainings, load=4.0):
+    text = page(Circumstances("scripts/chaos", "2026-01-31", 2, load), trainings)
+    return text, [line for line in text.splitlines() if line.startswith("| ")]
+
+
+def test_each_fault_that_struck_has_one_row_in_the_order_of_the_catalogue():
+    text, found = rows(a_training(a_cost("ps"), a_cost("worker")), a_training(a_cost("worker", answers=9.0)))
+
+    assert CATALOGUE["worker"].what in found[2]
+    assert "| 2 | 0.12 | 0.010 | 6.0 (9.0) | 0.0 | 5.0 | none | worker-0 | - |" in found[2]
+    assert CATALOGUE["ps"].what in found[3]
+    assert CATALOGUE["master"].what not in text
+
+
+def test_what_a_new_chief_had_to_repeat_and_who_started_with_it_is_told():
+    _, found = rows(a_training(a_cost("ps", epochs_lost=1, steps_lost=88, hit=("ps-0",), others=("chief-0",))))
+
+    assert "| 88 | ps-0 | chief-0 |" in found[2]
+
+
+def test_a_worker_that_is_back_is_compared_with_one_that_was_started_by_hand():
+    text, _ = rows(a_training(a_cost("worker", answers=3.0)))
+
+    assert "takes 2.5 s until it answers" in text
+    assert "1.20 times as long" in text
+    assert "Not measured" in rows(a_training(a_cost("ps")))[0]
+
+
+def test_what_did_not_hold_is_in_the_row_of_its_training():
+    broken = a_training(findings=("processes left: 12",), verdict="failed", accuracy=None)
+
+    assert "| a file | failed | - | 120 | 90 | 0 | processes left: 12 |" in rows(broken)[1]
+    assert not broken.held
+    assert not a_training(verdict="failed").held
+    assert a_training().held
+
+
+def test_a_busy_machine_is_told():
+    assert "busy with other work" in rows(a_training(), load=12.0)[0]
+    assert "busy with other work" not in rows(a_training(), load=4.0)[0]

@@ -1,0 +1,139 @@
+"""One training, struck again and again, and what came of it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from chaos.evidence import Record, accuracy
+from chaos.faults import Round, Strike
+from chaos.measures import Cost, Struck, cost, launched_twice, left_behind
+from chaos.page import Training
+from mesos_local import MesosLocalError
+from mesos_local.host.orphans import find_orphans
+from mesos_local.host.process import is_free
+from mesos_local.master_api import call
+from tf_scheduler.cli.common.folders import RunFolder
+from tf_scheduler.core.state.spec_index import index_of
+from tf_scheduler.errors import JobError, SchedulerError
+from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.runner import new_uuid
+
+from .arena import Arena, arena, enough
+from .bare import bare_start
+from .people import members
+from .strikes import strike
+
+_GONE = 30.0  # seconds until executors and programs of a service that has ended are gone
+
+
+def training(document: Mapping[str, Any], spec: ServiceSpec, planned: Round, go_on: Callable[[], bool]) -> Training:
+    """Train until every planned fault has struck, or `go_on` says no; what is left behind is a finding.
+
+    `document`: checked options, `spec`: what they say. The folder of logs is removed when all held, or when we are
+    interrupted.
+    """
+    folder = RunFolder.create("chaos", new_uuid())
+    try:
+        done = _training(document, spec, planned, go_on, folder)
+    except BaseException:
+        shutil.rmtree(folder.path)
+        raise
+    if done.held:
+        shutil.rmtree(folder.path)
+    else:
+        click.echo(f"logs and state: {folder.path}", err=True)
+    return done
+
+
+def _training(
+    document: Mapping[str, Any], spec: ServiceSpec, planned: Round, go_on: Callable[[], bool], folder: RunFolder
+) -> Training:
+    began = time.monotonic()
+    held: list[str] = []
+    costs: list[Cost] = []
+    bare: dict[str, float] = {}
+    with arena(document, folder, planned.store) as found:
+        try:
+            found.settle(frozenset(), 0.0)
+            bare |= {"worker": bare_start(document)}
+            for what in planned.strikes:
+                costs += [_strike(found, spec, what)] if go_on() else []
+            enough(folder).touch()
+            found.until("the training has ended", lambda: bool((seen := found.app.poll()) and seen.over))
+            held += _left_in_mesos(found)
+        except (SchedulerError, MesosLocalError) as error:
+            held.append(str(error))
+        record, cluster = found.witness.record(), found.cluster.directory
+        held += [*launched_twice(record), *sorted(found.witness.findings)]
+    held += _left_on_machine(cluster, folder, record)
+    return Training(
+        store=planned.store,
+        verdict=(found.app.seen and found.app.seen.verdict) or "did not end",
+        accuracy=accuracy(found.witness.said),
+        seconds=time.monotonic() - began,
+        epochs=found.witness.epochs,
+        costs=tuple(costs),
+        bare=bare,
+        findings=tuple(dict.fromkeys(held)),
+    )
+
+
+def _strike(found: Arena, spec: ServiceSpec, what: Strike) -> Cost:
+    click.echo(f"{what.fault.name}: {what.fault.what}", err=True)
+    began = time.time()
+    try:
+        done = strike(found, what)
+        unit = index_of(spec).restarts(map(TaskName, done.hit), moved=False)
+        struck = Struck(what.fault.name, done.victim, began, found.settle(done.hit, began), done.hit, unit)
+    except (SchedulerError, MesosLocalError) as error:
+        raise JobError(f"{what.fault.name}: {error}") from error
+    found_cost = cost(struck, found.witness.record(), found.witness.said)
+    click.echo(f"  {done.victim}: all as before after {found_cost.whole:.1f} s", err=True)
+    return found_cost
+
+
+def _left_in_mesos(found: Arena) -> Iterator[str]:
+    """After the service has ended: what the master and the agents still know, and what still runs."""
+    deadline = time.monotonic() + _GONE
+    while left := list(_in_mesos(found)):
+        if time.monotonic() > deadline:
+            yield from left
+            return
+        time.sleep(0.1)
+
+
+def _in_mesos(found: Arena) -> Iterator[str]:
+    state = found.cluster.state()
+    agents = call(found.cluster.master.address, "GET_AGENTS").get("agents", ())
+    executors = call(found.cluster.master.address, "GET_EXECUTORS").get("executors", ())
+    yield from left_behind(
+        tasks=[task.task_id for task in state.tasks],
+        frameworks=[framework.framework_id for framework in state.frameworks],
+        used_resources=[agent.hostname for agent in state.agents if agent.used],
+        reservations=[name for agent in agents for name in _reserved(agent)],
+        executors=[each["executor_info"]["executor_id"]["value"] for each in executors],
+        processes=[f"{each.task} ({each.process.pid})" for each in members(found.cluster.directory)],
+        unacknowledged_updates=found.unacknowledged(),
+    )
+
+
+def _reserved(agent: Mapping[str, Any]) -> Iterator[str]:
+    name = agent["agent_info"]["hostname"]
+    return (f"{each['name']} on {name}" for each in agent.get("total_resources", ()) if each.get("reservations"))
+
+
+def _left_on_machine(cluster: Path, folder: RunFolder, record: Record) -> Iterator[str]:
+    """After the cluster has ended."""
+    ports = {launch.address.rpartition(":")[2] for launch in record.launched}
+    yield from left_behind(
+        processes=[str(process.pid) for where in (cluster, folder.path) for process in find_orphans(where)],
+        folders=[str(cluster)] if cluster.exists() else [],
+        open_ports=[port for port in ports if not is_free(int(port))],
+    )

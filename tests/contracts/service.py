@@ -1,0 +1,171 @@
+"""The one place where the contract tests touch internals: a scheduler on a stored state, driven by Mesos' JSON.
+
+Everything else compares JSON. A redesign of the composition or of the state changes this file only.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import count
+from typing import Any, get_args
+from urllib.parse import quote
+
+from asgi_client import ask
+from tf_scheduler.api.app import create_app
+from tf_scheduler.api.views.base import Snapshot
+from tf_scheduler.core.plans import queries
+from tf_scheduler.core.scheduler import current_progress
+from tf_scheduler.mesos import decode, encode
+from tf_scheduler.mesos.agent_files import AgentFiles
+from tf_scheduler.model import events, reasons
+from tf_scheduler.model.effects import Teardown
+from tf_scheduler.model.events import Tick
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.options.load import resolve
+from tf_scheduler.options.spec import to_spec
+from tf_scheduler.runner import Runner
+from tf_scheduler.service.api import ApiServices
+from tf_scheduler.service.options import OptionsHistory
+from tf_scheduler.store import records
+from tf_scheduler.store.interface import StateStore
+from tf_scheduler.store.journal import EventJournal
+from tf_scheduler.store.retrying import SharedStore
+from tf_scheduler.store.training_history import decode_progress
+
+Json = Mapping[str, Any]
+
+
+class Service:
+    """A scheduler that has opened a store. Nothing of it runs in a thread."""
+
+    def __init__(
+        self,
+        options: Json,
+        store: StateStore,
+        clock: Callable[[], float],
+    ) -> None:
+        numbers = count(1)
+        shared = SharedStore(store)
+        state = OptionsHistory(resolve(options), {}, to_spec, clock=clock).activate(shared)
+        values = shared.load()
+        journal = EventJournal(shared, clock, values)
+        progress = current_progress(state, decode_progress(values))
+        self.runner = Runner(
+            replace(state, process=replace(state.process, progress=progress)),
+            shared,
+            clock=clock,
+            new_id=lambda: f"new-{next(numbers)}",
+            commit=journal.commit,
+        )
+        files = AgentFiles(lambda: None, None, None)
+        services = ApiServices(shared, values, journal, files, self.runner, lambda: Snapshot(self.runner.state), None)
+        self.runner.attach(services.observe)
+        self.app = create_app(services.backend)
+        self._calls: list[Any] = []
+
+    def hear(self, raw: Json | None) -> list[Any]:
+        """Handle a Mesos event, or that time has passed; return the calls that follow, as Mesos gets them."""
+        event = Tick() if raw is None else decode.event(raw)
+        self._calls = []
+        if event is not None:
+            self.runner.step(self, event)
+        return self._calls
+
+    def perform(self, call: Any) -> None:
+        """The driver's part."""
+        framework = self.runner.state.stored.framework_id
+        self._calls.append({"type": "TEARDOWN"} if isinstance(call, Teardown) else encode.call(call, framework))
+
+    def start(self) -> None:
+        """The driver's part."""
+
+    def stop(self) -> None:
+        """The driver's part."""
+
+    def answers(self) -> dict[str, Any]:
+        """Path -> status and body of every GET endpoint that answers from the state."""
+        return {path: self._answer(path) for path in self._paths()}
+
+    def _answer(self, path: str) -> dict[str, Any]:
+        reply = ask(self.app, path)
+        is_json = "json" in reply.headers.get("content-type", "")
+        return {"code": reply.code, "body": reply.body if is_json and reply.content else reply.text}
+
+    def _paths(self) -> Iterator[str]:
+        """Each path of the API's document, with each value that its parameters have."""
+        lists = {"plan": "/v1/plans", "pod": "/v1/pod", "id": "/v1/configurations", "key": "/v1/state/properties"}
+        values = {name: ask(self.app, path).body for name, path in lists.items()}
+        values["task"] = [*values["pod"], "nobody"]
+        endpoints, files = ask(self.app, "/v1/endpoints").body, ask(self.app, "/v1/state/files").body
+        for path, methods in ask(self.app, "/v1/openapi.json").body["paths"].items():
+            if "get" not in methods or path in NOT_FROM_STATE:
+                continue
+            name = re.search(r"{(\w+)}", path)
+            if name is None:
+                yield path
+                continue
+            known = {
+                "/v1/endpoints/{name}": endpoints,
+                "/v1/state/files/{name}": files,
+                "/v1/tasks/{name}": values["pod"],
+            }
+            for value in known.get(path) or values.get(name[1], []):
+                yield path.replace(name[0], quote(value, safe=""))
+        yield from ("/v1/tf/progress?points=100", "/v1/health?verbose=true", "/v1/debug/plans?plan=deploy")
+        yield "/v1/events?after=0&limit=1000"
+
+
+#: Metrics, and what is read from threads and agents.
+NOT_FROM_STATE = frozenset(
+    {
+        "/v1/debug/threads",
+        "/v1/metrics",
+        "/v1/metrics/prometheus",
+        "/v1/openapi.json",
+        "/v1/state/zone/{job}/{ip}",
+        "/v1/tasks/{name}/logs",
+    }
+)
+
+
+def stored_again(options: Json, values: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Every stored value, decoded and encoded."""
+    state = SchedulerState(to_spec(resolve(options)))
+    return {
+        write.key: write.value
+        for change in records.changes(values)
+        for write in records.writes(change, state)
+        if hasattr(write, "value")
+    }
+
+
+def digests(options: Json) -> dict[str, str]:
+    """Digest of what each task is launched with; of the service under the empty name."""
+    spec = to_spec(resolve(options))
+    return {
+        "": queries.target_digest(spec),
+        **{task.name: queries.config_digest(spec, task.name) for task in spec.tasks()},
+    }
+
+
+def names() -> dict[str, list[str]]:
+    """Kinds of reasons and events, which leave the process as texts."""
+    kinds = (*get_args(reasons.Reason), *get_args(reasons.AgentReason))
+    return {
+        "reasons": sorted(kind.kind for kind in kinds),
+        "events": sorted(kind.kind for kind in get_args(events.Event)),
+    }
+
+
+def readable(calls: list[Any]) -> list[Any]:
+    """The same calls, with the payloads of launches as JSON."""
+    found = json.loads(json.dumps(calls))
+    for call in found:
+        for operation in call.get("accept", {}).get("operations", ()):
+            for task in operation.get("launch", {}).get("task_infos", ()):
+                task["data"] = json.loads(base64.b64decode(task["data"]))
+    return found

@@ -1,0 +1,220 @@
+"""What f4c6949 stored, this program opens and continues; what f4c6949 answered, it answers. See f4c6949/record.py.txt.
+
+A change here breaks services that run. Texts for people may change: see PROSE.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from asgi_client import ask
+from contracts.service import Service, digests, names, readable, stored_again
+from kit.zookeeper_ensemble import ZooKeeperEnsemble
+from tf_scheduler.store.interface import StateStore
+from tf_scheduler.store.sqlite import SqliteStore
+from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore
+
+RECORDED = Path(__file__).parent / "f4c6949"
+SERVICES = ("running", "finished")
+#: Keys of JSON whose texts are for people.
+PROSE = frozenset(
+    {"description", "errors", "explanation", "message", "reason", "reasons", "sentence", "summary", "told"}
+)
+#: Chosen with jitter.
+RANDOM = frozenset({"refuse_seconds"})
+#: New ids, of which only the number of draws before may differ, and the key in TensorBoard's path.
+RANDOM_PART = re.compile(r"(?<=new-)\d+|(?<=tensorboard/)[\w-]{22}(?=/)")
+#: Endpoints of f4c6949 that were removed on purpose.
+GONE = frozenset({"/v1/artifacts/template/{id}/{pod}/{task}/{name}"})
+
+Open = Callable[[str], tuple[Any, StateStore]]
+
+
+def recorded(*parts: str) -> Any:
+    return json.loads(RECORDED.joinpath(*parts).read_text())
+
+
+def comparable(value: Any, key: str = "") -> Any:
+    """Without prose, chance and new ids."""
+    if key in PROSE and value:
+        return "<text>"
+    if key in RANDOM:
+        return "<random>"
+    if key == "pending" and isinstance(value, dict | list):  # reasons: of each task, or of one
+        return dict.fromkeys(value, "<text>") if isinstance(value, dict) else ["<text>"] * len(value)
+    if isinstance(value, dict):
+        return {name: comparable(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [comparable(item) for item in value]
+    return re.sub(RANDOM_PART, "*", value) if isinstance(value, str) else value
+
+
+def differences(expected: Any, actual: Any, path: str = "") -> Iterator[str]:
+    """What clients of the recorded JSON would miss; new keys of objects are no difference."""
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        for key, value in expected.items():
+            yield from differences(value, actual.get(key, "(missing)"), f"{path} > {key}")
+    elif isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
+        for number, values in enumerate(zip(expected, actual, strict=True)):
+            yield from differences(*values, f"{path}[{number}]")
+    elif expected != actual:
+        yield f"{path}: {expected!r} was recorded, now {actual!r}"
+
+
+def assert_same_answers(expected: Any, answers: Any) -> None:
+    kept = {path: answer for path, answer in expected.items() if path not in GONE}
+    assert [] == list(differences(comparable(kept), comparable(answers)))
+
+
+def command(home: Path, *arguments: object) -> str:
+    """Run the command line; return what it prints."""
+    line = [sys.executable, "-m", "tf_scheduler", *map(str, arguments)]
+    environment = {**os.environ, "HOME": str(home), "XDG_DATA_HOME": str(home), "XDG_STATE_HOME": str(home)}
+    return subprocess.run(line, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
+
+
+@pytest.fixture
+def open_sqlite(tmp_path: Path) -> Iterator[Open]:
+    """Open a copy of a recorded state file: its options and its store."""
+    with ExitStack() as stores:
+
+        def open_copy(name: str) -> tuple[Any, StateStore]:
+            options = recorded(name, "options.json")
+            file = tmp_path / f"{name}.db"
+            shutil.copyfile(RECORDED / name / "state.db", file)
+            return options, stores.enter_context(closing(SqliteStore(file, options["service"]["name"])))
+
+        yield open_copy
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_stored_values_decode_and_encode_unchanged(open_sqlite: Open, name: str) -> None:
+    """A value that is written again must be readable by whoever reads the old ones."""
+    options, store = open_sqlite(name)
+    values = store.load()
+    beside = ("journal/", "files/", "curves")
+
+    again = stored_again(options, values)
+
+    assert {key: value for key, value in values.items() if not key.startswith(beside)} == again
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_stored_state_opens_with_the_same_answers(open_sqlite: Open, name: str) -> None:
+    """Opening changes nothing: in particular no new configuration, which would restart tasks."""
+    options, store = open_sqlite(name)
+    values, expected = dict(store.load()), recorded(name, "opened.json")
+
+    opened = Service(options, store, lambda: expected["now"])
+
+    assert_same_answers(expected["answers"], opened.answers())
+    assert values == store.load()
+
+
+def test_running_service_continues_with_the_same_calls(open_sqlite: Open) -> None:
+    """Subscribed, status updates and offers: the calls to Mesos are the same, payloads of launches included."""
+    options, store = open_sqlite("running")
+    expected = recorded("running", "continued.json")
+    now = [expected["heard"][0]["at"]]
+    opened = Service(options, store, lambda: now[0])
+
+    for heard in expected["heard"]:
+        now[0] = heard["at"]
+        calls = readable(opened.hear(heard["event"]))
+        assert comparable(heard["calls"]) == comparable(calls)
+    assert_same_answers(without_new_events(expected["answers"]), opened.answers())
+
+
+def without_new_events(answers: dict[str, Any]) -> dict[str, Any]:
+    """How many events a step has is not a contract."""
+    return {path: answer for path, answer in answers.items() if not path.startswith("/v1/events")}
+
+
+@pytest.mark.zookeeper
+def test_zookeeper_tree_opens_with_the_same_answers(tmp_path: Path) -> None:
+    """The same services, as f4c6949 stored them in a real ZooKeeper."""
+    with ZooKeeperEnsemble() as ensemble:
+        for name in SERVICES:
+            load_tree(ensemble.addresses, f"/{name}", recorded(name, "zookeeper.json"))
+            options, expected = recorded(name, "options.json"), recorded(name, "opened.json")
+            place = ZooKeeperAddress((ensemble.addresses,), chroot=f"/{name}", session_timeout=20.0)
+            with closing(ZooKeeperStore(place, options["service"]["name"])) as store:
+                opened = Service(options, store, lambda now=expected["now"]: now)
+                assert_same_answers(expected["answers"], opened.answers())
+
+
+def load_tree(address: str, chroot: str, nodes: dict[str, str]) -> None:
+    client = KazooClient(address)
+    client.start(timeout=30)
+    try:
+        for path, data in sorted(nodes.items()):
+            client.create(f"{chroot}{path}".rstrip("/"), base64.b64decode(data), makepath=True)
+    finally:
+        client.stop()
+        client.close()
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_backup_is_imported_and_exported_unchanged(tmp_path: Path, name: str) -> None:
+    """`state import` of an old backup, then `state export` and `state show`."""
+    service_name = recorded(name, "options.json")["service"]["name"]
+    file, backup = tmp_path / "state.db", RECORDED / name / "backup.json"
+
+    command(tmp_path, "state", "import", file, backup, "--service", service_name)
+
+    exported = json.loads(command(tmp_path, "state", "export", file, "--service", service_name))
+    about = {"exported": "", "program": ""}
+    assert {**recorded(name, "backup.json"), **about} == {**exported, **about}
+    shown = json.loads(command(tmp_path, "state", "show", file, "--service", service_name, "--json"))
+    assert recorded(name, "summary.json") == shown
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_history_shows_old_runs_and_recordings(tmp_path: Path, name: str) -> None:
+    """A run database and a recording of f4c6949 give the run that it showed."""
+    (tmp_path / "old/dcos-tensorflow").mkdir(parents=True)
+    shutil.copyfile(RECORDED / name / "runs.db", tmp_path / "old/dcos-tensorflow/history.db")
+    recording, options = RECORDED / name / "recording.jsonl", RECORDED / name / "options.json"
+
+    command(tmp_path / "new", "history", "add", recording, "--options", options)
+
+    for home in ("old", "new"):
+        shown = json.loads(command(tmp_path / home, "history", "show", "last", "--json"))
+        assert recorded(name, "history.json") == shown
+
+
+def test_openapi_document_keeps_what_it_had(open_sqlite: Open) -> None:
+    """Paths, parameters, codes and schemas; descriptions may change."""
+    options, store = open_sqlite("finished")
+    document, expected = (
+        ask(Service(options, store, lambda: 0.0).app, "/v1/openapi.json").body,
+        recorded("openapi.json"),
+    )
+    for path in GONE:
+        del expected["paths"][path]
+
+    assert [] == list(differences(comparable(expected), comparable(document)))
+
+
+def test_launch_digests_are_unchanged() -> None:
+    """Another digest restarts every running task at the scheduler's upgrade."""
+    for item in recorded("digests.json"):
+        assert item["digests"] == digests(item["options"])
+
+
+def test_names_that_leave_the_process_are_unchanged() -> None:
+    """Kinds of reasons and events are in answers, metrics and logs."""
+    assert recorded("names.json") == names()

@@ -1,0 +1,35 @@
+"""Who may ask the local DC/OS: programs of this machine. Not pages of other sites that a browser on it shows.
+
+It takes no token: who has a login on this machine can register with the cluster's Mesos, too (docs/security.md).
+"""
+
+from __future__ import annotations
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tf_scheduler.api.http.auth import Policy, Principal
+
+_POLICY = Policy(loopback_only=True)
+_ANYONE = Principal("anyone", can_read=True, can_write=True)
+_JSON = ("application/json", "+json")
+
+
+def refuse_pages(app: ASGIApp) -> ASGIApp:
+    """An ASGI app around another: 403 for another name in `Host`, and for what another site's page wants to change."""
+
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        problem = _POLICY.authorize(scope["method"], headers, _ANYONE)
+        if problem is None:
+            await app(scope, receive, send)
+        else:
+            answer = JSONResponse({"message": problem.message}, problem.code)
+            await answer(scope, receive, send)
+
+    return guarded
+
+
+def is_json(content_type: str) -> bool:
+    """Whether a page of another site would have to ask first, before it sends this (W3C Fetch, CORS preflight)."""
+    return content_type.partition(";")[0].strip().lower().endswith(_JSON)

@@ -1,0 +1,59 @@
+"""The watchdog kills all processes of a killed executor's task, and no others."""
+
+import os
+import select
+import subprocess
+import sys
+
+from jobs import PATIENCE
+
+#: Start a watchdog, then a shell with two children, one in another session; print their ids.
+EXECUTOR = """
+import os, subprocess, sys
+from tf_executor.process.watchdog import start_watchdog
+alive = start_watchdog(os.environ)
+program = "sleep 1000 & echo $!; setsid sh -c 'echo $$; exec sleep 1000' & wait"
+subprocess.run(["/bin/sh", "-c", program], start_new_session=True)
+"""
+
+
+def environment(executor_id, sandbox):
+    marks = {"MESOS_EXECUTOR_ID": executor_id, "MESOS_SANDBOX": str(sandbox)}
+    return {**os.environ, **marks, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def executor(executor_id, sandbox):
+    """Start the executor; return its process and descriptors of the program's two processes."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", EXECUTOR], env=environment(executor_id, sandbox), stdout=subprocess.PIPE, text=True
+    )
+    return process, [os.pidfd_open(int(process.stdout.readline())) for _ in range(2)]
+
+
+def ended(descriptor):
+    """Return whether the process exits in time."""
+    with os.fdopen(descriptor):
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(PATIENCE * 1000))
+
+
+def test_killed_executor_ends_detached_processes(tmp_path):
+    """The kernel does not kill children of a shell or processes of another session."""
+    process, programs = executor("worker-0__1", tmp_path)
+    with process:
+        process.kill()
+
+    assert [True, True] == [ended(program) for program in programs]
+
+
+def test_watchdog_spares_other_launches(tmp_path):
+    process, programs = executor("worker-0__1", tmp_path)
+    other, others = executor("worker-0__2", tmp_path)
+    with process, other:
+        process.kill()
+        assert [True, True] == [ended(program) for program in programs]
+
+        assert [] == select.select(others, [], [], 0)[0]
+        other.kill()
+        assert [True, True] == [ended(program) for program in others]

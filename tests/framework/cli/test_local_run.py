@@ -1,0 +1,164 @@
+"""The scheduler process of a local run: its options, its environment, its restarts."""
+
+import getpass
+import itertools
+import json
+import os
+import signal
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from tf_scheduler.cli.commands.run import prepare_launch
+from tf_scheduler.cli.common.folders import RunFolder
+from tf_scheduler.cli.common.options_file import load_document
+from tf_scheduler.cli.local_run import process
+from tf_scheduler.cli.local_run.process import SchedulerLaunch, SupervisedScheduler
+
+
+@pytest.fixture
+def prepared(tmp_path, monkeypatch):
+    """The launch of a run with these options, the options that its scheduler reads, and the notices."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    cluster = SimpleNamespace(directory=tmp_path, master=SimpleNamespace(address="127.0.0.1:5050"))
+
+    def prepared(document):
+        told = []
+        folder = RunFolder.create("mnist", "0")
+        launch = prepare_launch(document, cluster, folder, notify=told.append)
+        assert 0o600 == launch.options.stat().st_mode & 0o777
+        return launch, json.loads(launch.options.read_text()), told
+
+    return prepared
+
+
+def test_run_replaces_cluster_options(prepared):
+    """An options file that was written for a cluster runs on a laptop; each option that is not used is reported."""
+    launch, options, told = prepared(
+        {
+            "service": {
+                "name": "mnist",
+                "command": "true",
+                "user": "nobody",
+                "service_account_secret": "mnist/account",
+            },
+            "mesos": {"master": "zk://10.0.0.1:2181/mesos"},
+            "scheduler": {"state": "zk://10.0.0.1:2181", "python": "python3.12"},
+            "api": {"write_token": "env:TOKEN"},
+        }
+    )
+
+    assert "127.0.0.1:5050" == options["mesos"]["master"]
+    assert (launch.folder.parent / "state.db").as_uri() == options["scheduler"]["state"]
+    assert ("nobody", "", sys.executable) == (
+        options["service"]["user"],
+        options["api"]["write_token"],
+        options["service"]["python"],
+    )
+    paths = ("mesos.master", "scheduler.state", "scheduler.python", "service.service_account_secret", "api.write_token")
+    assert {f"notice: {path} is not used: a local run has its own" for path in paths} == set(told)
+
+
+def test_run_fills_in_user_and_checkpoints(prepared):
+    """What the options leave open is known on this machine."""
+    launch, options, told = prepared({"service": {"command": "true"}})
+
+    assert (getpass.getuser(), []) == (options["service"]["user"], told)
+    assert str(launch.folder.parent / "checkpoints") == options["service"]["checkpoint_dir"]
+    assert launch.environment(80, {})["EXECUTOR_URI"].endswith(".pyz")
+
+
+def test_run_accepts_environment_object(tmp_path, prepared):
+    """Cosmos takes lists only; both forms reach the scheduler as a list."""
+    path = tmp_path / "options.json"
+    path.write_text('{"service": {"name": "a", "command": "true"}, "worker": {"environment": {"A": "1", "B": "2"}}}')
+
+    _, options, _ = prepared(load_document(path))
+
+    assert [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}] == options["worker"]["environment"]
+
+
+def test_scheduler_gets_only_named_variables(prepared, monkeypatch):
+    """Variables that are sources of secrets are passed by the environment, and written to no file."""
+    monkeypatch.setenv("KEY", "geheim")
+    monkeypatch.setenv("OTHER", "x")
+    secrets = [{"source": "env:KEY", "env": "KEY"}, {"source": "env:MISSING", "env": "M"}]
+
+    launch, options, _ = prepared({"service": {"command": "true"}, "secrets": secrets})
+
+    environment = launch.environment(80, {"SDK_UNINSTALL": "true"})
+    assert ("geheim", "80", "true") == tuple(environment[name] for name in ("KEY", "PORT_API", "SDK_UNINSTALL"))
+    assert {"OTHER", "MISSING"}.isdisjoint(environment)
+    assert "geheim" not in json.dumps(options)
+
+
+@pytest.fixture
+def supervise(tmp_path, monkeypatch):
+    """Supervises a shell command in place of a scheduler; it is stopped at the end."""
+    started = []
+
+    def supervise(script, **delays):
+        for name, value in delays.items():
+            monkeypatch.setattr(process, name, value)
+        monkeypatch.setattr(SchedulerLaunch, "command", property(lambda _: ["/bin/sh", "-c", script]))
+        launch = SchedulerLaunch(tmp_path / "o", tmp_path, tmp_path / "log", tmp_path / "r")
+        started.append(SupervisedScheduler(launch, jitter=lambda _least, most: most))
+        return started[-1]
+
+    yield supervise
+    for each in started:
+        each.stop()
+
+
+def poll_until(supervised, condition):
+    """Poll until the condition holds; return the seconds that it took."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() < began + 30
+        supervised.poll()
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+def test_killed_process_is_restarted_at_its_port(supervise):
+    """Other commands keep its address."""
+    supervised = supervise("exec sleep 100", FIRST_DELAY=0.01)
+    first, address = supervised.process, supervised.address
+
+    os.kill(first.pid, signal.SIGKILL)
+    poll_until(supervised, lambda: supervised.process not in (None, first))
+
+    assert (-signal.SIGKILL, address) == (supervised.last_exit, supervised.address)
+
+
+def test_restart_delay_doubles_up_to_its_maximum(supervise, tmp_path):
+    """A scheduler that cannot start must not keep the machine busy."""
+    supervised = supervise("date +%s%N", FIRST_DELAY=0.1, LONGEST_DELAY=0.4)
+
+    poll_until(supervised, lambda: len((tmp_path / "log").read_text().splitlines()) == 6)
+
+    times = [int(line) / 1e9 for line in (tmp_path / "log").read_text().split()]
+    delays = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert all(delay >= least for delay, least in zip(delays, (0.1, 0.2, 0.4, 0.4, 0.4), strict=True))
+    assert 0 == supervised.last_exit
+
+
+def test_stubborn_process_is_killed_after_its_grace(supervise):
+    """`stop` returns when the process has exited."""
+    supervised = supervise("trap '' TERM; echo ready; while :; do sleep 0.1; done", GRACE=0.2)
+    child = supervised.process
+
+    supervised.stop()
+
+    assert (False, None) == (child.alive(), supervised.process)
+
+
+def test_restart_adds_variables_immediately(supervise, tmp_path):
+    """The removal of a service waits for no back-off."""
+    supervised = supervise("echo $SDK_UNINSTALL; exec sleep 100", FIRST_DELAY=1000)
+
+    supervised.restart(SDK_UNINSTALL="true")
+
+    poll_until(supervised, lambda: "true" in (tmp_path / "log").read_text())

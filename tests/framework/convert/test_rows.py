@@ -1,0 +1,19 @@
+"""The rows of the converters name options that exist."""
+
+import pytest
+
+from tf_scheduler.convert import beta, pod, tfjob, tony_rows
+from tf_scheduler.options.schema.document import OPTIONS
+
+ROWS = [
+    *(row for rows in (tfjob.ROWS, tfjob.OLDER_ROWS, pod.ROWS) for row in rows),
+    *(row for rows in (tony_rows.ROWS, tony_rows.JOB_ROWS, tony_rows.ARGUMENTS, beta.ROWS) for row in rows),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.source)
+def test_a_row_names_options_that_there_are(row):
+    """`{job}` stands for every section."""
+    known = {str(option) for option in OPTIONS} | {option.path[0] for option in OPTIONS}
+
+    assert [] == [path for path in row.to if path.format(job="worker") not in known]

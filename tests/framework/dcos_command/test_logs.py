@@ -1,0 +1,210 @@
+"""What goes on for ever: interrupted, taken up again, given up; and what is drawn again and again."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from starlette.routing import Route
+
+from dcos_command import execute, logs
+from dcos_command.client import ServiceClient
+from dcos_command.command import Command
+from dcos_command.errors import UnreachableError
+from dcos_command.transport import ClusterConnection, ServerSentEvent
+from simulation import send
+from simulation.world import play
+from tf_scheduler.api.http.server import ApiServer
+from tf_scheduler.model.events import ProgressReported
+from tf_scheduler.model.state import JournalEntry
+from tf_scheduler.model.task import Progress
+
+PATIENCE = 60
+
+
+@pytest.fixture
+def moody(monkeypatch):
+    """A service that answers `answers` to one request after the other, then 503; `asked`: from where on."""
+    monkeypatch.setattr(logs, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(logs, "_MAX_RETRIES", 3)
+    asked, answers = [], []
+
+    async def answer(request):
+        asked.append(request.headers.get("last-event-id"))
+        if not answers:
+            return PlainTextResponse("busy", 503)
+        return StreamingResponse(iter([answers.pop(0)]), media_type="text/event-stream")
+
+    with ApiServer(Starlette(routes=[Route("/v1/events", answer)]), "127.0.0.1", 0) as server:
+        service = ServiceClient(ClusterConnection(f"http://127.0.0.1:{server.port}"), "", direct=True)
+        service_and = lambda: logs.follow_stream(service, "v1/events", ("end",))  # noqa: E731
+        yield asked, answers, service_and
+
+
+def test_an_interrupted_stream_goes_on_where_it_was(moody):
+    """With the id of the last whole event."""
+    asked, answers, stream = moody
+    answers += ["id: 1\ndata: a\n\nid: 2\ndata: ha", "id: 2\ndata: half\n\nevent: end\ndata: {}\n\n"]
+
+    assert [ServerSentEvent("a", id="1"), ServerSentEvent("half", id="2"), ServerSentEvent("{}", "end", "2")] == list(
+        stream()
+    )
+    assert [None, "1"] == asked
+
+
+def test_events_are_followed_in_the_journal_that_they_are_of(monkeypatch):
+    """A service that is installed anew counts from 1 again: it has to know whose numbers these are."""
+    monkeypatch.setattr(logs, "_RETRY_SECONDS", 0.0)
+    asked = []
+
+    async def answer(request):
+        if "follow" not in request.query_params:
+            return JSONResponse({"events": [], "next": 7, "journal": "it"})
+        asked.append(
+            (request.query_params["after"], request.query_params["journal"], request.headers.get("last-event-id"))
+        )
+        return StreamingResponse(
+            iter(['id: 8-it\nevent: event\ndata: {"number": 8}\n\n']), media_type="text/event-stream"
+        )
+
+    with ApiServer(Starlette(routes=[Route("/v1/events", answer)]), "127.0.0.1", 0) as server:
+        service = ServiceClient(ClusterConnection(f"http://127.0.0.1:{server.port}"), "", direct=True)
+        found = logs._follow_events(service, {})
+        assert [{"number": 8}, {"number": 8}] == [next(found), next(found)]
+    assert [("7", "it", None), ("7", "it", "8-it")] == asked
+
+
+def test_a_stream_that_stays_away_is_given_up(moody):
+    """A scheduler that is started again has a minute for it."""
+    asked, answers, stream = moody
+    answers += ["id: 1\ndata: a\n\n"]
+    found = stream()
+
+    assert "a" == next(found).data
+    with pytest.raises(UnreachableError, match="does not answer any more"):
+        next(found)
+    assert 3 == len(asked)
+
+
+def test_nobody_at_first_is_told_at_once(moody):
+    """It is not waited for."""
+    asked, _answers, stream = moody
+
+    with pytest.raises(UnreachableError, match="no scheduler answers"):
+        next(stream())
+    assert 1 == len(asked)
+
+
+@pytest.fixture
+def program(api, tmp_path):
+    """Starts `dcos-tensorflow ARGUMENTS`, or dcos tensorflow; what still runs afterwards is killed by its id."""
+    environment = {
+        **os.environ,
+        "DCOS_TENSORFLOW_URL": api.url,
+        "DCOS_TENSORFLOW_SERVICE_NAME": "dev/digits",
+        "DCOS_URL": api.url,
+        "XDG_STATE_HOME": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "TERM": "xterm",
+        "COLUMNS": "100",
+    }
+    started = []
+
+    def start(module, *arguments, out=subprocess.PIPE):
+        process = subprocess.Popen([sys.executable, "-m", module, *arguments], env=environment, stdout=out)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@pytest.mark.parametrize("module", ["dcos_command", "tf_scheduler"])
+def test_events_are_followed_as_they_happen(api, program, module):
+    """What has been, then what comes; a JSON document a line for programs."""
+    api.pages.add(JournalEntry(1, 1000.0, "X", "the first", "worker-0"))
+    process = program(module, "events", "--follow", "--json")
+
+    first = json.loads(process.stdout.readline())
+    api.pages.add(JournalEntry(2, 1001.0, "X", "the second"))
+    second = json.loads(process.stdout.readline())
+
+    assert ["the first", "the second"] == [first["message"], second["message"]]
+    process.send_signal(2)
+    assert 130 == process.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("module", ["dcos_command", "tf_scheduler"])
+@pytest.mark.parametrize("words", ["events -f", "logs -f worker-0"])
+def test_who_has_read_enough_is_not_waited_for(api, program, module, words):
+    """As in `... | head -1`: it ends then, and not when there is something else to tell."""
+    api.deploy()
+    api.pages.add(JournalEntry(1, 1000.0, "X", "the first", "worker-0"))
+    api.sandboxes.files["worker-0"] = {"stdout": b"the first\n"}
+    process = program(module, *words.split())
+
+    assert "the first" in process.stdout.readline().decode()
+    process.stdout.close()
+
+    assert 0 == process.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("module", ["dcos_command", "tf_scheduler"])
+def test_progress_is_live_on_a_terminal(api, program, module):
+    """Bars, drawn over those before, until the end is decided."""
+    api.deploy()
+    chief = api.world.id_of("chief-0")
+    play(api.world, send.event(ProgressReported(chief, Progress(1, 1000.0, 25, 100, 4.0, None, 5.0, None))))
+    ours, theirs = pty.openpty()
+    process = program(module, "progress", out=theirs)
+    os.close(theirs)
+    seen = read_until(ours, r"25/100")
+
+    play(api.world, send.event(ProgressReported(chief, Progress(2, 1001.0, 50, 100, 2.0, None, 5.0, None))))
+    seen += read_until(ours, r"50/100")
+    play(api.world, send.stop("enough"))
+    seen += read_until(ours, "stopped: enough|stopped.*: enough")
+
+    assert 0 == process.wait(PATIENCE)
+    os.close(ours)
+    assert "━" * 6 + "─" in seen.replace("\x1b[0m", "").replace("\x1b[36m", "")
+    assert re.search(r"\x1b\[\d*[AFJK]", seen), "something is drawn again"
+
+
+def read_until(terminal, pattern):
+    """What the program draws, up to this."""
+    text = b""
+    while not re.search(pattern, text.decode(errors="replace")):
+        text += os.read(terminal, 65_536)
+    return text.decode(errors="replace")
+
+
+def test_a_scheduler_that_goes_away_is_asked_again_and_then_given_up(monkeypatch):
+    """What was seen last stays; at first there has to be an answer."""
+    monkeypatch.setattr(execute, "_REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr(execute, "_MAX_FAILURES", 2)
+    answers = ["one", "two"]
+
+    def fetch(_service, _given):
+        if not answers:
+            raise UnreachableError("nobody")
+        return answers.pop(0)
+
+    watched = Command("x", "", fetch, lambda found, _given: (found,), poll_until=lambda _service: None)
+    found = execute._frames(watched, ServiceClient(ClusterConnection("http://x"), ""), {})
+
+    assert [["one"], ["two"]] == [next(found), next(found)]
+    assert ["two", "two"] == [next(found)[0], next(found)[0]]
+    with pytest.raises(UnreachableError, match="does not answer any more"):
+        next(found)
+    with pytest.raises(UnreachableError, match="nobody"):
+        next(execute._frames(watched, ServiceClient(ClusterConnection("http://x"), ""), {}))

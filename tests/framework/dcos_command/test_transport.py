@@ -1,0 +1,136 @@
+"""Where a token goes: to the address that was given, and nowhere that this one leads."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+import traceback
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from dcos_command.client import ServiceClient
+from dcos_command.errors import CommandError, UnreachableError
+from dcos_command.transport import ClusterConnection, build_request, is_safe_redirect, send
+
+
+@contextmanager
+def a_server(leads_to=""):
+    """Its port, and the Authorization headers that it was sent."""
+    heard = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            heard.append(self.headers["Authorization"])
+            away = leads_to if leads_to.startswith("http") or self.path != leads_to else ""
+            self.send_response(302 if away else 200)
+            self.send_header("Location", away)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        do_POST = do_PUT = do_GET  # noqa: N815 - their names there
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port, heard
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_token_is_not_sent_where_the_answer_leads():
+    """Neither to another name for this machine, nor to another port; it is told where that was."""
+    with ExitStack() as stack:
+        port, heard = stack.enter_context(a_server())
+        for name in ("localhost", "127.0.0.1"):
+            first, _ = stack.enter_context(a_server(f"http://{name}:{port}/v1/plans"))
+            service = ServiceClient(ClusterConnection(f"http://127.0.0.1:{first}", "secret"), "x", direct=True)
+            told = f"http://127.0.0.1:{first}/v1/plans leads to 'http://{name}:{port}/v1/plans'"
+            asks = (
+                lambda it: it.get("v1/plans"),
+                lambda it: it.post("v1/plans"),
+                lambda it: it.put("v1/plans"),
+                lambda it: next(it.events("v1/plans")),
+            )
+            for ask in asks:
+                with pytest.raises(UnreachableError, match=told):
+                    ask(service)
+
+    assert [] == heard
+
+
+def test_a_command_is_not_made_a_question():
+    """By a redirection at the same place, as urllib would; a question follows it."""
+    with a_server("/v1/there") as (port, heard):
+        service = ServiceClient(ClusterConnection(f"http://127.0.0.1:{port}", "secret"), "x", direct=True)
+
+        assert {} == service.get("v1/plans")
+        with pytest.raises(UnreachableError, match="leads to"):
+            service.post("v1/plans")
+
+    assert ["Bearer secret"] * 3 == heard
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "same"),
+    [
+        ("http://dcos/x", "https://dcos/y", True),
+        ("http://dcos:80/x", "http://DCOS/y", True),
+        ("https://dcos/x", "https://dcos:443/y", True),
+        ("https://dcos/x", "http://dcos/y", False),
+        ("https://dcos/x", "https://dcos:8443/y", False),
+        ("http://dcos/x", "https://dcos.evil/y", False),
+        ("http://dcos/x", "https://dcos@evil/y", False),
+        ("http://dcos/x", "https://dcos:x/y", False),
+        ("http://dcos/x", "//[", False),
+    ],
+)
+def test_encryption_may_begin_and_all_else_stays(here, there, same):
+    """DC/OS leads from http to https."""
+    assert same == is_safe_redirect(here, there)
+
+
+@pytest.mark.parametrize("given", ["secret\r", "secret\r\n", "  secret \n"])
+def test_the_end_of_line_of_a_file_is_no_part_of_a_token(given):
+    """Of an editor of Windows, say; `$(cat file)` takes away line feeds only."""
+    with a_server() as (port, heard):
+        ServiceClient(ClusterConnection(f"http://127.0.0.1:{port}", given), "x", direct=True).get("v1/plans")
+        ServiceClient(ClusterConnection(f"http://127.0.0.1:{port}", " \r\n"), "x", direct=True).get("v1/plans")
+
+    assert ["Bearer secret", None] == heard
+
+
+@pytest.mark.parametrize("given", ["sec\rret", "sec\nX-Other: ret", "sec\0ret", "secrét€", "\ufeffsecret"])
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_token_that_no_header_can_have_is_refused_and_not_shown(given, direct):
+    """Neither by the message nor by what Python says of the request."""
+    service = ServiceClient(ClusterConnection("http://127.0.0.1:1", given), "x", direct=direct)
+    for ask in (lambda: service.get("v1/plans"), lambda: service.post("v1/plans"), lambda: next(service.events("v1"))):
+        with pytest.raises(CommandError, match="the token has characters that no token has") as refused:
+            ask()
+
+        told = "".join(traceback.format_exception(refused.value))
+        assert "sec" not in told.replace("secrets", "")
+        assert "ret" not in told.replace("return", "")
+
+
+def test_what_cannot_be_sent_is_told_without_its_headers():
+    """Whatever Python finds wrong with it, it quotes."""
+    asked = build_request("GET", "http://127.0.0.1:1/v1/plans", {"X-Thing": "secret\r"})
+    with pytest.raises(CommandError, match="v1/plans cannot be asked") as refused:
+        send(asked, ClusterConnection("http://127.0.0.1:1"), 1.0)
+
+    assert "secret" not in "".join(traceback.format_exception(refused.value))
+
+
+@pytest.mark.parametrize("url", ["http://[", "http://127.0.0.1:port", "http://a b/"])
+def test_an_address_that_is_none_is_told(url):
+    """Not with a traceback."""
+    with pytest.raises(CommandError):
+        ServiceClient(ClusterConnection(url, "secret"), "x", direct=True).get("v1/plans")

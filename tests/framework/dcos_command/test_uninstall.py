@@ -1,0 +1,129 @@
+"""`uninstall`: its end is waited for, and what was left behind is told."""
+
+import json
+
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from dcos_command import uninstall as command
+from dcos_command.main import main
+from dcos_command.uninstall import LAST_STEP, leftovers_message
+from tf_scheduler.api.http.server import ApiServer
+from tf_scheduler.core.plans import view
+
+#: What Marathon says of the app.
+FOUND = {"version": "v2"}
+LOST = "left behind: reservation r-1 on agent-2"
+
+
+def a_plan(status, message):
+    return {"phases": [{"steps": [{"name": "x", "status": "COMPLETE", "message": ""}]},
+                       {"steps": [{"name": LAST_STEP, "status": status, "message": message}]}]}  # fmt: skip
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """A DC/OS with the service dev/digits, which has the plans `plans`, one look after the other, and is gone then."""
+    monkeypatch.setattr(command, "_POLL_SECONDS", 0.0)
+    plans = []
+
+    def app(_request):
+        return JSONResponse({"app": FOUND}) if plans else JSONResponse({"message": "App does not exist"}, 404)
+
+    def remove(_request):
+        return JSONResponse({"results": [{"appId": "/dev/digits"}]})
+
+    routes = [
+        Route("/package/uninstall", remove, methods=["POST"]),
+        Route("/service/marathon/v2/apps/dev/digits", app),
+        Route("/service/dev/digits/v1/plans/deploy", lambda _request: JSONResponse(*plans.pop(0))),
+    ]
+    with ApiServer(Starlette(routes=routes), "127.0.0.1", 0) as server:
+        environment = {"DCOS_URL": f"http://127.0.0.1:{server.port}", "DCOS_DIR": "/nowhere"}
+        yield plans, lambda *words: main(["tensorflow", "--name=dev/digits", "uninstall", "--yes", *words], environment)
+
+
+@pytest.mark.parametrize(
+    ("last", "told"),
+    [
+        (("COMPLETE", LOST), f": {LOST}"),
+        (("COMPLETE", "nothing is left behind"), ": nothing is left behind"),
+        (("PENDING", LOST), f": {LOST}"),  # DC/OS was quicker than the last look
+        (("PENDING", "waits for the end of the framework"), ""),
+    ],
+)
+def test_what_is_left_behind_is_told_at_the_end(cluster, capsys, last, told):
+    """The scheduler says it, which is started anew meanwhile."""
+    plans, run = cluster
+    plans += [({"message": "busy"}, 503), (a_plan("PENDING", "waits"), 202), (a_plan(*last), 200)]
+
+    assert 0 == run()
+
+    seen = capsys.readouterr()
+    assert f"/dev/digits is uninstalled{told}\n" == seen.out
+    assert "/dev/digits is being uninstalled. Ctrl-C" in seen.err
+
+
+def test_what_the_scheduler_before_it_left_is_not_unsaid(cluster, capsys):
+    """It died before DC/OS had heard of the end; the one that is started then knows of nothing."""
+    plans, run = cluster
+    plans += [(a_plan("COMPLETE", LOST), 200), (a_plan("COMPLETE", "nothing is left behind that is known"), 200)]
+
+    assert 0 == run()
+
+    assert f"/dev/digits is uninstalled: {LOST}\n" == capsys.readouterr().out
+
+
+def a_failure(message, version="v2"):
+    return {"lastTaskFailure": {"message": message, "version": version, "taskId": "dev_digits.1"}}
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (a_failure("status 1\napi.write_token: is missing"), "again: status 1\napi.write_token: is missing\n"),
+        (a_failure("status 1"), "again: status 1 (its log: dcos task log --completed dev_digits.1 stderr)\n"),
+        (a_failure("status 1", "v1"), ""),  # that was before
+    ],
+)
+def test_a_scheduler_that_cannot_run_is_told_and_not_waited_for_without_end(
+    cluster, capsys, monkeypatch, failure, told
+):
+    """Why it ends is said, once; then that the service is there still."""
+    plans, run = cluster
+    plans += [({"message": "busy"}, 503)] * 2
+    monkeypatch.setitem(globals(), "FOUND", {**FOUND, **failure})
+
+    assert 1 == run("--timeout=0")
+
+    seen = capsys.readouterr().err
+    assert (bool(told), told in seen) == (seen.count("its scheduler ended, and is started") == 1, True)
+    assert "/dev/digits is not gone after 0 s: " in seen
+
+
+def test_for_programs_it_is_in_the_document(cluster, capsys):
+    """Beside what DC/OS answers."""
+    plans, run = cluster
+    plans += [(a_plan("COMPLETE", LOST), 200)]
+
+    assert 0 == run("--json")
+    assert {"results": [{"appId": "/dev/digits", "message": LOST}]} == json.loads(capsys.readouterr().out)
+
+
+def test_who_does_not_wait_is_told_where_to_look(cluster, capsys):
+    """At once."""
+    plans, run = cluster
+    plans += [(a_plan("PENDING", "waits"), 202)]
+
+    assert 0 == run("--no-wait")
+    assert "/dev/digits is being uninstalled. Follow it with: dcos tensorflow plan status deploy\n" == (
+        capsys.readouterr().out
+    )
+
+
+def test_the_last_step_is_that_of_the_scheduler():
+    """Its name is agreed on; other services have other plans."""
+    assert view.FORGET_STATE == LAST_STEP
+    assert ("", False) == leftovers_message({"phases": []})

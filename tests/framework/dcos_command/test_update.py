@@ -1,0 +1,206 @@
+"""Options on top of others, and secrets that are not stored with what was before."""
+
+import contextlib
+
+import pytest
+
+from dcos_command import update
+from dcos_command.errors import CommandError, NothingToDoError
+from dcos_command.update import MASK, merge_options, restore_secrets, select_earlier
+from tf_scheduler.model import redaction
+
+
+class Stored:
+    """What a service and its cluster answer: configurations, newest first, and the options it has."""
+
+    name, installation = "tensorflow", None
+
+    def __init__(self, *options, user=None, rejected=()):
+        self.rejected = list(rejected)
+        self.found = {f"id-{number}": {"options": document} for number, document in enumerate(options)}
+        self.user = user or {}
+
+    def get(self, path):
+        if path == "v1/configurations/target":
+            return {"rejected": self.rejected} if self.rejected else {}
+        return list(self.found) if path == "v1/configurations" else self.found[path.rpartition("/")[2]]
+
+    def cosmos(self, name, *_):
+        if name == "package.render":
+            return {"marathonJson": {}}
+        return {"userProvidedOptions": self.user, "package": {"name": "tensorflow", "version": "1"}}
+
+    def post(self, *_):
+        return {"changed": [], "refused": [], "restarted": [], "added": [], "removed": []}
+
+
+def test_options_are_merged_as_dc_os_does_it():
+    """Objects inside each other; everything else is replaced."""
+    below = {"worker": {"count": 2, "uris": ["a"]}, "service": {"name": "x"}}
+
+    assert {"worker": {"count": 3, "uris": ["a"]}, "service": {"name": "x"}} == merge_options(
+        below, {"worker": {"count": 3}}
+    )
+    assert {"worker": 1, "service": {"name": "x"}} == merge_options(below, {"worker": 1})
+
+
+def test_the_mask_is_that_of_the_scheduler():
+    """Users' machines have nothing of it."""
+    assert redaction.MASK == MASK
+
+
+def test_secrets_are_those_that_the_service_has_now():
+    """Variables by name, passwords in addresses by what is around them."""
+    stored = {
+        "worker": {"environment": [{"name": "B_KEY", "value": MASK}, {"name": "A", "value": "1"}]},
+        "service": {"uri": f"hdfs://me:{MASK}@host/"},
+    }
+    present = {
+        "worker": {"environment": [{"name": "A", "value": "2"}, {"name": "B_KEY", "value": "hidden"}]},
+        "service": {"uri": "hdfs://me:secret@host/"},
+    }
+
+    found = restore_secrets(stored, present)
+
+    assert [{"name": "B_KEY", "value": "hidden"}, {"name": "A", "value": "1"}] == found["worker"]["environment"]
+    assert "hdfs://me:secret@host/" == found["service"]["uri"]
+
+
+def test_the_one_before_is_gone_back_to():
+    """Or the one that is named."""
+    stored = Stored({"a": 1}, {"a": 2}, {"a": 3})
+
+    assert ("id-1", {"a": 2}) == select_earlier(stored, {"program": "x"})
+    assert ("id-2", {"a": 3}) == select_earlier(stored, {"program": "x", "id": "id-2"})
+
+
+def test_refused_options_are_undone_by_those_in_force():
+    """By a roll-back without an id, and by giving them again, though they change nothing of what runs."""
+    reason = "service.user: cannot change"
+    stored = Stored({"a": 1}, {"a": 2}, rejected=[reason])
+
+    assert ("id-0", {"a": 1}) == select_earlier(stored, {"program": "x"})
+    assert reason in "".join(map(str, update.describe_changes(stored, {"a": 1}, None)))
+    with pytest.raises(NothingToDoError):
+        update.describe_changes(Stored({"a": 1}), {"a": 1}, None)
+
+
+@pytest.mark.parametrize(
+    ("stored", "words"),
+    [
+        (Stored({}), "there is no configuration before"),
+        (Stored({}, {"vault": {"token": MASK}}), "secrets that are not stored: vault.token"),
+    ],
+)
+def test_what_cannot_be_gone_back_to_is_told(stored, words):
+    """With what to do instead."""
+    with pytest.raises(CommandError, match=words):
+        select_earlier(stored, {"program": "x"})
+
+
+class Asked:
+    """A cluster that takes every update, after which it has the options `after`; `bodies`: what it was sent."""
+
+    name, program, installation = "tensorflow", "x", None
+
+    def __init__(self, after):
+        self.after, self.bodies = after, []
+
+    def cosmos(self, name, _path, body):
+        self.bodies += [body] if name == "service.update" else []
+        return {"userProvidedOptions": self.after}
+
+
+@pytest.mark.parametrize(
+    ("replace", "after", "lost"),
+    [
+        (False, {"worker": {"count": 3, "cpus": 1}}, False),
+        (False, {"worker": {"count": 2, "cpus": 1}}, True),
+        (True, {"worker": {"count": 3}}, False),
+        (True, {"worker": {"count": 3, "cpus": 1}}, True),
+    ],
+)
+def test_an_update_that_another_has_replaced_is_no_success(tmp_path, monkeypatch, replace, after, lost):
+    """DC/OS takes both. Only what is to change is sent, so that the other's changes can stay."""
+    monkeypatch.setattr(update, "_CHECK_SECONDS", 0.0)
+    (tmp_path / "options.json").write_text('{"worker": {"count": 3}}')
+    asked, given = Asked(after), {"program": "x", "options": str(tmp_path / "options.json"), "replace": replace}
+    given["present"] = after
+
+    with pytest.raises(CommandError, match="has replaced this one") if lost else contextlib.nullcontext():
+        update._start(asked, given)
+
+    assert [{"appId": "/tensorflow", "options": {"worker": {"count": 3}}, "replace": replace}] == asked.bodies
+
+
+def test_what_somebody_else_has_changed_meanwhile_is_not_replaced():
+    """Since it was shown what would be; the same in other words is no change."""
+    given = {"program": "x"}
+    update.check_unchanged(Asked({"worker": {"count": 3}}), {"worker": {"count": 3}, "ps": {}}, given)
+
+    with pytest.raises(CommandError, match=r"meanwhile: worker\.count, a\. Nothing"):
+        update.check_unchanged(Asked({"worker": {"count": 3}}), {"worker": {"count": 4}, "a": 1}, given)
+
+
+class Ahead(Stored):
+    """DC/OS has the options `user`; its scheduler was started with those of the newest configuration."""
+
+    def cosmos(self, name, _path, body):
+        return {"marathonJson": {"env": body["options"]}} if name == "package.render" else super().cosmos(name)
+
+    def post(self, _path, body):
+        (now, *_), wanted = self.found.values(), body["environment"]
+        names = sorted(name for name in wanted if wanted[name] != now["options"].get(name))
+        rows = [{"option": name, "old": now["options"].get(name), "new": wanted[name]} for name in names]
+        return {**super().post(), "changed": rows}
+
+
+@pytest.mark.parametrize("preview", [update._preview_start, update._preview_rollback])
+def test_an_update_that_has_not_begun_is_not_taken_away_unseen(tmp_path, preview):
+    """By one that knows nothing of it; with `force` it is, and told. What the scheduler has is shown as ever."""
+    (tmp_path / "options.json").write_text('{"a": 1}')
+    given = {"program": "x", "options": str(tmp_path / "options.json"), "replace": True}
+    service = Ahead({"a": 1}, {"a": 0}, user={"a": 2})
+
+    with pytest.raises(CommandError, match=r"(?s)not started with:\na: 2; its scheduler has 1\n.*--force"):
+        preview(service, given)
+    told, known = preview(service, {**given, "force": True})
+
+    assert [("a", "2", "1")] == list(told[1].rows)
+    assert {"a": 2} == known["present"]
+    assert preview(Ahead({"a": 3}, {"a": 2}, user={"a": 3}), given)[0]
+
+
+def test_what_was_shown_is_gone_back_to():
+    """Though the one before the present is another by now; where that has changed, nothing is done."""
+    service = Ahead({"a": 1}, {"a": 0}, user={"a": 1})
+    _, known = update._preview_rollback(service, {"program": "x"})
+    service.user = {"a": 5}
+
+    assert {"a": 0} == known["wanted"]
+    with pytest.raises(CommandError, match="somebody else has updated the service meanwhile: a"):
+        update._rollback(service, {"program": "x", **known})
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "cannot be read: No such file"),
+        (b"\xff\xfe{}", "is no text in UTF-8: see its byte 0"),
+        (b'{"a":', "is no JSON: "),
+        (b"[" * 200_000, "is nested too deeply"),
+        (b"[]", ": must be a JSON object"),
+    ],
+)
+def test_an_options_file_that_cannot_be_taken_is_named(own, tmp_path, content, words):
+    """With what is wrong, in one line."""
+    file = tmp_path / "changes.json"
+    if content is not None:
+        file.write_bytes(content)
+
+    refused = own("update", "start", "--replace", "--options", str(file))
+
+    assert 1 == refused.code
+    assert refused.err.startswith(f"--options {file}")
+    assert words in refused.err
+    assert 1 == len(refused.err.splitlines())

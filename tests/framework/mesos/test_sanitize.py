@@ -1,0 +1,74 @@
+"""A malicious program speaks to its agent as the executor: what reaches the scheduler is well typed, and no error."""
+
+from __future__ import annotations
+
+import base64
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tf_scheduler.mesos import decode
+from tf_scheduler.model.events import StatusUpdated
+
+DEEP = base64.b64encode(b"[" * 20_000).decode()
+scalars = st.none() | st.booleans() | st.integers(-(10**400), 10**400) | st.floats() | st.text(st.characters())
+anything = st.recursive(scalars, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner))
+datas = st.binary().map(lambda data: base64.b64encode(data).decode()) | st.just(DEEP) | anything
+
+
+def updated(**fields: Any) -> Any:
+    """The status that the scheduler handles."""
+    raw = {"task_id": {"value": "t"}, "state": "TASK_FAILED", "uuid": "dQ==", **fields}
+    event = decode.event({"type": "UPDATE", "update": {"status": raw}})
+    assert isinstance(event, StatusUpdated)
+    return event.status
+
+
+@given(st.fixed_dictionaries({}, optional={"data": datas, "message": anything, "timestamp": anything}))
+@settings(max_examples=200)
+def test_any_update_content_is_handled(fields: dict[str, Any]) -> None:
+    """Else it stays without acknowledgement, comes again, and stops every scheduler that starts."""
+    status = updated(**fields)
+    assert (str, float) == (type(status.message), type(status.timestamp))
+    assert len(status.message.encode()) <= 4 * decode.MAX_TEXT_LENGTH
+    assert math.isfinite(status.timestamp)
+    assert all(code is None or type(code) is int for code in (status.exit_code, status.signal))
+
+
+@given(datas)
+def test_any_message_content_is_handled(data: Any) -> None:
+    """Of an executor that is none of ours."""
+    assert decode.event({"type": "MESSAGE", "message": {"data": data}}) is None
+
+
+def test_deeply_nested_data_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither in an update nor in a message; it is told, and not quoted."""
+    assert updated(data=DEEP).exit_code is None
+    assert decode.event({"type": "MESSAGE", "message": {"data": DEEP}}) is None
+    assert 2 == len(caplog.messages)
+    assert all("bytes from an executor ignored" in line and "[[" not in line for line in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("exit code 3\n\tlast line\u3000\U0001f600", "exit code 3\n\tlast line\u3000\U0001f600"),
+        ("\x1b]52;c;cm0=\x07", "\ufffd]52;c;cm0=\ufffd"),
+        ("a\x00b\x9bc\u202ed\ud800", "a\ufffdb\ufffdc\ufffdd\ufffd"),
+        ("x" * (decode.MAX_TEXT_LENGTH + 1), "x" * (decode.MAX_TEXT_LENGTH - 4) + " ..."),
+    ],
+    ids=["harmless", "terminal", "controls", "long"],
+)
+def test_message_is_bounded_and_sanitized(words: str, shown: str) -> None:
+    """Lines and all writings stay as they are."""
+    assert shown == updated(message=words).message
+
+
+def test_too_long_data_is_detected() -> None:
+    """It is cut before it is read, but not to what looks whole."""
+    padded = base64.b64encode(b'{"exit_code": 3}'.ljust(1 << 20)).decode()
+    assert updated(data=padded).exit_code is None
+    assert 3 == updated(data=base64.b64encode(b'{"exit_code": 3}').decode()).exit_code

@@ -1,0 +1,78 @@
+"""Who may use the API, from options and environment."""
+
+import pytest
+
+from tf_scheduler.api.http.auth import Policy
+from tf_scheduler.errors import OptionsError
+from tf_scheduler.options.load import resolve
+from tf_scheduler.service.api import api_settings, uninstall_api_settings
+
+
+def settings(environment, folder="/nowhere", **api):
+    return api_settings(resolve({"service": {"command": "x"}, "api": api}), environment, str(folder))
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"HOST": "127.0.0.1"}, {"HOST": "localhost"}, {"HOST": "10.0.0.5", "MARATHON_APP_ID": "/tensorflow"}],
+)
+def test_it_is_open_on_loopback_and_behind_marathon(environment):
+    """On DC/OS the Admin Router authenticates."""
+    assert not settings(environment).policy.is_restricted
+
+
+@pytest.mark.parametrize("environment", [{}, {"HOST": "10.0.0.5"}, {"HOST": "agent-1"}])
+def test_on_a_network_it_is_open_on_purpose_only(environment):
+    """What has to be set is named."""
+    with pytest.raises(OptionsError, match=r"api.write_token.*required.*api.authentication: none"):
+        settings(environment)
+    assert not settings(environment, authentication="none").policy.is_restricted
+
+
+def test_tokens_come_from_the_environment_and_from_files(tmp_path):
+    """Without the line break at the end of a file."""
+    (tmp_path / "token").write_text("w\n")
+
+    policy = settings({"READING": "r"}, tmp_path, read_token="env:READING", write_token="file:token").policy
+
+    assert ("r", "w", False) == (policy.read_token, policy.write_token, policy.loopback_only)
+
+
+@pytest.mark.parametrize(
+    ("source", "told"), [("env:NONE", "no such variable"), ("file:none", "No such file"), ("env:EMPTY", "empty token")]
+)
+def test_a_token_that_cannot_be_had_is_an_error(tmp_path, source, told):
+    """An empty one would let nobody in, or everybody."""
+    with pytest.raises(OptionsError, match=f"api.write_token.*{told}"):
+        settings({"EMPTY": " \n"}, tmp_path, write_token=source)
+
+
+def test_certificates_make_it_https():
+    """And those of clients are checked by their authority."""
+    found = settings({}, certificate_file="a.pem", key_file="a.key", client_ca_file="ca.pem", writers="alice, bob")
+
+    assert ("a.pem", "a.key", "ca.pem") == (found.tls.certificate, found.tls.key, found.tls.client_ca)
+    assert (True, {"alice", "bob"}) == (found.policy.client_certificates, found.policy.writers)
+
+
+def last(environment, folder="/nowhere", *, closed=False, **api):
+    options = resolve({"service": {"command": "x"}, "api": api})
+    return uninstall_api_settings(options, environment, str(folder), closed=closed)
+
+
+def test_what_is_missing_lets_nobody_in_when_a_service_is_taken_down(tmp_path):
+    """And holds nothing up: neither a token, nor a certificate. Nor is the API open where Marathon runs it."""
+    behind = {"HOST": "10.0.0.5", "MARATHON_APP_ID": "/x", "R": "r"}
+    settings, told = last(behind, tmp_path, read_token="env:R", write_token="file:none")
+    assert (["api.write_token"], "r") == ([problem.path for problem in told], settings.policy.read_token)
+    assert not settings.policy.authenticate({"authorization": "Bearer "}, None).can_read
+    assert 43 == len(settings.policy.write_token)
+
+    gone = {name: str(tmp_path / name) for name in ("certificate_file", "key_file", "client_ca_file")}
+    settings, told = last(behind, tmp_path, **gone)
+    assert (["api.certificate_file"], None) == ([problem.path for problem in told], settings.tls)
+    assert (True, False) == (settings.policy.is_restricted, settings.policy.client_certificates)
+
+    assert last(behind, closed=True)[0].policy.is_restricted
+    assert last({"HOST": "10.0.0.5"})[0].policy.is_restricted
+    assert (Policy(), []) == (last(behind)[0].policy, last(behind)[1])

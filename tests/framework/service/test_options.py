@@ -1,0 +1,76 @@
+"""Which options hold at a start, as the events tell it."""
+
+from kit.memory_store import MemoryStore
+from tf_scheduler.core.plans import queries
+from tf_scheduler.model.effects import TaskLaunched
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord
+from tf_scheduler.options.load import resolve
+from tf_scheduler.options.spec import to_spec
+from tf_scheduler.service.options import OptionsHistory
+from tf_scheduler.store.records import writes
+
+
+def options(service=(), **worker):
+    return resolve({"service": {"command": "x", **dict(service)}, "worker": {"count": 2, **worker}})
+
+
+def told(store, *starts):
+    """What the last of these starts tells: text, and whether it is a warning."""
+    for number, start in enumerate(starts):
+        history = OptionsHistory(start, {}, to_spec, clock=lambda at=number: float(at))
+        history.activate(store)
+    return [(outcome.message, outcome.warning) for outcome in history.outcomes]
+
+
+def launch(store, started):
+    """All of its tasks."""
+    state = SchedulerState(to_spec(started))
+    for task in state.spec.tasks():
+        name, config = task.name, queries.config_digest(state.spec, task.name)
+        record = TaskRecord(name, f"{name}__1", task.job.kind, task.index, "a", "a", "a:1", 1, (), 5.0, config=config)
+        store.apply(list(writes(TaskLaunched(record), state)))
+
+
+def test_what_is_foretold_is_about_what_was_launched():
+    """Nothing restarts that never ran."""
+    store, asked = MemoryStore("tensorflow"), {"options": {"service": {"command": "x"}, "worker": {"count": 4}}}
+    history = OptionsHistory(options(), {}, to_spec)
+    state = history.activate(store)
+    assert [] == history.preview(asked, state)["restarted"]
+
+    launch(store, options())
+    found = history.preview(asked, history.activate(store))
+    assert ["ps-0", "ps-1", "worker-0", "worker-1"] == [item["task"] for item in found["restarted"]]
+
+
+def test_a_new_target_is_told_with_what_follows_from_it():
+    """What has changed, and why a task restarts; the first has changed nothing, and the same again neither."""
+    store = MemoryStore("tensorflow")
+    assert [] == told(store, options(), options())
+    launch(store, options())
+
+    ((message, warning),) = told(store, options(count=4))
+
+    assert message.startswith("new target configuration ")
+    assert ": worker.count 2 -> 4; ps-0, ps-1, worker-0, worker-1 restart: the size of the cluster" in message
+    assert message.endswith("; worker-2, worker-3 are added")
+    assert not warning
+
+
+def test_a_secret_in_a_new_target_is_hidden():
+    """As wherever options are shown."""
+    ((message, _),) = told(MemoryStore("tensorflow"), options(), options(environment={"API_KEY": "hush"}))
+
+    assert "worker.environment" in message
+    assert "hush" not in message
+
+
+def test_what_is_refused_is_told():
+    """At every start with it, for a person to look at."""
+    ((message, warning),) = told(
+        MemoryStore("tensorflow"), options(), options({"role": "another"}), options({"role": "another"})
+    )
+
+    assert message.startswith("new options rejected: service.role: cannot change")
+    assert warning

@@ -1,0 +1,40 @@
+"""Whose turn it is in a folder."""
+
+import threading
+
+from tf_scheduler.store.sqlite import directory_lock
+
+PATIENCE = 60
+
+
+def test_directory_lock_is_exclusive(tmp_path):
+    """Who comes second waits until the first has gone."""
+    seen, waits = [], threading.Event()
+
+    def second():
+        waits.set()
+        with directory_lock(tmp_path):
+            seen.append("second")
+
+    other = threading.Thread(target=second)
+    with directory_lock(tmp_path) as held:
+        assert held
+        other.start()
+        assert waits.wait(PATIENCE)
+        other.join(0.1)
+        seen.append("first")
+    other.join(PATIENCE)
+
+    assert ["first", "second"] == seen
+
+
+def test_unlockable_folder_does_not_block(tmp_path, monkeypatch):
+    """And who cares is told."""
+
+    def refuse(*_):
+        raise OSError("not here")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+
+    with directory_lock(tmp_path) as first, directory_lock(tmp_path) as second:
+        assert (False, False) == (first, second)

@@ -1,0 +1,88 @@
+"""Scheduler processes of tests on a real Mesos: the composition of `scheduler run`, in a thread of the test."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+
+from mesos_local.host.process import free_ports
+from tf_scheduler.interfaces import Observer
+from tf_scheduler.model.effects import Decision
+from tf_scheduler.model.events import Event
+from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.runner import Checkpoint, no_checkpoint
+from tf_scheduler.service.build import SchedulerProcess, build_scheduler
+from tf_scheduler.service.options import ServiceSettings
+from tf_scheduler.service.secrets import with_api_address
+
+HOST = "127.0.0.1"
+
+
+def build_process(
+    spec: ServiceSpec, master: str, state: str | Path, checkpoint: Checkpoint = no_checkpoint
+) -> SchedulerProcess:
+    """Build the process of a service, with its API on a free port. It stops when nothing is left to do."""
+    (port,) = free_ports(1)
+    spec = with_api_address(spec, {"HOST": HOST}, port)
+    settings = ServiceSettings(spec, master, state, HOST, port, environment=os.environ)
+    process = build_scheduler(settings, checkpoint=checkpoint)
+
+    def stop_at_end(event: Event, decision: Decision) -> None:
+        if decision.state.process.finished:
+            process.stop()
+
+    process.runner.attach(stop_at_end)
+    return process
+
+
+class RunningScheduler:
+    """A context manager: inside, the process runs in a thread. An error inside stops it and kills its tasks.
+
+    `on_end` is called from that thread when the process has stopped; `error` then has what it raised.
+    """
+
+    def __init__(
+        self,
+        spec: ServiceSpec,
+        master: str,
+        state: str | Path,
+        *,
+        observers: Iterable[Observer] = (),
+        on_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.process = build_process(spec, master, state)
+        self.process.runner.attach(*observers)
+        self._on_end = on_end
+        self._thread = threading.Thread(target=self._run, name="scheduler")
+        self.error: BaseException | None = None
+
+    @property
+    def state(self) -> SchedulerState:
+        return self.process.runner.state
+
+    @property
+    def ended(self) -> bool:
+        return not self._thread.is_alive()
+
+    def __enter__(self) -> RunningScheduler:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.process.stop(teardown=True)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self.process.run()
+        except BaseException as error:
+            self.error = error
+        finally:
+            self._on_end()

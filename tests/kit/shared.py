@@ -1,0 +1,89 @@
+"""Real servers that many tests share: checked when a test takes them, replaced when damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from typing import Generic, TypeVar
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.handlers.threading import KazooTimeoutError
+
+from mesos_local import LocalCluster, MesosLocalError
+
+from .zookeeper_ensemble import ZooKeeperEnsemble
+
+#: Seconds for a repaired server to serve before it is replaced.
+_PATIENCE = 20.0
+
+T = TypeVar("T")
+
+
+class Shared(Generic[T]):
+    """Start a resource when it is first taken; stop it at the end of the `with` block.
+
+    `repair` gets the resource before each further use and raises MesosLocalError if it is damaged beyond repair: then
+    a new one replaces it.
+    """
+
+    def __init__(self, start: Callable[[], AbstractContextManager[T]], repair: Callable[[T], None]) -> None:
+        self._start, self._repair = start, repair
+        self._stack = ExitStack()
+        self._current: T | None = None
+
+    def __enter__(self) -> Shared[T]:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._current = None
+        self._stack.close()
+
+    def take(self) -> T:
+        """Return the resource, healthy."""
+        if self._current is not None:
+            try:
+                self._repair(self._current)
+                return self._current
+            except MesosLocalError as error:
+                print(f"shared {type(self._current).__name__} replaced: {error}")
+            self.__exit__()
+        self._current = self._stack.enter_context(self._start())
+        return self._current
+
+
+def repair_ensemble(ensemble: ZooKeeperEnsemble) -> None:
+    """Start stopped servers, thaw frozen ones, write through each. Raises MesosLocalError if that fails."""
+    for server in ensemble.servers:
+        server.check_alive()
+        if server.process is None:
+            server.launch()
+        elif server.frozen:
+            server.thaw()
+    ensemble.wait_serving(_PATIENCE)
+    for server in ensemble.servers if len(ensemble.servers) > 1 else ():
+        _write(server.address)
+
+
+def _write(address: str) -> None:
+    """Prove that a quorum works: a server that was frozen reports its former role for a moment."""
+    client = KazooClient(address, connection_retry={"max_tries": -1, "max_delay": 0.2})
+    try:
+        client.start(timeout=_PATIENCE)
+        client.retry(client.create, f"/shared-{address}", ephemeral=True)
+    except (KazooException, KazooTimeoutError) as error:
+        raise MesosLocalError(f"ZooKeeper {address} cannot write: {error!r}") from error
+    finally:
+        client.stop()
+        client.close()
+
+
+def repair_cluster(cluster: LocalCluster) -> None:
+    """Start stopped nodes and thaw frozen ones. Raises MesosLocalError if an agent does not register."""
+    for node in cluster.nodes:
+        node.check_alive()
+        if node.process is None:
+            node.launch()
+        elif node.frozen:
+            node.thaw()
+    cluster.wait_registered(_PATIENCE)
