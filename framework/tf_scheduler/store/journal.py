@@ -20,14 +20,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import takewhile
-from types import TracebackType
 from typing import Any
 
 from tf_scheduler.model.effects import Decision, Outcome
 from tf_scheduler.model.events import Event
 from tf_scheduler.model.state import JournalEntry
 
-from .interface import Delete, Put, StateStore, StoreConflictError, StoreError, Write
+from .interface import Delete, Put, StateStore, Write
+from .retrying import BackgroundWriter
 
 log = logging.getLogger(__name__)
 
@@ -116,11 +116,7 @@ def _entries(key: str, data: bytes) -> list[JournalEntry]:
         return []
 
 
-_WRITE_INTERVAL = 1.0  # seconds between two writes
-_RETRY_DELAY = 10.0  # seconds after a failed write
-
-
-class EventJournal:
+class EventJournal(BackgroundWriter):
     """Context manager that stores new entries in the background. Reading is thread-safe.
 
     Args:
@@ -136,6 +132,7 @@ class EventJournal:
         clock: Callable[[], float] = time.time,
         values: Mapping[str, bytes] | None = None,
     ) -> None:
+        super().__init__("journal")
         self._store, self._clock = store, clock
         stored = values if values is not None else store.load() if store is not None else {}
         self._records = JournalRecords(stored, uuid.uuid4().hex[:16])
@@ -146,9 +143,6 @@ class EventJournal:
         self._listeners: tuple[Callable[[], None], ...] = ()
         #: Locks of the entries in memory, and of the store with its records.
         self._lock, self._store_lock = threading.Lock(), threading.Lock()
-        self._failed = False
-        self._wakeup, self._closing = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
 
     def commit(self, store: StateStore, changed: Sequence[Write], decided: Sequence[tuple[Event, Decision]]) -> None:
         """Store changes and outcomes of decisions in one transaction, or later if nothing changed (a CommitHook)."""
@@ -244,47 +238,11 @@ class EventJournal:
             listener()
 
     def __enter__(self) -> EventJournal:
-        if self._store is not None:
-            self._thread.start()
-        return self
+        return self if self._store is None else super().__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # After an error, do not use the store again: it may be the cause.
-        self._failed = kind is not None
-        self.close()
-
-    def close(self) -> None:
-        """Store pending entries and stop. May be called again."""
-        self._closing.set()
-        self._wakeup.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _run(self) -> None:
-        running = True
-        while running:
-            self._wakeup.wait()
-            self._wakeup.clear()
-            running = not self._closing.is_set()
-            delay = self._write()
-            if running and delay is None:
-                return
-            self._closing.wait(delay or 0.0)
-
-    def _write(self) -> float | None:
-        """Return the seconds until the next write; None to stop."""
-        assert self._store is not None, "the thread starts only with a store"
-        try:
-            with self._store_lock:
-                if self._failed or not self._pending:
-                    return 0.0
-                self._store_with(self._store, ())
-        except StoreConflictError:
-            return None  # the scheduler loop gets the same error and stops
-        except StoreError as error:
-            log.warning("storing the journal failed, retrying in %g s: %s", _RETRY_DELAY, error)
-            self._wakeup.set()
-            return _RETRY_DELAY
-        return _WRITE_INTERVAL
+    def _save(self) -> bool:
+        with self._store_lock:
+            if self._store is None or not self._pending:
+                return False
+            self._store_with(self._store, ())
+        return True

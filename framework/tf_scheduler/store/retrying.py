@@ -1,17 +1,24 @@
-"""State store wrappers: retry while the backend is unavailable; share a store among threads."""
+"""State store wrappers: retry while the backend is unavailable, share among threads, write in the background."""
 
 from __future__ import annotations
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TypeVar
 
-from .interface import StateStore, StoreUnavailableError, Write
+from .interface import StateStore, StoreConflictError, StoreError, StoreUnavailableError, Write
+
+_W = TypeVar("_W", bound="BackgroundWriter")
 
 log = logging.getLogger(__name__)
 
 #: Seconds between retries.
 RETRY_SECONDS = 1.0
+#: Seconds between two writes in the background, and after a failed one.
+_WRITE_INTERVAL, _WRITE_RETRY = 1.0, 10.0
 
 
 class RetryingStore:
@@ -88,3 +95,49 @@ class SharedStore:
     def close(self) -> None:
         with self._lock:
             self._store.close()
+
+
+class BackgroundWriter(ABC):
+    """Context manager with a thread that stores `what` when woken, every `interval` seconds, and at exit."""
+
+    def __init__(self, what: str, interval: float | None = None) -> None:
+        self._what, self._interval, self._failed = what, interval, False
+        self._wakeup, self._closing = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name=what, daemon=True)
+
+    @abstractmethod
+    def _save(self) -> bool:
+        """Store what is new, and return whether anything was. Raises StoreError."""
+
+    def __enter__(self: _W) -> _W:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # After an error, do not use the store again: it may be the cause.
+        self._failed = kind is not None
+        self.close()
+
+    def close(self) -> None:
+        """Store the latest values and stop. May be called again."""
+        self._closing.set()
+        self._wakeup.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        running = True
+        while running:
+            self._wakeup.wait(self._interval)
+            self._wakeup.clear()
+            running = not self._closing.is_set()
+            try:
+                self._closing.wait(_WRITE_INTERVAL if not self._failed and self._save() else 0.0)
+            except StoreConflictError:
+                return  # the scheduler loop gets the same error and stops
+            except StoreError as error:
+                log.warning("storing the %s failed, retrying in %g s: %s", self._what, _WRITE_RETRY, error)
+                self._wakeup.set()
+                self._closing.wait(_WRITE_RETRY)

@@ -9,10 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from types import TracebackType
 from typing import Any, TypeVar
 
 from tf_scheduler.model.effects import Decision, ResultDecided, StatusStored
@@ -20,7 +18,8 @@ from tf_scheduler.model.events import Event, ProgressReported
 from tf_scheduler.model.ids import TaskId, TaskName
 from tf_scheduler.model.task import Progress, TrainingCurve
 
-from .interface import Put, StateStore, StoreConflictError, StoreError
+from .interface import Put, StateStore
+from .retrying import BackgroundWriter
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -97,13 +96,10 @@ def _number(value: float | None) -> float | None:
 
 #: Seconds between two writes. The rest is stored at exit, unless the scheduler is killed.
 INTERVAL = 60.0
-#: Minimum seconds between two writes when many tasks end.
-_MIN_INTERVAL = 1.0
-_RETRY_DELAY = 10.0  # seconds after a failed write
 
 
-class TrainingHistory:
-    """Context manager that stores curves and progress in the background; an observer of the scheduler loop.
+class TrainingHistory(BackgroundWriter):
+    """Store curves and progress in the background; an observer of the scheduler loop.
 
     Args:
         store: A thread-safe store.
@@ -120,62 +116,23 @@ class TrainingHistory:
         *,
         interval: float = INTERVAL,
     ) -> None:
-        self._store, self._curves, self._last, self._interval = store, curves, last, interval
+        super().__init__("training curves", interval)
+        self._store, self._curves, self._last = store, curves, last
         self._stored: Put | None = None
-        self._failed = False
-        self._wakeup, self._closing = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="curves", daemon=True)
 
     def __call__(self, event: Event, decision: Decision) -> None:
         """Wake the writer when a task or the job ends; called in the loop's thread."""
         if _is_end(event, decision):
             self._wakeup.set()
 
-    def __enter__(self) -> TrainingHistory:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # After an error, do not use the store again: it may be the cause.
-        self._failed = kind is not None
-        self.close()
-
-    def close(self) -> None:
-        """Store the latest values and stop. May be called again."""
-        self._closing.set()
-        self._wakeup.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _run(self) -> None:
-        running = True
-        while running:
-            self._wakeup.wait(self._interval)
-            self._wakeup.clear()
-            running = not self._closing.is_set()
-            delay = 0.0 if self._failed else self._write()
-            if delay is None:
-                return
-            self._closing.wait(delay)
-
-    def _write(self) -> float | None:
-        """Return the minimum seconds until the next write; None to stop."""
+    def _save(self) -> bool:
         curves, last = self._curves(), self._last()
         write = encode_history(curves, last) if curves or last else None
         if write is None or write == self._stored:
-            return 0.0
-        try:
-            self._store.apply([write])
-        except StoreConflictError:
-            return None  # the scheduler loop gets the same error and stops
-        except StoreError as error:
-            log.warning("storing the training curves failed, retrying in %g s: %s", _RETRY_DELAY, error)
-            self._wakeup.set()
-            return _RETRY_DELAY
+            return False
+        self._store.apply([write])
         self._stored = write
-        return _MIN_INTERVAL
+        return True
 
 
 def _is_end(event: Event, decision: Decision) -> bool:
