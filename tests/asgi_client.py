@@ -1,4 +1,4 @@
-"""Asks an ASGI app without a network."""
+"""Client for an ASGI app without a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The smallest scheduler and executor that can run a task, by plain HTTP calls: for tests of the local cluster."""
+"""Minimal scheduler and executor with plain HTTP calls, for tests of the local cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real API on a port, over a service of the simulation: for tests of those that ask it."""
+"""The real API on a port, with a simulated service."""
 
 from __future__ import annotations
 

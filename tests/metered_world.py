@@ -1,4 +1,4 @@
-"""A simulated service whose decisions are counted, and a short life of it in which everything happens once."""
+"""A simulated service with metrics, and a short life of it that produces all of them."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class MeteredWorld(World):
 
 
 def a_life():
-    """Deployed, one worker lost and back, progress told, connection lost and had again."""
+    """Deployed, one worker lost and back, reported progress, a reconnect."""
     jobs = (a_job(JobKind.PS), a_job(JobKind.WORKER, 2, needs=needs(mem=64, gpus=1)))
     spec = a_spec(jobs=(*jobs, a_job(JobKind.CHIEF)))
     agents = (an_agent("agent-1", gpus=2), an_agent("agent-2"))
     world = play(MeteredWorld(spec, *agents), send.register(), send.offers(), send.running())
-    told = Progress(1, world.now, 120, 1000, 0.5, 3840, 12.5, 400.0)
-    world.step(ProgressReported(world.id_of("worker-0"), told))
-    world.step(ProgressReported(world.id_of("chief-0"), replace(told, loss=float("nan"), total=None)))
+    progress = Progress(1, world.now, 120, 1000, 0.5, 3840, 12.5, 400.0)
+    world.step(ProgressReported(world.id_of("worker-0"), progress))
+    world.step(ProgressReported(world.id_of("chief-0"), replace(progress, loss=float("nan"), total=None)))
     play(world, send.status("worker-1", TaskState.FAILED, signal=9, message="killed by signal 9"))
     play(world, send.offers(), send.running())
     world.disconnect()

@@ -1,4 +1,4 @@
-"""What f4c6949 stored, this program opens and continues; what f4c6949 answered, it answers. See f4c6949/record.py.txt.
+"""State stored and answers given by f4c6949 stay valid. See f4c6949/record.py.txt.
 
 A change here breaks services that run. Texts for people may change: see PROSE.
 """
@@ -102,7 +102,7 @@ def open_sqlite(tmp_path: Path) -> Iterator[Open]:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_stored_values_decode_and_encode_unchanged(open_sqlite: Open, name: str) -> None:
-    """A value that is written again must be readable by whoever reads the old ones."""
+    """Earlier schedulers must be able to read a value that is written again."""
     options, store = open_sqlite(name)
     values = store.load()
     beside = ("journal/", "files/", "curves")

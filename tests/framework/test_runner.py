@@ -1,4 +1,4 @@
-"""The loop: store before act, acknowledge after store, stop when it is over."""
+"""The loop: store before calls, acknowledge after storing, stop at the end."""
 
 import pytest
 
@@ -88,8 +88,8 @@ SCRIPT = (
 )
 
 
-def test_a_service_from_start_to_end():
-    """Everything is stored before the call that depends on it, and the loop ends with the TEARDOWN."""
+def test_service_from_start_to_end():
+    """Everything is stored before the call that depends on it; the loop ends with TEARDOWN."""
     journal = Journal()
 
     final = run(journal, *SCRIPT)
@@ -112,8 +112,8 @@ def test_a_service_from_start_to_end():
 
 
 @pytest.mark.parametrize("fail_at", [1, 2, 5])
-def test_when_the_store_fails_no_call_leaves(fail_at):
-    """The failing transaction's calls are not made, whichever it is; the driver is left, the tasks go on."""
+def test_failed_transaction_sends_no_calls(fail_at):
+    """Whichever transaction fails; the driver stops, and tasks keep running."""
     journal = Journal(fail_at=fail_at)
 
     with pytest.raises(StoreUnavailableError):
@@ -123,7 +123,7 @@ def test_when_the_store_fails_no_call_leaves(fail_at):
     assert fail_at == len(journal.entries) - 1, "after the failing transaction nothing happened but stop"
 
 
-def test_the_next_scheduler_goes_on_where_the_last_one_stopped():
+def test_next_scheduler_continues():
     """Stored: framework id, launches, statuses, result."""
     journal = Journal()
     run(
@@ -144,8 +144,8 @@ def test_the_next_scheduler_goes_on_where_the_last_one_stopped():
     )
 
 
-def test_a_stop_from_another_thread_ends_the_service():
-    """Who has no framework does not connect: Mesos would make one, which nobody tears down."""
+def test_stop_from_another_thread_ends_the_service():
+    """Without a framework it does not connect: Mesos would register one that is never torn down."""
     journal = Journal()
     runner = Runner(restore(SPEC, journal), journal)
     journal.runner = runner
@@ -157,8 +157,8 @@ def test_a_stop_from_another_thread_ends_the_service():
     assert [] == [entry for entry in journal.entries if entry[0] == "start"]
 
 
-def test_abort_leaves_everything_as_it_is():
-    """No call at all: the next start takes over."""
+def test_abort_sends_no_calls():
+    """The next start takes over."""
     journal = Journal()
     runner = Runner(restore(SPEC, journal), journal)
     runner.abort()
@@ -169,7 +169,6 @@ def test_abort_leaves_everything_as_it_is():
 
 
 def test_observers_see_every_decision_after_its_calls():
-    """They are told last."""
     seen, journal = [], Journal()
     runner = Runner(restore(SPEC, journal), journal, observers=[lambda event, _: seen.append(event.kind)])
     journal.runner = runner
@@ -180,8 +179,8 @@ def test_observers_see_every_decision_after_its_calls():
     assert seen == ["Tick", "Refused"]
 
 
-def test_an_acknowledgement_never_leaves_before_its_status_is_stored():
-    """For every update in the script above."""
+def test_acknowledgement_follows_stored_status():
+    """For every update of the script above."""
     journal = Journal()
     run(journal, *SCRIPT)
 
@@ -194,8 +193,8 @@ def test_an_acknowledgement_never_leaves_before_its_status_is_stored():
     assert stored == 0
 
 
-def test_updates_that_wait_together_are_stored_together():
-    """And what waits behind them comes next, with nothing lost: an observer sees each event with its own decision."""
+def test_queued_updates_are_stored_together():
+    """The events behind them follow, and each observer call has its own decision."""
     seen, journal = [], Journal()
 
     def see(event, decision):
@@ -216,8 +215,8 @@ def test_updates_that_wait_together_are_stored_together():
     assert ("store", ("statuses/worker-0", "statuses/worker-0", "plans/deploy", "plans/update")) in journal.entries
 
 
-def test_a_service_that_is_over_does_not_connect():
-    """Mesos would refuse the framework that it has removed, or, without an id, register another one."""
+def test_finished_service_does_not_connect():
+    """Mesos would refuse the removed framework, or register another one without an id."""
     journal = Journal()
     run(journal, *SCRIPT)
     journal.entries.clear()
@@ -227,8 +226,8 @@ def test_a_service_that_is_over_does_not_connect():
     assert (True, []) == (final.process.finished, journal.entries)
 
 
-def test_a_checkpoint_may_stop_the_loop_at_any_point():
-    """Each step of the loop has its name, in its order."""
+def test_checkpoints_of_the_loop():
+    """Each step of the loop has a name, in order."""
     passed, journal = [], Journal()
     runner = Runner(restore(SPEC, journal), journal, checkpoint=lambda *point: passed.append(point))
     journal.runner = runner
@@ -238,7 +237,7 @@ def test_a_checkpoint_may_stop_the_loop_at_any_point():
 
     runner.run(journal)
 
-    told = ("after", "outcomes")
+    reported = ("after", "outcomes")
     store = [("before", "store"), ("after", "store")]
     accept = [("before", "Accept"), ("after", "Accept"), ("before", "Suppress"), ("after", "Suppress")]
-    assert [told, *store, told, *store, *accept, told] == passed
+    assert [reported, *store, reported, *store, *accept, reported] == passed

@@ -1,4 +1,4 @@
-"""The loop of a scheduler that may lose its leadership: then it stores nothing, sends nothing, and ends."""
+"""The loop ends when its scheduler loses the leadership."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def runner_with(leadership):
     return Runner(restore(SPEC, store), store, clock=lambda: 1000.0, new_id=lambda: "id", leadership=leadership)
 
 
-def test_a_scheduler_that_does_not_lead_does_not_connect():
-    """Mesos would take the framework away from the one that leads."""
+def test_scheduler_without_leadership_does_not_connect():
+    """Its connection would take the framework away from the leader."""
     wire = Wire()
     with pytest.raises(LeadershipLostError):
         runner_with(Disputed(checks=0)).run(wire)
@@ -67,8 +67,7 @@ def test_a_scheduler_that_does_not_lead_does_not_connect():
     assert [] == wire.done
 
 
-def test_a_loop_that_waits_ends_when_the_leadership_is_lost():
-    """Nothing has to come in: the loss itself wakes the loop up."""
+def test_lost_leadership_wakes_and_ends_the_loop():
     leadership, wire = Disputed(), Wire()
     runner, connected = runner_with(leadership), threading.Event()
     wire.start = connected.set
@@ -104,8 +103,8 @@ def calls_of(script, checks):
     return [name for name in wire.done if name not in ("start", "stop")], lost
 
 
-def test_no_call_is_made_after_the_leadership_is_lost():
-    """Checked before each call: whenever it is lost, exactly the calls before that were made."""
+def test_no_call_after_lost_leadership():
+    """Leadership is checked before each call."""
     script = [Subscribed("fw-1"), OffersReceived((an_offer(),))]
     complete, lost = calls_of(script, checks=1000)
     assert not lost

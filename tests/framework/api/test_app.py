@@ -1,4 +1,4 @@
-"""What the API answers, without a network: paths, shapes, codes."""
+"""The API without a network: paths, bodies, codes."""
 
 import asyncio
 import json
@@ -80,8 +80,8 @@ def loop(state):
     return Loop(state)
 
 
-def test_tasks_with_what_mesos_said_and_what_they_wait_for(app):
-    """One of them alone has the same keys."""
+def test_tasks_have_mesos_status_and_pending_reasons(app):
+    """A single task has the same keys."""
     tasks = {task["name"]: task for task in ask(app, "/v1/tasks").body["tasks"]}
 
     assert ["ps-0", "worker-0", "chief-0"] == list(tasks)
@@ -91,8 +91,7 @@ def test_tasks_with_what_mesos_said_and_what_they_wait_for(app):
     assert tasks["ps-0"] == ask(app, "/v1/tasks/ps-0").body
 
 
-def test_errors_of_ours_have_one_shape(app):
-    """With the names that there are."""
+def test_json_errors_list_valid_names(app):
     reply = ask(app, "/v1/tasks/worker-7")
 
     assert 404 == reply.code
@@ -101,15 +100,14 @@ def test_errors_of_ours_have_one_shape(app):
 
 
 @pytest.mark.parametrize("accept", ["*/*", "text/html"])
-def test_errors_of_the_sdks_endpoints_are_text_unless_json_is_asked_for(app, accept):
-    """Its tools print them."""
+def test_sdk_errors_are_text_unless_json_is_accepted(app, accept):
+    """The SDK's tools print them."""
     assert "Pod worker-7 not found" == ask(app, "/v1/pod/worker-7/status", headers={"Accept": accept}).text
     asked = ask(app, "/v1/pod/worker-7/status", headers={"Accept": "application/json"})
     assert "Pod worker-7 not found" == asked.body["error"]["message"]
 
 
-def test_why_a_task_is_pending(app):
-    """The reasons of the last look at offers."""
+def test_pending_has_reasons_of_last_evaluation(app):
     body = ask(app, "/v1/pending").body
 
     assert (7.0, 3, 2) == (body["evaluated_at"], body["offers"], body["agents"])
@@ -117,8 +115,7 @@ def test_why_a_task_is_pending(app):
     assert "agent agent-1" in body["tasks"][0]["reasons"][0]
 
 
-def test_what_only_a_plan_that_nobody_has_started_wants_is_not_pending(loop):
-    """Once it is started, it is."""
+def test_pending_omits_plans_that_are_not_started(loop):
     retune = PlanSpec("retune", PlanStrategy.SERIAL, (PhaseSpec("again", "ps", PlanStrategy.SERIAL),))
     loop.state = replace(loop.state, spec=replace(loop.state.spec, plans={"retune": retune}))
     names = lambda: [(task["name"], task["plan"]) for task in ask(loop.app, "/v1/pending").body["tasks"]]  # noqa: E731
@@ -128,18 +125,17 @@ def test_what_only_a_plan_that_nobody_has_started_wants_is_not_pending(loop):
     assert [("worker-0", "deploy"), ("ps-0", "retune")] == names()
 
 
-def test_the_cluster_that_tensorflow_sees(app):
-    """Each task's TF_CONFIG names the task."""
+def test_cluster_has_tf_config_of_each_task(app):
     body = ask(app, "/v1/tf/cluster").body
 
     assert (2, {"chief": ["10.0.0.1:31000"], "ps": ["10.0.0.1:31000"]}) == (body["generation"], body["cluster"])
     assert {"type": "chief", "index": 0} == body["tasks"][0]["tf_config"]["task"]
 
 
-def test_progress_with_the_curve(loop):
-    """A loss that is no number is null: JSON has no such number."""
-    told = [Progress(n, float(n), step=10 * n, total=100, loss=loss) for n, loss in ((1, 0.5), (2, float("nan")))]
-    for progress in told:
+def test_progress_has_curve(loop):
+    """JSON has no NaN, so such a loss is null."""
+    reports = [Progress(n, float(n), step=10 * n, total=100, loss=loss) for n, loss in ((1, 0.5), (2, float("nan")))]
+    for progress in reports:
         loop.put(lambda progress=progress: ProgressReported(TaskId("chief-0__1"), progress))
 
     body = ask(loop.app, "/v1/tf/progress?points=5").body
@@ -154,8 +150,8 @@ def test_progress_with_the_curve(loop):
     assert {"tasks": 1, "reporting": 0, "step": None}.items() <= body["jobs"]["ps"].items()
 
 
-def test_the_result_is_null_until_it_is_decided(loop):
-    """And then stays; health stays 200, too."""
+def test_result_is_null_until_decided(loop):
+    """Health stays 200 afterwards."""
     assert {"over": False, "verdict": None, "reason": None, "decided_at": None} == ask(loop.app, "/v1/tf/result").body
 
     loop.put(lambda: StopRequested("somebody wants it"))
@@ -164,8 +160,8 @@ def test_the_result_is_null_until_it_is_decided(loop):
     assert 200 == ask(loop.app, "/v1/health").code
 
 
-def test_a_command_reaches_the_loop_and_its_answer_the_client(loop):
-    """Interrupt, again (nothing to do), continue."""
+def test_plan_command_returns_answer_of_loop(loop):
+    """The second interrupt changes nothing."""
     replies = [ask(loop.app, f"/v1/plans/deploy/{verb}", "POST") for verb in ("interrupt", "interrupt", "continue")]
 
     assert [200, 208, 200] == [reply.code for reply in replies]
@@ -173,8 +169,8 @@ def test_a_command_reaches_the_loop_and_its_answer_the_client(loop):
     assert "Command has already been reported or completed" == replies[1].text
 
 
-def test_phases_and_steps_may_be_given_by_id(loop):
-    """As the SDK takes them."""
+def test_plan_command_accepts_ids(loop):
+    """As in the SDK."""
     plan = ask(loop.app, "/v1/plan").body
     phase = plan["phases"][1]
 
@@ -203,24 +199,23 @@ def test_phases_and_steps_may_be_given_by_id(loop):
         ("/v1/plans/deploy/start", b'{"A-B": "1"}', 400, "A-B is not a valid environment variable name"),
     ],
 )
-def test_commands_that_make_no_sense_are_refused_with_a_sentence(loop, path, body, code, text):
-    """The SDK's codes and words."""
+def test_invalid_commands_are_refused(loop, path, body, code, text):
+    """With the SDK's codes and messages."""
     reply = ask(loop.app, path, "POST", body=body)
 
     assert code == reply.code
     assert text in reply.text
 
 
-def test_parameters_reach_the_plan(loop):
-    """As environment of the tasks that it launches."""
+def test_plan_start_passes_parameters(loop):
+    """They become environment variables of the plan's tasks."""
     reply = ask(loop.app, "/v1/plans/deploy/start", "POST", body=b'{"EPOCHS": "3"}')
 
     assert {"message": "Received cmd: start deploy with parameters: {EPOCHS=3}"} == reply.body
     assert {"EPOCHS": "3"} == loop.state.stored.controls["deploy"].parameters
 
 
-def test_nothing_is_commanded_after_the_end(state):
-    """409: the loop has ended."""
+def test_command_after_end_is_409(state):
     result = Result(Verdict.SUCCEEDED, "all done", 8.0)
     loop = Loop(with_fields(state, finished=True, result=result))
 
@@ -228,16 +223,15 @@ def test_nothing_is_commanded_after_the_end(state):
     assert [] == loop.events
 
 
-def test_a_loop_that_does_not_answer_is_503(state, monkeypatch):
-    """The client does not wait for ever."""
+def test_command_times_out_with_503(state, monkeypatch):
     monkeypatch.setattr("tf_scheduler.api.http.backend.TIMEOUT", 0.01)
     app = create_app(Backend(lambda: Snapshot(state), lambda thunk: None))
 
     assert 503 == ask(app, "/v1/plans/deploy/stop", "POST").code
 
 
-def test_an_answer_is_kept_until_the_state_changes(state, monkeypatch):
-    """Many clients that ask for the same cost little more than one."""
+def test_view_is_cached_until_state_changes(state, monkeypatch):
+    """Many clients that poll one path cost little more than one."""
     asked, present = [], [state]
     real = plans_view.plans
     monkeypatch.setattr(plans_view, "plans", lambda state, view: asked.append(state) or real(state, view))
@@ -254,16 +248,14 @@ def test_an_answer_is_kept_until_the_state_changes(state, monkeypatch):
 @pytest.mark.parametrize(
     ("query", "words"), [("points=-1", "0 to 512"), ("points=x", "0 to 512"), ("points=1_0", "0 to")]
 )
-def test_a_bad_parameter_is_named(app, query, words):
-    """With what is allowed."""
+def test_invalid_parameter_is_named(app, query, words):
     reply = ask(app, f"/v1/tf/progress?{query}")
 
     assert (400, "bad_request") == (reply.code, reply.body["error"]["code"])
     assert ": expected an integer from 0 to 512" in reply.body["error"]["message"]
 
 
-def test_offers_and_their_reasons(app):
-    """The SDK's keys."""
+def test_debug_offers_have_reasons(app):
     body = ask(app, "/v2/debug/offers").body
 
     assert (0, 1, {"TooSmall": 1}, {"agent-1": 1}) == tuple(body[key] for key in list(body)[:4])
@@ -280,15 +272,15 @@ def test_offers_and_their_reasons(app):
         ("plan=deploy&phase=none", {"invalid-input": "Supplied phase not found in the plan!"}),
     ],
 )
-def test_a_wrong_filter_of_debug_plans_is_200(app, query, answer):
+def test_debug_plans_invalid_filter_is_200(app, query, answer):
     """As in the SDK."""
     reply = ask(app, f"/v1/debug/plans?{query}")
 
     assert (200, answer) == (reply.code, reply.body)
 
 
-def test_a_task_tells_the_configuration_that_it_was_launched_with(state):
-    """Its id, as the SDK's label does; of what the options have left behind it is not known."""
+def test_pod_info_has_target_configuration(state):
+    """Unknown for tasks of earlier options."""
     old = replace(state.stored.tasks["chief-0"], config="older")
     stored = {"a-b": Configuration("a-b", 1, 1.0, "t", {})}
     now = with_fields(state, tasks={**state.stored.tasks, "chief-0": old}, configurations=stored)
@@ -305,7 +297,7 @@ def test_a_task_tells_the_configuration_that_it_was_launched_with(state):
 
 
 def test_pods_are_tasks(app):
-    """TaskInfo and TaskStatus as protobuf writes them."""
+    """In protobuf's JSON format."""
     assert ["chief-0", "ps-0"] == ask(app, "/v1/pod").body
     assert ["chief", "ps"] == [pod["name"] for pod in ask(app, "/v1/pod/status").body["pods"]]
     (launch,) = ask(app, "/v1/pod/ps-0/info").body
@@ -313,8 +305,7 @@ def test_pods_are_tasks(app):
     assert ("TASK_RUNNING", "ps-0__1") == (launch["status"]["state"], launch["status"]["taskId"]["value"])
 
 
-def test_a_pod_is_commanded(loop):
-    """The SDK's answer; what is not there is not found in its words."""
+def test_pod_command_returns_sdk_answer(loop):
     reply = ask(loop.app, "/v1/pod/ps-0/pause", "POST")
 
     assert (200, {"pod": "ps-0", "tasks": ["ps-0"]}) == (reply.code, reply.body)
@@ -328,14 +319,12 @@ def test_a_pod_is_commanded(loop):
 
 
 @pytest.mark.parametrize("body", [b"{", b"{}", b'["other"]', b"1"])
-def test_a_pod_has_one_task(loop, body):
-    """A list that names others is refused, and nothing is done."""
+def test_pod_command_rejects_other_tasks(loop, body):
     assert 400 == ask(loop.app, "/v1/pod/ps-0/pause", "POST", body=body).code
     assert [] == loop.events
 
 
-def test_what_looks_like_a_secret_is_masked(state):
-    """In pods and in configurations."""
+def test_secrets_are_masked_in_pods_and_configurations(state):
     variables, command = {"API_TOKEN": "s3cret", "EPOCHS": "3"}, "PGPASSWORD=s3cret python train.py"
     jobs = tuple(replace(job, environment=variables, command=command) for job in state.spec.jobs)
     app = create_app(lambda: Snapshot(replace(state, spec=replace(state.spec, jobs=jobs))))
@@ -347,7 +336,7 @@ def test_what_looks_like_a_secret_is_masked(state):
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.metadata("secret")], ids=str)
 def test_secret_options_are_masked(option):
-    """In the configuration that is in force, and in the one before."""
+    """In the current and in the previous configuration."""
     state = with_fields(SchedulerState(to_spec(resolve({"service": {"command": "x"}}))), framework_id="f")
     for number, command in enumerate(("x", "y")):
         document = {"service": {"command": command}}
@@ -365,8 +354,8 @@ def test_secret_options_are_masked(option):
     assert 2 == len(state.stored.configurations)
 
 
-def test_what_a_task_got_is_told(state):
-    """With the task's own place among the others; of a secret, that there is one."""
+def test_pod_info_has_environment_of_task(state):
+    """With the task's own TF_CONFIG, and secrets masked."""
     other = SecretSpec("file:c", env="OTHER", jobs=frozenset({"worker"}))
     secrets = (SecretSpec("file:a", env="PRIVATE"), SecretSpec("file:b", file="b"), other)
     spec = replace(state.spec, secrets=secrets, checkpoint_dir="/checkpoints")
@@ -398,8 +387,8 @@ TASK_KEYS = (
 SET_KEYS = "id resource-specifications volume-specifications role pre-reserved-role principal resource-limits"
 
 
-def test_a_configuration_has_the_keys_of_the_sdks(state):
-    """Those that say nothing here, too; a pod's type is that of its status."""
+def test_configuration_has_all_sdk_keys(state):
+    """Including those without a value; a pod's type is that of its status."""
     liveness, limits = LivenessCheck(LivenessKind.COMMAND, "true"), TaskLimits(ulimits={"nofile": (1024, -1)})
     job = replace(state.spec.jobs[0], limits=limits, liveness=liveness, section="parameter_server")
     secrets = (SecretSpec("option:service.gcs_key", env="GCS"), SecretSpec("vault:a/b#c", file="c"))
@@ -424,8 +413,7 @@ def test_a_configuration_has_the_keys_of_the_sdks(state):
     assert ("true", 3) == (check["command"], check["max-consecutive-failures"])
 
 
-def test_the_configuration_by_its_id(app):
-    """400 for what is no id, 404 for another one."""
+def test_configuration_by_id(app):
     (known,) = ask(app, "/v1/configurations/targetId").body
 
     assert ask(app, "/v1/configurations/target").body == ask(app, f"/v1/configurations/{known}").body
@@ -433,8 +421,7 @@ def test_the_configuration_by_its_id(app):
     assert 404 == ask(app, f"/v1/configurations/{'0' * 32}").code
 
 
-def test_addresses_of_a_job(app):
-    """With the names that DC/OS gives to them."""
+def test_endpoint_has_addresses_and_dns_names(app):
     body = ask(app, "/v1/endpoints/chief").body
 
     assert {"address": ["10.0.0.1:31000"], "dns": ["chief-0.digits.autoip.dcos.thisdcos.directory:31000"]} == body
@@ -442,7 +429,6 @@ def test_addresses_of_a_job(app):
 
 
 def test_properties_are_sorted(app):
-    """The SDK's name for the status of a task."""
     assert ["chief-0:task-status", "ps-0:task-status"] == ask(app, "/v1/state/properties").body
     assert TaskState.RUNNING == ask(app, "/v1/state/properties/ps-0:task-status").body["state"]
 
@@ -450,15 +436,13 @@ def test_properties_are_sorted(app):
 @pytest.mark.parametrize(
     ("method", "path", "code"), [("GET", "/v1/none", 404), ("GET", "/v1/plans/", 404), ("DELETE", "/v1/plans", 405)]
 )
-def test_paths_and_methods_that_there_are_not(app, method, path, code):
-    """In the one shape when the client wants JSON."""
+def test_unknown_paths_and_methods(app, method, path, code):
     reply = ask(app, path, method, headers={"Accept": "application/json"})
 
     assert (code, code) == (reply.code, reply.body["error"]["status"])
 
 
-def test_commands_do_not_wait_for_each_other(loop):
-    """Two clients at once get their own answers."""
+def test_concurrent_commands_get_their_own_answers(loop):
 
     async def both():
         return await asyncio.gather(
@@ -471,8 +455,8 @@ def test_commands_do_not_wait_for_each_other(loop):
     assert [200, 404] == [reply.code for reply in asyncio.run(both())]
 
 
-def test_what_an_update_would_do_is_told_as_long_as_one_is_possible(state):
-    """Not of a service that is being uninstalled, or has ended: 409, with the reason."""
+def test_update_preview_while_service_accepts_options(state):
+    """409 while the service is being uninstalled, and after its end."""
     result = Result(Verdict.SUCCEEDED, "chief-0 has finished", 9.0)
     found = {}
     for name, snapshot in {

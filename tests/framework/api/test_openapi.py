@@ -1,4 +1,4 @@
-"""The OpenAPI document is true: every endpoint answers as it says, whatever it is asked."""
+"""The OpenAPI document, and that every endpoint answers as documented."""
 
 import re
 
@@ -60,8 +60,8 @@ SCHEMA = schemathesis.openapi.from_asgi("/v1/openapi.json", APP)
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
-def test_there_is_a_document_for_every_endpoint():
-    """At a relative address, so that it holds below /service/NAME/, too."""
+def test_document_has_every_endpoint():
+    """At a relative address, because the API is also served below /service/NAME/."""
     assert [{"url": ".."}] == DOCUMENT["servers"]
     wanted = {"/v1/plans/{plan}", "/v1/tasks/{name}/logs", "/v1/events", "/v1/metrics", "/v1/tf/tensorboard"}
     assert wanted <= DOCUMENT["paths"].keys()
@@ -73,8 +73,7 @@ def test_there_is_a_document_for_every_endpoint():
     assert len(names) == len(set(names))
 
 
-def test_what_the_document_says_of_parameters_streams_and_sizes():
-    """Ids and paths have their forms, each event its schema; every body may be too long."""
+def test_document_describes_parameters_and_streams():
     paths = DOCUMENT["paths"]
     (of_id,) = paths["/v1/configurations/{id}"]["get"]["parameters"]
     assert "uuid" == of_id["schema"]["format"]
@@ -91,8 +90,7 @@ def test_what_the_document_says_of_parameters_streams_and_sizes():
     assert 413 == ask(APP, "/v1/plans/deploy/start", "POST", headers={"Content-Length": "99999999"}).code
 
 
-def test_a_wrong_method_is_told_which_there_are():
-    """Of a path with several, all."""
+def test_wrong_method_gets_allow_header():
     for path, operations in DOCUMENT["paths"].items():
         reply = ask(APP, re.sub(r"{\w+}", "x", path), "DELETE")
         found = {method.strip() for method in reply.headers["allow"].split(",")} - {"HEAD"}
@@ -101,8 +99,8 @@ def test_a_wrong_method_is_told_which_there_are():
 
 @SCHEMA.parametrize()
 @settings(max_examples=8)
-def test_every_endpoint_answers_as_the_document_says(case):
-    """Status, media type and body, with good and bad input. Streams do not end: test_streams has them."""
+def test_endpoints_answer_as_documented(case):
+    """Status, media type and body, with good and bad input. test_streams.py has the streams, which do not end."""
     case.query.pop("follow", None)
 
     case.call_and_validate(base_url="http://localhost", checks=CHECKS)

@@ -1,4 +1,4 @@
-"""One service at a glance, as those who follow it read it."""
+"""Overview of a service: view, and parsing by its readers."""
 
 import json
 
@@ -24,8 +24,8 @@ def state():
     return apply(with_fields(SchedulerState(a_spec()), connected=True, agent_snapshots=others), TaskLaunched(chief))
 
 
-def test_it_survives_the_wire(state):
-    """What was asked over HTTP is what was there, also with fields that only a newer scheduler has."""
+def test_overview_round_trip(state):
+    """Also with fields of a newer scheduler."""
     shown = overview(state)
     document = json.loads(json.dumps(to_json(shown)))
 
@@ -33,20 +33,18 @@ def test_it_survives_the_wire(state):
     assert shown == from_json({**document, "new": 1, "tasks": [{**task, "new": 1} for task in document["tasks"]]})
 
 
-def test_the_leader_is_the_chief_once_it_is_launched(state):
-    """Its log tells how training goes."""
+def test_leader_is_launched_chief(state):
     assert "chief-0" == overview(state).leader
     assert None is overview(SchedulerState(a_spec())).leader
 
 
-def test_agents_without_our_tasks_are_shown_as_they_offered_last(state):
-    """While Mesos would tell that one is gone."""
+def test_unused_agents_have_last_offer(state):
+    """While connected, because Mesos reports lost agents only then."""
     assert (AgentRow("agent-2", "", "", 4.0, 1024.0, 2.0, 5.0),) == overview(state).agents
     assert () == overview(with_fields(state, connected=False)).agents
 
 
-def test_of_many_agents_as_many_as_can_be_looked_at(state):
-    """By their names; and how many more there are."""
+def test_unused_agents_are_limited(state):
     names = [f"host-{number:03}" for number in reversed(range(60))]
     shown = overview(
         with_fields(state, agent_snapshots={AgentId(name): AgentSnapshot(name, "", "", 1, 1, 0, 5.0) for name in names})

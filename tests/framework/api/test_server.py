@@ -46,19 +46,17 @@ def get(server, path):
     ],
 )
 def test_json_is_indented_and_errors_are_text(server, path, code, kind, text):
-    """As the SDK answers."""
+    """As in the SDK."""
     assert (code, kind, text) == get(server, path)
 
 
-def test_a_plan_under_way_is_202(server):
-    """With its body."""
+def test_running_plan_is_202(server):
     code, _, text = get(server, "/v1/plans/deploy")
 
     assert (202, "PENDING") == (code, json.loads(text)["status"])
 
 
-def test_health_without_a_body_where_http_allows_none(server):
-    """204: nothing is launched yet."""
+def test_health_204_has_no_body(server):
     assert (204, "") == get(server, "/v1/health")[::2]
 
 
@@ -91,11 +89,11 @@ def said(server, *sent):
     ],
     ids=lambda sent: sent[:60],
 )
-def test_what_is_no_http_is_cut_off_and_others_are_answered(server, sent):
-    """TLS, control characters, heads without end, two lengths (which smuggle a second request past a proxy)."""
-    told = said(server, sent)
-    assert told.partition(b"\r\n")[0].split(b" ")[1:2] in ([], [b"400"], [b"404"], [b"501"])
-    assert not told or (b"nosniff" in told and b"uvicorn" not in told)
+def test_malformed_http_closes_only_its_connection(server, sent):
+    """TLS, control characters, heads without end, two lengths."""
+    answer = said(server, sent)
+    assert answer.partition(b"\r\n")[0].split(b" ")[1:2] in ([], [b"400"], [b"404"], [b"501"])
+    assert not answer or (b"nosniff" in answer and b"uvicorn" not in answer)
     assert 200 == get(server, "/v1/plans")[0]
 
 
@@ -132,45 +130,45 @@ SECOND = "GET /v1/plans HTTP/1.1\r\nHost: a\r\n\r\n"
     ids=" & ".join,
 )
 @pytest.mark.parametrize("version", ["1.1", "1.0"])
-def test_no_request_is_smuggled_behind_another(server, fields, version):
-    """Whoever passes it on may see another end of it than we do (RFC 9112, 6.1 and 6.3): the connection ends there."""
+def test_ambiguous_length_is_refused(server, fields, version):
+    """A proxy may see another end of the request than the scheduler (RFC 9112, 6.1 and 6.3)."""
     head = "\r\n".join((f"POST /v1/plans/deploy/continue HTTP/{version}", "Host: localhost", *fields))
-    told = said(server, f"{head}\r\n\r\n0\r\n\r\n{SECOND}".encode())
+    answer = said(server, f"{head}\r\n\r\n0\r\n\r\n{SECOND}".encode())
 
-    assert 1 == told.count(b"HTTP/1.1 ")
-    assert told.partition(b"\r\n")[0].split(b" ")[1] in (b"400", b"501")
-    assert b"connection: close" in told.lower()
+    assert 1 == answer.count(b"HTTP/1.1 ")
+    assert answer.partition(b"\r\n")[0].split(b" ")[1] in (b"400", b"501")
+    assert b"connection: close" in answer.lower()
 
 
 @pytest.mark.parametrize(
     "fields", [("Content-Length: 5", "Content-Length: 5"), ("Content-Length: 5, 5",)], ids=" & ".join
 )
-def test_a_length_that_is_told_twice_is_that_length(server, fields):
-    """As a proxy that knows the rule takes it (RFC 9110, 8.6): what follows is the next request."""
+def test_repeated_equal_length_is_accepted(server, fields):
+    """As in a proxy that knows the rule (RFC 9110, 8.6)."""
     head = "\r\n".join(("POST /v1/plans/deploy/continue HTTP/1.1", "Host: localhost", *fields))
     last = SECOND.replace("Host: a", "Host: localhost\r\nConnection: close")
-    told = said(server, f"{head}\r\n\r\n{{   }}{last}".encode())
-    assert [b"409", b"200"] == [part[:3] for part in told.split(b"HTTP/1.1 ")[1:]]
+    answer = said(server, f"{head}\r\n\r\n{{   }}{last}".encode())
+    assert [b"409", b"200"] == [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]]
 
 
 @pytest.mark.parametrize("path", ["/v1/plans/deploy/start", "/v1/plans/deploy/stop", "/v1/nothing"])
-def test_a_body_that_does_not_come_is_not_waited_for(server, path, monkeypatch):
-    """Whether the endpoint takes one or not."""
+def test_missing_body_times_out(server, path, monkeypatch):
+    """Whether the endpoint reads a body or not."""
     assert 30.0 == limits.BODY_TIMEOUT  # what is promised
     monkeypatch.setattr(api_app, "BODY_TIMEOUT", 0.1)
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 100\r\n\r\n{{"
     assert said(server, head.encode()).startswith((b"HTTP/1.1 400", b"HTTP/1.1 404", b"HTTP/1.1 409"))
 
 
-def test_a_port_that_is_taken_is_named():
-    """And nothing is left open."""
+def test_port_in_use_is_reported():
+    """And no socket stays open."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(ApiError, match=f"cannot listen at 127.0.0.1:{port}"):
             ApiServer(create_app(lambda: Snapshot(SchedulerState(a_spec()))), "127.0.0.1", port)
 
 
-def test_the_port_is_free_again_afterwards():
+def test_port_is_free_after_stop():
     """The next scheduler on this agent may get it."""
     with ApiServer(create_app(lambda: Snapshot(SchedulerState(a_spec()))), "127.0.0.1", 0) as api:
         port = api.port
@@ -182,8 +180,7 @@ def test_the_port_is_free_again_afterwards():
     ("host", "address"),
     [("127.0.0.1", "127.0.0.1"), ("localhost", "127.0.0.1"), ("10.0.0.5", "0.0.0.0"), ("agent-1", "0.0.0.0")],
 )
-def test_on_an_agent_of_a_network_we_listen_everywhere(host, address):
-    """On loopback alone where the agent is reached by that alone."""
+def test_listen_address_of_network_and_loopback_agents(host, address):
     assert address == listen_address(host)
 
 
@@ -224,7 +221,7 @@ def small(monkeypatch):
 
 
 def test_busy_connections_at_the_cap_leave_health_only(small):
-    """Marathon restarts a scheduler whose health check is refused; other requests are to come again later."""
+    """Marathon restarts a scheduler whose health check is refused."""
     with ExitStack() as stack:
         busy = [opened(stack, small) for _ in range(4)]
         for connection in busy:
@@ -254,8 +251,7 @@ def test_idle_connections_at_the_cap_are_closed_oldest_first(small):
             assert b"" == silent.recv(1)
 
 
-def test_an_answered_connection_is_closed_when_it_stays_silent(monkeypatch):
-    """Descriptors are for clients that ask."""
+def test_silent_connection_is_closed(monkeypatch):
     assert 5 == limits.IDLE_TIMEOUT
     monkeypatch.setattr(limits, "IDLE_TIMEOUT", 0.2)
     app = create_app(lambda: Snapshot(SchedulerState(a_spec())))
@@ -273,7 +269,7 @@ def test_an_answered_connection_is_closed_when_it_stays_silent(monkeypatch):
         (64, -1, 1256, 1000),
     ],
 )
-def test_connection_limit_leaves_descriptors_for_the_rest(monkeypatch, soft, hard, raised, limit):
+def test_connection_limit_reserves_descriptors(monkeypatch, soft, hard, raised, limit):
     """The state store and the connection to Mesos need some; the soft limit is raised as far as possible."""
     calls = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
@@ -284,7 +280,6 @@ def test_connection_limit_leaves_descriptors_for_the_rest(monkeypatch, soft, har
 
 
 def test_quota_at_its_limit_refuses_until_released():
-    """As event streams are counted."""
     quota = limits.Quota(1, "streams")
 
     assert quota.acquire() is None

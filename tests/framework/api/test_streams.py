@@ -1,4 +1,4 @@
-"""Server-sent events over real HTTP: what comes is sent as it comes, and one who leaves is forgotten."""
+"""Server-sent events over real HTTP."""
 
 import http.client
 import json
@@ -89,8 +89,7 @@ def events(answer):
         fields[name] = text
 
 
-def test_events_come_as_they_happen(service, port):
-    """After those that are there already, when they are asked for."""
+def test_stream_sends_stored_and_new_events(service, port):
     service.journal.note("Tick", "before")
 
     with listening(port, "/v1/events?follow=true&after=0") as heard:
@@ -100,8 +99,8 @@ def test_events_come_as_they_happen(service, port):
         assert (2, "after") == ((second := next(heard))[2]["number"], second[2]["message"])
 
 
-def test_a_browser_that_connects_again_goes_on_where_it_was(service, port):
-    """By Last-Event-ID; it asks with the type that it accepts."""
+def test_stream_resumes_at_last_event_id(service, port):
+    """A browser asks for a stream with the Accept header."""
     for number in range(3):
         service.journal.note("Tick", str(number))
 
@@ -114,8 +113,8 @@ def test_a_browser_that_connects_again_goes_on_where_it_was(service, port):
     ("query", "last"),
     [("&after=2&journal=other", ""), ("&after=99999", ""), ("&after=2", "2-other"), ("&after=2", "99999"), ("", "x-y")],
 )
-def test_of_another_service_of_that_name_everything_is_new(service, port, query, last):
-    """Its numbers begin again: who has read the one before would wait for ever."""
+def test_number_of_another_journal_starts_again(service, port, query, last):
+    """A client of an earlier installation would otherwise wait forever."""
     for number in range(3):
         service.journal.note("Tick", str(number))
 
@@ -135,8 +134,7 @@ def test_of_another_service_of_that_name_everything_is_new(service, port, query,
         ("?limit=2", [2, 3]),
     ],
 )
-def test_who_asks_beyond_the_end_is_told_where_it_is(service, query, shown):
-    """`next` is never more than there is."""
+def test_next_number_is_at_most_the_last(service, query, shown):
     for number in range(3):
         service.journal.note("Tick", str(number))
 
@@ -146,8 +144,8 @@ def test_who_asks_beyond_the_end_is_told_where_it_is(service, query, shown):
     assert (3, 3, service.journal.id) == (found["last"], found["next"], found["journal"])
 
 
-def test_there_is_a_sign_of_life_when_nothing_happens(port, monkeypatch):
-    """Proxies cut what is silent."""
+def test_stream_sends_keep_alive(port, monkeypatch):
+    """Proxies close silent connections."""
     monkeypatch.setattr(streams, "KEEP_ALIVE", 0.01)
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     connection.request("GET", "/v1/events?follow=true")
@@ -158,8 +156,8 @@ def test_there_is_a_sign_of_life_when_nothing_happens(port, monkeypatch):
     assert [b": listening\n", b"\n", b": nothing new\n", b"\n"] == lines
 
 
-def test_a_file_is_followed_over_a_new_launch_to_the_end(service, port):
-    """Characters are whole, whatever the pieces were."""
+def test_followed_file_continues_after_relaunch(service, port):
+    """Characters are complete, however the reads divide them."""
     service.files["chief-0__1"] = "step é".encode()[:-1]
     with listening(port, "/v1/tasks/chief-0/logs?follow=true") as heard:
         assert ("5", "log", "step ") == ((first := next(heard))[0], first[1], first[2]["data"])
@@ -175,8 +173,8 @@ def test_a_file_is_followed_over_a_new_launch_to_the_end(service, port):
 
 
 @given(st.text(), st.integers(1, 9))
-def test_pieces_of_a_text_make_the_text(text, length):
-    """However they are cut; a length that is too small for a character shows it in parts, but always goes on."""
+def test_pieces_of_a_file_join_to_the_text(text, length):
+    """A length below the size of a character returns it in parts, so that reading continues."""
     content, offset, shown = text.encode(), 0, ""
     while offset < len(content):
         piece = task_files._piece_body(FileChunk(offset, content[offset : offset + length], len(content)))
@@ -186,16 +184,15 @@ def test_pieces_of_a_text_make_the_text(text, length):
     assert text == shown or length < 4
 
 
-def test_half_a_character_is_waited_for():
-    """Not in the file of an ended task: there is no more to come."""
+def test_incomplete_character_waits_for_the_rest():
+    """Not in the file of an ended task."""
     half = FileChunk(3, "é".encode()[:1], 4)
 
     assert ("", 3) == tuple(task_files._piece_body(half, waits=True)[key] for key in ("data", "next"))
     assert ("\ufffd", 4) == tuple(task_files._piece_body(half)[key] for key in ("data", "next"))
 
 
-def test_what_the_agent_lacks_is_told_as_the_last_event(service, port):
-    """Of a task that has ended: there is nothing to wait for."""
+def test_missing_file_of_ended_task_ends_stream(service, port):
     service.end("chief-0__1", TaskState.FAILED)
     service.files.clear()
 
@@ -204,8 +201,7 @@ def test_what_the_agent_lacks_is_told_as_the_last_event(service, port):
         assert ("error", 404, []) == (kind, data["error"]["status"], list(heard))
 
 
-def test_one_who_leaves_gives_up_the_seat(service, monkeypatch):
-    """And there are only so many."""
+def test_closed_stream_releases_its_quota(service, monkeypatch):
     monkeypatch.setattr(streams.EventStreams.__init__, "__defaults__", (1,))
     with ApiServer(create_app(service.backend), "127.0.0.1", 0) as server:
         with listening(server.port, "/v1/events?follow=true"):
@@ -226,8 +222,7 @@ def test_one_who_leaves_gives_up_the_seat(service, monkeypatch):
 
 
 @pytest.mark.parametrize("file", ["..", "../x", "/etc/passwd", "a//b", "a/./b", "a%00b", "a%0Ab", ""])
-def test_only_plain_paths_are_asked_of_an_agent(port, file):
-    """Nothing else is sent to it."""
+def test_invalid_paths_are_not_sent_to_agents(port, file):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     connection.request("GET", f"/v1/tasks/chief-0/logs?file={file}")
     assert 400 == connection.getresponse().status

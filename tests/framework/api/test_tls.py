@@ -1,4 +1,4 @@
-"""The API over https, with certificates of clients."""
+"""The API over https, with client certificates."""
 
 import http.client
 import socket
@@ -53,8 +53,8 @@ def ask(port, folder, method, path, who=""):
         connection.close()
 
 
-def test_alice_writes_bob_reads_and_health_needs_nothing(certificates):
-    """409: let in, and there is no loop."""
+def test_client_certificates_grant_access(certificates):
+    """409: access granted, but this app has no loop."""
     files = ServerTls(*(str(certificates / name) for name in ("server.pem", "server.key", "ca.pem")))
     app = an_app(client_certificates=True, writers=frozenset({"alice"}))
     with ApiServer(app, "127.0.0.1", 0, files) as server:
@@ -70,24 +70,24 @@ def test_alice_writes_bob_reads_and_health_needs_nothing(certificates):
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "message"),
     [
         (("none.pem", "server.key"), "none.pem"),
         (("server.pem", "alice.key"), "server.pem"),
         (("ca.key",) * 2, "ca.key"),
     ],
 )
-def test_files_that_cannot_be_used_are_named(certificates, names, told):
-    """Before the port is taken."""
-    with pytest.raises(ApiError, match=f"invalid TLS files of the API: .*{told}"):
+def test_invalid_tls_files_are_named(certificates, names, message):
+    """Before the port is in use."""
+    with pytest.raises(ApiError, match=f"invalid TLS files of the API: .*{message}"):
         ApiServer(an_app(), "127.0.0.1", 0, ServerTls(*(str(certificates / name) for name in names)))
 
 
 @pytest.mark.parametrize(
     "start", [b"", b"GET /v1/plans HTTP/1.1\r\nHost: loc", b"GET /v1/plans HTTP/1.1\r\nHost: a\r\n\r\nGET /"]
 )
-def test_who_does_not_finish_a_request_is_cut_off(start, monkeypatch):
-    """At the first one, and after an answer."""
+def test_incomplete_request_head_times_out(start, monkeypatch):
+    """For the first request, and after an answer."""
     assert 20.0 == limits.HEAD_TIMEOUT  # what is promised
     monkeypatch.setattr(limits, "HEAD_TIMEOUT", 0.2)
     with (
@@ -105,8 +105,8 @@ def test_who_does_not_finish_a_request_is_cut_off(start, monkeypatch):
     assert received.startswith(b"HTTP/1.1 200") is start.endswith(b"GET /")
 
 
-def test_who_does_not_begin_to_encrypt_is_cut_off(certificates, monkeypatch):
-    """A connection that never shakes hands is not heard of by what counts requests."""
+def test_missing_tls_handshake_times_out(certificates, monkeypatch):
+    """Such a connection is not counted by the limit on connections."""
     monkeypatch.setattr(limits, "HANDSHAKE_TIMEOUT", 0.2)
     tls = ServerTls(str(certificates / "server.pem"), str(certificates / "server.key"))
     with (

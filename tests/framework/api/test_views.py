@@ -1,4 +1,4 @@
-"""What the API answers to a state: keys and codes of the DC/OS SDK."""
+"""Views of a state: keys and codes of the DC/OS SDK."""
 
 from dataclasses import replace
 
@@ -43,15 +43,15 @@ RUNNING, FAILED, FINISHED = TaskState.RUNNING, TaskState.FAILED, TaskState.FINIS
         (a_state(RUNNING, FAILED), 417, "ERROR"),
     ],
 )
-def test_a_plans_code_tells_its_status(state, code, status):
-    """200 complete, 202 under way, 417 in error."""
+def test_plan_code_is_its_status(state, code, status):
+    """200 complete, 202 in progress, 417 error."""
     view = plans.plan(Snapshot(state), {"plan": "deploy"})
 
     assert (code, status) == (view.code, view.body["status"])
 
 
-def test_a_plan_has_the_keys_that_the_dcos_command_reads():
-    """Phases and steps with ids that stay the same at every look."""
+def test_plan_has_sdk_keys_and_stable_ids():
+    """The `dcos` command reads the keys."""
     view = plans.plan(Snapshot(a_state(RUNNING)), {"plan": "deploy"})
 
     assert {"phases", "errors", "status", "strategy"} == view.body.keys()
@@ -63,16 +63,16 @@ def test_a_plan_has_the_keys_that_the_dcos_command_reads():
     assert 4 == len({part["id"] for part in [*steps, *view.body["phases"]]})
 
 
-def test_a_failed_step_is_among_the_errors():
-    """With what Mesos said."""
+def test_plan_errors_have_failed_steps():
+    """With the message of Mesos."""
     view = plans.plan(Snapshot(a_state(RUNNING, FAILED)), {"plan": "deploy"})
 
     assert 1 == len(view.body["errors"])
     assert "failed" in view.body["errors"][0]
 
 
-def test_a_paused_task_is_told_as_such_everywhere():
-    """PAUSED when its place is kept, PAUSING before, STARTING when it is resumed; and what it waits for."""
+def test_paused_task_has_override_in_all_views():
+    """PAUSING, then PAUSED while its resources are kept, then STARTING when resumed."""
     state = a_state(RUNNING, RUNNING, paused={"chief-0": 5.0})
     pausing = Snapshot(state)
     kept = with_fields(
@@ -100,8 +100,7 @@ def test_a_paused_task_is_told_as_such_everywhere():
     assert "chief-0 of digits is paused" in launch["info"]["command"]["value"]
 
 
-def test_an_unknown_plan_is_404_in_plain_text():
-    """The SDK's sentence."""
+def test_unknown_plan_is_404_in_plain_text():
     assert ApiProblem(404, "Plan backup not found") == plans.plan(Snapshot(a_state()), {"plan": "backup"})
 
 
@@ -118,7 +117,7 @@ def test_an_unknown_plan_is_404_in_plain_text():
     ],
 )
 def test_health_is_the_sdks_code(state, value):
-    """As body and as HTTP status; the reason only when it is asked for."""
+    """As body and as HTTP status; the reason only with `verbose`."""
     assert View({"value": value}, value) == service.health(Snapshot(state), {})
     assert 1 == len(service.health(Snapshot(state), {"verbose": True}).body["reasons"])
 
@@ -134,8 +133,8 @@ def test_health_is_the_sdks_code(state, value):
         (a_state(framework_id=None, finished=True, is_erased=True), 200, ["COMPLETE"] * 3),
     ],
 )
-def test_the_deploy_plan_of_an_uninstallation_is_complete_when_nothing_is_left(state, code, statuses):
-    """DC/OS removes the app at 200, so not a moment earlier; health stays 200 all the while."""
+def test_uninstall_plan_completes_last(state, code, statuses):
+    """DC/OS removes the app at 200, so not earlier; health stays 200 meanwhile."""
     snapshot = Snapshot(state, uninstalling=True)
 
     view = plans.plan(snapshot, {"plan": "deploy"})
@@ -145,8 +144,8 @@ def test_the_deploy_plan_of_an_uninstallation_is_complete_when_nothing_is_left(s
     assert 200 == service.health(snapshot, {}).code
 
 
-def test_options_that_may_not_change_so_are_told():
-    """In the plan that would roll them out, and by health; what runs is as before."""
+def test_rejected_options_are_reported():
+    """In the update plan and by health; the running configuration stays."""
     snapshot = Snapshot(a_state(RUNNING, RUNNING, rejected=("service.role: cannot change",)))
 
     view = plans.plan(snapshot, {"plan": "deploy"})
@@ -154,23 +153,23 @@ def test_options_that_may_not_change_so_are_told():
     assert (417, "ERROR", ["service.role: cannot change"]) == (view.code, view.body["status"], view.body["errors"])
     assert ["COMPLETE", "COMPLETE"] == [phase["status"] for phase in view.body["phases"]]
     assert 200 == plans.plan(snapshot, {"plan": "recovery"}).code
-    told = service.health(snapshot, {"verbose": True})
-    assert (500, ["new options rejected: service.role: cannot change"]) == (told.code, told.body["reasons"])
+    answer = service.health(snapshot, {"verbose": True})
+    assert (500, ["new options rejected: service.role: cannot change"]) == (answer.code, answer.body["reasons"])
     assert ["service.role: cannot change"] == configurations.target(snapshot, {}).body["rejected"]
     assert "rejected" not in configurations.target(Snapshot(a_state(RUNNING)), {}).body
 
 
-def test_an_update_that_waits_for_an_operator_is_told():
-    """By health: the deploy plan was complete long ago."""
+def test_waiting_update_is_reported_by_health():
+    """The deploy plan itself stays complete."""
     state = a_state(RUNNING, RUNNING)
     controls = {"deploy": PlanControl(completed="before"), "update": PlanControl(interrupted=frozenset({()}))}
     tasks = {name: replace(record, config="before") for name, record in state.stored.tasks.items()}
-    told = service.health(Snapshot(with_fields(state, controls=controls, tasks=tasks)), {"verbose": True})
+    answer = service.health(Snapshot(with_fields(state, controls=controls, tasks=tasks)), {"verbose": True})
 
-    assert (207, ["updating: waiting for an operator"]) == (told.code, told.body["reasons"])
+    assert (207, ["updating: waiting for an operator"]) == (answer.code, answer.body["reasons"])
 
 
-def test_a_kill_that_is_under_way_is_told():
+def test_task_being_killed_is_reported():
     """So that an operator sees which task does not end."""
     state = a_state(RUNNING)
     (record,) = state.stored.tasks.values()
@@ -181,14 +180,14 @@ def test_a_kill_that_is_under_way_is_told():
     assert record.id in view.body["phases"][0]["steps"][0]["message"]
 
 
-def test_the_framework_id_is_a_list():
-    """Cosmos compares it before and after an uninstallation."""
+def test_framework_id_is_a_list():
+    """Cosmos compares it before and after an uninstall."""
     assert ["framework-1"] == service.framework_id(Snapshot(a_state()), {}).body
     assert [] == service.framework_id(Snapshot(a_state(framework_id=None)), {}).body
 
 
-def test_health_says_that_nothing_can_be_stored():
-    """Whatever else is the case: nothing is done until it can."""
+def test_health_reports_unavailable_store():
+    """Before every other state, because scheduling is paused."""
     snapshot = Snapshot(a_state(RUNNING, RUNNING), store_error="the disk is full")
 
     view = service.health(snapshot, {"verbose": True})

@@ -1,4 +1,4 @@
-"""Metrics go to a StatsD server: in packets that fit, without a wait, and where DC/OS says."""
+"""StatsD client: packets, target, errors."""
 
 import socket
 
@@ -14,8 +14,8 @@ VALUES = st.lists(st.tuples(st.text(min_size=1, max_size=600), st.floats()), max
 
 
 @given(VALUES)
-def test_every_packet_fits_and_every_line_is_one_gauge(values):
-    """Whatever the names hold; what is no number is left out."""
+def test_packets_are_bounded_and_contain_gauges(values):
+    """Whatever the names contain; NaN and infinities are omitted."""
     found = list(packets(values, "digits."))
 
     assert all(0 < len(packet) <= MAX_PACKET for packet in found)
@@ -26,13 +26,12 @@ def test_every_packet_fits_and_every_line_is_one_gauge(values):
         assert ("g", float(value)) == (kind, float(value))
 
 
-def test_a_negative_value_is_set_and_not_subtracted():
-    """A sign would mean a difference to what is there."""
+def test_negative_value_is_set_not_subtracted():
+    """StatsD adds a signed value to the gauge."""
     assert [b"plan_status.deploy:0|g\nplan_status.deploy:-1|g"] == list(packets([("plan_status.deploy", -1)]))
 
 
-def test_so_many_values_and_no_more_are_sent():
-    """Whatever there is."""
+def test_number_of_values_is_limited():
     lines = b"\n".join(packets((f"n{number}", number) for number in range(2 * MAX_VALUES))).splitlines()
 
     assert MAX_VALUES == len(lines)
@@ -49,13 +48,13 @@ def test_so_many_values_and_no_more_are_sent():
         ("[::1]:8125", {}, StatsdTarget("::1", 8125, prefix="dev.digits.")),
     ],
 )
-def test_the_option_goes_before_what_dcos_says(option, environment, expected):
-    """A server of one's own may serve many services: the names begin with ours."""
+def test_option_overrides_environment(option, environment, expected):
+    """The option's server may serve several services, so names begin with the service."""
     assert expected == statsd_target(option, "/dev/digits", environment)
 
 
-def test_a_server_gets_all_of_it():
-    """A real one, over UDP."""
+def test_server_receives_all_values():
+    """A real server, over UDP."""
     world = a_life()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
@@ -66,8 +65,7 @@ def test_a_server_gets_all_of_it():
             wanted -= {line.partition(b":")[0] for line in server.recv(65_536).splitlines()}
 
 
-def test_a_server_that_cannot_be_had_is_told_once(caplog):
-    """And nothing else happens."""
+def test_unknown_server_is_logged_once(caplog):
     sender = StatsdSender(StatsdTarget("host.invalid", 8125))
 
     for _ in range(3):

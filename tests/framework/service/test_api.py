@@ -1,4 +1,4 @@
-"""Who may use the API, from options and environment."""
+"""Access settings of the API, from options and environment."""
 
 import pytest
 
@@ -16,20 +16,20 @@ def settings(environment, folder="/nowhere", **api):
     "environment",
     [{"HOST": "127.0.0.1"}, {"HOST": "localhost"}, {"HOST": "10.0.0.5", "MARATHON_APP_ID": "/tensorflow"}],
 )
-def test_it_is_open_on_loopback_and_behind_marathon(environment):
+def test_api_is_open_on_loopback_and_behind_marathon(environment):
     """On DC/OS the Admin Router authenticates."""
     assert not settings(environment).policy.is_restricted
 
 
 @pytest.mark.parametrize("environment", [{}, {"HOST": "10.0.0.5"}, {"HOST": "agent-1"}])
-def test_on_a_network_it_is_open_on_purpose_only(environment):
-    """What has to be set is named."""
+def test_api_on_network_needs_explicit_access(environment):
+    """The error names the missing option."""
     with pytest.raises(OptionsError, match=r"api.write_token.*required.*api.authentication: none"):
         settings(environment)
     assert not settings(environment, authentication="none").policy.is_restricted
 
 
-def test_tokens_come_from_the_environment_and_from_files(tmp_path):
+def test_tokens_from_environment_and_files(tmp_path):
     """Without the line break at the end of a file."""
     (tmp_path / "token").write_text("w\n")
 
@@ -39,16 +39,16 @@ def test_tokens_come_from_the_environment_and_from_files(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("source", "told"), [("env:NONE", "no such variable"), ("file:none", "No such file"), ("env:EMPTY", "empty token")]
+    ("source", "message"),
+    [("env:NONE", "no such variable"), ("file:none", "No such file"), ("env:EMPTY", "empty token")],
 )
-def test_a_token_that_cannot_be_had_is_an_error(tmp_path, source, told):
-    """An empty one would let nobody in, or everybody."""
-    with pytest.raises(OptionsError, match=f"api.write_token.*{told}"):
+def test_missing_token_is_an_error(tmp_path, source, message):
+    """An empty token would refuse or admit all clients."""
+    with pytest.raises(OptionsError, match=f"api.write_token.*{message}"):
         settings({"EMPTY": " \n"}, tmp_path, write_token=source)
 
 
-def test_certificates_make_it_https():
-    """And those of clients are checked by their authority."""
+def test_certificates_enable_https():
     found = settings({}, certificate_file="a.pem", key_file="a.key", client_ca_file="ca.pem", writers="alice, bob")
 
     assert ("a.pem", "a.key", "ca.pem") == (found.tls.certificate, found.tls.key, found.tls.client_ca)
@@ -60,17 +60,17 @@ def last(environment, folder="/nowhere", *, closed=False, **api):
     return uninstall_api_settings(options, environment, str(folder), closed=closed)
 
 
-def test_what_is_missing_lets_nobody_in_when_a_service_is_taken_down(tmp_path):
-    """And holds nothing up: neither a token, nor a certificate. Nor is the API open where Marathon runs it."""
+def test_uninstall_with_missing_token_is_closed(tmp_path):
+    """Also where Marathon runs it. The uninstall itself continues."""
     behind = {"HOST": "10.0.0.5", "MARATHON_APP_ID": "/x", "R": "r"}
-    settings, told = last(behind, tmp_path, read_token="env:R", write_token="file:none")
-    assert (["api.write_token"], "r") == ([problem.path for problem in told], settings.policy.read_token)
+    settings, problems = last(behind, tmp_path, read_token="env:R", write_token="file:none")
+    assert (["api.write_token"], "r") == ([problem.path for problem in problems], settings.policy.read_token)
     assert not settings.policy.authenticate({"authorization": "Bearer "}, None).can_read
     assert 43 == len(settings.policy.write_token)
 
     gone = {name: str(tmp_path / name) for name in ("certificate_file", "key_file", "client_ca_file")}
-    settings, told = last(behind, tmp_path, **gone)
-    assert (["api.certificate_file"], None) == ([problem.path for problem in told], settings.tls)
+    settings, problems = last(behind, tmp_path, **gone)
+    assert (["api.certificate_file"], None) == ([problem.path for problem in problems], settings.tls)
     assert (True, False) == (settings.policy.is_restricted, settings.policy.client_certificates)
 
     assert last(behind, closed=True)[0].policy.is_restricted

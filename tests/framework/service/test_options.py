@@ -1,4 +1,4 @@
-"""Which options hold at a start, as the events tell it."""
+"""Selection of the active options at a start, and preview of updates."""
 
 from kit.memory_store import MemoryStore
 from tf_scheduler.core.plans import queries
@@ -15,7 +15,7 @@ def options(service=(), **worker):
     return resolve({"service": {"command": "x", **dict(service)}, "worker": {"count": 2, **worker}})
 
 
-def told(store, *starts):
+def outcomes(store, *starts):
     """What the last of these starts tells: text, and whether it is a warning."""
     for number, start in enumerate(starts):
         history = OptionsHistory(start, {}, to_spec, clock=lambda at=number: float(at))
@@ -32,8 +32,7 @@ def launch(store, started):
         store.apply(list(writes(TaskLaunched(record), state)))
 
 
-def test_what_is_foretold_is_about_what_was_launched():
-    """Nothing restarts that never ran."""
+def test_preview_restarts_only_launched_tasks():
     store, asked = MemoryStore("tensorflow"), {"options": {"service": {"command": "x"}, "worker": {"count": 4}}}
     history = OptionsHistory(options(), {}, to_spec)
     state = history.activate(store)
@@ -44,13 +43,13 @@ def test_what_is_foretold_is_about_what_was_launched():
     assert ["ps-0", "ps-1", "worker-0", "worker-1"] == [item["task"] for item in found["restarted"]]
 
 
-def test_a_new_target_is_told_with_what_follows_from_it():
-    """What has changed, and why a task restarts; the first has changed nothing, and the same again neither."""
+def test_new_target_is_reported_with_its_effects():
+    """Not the first configuration, and not the same options again."""
     store = MemoryStore("tensorflow")
-    assert [] == told(store, options(), options())
+    assert [] == outcomes(store, options(), options())
     launch(store, options())
 
-    ((message, warning),) = told(store, options(count=4))
+    ((message, warning),) = outcomes(store, options(count=4))
 
     assert message.startswith("new target configuration ")
     assert ": worker.count 2 -> 4; ps-0, ps-1, worker-0, worker-1 restart: the size of the cluster" in message
@@ -58,17 +57,15 @@ def test_a_new_target_is_told_with_what_follows_from_it():
     assert not warning
 
 
-def test_a_secret_in_a_new_target_is_hidden():
-    """As wherever options are shown."""
-    ((message, _),) = told(MemoryStore("tensorflow"), options(), options(environment={"API_KEY": "hush"}))
+def test_secret_in_new_target_is_redacted():
+    ((message, _),) = outcomes(MemoryStore("tensorflow"), options(), options(environment={"API_KEY": "hush"}))
 
     assert "worker.environment" in message
     assert "hush" not in message
 
 
-def test_what_is_refused_is_told():
-    """At every start with it, for a person to look at."""
-    ((message, warning),) = told(
+def test_rejected_options_are_reported_at_each_start():
+    ((message, warning),) = outcomes(
         MemoryStore("tensorflow"), options(), options({"role": "another"}), options({"role": "another"})
     )
 

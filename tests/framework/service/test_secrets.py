@@ -1,15 +1,17 @@
-"""What options and environment make of the scheduler's own access."""
+"""Secrets of the scheduler process: credentials, sources of tasks' secrets, values to redact."""
 
 from __future__ import annotations
 
 import base64
+import json
 
 import pytest
 
 from dcos_stand_in import Dcos
+from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.errors import OptionsError, SecretError, SourceUnavailableError
 from tf_scheduler.options.load import resolve, to_spec
-from tf_scheduler.service.secrets import credentials_of, sources_of, with_api_address
+from tf_scheduler.service.secrets import credentials_of, known_secrets, sources_of, with_api_address
 
 KERBEROS = {
     "enabled": True,
@@ -24,8 +26,8 @@ def spec_of(**document):
     return to_spec(resolve({"service": {"command": "x", **document.pop("service", {})}, **document}))
 
 
-def test_mesos_learns_the_principals_secret(tmp_path):
-    """From a file or a variable, without the line end."""
+def test_mesos_secret_from_file_or_variable(tmp_path):
+    """Without the line break at the end."""
     (tmp_path / "mesos").write_text("hush\n")
     own = {"service": {"principal": "tf"}, "secret_delivery": {"directory": str(tmp_path)}}
     header = "Basic " + base64.b64encode(b"tf:hush").decode()
@@ -35,14 +37,13 @@ def test_mesos_learns_the_principals_secret(tmp_path):
     assert None is credentials_of(spec_of(**own), {})
 
 
-def test_a_principals_secret_that_is_not_there_is_told():
-    """By the option."""
+def test_missing_mesos_secret_names_option():
     with pytest.raises(OptionsError, match=r"mesos\.secret: env:HUSH: the scheduler has no such variable"):
         credentials_of(spec_of(service={"principal": "tf"}, mesos={"secret": "env:HUSH"}), {})
 
 
-def test_a_service_account_logs_in_and_reads_the_secret_store():
-    """With nothing but the variable that the package sets."""
+def test_service_account_reads_secret_store():
+    """With only the variable that the package sets."""
     dcos = Dcos()
     try:
         dcos.secrets["team/key"] = ("application/json", b'{"value": "canary"}')
@@ -60,8 +61,7 @@ def test_a_service_account_logs_in_and_reads_the_secret_store():
         dcos.close()
 
 
-def test_vault_is_asked_where_the_options_say():
-    """Only then."""
+def test_vault_is_used_if_configured():
     named = sources_of(spec_of(vault={"address": "http://127.0.0.1:9"}).secret_access, {"VAULT_TOKEN": "t"})
     with pytest.raises(SourceUnavailableError, match=r"127\.0\.0\.1:9 does not answer"):
         named.value("vault:a/b#c")
@@ -73,15 +73,15 @@ def test_vault_is_asked_where_the_options_say():
     ("host", "url"),
     [("10.0.0.1", "http://10.0.0.1:80"), ("fe80::1", "http://[fe80::1]:80"), ("agent-1", "http://agent-1:80")],
 )
-def test_tasks_reach_the_scheduler_where_marathon_put_it(host, url):
-    """Or where the options say."""
+def test_api_address_for_tasks(host, url):
+    """From Marathon's variables, or from the options."""
     assert url == with_api_address(spec_of(), {"HOST": host}, 80).secret_delivery.url
     named = spec_of(secret_delivery={"url": "https://tf.example.com/"})
     assert "https://tf.example.com" == with_api_address(named, {"HOST": host}, 80).secret_delivery.url
 
 
-def test_tasks_get_the_certificates_that_they_shall_trust(tmp_path):
-    """Their content, as the file is here and not on the agents."""
+def test_tasks_get_ca_certificates(tmp_path):
+    """Their content, because the file does not exist on the agents."""
     (tmp_path / "ca.pem").write_text("PEM")
     named = spec_of(secret_delivery={"ca_file": str(tmp_path / "ca.pem")})
     assert "PEM" == with_api_address(named, {"HOST": "h"}, 80, "https").secret_delivery.authorities
@@ -89,8 +89,8 @@ def test_tasks_get_the_certificates_that_they_shall_trust(tmp_path):
         with_api_address(spec_of(secret_delivery={"ca_file": "/nowhere"}), {"HOST": "h"}, 80)
 
 
-def test_a_key_of_google_becomes_a_file():
-    """As the original package takes it: in the options, or by the name of a secret."""
+def test_google_key_becomes_a_file():
+    """As in the original package: in the options, or by the name of a secret."""
     spec = spec_of(service={"gcs_key": '{"key": 1}'})
     (item,) = spec.secrets
     assert ("GOOGLE_APPLICATION_CREDENTIALS", "gcs_key.json") == (item.env, item.file)
@@ -112,3 +112,46 @@ def test_kerberos_becomes_two_files():
     assert "kdc = kdc:88" in text
     values = {item.env: sources_of(spec.secret_access, {}).value(item.source) for item in rest}
     assert {"KERBEROS_PRINCIPAL": b"tensorflow@LOCAL", "KRB5_TRACE": b"/dev/stderr"} == values
+
+
+PLAIN = {"service": {"command": "python train.py"}, "worker": {"count": 1}}
+
+
+def known(environment=None, policy=None, **sections):
+    service = {**PLAIN["service"], **sections.pop("service", {})}
+    options = resolve({**PLAIN, **sections, "service": service})
+    return {value for value in known_secrets(options, environment or {}, policy or Policy()) if value}
+
+
+def test_known_secrets_without_secrets_is_empty():
+    """Variables of the scheduler that are named like a secret may contain a path."""
+    assert set() == known({"API_KEY_FILE": "/etc/key.pem", "PATH": "/bin"})
+
+
+def test_known_secrets_has_secret_options():
+    assert {"the-key"} == known(service={"gcs_key": "the-key"})
+
+
+def test_known_secrets_has_secret_task_variables():
+    assert {"hunter22"} == known(worker={"count": 1, "environment": {"DB_PASSWORD": "hunter22", "MODE": "fast"}})
+
+
+def test_known_secrets_has_referenced_variables():
+    secret = {"source": "env:DATABASE", "env": "DATABASE"}
+    environment = {"WRITING": "write-token", "DATABASE": "db-password", "OTHER": "other"}
+
+    found = known(environment, api={"write_token": "env:WRITING"}, secrets=[secret])
+
+    assert {"write-token", "db-password"} == found
+
+
+def test_known_secrets_has_tokens_from_files():
+    assert {"r-token", "w-token"} == known(policy=Policy(read_token="r-token", write_token="w-token"))
+
+
+def test_known_secrets_has_service_account_key():
+    """A credential that is a file name is not a secret."""
+    credential = json.dumps({"uid": "tf", "private_key": "-----BEGIN\nMIIB\n"})
+
+    assert {credential, "-----BEGIN\nMIIB\n"} == known({"DCOS_SERVICE_ACCOUNT_CREDENTIAL": credential})
+    assert set() == known({"DCOS_SERVICE_ACCOUNT_CREDENTIAL": "/run/secrets/account"})

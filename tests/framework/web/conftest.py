@@ -1,4 +1,4 @@
-"""A real Chromium, without a window, and what it must never do: complain, or ask anybody else than the scheduler."""
+"""A headless Chromium that fails the test on errors in the console and on requests to other hosts."""
 
 import shutil
 from urllib.parse import urlsplit
@@ -11,7 +11,7 @@ from live_api import LiveApi
 
 #: ms; a machine that is busy takes its time.
 PATIENCE = 30_000
-#: What Chromium itself says of an answer that is no success.
+#: Console message of Chromium for an answer that is not a success.
 _STATUS = "Failed to load resource"
 
 
@@ -19,7 +19,7 @@ _STATUS = "Failed to load resource"
 @pytest.fixture(scope="module")
 def chromium():
     program = shutil.which("chromium")
-    assert program, "there is no chromium: scripts/setup --test installs it"
+    assert program, "chromium is missing: scripts/setup --test installs it"
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         # Chromium's own walls need a user that is not root; what it shows here is ours.

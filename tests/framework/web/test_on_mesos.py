@@ -1,4 +1,4 @@
-"""The page of a real scheduler that trains examples/digits on a real Mesos: every view, every kind of button."""
+"""The page of a real scheduler that trains examples/digits on a real Mesos."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def keep(page):
 @pytest.mark.tensorflow
 @pytest.mark.browser
 @pytest.mark.timeout(600)
-def test_a_training_is_watched_and_commanded(scheduler, visit):
+def test_page_follows_and_commands_training(scheduler, visit):
     """From the first launch to the result."""
     expect.set_options(timeout=PATIENCE * 1000)
     url = scheduler.start()

@@ -1,4 +1,4 @@
-"""The page in a real Chromium, over the real API of a service whose Mesos is simulated."""
+"""The page in a real Chromium, with the real API of a simulated service."""
 
 import json
 import re
@@ -43,8 +43,8 @@ def plans(page):
     return page.get_by_role("region", name="Plans")
 
 
-def test_a_service_is_seen_from_its_registration_to_its_end(live, home, visit):
-    """No place yet, running on an agent, a task that fails, training, the result."""
+def test_page_shows_service_from_start_to_end(live, home, visit):
+    """No agents yet, a running task, a failed task, training, the result."""
     live.register()
     page = visit(home)
     expect(page.get_by_role("heading", level=1)).to_have_text("dev/digits")
@@ -77,8 +77,8 @@ def test_a_service_is_seen_from_its_registration_to_its_end(live, home, visit):
     expect(page).to_have_title("dev/digits: succeeded")
 
 
-def test_plans_are_commanded_at_each_of_their_nodes(live, home, visit):
-    """Pause and resume at once; restart and force complete after a question."""
+def test_commands_of_plans_phases_and_steps(live, home, visit):
+    """Restart and force complete need a confirmation."""
     live.register()
     page = visit(home)
     tree = plans(page)
@@ -118,8 +118,8 @@ def test_plans_are_commanded_at_each_of_their_nodes(live, home, visit):
     assert before != live.world.id_of("ps-0")
 
 
-def test_a_plan_is_folded_and_unfolded(live, home, visit):
-    """The one that works is open at first."""
+def test_plans_can_be_folded(live, home, visit):
+    """The active plan is open at first."""
     live.deploy()
     tree = plans(visit(home))
     update = tree.get_by_role("region", name="Plan update")
@@ -131,8 +131,8 @@ def test_a_plan_is_folded_and_unfolded(live, home, visit):
 
 
 @pytest.mark.parametrize(("button", "word"), [("Restart task", "Restart"), ("Move task", "Move")])
-def test_a_task_is_launched_again(live, home, visit, button, word):
-    """The chosen one, after a question."""
+def test_selected_task_is_restarted(live, home, visit, button, word):
+    """After a confirmation."""
     live.deploy()
     page = visit(home)
     before = live.world.id_of("worker-0")
@@ -146,8 +146,7 @@ def test_a_task_is_launched_again(live, home, visit, button, word):
     assert before != live.world.id_of("worker-0")
 
 
-def test_what_cannot_be_done_is_said(live, home, visit):
-    """In the scheduler's words."""
+def test_refused_command_shows_message(live, home, visit):
     live.register()
     page = visit(home)
     page.route("**/v1/plans/deploy/interrupt", lambda route: route.fulfill(status=409, body="The service has ended"))
@@ -156,8 +155,8 @@ def test_what_cannot_be_done_is_said(live, home, visit):
     expect(page.locator("#said")).to_have_text("Pause deploy: The service has ended")
 
 
-def test_the_output_of_the_chosen_task_is_followed(live, home, visit):
-    """As it grows; another file, another task; without following, what there was."""
+def test_output_of_selected_task_is_followed(live, home, visit):
+    """Also of another file, of another task, and without following."""
     live.deploy()
     live.sandboxes.files = {
         "chief-0": {"stdout": b"one\n", "stderr": b"trouble\n"},
@@ -179,8 +178,8 @@ def test_the_output_of_the_chosen_task_is_followed(live, home, visit):
     expect(chip(page, "worker-0")).to_have_attribute("aria-pressed", "true")
 
 
-def test_events_come_as_they_happen_and_are_filtered(live, home, visit):
-    """The newest first."""
+def test_events_are_live_and_filtered(live, home, visit):
+    """Newest first."""
     live.deploy()
     live.pages.add(*entries("first", "second"))
     page = visit(home)
@@ -207,24 +206,24 @@ def test_events_come_as_they_happen_and_are_filtered(live, home, visit):
     ],
     ids=["streams are refused", "streams are cut"],
 )
-def test_events_of_a_service_that_was_installed_anew_take_the_place_of_those_before(live, home, visit, answer):
-    """Its numbers begin again: nobody waits for the next of the one before, also when there are as many already."""
+def test_events_of_reinstalled_service_replace_old_ones(live, home, visit, answer):
+    """Its numbers start again, also if it has as many events already."""
     live.deploy()
     live.pages.add(*entries("first", "second", "third"))
     page = visit(home, lambda page: page.route("**/v1/events?follow=*", lambda route: route.fulfill(**answer)))
     events = page.get_by_label("Events, newest first").get_by_role("listitem")
     expect(events).to_have_count(3)
 
-    live.pages.id, live.pages.entries = "the-second", [*entries("anew")]
+    live.pages.id, live.pages.entries = "the-second", [*entries("reinstalled")]
     expect(events).to_have_count(1)
-    expect(events).to_contain_text("anew")
+    expect(events).to_contain_text("reinstalled")
     live.pages.id, live.pages.entries = "the-third", [*entries("one", "two", "three", "four", "five")]
     expect(events).to_have_count(5)
     expect(events.last).to_contain_text("one")
 
 
-def test_events_are_asked_for_where_streams_do_not_get_through(live, home, visit):
-    """A proxy that refuses them, or the scheduler has too many."""
+def test_events_are_polled_without_streams(live, home, visit):
+    """A proxy refuses streams, or the scheduler has too many."""
     live.deploy()
     live.pages.add(*entries("first"))
     too_many = {"error": {"message": "too many"}}
@@ -239,8 +238,8 @@ def test_events_are_asked_for_where_streams_do_not_get_through(live, home, visit
     expect(events.first).to_contain_text("second")
 
 
-def test_a_lost_connection_is_seen_until_it_is_back(live, home, visit):
-    """What was known stays, with its time."""
+def test_lost_connection_shows_banner(live, home, visit):
+    """The last data stays, with its time."""
     live.deploy()
     page = visit(home)
     expect(chip(page, "worker-0")).to_be_visible()
@@ -259,8 +258,8 @@ def test_a_lost_connection_is_seen_until_it_is_back(live, home, visit):
     expect(page.get_by_label("Events, newest first")).to_contain_text("streams are back")
 
 
-def test_a_token_is_asked_for_and_kept(visit):
-    """For as long as the tab is open; who may only read is told so."""
+def test_token_is_requested_and_kept(visit):
+    """While the tab is open; the page reports read-only access."""
     with LiveApi(a_spec(), Policy(read_token="reader", write_token="writer")) as live:
         live.deploy()
         live.pages.add(*entries("for readers"))
@@ -284,8 +283,8 @@ def test_a_token_is_asked_for_and_kept(visit):
         assert "reader" not in json.dumps(page.context.storage_state())
 
 
-def test_texts_of_users_are_texts(visit):
-    """In events, logs, states, reasons, the options: nothing of it is taken for markup, nothing runs."""
+def test_user_texts_are_not_markup(visit):
+    """In events, logs, states, reasons and options."""
     with LiveApi(a_spec(checkpoint_dir=EVIL)) as live:
         live.deploy()
         live.pages.add(*entries(EVIL, task=EVIL, warning=True))
@@ -301,8 +300,8 @@ def test_texts_of_users_are_texts(visit):
         assert 0 == page.locator("img, script:not([src])").count()
 
 
-def test_the_keyboard_is_enough(live, home, visit):
-    """What has the focus keeps it while the page goes on, and is seen; Escape says no."""
+def test_page_works_with_keyboard(live, home, visit):
+    """The focus is visible and survives updates; Escape cancels."""
     live.deploy()
     page = visit(home)
     expect(chip(page, "ps-0")).to_be_visible()
@@ -326,8 +325,7 @@ def test_the_keyboard_is_enough(live, home, visit):
     expect(restart).to_be_focused()
 
 
-def test_everything_that_is_used_has_a_name(live, home, visit):
-    """For those who hear the page."""
+def test_controls_have_accessible_names(live, home, visit):
     live.deploy()
     page = visit(home)
     expect(chip(page, "ps-0")).to_be_visible()
@@ -340,8 +338,8 @@ def test_everything_that_is_used_has_a_name(live, home, visit):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [320, 1280])
-def test_it_fits_and_can_be_read(live, home, visit, scheme, width):
-    """Nothing sticks out; words contrast with what is behind them as WCAG 2 AA wants (4.5)."""
+def test_page_fits_and_has_contrast(live, home, visit, scheme, width):
+    """Nothing overflows; contrast as WCAG 2 AA requires."""
     more = [an_agent(f"ip-10-0-0-{number}.compute.internal", gpus=8, region="r" * 30) for number in range(60)]
     live.world.mesos.agents.update({agent.id: agent for agent in more})
     live.deploy()
@@ -393,8 +391,8 @@ CONTRAST = """() => {
 }"""
 
 
-def test_a_service_that_stays_after_its_job_says_so(visit):
-    """Not that tasks are kept, when it has none."""
+def test_page_of_kept_service(visit):
+    """Without kept tasks, the page does not mention any."""
     with LiveApi(a_spec(finish=FinishPolicy(after_finish=AfterFinish.IDLE))) as idle:
         idle.deploy()
         play(idle.world, send.status("chief-0", TaskState.FINISHED))

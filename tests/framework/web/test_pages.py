@@ -1,4 +1,4 @@
-"""The page's files: who may have them, and what they may do in a browser."""
+"""The page's files: access and security headers."""
 
 import re
 import subprocess
@@ -25,30 +25,29 @@ APP = create_app(
 )
 
 
-def test_the_page_is_for_everybody_and_what_it_shows_is_not():
-    """It asks for the token itself."""
+def test_page_is_public_and_its_data_is_not():
+    """The page itself requests the token."""
     assert 200 == ask(APP, "/").code
     assert 401 == ask(APP, "/v1/tasks").code
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_each_file_has_its_media_type(name):
-    """With nosniff, a browser takes no other."""
+    """With nosniff, browsers accept no other."""
     reply = ask(APP, "/" if name == "index.html" else f"/page/{name}")
 
     assert (200, KINDS[name[name.rfind(".") :]]) == (reply.code, reply.headers["content-type"])
     assert "nosniff" == reply.headers["x-content-type-options"]
 
 
-def test_only_files_of_the_page_are_given():
-    """No path leads out of them."""
+def test_only_files_of_the_page_are_served():
     names = ("../__init__.py", "none.js", "", "%2e%2e/pages.py")
 
     assert {404} == {ask(APP, f"/page/{name}", headers={"Authorization": "Bearer r"}).code for name in names}
 
 
-def test_the_policy_allows_no_script_but_ours():
-    """No inline script or style, no other place, no text that becomes markup."""
+def test_policy_allows_only_own_scripts():
+    """No inline script or style, no other origin, no text that becomes markup."""
     policy = dict(
         part.strip().partition(" ")[::2] for part in ask(APP, "/").headers["content-security-policy"].split(";")
     )
@@ -58,8 +57,8 @@ def test_the_policy_allows_no_script_but_ours():
     assert "unsafe" not in str(policy)
 
 
-def test_a_page_that_asks_without_a_token_gets_no_form_of_the_browser():
-    """A person who does, does."""
+def test_script_without_token_gets_no_browser_dialog():
+    """A person who opens an address does."""
     asked = {"X-Requested-With": "XMLHttpRequest"}
 
     assert "Bearer" == ask(APP, "/v1/tasks", headers=asked).headers["www-authenticate"].split()[0]
@@ -67,7 +66,7 @@ def test_a_page_that_asks_without_a_token_gets_no_form_of_the_browser():
 
 
 def test_addresses_are_relative():
-    """Behind DC/OS' proxy the page is at /service/NAME/; nothing is asked of anybody else."""
+    """On DC/OS the page is at /service/NAME/; it requests nothing from other hosts."""
     named = re.findall(r'(?:href|src)="([^"]*)"', FILES["index.html"])
     named += [address for name in SCRIPTS for address in re.findall(r'from "([^"]*)"', FILES[name])]
 
@@ -76,7 +75,7 @@ def test_addresses_are_relative():
     assert [] == [name for name in SCRIPTS if re.search(r"""["'`]/(v1|page)""", FILES[name])]
 
 
-def test_no_text_becomes_markup():
+def test_page_never_parses_markup():
     """Names, messages and logs come from users."""
     ways = (
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|DOMParser|createContextualFragment"
@@ -85,12 +84,11 @@ def test_no_text_becomes_markup():
     assert [] == [name for name in SCRIPTS if re.search(ways, FILES[name])]
 
 
-def test_the_one_file_scheduler_has_the_page(tmp_path):
-    """Its files are read from the zip."""
+def test_one_file_scheduler_contains_page(tmp_path):
     bundle = build_scheduler(tmp_path / "scheduler.pyz")
     program = "from tf_scheduler.web.pages import pages; print(*(page.name for page in pages()))"
 
     # -S: nothing that is installed here.
-    told = subprocess.run([sys.executable, "-S", "-c", program], env={"PYTHONPATH": str(bundle)}, capture_output=True)
+    run = subprocess.run([sys.executable, "-S", "-c", program], env={"PYTHONPATH": str(bundle)}, capture_output=True)
 
-    assert sorted(FILES) == told.stdout.decode().split(), told.stderr.decode()
+    assert sorted(FILES) == run.stdout.decode().split(), run.stderr.decode()

@@ -1,4 +1,4 @@
-"""TensorBoard below the scheduler's address, in a real Chromium: what its pages may do there, and what not."""
+"""Isolation of TensorBoard pages from the scheduler, in a real Chromium."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from tf_scheduler.web.pages import pages
 pytestmark = pytest.mark.browser
 
 #: It does what a page can to get at the scheduler, whose address is two folders above; and what TensorBoard does.
-PAGE = b"""<!doctype html><title></title><div id="told"></div><script src="script.js"></script>"""
+PAGE = b"""<!doctype html><title></title><div id="outcome"></div><script src="script.js"></script>"""
 SCRIPT = b"""
-const told = {};
+const outcome = {};
 const tried = async (name, attempt) => {
-  try { told[name] = await attempt(); } catch (error) { told[name] = error.name; }
+  try { outcome[name] = await attempt(); } catch (error) { outcome[name] = error.name; }
 };
 const framed = (address) => new Promise((done) => {
   const frame = document.createElement("iframe");
@@ -74,7 +74,7 @@ const commanded = async (address) => {
     worker.onmessage = (message) => done(message.data);
     worker.onerror = () => done("no worker");
   }));
-  document.getElementById("told").textContent = JSON.stringify(told);
+  document.getElementById("outcome").textContent = JSON.stringify(outcome);
 })();
 """
 FILES = {
@@ -90,8 +90,8 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         back = unquote(self.path.partition("/tensorboard/?")[2])
         away = "/v1/plans/deploy/stop" if self.path == "/away" else back
-        told = {"path": self.path, "host": self.headers["Host"]}
-        kind, content = FILES.get(self.path, ("application/json", json.dumps(told).encode()))
+        record = {"path": self.path, "host": self.headers["Host"]}
+        kind, content = FILES.get(self.path, ("application/json", json.dumps(record).encode()))
         self.send_response(307 if away else 200)
         if away:
             self.send_header("Location", away)
@@ -119,8 +119,8 @@ def a_board():
 
 
 @pytest.mark.parametrize("prefix", ["", "/service/dev/digits"])
-def test_its_pages_work_and_can_command_nothing(chromium, prefix):
-    """Whoever makes them: no request, no frame, no window, no form of theirs gets to the scheduler."""
+def test_tensorboard_page_cannot_command_scheduler(chromium, prefix):
+    """No request, frame, window or form of the page reaches the scheduler."""
     spec, events = a_spec(name="dev/digits", jobs=(a_job(JobKind.TENSORBOARD),)), []
     with a_board() as address:
         record = TaskRecord("tensorboard-0", "t__1", JobKind.TENSORBOARD, 0, "S1", "agent-1", address, 1, (), 0.0)
@@ -132,9 +132,9 @@ def test_its_pages_work_and_can_command_nothing(chromium, prefix):
             context = chromium.new_context()
             page = context.new_page()
             page.goto(f"http://127.0.0.1:{server.port}{prefix}/tensorboard/")
-            told = page.locator("#told")
-            expect(told).not_to_be_empty()
-            found = json.loads(told.text_content())
+            outcome = page.locator("#outcome")
+            expect(outcome).not_to_be_empty()
+            found = json.loads(outcome.text_content())
             windows = len(context.pages)
             context.close()
 
@@ -144,8 +144,8 @@ def test_its_pages_work_and_can_command_nothing(chromium, prefix):
     assert ([], 1) == (events, windows)
 
 
-def test_the_page_links_to_it_as_soon_as_it_runs(visit):
-    """By an address that needs no token."""
+def test_page_links_to_running_tensorboard(visit):
+    """The link needs no token."""
     spec = a_spec(name="dev/digits", jobs=(a_job(), a_job(JobKind.CHIEF), a_job(JobKind.TENSORBOARD)))
     with LiveApi(spec) as live:
         live.register()

@@ -1,4 +1,4 @@
-"""Small files that are stored beside the state."""
+"""Small files that operators store with the service."""
 
 import logging
 
@@ -22,8 +22,8 @@ def opened(disk):
 
 
 @pytest.mark.parametrize("content", [b"", b"text\r\n", bytes(range(256)) * 4])
-def test_a_file_is_there_after_the_next_start(disk, content):
-    """Every byte of it, also in place of one of that name."""
+def test_file_survives_restart(disk, content):
+    """Byte by byte, also in place of an earlier file of that name."""
     _, files = opened(disk)
     files.keep("a.txt", b"before")
     files.keep("a.txt", content)
@@ -34,17 +34,16 @@ def test_a_file_is_there_after_the_next_start(disk, content):
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../a", "a/b", "-a", "a" * 65, "ä", "a\n"])
-def test_a_name_is_no_path(disk, name):
+def test_file_name_cannot_be_a_path(disk, name):
     """It is part of a key of the store."""
     store, files = opened(disk)
 
-    with pytest.raises(FileError, match="invalid file name") as told:
+    with pytest.raises(FileError, match="invalid file name") as error:
         files.keep(name, b"")
-    assert (400, {}) == (told.value.http_status, store.load())
+    assert (400, {}) == (error.value.http_status, store.load())
 
 
-def test_what_is_too_much_is_refused(disk, monkeypatch):
-    """Of one, and of all."""
+def test_size_and_number_of_files_are_limited(disk, monkeypatch):
     monkeypatch.setattr(operator_files, "MAX_FILES", 1)
     _, files = opened(disk)
 
@@ -56,19 +55,18 @@ def test_what_is_too_much_is_refused(disk, monkeypatch):
         files.keep("b", b"")
 
 
-def test_what_cannot_be_stored_is_not_shown(disk):
-    """Another scheduler has taken the state over."""
+def test_unstored_file_is_not_visible(disk):
+    """After another scheduler has taken over the state."""
     _, files = opened(disk)
     newer, _ = opened(disk)
     newer.apply([Put("x", b"")])
 
-    with pytest.raises(FileError, match="cannot be stored") as told:
+    with pytest.raises(FileError, match="cannot be stored") as error:
         files.keep("a", b"")
-    assert (503, []) == (told.value.http_status, files.names())
+    assert (503, []) == (error.value.http_status, files.names())
 
 
-def test_what_a_newer_version_stored_costs_that_file_only(disk, caplog):
-    """And is said."""
+def test_unreadable_file_is_logged_and_skipped(disk, caplog):
     store, files = opened(disk)
     files.keep("a", b"x")
     store.apply([Put("files/b", b'{"schema": 2}'), Put("files/c", b"{")])

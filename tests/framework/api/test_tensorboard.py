@@ -1,4 +1,4 @@
-"""TensorBoard below the scheduler's address, with a server in its place that tells what it was asked."""
+"""Proxy for TensorBoard, with a server that records its requests."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
-        told = {"method": self.command, "path": self.path, "headers": dict(self.headers), "body": body}
+        record = {"method": self.command, "path": self.path, "headers": dict(self.headers), "body": body}
         self.send_response(404 if "missing" in self.path else 200)
         for name, value in (
             ("Content-Type", "application/json"),
@@ -59,7 +59,7 @@ class Handler(BaseHTTPRequestHandler):
         ):
             self.send_header(name, value)
         self.end_headers()
-        content = json.dumps(told).encode()
+        content = json.dumps(record).encode()
         for piece in (content[:7], content[7:], b""):
             self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
 
@@ -91,8 +91,7 @@ def an_app(state, **options):
     return create_app(lambda: Snapshot(state), Policy(**options))
 
 
-def test_requests_and_answers_are_passed_on(place):
-    """Path, query, method, body and status; what came in chunks is whole."""
+def test_proxy_forwards_requests_and_answers(place):
     app = an_app(a_state(place))
 
     got = ask(app, "/tensorboard/any/data/plugin/scalars?tag=a%2Fb&x=1")
@@ -108,8 +107,8 @@ def test_requests_and_answers_are_passed_on(place):
     assert 405 == ask(app, "/tensorboard/any/data", "DELETE").code
 
 
-def test_nothing_of_the_login_reaches_it_and_nothing_beyond_its_page_comes_back(place):
-    """No token, cookie or referrer there; no cookie, link or service worker here."""
+def test_proxy_drops_credentials_and_cookies(place):
+    """In both directions; also links and service workers."""
     given = {"Authorization": "Bearer w", "Cookie": "a=b", "Referer": "http://x/", "X-TensorBoard-Flags": "{}"}
 
     reply = ask(an_app(a_state(place), **TOKENS), "/tensorboard/any/", headers=given)
@@ -126,8 +125,8 @@ def test_nothing_of_the_login_reaches_it_and_nothing_beyond_its_page_comes_back(
     assert not {"allow-popups", "allow-forms", "allow-top-navigation"} & set(policy.split())
 
 
-def test_its_pages_may_have_what_they_need_and_nothing_else(place):
-    """Each word of the policy; the browser's tests show what comes of it."""
+def test_content_security_policy(place):
+    """Each word of the policy; the browser's tests show its effect."""
     reply = ask(an_app(a_state(place)), "/tensorboard/any/")
     ours = reply.headers["content-security-policy"].partition(", ")[0].split(";")
     rules = {rule.split()[0]: rule.split()[1:] for rule in ours}
@@ -141,8 +140,7 @@ def test_its_pages_may_have_what_they_need_and_nothing_else(place):
     } == rules
 
 
-def test_the_key_of_its_address_is_compared_in_the_same_time_whatever_is_shown(place, monkeypatch):
-    """hmac.compare_digest does: nobody gets in whom it does not let in."""
+def test_path_key_is_compared_in_constant_time(place, monkeypatch):
     app = an_app(a_state(place), **TOKENS)
     path = "/" + ask(app, "/v1/tf/tensorboard", headers=READER).body["path"]
     assert 200 == ask(app, path).code
@@ -150,26 +148,25 @@ def test_the_key_of_its_address_is_compared_in_the_same_time_whatever_is_shown(p
     assert 401 == ask(app, path).code
 
 
-def test_who_may_read_is_given_an_address_that_needs_no_token(place):
-    """A browser sends none when it follows a link. The address opens nothing else."""
+def test_path_key_replaces_token(place):
+    """Browsers send no token when they follow a link. The key gives no other access."""
     app = an_app(a_state(place), **TOKENS)
 
     assert 401 == ask(app, "/v1/tf/tensorboard").code
     assert {401} == {ask(app, path).code for path in ("/tensorboard/", "/tensorboard/any/", "/tensorboard//")}
-    told = ask(app, "/v1/tf/tensorboard", headers=READER).body
-    assert ("tensorboard-0", place, True) == (told["task"], told["address"], told["running"])
+    body = ask(app, "/v1/tf/tensorboard", headers=READER).body
+    assert ("tensorboard-0", place, True) == (body["task"], body["address"], body["running"])
     lead = ask(app, "/tensorboard/", headers=READER)
-    assert (307, told["path"]) == (lead.code, "tensorboard/" + lead.headers["location"])
+    assert (307, body["path"]) == (lead.code, "tensorboard/" + lead.headers["location"])
 
-    assert 200 == ask(app, "/" + told["path"]).code
-    assert 200 == ask(app, f"/{told['path']}data", "POST", headers={"Sec-Fetch-Site": "same-origin"}).code
-    key = told["path"].split("/")[1]
+    assert 200 == ask(app, "/" + body["path"]).code
+    assert 200 == ask(app, f"/{body['path']}data", "POST", headers={"Sec-Fetch-Site": "same-origin"}).code
+    key = body["path"].split("/")[1]
     for path in (f"/v1/tasks?{key}", f"/v1/{key}", f"/{key}/", f"/tensorboard/{key[:-1]}/", f"/tensorboard/x/{key}/"):
         assert 401 == ask(app, path).code, path
 
 
-def test_pages_of_others_reach_it_no_more_than_the_api(place):
-    """Neither by a form, nor by another name for this machine."""
+def test_proxy_refuses_cross_site_requests(place):
     assert (
         403 == ask(an_app(a_state(place)), "/tensorboard/any/", "POST", headers={"Sec-Fetch-Site": "cross-site"}).code
     )
@@ -178,16 +175,16 @@ def test_pages_of_others_reach_it_no_more_than_the_api(place):
     )
 
 
-def test_it_installs_no_service_worker(place):
-    """That would answer for us, without our policy. Browsers ask for one with this header (W3C Service Workers)."""
+def test_proxy_refuses_service_workers(place):
+    """A service worker could bypass the policy; browsers send this header (W3C Service Workers)."""
     app = an_app(a_state(place))
 
     assert 403 == ask(app, "/tensorboard/any/worker.js", headers={"Service-Worker": "script"}).code
     assert 200 == ask(app, "/tensorboard/any/worker.js").code
 
 
-def test_the_key_is_in_no_log(place, caplog):
-    """What TensorBoard is asked by POST is no command."""
+def test_path_key_is_not_logged(place, caplog):
+    """A POST to TensorBoard is not a command, so it is not audited."""
     caplog.set_level(logging.INFO)
     app = an_app(a_state(place))
     path = ask(app, "/v1/tf/tensorboard").body["path"]
@@ -206,34 +203,33 @@ def test_the_key_is_in_no_log(place, caplog):
         (with_fields(a_state("127.0.0.1:9"), statuses={}), 503, "tensorboard-0 on agent-1 is launching"),
     ],
 )
-def test_why_it_is_not_there(state, code, words):
+def test_missing_tensorboard_has_reason(state, code, words):
     """As JSON, also for a browser."""
     for path in ("/tensorboard/", "/tensorboard/any/"):
         reply = ask(an_app(state), path, headers={"Accept": "text/html"})
         assert (code, True) == (reply.code, words in reply.body["error"]["message"])
-    told = ask(an_app(state), "/v1/tf/tensorboard").body
-    assert (False, None, True) == (told["running"], told["path"], words in told["reason"])
+    body = ask(an_app(state), "/v1/tf/tensorboard").body
+    assert (False, None, True) == (body["running"], body["path"], words in body["reason"])
 
 
-def test_one_that_does_not_answer_yet_is_no_error_of_the_scheduler():
-    """It is launched, but imports TensorFlow for a while."""
-    with closing(socket.socket()) as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        reply = ask(an_app(a_state(f"127.0.0.1:{nobody.getsockname()[1]}")), "/tensorboard/any/")
+def test_starting_tensorboard_is_503():
+    """TensorBoard is launched, but imports TensorFlow for a while."""
+    with closing(socket.socket()) as silent:
+        silent.bind(("127.0.0.1", 0))
+        reply = ask(an_app(a_state(f"127.0.0.1:{silent.getsockname()[1]}")), "/tensorboard/any/")
 
     assert (503, "unavailable") == (reply.code, reply.body["error"]["code"])
     assert "TensorBoard does not answer" in reply.body["error"]["message"]
 
 
-def test_it_leads_nowhere_else(place):
-    """A redirection would get a browser to where the page itself may not go."""
+def test_proxy_refuses_redirects(place):
+    """A redirect could lead the browser to a path that the page itself cannot open."""
     reply = ask(an_app(a_state(place)), "/tensorboard/any/away")
 
     assert (503, False) == (reply.code, "location" in reply.headers)
 
 
-def test_one_that_is_silent_is_given_up(monkeypatch):
-    """What it answered before goes with it."""
+def test_proxy_times_out(monkeypatch):
     monkeypatch.setattr(tensorboard, "HEAD_TIMEOUT", 0.05)
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         reply = ask(an_app(a_state(f"127.0.0.1:{silent.getsockname()[1]}")), "/tensorboard/any/")
@@ -241,8 +237,8 @@ def test_one_that_is_silent_is_given_up(monkeypatch):
     assert (503, True) == (reply.code, "no answer within" in reply.body["error"]["message"])
 
 
-def test_an_answer_is_cut_where_it_is_too_long_or_breaks_off(place, monkeypatch, caplog):
-    """And said so in the log."""
+def test_proxy_truncates_long_and_incomplete_answers(place, monkeypatch, caplog):
+    """And logs it."""
     app = an_app(a_state(place))
 
     assert b"{half" == ask(app, "/tensorboard/any/cut").content
@@ -251,7 +247,7 @@ def test_an_answer_is_cut_where_it_is_too_long_or_breaks_off(place, monkeypatch,
     assert 2 == sum("truncated" in record.getMessage() for record in caplog.records)
 
 
-def test_seats_are_given_back(place, monkeypatch):
+def test_proxy_releases_its_quota(place, monkeypatch):
     """However a request ends."""
     monkeypatch.setattr(tensorboard, "MAX_REQUESTS", 1)
     app = an_app(a_state(place))

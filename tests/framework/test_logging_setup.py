@@ -1,4 +1,4 @@
-"""Lines of the log: for people and for programs, each for itself, without secrets."""
+"""Log records: fields, console and JSON format, redacted secrets."""
 
 import base64
 import io
@@ -11,7 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import a_spec
+from simulation import send
+from simulation.mesos import an_agent
+from simulation.world import World, play
 from tf_scheduler.logging_setup import KEYS, ConsoleFormatter, JsonFormatter, SecretRedactor, parse_line
+from tf_scheduler.model.task import TaskState
 
 FACTS = {"task": "worker-0", "task_id": "worker-0__1", "agent_id": "S1", "decision": "StatusUpdated-17"}
 FORMS = {"console": ConsoleFormatter, "json": JsonFormatter}
@@ -19,7 +24,6 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
 
 
 def written(form, message, *, masks=(), error=None, **facts):
-    """What a logger writes."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(FORMS[form](SecretRedactor(masks)))
@@ -30,8 +34,8 @@ def written(form, message, *, masks=(), error=None, **facts):
     return stream.getvalue()
 
 
-def test_a_line_for_people_says_what_it_is_about():
-    """Behind what it says; keys that are not known are left out."""
+def test_console_line_ends_with_fields():
+    """Unknown fields are omitted."""
     text = written("console", "worker-0 on agent-1 is running", **FACTS)
 
     assert text.endswith(
@@ -40,8 +44,7 @@ def test_a_line_for_people_says_what_it_is_about():
     )
 
 
-def test_a_line_for_programs_has_all_keys():
-    """null where it is about no such thing."""
+def test_json_line_has_all_keys():
     line = json.loads(written("json", "worker-0 is running", **FACTS))
 
     assert {"time", "level", "logger", "message", *KEYS} == set(line)
@@ -51,8 +54,7 @@ def test_a_line_for_programs_has_all_keys():
 
 @pytest.mark.parametrize("form", FORMS)
 @given(message=TEXTS)
-def test_nothing_that_is_logged_looks_like_another_line(form, message):
-    """Line ends in a message make no line of their own that reads like one of ours."""
+def test_message_cannot_imitate_another_line(form, message):
     first, *rest = written(form, f"begin {message}\n2026-01-31 12:00:00,000 INFO a: b", **FACTS).splitlines()
 
     assert parse_line(first) is not None
@@ -60,23 +62,21 @@ def test_nothing_that_is_logged_looks_like_another_line(form, message):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_both_are_read_again(form):
-    """By what follows a scheduler's log."""
+def test_parse_line_reads_both_formats(form):
     text = written(form, "worker-0 is [running]", **FACTS).rstrip("\n")
 
     assert ("tf_scheduler.runner", "worker-0 is [running]") == parse_line(text)
 
 
 @pytest.mark.parametrize("text", ["{", "{}", '{"logger": 1}', "[]", "", "Fetching file:"])
-def test_other_lines_are_no_lines_of_ours(text):
-    """Whatever they are."""
+def test_parse_line_ignores_foreign_lines(text):
     assert parse_line(text) is None
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("place", ["message", "error", "fact"])
-def test_secrets_are_hidden_wherever_they_stand(form, place):
-    """Values with line ends, line by line; passwords in addresses, known or not."""
+def test_secrets_are_redacted_in_all_fields(form, place):
+    """Multi-line values by line; passwords in URLs, known or not."""
     said = "token hunter2-hunter2, line 5ecret-line, http://me:pass@host/"
     given = {"message": "x", "error": None, **FACTS}
     given |= {"error": ValueError(said)} if place == "error" else {"message" if place == "message" else "task": said}
@@ -88,8 +88,8 @@ def test_secrets_are_hidden_wherever_they_stand(form, place):
     assert "token" in text
 
 
-def test_secrets_are_hidden_in_the_forms_that_messages_have():
-    """A header, an address, a text in quotes."""
+def test_encoded_secrets_are_redacted():
+    """In a header, a URL, a quoted text."""
     secret = 'hunter2/hunter2"\\end'
     basic = base64.b64encode(f"user:{secret}".encode()).decode()
     said = f"Authorization: Basic {basic}, /login?token={urllib.parse.quote(secret)}, {[secret]!r}"
@@ -100,8 +100,8 @@ def test_secrets_are_hidden_in_the_forms_that_messages_have():
     assert "hunter2" not in text
 
 
-def test_python_says_where_an_error_came_from():
-    """With the error's lines indented, so that they belong to the line before."""
+def test_traceback_lines_are_indented():
+    """So that they belong to the record."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(ConsoleFormatter(SecretRedactor()))
@@ -114,3 +114,38 @@ def test_python_says_where_an_error_came_from():
     assert first.endswith(" ERROR a: it failed")
     assert "    ValueError: no" == rest[-1]
     assert all(line.startswith("    ") for line in rest)
+
+
+def logged(caplog):
+    return [{key: getattr(line, key, None) for key in ("message", *KEYS)} for line in caplog.records]
+
+
+def test_log_fields_of_launch(caplog):
+    """All launches of a gang have the same decision."""
+    caplog.set_level("INFO", "tf_scheduler.runner")
+    world = play(World(a_spec(), an_agent()), send.register(), send.offers())
+
+    launches = [line for line in logged(caplog) if " goes to " in line["message"]]
+    assert {"ps-0", "worker-0", "worker-1", "chief-0"} == {line["task"] for line in launches}
+    for line in launches:
+        record = world.state.stored.tasks[line["task"]]
+        assert (record.id, record.agent_id) == (line["task_id"], line["agent_id"])
+        assert line["offer_id"]
+    (decision,) = {line["decision"] for line in launches}
+    assert decision.startswith("OffersReceived-")
+
+
+def test_log_fields_of_status(caplog):
+    """Outcomes for other tasks have the ids of those tasks."""
+    world = play(World(a_spec(), an_agent()), send.register(), send.offers(), send.running())
+    caplog.set_level("INFO", "tf_scheduler.runner")
+    old = world.id_of("ps-0")
+
+    play(world, send.status("ps-0", TaskState.FAILED, signal=9, message="killed"), send.offers())
+
+    lost, *_ = (line for line in logged(caplog) if line["task"] == "ps-0")
+    assert old == lost["task_id"] != world.id_of("ps-0")
+    assert lost["decision"].startswith("StatusUpdated-")
+    others = [line for line in logged(caplog) if line["task"] not in (None, "ps-0")]
+    assert others
+    assert not [line for line in others if line["task_id"] == old]

@@ -1,4 +1,4 @@
-"""Who may do what, how much they may send, and what is told of it."""
+"""Access control of the API, limits, and the audit log."""
 
 import base64
 import hmac
@@ -57,8 +57,8 @@ def test_tokens_read_and_write_separately(headers, reading, writing):
     assert (reading, writing) == (ask(app, PATH, headers=headers).code, ask(app, COMMAND, WRITE, headers=headers).code)
 
 
-def test_what_compares_tokens_takes_as_long_whatever_is_shown(monkeypatch):
-    """hmac.compare_digest does, with as many bytes each time: nobody gets in whom it does not let in."""
+def test_tokens_are_compared_in_constant_time(monkeypatch):
+    """With hmac.compare_digest, on equally many bytes."""
     compared = []
 
     def never(left, right):
@@ -76,13 +76,13 @@ def test_what_compares_tokens_takes_as_long_whatever_is_shown(monkeypatch):
     ("options", "code"),
     [({}, DONE), ({"read_token": "r"}, 403), ({"write_token": "w"}, 401), ({"client_certificates": True}, 401)],
 )
-def test_whatever_is_set_closes_the_rest(options, code):
-    """An empty token is no token: it lets nobody in."""
+def test_one_token_restricts_all_access(options, code):
+    """An empty token is not a token and gives no access."""
     assert code == ask(an_app(**options), COMMAND, WRITE, headers=bearer("r")).code
 
 
 @pytest.mark.parametrize(
-    ("options", "shown", "told"),
+    ("options", "shown", "message"),
     [
         ({"read_token": "r"}, {}, "token required: send"),
         ({"read_token": "r"}, bearer("wrong"), "invalid token"),
@@ -96,23 +96,22 @@ def test_whatever_is_set_closes_the_rest(options, code):
         ({"client_certificates": True}, bearer("x"), "client certificate required"),
     ],
 )
-def test_who_is_not_let_in_is_told_what_is_missing(options, shown, told):
-    """Of what is set."""
-    assert told in ask(an_app(**options), PATH, headers=shown).body["error"]["message"]
+def test_refusal_names_missing_credentials(options, shown, message):
+    assert message in ask(an_app(**options), PATH, headers=shown).body["error"]["message"]
 
 
 @pytest.mark.parametrize(
     ("writers", "peer", "code"),
     [((), "alice", DONE), (("alice",), "alice", DONE), (("alice",), "bob", 403), ((), None, 401)],
 )
-def test_a_client_certificate_writes_when_it_is_among_the_writers(writers, peer, code):
-    """All of them, when none is named."""
+def test_certificate_writes_if_listed_in_writers(writers, peer, code):
+    """All certificates, if none is listed."""
     app = an_app(client_certificates=True, writers=frozenset(writers))
 
     assert code == ask(app, COMMAND, WRITE, peer=peer).code
 
 
-def test_a_browser_is_asked_for_a_password():
+def test_browser_gets_basic_challenge():
     """So that the page and its event streams work."""
     reply = ask(an_app(read_token="r"), PATH)
 
@@ -120,8 +119,8 @@ def test_a_browser_is_asked_for_a_password():
     assert {"status": 401, "code": "unauthorized"}.items() <= reply.body["error"].items()
 
 
-def test_who_guesses_tokens_is_soon_not_heard_any_more():
-    """The right one is let in still: others may have the same address. Who shows none is asked for it."""
+def test_repeated_bad_tokens_are_rate_limited():
+    """The right token still works, because clients may share an address."""
     app = an_app(read_token="r")
 
     found = [ask(app, PATH, headers=bearer(f"guess-{number}")) for number in range(32)]
@@ -131,8 +130,8 @@ def test_who_guesses_tokens_is_soon_not_heard_any_more():
     assert [202, 401] == [ask(app, PATH, headers=headers).code for headers in (bearer("r"), {})]
 
 
-def test_health_is_for_everybody():
-    """Marathon asks it, and has no token. Nothing else is."""
+def test_health_needs_no_token():
+    """Marathon checks it, and has no token."""
     app = an_app(read_token="r")
 
     assert 204 == ask(app, "/v1/health").code
@@ -140,8 +139,8 @@ def test_health_is_for_everybody():
     assert 401 == ask(app, "/v1/none").code
 
 
-def test_below_a_prefix_the_same_holds():
-    """As behind a proxy that leaves it in the path."""
+def test_access_below_prefix():
+    """As behind a proxy that leaves the prefix in the path."""
     app = Starlette(routes=[Mount("/service/dev/digits", an_app(read_token="r"))])
 
     assert 204 == ask(app, "/service/dev/digits/v1/health").code
@@ -163,8 +162,8 @@ def test_below_a_prefix_the_same_holds():
         ({}, DONE),
     ],
 )
-def test_a_page_of_another_site_cannot_write(headers, code):
-    """It may not read either: no header of ours allows it to see the answer."""
+def test_cross_site_page_cannot_write(headers, code):
+    """It cannot read either, because no header allows it to see the answer."""
     app = an_app()
 
     assert code == ask(app, COMMAND, WRITE, headers=headers).code
@@ -179,8 +178,8 @@ def test_a_page_of_another_site_cannot_write(headers, code):
     ("host", "code"),
     [("localhost:80", 202), ("127.0.0.1", 202), ("[::1]:8080", 202), ("evil.example", 403), ("", 403), ("[", 403)],
 )
-def test_on_loopback_only_its_names_are_answered(host, code):
-    """A page whose name points to loopback would be of the same origin."""
+def test_loopback_rejects_other_host_names(host, code):
+    """A page whose name resolves to loopback would have the same origin."""
     assert code == ask(an_app(loopback_only=True), PATH, headers={"Host": host}).code
 
 
@@ -192,13 +191,12 @@ def test_on_loopback_only_its_names_are_answered(host, code):
         {"headers": {"Content-Length": "9" * 12}},
     ],
 )
-def test_a_body_that_is_too_large_is_not_read(given):
-    """Whether it tells its length or not."""
+def test_large_body_is_not_read(given):
+    """With and without a declared length."""
     assert 413 == ask(an_app(), f"{PATH}/start", WRITE, **given).code
 
 
-def test_every_answer_has_headers_for_browsers():
-    """Also errors."""
+def test_every_answer_has_security_headers():
     for path in (PATH, "/v1/none", "/v1/health"):
         headers = ask(an_app(), path).headers
         assert ("nosniff", "no-store") == (headers["x-content-type-options"], headers["cache-control"])
@@ -206,8 +204,8 @@ def test_every_answer_has_headers_for_browsers():
         assert "DENY" == headers["x-frame-options"]
 
 
-def test_every_write_is_logged_whatever_came_of_it(caplog):
-    """Who, what, from where, with which result; never a token, and nothing that a client could forge a line with."""
+def test_every_write_is_audited(caplog):
+    """Never with a token, and with nothing that could forge a log line."""
     app = an_app(read_token="r", write_token="w")
     with caplog.at_level(logging.INFO, "tf_scheduler.audit"):
         ask(app, f"{COMMAND}?phase=a%0Ab", WRITE, headers=basic("alice\nmallory", "w"))
@@ -224,8 +222,8 @@ def test_every_write_is_logged_whatever_came_of_it(caplog):
     assert [None, None, "worker-0"] == [getattr(record, "task", None) for record in lines]
 
 
-def test_the_plan_that_takes_a_service_down_is_for_everybody():
-    """DC/OS asks for it, with no token of ours, until nothing is left. No other path is, nor the plan before."""
+def test_uninstall_plan_needs_no_token():
+    """DC/OS polls it without a token until it is complete."""
     state = with_fields(SchedulerState(a_spec()), framework_id="f")
     leaving = create_app(lambda: Snapshot(state, uninstalling=True), Policy(write_token="w"))
 
@@ -247,12 +245,12 @@ def test_the_plan_that_takes_a_service_down_is_for_everybody():
         ("alice", {"Authorization": "token=of-dcos"}, 202, DONE),  # that of the admin router
     ],
 )
-def test_of_a_certificate_and_a_token_the_one_that_permits_more_counts(peer, headers, reading, writing):
-    """But a wrong token is never overlooked: who shows it means to be somebody else."""
+def test_certificate_and_token_are_combined(peer, headers, reading, writing):
+    """But a wrong token removes all permissions."""
     app = an_app(read_token="r", write_token="w", client_certificates=True, writers=frozenset({"alice"}))
 
     seen = [ask(app, path, how, headers=headers, peer=peer).code for path, how in ((PATH, READ), (COMMAND, WRITE))]
 
     assert [reading, writing] == seen
     only = an_app(client_certificates=True)
-    assert 202 == ask(only, PATH, headers=bearer("any"), peer=peer).code  # there is no token to be wrong
+    assert 202 == ask(only, PATH, headers=bearer("any"), peer=peer).code  # no token is set, so none is wrong

@@ -1,4 +1,4 @@
-"""docs/metrics.md and the dashboard name the metrics that there are, after a life in which each of them shows up."""
+"""docs/metrics.md and the dashboard name existing metrics only; a simulated service produces all of them."""
 
 import json
 from pathlib import Path
@@ -49,8 +49,8 @@ def groupings(expression):
 
 
 @pytest.mark.parametrize("target", QUERIES, ids=lambda target: target["expr"][:60])
-def test_every_query_of_the_dashboard_is_about_what_there_is(target, series):
-    """Names, labels that are matched, labels that are summed by, labels in the legend."""
+def test_dashboard_queries_use_existing_metrics(target, series):
+    """Names, matched labels, grouping labels, labels in the legend."""
     query = promql.parse(target["expr"].replace("$job", "digits"))
     found = list(selectors(query))
 
@@ -65,21 +65,20 @@ def test_every_query_of_the_dashboard_is_about_what_there_is(target, series):
         assert shown <= (set(groupings(query)) or labels)
 
 
-def test_no_label_of_ours_is_one_of_prometheus(series):
-    """It would rename it."""
+def test_no_label_is_reserved_by_prometheus(series):
+    """It would rename the label."""
     assert set() == OF_THE_SCRAPE & {label for labels in series.values() for label in labels}
 
 
-def test_the_dashboard_shows_nearly_all_there_is(families):
-    """What is ours; the rest is for questions that are seldom."""
+def test_dashboard_shows_most_metrics(families):
     words = json.dumps(DASHBOARD)
     unseen = [item.name for item in families if item.name.startswith("tensorflow_") and item.name not in words]
 
     assert {"tensorflow_task_statuses", "tensorflow_suppressed", "tensorflow_training_examples"} >= set(unseen)
 
 
-def test_panels_do_not_overlap_and_have_ids_of_their_own():
-    """As Grafana draws them, 24 units wide."""
+def test_panels_do_not_overlap_and_have_unique_ids():
+    """Grafana's grid is 24 units wide."""
     cells = [
         (x, y)
         for place in (panel["gridPos"] for panel in DASHBOARD["panels"])
@@ -92,8 +91,8 @@ def test_panels_do_not_overlap_and_have_ids_of_their_own():
     assert len(DASHBOARD["panels"]) == len({panel["id"] for panel in DASHBOARD["panels"]})
 
 
-def test_the_document_lists_every_metric(families):
-    """Name as Prometheus shows it, type, labels, words. This prints the table that there should be."""
+def test_page_lists_every_metric(families):
+    """Name in Prometheus, type, labels, description. Prints the expected table."""
     rows = ["| metric | type | labels | |", "| --- | --- | --- | --- |"]
     for family in sorted(families, key=lambda item: item.name):
         name = f"{family.name}_total" if family.type == "counter" else family.name

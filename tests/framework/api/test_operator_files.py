@@ -1,4 +1,4 @@
-"""The SDK's files over HTTP: as a form, as its tools send them, or as they are."""
+"""The SDK's files over HTTP: as a form, as its tools send them, or as the body itself."""
 
 import pytest
 
@@ -29,8 +29,8 @@ def form(name, content):
 
 
 @pytest.mark.parametrize(("headers", "body"), [(FORM, form("file", CONTENT)), ({}, CONTENT)])
-def test_a_file_is_kept_and_given_back(headers, body):
-    """Byte by byte, and as text: a browser takes it for nothing else."""
+def test_file_is_stored_and_returned(headers, body):
+    """Unchanged, and as text, so that a browser does not interpret it."""
     app = an_app()
 
     assert {"message": "Received cmd: store file note"} == ask(app, PATH, "PUT", headers=headers, body=body).body
@@ -44,8 +44,8 @@ def test_a_file_is_kept_and_given_back(headers, body):
     )
 
 
-def test_a_file_is_a_property_too():
-    """As the SDK keeps it."""
+def test_file_is_a_property():
+    """As in the SDK."""
     app = an_app()
     ask(app, PATH, "PUT", body=b"one")
 
@@ -64,16 +64,15 @@ def test_a_file_is_a_property_too():
         ("/v1/state/files/..", {}, b"x"),
     ],
 )
-def test_what_is_no_file_is_refused(path, headers, body):
-    """With 400, and nothing is kept."""
+def test_invalid_upload_is_400(path, headers, body):
     app = an_app()
 
     assert 400 == ask(app, path, "PUT", headers=headers, body=body).code
     assert [] == ask(app, "/v1/state/files").body
 
 
-def test_who_may_only_read_keeps_nothing():
-    """Nor does a service that is being uninstalled: its state is erased."""
+def test_file_upload_needs_write_access():
+    """Refused during an uninstall too, because it erases the state."""
     reader = {"Authorization": "Bearer r"}
 
     assert 403 == ask(an_app(read_token="r", write_token="w"), PATH, "PUT", headers=reader, body=b"x").code

@@ -1,4 +1,4 @@
-"""What happens is counted, and shown as Prometheus, Dropwizard and StatsD want it."""
+"""Counters and gauges of a simulated service, for Prometheus and the SDK."""
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -17,8 +17,8 @@ def world():
     return a_life()
 
 
-def test_offers_are_counted_by_what_became_of_them(world):
-    """Each that came was accepted, declined, or is held."""
+def test_offers_are_counted_by_outcome(world):
+    """Accepted, declined and held offers add up to the received ones."""
     found = {labels["outcome"]: value for name, labels, value in world.samples() if name == "tensorflow_offers_total"}
     received = found.pop("received")
 
@@ -36,8 +36,7 @@ def test_launches_failures_and_recoveries_are_counted(world):
     assert 5 == world.value("operations_total", operation="launch")
 
 
-def test_the_connection_is_counted(world):
-    """Lost once, had twice; Mesos was asked about the tasks."""
+def test_subscriptions_and_disconnections_are_counted(world):
     counted = [world.value(name) for name in ("subscriptions_total", "disconnections_total", "subscribed")]
 
     assert [2, 1, 1] == counted
@@ -45,7 +44,7 @@ def test_the_connection_is_counted(world):
 
 
 def test_decisions_and_transactions_are_measured(world):
-    """Every decision of the loop, by the event; every transaction that stored something."""
+    """Every decision by its event; every transaction that stored something."""
     kinds = [labels["event"] for name, labels, _ in world.samples() if name == "tensorflow_decision_seconds_count"]
 
     assert {"Subscribed", "OffersReceived", "StatusUpdated", "ProgressReported", "Disconnected"} <= set(kinds)
@@ -53,8 +52,8 @@ def test_decisions_and_transactions_are_measured(world):
     assert 0 == world.value("store_failures_total")
 
 
-def test_training_is_shown_for_each_task_that_tells_of_it(world):
-    """What a program does not say is missing; a loss may be no number."""
+def test_training_gauges_of_reporting_tasks(world):
+    """Unreported values are missing; a loss may be NaN."""
     worker = {"task": "worker-0", "job_name": "worker"}
 
     assert (120, 1000, 400.0) == tuple(
@@ -66,22 +65,21 @@ def test_training_is_shown_for_each_task_that_tells_of_it(world):
     assert "worker-1" not in text
 
 
-def test_what_tasks_have_is_summed_up(world):
-    """By job: two workers with a GPU each; memory in bytes, that of their executors included."""
+def test_allocated_resources_are_summed_by_job(world):
+    """Two workers with a GPU each; memory in bytes, with that of their executors."""
     assert 2 == world.value("allocated", job_name="worker", resource="gpus")
     assert 0 == world.value("allocated", job_name="ps", resource="gpus")
     assert 2 * (64 + 64) * 2**20 == world.value("allocated", job_name="worker", resource="mem")
 
 
-def test_plans_are_shown_with_their_status(world):
-    """One status each."""
+def test_each_plan_has_one_status(world):
     assert 1 == world.value("plan_status", plan="deploy", status="COMPLETE")
     assert 0 == world.value("plan_status", plan="deploy", status="PENDING")
     assert 4 == world.value("tasks", state="TASK_RUNNING") == world.value("tasks_wanted")
 
 
-def test_prometheus_can_read_all_of_it(world):
-    """The whole text, by Prometheus' own parser; every name has words, and says whose it is."""
+def test_text_is_valid_for_prometheus(world):
+    """By Prometheus' own parser; every metric has a description and the prefix."""
     families = list(text_string_to_metric_families(world.meter.prometheus().decode()))
 
     assert len(families) > 30
@@ -89,8 +87,8 @@ def test_prometheus_can_read_all_of_it(world):
     assert {"tensorflow", "process"} == {family.name.partition("_")[0] for family in families}
 
 
-def test_the_sdks_metrics_have_its_names_and_shape(world):
-    """dcos-commons, metrics/Metrics.java; ours are among the gauges."""
+def test_sdk_metrics_have_sdk_names(world):
+    """dcos-commons, metrics/Metrics.java; the scheduler's own are among the gauges."""
     found = world.meter.dropwizard()
 
     assert {"version", "gauges", "counters", "histograms", "meters", "timers"} == set(found)
@@ -105,8 +103,8 @@ def test_the_sdks_metrics_have_its_names_and_shape(world):
     assert timer["count"] == world.value("decision_seconds_count", event="OffersReceived")
 
 
-def test_who_is_told_to_end_has_not_failed():
-    """Nor has a mate that starts again, nor a task that an operator restarts; who fails for good has."""
+def test_requested_ends_are_not_failures():
+    """Neither are peers that restart, nor a task that an operator restarts; a final failure is one."""
     world = MeteredWorld(a_spec(restart=RestartPolicy(max_failures=0)), an_agent("agent-1"), an_agent("agent-2"))
     play(world, send.register(), send.offers(), send.running(), send.pod(PodVerb.RESTART, "worker-0"))
     play(world, send.offers(), send.running(), send.status("ps-0", TaskState.FAILED, signal=9, message="killed"))

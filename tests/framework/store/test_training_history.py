@@ -1,4 +1,4 @@
-"""Curves of the training: whole, however long it takes, and after the next start, too."""
+"""Training curves survive restarts of the scheduler."""
 
 import math
 import threading
@@ -26,8 +26,8 @@ PATIENCE = 30
 def hear(curves, steps, task="worker-0", **fields):
     decision = Decision(SchedulerState(a_spec()))
     for step in steps:
-        told = Progress(step, 1000.0 + step, step=step, **{"loss": 1 / (1 + step), **fields})
-        curves(ProgressReported(TaskId(f"{task}__1"), told), decision)
+        progress = Progress(step, 1000.0 + step, step=step, **{"loss": 1 / (1 + step), **fields})
+        curves(ProgressReported(TaskId(f"{task}__1"), progress), decision)
 
 
 def steps(curves, points=MAX_POINTS, task="worker-0"):
@@ -37,8 +37,8 @@ def steps(curves, points=MAX_POINTS, task="worker-0"):
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 511, 512, 815, 5000])
-def test_a_curve_is_shown_from_its_beginning_to_now(count):
-    """However few points are wanted of it, evenly."""
+def test_curve_spans_the_whole_training(count):
+    """With evenly spaced points, however few are requested."""
     curves = CurveRecorder()
     hear(curves, range(count))
 
@@ -52,8 +52,8 @@ def test_a_curve_is_shown_from_its_beginning_to_now(count):
         assert not gaps or max(gaps) <= 2 * min(gaps) + 1
 
 
-def test_the_next_scheduler_goes_on_with_it():
-    """What the one before has stored at its end; also after many updates nothing of the beginning is lost."""
+def test_next_scheduler_continues_the_curve():
+    """The start of the curve is kept after many restarts."""
     disk = MemoryDisk()
     for begin in range(0, 3000, 300):
         store = MemoryStore("service", disk)
@@ -69,8 +69,8 @@ def test_the_next_scheduler_goes_on_with_it():
     assert max(gaps) < 4 * 3000 / 60
 
 
-def test_it_is_stored_meanwhile_as_well():
-    """For the scheduler may be killed."""
+def test_curve_is_stored_periodically():
+    """Because the scheduler may be killed."""
     written = threading.Event()
 
     class Store(MemoryStore):
@@ -103,8 +103,8 @@ STATE = SchedulerState(a_spec())
     ],
     ids=["the job", "a task", "what it had still to tell"],
 )
-def test_an_end_is_stored_at_once(decision):
-    """Nobody tells it again: with the last that was heard, of every launch."""
+def test_end_of_task_is_stored_immediately(decision):
+    """Its last progress is not reported again."""
     written = threading.Event()
 
     class Store(MemoryStore):
@@ -126,14 +126,13 @@ def test_an_end_is_stored_at_once(decision):
 
 
 @pytest.mark.parametrize("value", [b"", b"[]", b'{"schema": 2}', b'{"schema": 1, "tasks": {"a": {"points": [[1]]}}}'])
-def test_what_cannot_be_read_costs_the_picture_only(value, caplog):
-    """And is told."""
+def test_unreadable_curve_is_logged_and_skipped(value, caplog):
     assert ({}, {}) == (decode_curves({training_history.CURVES: value}), decode_curves({}))
     assert "training curves ignored" in caplog.text
 
 
-def test_what_is_stored_is_small():
-    """Of many tasks, those that tell a loss; no number that JSON lacks."""
+def test_stored_history_is_small():
+    """Only tasks that report a loss; without numbers that JSON lacks."""
     points = tuple(Progress(n, 1763759990.123456 + n, step=n, loss=math.pi * n) for n in range(MAX_POINTS))
     silent = {f"a-{n}": TrainingCurve(tuple(Progress(0, 1.0, step=1) for _ in points)) for n in range(50)}
     diverged = TrainingCurve((Progress(0, 1.0, loss=math.inf, steps_per_second=math.nan),))

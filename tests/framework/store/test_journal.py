@@ -1,4 +1,4 @@
-"""What happened is kept, over the end of the scheduler, and never in the way of the loop."""
+"""Event journal: entries survive restarts, and never stop the loop."""
 
 import json
 import threading
@@ -35,7 +35,7 @@ def opened(disk):
 
 
 def test_outcomes_are_numbered():
-    """With the event that they were decided on."""
+    """With the event that caused the decision."""
     journal = EventJournal(clock=lambda: 5.0)
 
     journal(Tick(), a_decision("one", "two"))
@@ -50,8 +50,8 @@ def test_outcomes_are_numbered():
     assert (1, 3) == (journal.first, journal.last)
 
 
-def test_they_survive_the_scheduler(disk):
-    """The next one goes on with the numbers, and reads its state as if they were not there."""
+def test_next_scheduler_continues_the_numbers(disk):
+    """The journal does not affect the restored state."""
     with EventJournal(opened(disk)) as journal:
         journal(Tick(), a_decision("before"))
 
@@ -62,32 +62,32 @@ def test_they_survive_the_scheduler(disk):
     assert () == changes(opened(disk).load())
 
 
-def test_nobody_sees_what_is_not_stored(disk):
-    """So no number is seen twice, whenever the scheduler is killed: the next one gives it again."""
+def test_entries_are_visible_after_storing(disk):
+    """So no number is used twice, whenever the scheduler is killed."""
     killed = EventJournal(opened(disk))
     killed(Tick(), a_decision("lost"))
     assert (0, ()) == (killed.last, killed.after(0))
 
     with EventJournal(opened(disk)) as after:
-        after(Tick(), a_decision("told"))
-    assert [(1, "told")] == [(entry.number, entry.message) for entry in after.after(0)]
+        after(Tick(), a_decision("refused"))
+    assert [(1, "refused")] == [(entry.number, entry.message) for entry in after.after(0)]
 
 
-def test_what_a_decision_tells_is_stored_with_what_it_changes(disk):
-    """In one transaction, with what waits; no more is written for it."""
-    store, told = Writes(disk), []
+def test_entries_are_stored_with_the_changes(disk):
+    """In one transaction, without additional writes."""
+    store, seen = Writes(disk), []
     journal = EventJournal(store)
-    journal.listen(lambda: told.append(journal.last))
+    journal.listen(lambda: seen.append(journal.last))
     journal.commit(store, (), [(Tick(), a_decision("changes nothing"))])
     journal.commit(store, [Put("result", b"{}")], [(Tick(), a_decision("one", "two")), (Tick(), NOTHING)])
 
     assert [["result", "journal/id", f"journal/{1:016}"]] == store.written
-    assert [3] == told
+    assert [3] == seen
     assert ["changes nothing", "one", "two"] == [entry.message for entry in EventJournal(opened(disk)).after(0)]
 
 
-def test_what_its_store_refuses_is_not_shown(disk):
-    """The loop ends then, and nothing has happened."""
+def test_refused_entries_are_not_visible(disk):
+    """The loop ends then."""
     journal = EventJournal(opened(disk))
     with pytest.raises(StoreConflictError):
         journal.commit(
@@ -97,8 +97,8 @@ def test_what_its_store_refuses_is_not_shown(disk):
     assert () == journal.after(0)
 
 
-def test_the_journal_of_an_earlier_version_is_read_and_forgotten_in_time(disk):
-    """It had twenty entries in a value, under keys that were used again."""
+def test_journal_of_earlier_version_is_read(disk):
+    """It had twenty entries in a value, and reused the keys."""
     old = [{"number": n, "at": 1.0, "kind": "Tick", "message": str(n)} for n in range(1001, 1041)]
     parts = {"journal/50": old[:20], "journal/00": old[20:]}
     opened(disk).apply(
@@ -113,11 +113,11 @@ def test_the_journal_of_an_earlier_version_is_read_and_forgotten_in_time(disk):
 
 
 def test_another_installation_has_another_journal():
-    """Its numbers begin again, too."""
+    """Its numbers start again."""
     assert EventJournal(opened(MemoryDisk())).id != EventJournal(opened(MemoryDisk())).id
 
 
-def test_only_so_many_are_kept(disk):
+def test_number_of_entries_is_limited(disk):
     """In memory, and in the store."""
     with EventJournal(opened(disk)) as journal:
         for number in range(0, MAX_ENTRIES + 150, 10):
@@ -130,8 +130,8 @@ def test_only_so_many_are_kept(disk):
     assert len(opened(disk).load()) <= 2 + MAX_ENTRIES // 10
 
 
-def test_a_part_that_cannot_be_read_costs_itself_only(disk, caplog):
-    """The journal is no reason not to start."""
+def test_unreadable_part_is_skipped(disk, caplog):
+    """The journal does not prevent a start."""
     with EventJournal(opened(disk)) as journal:
         journal(Tick(), a_decision(*map(str, range(145))))
     opened(disk).apply([Put(f"journal/{101:016}", b"{"), Put("journal/id", b'{"schema": 2}')])
@@ -169,8 +169,8 @@ class Failing:
 
 
 @pytest.mark.parametrize("error", [StoreUnavailableError("away"), StoreConflictError("another one")])
-def test_a_store_that_fails_does_not_reach_the_loop(error):
-    """It goes on, with nothing to show; after a conflict nothing is written any more."""
+def test_failing_store_does_not_stop_the_loop(error):
+    """After a conflict nothing more is written."""
     store = Failing(error)
     with EventJournal(store) as journal:
         journal(Tick(), a_decision("one"))
@@ -180,14 +180,14 @@ def test_a_store_that_fails_does_not_reach_the_loop(error):
     assert isinstance(error, StoreUnavailableError) or store.writes == 1
 
 
-def test_listeners_are_told_until_they_end_it():
-    """Of each decision that says something."""
-    journal, told = EventJournal(), []
-    end = journal.listen(lambda: told.append(journal.last))
+def test_listeners_are_called_until_they_unsubscribe():
+    """For each decision with an outcome."""
+    journal, seen = EventJournal(), []
+    end = journal.listen(lambda: seen.append(journal.last))
 
     journal(Tick(), a_decision("one", "two"))
     journal(Tick(), NOTHING)
     end()
     journal(Tick(), a_decision("three"))
 
-    assert [2] == told
+    assert [2] == seen

@@ -1,4 +1,4 @@
-"""Who reads files of tasks while an agent hangs."""
+"""Limits on reads from agents."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ async def ended(task):
     return found
 
 
-def test_an_agent_that_hangs_takes_no_more_than_its_share():
-    """Files of others are read meanwhile; who waits for it hears with the first that it does not answer."""
+def test_hanging_agent_does_not_block_others():
+    """Readers in its queue fail with the first timeout."""
     hanging = Hanging()
 
     async def scene():
@@ -55,8 +55,8 @@ def test_an_agent_that_hangs_takes_no_more_than_its_share():
 
 
 @pytest.mark.parametrize("silent", [True, False])
-def test_who_asks_afterwards_asks_the_agent_again(silent):
-    """It may have come back; and a file that is not there is nobody else's trouble."""
+def test_read_after_timeout_asks_agent_again(silent):
+    """A missing file does not affect other readers."""
 
     def missing():
         raise FileError(404, "no such file", silent=silent)
@@ -69,8 +69,7 @@ def test_who_asks_afterwards_asks_the_agent_again(silent):
     assert PIECE == asyncio.run(scene())
 
 
-def test_who_leaves_does_not_let_others_wait_in_more_threads():
-    """Streams whose clients have gone: the threads still wait, and count until they do not."""
+def test_cancelled_reads_count_until_thread_ends():
     hanging = Hanging()
 
     async def scene():

@@ -1,4 +1,4 @@
-"""How long plans are in which status, and that nobody looks too often."""
+"""Time that plans spend in each status."""
 
 from builders import a_spec
 from metered_world import a_life
@@ -24,7 +24,7 @@ class Service:
         return {"deploy": Plan("deploy", self.status, ())}
 
 
-def test_the_time_between_two_looks_counts_for_the_status_before():
+def test_time_counts_for_previous_status():
     """So the sum is the time since the start."""
     service = Service()
     service.watch.current()
@@ -37,8 +37,7 @@ def test_the_time_between_two_looks_counts_for_the_status_before():
     assert {("deploy", Status.PENDING): 3.0, ("deploy", Status.COMPLETE): 7.0} == service.watch.seconds()
 
 
-def test_a_state_that_is_the_same_is_not_looked_at_again():
-    """Only its time goes on."""
+def test_unchanged_state_is_not_evaluated_again():
     service = Service()
     for second in range(5):
         service.now = float(second)
@@ -48,8 +47,8 @@ def test_a_state_that_is_the_same_is_not_looked_at_again():
     assert {("deploy", Status.PENDING): 4.0} == service.watch.seconds()
 
 
-def test_what_is_costly_is_looked_at_seldom():
-    """A look of 0.2 s, at most every 10 s."""
+def test_expensive_evaluation_is_rare():
+    """An evaluation of 0.2 s, at most every 10 s."""
     service = Service()
     service.price = 0.2
     for second in range(21):
@@ -60,8 +59,7 @@ def test_what_is_costly_is_looked_at_seldom():
     assert 3 == service.looks
 
 
-def test_a_real_service_has_its_times():
-    """Of the plans as the API shows them."""
+def test_times_of_simulated_service():
     world = a_life()
     list(world.samples())
 

@@ -1,4 +1,4 @@
-"""Metrics over the API, behind its guard; and its own requests, counted."""
+"""Metrics endpoints, and the counter of API requests."""
 
 import asyncio
 from collections import Counter
@@ -24,16 +24,15 @@ def app():
     return create_app(lambda: Snapshot(SchedulerState(a_spec())), Policy(read_token="reader"), rows)
 
 
-def test_prometheus_gets_its_text(app):
-    """With the type that says which version of the format it is."""
+def test_prometheus_media_type(app):
     reply = ask(app, "/v1/metrics/prometheus", headers=BEARER)
 
     assert (200, "text/plain; version=0.0.4; charset=utf-8") == (reply.code, reply.headers["content-type"])
     assert "# HELP tensorflow_offers_total Offers" in reply.text
 
 
-def test_tools_of_the_sdk_get_json(app):
-    """Numbers that JSON does not have are left out."""
+def test_dropwizard_json(app):
+    """Numbers that JSON does not have are omitted."""
     reply = ask(app, "/v1/metrics", headers=BEARER)
 
     assert (200, "application/json") == (reply.code, reply.headers["content-type"])
@@ -41,14 +40,13 @@ def test_tools_of_the_sdk_get_json(app):
 
 
 @pytest.mark.parametrize("path", ["/v1/metrics", "/v1/metrics/prometheus"])
-def test_both_are_for_who_may_read(app, path):
-    """And in the document of the API."""
+def test_metrics_need_read_access(app, path):
     assert 401 == ask(app, path).code
     assert path in ask(app, "/v1/openapi.json", headers=BEARER).body["paths"]
 
 
 def test_requests_are_counted_by_method_and_code(app):
-    """Methods that a client makes up are all the same; what had no answer has code 0."""
+    """Unknown methods count as one; an unanswered request has code 0."""
     counts = Counter()
     counted = RequestCounter(app, lambda method, code: counts.update([(method, code)]))
 
@@ -61,8 +59,8 @@ def test_requests_are_counted_by_method_and_code(app):
     assert {("GET", 200): 1, ("GET", 401): 1, ("POST", 403): 1, ("other", 403): 2} == counts
 
 
-def test_a_request_that_breaks_off_is_counted_too():
-    """The error goes on to the server."""
+def test_failed_request_is_counted():
+    """The server still gets the error."""
     counts = Counter()
 
     async def broken(_scope, _receive, _send):
