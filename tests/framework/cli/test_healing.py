@@ -77,7 +77,7 @@ def test_job_succeeds_after_worker_chief_and_ps_are_killed(start, tmp_path):
     process, told = start("local", "run", tmp_path / "options.json"), []
     home = tmp_path / "state"
 
-    answers = "on agent-1 is running: its TensorFlow server answers"
+    answers = "on agent-1 is running: TensorFlow server ready"
     read_until(process, told, f"chief-0 {answers}", f"worker-1 {answers}")
     kill(home, "worker-1")
     read_until(process, told, f"worker-1 {answers}")
