@@ -22,8 +22,8 @@ from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.backend import Backend
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.api.views.base import Snapshot
-from tf_scheduler.core.plans import queries
 from tf_scheduler.core.scheduler import handle
+from tf_scheduler.core.state import spec_index
 from tf_scheduler.model.events import OffersReceived
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
@@ -40,7 +40,7 @@ def a_state() -> SchedulerState:
     tasks = {}
     for task in list(spec.tasks())[:-20]:
         record = TaskRecord(task.name, f"{task.name}__1", task.job.kind, task.index, "S", "a", "10.0.0.1:1", 1, (), 0.0)
-        tasks[task.name] = replace(record, config=queries.config_digest(spec, task.name), group=task.job.group)
+        tasks[task.name] = replace(record, config=spec_index.config_digest(spec, task.name), group=task.job.group)
     statuses = {record.id: a_status(record.id) for record in tasks.values()}
     return with_fields(SchedulerState(spec), framework_id="f", tasks=tasks, statuses=statuses, connected=True)
 

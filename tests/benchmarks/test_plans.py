@@ -12,9 +12,10 @@ from dataclasses import replace
 import pytest
 
 from builders import a_spec, with_fields
-from tf_scheduler.core.plans import queries, scheduling
+from tf_scheduler.core.plans import scheduling
 from tf_scheduler.core.plans import view as plans_view
 from tf_scheduler.core.scheduler import handle, next_deadline
+from tf_scheduler.core.state import spec_index
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import Acknowledge, PlanControlled, StatusStored, TaskLaunched
 from tf_scheduler.model.events import StatusUpdated
@@ -46,7 +47,7 @@ def launched(spec: ServiceSpec, state: TaskState | None) -> SchedulerState:
 
 def _record(spec, name, kind, index) -> TaskRecord:
     launch = TaskId(f"{name}__id")
-    config = queries.config_digest(spec, name)
+    config = spec_index.config_digest(spec, name)
     return TaskRecord(
         name, launch, kind, index, AgentId("a"), "agent-1", f"10.0.0.1:{index}", 1, (), 1.0, config=config
     )
@@ -164,7 +165,7 @@ def test_a_forced_plan_is_shown_as_fast():
     """Orders of operators cost nothing by themselves."""
     state = launched(a_service(10_000), None)
     forced = frozenset(("worker", f"worker-{index}") for index in range(5_000))
-    control = PlanControl(forced=forced, target=queries.target_digest(state.spec))
+    control = PlanControl(forced=forced, target=spec_index.index_of(state.spec).target)
     state = apply(state, PlanControlled("deploy", control))
 
     view = scheduling.view_of(state)

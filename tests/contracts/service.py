@@ -17,8 +17,8 @@ from urllib.parse import quote
 from asgi_client import ask
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.views.base import Snapshot
-from tf_scheduler.core.plans import queries
 from tf_scheduler.core.scheduler import current_progress
+from tf_scheduler.core.state import spec_index
 from tf_scheduler.mesos import decode, encode
 from tf_scheduler.mesos.agent_files import AgentFiles
 from tf_scheduler.model import events, reasons
@@ -147,8 +147,8 @@ def digests(options: Json) -> dict[str, str]:
     """Digest of what each task is launched with; of the service under the empty name."""
     spec = to_spec(resolve(options))
     return {
-        "": queries.target_digest(spec),
-        **{task.name: queries.config_digest(spec, task.name) for task in spec.tasks()},
+        "": spec_index.index_of(spec).target,
+        **{task.name: spec_index.config_digest(spec, task.name) for task in spec.tasks()},
     }
 
 

@@ -12,8 +12,9 @@ from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
 from .offers.reservations import UNRESERVE_SETTLE_SECONDS
-from .plans import execute, queries
+from .plans import execute
 from .plans.execute import KILL_INTERVAL
+from .plans.view import due_uninstall_steps, is_teardown_due
 from .state import after_job
 from .state.reducer import decide
 
@@ -48,12 +49,12 @@ def advance(state: SchedulerState, now: float) -> Decision:
 
 
 def _go_on(state: SchedulerState, result: Result, now: float) -> Decision:
-    steps = queries.due_uninstall_steps(state)
+    steps = due_uninstall_steps(state)
     left = [state.stored.tasks[step.task] for step in steps if step.work is plan.Work.KILL and step.task is not None]
     ended = execute.kill_tasks(state, after_job.tasks_to_stop(state, left, now), now)
     if left or after_job.keeps_service(state):
         return ended
-    return _tear_down(ended.state, result, now) if queries.teardown_due(state) else ended
+    return _tear_down(ended.state, result, now) if is_teardown_due(state) else ended
 
 
 def _waits(state: SchedulerState, now: float) -> bool:

@@ -1,10 +1,10 @@
-"""The one door: an event happens to a state, and a decision comes out.
+"""Decide on one event: `handle` runs a table of stages, and returns a decision.
 
-    event -> its steps -> plans (end what is outdated) -> demand (suppress or revive) -> finish (the end) -> Decision
+    event -> its own stages -> plans (stop outdated launches) -> suppress or revive offers -> end of the job -> decision
 
-Each step sees the state that the one before it left, and is entered only when its part of that state holds something.
+Each stage gets the state that the previous one left, and is skipped if its part of that state is empty.
 
-Pure: the time and new ids are arguments, everything that shall happen is in the Decision.
+Pure: the time and new ids are arguments, and all effects are in the decision.
 """
 
 from __future__ import annotations
@@ -48,36 +48,31 @@ from .offers.reservations import settling_until, unreachable_at
 from .offers.rounds import NO_OFFER_WARNING_SECONDS
 from .plans import commands, execute, scheduling
 from .plans.execute import KILL_INTERVAL
-from .plans.queries import teardown_due
 from .plans.scheduling import PlanView
+from .plans.view import is_teardown_due
 from .recovery import elastic, maintenance, operator_commands, reconcile, recover, startup_timeout, status
-from .state import after_job, pause
+from .state import after_job
 from .state.reducer import assert_never, decide
 
-# --- progress
-# What executors tell of the training, kept for those who look.
+# --- Training progress
 
 
 def record_progress(state: SchedulerState, event: ProgressReported) -> Decision:
-    """Keep it, unless it is of another launch, or older than what we have."""
+    """Record progress for display, unless it belongs to another launch or is outdated."""
     record = state.stored.tasks.get(name_of(event.task_id))
-    known = state.process.progress.get(event.task_id)
-    if record is None or record.id != event.task_id or (known and known.sequence >= event.progress.sequence):
+    last = state.process.progress.get(event.task_id)
+    if record is None or record.id != event.task_id or (last and last.sequence >= event.progress.sequence):
         return decide(state)
-    return decide(
-        replace(
-            state, process=replace(state.process, progress={**state.process.progress, event.task_id: event.progress})
-        )
-    )
+    return decide(state.with_process(progress={**state.process.progress, event.task_id: event.progress}))
 
 
-def current_progress(state: SchedulerState, heard: Mapping[TaskId, Progress]) -> dict[TaskId, Progress]:
-    """What was heard of launches that are still those of their tasks."""
-    return {record.id: heard[record.id] for record in state.stored.tasks.values() if record.id in heard}
+def current_progress(state: SchedulerState, reported: Mapping[TaskId, Progress]) -> dict[TaskId, Progress]:
+    """Return the progress of launches that are still current."""
+    return {record.id: reported[record.id] for record in state.stored.tasks.values() if record.id in reported}
 
 
 def describe_progress(progress: Progress) -> str:
-    """`step 120 of 500, 32.1 examples/s, loss 0.25, 12 s left`"""
+    """Return a text such as `step 120 of 500, 32.1 examples/s, loss 0.25, 12 s left`."""
     steps = f"step {progress.step}" if progress.total is None else f"step {progress.step} of {progress.total}"
     speed, unit = progress.examples_per_second, "examples"
     if speed is None:
@@ -92,100 +87,99 @@ def describe_progress(progress: Progress) -> str:
     return ", ".join(part for part in parts if part)
 
 
-# --- scheduler
+# --- Stages
 
 
 NewId = Callable[[], str]
 
 
 @dataclass(slots=True)
-class StepContext:
-    """What the steps of one decision get in addition to the state."""
+class StageContext:
+    """Arguments of the stages of one decision, in addition to the state."""
 
     #: The state before the event.
     before: SchedulerState
-    #: Seconds since the epoch.
+    #: Unix time.
     now: float
     #: Returns a new unique string at each call.
     new_id: NewId
-    #: The plans of the state that the step gets.
+    #: The plans of the state that the stage gets.
     view: PlanView
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One part of a decision; skipped unless `when` is true of the state that the step before it left."""
+StageFunction = Callable[[SchedulerState, StageContext], Decision]
 
-    function: Callable[[SchedulerState, StepContext], Decision]
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One part of a decision; skipped unless `when` is true of the current state."""
+
+    function: StageFunction
     when: Callable[[SchedulerState], object] = lambda _: True
 
 
-#: Nothing follows from these for the plans. Of an ExecutorFailed, what counts is the status of its task.
+#: Events without consequences for plans. An executor's failure is handled with the status of its task.
 _ALONE = (ProgressReported, SecretsRequested, ReloadSecrets, ExecutorFailed)
-_RIPEN = Step(
-    lambda state, turn: decide(recover.mark_ready(state, turn.now)), when=lambda state: state.stored.recoveries
+_MARK_READY = Stage(
+    lambda state, ctx: decide(recover.mark_ready(state, ctx.now)), lambda state: state.stored.recoveries
 )
-_RETAIN = Step(
-    lambda state, turn: after_job.announce(state) if turn.before.stored.result is None else decide(state),
-    when=lambda state: state.stored.result is not None,
+_RETAIN = Stage(
+    lambda state, ctx: after_job.announce(state) if ctx.before.stored.result is None else decide(state),
+    lambda state: state.stored.result is not None,
 )
-_LEAVE = Step(lambda state, turn: maintenance.drain(state, turn.now), when=lambda state: state.session.windows)
-#: What is due after some time. Held offers are matched again: the wait for a previous address may be over.
-_TICK: tuple[Step, ...] = (
-    Step(
-        lambda state, turn: job_end.check_deadline(state, turn.now),
-        when=lambda state: state.spec.finish.deadline is not None,
+_DRAIN = Stage(lambda state, ctx: maintenance.drain(state, ctx.now), lambda state: state.session.windows)
+#: Timeouts. Held offers are matched again because the wait for a previous address may be over.
+_TICK: tuple[Stage, ...] = (
+    Stage(
+        lambda state, ctx: job_end.check_deadline(state, ctx.now), lambda state: state.spec.finish.deadline is not None
     ),
-    Step(
-        lambda state, turn: startup_timeout.expire(state, turn.now, turn.new_id),
-        when=lambda state: state.derived.starting_launches,
+    Stage(
+        lambda state, ctx: startup_timeout.expire(state, ctx.now, ctx.new_id),
+        lambda state: state.derived.starting_launches,
     ),
-    Step(
-        lambda state, turn: status.expire_unreachable(state, turn.now, turn.new_id, turn.view),
-        when=lambda state: TaskState.UNREACHABLE in state.derived.state_counts,
+    Stage(
+        lambda state, ctx: status.expire_unreachable(state, ctx.now, ctx.new_id, ctx.view),
+        lambda state: TaskState.UNREACHABLE in state.derived.state_counts,
     ),
-    Step(
-        lambda state, turn: status.expire_unstarted(state, turn.now, turn.new_id, turn.view),
-        when=lambda state: state.derived.silent_launches,
+    Stage(
+        lambda state, ctx: status.expire_unstarted(state, ctx.now, ctx.new_id, ctx.view),
+        lambda state: state.derived.silent_launches,
     ),
-    _LEAVE,
-    Step(
-        lambda state, turn: elastic.reduce_size(state, turn.now, turn.view.gangs),
-        when=lambda state: state.session.offers,
+    _DRAIN,
+    Stage(lambda state, ctx: elastic.reduce_size(state, ctx.now, ctx.view.gangs), lambda state: state.session.offers),
+    Stage(
+        lambda state, ctx: rounds.on_offers(state, (), ctx.now, ctx.new_id, ctx.view),
+        lambda state: state.session.offers and state.stored.recoveries,
     ),
-    Step(
-        lambda state, turn: rounds.on_offers(state, (), turn.now, turn.new_id, turn.view),
-        when=lambda state: state.session.offers and state.stored.recoveries,
+    Stage(
+        lambda state, ctx: reservations.expire_lost(state, ctx.now), lambda state: state.session.missing_reservations
     ),
-    Step(
-        lambda state, turn: reservations.expire_lost(state, turn.now),
-        when=lambda state: state.session.missing_reservations,
-    ),
-    Step(
-        lambda state, turn: rounds.expire(state, turn.now, turn.new_id, turn.view.gangs),
-        when=lambda state: (
+    Stage(
+        lambda state, ctx: rounds.expire(state, ctx.now, ctx.new_id, ctx.view.gangs),
+        lambda state: (
             state.stored.reservations
             or state.session.round_started is not None
             or state.session.no_offers_since is not None
         ),
     ),
-    Step(lambda state, turn: operations.poll(state, turn.now), when=lambda state: state.stored.reservations),
-    Step(lambda state, turn: reconcile.poll(state, turn.now), when=lambda state: state.session.connected),
+    Stage(lambda state, ctx: operations.poll(state, ctx.now), lambda state: state.stored.reservations),
+    Stage(lambda state, ctx: reconcile.poll(state, ctx.now), lambda state: state.session.connected),
 )
-#: What follows from the new state, whatever the event was.
-_FOLLOW_UP: tuple[Step, ...] = (
-    Step(lambda state, turn: pause.resume_dependents(state, turn.now), when=lambda state: state.derived.idle_tasks),
-    Step(lambda state, _: elastic.restore_full_size(state), when=lambda state: state.stored.full_spec is not None),
-    _RIPEN,
-    Step(lambda state, turn: execute.advance(state, turn.now, turn.view), when=lambda state: state.session.connected),
-    Step(
-        lambda state, turn: suppress_revive.update(state, turn.now, turn.view.gangs),
-        when=lambda state: state.session.connected,
+#: Consequences of the new state, after every event.
+_FOLLOW_UP: tuple[Stage, ...] = (
+    Stage(
+        lambda state, ctx: operator_commands.resume_dependents(state, ctx.now), lambda state: state.derived.idle_tasks
+    ),
+    Stage(lambda state, _: elastic.restore_full_size(state), lambda state: state.stored.full_spec is not None),
+    _MARK_READY,
+    Stage(lambda state, ctx: execute.advance(state, ctx.now, ctx.view), lambda state: state.session.connected),
+    Stage(
+        lambda state, ctx: suppress_revive.update(state, ctx.now, ctx.view.gangs), lambda state: state.session.connected
     ),
     _RETAIN,
-    Step(
-        lambda state, turn: job_end.advance(state, turn.now),
-        when=lambda state: not state.process.finished and (state.stored.result is not None or state.stored.removed),
+    Stage(
+        lambda state, ctx: job_end.advance(state, ctx.now),
+        lambda state: not state.process.finished and (state.stored.result is not None or state.stored.removed),
     ),
 )
 
@@ -196,93 +190,103 @@ def handle(
     """Decide on one event.
 
     Args:
-        state: What the last decision left.
-        event: What has happened.
-        now: Seconds since the epoch.
+        state: The state of the last decision.
+        event: The event.
+        now: Unix time.
         new_id: Returns a new unique string at each call.
         view: The view of the last decision, which saves work; the decision is the same without it.
     """
-    decision, turn = Decision(state), StepContext(state, now, new_id, scheduling.view_of(state, view))
-    for step in _steps(event):
-        if step.when(decision.state):
-            turn.view = scheduling.view_of(decision.state, decision.view or turn.view)
-            decision = decision.followed_by(step.function(decision.state, turn))
+    decision, ctx = Decision(state), StageContext(state, now, new_id, scheduling.view_of(state, view))
+    for stage in _stages(event):
+        if stage.when(decision.state):
+            ctx.view = scheduling.view_of(decision.state, decision.view or ctx.view)
+            decision = decision.followed_by(stage.function(decision.state, ctx))
     request_id = event.request_id if isinstance(event, Request) else 0
-    return replace(decision, request_id=request_id, view=scheduling.view_of(decision.state, decision.view or turn.view))
+    return replace(decision, request_id=request_id, view=scheduling.view_of(decision.state, decision.view or ctx.view))
 
 
-def _steps(event: Event) -> tuple[Step, ...]:
-    """The steps of one event, in their order."""
+def _stages(event: Event) -> tuple[Stage, ...]:
+    """Return the stages of one event in order."""
+    if isinstance(event, Tick):
+        own: tuple[Stage, ...] = _TICK
+    elif isinstance(event, InverseOffersReceived):
+        own = (Stage(_reaction(event)), _DRAIN)
+    elif isinstance(event, OffersReceived):
+        forget_windows = Stage(
+            lambda state, _: decide(maintenance.observe_offers(state, event.offers)),
+            lambda state: state.session.windows,
+        )
+        own = (forget_windows, Stage(_reaction(event)))
+    else:
+        own = (Stage(_reaction(event)),)
     if isinstance(event, _ALONE):
-        return _reaction(event)
+        return own
     if isinstance(event, StatusUpdated) and event.more:
-        return (*_reaction(event), _RETAIN)
-    return (_RIPEN, *_reaction(event), *_FOLLOW_UP)
+        return (*own, _RETAIN)
+    return (_MARK_READY, *own, *_FOLLOW_UP)
 
 
-def _reaction(event: Event) -> tuple[Step, ...]:  # noqa: RET503 - assert_never does not return
-    """The steps of the event itself, before what follows from the new state."""
+def _reaction(event: Event) -> StageFunction:  # noqa: RET503 - assert_never does not return
+    """Return the function that handles the event itself."""
     match event:
         case ProgressReported():
-            return (Step(lambda state, _: record_progress(state, event)),)
+            return lambda state, _: record_progress(state, event)
         case SecretsRequested():
-            return (Step(lambda state, turn: secret_tokens.redeem(state, event, turn.now)),)
+            return lambda state, ctx: secret_tokens.redeem(state, event, ctx.now)
         case ReloadSecrets():
-            return (Step(lambda state, _: secret_tokens.reload_secrets(state)),)
-        case ExecutorFailed():
-            return ()
-        case Tick():
-            return _TICK
+            return lambda state, _: secret_tokens.reload_secrets(state)
+        case ExecutorFailed() | Tick():
+            return lambda state, _: decide(state)
         case StatusUpdated():
-            return (Step(lambda state, turn: status.on_update(state, event.status, turn.now, turn.new_id, turn.view)),)
+            return lambda state, ctx: status.on_update(state, event.status, ctx.now, ctx.new_id, ctx.view)
         case OffersReceived():
-            return (Step(lambda state, turn: rounds.on_offers(state, event.offers, turn.now, turn.new_id, turn.view)),)
+            return lambda state, ctx: rounds.on_offers(state, event.offers, ctx.now, ctx.new_id, ctx.view)
         case OfferRescinded():
-            return (Step(lambda state, _: rounds.on_rescinded(state, event.offer_id)),)
+            return lambda state, _: rounds.on_rescinded(state, event.offer_id)
         case InverseOffersReceived():
-            return (Step(lambda state, _: maintenance.on_inverse_offers(state, event.offers)), _LEAVE)
+            return lambda state, _: maintenance.on_inverse_offers(state, event.offers)
         case InverseOfferRescinded():
-            return (Step(lambda state, _: maintenance.on_rescinded(state, event.offer_id)),)
+            return lambda state, _: maintenance.on_rescinded(state, event.offer_id)
         case OperationUpdated():
-            return (Step(lambda state, turn: operations.on_status(state, event.status, turn.now, turn.new_id)),)
+            return lambda state, ctx: operations.on_status(state, event.status, ctx.now, ctx.new_id)
         case PlanCommand():
-            return (Step(lambda state, turn: commands.handle(state, event, turn.view)),)
+            return lambda state, ctx: commands.handle(state, event, ctx.view)
         case PodCommand():
-            return (Step(lambda state, turn: operator_commands.handle(state, event, turn.now)),)
+            return lambda state, ctx: operator_commands.handle(state, event, ctx.now)
         case StopRequested():
-            return (Step(lambda state, turn: job_end.request_stop(state, event.reason, turn.now)),)
+            return lambda state, ctx: job_end.request_stop(state, event.reason, ctx.now)
         case ResetRequested():
-            return (Step(lambda state, _: framework_removal.reset_framework(state)),)
+            return lambda state, _: framework_removal.reset_framework(state)
         case AgentFailed():
-            return (Step(lambda state, _: rounds.on_agent_failed(state, event.agent_id)),)
+            return lambda state, _: rounds.on_agent_failed(state, event.agent_id)
         case Subscribed():
-            return (Step(lambda state, turn: _subscribed(state, event, turn.now, turn.view)),)
+            return lambda state, ctx: _on_subscribed(state, event, ctx.now, ctx.view)
         case Disconnected() | SubscriptionRefused() | TornDown():
-            return (Step(lambda state, _: _left(state, event)),)
+            return lambda state, _: _on_disconnected(state, event)
         case _:
             assert_never(event)
 
 
-def _left(state: SchedulerState, event: Disconnected | SubscriptionRefused | TornDown) -> Decision:
-    """The connection is lost, for now or for good."""
+def _on_disconnected(state: SchedulerState, event: Disconnected | SubscriptionRefused | TornDown) -> Decision:
+    """Handle a connection that is lost temporarily or permanently."""
     if isinstance(event, TornDown):
         return framework_removal.on_removed(state)
     after = replace(state, session=SessionState())
     if isinstance(event, Disconnected):
-        # Also after TEARDOWN: it may be lost with the connection. The next subscription shows whether it was.
+        # After TEARDOWN, too: the call may be lost with the connection. The next subscription shows whether it was.
         return decide(after, outcomes=(Outcome(f"the connection to Mesos is lost: {event.reason}", warning=True),))
-    after = replace(after, process=replace(after.process, refused=event.message))
+    after = after.with_process(refused=event.message)
     if event.is_framework_removed:
         return framework_removal.on_removed(after)
-    ended = Outcome(f"Mesos ended the subscription: {event.message}", warning=True)
-    return decide(replace(after, process=replace(after.process, finished=True)), outcomes=(ended,))
+    refused = Outcome(f"Mesos ended the subscription: {event.message}", warning=True)
+    return decide(after.with_process(finished=True), outcomes=(refused,))
 
 
-def _subscribed(state: SchedulerState, event: Subscribed, now: float, view: PlanView) -> Decision:
-    """A new subscription knows neither our offers nor that we suppressed: SUBSCRIBE itself un-suppresses."""
-    known = state.stored.framework_id == event.framework_id
-    # Mesos may still apply filters of an earlier process whose end it did not see: only REVIVE clears them.
-    requested_tasks = frozenset[TaskName]() if known else suppress_revive.pending_task_names(view.gangs)
+def _on_subscribed(state: SchedulerState, event: Subscribed, now: float, view: PlanView) -> Decision:
+    """Start a session: a new subscription has no offers and is not suppressed."""
+    is_known = state.stored.framework_id == event.framework_id
+    # Mesos may still apply filters of an earlier process whose end it did not notice: only REVIVE clears them.
+    requested_tasks = frozenset[TaskName]() if is_known else suppress_revive.pending_task_names(view.gangs)
     session = SessionState(
         connected=True,
         connected_at=now,
@@ -291,41 +295,38 @@ def _subscribed(state: SchedulerState, event: Subscribed, now: float, view: Plan
         no_offers_since=now,
         reconciliation=PendingReconciliation(started_at=now),
     )
-    fresh = replace(state, session=session)
-    registered = () if known else (FrameworkRegistered(event.framework_id),)
-    told = Outcome(f"subscribed as framework {event.framework_id}")
-    subscribed = decide(fresh, *registered, outcomes=(told,))
-    if not known:
+    registered = () if is_known else (FrameworkRegistered(event.framework_id),)
+    outcome = Outcome(f"subscribed as framework {event.framework_id}")
+    subscribed = decide(replace(state, session=session), *registered, outcomes=(outcome,))
+    if not is_known:
         return subscribed
-    asked = subscribed.then(lambda after: reconcile.request(after, now))
-    return asked.then(lambda after: operations.reconcile(after, now)) if state.stored.reservations else asked
+    decision = subscribed.then(lambda after: reconcile.request(after, now))
+    return decision.then(lambda after: operations.reconcile(after, now)) if state.stored.reservations else decision
 
 
-# --- deadlines
-# When the state wants a Tick. There is no polling: no deadline, no Tick.
+# --- Deadlines
 
 
 def next_deadline(state: SchedulerState) -> float | None:
-    """Seconds since the epoch of the earliest deadline; None when only an event can change anything."""
+    """Return the Unix time of the next Tick; `None` if only events can change the state."""
     return min(_deadlines(state), default=None) if not state.process.finished else None
 
 
 def _deadlines(state: SchedulerState) -> Iterator[float]:
-    if not state.session.connected:
+    session = state.session
+    if not session.connected:
         return
-    if state.session.round_started is not None:
-        yield state.session.round_started + state.spec.gang.hold_seconds
-    if state.session.no_offers_since is not None:
-        yield state.session.no_offers_since + NO_OFFER_WARNING_SECONDS
-    if state.session.revive_at is not None:
-        yield state.session.revive_at
+    if session.round_started is not None:
+        yield session.round_started + state.spec.gang.hold_seconds
+    if session.no_offers_since is not None:
+        yield session.no_offers_since + NO_OFFER_WARNING_SECONDS
+    if session.revive_at is not None:
+        yield session.revive_at
     for item in state.stored.reservations.values():
-        yield (
-            unreachable_at(state, item)
-            if item.id in state.process.expired_reservations
-            else min(item.deadline, unreachable_at(state, item))
-        )
-        if item.id in state.session.unreserved:
+        yield unreachable_at(state, item)
+        if item.id not in state.process.expired_reservations:
+            yield item.deadline
+        if item.id in session.unreserved:
             yield settling_until(state)
     yield from reconcile.deadlines(state)
     yield from operations.deadlines(state)
@@ -336,14 +337,16 @@ def _deadlines(state: SchedulerState) -> Iterator[float]:
         yield from job_end.deadlines(state)
     else:
         yield from after_job.deadlines(state)
-    if state.session.next_kill_at:
-        yield state.session.next_kill_at
-    if state.session.teardown_at is not None:
-        yield state.session.teardown_at + KILL_INTERVAL
-    elif (
-        state.stored.result is not None
-        and state.process.unreserved_at
-        and not after_job.keeps_service(state)
-        and teardown_due(state)
-    ):
+    if session.next_kill_at:
+        yield session.next_kill_at
+    if session.teardown_at is not None:
+        yield session.teardown_at + KILL_INTERVAL
+    elif _waits_for_teardown(state):
         yield settling_until(state)
+
+
+def _waits_for_teardown(state: SchedulerState) -> bool:
+    """Return whether only the settling time of UNRESERVE delays TEARDOWN."""
+    if state.stored.result is None or not state.process.unreserved_at or after_job.keeps_service(state):
+        return False
+    return is_teardown_due(state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -231,6 +231,14 @@ class SchedulerState:
     session: SessionState = field(default_factory=SessionState)
     process: ProcessState = field(default_factory=ProcessState)
 
+    def with_session(self, **changes: Any) -> SchedulerState:
+        """Return the state with these fields of `session` replaced."""
+        return replace(self, session=replace(self.session, **changes))
+
+    def with_process(self, **changes: Any) -> SchedulerState:
+        """Return the state with these fields of `process` replaced."""
+        return replace(self, process=replace(self.process, **changes))
+
     def status(self, name: TaskName) -> TaskStatus | None:
         """Return the last status of the task's current launch."""
         record = self.stored.tasks.get(name)
@@ -240,6 +248,16 @@ class SchedulerState:
         """Return whether the launch may still be running."""
         status = self.stored.statuses.get(record.id)
         return status is None or not status.state.has_ended
+
+    def is_finished(self, record: TaskRecord) -> bool:
+        """Return whether the launch has finished; such tasks are not relaunched."""
+        status = self.stored.statuses.get(record.id)
+        return status is not None and status.state is TaskState.FINISHED
+
+    def is_replaced(self, record: TaskRecord) -> bool:
+        """Return whether a recovery will replace this launch."""
+        recovery = self.stored.recoveries.get(record.name)
+        return recovery is not None and recovery.launch == record.id
 
     def live(self) -> tuple[TaskRecord, ...]:
         """Return every launch that may still be running, in launch order."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tf_scheduler.core.plans.queries import target_digest
+from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.model.effects import Change, ConfigurationForgotten, ConfigurationStored
 from tf_scheduler.model.redaction import MASK
@@ -58,7 +58,7 @@ def select_configuration(
         candidate = replace(candidate, changed=None if old is None else _stored_changes(old, options))
         refused = [] if old is None else find_refusals(old, options)
         if old is not None and refused:
-            if strict and target_digest(to_spec(old)) != before[0].target:
+            if strict and index_of(to_spec(old)).target != before[0].target:
                 raise OptionsError(refused)
             return SelectedConfiguration(old, (), tuple(map(_rejection, refused)))
     if before and before[0].id == candidate.id:
@@ -114,8 +114,8 @@ def _configuration(
 ) -> Configuration:
     stored = as_lists(without_defaults(mask_options(options), provided))
     spec = to_spec(options)
-    content = json.dumps([spec.name, target_digest(spec), stored], sort_keys=True)
-    return Configuration(str(uuid.uuid5(uuid.NAMESPACE_OID, content)), number, now, target_digest(spec), stored)
+    content = json.dumps([spec.name, index_of(spec).target, stored], sort_keys=True)
+    return Configuration(str(uuid.uuid5(uuid.NAMESPACE_OID, content)), number, now, index_of(spec).target, stored)
 
 
 def _stored_changes(old: Document, new: Document) -> Sequence[Mapping[str, Any]]:

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tf_scheduler.core.plans.queries import config_digest
 from tf_scheduler.core.plans.scheduling import view_of
-from tf_scheduler.core.state.spec_index import index_of, launch_settings
+from tf_scheduler.core.state.spec_index import config_digest, index_of, launch_settings
 from tf_scheduler.errors import Problem
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import JobKind, ServiceSpec, TaskSpec

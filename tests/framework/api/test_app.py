@@ -11,9 +11,9 @@ from builders import a_spec, a_status, with_fields
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.backend import Backend
 from tf_scheduler.api.views.base import Snapshot
-from tf_scheduler.core.plans import queries
 from tf_scheduler.core.plans import view as plans_view
 from tf_scheduler.core.scheduler import handle
+from tf_scheduler.core.state import spec_index
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.events import PodCommand, ProgressReported, StopRequested
 from tf_scheduler.model.ids import TaskId
@@ -35,7 +35,7 @@ from tf_scheduler.options.spec import to_spec
 def a_record(spec, task, **options):
     name, port = task.name, 31000 + task.index
     record = TaskRecord(name, f"{name}__1", task.job.kind, task.index, "S1", "agent-1", f"10.0.0.1:{port}", 2, (), 5.0)
-    return replace(record, config=queries.config_digest(spec, name), group=task.job.group, **options)
+    return replace(record, config=spec_index.config_digest(spec, name), group=task.job.group, **options)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from builders import a_spec, a_status, with_fields
 from tf_scheduler.api.views import configurations, plans, pods, service, tasks
 from tf_scheduler.api.views.base import ApiProblem, Snapshot, View
 from tf_scheduler.api.views.overview import overview
-from tf_scheduler.core.plans.queries import config_digest
+from tf_scheduler.core.state.spec_index import config_digest
 from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskState

@@ -7,8 +7,8 @@ import pytest
 from builders import a_job, a_spec, needs
 from simulation.mesos import an_agent
 from simulation.world import World
+from tf_scheduler.core.offers.operations import FEEDBACK_TIMEOUT
 from tf_scheduler.core.offers.reservations import UNRESERVE_SETTLE_SECONDS
-from tf_scheduler.core.recovery.reconcile import LAUNCH_TIMEOUT
 from tf_scheduler.model.effects import Accept, AcknowledgeOperation, ReconcileOperations, ReservationMade
 from tf_scheduler.model.events import OperationUpdated, StopRequested, Tick
 from tf_scheduler.model.placement import GangMode, GangSpec
@@ -159,7 +159,7 @@ def test_an_agent_that_has_not_come_back_is_asked_for_again(world):
     world.register()
 
     world.decisions.clear()
-    world.wait(LAUNCH_TIMEOUT + 1)
+    world.wait(FEEDBACK_TIMEOUT + 1)
 
     assert 1 == len(world.made(ReconcileOperations))
     assert 2 == len(world.state.stored.reservations)

@@ -3,7 +3,7 @@
 import pytest
 
 from builders import a_status
-from tf_scheduler.core.plans import queries
+from tf_scheduler.core.state import spec_index
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import StatusStored, TaskLaunched
 from tf_scheduler.model.state import SchedulerState
@@ -23,7 +23,7 @@ def running(old, **others):
     """All of `old` runs; but each task in `others` with those options."""
     state = SchedulerState(to_spec(old))
     for task in state.spec.tasks():
-        config = queries.config_digest(to_spec(others.get(task.name.replace("-", "_"), old)), task.name)
+        config = spec_index.config_digest(to_spec(others.get(task.name.replace("-", "_"), old)), task.name)
         name = task.name
         record = TaskRecord(name, f"{name}__1", task.job.kind, task.index, "a", "a", "a:1", 1, (), 5.0, config=config)
         state = apply(state, TaskLaunched(record), StatusStored(a_status(record.id)))

@@ -1,7 +1,7 @@
 """Selection of the active options at a start, and preview of updates."""
 
 from kit.memory_store import MemoryStore
-from tf_scheduler.core.plans import queries
+from tf_scheduler.core.state import spec_index
 from tf_scheduler.model.effects import TaskLaunched
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
@@ -27,7 +27,7 @@ def launch(store, started):
     """All of its tasks."""
     state = SchedulerState(to_spec(started))
     for task in state.spec.tasks():
-        name, config = task.name, queries.config_digest(state.spec, task.name)
+        name, config = task.name, spec_index.config_digest(state.spec, task.name)
         record = TaskRecord(name, f"{name}__1", task.job.kind, task.index, "a", "a", "a:1", 1, (), 5.0, config=config)
         store.apply(list(writes(TaskLaunched(record), state)))
 

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from tf_scheduler.core.plans import queries
+from tf_scheduler.core.state import spec_index
 from tf_scheduler.model.redaction import MASK, redact_text, redact_variables
 from tf_scheduler.model.resources import UNIT, Volume
 from tf_scheduler.model.secrets import INLINE_SCHEME, SecretSpec
@@ -73,7 +73,7 @@ def target_id(state: SchedulerState) -> str:
     if newest:
         return newest[0].id
     spec = state.spec
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{spec.name}/{queries.target_digest(spec)}"))
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{spec.name}/{spec_index.index_of(spec).target}"))
 
 
 def _service(spec: ServiceSpec, stored: Configuration | None) -> dict[str, Any]:

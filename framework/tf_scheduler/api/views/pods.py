@@ -7,8 +7,8 @@ from itertools import groupby
 from typing import Any
 
 from tf_scheduler.core.launch.launch import task_environment
-from tf_scheduler.core.plans.queries import config_digest
 from tf_scheduler.core.state import pause
+from tf_scheduler.core.state.spec_index import config_digest
 from tf_scheduler.model.ids import executor_of
 from tf_scheduler.model.redaction import MASK, redact_text, redact_variables
 from tf_scheduler.model.resources import UNIT, Resource

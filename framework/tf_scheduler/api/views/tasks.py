@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tf_scheduler.core.plans import queries, scheduling
+from tf_scheduler.core.plans import scheduling
 from tf_scheduler.model.ids import TaskName, task_name
 from tf_scheduler.model.plan import Status, Step
 from tf_scheduler.model.resources import UNIT, Needs
@@ -136,7 +136,7 @@ _WAITING = (Status.PENDING, Status.PREPARED, Status.WAITING, Status.DELAYED, Sta
 def _pending(snapshot: Snapshot) -> Iterator[PendingTaskBody]:
     """Yield waiting tasks once, with their first plan; plans that are not started are skipped."""
     listed: set[str] = set()
-    asleep = queries.unstarted_plans(scheduling.view_of(snapshot.state, snapshot.view))
+    asleep = scheduling.view_of(snapshot.state, snapshot.view).unstarted_plans()
     for plan in (plan for plan in snapshot.plans().values() if plan.name not in asleep):
         for phase in plan.phases:
             for step in phase.steps:

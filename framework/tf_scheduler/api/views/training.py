@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from tf_scheduler.core.launch.cluster_spec import cluster_of, tf_config
-from tf_scheduler.core.plans import queries
+from tf_scheduler.core.launch.cluster_spec import cluster_of, cluster_records, tf_config
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import TaskSpec
 from tf_scheduler.model.state import SchedulerState
@@ -25,7 +24,7 @@ Curves = Mapping[TaskName, TrainingCurve]
 def cluster(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
     """Generation, ClusterSpec, and TF_CONFIG of each task."""
     state = snapshot.state
-    records = list(queries.cluster_records(state, ()))
+    records = list(cluster_records(state))
     spec = cluster_of(records)
     body: ClusterBody = {
         "generation": max((record.generation for record in records), default=0),

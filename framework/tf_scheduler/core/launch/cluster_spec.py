@@ -8,9 +8,10 @@ from typing import Any
 
 from tf_scheduler.core.placement.agents import ports_of
 from tf_scheduler.core.placement.matching import Placement
-from tf_scheduler.core.state.spec_index import OUTSIDE_CLUSTER_SPEC
+from tf_scheduler.core.state.spec_index import OUTSIDE_CLUSTER_SPEC, index_of
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy
+from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
 #: Job -> addresses by index.
@@ -30,6 +31,13 @@ def cluster_of(records: Iterable[TaskRecord]) -> Cluster:
         addresses += [NOT_LAUNCHED_ADDRESS] * (record.index - len(addresses))
         addresses.append(record.address)
     return cluster
+
+
+def cluster_records(state: SchedulerState, new: Iterable[TaskRecord] = ()) -> Iterable[TaskRecord]:
+    """Return the records of the ClusterSpec without decommissioned tasks; `new` records replace old ones."""
+    tasks = index_of(state.spec).tasks
+    current = {name: record for name, record in state.stored.tasks.items() if name in tasks}
+    return {**current, **{record.name: record for record in new}}.values()
 
 
 def with_generation(known: Mapping[TaskName, TaskRecord], records: Sequence[TaskRecord]) -> list[TaskRecord]:

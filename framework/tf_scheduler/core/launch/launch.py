@@ -10,8 +10,9 @@ from typing import Any
 
 from tf_executor.contract import payload
 from tf_scheduler.core.placement.matching import Placement
-from tf_scheduler.core.plans import queries
+from tf_scheduler.core.plans.rollout import latest_launch_number
 from tf_scheduler.core.state import pause
+from tf_scheduler.core.state.spec_index import config_digest
 from tf_scheduler.model import plan
 from tf_scheduler.model.effects import Accept, Launch
 from tf_scheduler.model.ids import OfferId, TaskName, task_id
@@ -24,6 +25,7 @@ from . import secret_tokens
 from .cluster_spec import (
     Cluster,
     cluster_of,
+    cluster_records,
     host_and_port,
     hosts_rendezvous,
     rank_environment,
@@ -144,13 +146,14 @@ def plan_launches(
 
     The generation grows unless every task keeps its previous address.
     """
-    serial, purposes = queries.next_serial(state), purposes or {}
+    purposes = purposes or {}
+    serial = 1 + latest_launch_number(state.stored.tasks, state.stored.controls)
     records = [
         replace(
             _record(state.spec, placement, now, new_id()),
             is_placeholder=pause.is_sleeping(state.spec, state.stored.paused, placement.task.name),
             serial=serial,
-            config=queries.config_digest(state.spec, placement.task.name),
+            config=config_digest(state.spec, placement.task.name),
             plan=purposes.get(placement.task.name, plan.DEPLOY),
             job_started_at=state.derived.first_launch_at or now,
         )
@@ -158,7 +161,7 @@ def plan_launches(
     ]
     tokens = secret_tokens.issue(state.spec, (record for record in records if not record.is_placeholder), new_id)
     records = with_generation(state.stored.tasks, [secret_tokens.with_digest(record, tokens) for record in records])
-    cluster = cluster_of(queries.cluster_records(state, records))
+    cluster = cluster_of(cluster_records(state, records))
     return tuple(
         _launch(state, placement, record, cluster, tokens.get(record.name, ""))
         for placement, record in zip(placements, records, strict=True)
@@ -205,7 +208,7 @@ def _launch(state: SchedulerState, placement: Placement, record: TaskRecord, clu
     config = tf_config(cluster if spec.strategy.has_servers else {}, record.job, record.index)
     payload = payload_of(spec, job, record, config, port, rank_environment(spec, cluster, record))
     payload = secret_tokens.with_secrets(payload, spec, job, token)
-    parameters = queries.parameters_of(state, record.plan)
+    parameters = _parameters(state, record.plan)
     payload = replace(payload, environment={**payload.environment, **parameters})
     if record.is_placeholder:
         payload = placeholder_payload(payload, pause.placeholder_command(state, record))
@@ -226,6 +229,12 @@ def _launch(state: SchedulerState, placement: Placement, record: TaskRecord, clu
     )
 
 
+def _parameters(state: SchedulerState, plan_name: str) -> Mapping[str, str]:
+    """Return the variables of the tasks that a plan launches."""
+    control = state.stored.controls.get(plan_name)
+    return {} if control is None else control.parameters
+
+
 # --- Display
 
 
@@ -234,7 +243,7 @@ def task_environment(state: SchedulerState, record: TaskRecord, job: JobSpec) ->
 
     Addresses are current: those at the launch of an older generation may differ.
     """
-    spec, cluster = state.spec, cluster_of(queries.cluster_records(state, ()))
+    spec, cluster = state.spec, cluster_of(cluster_records(state))
     config = tf_config(cluster if spec.strategy.has_servers else {}, record.job, record.index)
     port = int(record.address.rpartition(":")[2])
     told = payload_of(spec, job, record, config, port, rank_environment(spec, cluster, record))
@@ -245,5 +254,5 @@ def task_environment(state: SchedulerState, record: TaskRecord, job: JobSpec) ->
         "TASK_NAME": told.task,
         "TASK_PORT": str(port),
         **told.environment,
-        **queries.parameters_of(state, record.plan),
+        **_parameters(state, record.plan),
     }

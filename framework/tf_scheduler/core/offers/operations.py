@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from tf_scheduler.core.recovery.reconcile import LAUNCH_TIMEOUT
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import (
     AcknowledgeOperation,
@@ -32,6 +31,8 @@ from .rounds import decline_and_wait
 
 #: Word in the master's message when it rejects an operation id (Mesos, src/master/master.cpp).
 NO_FEEDBACK = "feedback"
+#: Seconds without a status after which it is requested again.
+FEEDBACK_TIMEOUT = 30.0
 #: Maximum characters of a reported message.
 _MAX_MESSAGE = 200
 
@@ -59,7 +60,7 @@ def poll(state: SchedulerState, now: float) -> Decision:
     """Reconcile again after a timeout: Mesos does not report agents that are missing after its failover."""
     return (
         reconcile(state, now)
-        if state.session.connected and now >= state.session.operations_at + LAUNCH_TIMEOUT
+        if state.session.connected and now >= state.session.operations_at + FEEDBACK_TIMEOUT
         else decide(state)
     )
 
@@ -67,7 +68,7 @@ def poll(state: SchedulerState, now: float) -> Decision:
 def deadlines(state: SchedulerState) -> Iterator[float]:
     """Return the times of `poll`."""
     if state.stored.reservations and _unanswered(state):
-        yield state.session.operations_at + LAUNCH_TIMEOUT
+        yield state.session.operations_at + FEEDBACK_TIMEOUT
 
 
 def _unanswered(state: SchedulerState) -> Mapping[OperationId, AgentId]:

@@ -13,7 +13,6 @@ from itertools import islice, repeat, starmap
 from tf_scheduler.core.launch.launch import accepts, plan_launches
 from tf_scheduler.core.placement.agents import demands_of
 from tf_scheduler.core.plans.scheduling import Gang, PlanView
-from tf_scheduler.core.recovery import maintenance
 from tf_scheduler.core.state.backoff import jitter_from_id, round_delay
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import Accept, Call, Decision, Decline, Outcome, ReservationDropped, TaskLaunched
@@ -238,7 +237,7 @@ def on_offers(state: SchedulerState, offers: Iterable[Offer], now: float, new_id
     offers = tuple(offers)
     state = replace(state, session=replace(state.session, no_offers_since=None)) if offers else state
     state = record_offers(state, offers, now)
-    seen = reservations.detect_lost(maintenance.observe_offers(state, offers), offers, now)
+    seen = reservations.detect_lost(state, offers, now)
     given_back = unreserve_unneeded(seen, offers, view.gangs, now)
     answered = {offer_id for call in given_back.calls if isinstance(call, Accept) for offer_id in call.offer_ids}
     rest = tuple(offer for offer in offers if offer.id not in answered)

@@ -21,9 +21,8 @@ def update(state: SchedulerState, now: float, gangs: Iterable[Gang]) -> Decision
     names = pending_task_names(gangs)
     if names:
         return _revive(state, names, now)
-    return _release_all(state, now).then(
-        lambda after: _revive(after, names, now) if after.stored.reservations else _suppress(after)
-    )
+    decision = _release_all(state, now) if state.session.offers or state.stored.reservations else decide(state)
+    return decision.then(lambda after: _revive(after, names, now) if after.stored.reservations else _suppress(after))
 
 
 def pending_task_names(gangs: Iterable[Gang]) -> frozenset[TaskName]:
@@ -53,15 +52,24 @@ def _release_all(state: SchedulerState, now: float) -> Decision:
 
 
 def _decline_held(state: SchedulerState) -> Decision:
-    session = replace(state.session, offers={}, pending={}, round_started=None)
-    after = replace(state, session=session, process=replace(state.process, offer_round=OfferRound()))
+    after = _without_round(state)
     seconds = REFUSE_SHORT if state.stored.reservations else REFUSE_LONG
     return decide(after, calls=declines(list(state.session.offers), seconds))
 
 
 def _suppress(state: SchedulerState) -> Decision:
-    session = state.session
-    quiet = replace(
-        session, suppressed=True, requested_tasks=frozenset(), revive_at=None, no_offers_since=None, rejected_offers={}
+    after = _without_round(state)
+    session = replace(
+        after.session,
+        suppressed=True,
+        requested_tasks=frozenset(),
+        revive_at=None,
+        no_offers_since=None,
+        rejected_offers={},
     )
-    return decide(replace(state, session=quiet), calls=() if session.suppressed else (Suppress(),))
+    return decide(replace(after, session=session), calls=() if state.session.suppressed else (Suppress(),))
+
+
+def _without_round(state: SchedulerState) -> SchedulerState:
+    session = replace(state.session, offers={}, pending={}, round_started=None)
+    return replace(state, session=session, process=replace(state.process, offer_round=OfferRound()))

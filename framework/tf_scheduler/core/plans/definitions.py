@@ -229,6 +229,25 @@ class PlanBase:
         """Tasks that the active roll-out has to launch, now or when it is their turn."""
         return open_tasks(self.inputs.spec, self.inputs.tasks, self.inputs.statuses, self.records.facts)
 
+    def needs(self, record: TaskRecord) -> bool:
+        """Return whether the job fails if this launch fails.
+
+        Not if a plan stops or will stop it (peers of a relaunched task may fail with it), nor if the options do not
+        have the task, or only a user plan launches it.
+        """
+        deployed, retired = index_of(self.inputs.spec).scope, self.inputs.retired
+        return record.name in deployed and record.id not in retired and record.name not in self.open_tasks
+
+    def replacing_plan(self, record: TaskRecord) -> str:
+        """Return the plan that will relaunch a task whose launch has failed; empty if none, or if it has stopped it."""
+        again = record.id not in self.inputs.retired and record.name in self.open_tasks
+        return self.records.rollout.name if again else ""
+
+    def unstarted_plans(self) -> frozenset[str]:
+        """Return the names of user plans that are not started, or are interrupted."""
+        custom = (plan for plan in self.definitions if plan.kind is PlanKind.CUSTOM)
+        return frozenset(plan.name for plan in custom if () in self.records.control_of(plan).interrupted)
+
     @cached_property
     def definitions(self) -> tuple[PlanDef, ...]:
         """Every plan but the uninstall plan, in the order in which they have the say over a task that several want."""

@@ -17,7 +17,7 @@ from .tables import ENDINGS, LAUNCHED, SITUATIONS, EndSituation, LaunchSituation
 
 
 @dataclass(frozen=True, slots=True)
-class Teardown:
+class TeardownProgress:
     """What was sent to end the service."""
 
     kills: Mapping[TaskId, float]
@@ -25,7 +25,7 @@ class Teardown:
     finished: bool
 
     @classmethod
-    def of(cls, state: SchedulerState) -> Teardown:
+    def of(cls, state: SchedulerState) -> TeardownProgress:
         return cls(state.session.kills, state.session.teardown_at is not None, state.process.finished)
 
 
@@ -47,7 +47,7 @@ class PlanProgress:
     #: Whether it is the active roll-out.
     active: bool
     #: Of the uninstall plan only.
-    teardown: Teardown | None = None
+    teardown: TeardownProgress | None = None
 
     def status(self, node: Node, step: StepDef) -> Status:
         """The status of one step, without regard to interrupts."""
@@ -123,7 +123,7 @@ class PlanProgress:
         return _asked(record.id in (self.inputs.retired if self.teardown is None else self.teardown.kills))
 
 
-def plan_progress(base: PlanBase, plan: PlanDef, teardown: Teardown | None = None) -> PlanProgress:
+def plan_progress(base: PlanBase, plan: PlanDef, teardown: TeardownProgress | None = None) -> PlanProgress:
     """How far the plan is. `teardown` is required for the uninstall plan."""
     inputs, control, lost = base.inputs, base.records.control_of(plan), base.recovery.lost
     done, launches = _launches(base, plan, control)

@@ -28,8 +28,18 @@ from tf_scheduler.model.plan import (
 from tf_scheduler.model.state import SchedulerState
 
 from .definitions import uninstall_plan
-from .scheduling import Children, PlanView, eligible, held_back, owning_plan, phase_children, step_children, view_of
-from .step_status import PlanProgress, Teardown, plan_progress
+from .scheduling import (
+    Children,
+    PlanView,
+    due_steps,
+    eligible,
+    held_back,
+    owning_plan,
+    phase_children,
+    step_children,
+    view_of,
+)
+from .step_status import PlanProgress, TeardownProgress, plan_progress
 from .tables import ChildStatuses, aggregate
 
 _NOT_BEGUN = (Status.PENDING, Status.PREPARED)
@@ -64,13 +74,25 @@ def plan_definitions(state: SchedulerState, view: PlanView) -> tuple[PlanDef, ..
 def progress_in(state: SchedulerState, plan: PlanDef, view: PlanView) -> PlanProgress:
     """How far any plan is."""
     return (
-        plan_progress(view, plan, Teardown.of(state)) if plan.kind is PlanKind.UNINSTALL else view.progress[plan.name]
+        plan_progress(view, plan, TeardownProgress.of(state))
+        if plan.kind is PlanKind.UNINSTALL
+        else view.progress[plan.name]
     )
 
 
 def uninstall_progress(state: SchedulerState) -> PlanProgress:
     """How far the uninstall plan is, or would be."""
     return progress_in(state, uninstall_plan(state.stored.tasks, state.stored.reservations), view_of(state))
+
+
+def due_uninstall_steps(state: SchedulerState) -> tuple[StepDef, ...]:
+    """Return the steps of the uninstall plan that may run now."""
+    return due_steps(uninstall_progress(state))
+
+
+def is_teardown_due(state: SchedulerState) -> bool:
+    """Return whether TEARDOWN may be sent now."""
+    return any(step.work is Work.DEREGISTER for step in due_uninstall_steps(state))
 
 
 def status_at(plan: Plan, node: Node) -> Status:

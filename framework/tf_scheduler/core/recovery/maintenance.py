@@ -16,7 +16,7 @@ from tf_scheduler.model.offer import InverseOffer, Offer
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
-from .replacement import is_replaced, replace_launch, restart_group
+from .replacement import replace_launch, restart_group
 
 #: Mesos asks again after so many seconds, which tells a window that still stands from one that was cancelled.
 ASK_INTERVAL = 30.0
@@ -74,7 +74,7 @@ def drain(state: SchedulerState, now: float) -> Decision:
     """Start elsewhere what runs on agents whose window is near, and whatever must start again with it."""
     if not state.session.windows or state.stored.result is not None:
         return decide(state)
-    due = [record for record in _leaving(state) if now >= _leaves_at(state, record) and not is_replaced(state, record)]
+    due = [record for record in _leaving(state) if now >= _leaves_at(state, record) and not state.is_replaced(record)]
     if not due:
         return decide(state)
     names = {record.name for record in due}
@@ -96,7 +96,7 @@ def drain(state: SchedulerState, now: float) -> Decision:
 def deadlines(state: SchedulerState) -> Iterator[float]:
     """When the next task is to leave."""
     if state.session.windows and state.stored.result is None:
-        yield from (_leaves_at(state, record) for record in _leaving(state) if not is_replaced(state, record))
+        yield from (_leaves_at(state, record) for record in _leaving(state) if not state.is_replaced(record))
 
 
 def _leaving(state: SchedulerState) -> Iterator[TaskRecord]:

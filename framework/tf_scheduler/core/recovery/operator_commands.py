@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from tf_scheduler.core.state import pause
 from tf_scheduler.core.state.reducer import decide
+from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.effects import Change, Decision, Outcome, RecoveryDecided, TaskPaused, TaskResumed
 from tf_scheduler.model.events import PodCommand
 from tf_scheduler.model.ids import TaskName
@@ -18,7 +19,7 @@ from tf_scheduler.model.plan import SERVICE_ENDED, Answer, Reply
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Cause, PodVerb, Recovery, TaskRecord
 
-from .replacement import is_finished, is_replaced, replace_launch, restart_group
+from .replacement import replace_launch, restart_group
 
 
 def handle(state: SchedulerState, wish: PodCommand, now: float) -> Decision:
@@ -51,11 +52,29 @@ def _refused(state: SchedulerState, wish: PodCommand) -> Answer | None:
         return Answer(Reply.BAD_REQUEST, f"Task {wish.task} does not run: {pause.pause_reason(state, wish.task)}")
     if paused is (wish.verb is PodVerb.PAUSE) and wish.verb in (PodVerb.PAUSE, PodVerb.RESUME):
         return Answer(Reply.ALREADY, f"Task {wish.task} is {'' if paused else 'not '}paused")
-    if is_finished(state, record):
+    if state.is_finished(record):
         return Answer(Reply.BAD_REQUEST, f"Task {wish.task} has finished: it is never launched again")
     if paused and wish.verb is not PodVerb.RESUME:
         return Answer(Reply.BAD_REQUEST, f"Task {wish.task} is paused: resume it first")
     return None
+
+
+def resume_dependents(state: SchedulerState, now: float) -> Decision:
+    """Relaunch the programs of tasks that were paused with a task that the options no longer have."""
+    if state.stored.result is not None:
+        return decide(state)
+    tasks, paused = index_of(state.spec).tasks, state.stored.paused
+    idle = (name for name in state.derived.idle_tasks if name in tasks)
+    names = sorted(name for name in idle if not pause.is_sleeping(state.spec, paused, name))
+    records = [
+        record
+        for record in (state.stored.tasks[name] for name in names)
+        if record.id not in state.stored.retired and not state.is_replaced(record)
+    ]
+    why = "the paused task that it starts again with is no more"
+    changes = [RecoveryDecided(replace_launch(state, record, why, now, Cause.ORDERED)) for record in records]
+    outcomes = tuple(Outcome(f"{record.name} goes on: {why}", record.name) for record in records)
+    return decide(state, *changes, outcomes=outcomes)
 
 
 # --- the verbs: the changes that they make, that of the task itself first
@@ -85,12 +104,12 @@ def _switched(
 ) -> Iterator[Change]:
     """Launch again whoever runs its program and is to sleep once these tasks are paused, or the other way round."""
     sleepers = pause.sleeping_tasks(state.spec, paused)
-    if is_replaced(state, record) or record.is_placeholder is not (record.name in sleepers):
+    if state.is_replaced(record) or record.is_placeholder is not (record.name in sleepers):
         yield RecoveryDecided(_ordered(state, record, why, now))
     for name, other in sorted(state.stored.tasks.items()):
         if name == record.name or other.is_placeholder is (name in sleepers):
             continue
-        if not is_finished(state, other) and not is_replaced(state, other):
+        if not state.is_finished(other) and not state.is_replaced(other):
             yield RecoveryDecided(replace_launch(state, other, f"starts again with {record.name}", now, Cause.ORDERED))
 
 
@@ -105,12 +124,12 @@ _VERBS: Mapping[PodVerb, Callable[[SchedulerState, TaskRecord, float], list[Chan
 def _ordered(state: SchedulerState, record: TaskRecord, why: str, now: float) -> Recovery:
     """A task that is to be launched again already waits no longer."""
     found = replace_launch(state, record, why, now, Cause.ORDERED)
-    return replace(found, consecutive_failures=0) if is_replaced(state, record) else found
+    return replace(found, consecutive_failures=0) if state.is_replaced(record) else found
 
 
 def _launch_again(state: SchedulerState, record: TaskRecord, found: Recovery) -> list[Change]:
     """With whoever must start again with it, unless it waits for its launch already."""
-    others = restart_group(state, [record.name], moved=found.must_move) if not is_replaced(state, record) else ()
+    others = restart_group(state, [record.name], moved=found.must_move) if not state.is_replaced(record) else ()
     why = f"starts again with {record.name}"
     recoveries = (replace_launch(state, item, why, found.since, found.cause) for item in others)
     return [RecoveryDecided(found), *map(RecoveryDecided, recoveries)]

@@ -28,18 +28,6 @@ def is_agent_gone(status: TaskStatus) -> bool:
     return status.state in _AGENT_GONE or status.reason in DRAIN_REASONS
 
 
-def is_replaced(state: SchedulerState, record: TaskRecord) -> bool:
-    """Whether this very launch is to be replaced already."""
-    known = state.stored.recoveries.get(record.name)
-    return known is not None and known.launch == record.id
-
-
-def is_finished(state: SchedulerState, record: TaskRecord) -> bool:
-    """Whether the task has done its work: nothing launches it again."""
-    status = state.stored.statuses.get(record.id)
-    return status is not None and status.state is TaskState.FINISHED
-
-
 def replace_launch(
     state: SchedulerState, record: TaskRecord, why: str, now: float, cause: Cause = Cause.INFRASTRUCTURE
 ) -> Recovery:
@@ -65,7 +53,7 @@ def restart_group(state: SchedulerState, names: Collection[TaskName], *, moved: 
     """Whoever must start again with these tasks, and does not do so yet. A task that has finished never does."""
     for name in sorted(index_of(state.spec).restarts(names, moved=moved).difference(names)):
         record = state.stored.tasks.get(name)
-        if record is not None and not is_finished(state, record) and not is_replaced(state, record):
+        if record is not None and not state.is_finished(record) and not state.is_replaced(record):
             yield record
 
 
@@ -75,7 +63,7 @@ def finished_peers(state: SchedulerState, record: TaskRecord) -> list[TaskName]:
         return []
     members = (task.name for task in state.spec.tasks() if task.job.kind.in_cluster and task.name != record.name)
     found = (state.stored.tasks.get(name) for name in sorted(members))
-    return [other.name for other in found if other is not None and is_finished(state, other)]
+    return [other.name for other in found if other is not None and state.is_finished(other)]
 
 
 def restart_address_wait(state: SchedulerState, record: TaskRecord, status: TaskStatus, now: float) -> Recovery | None:

@@ -20,7 +20,7 @@ from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import Cause, TaskRecord, TaskState, TaskStatus
 
 from .failure_causes import failure_message, record_failure
-from .replacement import is_replaced, replace_launch, restart_group, restart_policy
+from .replacement import replace_launch, restart_group, restart_policy
 
 #: Launches of a task in a row that may be late; with one more the job fails.
 MAX_LATE_LAUNCHES = 2
@@ -133,11 +133,11 @@ def _expected(state: SchedulerState, launch: TaskId) -> TaskRecord | None:
     record = state.stored.tasks.get(name_of(launch))
     if record is None or record.id != launch or launch in state.process.progress or launch in state.stored.retired:
         return None
-    return record if record.job.in_cluster and not record.is_placeholder and not is_replaced(state, record) else None
+    return record if record.job.in_cluster and not record.is_placeholder and not state.is_replaced(record) else None
 
 
 def _late(state: SchedulerState, record: TaskRecord, now: float, unique: Callable[[], str]) -> Decision:
-    if is_replaced(state, record) or state.stored.result is not None:
+    if state.is_replaced(record) or state.stored.result is not None:
         return decide(state)
     before = state.stored.recoveries.get(record.name)
     count, well = 1 + (before.start_timeouts if before else 0), ready_count(state)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
-from tf_scheduler.core.plans import queries
 from tf_scheduler.core.plans.scheduling import PlanView
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import (
@@ -27,7 +26,7 @@ from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
 from . import reconcile, recover, startup_timeout, success
-from .replacement import is_replaced, restart_address_wait
+from .replacement import restart_address_wait
 
 #: Ends that nobody has to look at: Mesos calls killed what we have told to end.
 _AS_WISHED = (TaskState.FINISHED, TaskState.KILLED)
@@ -122,9 +121,9 @@ def _judge(
         return decide(state, outcomes=(told,))
     if status.state is not TaskState.FINISHED:
         view = view.after(state)
-        if queries.is_needed(view, record) and not is_replaced(state, record):
+        if view.needs(record) and not state.is_replaced(record):
             return recover.on_task_end(state, record, status, before, now, unique)
-        plan, settling = queries.replacing_plan(view, record), restart_address_wait(state, record, status, now)
+        plan, settling = view.replacing_plan(record), restart_address_wait(state, record, status, now)
         changes: list[Change] = [LaunchRetired(record.id, plan)] if plan else []
         changes += [RecoveryDecided(settling)] if settling else []
         return decide(state, *changes, outcomes=(told,))

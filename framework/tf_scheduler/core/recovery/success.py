@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from tf_scheduler.core.plans import queries
 from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import JobKind, ServiceSpec, SuccessPolicy
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskState
-
-from .replacement import is_replaced
 
 #: Whose end may be the job's. Parameter servers never end by themselves, side-cars do not train.
 TRAINERS = frozenset({JobKind.CHIEF, JobKind.WORKER})
@@ -26,7 +23,7 @@ def success_policy(spec: ServiceSpec) -> SuccessPolicy:
 
 def completes_job(state: SchedulerState, record: TaskRecord) -> bool:
     """Whether the end of this task, just finished, is the job's success."""
-    if record.job not in TRAINERS or not queries.in_options(state, record):
+    if record.job not in TRAINERS or record.name not in index_of(state.spec).tasks:
         return False
     return _DECIDES[success_policy(state.spec)](state, record)
 
@@ -81,4 +78,4 @@ def _has_finished(state: SchedulerState, name: TaskName) -> bool:
 
 def _may_finish(state: SchedulerState, name: TaskName) -> bool:
     record = state.stored.tasks.get(name)
-    return record is None or state.is_live(record) or is_replaced(state, record)
+    return record is None or state.is_live(record) or state.is_replaced(record)

@@ -9,16 +9,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-from tf_scheduler.core.recovery.replacement import is_finished, is_replaced, replace_launch
 from tf_scheduler.core.state.spec_index import index_of
-from tf_scheduler.model.effects import Decision, Outcome, RecoveryDecided
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Override
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Cause, TaskRecord, TaskState
-
-from .reducer import decide
+from tf_scheduler.model.task import TaskRecord, TaskState
 
 
 def sleeping_tasks(spec: ServiceSpec, paused: Mapping[TaskName, float]) -> frozenset[TaskName]:
@@ -31,29 +27,10 @@ def is_sleeping(spec: ServiceSpec, paused: Mapping[TaskName, float], name: TaskN
     return bool(paused) and any(index_of(spec).restarts_with(name, other) for other in paused)
 
 
-def resume_dependents(state: SchedulerState, now: float) -> Decision:
-    """Launch the programs of those who sleep for a task that the options have no more: nobody could resume it."""
-    if state.stored.result is not None:
-        return decide(state)
-    known, paused = index_of(state.spec).tasks, state.stored.paused
-    idle = (name for name in state.derived.idle_tasks if name in known)
-    names = sorted(name for name in idle if not is_sleeping(state.spec, paused, name))
-    records = [record for name in names if not _ends(state, record := state.stored.tasks[name])]
-    why = "the paused task that it starts again with is no more"
-    changes = [RecoveryDecided(replace_launch(state, record, why, now, Cause.ORDERED)) for record in records]
-    told = [Outcome(f"{record.name} goes on: {why}", record.name) for record in records]
-    return decide(state, *changes, outcomes=tuple(told))
-
-
-def _ends(state: SchedulerState, record: TaskRecord) -> bool:
-    """Whether it is to be launched again already."""
-    return record.id in state.stored.retired or is_replaced(state, record)
-
-
 def override_of(state: SchedulerState, name: TaskName) -> Override | None:
     """What is told of the task instead of its status; None: nothing keeps its program from running."""
     record = state.stored.tasks.get(name) if is_sleeping(state.spec, state.stored.paused, name) else None
-    if record is None or is_finished(state, record):
+    if record is None or state.is_finished(record):
         return None
     status = state.stored.statuses.get(record.id)
     if record.is_placeholder and status is not None and status.state is TaskState.RUNNING:

@@ -100,6 +100,11 @@ def _make_index(spec: ServiceSpec) -> SpecIndex:
     )
 
 
+def config_digest(spec: ServiceSpec, name: TaskName) -> str:
+    """Return the digest of the task's launch options; empty if the options do not have the task."""
+    return index_of(spec).configs.get(name, "")
+
+
 #: Strategy of a plan whose phases are not listed -> that of the plan, and of each of its phases.
 _UNPHASED: Mapping[PlanStrategy, tuple[PlanStrategy, PlanStrategy]] = {
     PlanStrategy.SERIAL: (PlanStrategy.SERIAL, PlanStrategy.SERIAL),
