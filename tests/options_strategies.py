@@ -1,4 +1,4 @@
-"""Random valid options documents, made from the schema: an option that is added is drawn at once."""
+"""Random valid options documents, generated from the schema."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tf_scheduler.options.schema.fields import (
 Document = dict[str, Any]
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
-#: For what travels in a list.
+#: Text without the separators of lists.
 ENTRY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\x1e\x1f"), max_size=12)
 FILLED = ENTRY.filter(str.strip)
 VARIABLE = st.from_regex(r"[-._a-zA-Z][-._a-zA-Z0-9]{0,7}", fullmatch=True)
@@ -31,7 +31,7 @@ CONSTRAINT = st.sampled_from(
     ["", "[]", '[["hostname", "UNIQUE"]]', "rack:MAX_PER:2,hostname:UNIQUE", '["@zone", "GROUP_BY", 3]']
 )
 
-#: Jobs that a strategy needs at least.
+#: Required jobs of a strategy.
 NEEDED = {
     "parameter_server": {"chief": 1, "parameter_server": 1, "worker": 1},
     "multi_worker_mirrored": {"worker": 1},
@@ -43,7 +43,7 @@ NEEDED = {
 
 
 def value_of(field: Any) -> st.SearchStrategy[Any]:
-    """Values that the field takes."""
+    """Valid values of the field."""
     return next(strategy(field) for kind, strategy in _VALUES.items() if isinstance(field, kind))
 
 
@@ -180,7 +180,7 @@ def _fit_rest(document: Document) -> None:
 
 
 def _fit_access(document: Document) -> None:
-    """Addresses, and places of the scheduler's own secrets."""
+    """Addresses, and sources of the scheduler's own secrets."""
     own = {
         "vault": {"address": "https://vault:8200", "token": "file:vault/token", "secret_id": "env:ID"},
         "dcos": {"url": "https://leader.mesos"},

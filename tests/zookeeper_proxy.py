@@ -1,4 +1,4 @@
-"""A proxy before a ZooKeeper server that loses what it is told to lose: requests, or only their answers."""
+"""Proxy in front of a ZooKeeper server that loses selected requests or answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HEADER = struct.Struct(">ii")  # of a request: xid, type; of an answer: xid and
 
 
 class ZooKeeperProxy:
-    """Listens at `address`, "127.0.0.1:PORT", and passes everything on to `target` until it is told otherwise."""
+    """Forward connections from `address` ("127.0.0.1:PORT") to `target`."""
 
     def __init__(self, target: str) -> None:
         host, _, port = target.rpartition(":")
@@ -29,7 +29,7 @@ class ZooKeeperProxy:
         self._threads[0].start()
 
     def lose(self, *what: str, stay_away: bool = False) -> None:
-        """Lose "request" or "answer" of the next multi-operations, one after the other, with the connection.
+        """Lose "request" or "answer" of each of the next multi-operations, with the connection.
 
         `stay_away`: refuse connections after the last, until heal().
         """
@@ -42,7 +42,7 @@ class ZooKeeperProxy:
         self._close_all()
 
     def heal(self) -> None:
-        """Pass everything on again."""
+        """Forward all messages again."""
         self._cut.clear()
 
     def __enter__(self) -> ZooKeeperProxy:
@@ -80,7 +80,7 @@ class ZooKeeperProxy:
             _close(one)
 
     def plan(self) -> str | None:
-        """What to lose of the multi-operation that has just come in."""
+        """Return the loss planned for the received multi-operation."""
         with self._lock:
             if not self._to_lose:
                 return None
@@ -91,7 +91,7 @@ class ZooKeeperProxy:
 
 
 class _Line:
-    """One client's connection, and the one to the server."""
+    """A client's connection, and the proxy's connection to the server."""
 
     def __init__(self, proxy: ZooKeeperProxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy, self._client, self._server = proxy, client, server
@@ -130,7 +130,7 @@ class _Line:
 
 
 def _frames(connection: socket.socket) -> Iterator[bytes]:
-    """Requests or answers, each with its length before it, until the connection ends."""
+    """Yield requests or answers, each with its length prefix, until the connection closes."""
     with suppress(OSError), connection.makefile("rb") as stream:
         while len(length := stream.read(4)) == 4:
             yield length + stream.read(int.from_bytes(length, "big"))

@@ -1,4 +1,4 @@
-"""A whole scheduler on a real Mesos, its state in three real ZooKeeper servers that are killed and frozen."""
+"""A scheduler on a real Mesos with its state in three real ZooKeeper servers that are killed and frozen."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LOST_ZOOKEEPER = 3  # exit code
 
 
 class Host:
-    """A machine with schedulers of one service, one after the other: one that ZooKeeper fails is started again."""
+    """A machine that runs schedulers of one service, one after the other."""
 
     def __init__(self, folder: Path, master: str, stack: ExitStack) -> None:
         self.folder, self.master, self._stack = folder, master, stack
@@ -51,7 +51,7 @@ class Host:
         self.ensemble = stack.enter_context(ZooKeeperEnsemble(3, settings=[f"maxSessionTimeout={LONG}000"]))
 
     def start(self, session_timeout: int, request_timeout: int = 5) -> subprocess.Popen[bytes]:
-        """The next scheduler; it ends with the test."""
+        """Start the next scheduler; it stops with the test."""
         place = f"zk://{self.ensemble.addresses}/frameworks"
         state = f"{place}?session_timeout={session_timeout}&request_timeout={request_timeout}"
         user = {"name": NAME, "user": getpass.getuser(), "python": sys.executable, "failover_timeout": 600}
@@ -75,7 +75,7 @@ class Host:
         return process
 
     def until(self, holds: Callable[[], object]) -> None:
-        """What dies says nothing: look again and again."""
+        """Poll until the condition holds."""
         end = time.monotonic() + PATIENCE
         while not holds():
             assert time.monotonic() < end, self.log.read_text()[-4000:]
@@ -84,7 +84,7 @@ class Host:
             threading.Event().wait(0.05)
 
     def health(self) -> int:
-        """Status of /v1/health; 0: nobody answers."""
+        """Return the status of /v1/health; 0 without an answer."""
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)) as connection:
             try:
                 connection.request("GET", "/v1/health")
@@ -96,7 +96,7 @@ class Host:
         self.until(lambda: self.health() in wanted)
 
     def running(self) -> dict[str, str]:
-        """Task -> id, of the tasks of our framework, the only one of its name, that run."""
+        """Return task -> id of the framework's running tasks."""
         shown = read_status(self.master)
         ours = {framework.framework_id for framework in shown.frameworks if framework.name == NAME}
         assert len(ours) <= 1
@@ -104,14 +104,14 @@ class Host:
         return {task.name: task.task_id for task in running}
 
     def fail(self) -> dict[str, str]:
-        """Worker 1 fails; what runs besides."""
+        """Let worker 1 fail; return the other running tasks."""
         others = {name: task_id for name, task_id in self.running().items() if name != "worker-1"}
         (self.checkpoints / "fail").touch()
         self.until(lambda: not (self.checkpoints / "fail").exists())
         return others
 
     def until_replaced(self, before: dict[str, str]) -> None:
-        """Worker 1 runs in another launch, everybody else in the same one."""
+        """Wait until worker 1 runs in another launch and all other tasks in the same one."""
         self.until(lambda: self.running().get("worker-1", before["worker-1"]) != before["worker-1"])
         after = self.running()
         assert {**before, "worker-1": after["worker-1"]} == after, self.log.read_text()[-4000:]
@@ -126,8 +126,8 @@ def host(local_cluster: LocalCluster, tmp_path: Path) -> Iterator[Host]:
         yield Host(tmp_path, local_cluster.master.address, stack)
 
 
-def test_a_job_lives_through_the_death_of_zookeeper_servers(host):
-    """Without one server all goes on; without a majority the scheduler waits and says so; frozen, it ends in time."""
+def test_job_survives_zookeeper_outages(host):
+    """With two servers all continues; without a majority the scheduler waits; frozen, it exits in time."""
     ensemble = host.ensemble
     first = host.start(session_timeout=LONG)
     host.until_health(200)
@@ -162,7 +162,7 @@ def test_a_job_lives_through_the_death_of_zookeeper_servers(host):
     first.send_signal(signal.SIGTERM)
     assert 0 == first.wait(PATIENCE)
 
-    # All are frozen for longer than a session lasts: whoever leads ends before ZooKeeper could give the lead away.
+    # All are frozen for longer than a session lasts: the leader exits before ZooKeeper could elect another one.
     second = host.start(session_timeout=SHORT)
     host.until_health(200)
     before = host.running()

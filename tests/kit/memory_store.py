@@ -1,4 +1,4 @@
-"""A state store in memory, under the same contract suite as the real ones."""
+"""State store in memory, tested by the same contract suite as the real stores."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _NOTHING = _Stored(0, MappingProxyType({}))
 
 @dataclass(slots=True)
 class MemoryDisk:
-    """What several memory stores share, as several SQLite stores share a file."""
+    """State shared by several memory stores, like the file of several SQLite stores."""
 
     services: dict[str, _Stored] = field(default_factory=dict)
 
 
 class MemoryStore:
-    """A StateStore on a MemoryDisk (default: one of its own). Raises InvalidKeyError for a bad service name."""
+    """StateStore on a MemoryDisk (default: a new one). Raises InvalidKeyError for an invalid service name."""
 
     def __init__(self, service: str, disk: MemoryDisk | None = None) -> None:
         self._service = service_key(service)
@@ -69,7 +69,7 @@ class MemoryStore:
         return self._open_disk().services.get(self._service, _NOTHING)
 
     def _ours(self) -> _Stored:
-        """Return what is stored, or raise StoreConflictError when it is not what was last seen here."""
+        """Return the stored state; raise StoreConflictError if another store has changed it."""
         stored = self._stored()
         if stored.version != self._seen:
             raise StoreConflictError(

@@ -39,7 +39,7 @@ class ServerTls:
 
 
 class ZooKeeperEnsemble:
-    """A context manager: `servers` servers (default 1) serve inside, nothing is left afterwards.
+    """Context manager that runs `servers` servers (default 1) and leaves nothing.
 
     Each of `servers` is a Node: kill(), stop(), restart(), freeze(), thaw(), and start(), which needs a majority that
     runs; without one, launch(). `tls`: listen for TLS too, at
@@ -66,12 +66,12 @@ class ZooKeeperEnsemble:
 
     @property
     def addresses(self) -> str:
-        """All servers, as clients take them: "IP:PORT,IP:PORT"."""
+        """All servers as an address: "IP:PORT,IP:PORT"."""
         return ",".join(server.address for server in self.servers)
 
     @property
     def secure_addresses(self) -> str:
-        """The same for TLS."""
+        """The TLS ports as an address."""
         return ",".join(self._secure[server.name] for server in self.servers)
 
     def __enter__(self) -> ZooKeeperEnsemble:
@@ -84,7 +84,7 @@ class ZooKeeperEnsemble:
         self.stop()
 
     def start(self) -> None:
-        """Start all and wait until they serve. If that fails, or is interrupted, nothing is left."""
+        """Start all servers and wait until they serve; leave nothing after a failure or an interrupt."""
         self._directory = make_directory(None)
         try:
             (self._directory / "logs").mkdir()
@@ -99,7 +99,7 @@ class ZooKeeperEnsemble:
             raise
 
     def stop(self) -> None:
-        """End all. Raises MesosLocalError if a process, a port or the folder is left."""
+        """Stop all servers. Raises MesosLocalError if a process, a port or the folder is left."""
         with uninterrupted():
             if self._directory is not None:
                 end_nodes(self._directory, self.servers, 0, _GRACE, self._guard)
@@ -110,7 +110,7 @@ class ZooKeeperEnsemble:
             self._directory, self._guard, self.servers = None, None, ()
 
     def leader(self) -> ZooKeeperNode:
-        """The server that leads, or is alone. Raises MesosLocalError if none does."""
+        """The leading or only server. Raises MesosLocalError without one."""
         for server in self._running():
             if server.mode() in _LEADING:
                 return server
@@ -130,7 +130,7 @@ class ZooKeeperEnsemble:
             time.sleep(_LOOK_AGAIN)
 
     def _not_serving(self) -> ZooKeeperNode | None:
-        """One that does not serve, or any without a leader and a majority; None when all is well."""
+        """Return a server that does not serve, or any server without a leader and a majority; None if all serve."""
         modes = {server: server.mode() for server in self._running()}
         # A leader believes in itself for a while (syncLimit) after its followers are gone.
         if sum(mode in _LEADING for mode in modes.values()) != 1 or 2 * len(modes) <= self._count:

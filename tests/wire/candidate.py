@@ -1,4 +1,4 @@
-"""Announces masters in ZooKeeper as they do themselves: an ephemeral sequential node with MasterInfo in JSON."""
+"""Announce masters in ZooKeeper as Mesos does: an ephemeral sequential node with MasterInfo in JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GROUP = "/mesos"
 
 
 def master_info(address: str, hostname: str = "") -> dict[str, Any]:
-    """Of a master at "IP:PORT" or "[IP]:PORT", as Mesos 1.11 writes it."""
+    """Return MasterInfo of a master at "IP:PORT" or "[IP]:PORT", as Mesos 1.11 writes it."""
     ip, _, port = address.rpartition(":")
     ip = ip.strip("[]")
     place = {"hostname": hostname or ip, "ip": ip, "port": int(port)}
@@ -32,7 +32,7 @@ def master_info(address: str, hostname: str = "") -> dict[str, Any]:
 
 
 class Candidates:
-    """A ZooKeeper client of the test's own. Use as a context manager."""
+    """Context manager with a separate ZooKeeper client."""
 
     def __init__(self, servers: str, credentials: str | None = None) -> None:
         self.client = KazooClient(
@@ -50,7 +50,7 @@ class Candidates:
         self.client.close()
 
     def enter(self, info: dict[str, Any], *, acl: list[ACL] | None = None) -> str:
-        """A master wants to lead; return its node."""
+        """Add a candidate and return its node."""
         self.client.ensure_path(GROUP)
         data = json.dumps(info).encode()
         node: str = self.client.retry(
@@ -59,7 +59,7 @@ class Candidates:
         return node
 
     def leave(self, node: str) -> None:
-        """The master is gone."""
+        """Remove a candidate."""
         self.client.retry(self.client.delete, node)
 
     def clear(self) -> None:
@@ -68,6 +68,6 @@ class Candidates:
 
 
 def only(credentials: str) -> list[ACL]:
-    """Nobody but these may read."""
+    """Access for one user only."""
     user, _, password = credentials.partition(":")
     return [make_digest_acl(user, password, all=True)]

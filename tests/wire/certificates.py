@@ -1,4 +1,4 @@
-"""An authority of our own, and certificates of it, made with the openssl command."""
+"""Certificate authority and certificates, made with the openssl command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Certificates:
 
     @classmethod
     def make(cls, folder: Path) -> Certificates:
-        """Two authorities, of which the second one signed nobody; one certificate for each side."""
+        """Create two authorities, the second without certificates, and one certificate for each side."""
         for authority in ("ca", "stranger"):
             _openssl(folder, "req", "-x509", *_new_key(authority), "-subj", f"/CN={authority}", "-days", "2")
         _sign(folder, "server", f"subjectAltName={NAMES}")

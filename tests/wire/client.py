@@ -1,4 +1,4 @@
-"""A program that runs a stock or a hardened driver, so that one scenario can be tried on both.
+"""Program that runs a stock or a hardened driver, so that one scenario can test both.
 
     python -m wire.client {stock|hardened} {scheduler|executor} ADDRESS OPTIONS
 
@@ -37,17 +37,17 @@ KILL = {"type": "KILL", "kill": {"task_id": {"value": "task-1"}}}
 
 
 def acknowledge(status: dict[str, Any]) -> dict[str, Any]:
-    """The ACKNOWLEDGE call for a status."""
+    """Return the ACKNOWLEDGE call of a status."""
     return {"type": "ACKNOWLEDGE", "acknowledge": {name: status[name] for name in ("agent_id", "task_id", "uuid")}}
 
 
 def kill(driver: Any) -> Any:
-    """Kill task-1 by the driver's own means."""
+    """Kill task-1 with the driver's method."""
     return driver.send(KILL) if hasattr(driver, "send") else driver.killTask({"value": "task-1"})
 
 
 class Callbacks:
-    """Every callback of pymesos: prints itself, and raises when `raising` says so."""
+    """All callbacks of pymesos: each prints itself, and raises if `raising` names it."""
 
     def __init__(self, raising: dict[str, str], killing_on: str) -> None:
         self._raising, self._killing_on = raising, killing_on
@@ -143,7 +143,7 @@ class Client:
         send({"task_id": {"value": "task-1"}, "state": state})
 
     def second(self, address: str) -> None:
-        """Another driver in this process, without credentials."""
+        """Start another driver in this process, without credentials."""
         options = copy.deepcopy({**self.options, "credentials": {}})
         options["framework"].pop("id", None)  # a stock driver writes it into its caller's dict
         other = Client(self.kind, self.role, address, options)

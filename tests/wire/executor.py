@@ -1,4 +1,4 @@
-"""A program for a real agent: one task that runs until there is a file `finish` in its working directory.
+"""Executor for a real agent: one task that runs until its working directory has a file `finish`.
 
     python -m wire.executor
 
@@ -23,7 +23,7 @@ LOOK_AGAIN = 0.05  # seconds
 
 
 class Task:
-    """Runs the one task."""
+    """Run the task."""
 
     def __init__(self) -> None:
         self.ended = threading.Event()

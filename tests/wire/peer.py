@@ -1,4 +1,4 @@
-"""A scripted HTTP peer on loopback, in the place of a Mesos master or agent, for what a real one cannot be made to do.
+"""Scripted HTTP peer on loopback: behaves as no real Mesos master or agent can be made to.
 
 Each SUBSCRIBE is answered by the next script (the last one repeats), each other call by `on_call`. Everything received
 is kept.
@@ -22,7 +22,7 @@ PATIENCE = 30.0
 
 @dataclass(frozen=True)
 class Received:
-    """One request."""
+    """A request."""
 
     method: str
     path: str
@@ -37,7 +37,7 @@ class Received:
 
 
 class Exchange:
-    """One request and what is answered to it."""
+    """A request and its answer."""
 
     def __init__(self, peer: Peer, connection: socket.socket, received: Received) -> None:
         self.peer, self.connection, self.received = peer, connection, received
@@ -69,7 +69,7 @@ Script = Callable[[Exchange], None]
 
 
 def stream(*events: dict[str, Any]) -> Script:
-    """Send `events`, and then what `Peer.push` says."""
+    """Send `events`, then those of `Peer.push`."""
 
     def script(exchange: Exchange) -> None:
         exchange.begin()
@@ -110,7 +110,7 @@ def vanish(exchange: Exchange) -> None:
 
 
 class Peer:
-    """Use as a context manager; every thread and socket ends with it. `host` may be the path of a domain socket."""
+    """Context manager that stops its threads and sockets. `host` may be the path of a domain socket."""
 
     def __init__(
         self,

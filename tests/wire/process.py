@@ -1,4 +1,4 @@
-"""Starts wire.client and talks to it."""
+"""Start wire.client and exchange lines with it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENVIRON = {
 
 
 class ClientProcess:
-    """Use as a context manager: the process ends with it, whatever it does."""
+    """Context manager that stops the process."""
 
     def __init__(self, kind: str, role: str, address: str, **options: Any) -> None:
         options.setdefault(
@@ -96,7 +96,7 @@ class ClientProcess:
         return [line["event"] for line in list(self.lines) if line.get("event", {}).get("type") == kind]
 
     def finish(self) -> int:
-        """Let the program end by itself; return its exit code."""
+        """Wait for the program to exit; return its exit code."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         return self.wait_exit()

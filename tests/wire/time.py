@@ -1,4 +1,4 @@
-"""A clock of the tests' own: a wait lasts as long as it takes to write it down."""
+"""Simulated clock: waits return immediately."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from mesos_client.backoff import Clock
 
 
 class FastClock(Clock):
-    """Waits pass at once, and let this clock go on by so much; only a wait without end is a real one.
+    """Advance by the time of each wait; only an unlimited wait is real.
 
-    It stops the driver that uses it when `end` is reached: `on_end` is called then, once.
+    At `end` the clock calls `on_end` once, which stops the driver.
     """
 
     def __init__(self, end: float = float("inf")) -> None:

@@ -81,14 +81,15 @@ _LAST_SECOND = 253_402_300_800
 
 def progress(raw: Mapping[str, Any]) -> ProgressReported | None:
     """Decode an executor's progress message; None if foreign, of an unknown version, or about another's task."""
-    told = reports.ProgressReport.decode(base64_bytes(raw.get("data")), log_ignored)
-    if told is None:
+    report = reports.ProgressReport.decode(base64_bytes(raw.get("data")), log_ignored)
+    if report is None:
         return None
-    if executor_of(TaskId(told.task_id)) != _executor(raw):
-        log_ignored("an executor tells the progress of another one's task: ignored")
+    content = asdict(report)
+    task_id = TaskId(content.pop("task_id"))
+    if executor_of(task_id) != _executor(raw):
+        log_ignored("progress report ignored: an executor reports on another one's task")
         return None
-    found = {name: value for name, value in asdict(told).items() if name != "task_id"}
-    return ProgressReported(TaskId(told.task_id), Progress(**found))
+    return ProgressReported(task_id, Progress(**content))
 
 
 def _executor(raw: Mapping[str, Any]) -> object:

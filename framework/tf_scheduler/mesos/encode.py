@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tf_executor.contract.payload import RENEW_SECRETS
@@ -39,54 +39,8 @@ def id_list(ids: Iterable[str]) -> list[Json]:
     return [{"value": value} for value in ids]
 
 
-def _decline(item: Decline, _: FrameworkId) -> Json:
-    filters = {"refuse_seconds": item.refuse_seconds}
-    return {"type": "DECLINE", "decline": {"offer_ids": id_list(item.offer_ids), "filters": filters}}
-
-
-def _accept_inverse(item: AcceptInverseOffers, _: FrameworkId) -> Json:
-    content = {"inverse_offer_ids": id_list(item.offer_ids), "filters": {"refuse_seconds": item.refuse_seconds}}
-    return {"type": "ACCEPT_INVERSE_OFFERS", "accept_inverse_offers": content}
-
-
-def _kill(item: Kill, _: FrameworkId) -> Json:
-    return {"type": "KILL", "kill": {"task_id": {"value": item.task_id}, "agent_id": {"value": item.agent_id}}}
-
-
-def _shutdown(item: ShutdownExecutor, _: FrameworkId) -> Json:
-    ids = {"executor_id": {"value": item.executor_id}, "agent_id": {"value": item.agent_id}}
-    return {"type": "SHUTDOWN", "shutdown": ids}
-
-
-def _tell(item: RequestSecretReload, _: FrameworkId) -> Json:
-    ids = {"executor_id": {"value": item.executor_id}, "agent_id": {"value": item.agent_id}}
-    return {"type": "MESSAGE", "message": {**ids, "data": base64.b64encode(RENEW_SECRETS).decode()}}
-
-
-def _acknowledge(item: Acknowledge, _: FrameworkId) -> Json:
-    return {
-        "type": "ACKNOWLEDGE",
-        "acknowledge": {
-            "agent_id": {"value": item.agent_id},
-            "task_id": {"value": item.task_id},
-            "uuid": item.uuid,
-        },
-    }
-
-
-def _acknowledge_operation(item: AcknowledgeOperation, _: FrameworkId) -> Json:
-    ids = {"agent_id": {"value": item.agent_id}, "operation_id": {"value": item.id}}
-    return {"type": "ACKNOWLEDGE_OPERATION_STATUS", "acknowledge_operation_status": {**ids, "uuid": item.uuid}}
-
-
-def _reconcile(item: Reconcile, _: FrameworkId) -> Json:
-    tasks = [{"task_id": {"value": task}, "agent_id": {"value": agent}} for task, agent in item.tasks.items()]
-    return {"type": "RECONCILE", "reconcile": {"tasks": tasks}}
-
-
-def _reconcile_operations(item: ReconcileOperations, _: FrameworkId) -> Json:
-    ids = [{"operation_id": {"value": key}, "agent_id": {"value": agent}} for key, agent in item.operations.items()]
-    return {"type": "RECONCILE_OPERATIONS", "reconcile_operations": {"operations": ids}}
+def _ids(**ids: str) -> Json:
+    return {name: {"value": value} for name, value in ids.items()}
 
 
 def container(launch: Launch) -> Json:
@@ -214,10 +168,45 @@ def framework_info(
 
 def call(item: Call, framework_id: FrameworkId) -> Json:
     """Return the body of one call; for Teardown the driver has its own method."""
-    for kind, encoder in _ENCODERS.items():
-        if isinstance(item, kind):
-            return encoder(item, framework_id)
+    kind, content = _content(item, framework_id)
+    return {"type": kind, kind.lower(): content}
+
+
+def _content(item: Call, framework_id: FrameworkId) -> tuple[str, Json]:
+    match item:
+        case Accept():
+            return "ACCEPT", _accept(item, framework_id)
+        case Decline():
+            return "DECLINE", {"offer_ids": id_list(item.offer_ids), **_refusal(item.refuse_seconds)}
+        case AcceptInverseOffers():
+            content = {"inverse_offer_ids": id_list(item.offer_ids), **_refusal(item.refuse_seconds)}
+            return "ACCEPT_INVERSE_OFFERS", content
+        case Suppress():
+            return "SUPPRESS", {}
+        case Revive():
+            return "REVIVE", {}
+        case Kill():
+            return "KILL", _ids(task_id=item.task_id, agent_id=item.agent_id)
+        case ShutdownExecutor():
+            return "SHUTDOWN", _ids(executor_id=item.executor_id, agent_id=item.agent_id)
+        case RequestSecretReload():
+            ids = _ids(executor_id=item.executor_id, agent_id=item.agent_id)
+            return "MESSAGE", {**ids, "data": base64.b64encode(RENEW_SECRETS).decode()}
+        case Acknowledge():
+            return "ACKNOWLEDGE", {**_ids(agent_id=item.agent_id, task_id=item.task_id), "uuid": item.uuid}
+        case AcknowledgeOperation():
+            ids = _ids(agent_id=item.agent_id, operation_id=item.id)
+            return "ACKNOWLEDGE_OPERATION_STATUS", {**ids, "uuid": item.uuid}
+        case Reconcile():
+            return "RECONCILE", {"tasks": [_ids(task_id=task, agent_id=agent) for task, agent in item.tasks.items()]}
+        case ReconcileOperations():
+            ids_of_all = [_ids(operation_id=key, agent_id=agent) for key, agent in item.operations.items()]
+            return "RECONCILE_OPERATIONS", {"operations": ids_of_all}
     raise TypeError(item)
+
+
+def _refusal(seconds: float) -> Json:
+    return {"filters": {"refuse_seconds": seconds}}
 
 
 def resource(item: Resource) -> Json:
@@ -319,32 +308,9 @@ def _accept(item: Accept, framework_id: FrameworkId) -> Json:
     if item.launches:
         launch = {"task_infos": [task_info(entry, framework_id) for entry in item.launches]}
         operations.append({"type": "LAUNCH", "launch": launch})
-    return {
-        "type": "ACCEPT",
-        "accept": {
-            "offer_ids": id_list(item.offer_ids),
-            "operations": operations,
-            "filters": {"refuse_seconds": item.refuse_seconds},
-        },
-    }
+    return {"offer_ids": id_list(item.offer_ids), "operations": operations, **_refusal(item.refuse_seconds)}
 
 
 def _operation(kind: str, item: Operation) -> Json:
     content = {"type": kind, kind.lower(): {"resources": _resources(item.resources)}}
     return {**content, **({"id": {"value": item.id}} if item.id else {})}
-
-
-_ENCODERS: Mapping[type, Callable[[Any, FrameworkId], Json]] = {
-    Accept: _accept,
-    Decline: _decline,
-    AcceptInverseOffers: _accept_inverse,
-    Suppress: lambda _item, _id: {"type": "SUPPRESS", "suppress": {}},
-    Revive: lambda _item, _id: {"type": "REVIVE", "revive": {}},
-    Kill: _kill,
-    ShutdownExecutor: _shutdown,
-    RequestSecretReload: _tell,
-    Acknowledge: _acknowledge,
-    AcknowledgeOperation: _acknowledge_operation,
-    Reconcile: _reconcile,
-    ReconcileOperations: _reconcile_operations,
-}

@@ -12,7 +12,6 @@ from typing import Any
 
 from marshmallow import fields
 
-from .load import resolve
 from .schema.document import OPTIONS, Option
 from .schema.fields import RECORD_END, UNIT_END, Boolean, Environment, Integer, IntegerList, Number, RecordList, String
 
@@ -48,13 +47,6 @@ def to_document(environment: Mapping[str, str]) -> dict[str, Any]:
             section = section.setdefault(name, {})
         section[option.path[-1]] = _value(option.field, text)
     return document
-
-
-def load_environment(
-    environment: Mapping[str, str], defaults: Mapping[str, Mapping[str, Any]] | None = None
-) -> dict[str, Any]:
-    """Resolve the options in the variables; `defaults` as for `load.load`. Raises OptionsError with all problems."""
-    return resolve(to_document(environment), defaults)
 
 
 def _text(field: fields.Field[Any], value: Any) -> str:

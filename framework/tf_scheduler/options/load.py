@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from difflib import get_close_matches
+from inspect import isfunction
+from types import ModuleType
 from typing import Any, NoReturn
 
 from marshmallow import Schema, ValidationError, fields
 
 from tf_scheduler.errors import OptionsError, Problem
-from tf_scheduler.model.spec import ServiceSpec
 
-from .rules.check import RULES, Rule
+from .rules import jobs, plans, secrets, service
 from .schema.document import Options
 from .schema.fields import RecordList, json_excerpt
-from .spec import to_spec
 
 #: Maximum nesting of objects and lists.
 _MAX_DEPTH = 64
@@ -129,15 +129,21 @@ def _suggestion(name: str, schema: Schema) -> str:
     return f"; expected one of {', '.join(sorted(schema.fields))}" if len(schema.fields) <= _MAX_NAMES else ""
 
 
-__all__ = ["load", "resolve", "to_spec"]
+#: Function from resolved options to problems.
+Rule = Callable[[Mapping[str, Any]], Iterator[Problem]]
 
 
-def load(data: bytes, source: str, defaults: Mapping[str, Mapping[str, Any]] | None = None) -> ServiceSpec:
-    """Return the validated spec; `source` is the name of the document in errors.
+def _rules_of(module: ModuleType) -> list[Rule]:
+    """Return the public functions of a module of rules, in their order."""
+    return [
+        value
+        for name, value in vars(module).items()
+        if isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
+    ]
 
-    `defaults` (section -> option -> value) apply to omitted options, such as the user on a laptop.
-    """
-    return to_spec(resolve(parse(data, source), defaults or {}))
+
+#: All rules over several options, in the order of their messages.
+RULES = tuple(rule for module in (service, jobs, secrets, plans) for rule in _rules_of(module))
 
 
 def resolve(

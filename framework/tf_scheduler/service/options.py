@@ -21,7 +21,8 @@ from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import Configuration, SchedulerState, newest_first
 from tf_scheduler.options.configurations import SelectedConfiguration, rollback_options, select_configuration
 from tf_scheduler.options.environment import to_document
-from tf_scheduler.options.load import load_lenient, resolve, to_spec
+from tf_scheduler.options.load import load_lenient, resolve
+from tf_scheduler.options.spec import to_spec
 from tf_scheduler.options.update import Difference, describe_difference, difference
 from tf_scheduler.options.warnings import find_warnings
 from tf_scheduler.runner import restore

@@ -13,10 +13,11 @@ from mesos_client import BasicCredentials, Credentials
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.core.launch.secret_tokens import secrets_due, token_matches
 from tf_scheduler.errors import OptionsError, Problem, SecretError, SourceUnavailableError
+from tf_scheduler.model.redaction import MASK
 from tf_scheduler.model.secrets import SecretAccess, SecretDelivery, SecretSource
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.options.schema import fields
-from tf_scheduler.options.schema.document import MASK, OPTIONS, mask_value
+from tf_scheduler.options.schema.document import OPTIONS, mask_value
 from tf_scheduler.secrets.desk import DecodeEvent, SecretService
 from tf_scheduler.secrets.sources import Reader, SecretSources, directory_reader, environment_reader, options_reader
 

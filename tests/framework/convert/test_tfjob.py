@@ -11,13 +11,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit.options import load_spec
 from tf_executor.around.environment import fill_placeholders, placeholders
 from tf_executor.contract.payload import Payload
 from tf_scheduler.convert import tfjob, tony_rows
 from tf_scheduler.convert.conversion import InvalidConversionError, convert_job_file
 from tf_scheduler.convert.tables import Note
 from tf_scheduler.errors import OptionsError
-from tf_scheduler.options.load import load
 
 FILE = Path(__file__).parent / "files" / "tfjob.yaml"
 
@@ -91,7 +91,7 @@ def test_what_cannot_be_taken_along_is_told_by_its_place(converted, path):
 
 def test_the_result_is_a_valid_options_file(converted):
     """Through the same loader as a user's."""
-    spec = load(json.dumps(converted.options).encode(), "it", {"executor": {"url": "x"}})
+    spec = load_spec(converted.options, {"executor": {"url": "x"}})
 
     assert 6 == spec.task_count
 
@@ -326,7 +326,7 @@ def test_a_strange_file_gives_valid_options_or_the_reasons(location, data, leaf)
         found = convert_job_file(yaml.safe_dump(document).encode(), "it")
     except OptionsError:
         return
-    load(json.dumps(found.options).encode(), "it", {"executor": {"url": "x"}})
+    load_spec(found.options, {"executor": {"url": "x"}})
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12))

@@ -1,13 +1,12 @@
 """tony.xml becomes options; nothing of it vanishes in silence."""
 
-import json
 from pathlib import Path
 
 import pytest
 
+from kit.options import load_spec
 from tf_scheduler.convert.conversion import convert_job_file
 from tf_scheduler.errors import OptionsError
-from tf_scheduler.options.load import load
 
 FILE = Path(__file__).parent / "files" / "tony.xml"
 
@@ -24,7 +23,7 @@ def test_a_job_is_taken_along():
     assert {"count": 2, "mem": 512, "cpus": 1.0} == options["parameter_server"]
     assert {"count": 4, "mem": 3072, "cpus": 2.0, "gpus": 1} == options["gpu_worker"]
     assert 90.0 == options["finish"]["deadline"]
-    assert 7 == load(json.dumps(options).encode(), "it", {"executor": {"url": "x"}}).task_count
+    assert 7 == load_spec(options, {"executor": {"url": "x"}}).task_count
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from tf_scheduler.core.launch.launch import payload_of
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.task import TaskRecord
-from tf_scheduler.options.load import resolve, to_spec
+from tf_scheduler.options.load import resolve
+from tf_scheduler.options.spec import to_spec
 
 CONFIG = {"cluster": {"worker": ["10.0.0.1:31000"]}, "task": {"type": "worker", "index": 0}}
 

@@ -1,4 +1,4 @@
-"""Files of tasks over TLS: master and agent show certificates of the operator's authority, or are asked nothing."""
+"""Task files over TLS: untrusted masters and agents get no request."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Mesos:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Nothing."""
+                pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.socket = certificates.server_context().wrap_socket(self._server.socket, server_side=True)
@@ -95,7 +95,7 @@ def mesos(certificates: Certificates) -> Iterator[Mesos]:
 
 
 def test_file_is_read_over_tls(mesos, certificates):
-    """From the agent too where the master has it, with our credentials for both."""
+    """With credentials for master and agent."""
     files = AgentFiles(lambda: f"https://{mesos.address}", BasicCredentials("me", "secret"), Tls(certificates.ca))
     assert CONTENT.encode() == files.read(STATE, RECORD, "stdout", None, 1000).data
     assert {"/slaves", "/files/browse", "/files/read"} == {path for path, _ in mesos.asked}
@@ -103,7 +103,7 @@ def test_file_is_read_over_tls(mesos, certificates):
 
 
 def test_untrusted_agent_is_not_asked(mesos, certificates):
-    """Nor credentials; the user hears why."""
+    """Nor does it get credentials; the user gets the reason."""
     files = AgentFiles(
         lambda: f"https://{mesos.address}", BasicCredentials("me", "secret"), Tls(certificates.path("stranger.pem"))
     )
@@ -114,7 +114,7 @@ def test_untrusted_agent_is_not_asked(mesos, certificates):
 
 @pytest.mark.parametrize(("name", "code"), [("pipe", 400), ("logs", 400), ("null", 400), ("missing", 404)])
 def test_non_regular_file_is_rejected(mesos, certificates, name, code):
-    """One that opens a named pipe, which any task can make, waits for ever and answers nobody any more."""
+    """An agent that opens a named pipe, which any task can create, blocks forever."""
     files = AgentFiles(lambda: f"https://{mesos.address}", tls=Tls(certificates.ca))
 
     with pytest.raises(FileError) as refused:
@@ -126,7 +126,7 @@ def test_non_regular_file_is_rejected(mesos, certificates, name, code):
 
 @pytest.mark.parametrize("endpoint", ["/files/browse", "/files/read"])
 def test_agent_error_text_is_dropped(mesos, certificates, endpoint):
-    """They say where things are on its machine, as where a link leads out of the working directory."""
+    """It contains paths of the agent's machine."""
     files = AgentFiles(lambda: f"https://{mesos.address}", tls=Tls(certificates.ca))
     mesos.refuses = endpoint
 
@@ -138,7 +138,7 @@ def test_agent_error_text_is_dropped(mesos, certificates, endpoint):
 
 @pytest.mark.parametrize("how", ["silent", "slow"])
 def test_hanging_agent_times_out(mesos, certificates, how, monkeypatch):
-    """Whether it says nothing at all, or a byte now and then."""
+    """Whether it sends nothing or a byte now and then."""
     monkeypatch.setattr(agent_files, "_SOCKET_TIMEOUT" if how == "silent" else "_RESPONSE_TIMEOUT", 0.2)
     files = AgentFiles(lambda: f"https://{mesos.address}", tls=Tls(certificates.ca))
     mesos.hangs = how

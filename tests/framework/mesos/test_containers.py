@@ -1,4 +1,4 @@
-"""Containers that Mesos is asked for."""
+"""ContainerInfo of launches."""
 
 from builders import EXECUTOR
 from tf_scheduler.mesos import encode
@@ -19,14 +19,13 @@ def executor_info(**options):
 
 
 def test_image_uses_mesos_containerizer():
-    """The executor's container is also the task's: it carries the image."""
+    """The executor's container is also the task's."""
     expected = {"type": "MESOS", "mesos": {"image": {"type": "DOCKER", "docker": {"name": "tensorflow/tensorflow"}}}}
 
     assert expected == executor_info(image="tensorflow/tensorflow")["container"]
 
 
 def test_agent_folders_become_volumes():
-    """With an image or without, read-only or not."""
     volumes = (Volume("/mnt/nfs", "data", read_only=True), Volume("/scratch", "/scratch"))
 
     assert {
@@ -40,5 +39,5 @@ def test_agent_folders_become_volumes():
 
 
 def test_launch_without_image_has_no_container_info():
-    """Agents without an image provider refuse a ContainerInfo with one, and need none of it."""
+    """Agents without an image provider reject a ContainerInfo with an image."""
     assert "container" not in executor_info()

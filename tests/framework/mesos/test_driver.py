@@ -1,4 +1,4 @@
-"""The service's connection to Mesos against a scripted master: what reaches the inbox, and what is never sent."""
+"""Connection to Mesos against a scripted master: events in the inbox, and calls that are not sent."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from wire.peer import FRAMEWORK_ID, PATIENCE, Peer, cut_after, error, stream, su
 
 
 class Inbox:
-    """In the runner's place: takes thunks, and calls them in the test's own thread."""
+    """Stand-in for the runner: calls the enqueued functions in the test's thread."""
 
     def __init__(self) -> None:
         self.thunks: queue.Queue[Callable[[], Any]] = queue.Queue()
 
     def handle(self) -> Any:
-        """The next event."""
+        """Return the next event."""
         return self.thunks.get(timeout=PATIENCE)()
 
 
@@ -51,7 +51,7 @@ def driver_of(inbox: Inbox) -> Iterator[Callable[..., MesosDriver]]:
 
 
 def test_framework_registers_with_capabilities(driver_of):
-    """The whole FrameworkInfo, as it leaves: explicit user, MULTI_ROLE, checkpointing, a week to come back."""
+    """The complete FrameworkInfo as sent."""
     with Peer(stream(subscribed())) as peer:
         driver_of(peer, webui_url="http://10.0.0.1:4711")
         info = peer.wait("SUBSCRIBE").body["subscribe"]["framework_info"]
@@ -73,7 +73,7 @@ def test_framework_registers_with_capabilities(driver_of):
 
 
 def test_p25_events_are_decoded_by_inbox_reader(driver_of, inbox, monkeypatch):
-    """P25: the driver's thread enqueues and does nothing else, so that no event of ours can hold Mesos' up."""
+    """P25: the driver's thread only enqueues, so that no handler delays Mesos' events."""
     threads = []
 
     def event(raw):
@@ -89,7 +89,7 @@ def test_p25_events_are_decoded_by_inbox_reader(driver_of, inbox, monkeypatch):
 
 
 def test_nothing_is_sent_before_subscribed_is_handled(driver_of, inbox):
-    """The driver may be subscribed already: what the runner decides on has not got so far."""
+    """The runner's decisions may be older than the driver's subscription."""
     with Peer(stream(subscribed())) as peer:
         driver = driver_of(peer)
         peer.wait_stream()
@@ -101,7 +101,7 @@ def test_nothing_is_sent_before_subscribed_is_handled(driver_of, inbox):
 
 
 def test_calls_of_earlier_subscription_are_not_sent(driver_of, inbox):
-    """Its offers are void. The driver is faster than the runner: both subscriptions are in the inbox."""
+    """Their offers are void. Both subscriptions are in the inbox."""
     with Peer(cut_after(subscribed()), stream(subscribed())) as peer:
         driver = driver_of(peer)
         peer.wait_stream()
@@ -126,7 +126,6 @@ def test_credentials_reach_the_master(driver_of, inbox):
 
 
 def test_error_event_aborts_with_its_message(driver_of, inbox):
-    """Mesos' words reach the core."""
     with Peer(stream(subscribed(), error("Framework has been removed"))) as peer:
         driver_of(peer)
         seen = [inbox.handle() for _ in range(3)]
@@ -134,7 +133,7 @@ def test_error_event_aborts_with_its_message(driver_of, inbox):
 
 
 def test_accepted_teardown_emits_event(driver_of, inbox):
-    """TornDown comes when the master has taken the call, not before; stop() alone sends none."""
+    """TornDown comes after the master accepts the call; stop() alone sends none."""
     with Peer(stream(subscribed())) as peer:
         driver = driver_of(peer)
         inbox.handle()
@@ -143,8 +142,7 @@ def test_accepted_teardown_emits_event(driver_of, inbox):
         assert [FRAMEWORK_ID] == [one.body["framework_id"] for one in peer.all("TEARDOWN")]
 
 
-def test_stop_leaves_the_framework_alone(driver_of, inbox):
-    """The tasks go on."""
+def test_stop_keeps_tasks_running(driver_of, inbox):
     with Peer(stream(subscribed())) as peer:
         driver = driver_of(peer)
         inbox.handle()

@@ -1,3 +1,5 @@
+"""Messages of executors."""
+
 from __future__ import annotations
 
 import base64
@@ -11,36 +13,34 @@ from tf_scheduler.model.task import Progress
 
 
 def message(data: bytes, executor: str = "worker-0__1") -> dict[str, object]:
-    """As a master sends it."""
+    """Return a message as a master sends it."""
     body = {"agent_id": {"value": "a-1"}, "executor_id": {"value": executor}, "data": base64.b64encode(data).decode()}
     return {"type": "MESSAGE", "message": body}
 
 
 def test_progress_message_is_decoded() -> None:
-    """Whatever it said, for the launch that it said it of."""
-    told = reports.ProgressReport("worker-0__1", 7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0)
+    report = reports.ProgressReport("worker-0__1", 7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0)
     expected = ProgressReported("worker-0__1", Progress(7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0))
-    assert expected == decode.event(message(told.encode()))
+    assert expected == decode.event(message(report.encode()))
 
 
 def test_progress_of_another_task_is_ignored() -> None:
-    """And one that nobody names speaks for none."""
-    told = reports.ProgressReport("worker-0__1", 7, 1e9).encode()
-    anonymous = {"type": "MESSAGE", "message": {"data": base64.b64encode(told).decode()}}
+    """So is a message without an executor."""
+    report = reports.ProgressReport("worker-0__1", 7, 1e9).encode()
+    anonymous = {"type": "MESSAGE", "message": {"data": base64.b64encode(report).decode()}}
 
-    assert decode.event(message(told)) is not None
-    assert decode.event(message(told, executor="worker-1__1")) is None
+    assert decode.event(message(report)) is not None
+    assert decode.event(message(report, executor="worker-1__1")) is None
     assert decode.event(anonymous) is None
 
 
 @pytest.mark.parametrize("data", [b"", b"rubbish", b'{"version": 99, "kind": "progress"}', b'{"kind": "chat"}'])
 def test_foreign_message_yields_no_event(data: bytes) -> None:
-    """Another version, another executor."""
+    """Of another version or another executor."""
     assert decode.event(message(data)) is None
 
 
 def test_invalid_base64_yields_no_event() -> None:
-    """Mesos passes on what it gets."""
     assert decode.event({"type": "MESSAGE", "message": {"data": "!"}}) is None
 
 
@@ -48,6 +48,6 @@ def test_invalid_base64_yields_no_event() -> None:
     ("step", "total", "speed", "expected"),
     [(120, 500, 10.0, 38.0), (500, 500, 10.0, 0.0), (600, 500, 10.0, None), (1, None, 1.0, None), (1, 9, 0.0, None)],
 )
-def test_the_time_that_is_left(step: int, total: int | None, speed: float, expected: float | None) -> None:
-    """Only where it can be said."""
+def test_progress_remaining_seconds(step: int, total: int | None, speed: float, expected: float | None) -> None:
+    """None if unknown."""
     assert expected == Progress(1, 0.0, step, total, steps_per_second=speed).seconds_left

@@ -1,4 +1,4 @@
-"""What Mesos refuses for want of a permission, with that permission. The words are those of real masters."""
+"""Missing permissions in the messages of real masters."""
 
 import pytest
 
@@ -28,12 +28,11 @@ RUN = "run_tasks (DC/OS: dcos:mesos:master:task:user:nobody create)"
     ],
 )
 def test_missing_permission_is_named(words, missing):
-    """Mesos names what was tried; an operator wants to know what to permit."""
+    """The message of Mesos names only the attempted action."""
     assert f"needs the permission {missing}: {words}" == explain_acl_error(words)
 
 
 def test_other_messages_are_unchanged():
-    """Among them the one that is told apart by its text."""
     assert "Framework has been removed" == explain_acl_error("Framework has been removed")
 
 
@@ -41,6 +40,6 @@ def test_other_messages_are_unchanged():
     ("reason", "known"), [("REASON_TASK_UNAUTHORIZED", True), ("REASON_COMMAND_EXECUTOR_FAILED", False)]
 )
 def test_executor_message_is_not_explained(reason, known):
-    """A program may print the same."""
+    """A program may print the same text."""
     raw = {"task_id": {"value": "worker-0__1"}, "state": "TASK_ERROR", "reason": reason, "message": LAUNCH}
     assert known == (RUN in decode.status(raw).message)

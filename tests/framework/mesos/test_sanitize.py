@@ -1,4 +1,4 @@
-"""A malicious program speaks to its agent as the executor: what reaches the scheduler is well typed, and no error."""
+"""Malicious data of an executor becomes well-typed values, without errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ datas = st.binary().map(lambda data: base64.b64encode(data).decode()) | st.just(
 
 
 def updated(**fields: Any) -> Any:
-    """The status that the scheduler handles."""
+    """Return the status that the scheduler handles."""
     raw = {"task_id": {"value": "t"}, "state": "TASK_FAILED", "uuid": "dQ==", **fields}
     event = decode.event({"type": "UPDATE", "update": {"status": raw}})
     assert isinstance(event, StatusUpdated)
@@ -30,7 +30,7 @@ def updated(**fields: Any) -> Any:
 @given(st.fixed_dictionaries({}, optional={"data": datas, "message": anything, "timestamp": anything}))
 @settings(max_examples=200)
 def test_any_update_content_is_handled(fields: dict[str, Any]) -> None:
-    """Else it stays without acknowledgement, comes again, and stops every scheduler that starts."""
+    """An unacknowledged update comes again and would stop each new scheduler."""
     status = updated(**fields)
     assert (str, float) == (type(status.message), type(status.timestamp))
     assert len(status.message.encode()) <= 4 * decode.MAX_TEXT_LENGTH
@@ -40,12 +40,11 @@ def test_any_update_content_is_handled(fields: dict[str, Any]) -> None:
 
 @given(datas)
 def test_any_message_content_is_handled(data: Any) -> None:
-    """Of an executor that is none of ours."""
     assert decode.event({"type": "MESSAGE", "message": {"data": data}}) is None
 
 
 def test_deeply_nested_data_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
-    """Neither in an update nor in a message; it is told, and not quoted."""
+    """It is logged without its content."""
     assert updated(data=DEEP).exit_code is None
     assert decode.event({"type": "MESSAGE", "message": {"data": DEEP}}) is None
     assert 2 == len(caplog.messages)
@@ -63,12 +62,12 @@ def test_deeply_nested_data_is_ignored(caplog: pytest.LogCaptureFixture) -> None
     ids=["harmless", "terminal", "controls", "long"],
 )
 def test_message_is_bounded_and_sanitized(words: str, shown: str) -> None:
-    """Lines and all writings stay as they are."""
+    """Line breaks and all scripts stay."""
     assert shown == updated(message=words).message
 
 
 def test_too_long_data_is_detected() -> None:
-    """It is cut before it is read, but not to what looks whole."""
+    """It is cut before it is decoded, but not to a valid report."""
     padded = base64.b64encode(b'{"exit_code": 3}'.ljust(1 << 20)).decode()
     assert updated(data=padded).exit_code is None
     assert 3 == updated(data=base64.b64encode(b'{"exit_code": 3}').decode()).exit_code

@@ -1,4 +1,4 @@
-"""What is sent to Mesos is what Mesos understands: compared with the schema inside libmesos."""
+"""Calls match the protobuf schema inside libmesos."""
 
 import pytest
 
@@ -35,7 +35,7 @@ SPEC = a_spec(
 
 @pytest.fixture(scope="module")
 def schema():
-    """Out of the library that the local cluster runs."""
+    """The schema in the library of the local cluster."""
     pytest.importorskip("google.protobuf", reason="comes with TensorFlow")
     from mesos_local.libmesos.download import ensure_library
     from mesos_schema import MesosSchema
@@ -44,7 +44,7 @@ def schema():
 
 
 def launch_call():
-    """An ACCEPT with everything that a container may have."""
+    """Return an ACCEPT with a complete container."""
     match = match_gang(tuple(SPEC.tasks()), [an_offer()], PlacementContext(SPEC.executor.needs))
     (accept,) = accepts(
         match.placements, plan_launches(SchedulerState(SPEC), match.placements, 1000.0, lambda: "id"), 5.0
@@ -53,7 +53,7 @@ def launch_call():
 
 
 def test_full_launch_matches_mesos_schema(schema):
-    """Nothing is lost, nothing is of another type."""
+    """No field is lost or has another type."""
     call = launch_call()
 
     read = schema.read("mesos.v1.scheduler.Call", call)
@@ -83,7 +83,7 @@ def test_subscription_matches_mesos_schema(schema):
 
 
 def plain(value):
-    """Whole numbers as protobuf's JSON has those of 64 bits: as text."""
+    """Return whole numbers as text, as protobuf's JSON writes 64-bit integers."""
     if isinstance(value, dict):
         return {name: plain(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -93,7 +93,7 @@ def plain(value):
 
 
 def test_unknown_field_is_detected(schema):
-    """Or these tests would prove nothing."""
+    """Otherwise these tests would prove nothing."""
     call = launch_call()
     call["accept"]["operations"][0]["launch"]["task_infos"][0]["executor"]["container"]["volume"] = []
 

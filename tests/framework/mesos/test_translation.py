@@ -43,8 +43,8 @@ OFFER = {
 }
 
 
-def test_an_offer_keeps_the_shape_of_each_entry():
-    """What is taken goes back exactly as it came, allocation and reservation included."""
+def test_offer_keeps_resource_shapes():
+    """Accepted resources return unchanged, with allocation and reservation."""
     offer = decode.offer(OFFER)
 
     assert (offer.hostname, offer.address) == ("agent-1", "127.0.0.1")
@@ -55,7 +55,7 @@ def test_an_offer_keeps_the_shape_of_each_entry():
     assert encode.resource(cpus)["allocation_info"] == {"role": "r"}
 
 
-def test_an_agent_without_an_ip_is_reached_by_its_name():
+def test_agent_without_ip_has_host_name_address():
     """The URL is optional in an offer."""
     bare = {key: value for key, value in OFFER.items() if key != "url"}
 
@@ -72,7 +72,7 @@ values = st.one_of(
 
 
 @given(values)
-def test_resources_survive_the_round_trip(value):
+def test_resources_survive_round_trip(value):
     """Scalars in thousandths, ranges and sets."""
     before = Resource("anything", value, json.dumps({"allocation_info": {"role": "r"}}))
 
@@ -80,7 +80,7 @@ def test_resources_survive_the_round_trip(value):
 
 
 def test_supported_events_are_decoded():
-    """The others are no event for it."""
+    """Other events decode to None."""
     update = {"task_id": {"value": "t"}, "state": "TASK_FAILED", "uuid": "dQ==", "message": "exit code 3"}
     failure = {"agent_id": {"value": "a-1"}}
 
@@ -96,15 +96,14 @@ def test_supported_events_are_decoded():
         {"ip_addresses": [{"protocol": "IPv4", "ip_address": "9.0.1.5"}, {"ip_address": "fd01::5"}]},
         {"name": "b"},
     ]
-    told = decoded("UPDATE", status={**update, "container_status": {"network_infos": found}}).status
-    assert ((), ("9.0.1.5", "fd01::5")) == (status.addresses, told.addresses)
+    with_addresses = decoded("UPDATE", status={**update, "container_status": {"network_infos": found}}).status
+    assert ((), ("9.0.1.5", "fd01::5")) == (status.addresses, with_addresses.addresses)
     assert events.AgentFailed("a-1") == decoded("FAILURE", **failure)
     assert events.ExecutorFailed("a-1", "e", 9) == decoded("FAILURE", **failure, executor_id={"value": "e"}, status=9)
     assert decoded("MESSAGE") is None
 
 
-def test_the_whole_accept_call():
-    """Compared as a whole: what leaves is exactly this."""
+def test_accept_call_is_complete():
     spec = a_spec(workers=1, ps=0, chief=0)
     offers = [an_offer(port_ranges=((31000, 31001),))]
     match = match_gang(tuple(spec.tasks()), offers, PlacementContext(spec.executor.needs))
@@ -150,7 +149,7 @@ def test_the_whole_accept_call():
 
 
 def test_every_call_has_an_encoder():
-    """All but TEARDOWN, which the driver sends itself."""
+    """Except TEARDOWN, which the driver sends itself."""
     examples = [
         effects.Decline(("o",), 5.0),
         effects.Suppress(),
@@ -206,8 +205,8 @@ def test_every_call_has_an_encoder():
 
 
 def test_operation_status_is_decoded():
-    """As an agent tells it, and as the master does when it refuses: then without agent and uuid."""
-    told = {
+    """From an agent, and from the master, which refuses without agent and uuid."""
+    finished = {
         "operation_id": {"value": "1.reserve"},
         "state": "OPERATION_FINISHED",
         "uuid": {"value": "AAAA"},
@@ -218,7 +217,7 @@ def test_operation_status_is_decoded():
 
     statuses = [
         decode.event({"type": "UPDATE_OPERATION_STATUS", "update_operation_status": {"status": raw}}).status
-        for raw in (told, refused)
+        for raw in (finished, refused)
     ]
 
     assert [
@@ -228,7 +227,7 @@ def test_operation_status_is_decoded():
 
 
 def test_gpu_capability_requires_gpu_jobs():
-    """With the capability a service is offered GPU agents and keeps others off them."""
+    """The capability attracts offers of GPU agents."""
 
     def capabilities(spec):
         return {entry["type"] for entry in encode.framework_info(spec, None)["capabilities"]}
@@ -239,14 +238,13 @@ def test_gpu_capability_requires_gpu_jobs():
     assert "GPU_RESOURCES" in capabilities(a_spec(jobs=(a_job(needs=needs(gpus=1)),)))
 
 
-def test_the_framework_id_is_sent_once_it_is_known():
-    """And never made up."""
+def test_known_framework_id_is_sent():
     assert "id" not in encode.framework_info(a_spec(), None)
     assert encode.framework_info(a_spec(), "fw-1")["id"] == {"value": "fw-1"}
 
 
 def test_offer_filter_has_minimum_offer():
-    """Less than a task needs, and less than a cpu and a GB: an agent that is too small is still offered and named."""
+    """Below a task's needs, a CPU and a GB: agents that are too small are still offered and reported."""
     jobs = (a_job(JobKind.PS, 1), a_job(JobKind.WORKER, 1, needs=needs(cpus=64, mem=100_000, disk=10, gpus=8)))
 
     info = encode.framework_info(a_spec(role="dev/digits", jobs=jobs), None)
@@ -263,7 +261,7 @@ def worker_with(*constraints):
 
 
 def test_offer_constraints_exclude_unusable_agents():
-    """One group per job, all of its predicates together; regular expressions only ask for the attribute."""
+    """One group per job with all its predicates; regular expressions only require the attribute."""
     region, rack = Constraint("@region", Operator.IS, "eu"), Constraint("rack", Operator.IS_NOT, "a")
     like = Constraint("gpu", Operator.LIKE, "V.*")
     spec = a_spec(jobs=(worker_with(region, rack), worker_with(like, Constraint("hostname", Operator.UNIQUE))))
@@ -283,7 +281,7 @@ def test_offer_constraints_exclude_unusable_agents():
 
 
 def test_unconstrained_job_disables_offer_constraints():
-    """Nor from one that may have reservations to give back."""
+    """So does a service with reservations."""
     rule = Constraint("rack", Operator.IS, "a")
 
     assert encode.offer_constraints(a_spec(jobs=(worker_with(rule), worker_with()))) == {}
@@ -301,8 +299,8 @@ def test_offer_constraints_include_service_region():
     assert {"selector": {"pseudoattribute_type": "REGION"}, "predicate": {"text_equals": {"value": "eu"}}} == predicate
 
 
-def test_reservations_are_undone_and_made_before_the_launch():
-    """Mesos does the operations of a call in their order."""
+def test_reservations_precede_launch():
+    """Mesos performs the operations of a call in order."""
     cpus = Resource("cpus", 1500, json.dumps({"reservations": [{"type": "DYNAMIC", "role": "r"}]}))
 
     accept = effects.Accept(("o-1",), (), 0.0, (Operation((cpus,)),), (Operation((cpus,), "1.reserve"),))
@@ -322,8 +320,7 @@ def test_reservations_are_undone_and_made_before_the_launch():
     assert {"refuse_seconds": 0.0} == body["filters"]
 
 
-def test_domains_roles_and_maintenance_windows_are_read():
-    """What offers may carry besides resources and attributes."""
+def test_offer_domain_role_and_window_are_decoded():
     fault_domain = {"region": {"name": "eu"}, "zone": {"name": "eu-1"}}
     window = {"start": {"nanoseconds": 1_500_000_000}, "duration": {"nanoseconds": 60_000_000_000}}
 
@@ -335,8 +332,7 @@ def test_domains_roles_and_maintenance_windows_are_read():
     assert (decode.offer(OFFER).region, decode.offer(OFFER).unavailability) == ("", None)
 
 
-def test_inverse_offers_come_and_go():
-    """Mesos wants an agent back; the answer names the inverse offer."""
+def test_inverse_offers_are_decoded_and_accepted():
     raw = {"id": {"value": "i-1"}, "agent_id": {"value": "a-1"}, "unavailability": {"start": {"nanoseconds": 0}}}
 
     received = decode.event({"type": "INVERSE_OFFERS", "inverse_offers": {"inverse_offers": [raw]}})
@@ -354,7 +350,7 @@ def test_inverse_offers_come_and_go():
 
 
 def test_subscribed_event_has_master_region():
-    """It is the home of tasks that name no region."""
+    """The region of tasks without one."""
     master = {"domain": {"fault_domain": {"region": {"name": "eu"}, "zone": {"name": "eu-1"}}}}
 
     event = decode.event(

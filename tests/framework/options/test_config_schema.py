@@ -1,4 +1,4 @@
-"""config.json: what DC/OS allows is what the scheduler allows."""
+"""config.json accepts what the scheduler accepts."""
 
 import json
 from dataclasses import replace
@@ -19,7 +19,7 @@ BOUNDED = [option for option in OPTIONS if isinstance(option.field, (Integer, Nu
 
 
 def document(option, value):
-    """The shortest document with that one option."""
+    """The shortest document with one option."""
     found = value
     for name in reversed(option.path):
         found = {name: found}
@@ -27,8 +27,8 @@ def document(option, value):
     return {**COMMAND, section: {**COMMAND.get(section, {}), **found[section]}} if len(option.path) > 1 else found
 
 
-def scheduler_takes(options):
-    """Whether the fields do; the rules over several options are not in config.json."""
+def scheduler_accepts(options):
+    """Whether the fields accept the document; config.json lacks the rules over several options."""
     return Options().validate(options) == {}
 
 
@@ -36,20 +36,20 @@ def dcos_takes(options):
     return mismatches(merge(defaults(config_schema()), options), config_schema()) == []
 
 
-def test_the_files_are_current():
-    """scripts/generate-options was run after the last change."""
+def test_generated_files_are_current():
+    """Run scripts/generate-options after a change of an option."""
     assert config_schema() == json.loads((HOME / "package" / "config.json").read_text())
 
 
-def test_it_is_a_schema_that_the_universe_takes():
+def test_config_schema_is_valid_for_universe():
     """Draft 4, in ASCII."""
     Draft4Validator.check_schema(config_schema())
 
     assert json.dumps(config_schema(), ensure_ascii=False).isascii()
 
 
-def test_its_defaults_are_the_schedulers():
-    """And they fit the schema, so that DC/OS installs without any option."""
+def test_config_schema_defaults_match_scheduler():
+    """DC/OS installs the package without any option."""
     found = defaults(config_schema())
 
     assert [] == mismatches(found, config_schema())
@@ -57,8 +57,8 @@ def test_its_defaults_are_the_schedulers():
 
 
 @pytest.mark.parametrize("option", BOUNDED, ids=str)
-def test_bounds_are_the_same_on_both_sides(option):
-    """Numbers on the bounds and just outside of them, and text."""
+def test_bounds_match_scheduler(option):
+    """Numbers on the bounds and just outside, and text."""
     field = option.field
     step = 1 if isinstance(field, Integer) else 1e-6
     for value in (
@@ -70,21 +70,21 @@ def test_bounds_are_the_same_on_both_sides(option):
     ):
         options = document(option, value)
 
-        assert scheduler_takes(options) == dcos_takes(options) == (value in (field.minimum, field.maximum)), value
+        assert scheduler_accepts(options) == dcos_takes(options) == (value in (field.minimum, field.maximum)), value
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=str)
-def test_null_and_misspelt_names_are_refused_on_both_sides(option):
+def test_null_and_unknown_names_are_rejected(option):
     """A misspelt option is never ignored."""
     misspelt = document(replace(option, path=(*option.path[:-1], f"{option.path[-1]}x")), "1")
 
     for wrong in (document(option, None), misspelt):
-        assert not scheduler_takes(wrong)
+        assert not scheduler_accepts(wrong)
         assert not dcos_takes(wrong)
 
 
 def test_every_option_and_section_is_described():
-    """A sentence, with a full stop, in every place where it is shown."""
+    """Each description is a sentence with a full stop."""
     texts = [option.metadata("description") for option in OPTIONS]
     texts += [section["description"] for section in config_schema()["properties"].values()]
 

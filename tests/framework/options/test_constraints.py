@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kit.options import load_spec
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.model.placement import Constraint, Operator
-from tf_scheduler.options.load import load
 from tf_scheduler.options.schema.values import ConstraintError, parse_constraints
 
 RACK_AND_HOST = (Constraint("rack", Operator.MAX_PER, "2"), Constraint("hostname", Operator.UNIQUE))
@@ -23,32 +23,31 @@ RACK_AND_HOST = (Constraint("rack", Operator.MAX_PER, "2"), Constraint("hostname
         " rack : MAX_PER : 2 , @hostname : Unique ",
     ],
 )
-def test_the_list_and_the_colon_form_mean_the_same(text):
-    """Operators in any case, space around the parts, numbers in JSON, a value of UNIQUE that is ignored."""
+def test_list_and_colon_forms_are_equivalent(text):
+    """Operators in any case, white space, numbers in JSON, an ignored value of UNIQUE."""
     assert RACK_AND_HOST == parse_constraints(text)
 
 
-def test_a_single_row_is_a_list_too():
-    """The SDK is lenient here, so are we."""
+def test_single_row_is_a_list():
+    """The SDK accepts it."""
     assert (Constraint("rack", Operator.IS, "a"),) == parse_constraints('["rack", "IS", "a"]')
 
 
 @pytest.mark.parametrize("text", ["", "  ", "[]"])
-def test_nothing_is_no_rule(text):
-    """beta-tensorflow's default is []."""
+def test_empty_constraints_have_no_rule(text):
+    """The default of beta-tensorflow is []."""
     assert parse_constraints(text) == ()
 
 
-def test_a_backslash_keeps_colons_and_commas_in_a_value():
-    """And stays before anything else: regular expressions are full of them."""
+def test_backslash_escapes_colon_and_comma():
+    """Other backslashes stay: regular expressions need them."""
     (rule,) = parse_constraints(r"url:LIKE:http\://[a-z]{1\,3}\.com\d")
 
     assert Constraint("url", Operator.LIKE, r"http://[a-z]{1,3}\.com\d") == rule
 
 
 @pytest.mark.parametrize("operator", list(Operator))
-def test_every_operator_is_known(operator):
-    """All eight."""
+def test_every_operator_is_accepted(operator):
     value = {"MAX_PER": "3", "GROUP_BY": "3"}.get(operator.value, "rack-[1-3]")
 
     (rule,) = parse_constraints(f"rack:{operator.value}:{value}")
@@ -74,20 +73,20 @@ def test_every_operator_is_known(operator):
         ('[["rack", ]', "is not JSON; write"),
     ],
 )
-def test_a_mistake_is_named_with_what_is_allowed(text, complaint):
-    """The row, what is wrong with it, and what would be right."""
+def test_invalid_constraint_is_explained(text, complaint):
+    """The message has the row, its error and the allowed values."""
     with pytest.raises(ConstraintError) as caught:
         parse_constraints(text)
 
     assert complaint in str(caught.value)
 
 
-def test_every_wrong_row_is_told_at_once():
-    """With the option that it stands in."""
+def test_all_invalid_rows_are_reported():
+    """With the name of the option."""
     document = {"service": {"command": "c"}, "worker": {"placement_constraint": "rack:NEAR,host:LIKE"}}
 
     with pytest.raises(OptionsError) as caught:
-        load(json.dumps(document).encode(), "options.json")
+        load_spec(document)
 
     assert ["worker.placement_constraint"] * 2 == [problem.path for problem in caught.value.problems]
 
@@ -96,8 +95,7 @@ texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=
 
 
 @given(st.one_of(texts, st.lists(st.lists(texts, max_size=4), max_size=3).map(json.dumps)))
-def test_any_text_is_parsed_or_refused(text):
-    """Never another exception, whatever is typed."""
+def test_parsing_raises_constraint_error_only(text):
     try:
         rules = parse_constraints(text)
     except ConstraintError:
@@ -110,8 +108,7 @@ values = st.from_regex(r"[a-z0-9:,._-]{1,8}", fullmatch=True)
 
 
 @given(st.lists(st.tuples(names, st.sampled_from(["IS", "IS_NOT", "CLUSTER"]), values), min_size=1, max_size=4))
-def test_the_forms_say_the_same(rows):
-    """Whatever the rows, text with escapes and JSON give equal constraints."""
+def test_json_and_escaped_text_are_equivalent(rows):
     escaped = [[part.replace(":", r"\:").replace(",", r"\,") for part in row] for row in rows]
 
     assert parse_constraints(json.dumps(rows)) == parse_constraints(",".join(":".join(row) for row in escaped))

@@ -11,21 +11,21 @@ from tf_scheduler.options.schema.document import OPTIONS
 PAGE = Path(__file__).parents[3] / "docs" / "options.md"
 
 
-def test_the_page_is_current():
-    """scripts/generate-options was run after the last change."""
+def test_options_page_is_current():
+    """Run scripts/generate-options after a change of an option."""
     assert options_page() == PAGE.read_text()
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=str)
-def test_the_page_has_every_option(option):
-    """With its variable, and whole: no cell ends early."""
+def test_options_page_has_every_option(option):
+    """With its variable; no cell ends early."""
     (line,) = [line for line in options_page().splitlines() if f"`{variable_name(option)}`" in line]
 
     assert (str(option) in ("secrets", "volumes")) == (not line.startswith(f"| `{option}` | "))
 
 
-def test_an_option_is_explained_in_full():
-    """Type, unit, bounds, default, example, what an update does, and the variable."""
+def test_explain_has_all_facts():
+    """Type, unit, bounds, default, example, effect of an update, variable."""
     (option,) = [option for option in OPTIONS if str(option) == "worker.mem"]
 
     assert explain(option).splitlines() == [

@@ -1,4 +1,4 @@
-"""Options on their way to the scheduler: document, Marathon app, environment, document."""
+"""Options as environment variables: document, Marathon app, environment, document."""
 
 import json
 
@@ -8,15 +8,15 @@ from hypothesis import HealthCheck, given, settings
 from options_strategies import documents
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.options.environment import (
-    load_environment,
     template_lines,
     to_document,
     to_environment,
     variable_name,
 )
 from tf_scheduler.options.generate import config_schema
-from tf_scheduler.options.load import resolve, to_spec
+from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import OPTIONS
+from tf_scheduler.options.spec import to_spec
 from tf_scheduler.package.mustache import render
 from tf_scheduler.package.options_check import defaults, merge, mismatches
 
@@ -26,17 +26,17 @@ CONFIG = config_schema()
 
 
 def rendered(document):
-    """The environment of the Marathon app, as Cosmos makes it of the options that a user gives."""
+    """Return the environment of the Marathon app that Cosmos renders from the options."""
     return json.loads(render(TEMPLATE, merge(defaults(CONFIG), document)))
 
 
 @SLOW
 @given(documents())
-def test_options_survive_the_way_through_the_marathon_app(document):
-    """The scheduler sees the options, and the spec, that the document itself gives."""
+def test_marathon_app_preserves_options(document):
+    """The scheduler gets the options and the spec of the document."""
     options = resolve(document)
 
-    found = load_environment(rendered(document))
+    found = resolve(to_document(rendered(document)))
 
     assert options == found
     assert to_spec(options) == to_spec(found)
@@ -45,7 +45,7 @@ def test_options_survive_the_way_through_the_marathon_app(document):
 @SLOW
 @given(documents())
 def test_cosmos_accepts_every_valid_document(document):
-    """config.json refuses nothing that the scheduler takes."""
+    """config.json accepts what the scheduler accepts."""
     resolve(document)
 
     assert [] == mismatches(merge(defaults(CONFIG), document), CONFIG)
@@ -53,15 +53,15 @@ def test_cosmos_accepts_every_valid_document(document):
 
 @SLOW
 @given(documents())
-def test_the_mapping_alone_is_reversible(document):
-    """For those who set the variables without DC/OS."""
+def test_environment_mapping_is_reversible(document):
+    """For variables that are set without DC/OS."""
     options = resolve(document)
 
-    assert options == load_environment(to_environment(options))
+    assert options == resolve(to_document(to_environment(options)))
 
 
-def test_the_mapping_gives_what_cosmos_renders():
-    """Whole numbers without a fraction, flags in lower case, lists ended entry by entry."""
+def test_environment_matches_cosmos_rendering():
+    """Whole numbers without a fraction, booleans in lower case, list entries with end marks."""
     document = {
         "service": {
             "command": 'echo "$A" \\',
@@ -76,7 +76,7 @@ def test_the_mapping_gives_what_cosmos_renders():
     found = rendered(document)
 
     assert found == to_environment(resolve(document))
-    assert {"A": "b=c, d", "E": ""} == load_environment(found)["service"]["environment"]
+    assert {"A": "b=c, d", "E": ""} == resolve(to_document(found))["service"]["environment"]
     assert ("60", "2", "0.5", "false") == tuple(
         found[name] for name in ("SERVICE_FAILOVER_TIMEOUT", "WORKER_COUNT", "WORKER_CPUS", "WORKER_GPU_CHECK")
     )
@@ -86,8 +86,8 @@ def test_the_mapping_gives_what_cosmos_renders():
     )
 
 
-def test_each_option_has_a_variable_of_its_own():
-    """Names of the original package stay."""
+def test_option_variables_are_unique():
+    """The original package's names stay."""
     names = [variable_name(option) for option in OPTIONS]
 
     assert len(names) == len(set(names))
@@ -96,23 +96,23 @@ def test_each_option_has_a_variable_of_its_own():
     )
 
 
-def test_what_is_at_its_default_is_left_out():
-    """So that the place can have defaults of its own, and people see what somebody chose."""
+def test_default_values_are_omitted():
+    """The environment's defaults apply, and people see which options were set."""
     options = resolve({"service": {"command": "x"}, "worker": {"count": 7}})
 
     assert {"service": {"command": "x"}, "worker": {"count": 7}} == to_document(to_environment(options))
     assert {} == to_document({})
 
 
-def test_defaults_of_the_place_fill_what_is_left_open():
+def test_environment_defaults_fill_omitted_options():
     """Such as the executor's address, which the package knows."""
     place = {"executor": {"url": "http://host/executor.pyz"}}
 
-    assert "http://host/executor.pyz" == load_environment({"SERVICE_COMMAND": "x"}, place)["executor"]["url"]
+    assert "http://host/executor.pyz" == resolve(to_document({"SERVICE_COMMAND": "x"}), place)["executor"]["url"]
 
 
-def test_a_variable_that_is_no_value_is_refused_with_the_options_name():
-    """All at once, like a document."""
+def test_invalid_variable_is_reported_by_option():
+    """All problems together, as for a document."""
     environment = {
         "SERVICE_COMMAND": "x",
         "WORKER_COUNT": "many",
@@ -123,7 +123,7 @@ def test_a_variable_that_is_no_value_is_refused_with_the_options_name():
     }
 
     with pytest.raises(OptionsError) as caught:
-        load_environment(environment)
+        resolve(to_document(environment))
 
     assert [str(problem) for problem in caught.value.problems] == [
         'gang.hold_seconds: must be a number from 0 to 60 (seconds), not "" (text)',
@@ -134,8 +134,8 @@ def test_a_variable_that_is_no_value_is_refused_with_the_options_name():
     ]
 
 
-def test_fields_of_list_entries_are_found_in_the_entry_only():
-    """A field that an entry lacks would be sought outside of it: no section may have its name."""
+def test_list_fields_do_not_shadow_sections():
+    """Mustache would look for a missing field of an entry among the sections."""
     sections = set(CONFIG["properties"])
     fields = {name for option in OPTIONS for name in getattr(getattr(option.field, "schema", None), "fields", ())}
 

@@ -1,4 +1,4 @@
-"""What an update does to what runs: each task is compared with what it was launched with."""
+"""Effects of an update on running tasks: each task is compared with its own launch."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def options(strategy="parameter_server", **worker):
 
 
 def running(old, **others):
-    """All of `old` runs; but each task in `others` with those options."""
+    """Return a state in which all tasks run with `old`, except those in `others`, which run with other options."""
     state = SchedulerState(to_spec(old))
     for task in state.spec.tasks():
         config = spec_index.config_digest(to_spec(others.get(task.name.replace("-", "_"), old)), task.name)
@@ -37,16 +37,16 @@ def restarted(old, new, state):
 BEFORE, AFTER = options(), options(environment={"A": "1"})
 
 
-def test_a_task_that_has_the_new_options_does_not_restart():
-    """As after the canary of an update that is rolled back."""
+def test_task_with_new_options_does_not_restart():
+    """As after a canary whose update is rolled back."""
     assert {"worker-0", "worker-1"} == set(restarted(BEFORE, AFTER, running(BEFORE)))
     canary = running(AFTER, worker_1=BEFORE, chief_0=BEFORE, ps_0=BEFORE)
 
     assert {"worker-0": "its environment changed"} == restarted(AFTER, BEFORE, canary)
 
 
-def test_a_task_that_an_update_had_not_reached_restarts():
-    """Though the options that concern it are the same in both."""
+def test_task_skipped_by_earlier_update_restarts():
+    """Even if its options are equal in old and new."""
     canary = running(AFTER, worker_1=BEFORE)
     more = options(environment={"A": "1"}, cpus=0.7)
 
@@ -54,8 +54,8 @@ def test_a_task_that_an_update_had_not_reached_restarts():
     assert {"worker-1": "it was launched with earlier options"} == restarted(AFTER, AFTER, canary)
 
 
-def test_who_restarts_with_it_is_told_why():
-    """A ring starts again as a whole, whatever each of it was launched with."""
+def test_dependent_restart_has_reason():
+    """A ring restarts as a whole, whatever its tasks were launched with."""
     before, after = options("multi_worker_mirrored"), options("multi_worker_mirrored", environment={"A": "1"})
     canary = running(after, worker_1=before)
 
@@ -63,24 +63,23 @@ def test_who_restarts_with_it_is_told_why():
     assert "worker-0 restarts" == restarted(after, before, canary)["worker-1"]
 
 
-def test_what_was_never_launched_does_not_restart():
-    """With every task pending an update has nothing to end."""
+def test_pending_task_does_not_restart():
     found = difference(BEFORE, options(count=1), SchedulerState(to_spec(BEFORE)))
 
     assert ((), ("worker-1",)) == (found.restarted, found.removed)
 
 
 @pytest.mark.parametrize("state", [TaskState.FINISHED, TaskState.FAILED])
-def test_what_has_ended_does_not_restart(state):
-    """It is not ended, at minimum: what has failed is launched again anyway."""
+def test_ended_task_does_not_restart(state):
+    """A failed task is launched again anyway."""
     now = running(BEFORE)
     now = apply(now, StatusStored(a_status("worker-0__1", state)))
 
     assert "worker-0" not in restarted(BEFORE, AFTER, now)
 
 
-def test_a_task_that_still_runs_is_not_added():
-    """As one that was to be ended, and the update that wanted it is undone."""
+def test_running_task_is_not_added():
+    """As when an update that would have stopped the task is undone."""
     fewer = options(count=1)
 
     assert () == difference(fewer, BEFORE, running(BEFORE)).added

@@ -1,10 +1,8 @@
-"""options.json to spec, or every reason why not."""
-
-import json
+"""options.json to spec, or all problems."""
 
 import pytest
 
-from tf_scheduler.errors import OptionsError
+from kit.options import load_spec, options_problems
 from tf_scheduler.model.placement import (
     Constraint,
     GangMode,
@@ -16,25 +14,17 @@ from tf_scheduler.model.placement import (
 )
 from tf_scheduler.model.resources import Needs
 from tf_scheduler.model.spec import JobKind, RestartWhen, Strategy, Uri
-from tf_scheduler.options.load import load
 
 COMMAND = {"service": {"command": "python train.py"}}
 
 
-def loaded(document, **defaults):
-    return load(json.dumps(document).encode(), "options.json", defaults)
-
-
 def problems(document):
-    data = document if isinstance(document, bytes) else json.dumps(document).encode()
-    with pytest.raises(OptionsError) as caught:
-        load(data, "options.json")
-    return [str(problem) for problem in caught.value.problems]
+    return [str(problem) for problem in options_problems(document)]
 
 
-def test_defaults_are_those_of_the_original_package():
-    """Two parameter servers, three workers, 1 cpu and 4 GB each."""
-    spec = loaded(COMMAND)
+def test_defaults_match_original_package():
+    """Two parameter servers, three workers, 1 CPU and 4 GB each."""
+    spec = load_spec(COMMAND)
 
     assert (spec.name, spec.user, spec.role) == ("tensorflow", "nobody", "tensorflow-role")
     assert [(job.kind, job.count) for job in spec.jobs] == [(JobKind.PS, 2), (JobKind.WORKER, 3)]
@@ -42,41 +32,43 @@ def test_defaults_are_those_of_the_original_package():
     assert Strategy.BETWEEN_GRAPH is spec.strategy
 
 
-def test_a_jobs_own_settings_win_over_the_services():
-    """And its environment is added."""
+def test_job_settings_override_service():
+    """The environments are merged."""
     service = {"command": "all", "environment": {"A": "1", "B": "1"}, "python": "/all"}
     worker = {"command": "own", "environment": {"B": "2"}, "python": "/own"}
 
-    ps, work = loaded({"service": service, "worker": worker}).jobs
+    ps, work = load_spec({"service": service, "worker": worker}).jobs
 
     assert (ps.command, dict(ps.environment), ps.python) == ("all", {"A": "1", "B": "1"}, "/all")
     assert (work.command, dict(work.environment), work.python) == ("own", {"A": "1", "B": "2"}, "/own")
 
 
-def test_defaults_of_the_place_stand_for_what_the_document_leaves_open():
-    """The document wins."""
-    spec = loaded({"service": {"command": "x", "user": "me"}}, service={"user": "root", "job_url": "file:///a.py"})
+def test_given_defaults_fill_omitted_options():
+    """The document takes precedence."""
+    spec = load_spec(
+        {"service": {"command": "x", "user": "me"}}, {"service": {"user": "root", "job_url": "file:///a.py"}}
+    )
 
     assert ("me", (Uri("file:///a.py"),)) == (spec.user, spec.uris)
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_agents_keep_the_data_unless_told_otherwise(kept):
-    """A file that changes at its address would be the old one for ever."""
-    found = loaded({"service": {"command": "x", "data": "http://h/a.csv,http://h/b.tgz", "data_cache": kept}})
+def test_data_cache_can_be_disabled(kept):
+    """Agents never refresh a cached file."""
+    found = load_spec({"service": {"command": "x", "data": "http://h/a.csv,http://h/b.tgz", "data_cache": kept}})
 
     assert tuple(Uri(url, cache=kept) for url in ("http://h/a.csv", "http://h/b.tgz")) == found.uris
 
 
-def test_folders_in_the_name_become_a_role_without_slashes():
+def test_role_of_grouped_service_has_no_slash():
     """As the DC/OS SDK names roles."""
-    spec = loaded({"service": {"command": "x", "name": "/dev/team/mnist"}})
+    spec = load_spec({"service": {"command": "x", "name": "/dev/team/mnist"}})
 
     assert (spec.name, spec.role) == ("dev/team/mnist", "dev__team__mnist-role")
 
 
-def test_every_problem_is_told_at_once():
-    """Fields and rules together, each with path, value and what is allowed."""
+def test_all_problems_are_reported_together():
+    """Fields and rules, each with path, value and the allowed values."""
     found = problems(
         {
             "service": {"comand": "x", "name": 3, "environment": {"A": 1}, "user": None},
@@ -116,8 +108,8 @@ def test_every_problem_is_told_at_once():
         (b'{"service": {"name": "\\ud800"}}', "options.json holds '\\ud800', an incomplete surrogate pair"),
     ],
 )
-def test_what_is_no_options_document_is_refused_with_the_place(data, message):
-    """Line and column, where there are such."""
+def test_invalid_document_is_reported_with_place(data, message):
+    """With line and column, if any."""
     (found,) = problems(data)
 
     assert message in found
@@ -157,33 +149,32 @@ def test_what_is_no_options_document_is_refused_with_the_place(data, message):
         ({"gang": {"hold_seconds": -1}}, "gang.hold_seconds: must be a number from 0 to 60"),
     ],
 )
-def test_each_rule_has_its_sentence(change, message):
-    """One wrong thing in an otherwise good document is named."""
+def test_invalid_option_has_its_message(change, message):
     document = {**COMMAND, **change, "service": {**COMMAND["service"], **change.get("service", {})}}
 
     assert [found for found in problems(document) if message in found] != []
 
 
-def test_names_that_people_have_are_accepted():
+def test_common_names_are_accepted():
     """Of variables, users, principals and interpreters."""
     names = {"PATH": "", "_x": "", "spark.executor.memory": "1g", "http_proxy": "", "X-Y": ""}
     service = {**COMMAND["service"], "environment": names, "user": "DOMAIN\\jürgen.m-1$", "principal": "my service@x:y"}
 
-    spec = loaded({"service": service, "scheduler": {"python": "/opt/python3.12/bin/python@new-1+x"}})
+    spec = load_spec({"service": service, "scheduler": {"python": "/opt/python3.12/bin/python@new-1+x"}})
 
     assert (names, service["user"]) == (dict(spec.jobs[0].environment), spec.user)
 
 
-def test_the_only_string_that_is_a_number_in_python_is_not_one_here():
-    """No coercion: "2" is a mistake."""
+def test_text_is_not_a_number():
+    """No coercion: "2" is an error."""
     assert problems({**COMMAND, "worker": {"cpus": "2"}}) == [
         'worker.cpus: must be a number from 0.01 to 4096 (cores), not "2" (text)'
     ]
 
 
-def test_gpu_workers_follow_the_workers_in_the_same_job():
-    """beta-tensorflow's section: the ClusterSpec has one job `worker`, its names stay unique."""
-    spec = loaded({**COMMAND, "parameter_server": {"count": 0}, "worker": {"count": 2}, "gpu_worker": {"count": 2}})
+def test_gpu_workers_follow_workers():
+    """The ClusterSpec has one job `worker`, with unique names."""
+    spec = load_spec({**COMMAND, "parameter_server": {"count": 0}, "worker": {"count": 2}, "gpu_worker": {"count": 2}})
 
     assert ["worker-0", "worker-1", "worker-2", "worker-3"] == [task.name for task in spec.tasks()]
     assert [0, 0, 1000, 1000] == [task.job.needs.gpus for task in spec.tasks()]
@@ -191,9 +182,8 @@ def test_gpu_workers_follow_the_workers_in_the_same_job():
     assert spec.needs_gpus
 
 
-def test_gpu_workers_alone_are_workers():
-    """Every strategy that needs workers is content with them."""
-    spec = loaded(
+def test_gpu_workers_satisfy_strategies():
+    spec = load_spec(
         {
             "service": {**COMMAND["service"], "strategy": "multi_worker_mirrored"},
             "parameter_server": {"count": 0},
@@ -206,8 +196,7 @@ def test_gpu_workers_alone_are_workers():
 
 
 def test_placement_and_gang_reach_the_spec():
-    """Each option with its own place in the model."""
-    spec = loaded(
+    spec = load_spec(
         {
             **COMMAND,
             "service": {**COMMAND["service"], "region": "eu"},
@@ -236,45 +225,42 @@ def test_placement_and_gang_reach_the_spec():
         ({"worker": {"placement_constraint": [["a", "UNIQUE"]]}}, "worker.placement_constraint: must be text"),
     ],
 )
-def test_options_of_placement_are_checked(options, complaint):
-    """Option, value and what is allowed."""
+def test_invalid_placement_options_are_reported(options, complaint):
     assert [found for found in problems({**COMMAND, **options}) if found.startswith(complaint)]
 
 
-def test_a_service_account_is_the_principal():
-    """As in the original package; a principal by itself will do on plain Mesos."""
-    assert "account" == loaded({"service": {"command": "x", "service_account": "account"}}).principal
-    assert "me" == loaded({"service": {"command": "x", "principal": "me"}}).principal
+def test_service_account_is_principal():
+    """As in the original package; plain Mesos needs a principal only."""
+    assert "account" == load_spec({"service": {"command": "x", "service_account": "account"}}).principal
+    assert "me" == load_spec({"service": {"command": "x", "principal": "me"}}).principal
 
 
-def test_zero_stands_for_never():
-    """Where a time of zero would make no sense."""
-    spec = loaded(COMMAND)
+def test_zero_timeout_means_never():
+    spec = load_spec(COMMAND)
 
     assert (600.0, None) == (spec.recovery.start_timeout, spec.finish.deadline)
     assert {None} == {job.max_completion_time for job in spec.jobs} | {job.stalled_after for job in spec.jobs}
-    assert None is loaded({**COMMAND, "recovery": {"start_timeout": 0}}).recovery.start_timeout
+    assert None is load_spec({**COMMAND, "recovery": {"start_timeout": 0}}).recovery.start_timeout
 
 
-def test_only_tasks_that_have_something_to_say_can_stall():
-    """Parameter servers are silent, and so are workers that a chief leads."""
+def test_silent_tasks_have_no_stall_timeout():
+    """Parameter servers, and workers led by a chief, write nothing while they train."""
     sections = {"evaluator": {"count": 1}, "health": {"stalled_after": 60, "jobs": ""}, **COMMAND}
     service = {**COMMAND["service"], "strategy": "parameter_server"}
-    led = loaded({**sections, "service": service, "chief": {"count": 1}})
+    led = load_spec({**sections, "service": service, "chief": {"count": 1}})
     assert {"ps": None, "worker": None, "chief": 60.0, "evaluator": 60.0} == {
         job.kind.value: job.stalled_after for job in led.jobs
     }
-    between = loaded({**sections, "service": {**service, "strategy": "between_graph"}})
+    between = load_spec({**sections, "service": {**service, "strategy": "between_graph"}})
     assert {"ps": None, "worker": 60.0, "evaluator": 60.0} == {
         job.kind.value: job.stalled_after for job in between.jobs
     }
 
 
-def test_a_job_may_have_a_restart_policy_of_its_own():
-    """What it leaves out, the service's says."""
+def test_job_restart_policy_overrides_service():
     own = {"restart_policy": "exit_code", "uncounted_exit_codes": [7], "unreachable_timeout": 5}
     document = {**COMMAND, "restart": {"max_failures": 9}, "worker": own}
-    jobs = {job.kind.value: job for job in loaded(document).jobs}
+    jobs = {job.kind.value: job for job in load_spec(document).jobs}
 
     found = jobs["worker"].restart
     assert (9, frozenset({7}), RestartWhen.EXIT_CODE) == (found.max_failures, found.uncounted_exit_codes, found.when)
@@ -282,19 +268,17 @@ def test_a_job_may_have_a_restart_policy_of_its_own():
 
 
 def test_problems_have_kinds():
-    """Programs tell them apart without the text; places inside of sections keep them."""
+    """Programs distinguish problems without their text."""
     document = {"service": {"comand": "x", "command": None}, "worker": [], "parameter_server": {"count": -1}}
-    with pytest.raises(OptionsError) as caught:
-        load(json.dumps(document).encode(), "o")
-    kinds = {problem.path: problem.kind for problem in caught.value.problems}
+    kinds = {problem.path: problem.kind for problem in options_problems(document)}
     assert "unknown_option" == kinds["service.comand"]
     assert "null" == kinds["service.command"]
     assert "wrong_type" == kinds["worker"]
     assert "invalid" == kinds["parameter_server.count"]
 
 
-def test_problems_in_lists_and_deep_sections_have_their_place():
-    """By the number of the entry, from 0."""
+def test_nested_problems_have_paths():
+    """List entries by their index, from 0."""
     service = {
         "command": "x",
         "environment": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}, {"name": "B"}, 3],
@@ -317,8 +301,8 @@ def test_problems_in_lists_and_deep_sections_have_their_place():
     ]
 
 
-def test_a_wrong_field_hides_no_rules_about_the_rest_of_its_list():
-    """As far as it can be told how the entry is meant."""
+def test_rules_run_next_to_invalid_list_fields():
+    """If the rest of the entry is complete."""
     volumes = [{"host_path": "data", "container_path": "..", "mode": "R"}, {"host_path": "/a", "container_path": "."}]
 
     found = problems({**COMMAND, "volumes": volumes})

@@ -1,31 +1,30 @@
-"""What is no mistake, but a user should know; and what may be shown of the options."""
+"""Warnings about valid options, and masking of secrets."""
 
 import pytest
 
+from tf_scheduler.model.redaction import MASK
 from tf_scheduler.options.load import resolve
-from tf_scheduler.options.schema.document import MASK, OPTIONS, mask_options
+from tf_scheduler.options.schema.document import OPTIONS, mask_options
 from tf_scheduler.options.warnings import find_warnings
 
 
-def told(more=None, **service):
+def warnings_of(more=None, **service):
     document = {"service": {"command": "x", **service}, **(more or {})}
     return [str(notice) for notice in find_warnings(document, resolve(document))]
 
 
-def test_options_at_their_default_are_no_news():
-    """Also when they are written out."""
-    assert [] == told(mesos_api_version="V1", use_tensorboard=False)
+def test_default_values_cause_no_warning():
+    """Also if they are explicit."""
+    assert [] == warnings_of(mesos_api_version="V1", use_tensorboard=False)
 
 
-def test_an_option_without_effect_is_told_with_the_reason():
-    """And with its value untouched."""
-    assert ["service.mesos_api_version: has no effect: the scheduler speaks version 1 only"] == told(
+def test_ineffective_option_warns_with_reason():
+    assert ["service.mesos_api_version: has no effect: the scheduler speaks version 1 only"] == warnings_of(
         mesos_api_version="V0"
     )
 
 
-def test_every_option_without_effect_is_told():
-    """Whichever is set to something else."""
+def test_every_ineffective_option_warns():
     silent = [option for option in OPTIONS if "obsolete" in option.field.metadata]
     options = resolve({"service": {"command": "x"}})
     for option in silent:
@@ -68,32 +67,29 @@ def test_every_option_without_effect_is_told():
         ({"use_tensorboard": True}, "service.use_tensorboard: has no effect: service.checkpoint_dir is missing"),
     ],
 )
-def test_surprises_are_told(service, message):
-    """One sentence each."""
-    assert [] != [line for line in told(**service) if line.startswith(message)]
+def test_likely_mistake_warns(service, message):
+    assert [] != [line for line in warnings_of(**service) if line.startswith(message)]
 
 
-def test_a_tensorboard_that_is_not_there_cannot_be_kept():
-    """It is with the service's own option that there is one."""
+def test_keeping_disabled_tensorboard_warns():
     kept = {"finish": {"then": "keep_tensorboard"}}
 
-    assert ["finish.then: has no effect: service.use_tensorboard is false"] == told(kept)
-    assert [] == [line for line in told(kept, use_tensorboard=True) if line.startswith("finish")]
+    assert ["finish.then: has no effect: service.use_tensorboard is false"] == warnings_of(kept)
+    assert [] == [line for line in warnings_of(kept, use_tensorboard=True) if line.startswith("finish")]
 
 
 @pytest.mark.parametrize("folder", ["", "gs://bucket/models"])
-def test_a_folder_that_all_reach_or_need_not_is_no_news(folder):
-    """Of a command that does without, too."""
-    assert [] == told(checkpoint_dir=folder)
+def test_shared_or_unused_folder_does_not_warn(folder):
+    assert [] == warnings_of(checkpoint_dir=folder)
 
 
 @pytest.mark.parametrize("url", ["http://host/train.py", "/shared/train.py", "file:///train.py", ""])
-def test_addresses_that_agents_reach_are_no_news(url):
-    """Absolute paths are, where all agents have them."""
-    assert [] == told(job_url=url)
+def test_fetchable_job_url_does_not_warn(url):
+    """Nor an absolute path."""
+    assert [] == warnings_of(job_url=url)
 
 
-def test_secrets_are_hidden_and_the_rest_is_not():
+def test_only_secrets_are_masked():
     """By option, by the name of a variable, and in addresses."""
     options = resolve(
         {

@@ -1,12 +1,12 @@
-"""The options of the DC/OS package beta-tensorflow 0.2.0-1.5.0, as mesosphere/universe has them."""
+"""Options of the DC/OS package beta-tensorflow 0.2.0-1.5.0, from mesosphere/universe."""
 
 import json
 from pathlib import Path
 
 import pytest
 
+from kit.options import load_spec
 from tf_scheduler.options.generate import config_schema
-from tf_scheduler.options.load import load
 from tf_scheduler.options.schema.document import OPTIONS
 from tf_scheduler.package.options_check import option_paths
 
@@ -31,8 +31,8 @@ HELLO = {
 
 
 @pytest.mark.parametrize("option", ORIGINAL, ids=lambda option: option["path"])
-def test_an_option_keeps_its_name_type_and_default(option):
-    """Its users' files mean the same here."""
+def test_original_option_is_unchanged(option):
+    """Options files of its users keep their meaning."""
     ours = OURS[option["path"]]
 
     assert option.get("type", "string") == ours["type"]
@@ -41,40 +41,39 @@ def test_an_option_keeps_its_name_type_and_default(option):
     assert option.get("media") == ours.get("media")
 
 
-def test_what_it_requires_is_required():
-    """The defaults fill it: the lists are told to forms only."""
+def test_original_required_options_stay_required():
+    """Defaults fill them: `required` affects the DC/OS form only."""
     schema = config_schema()["properties"]
     required = {f"{section}.{name}" for section, entry in schema.items() for name in entry.get("required", ())}
 
     assert {option["path"] for option in ORIGINAL if option["required_in_parent"]} <= required
 
 
-def test_one_of_its_options_files_is_taken():
-    """An empty job_context stands for {}."""
-    spec = load(json.dumps(HELLO).encode(), "helloworld.json")
+def test_original_options_file_is_accepted():
+    """An empty job_context means {}."""
+    spec = load_spec(HELLO)
 
     assert ("helloworld", "source", "{}") == (spec.program.name, spec.program.path, spec.program.context)
     assert [("ps", 1), ("worker", 2)] == [(job.kind.value, job.count) for job in spec.jobs]
     assert {""} == {job.image for job in spec.jobs}
 
 
-def test_its_own_images_stand_for_none():
-    """Our executor does not run in them; any other is used."""
+def test_original_images_mean_no_image():
+    """The executor cannot run in them."""
     images = {"tf_image": "me/tf", "gpu_tf_image": "me/tf-gpu"}
     document = {**HELLO, "service": {**HELLO["service"], **images}, "gpu_worker": {"count": 1}}
 
-    spec = load(json.dumps({**document, "parameter_server": {"count": 1, "image": "me/ps"}}).encode(), "-")
+    spec = load_spec({**document, "parameter_server": {"count": 1, "image": "me/ps"}})
 
     assert {"parameter_server": "me/ps", "worker": "me/tf", "gpu_worker": "me/tf-gpu"} == {
         job.section: job.image for job in spec.jobs
     }
 
 
-def test_options_of_which_nothing_is_left_say_so():
-    """None of its options is without an effect in silence."""
+def test_obsolete_original_options_have_reason():
     silent = {"worker.port", "worker.disk_type", "service.mesos_api_version"}
-    told = {
+    ineffective = {
         str(option) for option in OPTIONS if "Not used yet: " in option.description or "no effect" in option.description
     }
 
-    assert silent <= told
+    assert silent <= ineffective

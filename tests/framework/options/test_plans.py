@@ -1,10 +1,11 @@
-"""Options of `plans` -> the plans of the spec."""
+"""Options of `plans` to the plans of the spec."""
 
 from __future__ import annotations
 
 from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy
-from tf_scheduler.options.load import resolve, to_spec
+from tf_scheduler.options.load import resolve
+from tf_scheduler.options.spec import to_spec
 
 SERIAL, PARALLEL, DEPENDENCY = PlanStrategy.SERIAL, PlanStrategy.PARALLEL, PlanStrategy.DEPENDENCY
 JOBS = {
@@ -23,8 +24,8 @@ def shape(plan):
     return [(phase.name, phase.strategy, [step.name for step in phase.steps]) for phase in plan.phases]
 
 
-def test_by_default_everything_begins_at_once():
-    """One phase per section, all of them and their steps in parallel; as one gang."""
+def test_default_plans_are_parallel():
+    """One phase per section; phases and steps in parallel, as one gang."""
     deploy, update = index_of(spec()).launch_plans
 
     expected = [
@@ -36,8 +37,7 @@ def test_by_default_everything_begins_at_once():
     assert (PARALLEL, True, PARALLEL, True) == (deploy.strategy, deploy.gang, update.strategy, update.gang)
 
 
-def test_a_canary_is_one_in_each_phase():
-    """The phases follow each other."""
+def test_canary_plan_has_canary_phases():
     deploy, update = index_of(spec(update="canary")).launch_plans
 
     assert {PARALLEL} == {phase.strategy for phase in deploy.phases}
@@ -45,8 +45,8 @@ def test_a_canary_is_one_in_each_phase():
     assert SERIAL is update.strategy
 
 
-def test_phases_and_their_order_may_be_given():
-    """An update without phases of its own has those of the deployment; `after` makes it a matter of dependencies."""
+def test_phases_and_dependencies_are_configurable():
+    """An update without phases has those of deploy; `after` makes dependencies."""
     phases = [
         {"plan": "deploy", "phase": "train", "job": "worker", "strategy": "serial", "tasks": "1, 0", "after": "serve"},
         {"plan": "deploy", "phase": "serve", "job": "parameter_server"},

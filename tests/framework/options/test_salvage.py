@@ -1,4 +1,4 @@
-"""What is wrong with options does not keep a service from being taken down."""
+"""Options for an uninstall: invalid ones are dropped, unless they identify the service."""
 
 import pytest
 
@@ -9,13 +9,12 @@ from tf_scheduler.options.spec import to_spec
 RIGHT = {"service": {"name": "dev/digits", "command": "x"}, "mesos": {"master": "zk://a:2181/mesos"}}
 
 
-def test_right_options_are_as_they_are():
-    """And nothing is told."""
+def test_valid_options_are_unchanged():
     assert (resolve(RIGHT), ()) == load_lenient(RIGHT, {})
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "reported"),
     [
         ({"api": {"write_token": "no source"}}, ["api.write_token"]),
         ({"api": {"certificate_file": "a.pem"}}, ["api.key_file"]),
@@ -27,18 +26,18 @@ def test_right_options_are_as_they_are():
         ({"service": {"name": "dev/digits", "strategy": "parameter_server", "command": "x"}}, ["chief.count"]),
     ],
 )
-def test_what_is_wrong_is_left_out_and_told(wrong, told):
-    """What makes the service the one that it is stays."""
+def test_invalid_options_are_dropped_and_reported(wrong, reported):
+    """Options that identify the service stay."""
     options, problems = load_lenient({**RIGHT, **wrong}, {})
 
-    assert set(told) <= {problem.path for problem in problems}
+    assert set(reported) <= {problem.path for problem in problems}
     assert ("dev/digits", "zk://a:2181/mesos") == (to_spec(options).name, options["mesos"]["master"])
 
 
 @pytest.mark.parametrize(
     "wrong", [{"service": {"name": "No Name", "command": "x"}}, {"tls": {"key_file": "k"}}, {"mesos": {"master": 7}}]
 )
-def test_what_says_which_service_it_is_has_to_be_right(wrong):
-    """Another one could be taken down, or this one without that anybody heard of it."""
+def test_identity_options_must_be_valid(wrong):
+    """Otherwise another service could be removed."""
     with pytest.raises(OptionsError):
         load_lenient({**RIGHT, **wrong}, {})

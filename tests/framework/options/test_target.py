@@ -1,4 +1,4 @@
-"""Which options hold at a start, and which are remembered."""
+"""Selection and history of target configurations."""
 
 import json
 
@@ -22,7 +22,7 @@ def nothing(_document):
 
 
 def played(*starts):
-    """The last target, and the configurations, after starts with these options."""
+    """Return the last target, and the configurations, after starts with these options."""
     state, chosen = SchedulerState(to_spec(starts[0])), None
     for number, start in enumerate(starts):
         chosen = select_configuration(start, state.stored.configurations, nothing, float(number))
@@ -30,8 +30,8 @@ def played(*starts):
     return chosen, newest_first(state.stored.configurations)
 
 
-def test_each_target_is_remembered_newest_first():
-    """With when it became it; the same again is nothing new."""
+def test_targets_are_stored_newest_first():
+    """With their time; an unchanged target is not stored again."""
     chosen, known = played(options(), options(count=2), options(count=2))
 
     assert [(2, 1.0, {"count": 2}), (1, 0.0, {})] == [
@@ -40,25 +40,25 @@ def test_each_target_is_remembered_newest_first():
     assert ((), ()) == (chosen.changes, chosen.rejected)
 
 
-def test_what_was_before_may_come_back():
-    """It is the newest then, under its old id."""
+def test_earlier_target_can_return():
+    """It is then the newest, under its old id."""
     _, before = played(options(), options(count=2))
     _, after = played(options(), options(count=2), options())
 
     assert [item.id for item in reversed(before)] == [item.id for item in after]
 
 
-def test_each_tells_what_it_changed_of_the_target_before_it():
-    """In full values, also where one is the default; of that which was the target then, wherever it is now."""
+def test_target_records_its_changes():
+    """Complete values, compared with the target of that time."""
     _, known = played(options(), options(count=2), options(), options(count=3))  # 3 is the default
 
-    told = [each for item in known for each in item.changed]
-    assert ["worker.count"] * 3 == [each["option"] for each in told]
-    assert [(1, 3), (2, 1), (1, 2)] == [(each["old"], each["new"]) for each in told]
+    changes = [each for item in known for each in item.changed]
+    assert ["worker.count"] * 3 == [each["option"] for each in changes]
+    assert [(1, 3), (2, 1), (1, 2)] == [(each["old"], each["new"]) for each in changes]
 
 
-def test_what_a_configuration_changed_hides_secrets_and_is_unknown_of_the_first():
-    """As its options do; it is stored as JSON."""
+def test_recorded_changes_mask_secrets():
+    """The changes of the first target are unknown."""
     secret = {"environment": {"A_PASSWORD": "hidden", "B": "1"}}
     _, (newer, first) = played(options(), options(**secret))
 
@@ -67,16 +67,16 @@ def test_what_a_configuration_changed_hides_secrets_and_is_unknown_of_the_first(
     assert ["worker.environment"] == [each["option"] for each in newer.changed]
 
 
-def test_the_oldest_are_forgotten():
-    """Never the target."""
+def test_oldest_targets_are_deleted():
+    """Never the current target."""
     _, known = played(*(options(count=count) for count in range(1, MAX_CONFIGURATIONS + 5)))
 
     assert MAX_CONFIGURATIONS == len(known)
     assert MAX_CONFIGURATIONS + 4 == known[0].options["worker"]["count"]
 
 
-def test_what_may_not_change_is_refused_and_the_options_before_hold():
-    """With the reason; it is not remembered."""
+def test_rejected_update_keeps_previous_options():
+    """With the reason; the rejected target is not stored."""
     chosen, known = played(options(), options({"role": "another"}, count=3))
 
     assert 1 == chosen.options["worker"]["count"]
@@ -86,8 +86,8 @@ def test_what_may_not_change_is_refused_and_the_options_before_hold():
     assert "another" in reason
 
 
-def test_secrets_are_not_remembered_and_hold_all_the_same():
-    """The options before have them from the present ones."""
+def test_previous_options_get_current_secrets():
+    """Secrets are not stored."""
     variables = {"A_PASSWORD": "hidden", "B": "1", "C": "redis://me:hidden@host"}
     secret = {"environment": variables, "command": "PGPASSWORD=hidden python train.py --token hidden"}
     chosen, known = played(
@@ -102,8 +102,7 @@ def test_secrets_are_not_remembered_and_hold_all_the_same():
 
 @given(documents())
 @settings(max_examples=25, deadline=None, phases=[Phase.generate])
-def test_options_are_the_same_without_their_defaults(document):
-    """Nothing is lost."""
+def test_omitting_defaults_is_reversible(document):
     whole = resolve(document)
 
     assert whole == resolve(without_defaults(whole, {}))

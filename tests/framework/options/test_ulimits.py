@@ -14,8 +14,8 @@ from tf_scheduler.options.schema.fields import UNLIMITED, parse_ulimits
         ("memlock=-1", {"memlock": (UNLIMITED, UNLIMITED)}),
     ],
 )
-def test_limits_are_read(text, limits):
-    """One number stands for both."""
+def test_ulimits_are_parsed(text, limits):
+    """A single number is both limits."""
     assert limits == parse_ulimits(text)
 
 
@@ -30,7 +30,6 @@ def test_limits_are_read(text, limits):
         ("nofile=1,", "must be name=soft:hard"),
     ],
 )
-def test_what_is_no_limit_is_refused(text, message):
-    """With what is allowed."""
+def test_invalid_ulimit_is_explained(text, message):
     with pytest.raises(ValueError, match=message):
         parse_ulimits(text)

@@ -1,12 +1,13 @@
-"""What an update would do: what is refused, which tasks restart, and that the documentation of each option is true."""
+"""Preview of an update: refusals, restarts, and the documented effect of each option."""
 
 import copy
 from typing import Any
 
 import pytest
 
+from tf_scheduler.model.redaction import MASK
 from tf_scheduler.options.load import resolve
-from tf_scheduler.options.schema.document import MASK, OPTIONS
+from tf_scheduler.options.schema.document import OPTIONS
 from tf_scheduler.options.schema.fields import Boolean, Environment, IntegerList, OnUpdate, RecordList, String
 from tf_scheduler.options.update import difference
 
@@ -41,7 +42,7 @@ USED = [option for option in OPTIONS if "obsolete" not in option.field.metadata]
 
 
 def options(strategy="between_graph", **sections):
-    """Resolved: `ALL_JOBS`, and these."""
+    """Return resolved options: `ALL_JOBS` and these."""
     document: dict[str, Any] = copy.deepcopy(ALL_JOBS)
     for name, section in {**sections, "service": {"strategy": strategy, **sections.get("service", {})}}.items():
         document.setdefault(name, {}).update(section)
@@ -51,7 +52,7 @@ def options(strategy="between_graph", **sections):
 
 
 def changed(option, before):
-    """The same options with another value for that one."""
+    """Return the options with another value of one option."""
     after = copy.deepcopy(before)
     section = after
     for name in option.path[:-1]:
@@ -80,7 +81,7 @@ def restarted(old, new):
 
 
 @pytest.mark.parametrize("option", [option for option in USED if option.on_update is not OnUpdate.SCALE], ids=str)
-def test_what_is_said_of_an_options_change_is_true(option):
+def test_documented_update_effect_is_true(option):
     """Refused, with a restart, or without one."""
     found = difference(options(), changed(option, options()))
 
@@ -90,16 +91,15 @@ def test_what_is_said_of_an_options_change_is_true(option):
 
 
 @pytest.mark.parametrize("option", [option for option in USED if option.on_update is OnUpdate.SCALE], ids=str)
-def test_a_count_adds_and_removes_tasks(option):
-    """And is not refused."""
+def test_count_adds_and_removes_tasks(option):
     found = difference(options(), changed(option, options()))
 
     assert ((), True) == (found.refused, len(found.added) + len(found.removed) == 1)
 
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.on_update is OnUpdate.REJECTED], ids=str)
-def test_a_refusal_names_the_option_both_values_and_the_reason(option):
-    """Also of options that are not used yet."""
+def test_refusal_has_option_values_and_reason(option):
+    """Also for options that are not in use."""
     old = options(service={"service_account": "a"} if str(option) == "service.principal" else {})
     (problem,) = difference(old, changed(option, old)).refused
 
@@ -107,31 +107,31 @@ def test_a_refusal_names_the_option_both_values_and_the_reason(option):
     assert problem.message.startswith("cannot change from ")
 
 
-def test_nothing_changes_between_equal_options():
-    """Not even when they are written differently."""
+def test_equal_options_have_no_difference():
+    """In any notation."""
     found = difference(options(), options(worker={"count": 2.0}, service={"environment": []}))
 
     assert ((), (), (), (), ()) == (found.changed, found.refused, found.restarted, found.added, found.removed)
 
 
-def test_only_the_tasks_of_a_changed_job_restart():
-    """With what of them has changed."""
+def test_only_tasks_of_changed_job_restart():
+    """With the changed settings as reason."""
     new = options(worker={"command": "python other.py", "environment": {"A": "1"}, "mem": 64})
 
     assert {"worker-0", "worker-1"} == set(restarted(options(), new))
     assert "its command, its environment and its resources changed" == restarted(options(), new)["worker-0"]
 
 
-def test_workers_with_gpus_take_the_places_that_other_workers_leave():
-    """A task goes by its index in the job: what was a worker is now one with a GPU."""
+def test_gpu_worker_replaces_worker_of_same_index():
+    """A task is identified by its index in the job."""
     found = difference(options(), options(worker={"count": 1}, gpu_worker={"count": 2}))
 
     assert ((), ()) == (found.added, found.removed)
     assert {"worker-1": "its resources changed"} == {item.task: item.reason for item in found.restarted}
 
 
-def test_a_ps_takes_the_chief_with_it():
-    """With the strategy parameter_server; between-graph workers wait for it."""
+def test_ps_restart_restarts_chief():
+    """With strategy parameter_server; between-graph workers wait instead."""
     change = {"parameter_server": {"mem": 64}}
     old, new = options("parameter_server"), options("parameter_server", **change)
 
@@ -140,7 +140,7 @@ def test_a_ps_takes_the_chief_with_it():
 
 
 def test_mirrored_tasks_restart_together():
-    """The evaluator is none of them."""
+    """Except the evaluator."""
     old, new = options("multi_worker_mirrored"), options("multi_worker_mirrored", chief={"command": "x"})
 
     assert {"chief-0", "worker-0", "worker-1", "worker-2"} == set(restarted(old, new))
@@ -155,8 +155,8 @@ def test_mirrored_tasks_restart_together():
         ("between_graph", {"chief-0", "worker-0", "worker-1", "worker-2", "ps-0"}),
     ],
 )
-def test_a_worker_more_restarts_those_that_must_know_it(strategy, tasks):
-    """The new one is added; it is no restart."""
+def test_added_worker_restarts_dependents(strategy, tasks):
+    """The new worker is added, not restarted."""
     found = difference(options(strategy), options(strategy, gpu_worker={"count": 2}))
 
     assert ("worker-3",) == found.added
@@ -164,8 +164,8 @@ def test_a_worker_more_restarts_those_that_must_know_it(strategy, tasks):
     assert {"the size of the cluster changed"} == {restart.reason for restart in found.restarted}
 
 
-def test_secrets_are_hidden_in_the_difference():
-    """Both the old and the new one."""
+def test_difference_masks_secrets():
+    """Old and new values."""
     old = options(service={"gcs_key": "old-key", "environment": {"API_TOKEN": "t-1", "A": "http://u:pw@host/"}})
     new = options(service={"gcs_key": "new-key", "environment": {"API_TOKEN": "t-2", "A": "http://u:pw2@host/"}})
 
@@ -175,8 +175,8 @@ def test_secrets_are_hidden_in_the_difference():
     assert MASK in shown
 
 
-def test_how_the_zookeeper_of_the_state_is_spoken_to_can_change():
-    """But not which one it is, nor which file."""
+def test_zookeeper_parameters_of_state_can_change():
+    """But neither the address nor the file."""
     here = "zk://a:2181,b:2181/frameworks"
 
     def problems(before, after):

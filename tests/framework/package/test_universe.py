@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 import tf_scheduler
 from options_strategies import documents
 from tf_scheduler.errors import OptionsMismatchError, PackageError
-from tf_scheduler.options.environment import load_environment
+from tf_scheduler.options.environment import to_document
 from tf_scheduler.options.load import resolve
 from tf_scheduler.package import sources as package_sources
 from tf_scheduler.package import universe
@@ -148,14 +148,14 @@ def test_whatever_is_valid_reaches_the_scheduler(fits, options):
     app = render_app(PACKAGE, options)
 
     assert [] == fits(app, "marathon/app-from-raml.schema.json")
-    assert resolve(options) == load_environment(app["env"])
+    assert resolve(options) == resolve(to_document(app["env"]))
 
 
 def test_fields_that_a_list_leaves_out_are_at_their_default():
     """Cosmos renders them as nothing."""
     options = {"service": {"command": "x"}, "volumes": [{"host_path": "/data", "container_path": "/data"}]}
 
-    (volume,) = load_environment(render_app(PACKAGE, options)["env"])["volumes"]
+    (volume,) = resolve(to_document(render_app(PACKAGE, options)["env"]))["volumes"]
 
     assert "RW" == volume["mode"]
 

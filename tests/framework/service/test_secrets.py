@@ -10,7 +10,8 @@ import pytest
 from dcos_stand_in import Dcos
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.errors import OptionsError, SecretError, SourceUnavailableError
-from tf_scheduler.options.load import resolve, to_spec
+from tf_scheduler.options.load import resolve
+from tf_scheduler.options.spec import to_spec
 from tf_scheduler.service.secrets import credentials_of, known_secrets, sources_of, with_api_address
 
 KERBEROS = {

@@ -47,7 +47,7 @@ def zookeeper(shared_zookeeper: Shared[ZooKeeperEnsemble]) -> ZooKeeperAddress:
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
-    """Opens a store of the service (default `tensorflow`); all stores of one test share what is stored."""
+    """Return a function that opens a store of a service (default `tensorflow`); a test's stores share their values."""
     opener = _opener(request.param, tmp_path, request)
     with ExitStack() as stores:
         yield lambda *service: stores.enter_context(closing(opener(*service)))
@@ -55,7 +55,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenS
 
 @pytest.fixture
 def open_sqlite(tmp_path: Path) -> Iterator[Callable[..., SqliteStore]]:
-    """Opens a SQLite store of the service `tensorflow` in `state.db` of the test's folder, or in the given file."""
+    """Return a function that opens a SQLite store of `tensorflow` in `state.db` of the test's folder, or in a file."""
     with ExitStack() as stores:
 
         def open_at(path: Path = tmp_path / "state.db", **options: float) -> SqliteStore:

@@ -1,4 +1,4 @@
-"""The backup document: everything comes back, and what is no backup is told."""
+"""Backup documents: values restore unchanged, invalid backups are explained."""
 
 from __future__ import annotations
 
@@ -27,15 +27,14 @@ contents = st.binary(max_size=30) | st.dictionaries(st.text(max_size=4), st.inte
 
 
 @given(st.dictionaries(keys, contents, max_size=6))
-def test_every_value_comes_back_byte_for_byte(values):
-    """Whatever the bytes are."""
+def test_values_restore_byte_for_byte(values):
     backup = Backup("group/tf", values)
 
     assert backup == decode(encode(backup, NOW, "1.0"))
 
 
-def test_records_can_be_read_by_people():
-    """As JSON in JSON; anything else is in base64."""
+def test_records_are_readable_json():
+    """Other values are in base64."""
     document = json.loads(
         encode(Backup("tf", {"framework": b'{"id": "fw", "schema": 1}', "raw": b"\0\1\2"}), NOW, "1.0")
     )
@@ -60,7 +59,6 @@ def test_records_can_be_read_by_people():
     ],
 )
 def test_invalid_backup_is_explained(change, message):
-    """And where."""
     with pytest.raises(BackupError, match=message):
         decode(json.dumps({**GOOD, **change}))
 
@@ -72,8 +70,8 @@ def test_extreme_json_is_rejected(text):
 
 
 @given(st.text())
-def test_reading_is_total(text):
-    """Any text is a backup or a BackupError; so is any beginning of one."""
+def test_decoding_raises_backup_error_only(text):
+    """Any text is a backup or a BackupError; so is any prefix of a backup."""
     whole = json.dumps(GOOD)
     for found in (text, f'{{"format": "dcos-tensorflow state", {text}', whole[: len(text) % len(whole)]):
         with pytest.raises(BackupError):

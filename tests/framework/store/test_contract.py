@@ -1,4 +1,4 @@
-"""What every state store promises (tf_scheduler.store.interface), checked for each kind."""
+"""Contract of every state store (tf_scheduler.store.interface)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import pytest
 from tf_scheduler.store.interface import Delete, InvalidKeyError, Put, StoreConflictError, StoreError
 
 
-def test_a_new_service_is_empty(open_store):
-    """Loading what was never stored gives no keys."""
+def test_new_service_is_empty(open_store):
     assert open_store().load() == {}
 
 
 def test_applied_writes_are_loaded_by_next_store(open_store):
-    """A store opened later sees exactly what was applied, byte for byte."""
+    """Byte for byte."""
     values = {"framework": b"", "tasks/worker-0": bytes(range(256)), "result": b"x" * 1_000_000}
     store = open_store()
     store.load()
@@ -25,8 +24,8 @@ def test_applied_writes_are_loaded_by_next_store(open_store):
     assert values == open_store().load()
 
 
-def test_the_writer_sees_its_own_writes(open_store):
-    """A writer applies again and again without loading, and its own load sees all of it."""
+def test_writer_sees_its_own_writes(open_store):
+    """A writer applies repeatedly without loading, and its own load returns all writes."""
     store = open_store()
     store.load()
     for number in range(3):
@@ -35,8 +34,8 @@ def test_the_writer_sees_its_own_writes(open_store):
     assert store.load() == {"n/0": b"0", "n/1": b"1", "n/2": b"2"}
 
 
-def test_writes_act_in_their_order(open_store):
-    """Within one transaction the last write to a key counts; deleting what is not there does nothing."""
+def test_writes_apply_in_order(open_store):
+    """In one transaction the last write to a key wins; deleting a missing key has no effect."""
     store = open_store()
     store.load()
     store.apply([Put("a", b"1"), Put("a", b"2"), Put("b", b"1"), Delete("b"), Delete("c"), Put("c", b"3")])
@@ -45,7 +44,7 @@ def test_writes_act_in_their_order(open_store):
 
 
 def test_delete_removes_one_key(open_store):
-    """Keys that share a first part are independent: deleting or setting one leaves the others."""
+    """Keys with a common prefix are independent."""
     store = open_store()
     store.load()
     store.apply([Put("tasks", b"1"), Put("tasks/worker-0", b"2"), Put("tasks/worker-0/log", b"3")])
@@ -64,8 +63,8 @@ def test_thousands_of_keys_fit_one_transaction(open_store):
     assert values == open_store().load()
 
 
-def test_a_snapshot_is_frozen(open_store):
-    """What was loaded does not change by later writes, nor can its reader change it."""
+def test_snapshot_is_immutable(open_store):
+    """Neither later writes nor its reader change loaded values."""
     store = open_store()
     store.load()
     store.apply([Put("a", b"1")])
@@ -77,7 +76,7 @@ def test_a_snapshot_is_frozen(open_store):
         snapshot["a"] = b"3"
 
 
-def test_nothing_is_written_before_it_is_loaded(open_store):
+def test_write_requires_load(open_store):
     """A writer that has not seen the state cannot change it."""
     for change in (lambda store: store.apply([Put("a", b"1")]), lambda store: store.erase()):
         with pytest.raises(StoreConflictError):
@@ -86,8 +85,8 @@ def test_nothing_is_written_before_it_is_loaded(open_store):
     assert open_store().load() == {}
 
 
-def test_the_second_writer_conflicts_until_it_loads(open_store):
-    """After another's write every write fails and stores nothing; a fresh load takes over, and then the other fails."""
+def test_second_writer_conflicts_until_load(open_store):
+    """After another writer's change every write fails and stores nothing; a new load takes over."""
     first, second = open_store(), open_store()
     first.load()
     second.load()
@@ -105,8 +104,8 @@ def test_the_second_writer_conflicts_until_it_loads(open_store):
     assert open_store().load() == {"writer": b"second"}
 
 
-def test_equal_bytes_advance_the_version(open_store):
-    """Two writers that store the same bytes still find each other out."""
+def test_equal_bytes_advance_version(open_store):
+    """Two writers that store the same bytes still conflict."""
     first, second = open_store(), open_store()
     first.load()
     second.load()
@@ -117,7 +116,7 @@ def test_equal_bytes_advance_the_version(open_store):
 
 
 def test_empty_apply_only_detects_conflict(open_store):
-    """An empty transaction disturbs no other writer, but its caller learns that another one has written."""
+    """It does not disturb other writers."""
     first, second = open_store(), open_store()
     first.load()
     second.load()
@@ -129,7 +128,6 @@ def test_empty_apply_only_detects_conflict(open_store):
 
 
 def test_load_does_not_disturb_writer(open_store):
-    """Others may load at any time."""
     writer, reader = open_store(), open_store()
     writer.load()
     for number in range(3):
@@ -138,7 +136,7 @@ def test_load_does_not_disturb_writer(open_store):
 
 
 def test_services_are_isolated(open_store):
-    """Services that share a place neither see nor disturb each other, whatever their names have in common."""
+    """Even if their names have a common prefix."""
     stores = {name: open_store(name) for name in ("a", "a/b", "A")}
     for store in stores.values():
         store.load()
@@ -149,8 +147,8 @@ def test_services_are_isolated(open_store):
     assert [store.load() for store in stores.values()] == [{}, {"name": b"a/b"}, {"name": b"A"}]
 
 
-def test_a_leading_slash_names_the_same_service(open_store):
-    """`/group/tf`, as DC/OS writes it, and `group/tf` are one service."""
+def test_leading_slash_names_same_service(open_store):
+    """DC/OS writes `/group/tf`."""
     store = open_store("/group/tf")
     store.load()
     store.apply([Put("a", b"1")])
@@ -159,14 +157,13 @@ def test_a_leading_slash_names_the_same_service(open_store):
 
 
 @pytest.mark.parametrize("service", ["", "/", "//a", "a/", "..", "a\0b"])
-def test_bad_service_names_are_refused(open_store, service):
-    """A service is named by the rules for keys."""
+def test_invalid_service_name_is_rejected(open_store, service):
+    """Service names follow the rules for keys."""
     with pytest.raises(InvalidKeyError):
         open_store(service)
 
 
 def test_store_is_usable_after_erase(open_store):
-    """After erasing nothing is left, and the same store may begin anew."""
     store = open_store()
     store.load()
     store.apply([Put("a", b"1"), Put("b/c", b"2")])
@@ -178,7 +175,7 @@ def test_store_is_usable_after_erase(open_store):
 
 
 def test_stale_writer_conflicts_after_reinstall(open_store):
-    """Erased and written anew just as often, the service still knows that the old writer is not its own."""
+    """Even after equally many changes of the erased and reinstalled service."""
     stale, other = open_store(), open_store()
     stale.load()
     stale.apply([Put("a", b"old")])
@@ -191,8 +188,8 @@ def test_stale_writer_conflicts_after_reinstall(open_store):
     assert other.load() == {"a": b"new"}
 
 
-def test_any_thread_may_use_the_store(open_store):
-    """A store opened by one thread works, and is closed, in another."""
+def test_store_works_across_threads(open_store):
+    """Opened by one thread, used and closed by another."""
     store = open_store()
     seen = []
 
@@ -210,7 +207,7 @@ def test_any_thread_may_use_the_store(open_store):
 
 
 def test_concurrent_writers_lose_no_update(open_store):
-    """Three writers that count in one key, loading again after each conflict, reach the full count."""
+    """Three writers that increment one key, loading again after each conflict, reach the full count."""
 
     def count(store) -> None:
         done = 0
@@ -231,8 +228,8 @@ def test_concurrent_writers_lose_no_update(open_store):
     assert open_store().load() == {"count": b"45"}
 
 
-def test_a_closed_store_refuses_everything(open_store):
-    """Closing twice is fine; anything else on a closed store is a StoreError."""
+def test_closed_store_rejects_calls(open_store):
+    """Closing twice is allowed."""
     store = open_store()
     store.load()
     store.close()
@@ -244,7 +241,6 @@ def test_a_closed_store_refuses_everything(open_store):
 
 
 def test_removed_service_can_be_reinstalled(open_store):
-    """Nothing is left of what it was."""
     store = open_store()
     store.load()
     store.apply([Put("a", b"1")])
@@ -258,7 +254,7 @@ def test_removed_service_can_be_reinstalled(open_store):
 
 
 def test_writer_of_removed_service_conflicts(open_store):
-    """Also when another of its name has begun since."""
+    """Also after a service of the same name is installed."""
     late, store = open_store(), open_store()
     late.load()
     late.apply([Put("a", b"1")])

@@ -1,4 +1,4 @@
-"""Whose turn it is in a folder."""
+"""Lock of a folder."""
 
 import threading
 
@@ -8,7 +8,7 @@ PATIENCE = 60
 
 
 def test_directory_lock_is_exclusive(tmp_path):
-    """Who comes second waits until the first has gone."""
+    """The second process waits until the first one leaves."""
     seen, waits = [], threading.Event()
 
     def second():
@@ -29,7 +29,7 @@ def test_directory_lock_is_exclusive(tmp_path):
 
 
 def test_unlockable_folder_does_not_block(tmp_path, monkeypatch):
-    """And who cares is told."""
+    """The caller learns that the folder is not locked."""
 
     def refuse(*_):
         raise OSError("not here")

@@ -1,4 +1,4 @@
-"""Keys: the one place with their rules."""
+"""Rules for keys."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tf_scheduler.store.interface import Delete, InvalidKeyError, Put, StoreErro
 @pytest.mark.parametrize(
     "key", ["a", "tasks/worker-0", "statuses/worker-0__1f", "a/...", ".a", "a b", "ä/名", "\ufeff"]
 )
-def test_good_keys(key):
-    """Segments of any printable BMP characters are keys."""
+def test_valid_keys_are_accepted(key):
+    """Segments of any printable BMP characters."""
     assert key == check_key(key)
 
 
@@ -24,8 +24,8 @@ def test_good_keys(key):
         *("\ud800", "\udfff", "\ue000", "\uf8ff", "\ufff0", "\uffff", "\U00010000", "\U0010ffff", "a/😀"),
     ],
 )
-def test_bad_keys(key):
-    """What no ZooKeeper path could hold is refused, wherever a key comes in, in a sentence that shows the key."""
+def test_invalid_keys_are_rejected(key):
+    """ZooKeeper could not store them; the message shows the key."""
     for make in (check_key, Delete, lambda key: Put(key, b"")):
         with pytest.raises(InvalidKeyError) as caught:
             make(key)
@@ -34,7 +34,7 @@ def test_bad_keys(key):
 
 @given(st.text(st.characters(exclude_categories=())))
 def test_check_key_accepts_or_raises(key):
-    """Any string is a key or an InvalidKeyError, and a key is a legal ZooKeeper path (Java looks at UTF-16 units)."""
+    """Any string is a key or an InvalidKeyError, and a key is a legal ZooKeeper path (Java checks UTF-16 units)."""
     try:
         accepted = check_key(key)
     except InvalidKeyError:
@@ -51,6 +51,6 @@ def test_invalid_key_is_store_error_and_value_error():
     assert issubclass(InvalidKeyError, ValueError)
 
 
-def test_service_names_lose_one_leading_slash():
+def test_service_key_drops_leading_slash():
     """Marathon's `/group/name` is `group/name`."""
     assert [service_key("/group/tf"), service_key("tf")] == ["group/tf", "tf"]

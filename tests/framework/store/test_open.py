@@ -1,4 +1,4 @@
-"""Addresses of state: which store they open."""
+"""Addresses of the state store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from tf_scheduler.store.zookeeper import ZooKeeperStore
     ],
 )
 def test_address_selects_store(url, file):
-    """A file, or a ZooKeeper."""
     assert file == state_file(url)
 
 
@@ -35,7 +34,7 @@ def test_address_selects_store(url, file):
     "url", ["", "/", "folder/", "http://a/b", "ftp://a", "file://other/state.db", "file:///", "file://", "zk", "zk:/a/"]
 )
 def test_invalid_address_is_reported(url):
-    """With what is allowed. `zk` alone is a file's name."""
+    """With the allowed forms. `zk` alone is a file name."""
     if url == "zk":
         assert Path("zk") == state_file(url)
         return
@@ -44,7 +43,6 @@ def test_invalid_address_is_reported(url):
 
 
 def test_file_needs_no_leadership(tmp_path):
-    """Nobody waits, and nothing is lost."""
     with closing(open_store(f"file://{tmp_path}/state.db", "tf")) as store:
         assert isinstance(store, SqliteStore)
         leadership = acquire_leadership(store, waiting=pytest.fail)
@@ -54,7 +52,7 @@ def test_file_needs_no_leadership(tmp_path):
 
 @pytest.mark.zookeeper
 def test_zookeeper_has_one_leader(zookeeper):
-    """The second waits; after the first has ended it leads."""
+    """The second scheduler waits and leads after the first one exits."""
     url = f"zk://{zookeeper.servers[0]}{zookeeper.chroot}?session_timeout=5"
     holders = []
     with closing(open_store(url, "tf")) as first, closing(open_store(url, "tf")) as second:

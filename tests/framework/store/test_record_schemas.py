@@ -21,22 +21,22 @@ def value(**fields):
     return {"framework": json.dumps(fields).encode()}
 
 
-def test_a_newer_value_is_refused():
-    """By its name, so that nobody guesses; it is what a downgrade meets."""
+def test_newer_value_is_rejected():
+    """A downgrade meets it; the message names the key."""
     with pytest.raises(StoreVersionError, match="'framework' was written by a newer version"):
         records.changes(value(schema=records.SCHEMA + 1, id="fw"))
 
 
 @pytest.mark.parametrize("schema", [0, -1, "1", None, []])
 def test_invalid_schema_is_reported(schema):
-    """Damage, not a version."""
+    """As damage, not as another version."""
     with pytest.raises(StoreCorruptError, match="'framework' cannot be read") as caught:
         records.changes(value(schema=schema, id="fw"))
     assert not isinstance(caught.value, StoreVersionError)
 
 
 def test_older_value_is_upgraded_stepwise(monkeypatch):
-    """Each from the schema that it has: what a later version of this program may look like."""
+    """From its own schema, as a later version of this program would."""
 
     def to_two(kind, fields):
         return {"number": fields["id"]} if kind == "framework" else fields
@@ -52,7 +52,6 @@ def test_older_value_is_upgraded_stepwise(monkeypatch):
 
 
 def test_launch_without_placeholder_field_is_read():
-    """It runs its program."""
     record = TaskRecord("ps-0", "ps-0__1", JobKind.PS, 0, "agent-1-id", "agent-1", "10.0.0.1:31000", 1, (), 0.0)
     launched = TaskLaunched(record)
     (put,) = records.writes(launched, SchedulerState(a_spec()))
@@ -62,8 +61,8 @@ def test_launch_without_placeholder_field_is_read():
     assert (launched,) == records.changes({put.key: json.dumps(fields).encode()})
 
 
-def test_each_older_schema_has_an_upgrade():
-    """Raising SCHEMA without a step would lose everybody's state."""
+def test_every_older_schema_has_upgrade():
+    """Raising SCHEMA without a step would lose every stored state."""
     assert records.SCHEMA == len(records.UPGRADES) + 1
 
 

@@ -1,4 +1,4 @@
-"""A store that waits: nothing is lost, nothing is done twice, and whoever has to leave does."""
+"""Retrying store: no change is lost or made twice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WRITES = [Put("framework", b"1")]
 
 
 class Full(MemoryStore):
-    """Full for the first so many attempts."""
+    """Raise StoreUnavailableError in the first `times` attempts."""
 
     def __init__(self, times):
         super().__init__("digits")
@@ -34,7 +34,7 @@ def at_once(monkeypatch):
 
 
 def test_unavailable_store_is_retried(caplog):
-    """Told once, and once more when it is over."""
+    """The failure and its end are logged once."""
     store = RetryingStore(Full(3), threading.Event(), lambda: None)
 
     store.apply(WRITES)
@@ -46,8 +46,8 @@ def test_unavailable_store_is_retried(caplog):
     ]
 
 
-def test_stop_ends_the_retries():
-    """With the reason, which stays to be seen."""
+def test_stop_ends_retries():
+    """The reason stays available."""
     leave = threading.Event()
     leave.set()
     store = RetryingStore(Full(1), leave, lambda: None)
@@ -57,8 +57,8 @@ def test_stop_ends_the_retries():
     assert "the disk is full" == store.trouble
 
 
-def test_lost_leadership_ends_the_retries():
-    """Another scheduler may have stored something meanwhile."""
+def test_lost_leadership_ends_retries():
+    """Another scheduler may have changed the state."""
 
     def leads():
         raise LeadershipLostError("test")
@@ -70,7 +70,7 @@ def test_lost_leadership_ends_the_retries():
 
 
 def test_conflict_is_not_retried():
-    """Somebody else has changed the state: that does not pass."""
+    """A retry cannot succeed."""
     inner = MemoryStore("digits")
 
     with pytest.raises(StoreConflictError):

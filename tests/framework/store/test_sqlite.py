@@ -1,4 +1,4 @@
-"""What is particular to the SQLite store: its file, its locks, its errors. Crashes are in test_sqlite_crash.py."""
+"""SQLite store: file, locks and errors. Crashes are in test_sqlite_crash.py."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def file_size_limit(size: int) -> Iterator[None]:
 
 @pytest.fixture
 def unprivileged(tmp_path: Path) -> Iterator[None]:
-    """The folder is not ours to write in. Root obeys permissions by being nobody; the folders stay reachable."""
+    """Drop root's right to ignore permissions: become the user `nobody`."""
     if os.geteuid() != 0:
         tmp_path.chmod(0o500)
         yield
@@ -77,7 +77,7 @@ def unprivileged(tmp_path: Path) -> Iterator[None]:
 
 
 def test_folders_and_file_are_private(tmp_path, open_sqlite):
-    """A missing folder is made, and only the owner can read the file, its log and its index."""
+    """Only the owner can read the created folder, the file, its log and its index."""
     file = tmp_path / "deep" / "er" / "state.db"
     stored(open_sqlite(file), Put("a", b"1"))
 
@@ -89,8 +89,8 @@ def test_folders_and_file_are_private(tmp_path, open_sqlite):
     }
 
 
-def test_a_readable_file_is_made_private(tmp_path, open_sqlite):
-    """A state file that others could read is closed to them when it is opened; so are the files beside it."""
+def test_readable_file_becomes_private(tmp_path, open_sqlite):
+    """Opening restricts the state file and the files next to it."""
     stored(open_sqlite(), Put("a", b"1"))
     for file in tmp_path.iterdir():
         file.chmod(0o644)
@@ -100,7 +100,7 @@ def test_a_readable_file_is_made_private(tmp_path, open_sqlite):
 
 
 def test_closing_leaves_one_file(tmp_path, open_sqlite):
-    """After the last close the state is one file, easy to copy, and no descriptor is left."""
+    """After the last close the state is one file, and no descriptor is left."""
     before = set(Path("/proc/self/fd").iterdir())
     store = stored(open_sqlite(), Put("a", b"1"))
     store.close()
@@ -110,7 +110,7 @@ def test_closing_leaves_one_file(tmp_path, open_sqlite):
 
 
 def test_first_starts_are_serialized(tmp_path, open_sqlite, monkeypatch):
-    """When SQLite first sees the file, nobody else can read it, and no other process can be at the same point."""
+    """The folder is locked when SQLite opens the file for the first time."""
     seen = []
     connect = sqlite3.connect
 
@@ -131,7 +131,7 @@ def test_first_starts_are_serialized(tmp_path, open_sqlite, monkeypatch):
 
 
 def test_every_commit_is_synced(open_sqlite, monkeypatch):
-    """The store works in WAL mode with FULL synchronisation: SQLite then syncs the log at each commit."""
+    """In WAL mode with synchronous=FULL, SQLite syncs the log at each commit."""
     made = []
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *args, **options: made.append(connect(*args, **options)) or made[-1])
@@ -141,7 +141,7 @@ def test_every_commit_is_synced(open_sqlite, monkeypatch):
     assert made[0].execute("PRAGMA synchronous").fetchone() == (2,)
 
 
-def test_a_locked_file_is_unavailable_and_works_later(tmp_path, open_sqlite):
+def test_locked_file_is_unavailable(tmp_path, open_sqlite):
     """While another process holds the write lock an apply fails after its timeout; the same apply succeeds later."""
     store = stored(open_sqlite(busy_timeout=0.01), Put("a", b"1"))
     with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as other:
@@ -154,8 +154,8 @@ def test_a_locked_file_is_unavailable_and_works_later(tmp_path, open_sqlite):
     assert store.load() == {"a": b"2"}
 
 
-def test_a_full_database_stores_nothing(open_sqlite, monkeypatch):
-    """When the file may not grow the whole transaction fails, the store goes on, and smaller writes still succeed."""
+def test_full_database_stores_nothing(open_sqlite, monkeypatch):
+    """The whole transaction fails; smaller writes still succeed."""
     connect = sqlite3.connect
 
     def limited(*args, **options):
@@ -173,8 +173,8 @@ def test_a_full_database_stores_nothing(open_sqlite, monkeypatch):
     assert store.load() == {"a": b"3"}
 
 
-def test_an_input_output_error_stores_nothing(open_sqlite):
-    """When the kernel refuses to write the log, the transaction is not there, neither now nor after opening anew."""
+def test_io_error_stores_nothing(open_sqlite):
+    """If the kernel refuses to write the log, the transaction is absent, also after reopening."""
     store = stored(open_sqlite(), Put("a", b"1"))
     with file_size_limit(100_000), pytest.raises(StoreUnavailableError, match="is unavailable"):
         store.apply([Put("a", b"2"), *BIG])
@@ -209,8 +209,8 @@ print(stored > 0, before["a"] == after["a"] == b"%d" % stored)
 """
 
 
-def test_a_full_disk_stores_nothing(tmp_path):
-    """On a real full disk the apply that does not fit fails as a whole; the ones before are there after reopening."""
+def test_full_disk_stores_nothing(tmp_path):
+    """On a real full disk an apply that does not fit fails as a whole; earlier ones are there after reopening."""
     private = ["unshare", "--mount", "--propagation", "private"]
     if subprocess.run([*private, "mount", "-t", "tmpfs", "tmpfs", str(tmp_path)], capture_output=True).returncode:
         pytest.skip("mounting a small tmpfs in a mount namespace of its own needs root")
@@ -221,14 +221,13 @@ def test_a_full_disk_stores_nothing(tmp_path):
     assert (done.stdout, done.stderr) == ("True True\n", "")
 
 
-def test_a_read_only_folder(tmp_path, unprivileged):
-    """Where no file can be made, opening says so and names the file."""
+def test_read_only_folder_is_reported(tmp_path, unprivileged):
+    """With the name of the file."""
     with pytest.raises(StoreError, match=r"cannot create state file .*state\.db: .*Permission denied"):
         SqliteStore(tmp_path / "state.db", "tensorflow")
 
 
 def test_file_of_another_user_is_rejected(tmp_path, request, open_sqlite):
-    """A state file that we may not read is an error that names it."""
     stored(open_sqlite(), Put("a", b"1")).close()
     (tmp_path / "state.db").chmod(0)
     request.getfixturevalue("unprivileged")
@@ -237,8 +236,8 @@ def test_file_of_another_user_is_rejected(tmp_path, request, open_sqlite):
 
 
 @pytest.mark.parametrize("path", ["", "file/state.db", "nul\0"])
-def test_paths_that_cannot_be_files(tmp_path, path):
-    """A folder, a file used as a folder and an impossible name are errors, and nothing is changed."""
+def test_invalid_path_is_reported(tmp_path, path):
+    """A folder, a file used as a folder and an impossible name; nothing is changed."""
     (tmp_path / "file").write_text("mine")
     mode = tmp_path.stat().st_mode
     with pytest.raises(StoreError, match="state file"):
@@ -249,7 +248,7 @@ def test_paths_that_cannot_be_files(tmp_path, path):
 
 @pytest.mark.parametrize("content", [b"{}", b"no database " * 1000, b"SQLite format 3\0" + b"\xff" * 5000])
 def test_non_database_file_is_unchanged(tmp_path, content):
-    """Some other file is refused in a sentence that names it and says what to do; its bytes and mode stay."""
+    """The error names the file and a remedy; its bytes and mode stay."""
     file = tmp_path / "state.db"
     file.write_bytes(content)
     file.chmod(0o644)
@@ -260,7 +259,7 @@ def test_non_database_file_is_unchanged(tmp_path, content):
 
 
 def test_database_of_another_program_is_unchanged(tmp_path):
-    """A database that is not ours is refused and not changed, not even to WAL mode."""
+    """Not even its journal mode changes."""
     file = tmp_path / "state.db"
     sql(file, "CREATE TABLE schema_version (number)", "CREATE TABLE songs (title)")
     content = file.read_bytes()
@@ -270,8 +269,8 @@ def test_database_of_another_program_is_unchanged(tmp_path):
     assert content == file.read_bytes()
 
 
-def test_damage_is_detected_at_opening(tmp_path, open_sqlite):
-    """Whichever page of the file is overwritten, the open fails, also for a service that has nothing in that page."""
+def test_damage_is_detected_when_opened(tmp_path, open_sqlite):
+    """In any page, also for a service without data in that page."""
     values = {f"key/{number}": b"%d" % number * 300 for number in range(60)}
     stored(open_sqlite(), *(Put(key, value) for key, value in values.items())).close()
     file = tmp_path / "state.db"
@@ -282,8 +281,8 @@ def test_damage_is_detected_at_opening(tmp_path, open_sqlite):
             SqliteStore(file, "another").close()
 
 
-def test_a_truncated_file_is_corrupt(tmp_path, open_sqlite):
-    """A file that lost its end is not taken for a smaller state."""
+def test_truncated_file_is_corrupt(tmp_path, open_sqlite):
+    """It must not count as a smaller state."""
     stored(open_sqlite(), *BIG).close()
     os.truncate(tmp_path / "state.db", 8192)
     with pytest.raises(StoreCorruptError, match="Move it aside"):
@@ -291,8 +290,8 @@ def test_a_truncated_file_is_corrupt(tmp_path, open_sqlite):
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_a_removed_file_stores_nothing(tmp_path, open_sqlite, replaced):
-    """Once its file is gone, or another lies in its place, a store says so and does not write into the void."""
+def test_removed_file_stores_nothing(tmp_path, open_sqlite, replaced):
+    """A store whose file was removed or replaced reports an error."""
     store = stored(open_sqlite(), Put("a", b"1"))
     for file in tmp_path.iterdir():
         file.unlink()
@@ -305,8 +304,7 @@ def test_a_removed_file_stores_nothing(tmp_path, open_sqlite, replaced):
     assert open_sqlite().load() == {}
 
 
-def test_a_newer_schema_is_refused_and_kept(tmp_path, open_sqlite):
-    """What a newer version wrote is not touched."""
+def test_newer_schema_is_rejected_unchanged(tmp_path, open_sqlite):
     stored(open_sqlite(), Put("a", b"1")).close()
     newer = len(sqlite.MIGRATIONS) + 1
     sql(tmp_path / "state.db", f"UPDATE schema_version SET version = {newer}")
@@ -317,8 +315,8 @@ def test_a_newer_schema_is_refused_and_kept(tmp_path, open_sqlite):
     assert content == (tmp_path / "state.db").read_bytes()
 
 
-def test_an_older_schema_is_migrated_once(tmp_path, open_sqlite, monkeypatch):
-    """A new migration runs on an older file, keeps its state, and does not run again."""
+def test_older_schema_is_migrated_once(tmp_path, open_sqlite, monkeypatch):
+    """A new migration runs once and preserves the state."""
     stored(open_sqlite(), Put("a", b"1")).close()
     step = ("CREATE TABLE added (runs)", "INSERT INTO added VALUES (1)")
     monkeypatch.setattr(sqlite, "MIGRATIONS", (*sqlite.MIGRATIONS, step))
@@ -329,8 +327,8 @@ def test_an_older_schema_is_migrated_once(tmp_path, open_sqlite, monkeypatch):
     assert [(1, len(sqlite.MIGRATIONS))] == rows
 
 
-def test_a_failing_migration_changes_nothing(tmp_path, open_sqlite, monkeypatch):
-    """A migration that fails half-way leaves the file at its old version, usable by the old program."""
+def test_failed_migration_changes_nothing(tmp_path, open_sqlite, monkeypatch):
+    """The file stays at its old version, usable by the old program."""
     stored(open_sqlite(), Put("a", b"1")).close()
     with monkeypatch.context() as patch:
         patch.setattr(sqlite, "MIGRATIONS", (*sqlite.MIGRATIONS, ("CREATE TABLE half (a)", "NONSENSE")))
@@ -341,8 +339,8 @@ def test_a_failing_migration_changes_nothing(tmp_path, open_sqlite, monkeypatch)
     assert sql(tmp_path / "state.db", "SELECT name FROM sqlite_master WHERE name = 'half'") == []
 
 
-def test_a_value_must_be_bytes(open_sqlite):
-    """A value of another type is refused with its whole transaction, not stored as something else."""
+def test_value_must_be_bytes(open_sqlite):
+    """A value of another type is rejected with its whole transaction."""
     store = stored(open_sqlite(), Put("a", b"1"))
     for value in ("text", 1, None, object()):
         with pytest.raises(StoreError):
@@ -370,7 +368,7 @@ store.close()
 
 
 def test_concurrent_starts_succeed(tmp_path, open_sqlite):
-    """Several processes may make, open, write and close one new file at the same time: none fails, no count is lost."""
+    """Several processes may create, open, write and close one new file; no count is lost."""
     file = tmp_path / "state.db"
     command = [sys.executable, "-c", OPEN_AND_COUNT, str(file)]
     started = []
@@ -386,8 +384,7 @@ def test_concurrent_starts_succeed(tmp_path, open_sqlite):
     assert open_sqlite(file).load() == {"count": b"20"}
 
 
-def test_the_conflict_names_file_and_service(open_sqlite):
-    """The operator learns which file and service, and what to look for."""
+def test_conflict_names_file_and_service(open_sqlite):
     first, second = open_sqlite(), open_sqlite()
     first.load()
     second.load()

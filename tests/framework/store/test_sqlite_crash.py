@@ -1,4 +1,4 @@
-"""A writer killed at whatever point leaves whole transactions: all that were acknowledged, and at most one more."""
+"""A killed writer leaves whole transactions: all acknowledged ones, and at most one more."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def crash(folder: Path, kind: str, points: range) -> dict[tuple[int, int], set[i
 
 
 def left_behind(file: Path) -> tuple[int, int]:
-    """Return (acknowledged, stored) transactions, after checking that the stored ones are whole and can go on."""
+    """Return (acknowledged, stored) transactions, after checking that the stored ones are complete and usable."""
     acknowledged = file.with_suffix(".acknowledged")
     with closing(SqliteStore(file, "tensorflow")) as store:
         values = store.load()
@@ -43,36 +43,35 @@ def left_behind(file: Path) -> tuple[int, int]:
 
 
 def state_after(number: int) -> dict[str, bytes]:
-    """Return what the crasher's first `number` transactions leave."""
+    """Return the result of the crasher's first `number` transactions."""
     parts = {f"part/{part}": b"%06d" % number * 200 for part in range(4)} if number else {}
     return parts | {f"log/{entry}": b"" for entry in range(max(1, number - 1), number + 1)}
 
 
-def test_killed_before_each_statement(tmp_path):
-    """SIGKILL at every SQL statement, creation included: what was acknowledged is there, and nothing more."""
+def test_kill_before_each_statement(tmp_path):
+    """Including the creation of the file."""
     left = crash(tmp_path, "statement", range(64))
 
     # The last points lie behind the last statement: every statement had its turn.
     assert {(n, n): {SIGKILL} for n in range(TRANSACTIONS)} | {(TRANSACTIONS, TRANSACTIONS): {0}} == left
 
 
-def test_killed_while_it_writes_the_log(tmp_path):
-    """Killed at every 997th byte of the log, so in the middle of pages and commits: no transaction is there in part."""
+def test_kill_while_writing_log(tmp_path):
+    """At every 997th byte, so within pages and commits: no transaction is incomplete."""
     left = crash(tmp_path, "log", range(1, 90_000, 997))
 
     assert {(n, n): {SIGXFSZ} for n in range(TRANSACTIONS)} | {(TRANSACTIONS, TRANSACTIONS): {0}} == left
 
 
-def test_killed_while_the_log_is_moved_into_the_file(tmp_path):
-    """Killed at every 499th byte of the file while a closing store moves its log there: nothing is lost."""
+def test_kill_while_log_moves_into_file(tmp_path):
+    """At every 499th byte of the file while a closing store moves its log: nothing is lost."""
     left = crash(tmp_path, "checkpoint", range(1, 50_000, 499))
 
     assert {(TRANSACTIONS, TRANSACTIONS): {0, SIGXFSZ}} == left
 
 
 @pytest.mark.parametrize("answers", [1, 2, 3, 10, 100, 400])
-def test_killed_from_outside(tmp_path, answers):
-    """SIGKILL from outside while it writes: every acknowledged transaction is there, and at most one more."""
+def test_kill_from_outside(tmp_path, answers):
     command = [sys.executable, str(CRASHER), str(tmp_path), "for-ever"]
     with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE) as writer:
         try:

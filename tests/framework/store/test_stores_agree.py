@@ -1,4 +1,4 @@
-"""Memory and SQLite do the same, whatever is asked of them in whatever order."""
+"""Memory store and SQLite store behave alike for any sequence of calls."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def outcome(call):
 
 
 class Pair:
-    """A memory and a SQLite store that are asked the same."""
+    """A memory store and a SQLite store that get the same calls."""
 
     def __init__(self, disk: MemoryDisk, file: Path, service: str) -> None:
         self.stores = (MemoryStore(service, disk), SqliteStore(file, service))

@@ -25,8 +25,9 @@ from tf_scheduler.history.compare import (
 )
 from tf_scheduler.history.model import Run, to_json
 from tf_scheduler.history.record import service_run
+from tf_scheduler.model.redaction import MASK
 from tf_scheduler.options.load import parse, resolve
-from tf_scheduler.options.schema.document import MASK, mask_options
+from tf_scheduler.options.schema.document import mask_options
 from tf_scheduler.report.charts import format_duration, format_number, format_time
 
 from .options import write

@@ -16,10 +16,10 @@ import click
 
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.options.load import as_lists, parse, resolve, to_spec
+from tf_scheduler.options.load import as_lists, parse, resolve
 from tf_scheduler.options.schema.document import OPTIONS
 from tf_scheduler.options.schema.jobs import JOBS
-from tf_scheduler.options.spec import image_of
+from tf_scheduler.options.spec import image_of, to_spec
 from tf_scheduler.options.warnings import ineffective_options
 from tf_scheduler.zipapp_builder import build_bundle
 

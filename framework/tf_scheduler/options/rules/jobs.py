@@ -13,7 +13,9 @@ from tf_scheduler.options.schema.values import split_names
 
 Document = Mapping[str, Any]
 
-_OF_THEIR_OWN = (Strategy.INDEPENDENT.value, Strategy.PYTORCH_DDP.value, Strategy.HOROVOD.value)
+_WITHOUT_PARAMETER_SERVERS = tuple(
+    item.value for item in Strategy if item not in (Strategy.PARAMETER_SERVER, Strategy.BETWEEN_GRAPH)
+)
 
 
 def some_job_has_tasks(options: Document) -> Iterator[Problem]:
@@ -35,28 +37,18 @@ def parameter_server_strategy_has_required_jobs(options: Document) -> Iterator[P
         yield from _needs_at_least_one(options, "parameter_server", ("chief", "worker", "parameter_server"))
 
 
-def mirrored_strategy_has_no_parameter_servers(options: Document) -> Iterator[Problem]:
-    if options["service"]["strategy"] != Strategy.MULTI_WORKER_MIRRORED.value:
-        return
-    yield from _needs_at_least_one(options, "multi_worker_mirrored", ("worker",))
-    count = options["parameter_server"]["count"]
-    if count:
-        yield Problem("parameter_server.count", f"must be 0 with strategy multi_worker_mirrored, not {count}")
-
-
 def between_graph_has_worker(options: Document) -> Iterator[Problem]:
     if options["service"]["strategy"] == Strategy.BETWEEN_GRAPH.value and not options["chief"]["count"]:
         yield from _needs_at_least_one(options, "between_graph", ("worker",))
 
 
-def independent_strategies_have_no_parameter_servers(options: Document) -> Iterator[Problem]:
-    """PyTorch, Horovod and independent workers share no variables."""
-    strategy = options["service"]["strategy"]
-    if strategy not in _OF_THEIR_OWN:
+def other_strategies_have_no_parameter_servers(options: Document) -> Iterator[Problem]:
+    """Synchronous training, PyTorch, Horovod and independent workers share no variables."""
+    strategy, count = options["service"]["strategy"], options["parameter_server"]["count"]
+    if strategy not in _WITHOUT_PARAMETER_SERVERS:
         return
-    if not options["chief"]["count"]:
+    if strategy == Strategy.MULTI_WORKER_MIRRORED.value or not options["chief"]["count"]:
         yield from _needs_at_least_one(options, strategy, ("worker",))
-    count = options["parameter_server"]["count"]
     if count:
         yield Problem("parameter_server.count", f"must be 0 with strategy {strategy}, not {count}")
 

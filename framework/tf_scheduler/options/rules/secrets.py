@@ -20,6 +20,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LOCAL = ("env", "file")
 #: Names in the working directory that agent and executor use.
 _RESERVED = re.compile(r"(stdout|stderr|executor\.log)(\..*)?|\.tf_executor|\.python|.*\.pyz", re.DOTALL)
+#: Sections whose tasks may have volumes.
+_SECTIONS = (*JOBS, "tensorboard", "data_service")
 #: Folder for the output of programs.
 _LOGS = "logs"
 
@@ -30,11 +32,13 @@ def secret_has_destination(options: Document) -> Iterator[Problem]:
             yield Problem(f"secrets.{index}", "must have env, file or both")
 
 
-def secret_jobs_exist(options: Document) -> Iterator[Problem]:
-    for index, record in enumerate(options["secrets"]):
-        wrong = [name for name in split_names(record["jobs"]) if name not in JOBS]
-        if wrong:
-            yield Problem(f"secrets.{index}.jobs", f"must be some of {', '.join(JOBS)}, not {', '.join(wrong)}")
+def jobs_of_secrets_and_volumes_exist(options: Document) -> Iterator[Problem]:
+    for option, allowed in (("secrets", tuple(JOBS)), ("volumes", _SECTIONS)):
+        for index, record in enumerate(options[option]):
+            wrong = [name for name in split_names(record["jobs"]) if name not in allowed]
+            if wrong:
+                message = f"must be some of {', '.join(allowed)}, not {', '.join(wrong)}"
+                yield Problem(f"{option}.{index}.jobs", message)
 
 
 def secret_destinations_are_unique(options: Document) -> Iterator[Problem]:
@@ -143,17 +147,6 @@ def _source(text: str) -> SecretSource | None:
         return parse_source(text)
     except ValueError:
         return None
-
-
-#: Sections whose tasks may have volumes.
-_SECTIONS = (*JOBS, "tensorboard", "data_service")
-
-
-def volume_jobs_exist(options: Document) -> Iterator[Problem]:
-    for index, record in enumerate(options["volumes"]):
-        wrong = [name for name in split_names(record["jobs"]) if name not in _SECTIONS]
-        if wrong:
-            yield Problem(f"volumes.{index}.jobs", f"must be some of {', '.join(_SECTIONS)}, not {', '.join(wrong)}")
 
 
 def volume_host_paths_are_absolute(options: Document) -> Iterator[Problem]:

@@ -105,11 +105,12 @@ def kerberos_has_required_options(options: Document) -> Iterator[Problem]:
         yield from (Problem(f"service.security.kerberos.{name}", "required for Kerberos") for name in missing)
 
 
-def tls_certificate_has_key(options: Document) -> Iterator[Problem]:
-    tls = options["tls"]
-    if bool(tls["certificate_file"]) != bool(tls["key_file"]):
-        missing = "key_file" if tls["certificate_file"] else "certificate_file"
-        yield Problem(f"tls.{missing}", "required: a certificate needs its key")
+def certificates_have_keys(options: Document) -> Iterator[Problem]:
+    for section in ("tls", "api"):
+        names = ("certificate_file", "key_file")
+        missing = [name for name in names if not options[section][name]]
+        if len(missing) == 1:
+            yield Problem(f"{section}.{missing[0]}", "required: a certificate needs its key")
 
 
 def statsd_is_host_and_port(options: Document) -> Iterator[Problem]:
@@ -127,13 +128,6 @@ def tls_files_need_tls(options: Document) -> Iterator[Problem]:
 
 
 _CREDENTIALS = ("read_token", "write_token", "client_ca_file")
-
-
-def api_certificate_has_key(options: Document) -> Iterator[Problem]:
-    api = options["api"]
-    if bool(api["certificate_file"]) != bool(api["key_file"]):
-        missing = "key_file" if api["certificate_file"] else "certificate_file"
-        yield Problem(f"api.{missing}", "required: a certificate needs its key")
 
 
 def client_certificates_need_https(options: Document) -> Iterator[Problem]:

@@ -6,7 +6,7 @@ allocates the resources of a running task to its role. The DC/OS SDK also fixes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tf_scheduler.errors import Problem
@@ -16,61 +16,42 @@ from tf_scheduler.options.spec import to_spec
 Document = Mapping[str, Any]
 
 _ANOTHER = "install another service"
+_NETWORK = "tasks on different networks cannot connect"
+#: Option of `service` -> why its value is fixed.
+_FIXED = {
+    "user": "the user of a Mesos framework is fixed",
+    "region": "a cluster has one region",
+    # Jobs, leader and recovery depend on the strategy.
+    "strategy": _ANOTHER,
+    "addressing": _NETWORK,
+    "virtual_network_enabled": _NETWORK,
+    "virtual_network_name": _NETWORK,
+    "virtual_network_plugin_labels": _NETWORK,
+}
 
 
 def find_refusals(old: Document, new: Document) -> list[Problem]:
     """Return the refused changes between two resolved options documents."""
-    return [problem for rule in RULES for problem in rule(old, new)]
+    return list(_refusals(old, new))
 
 
-def service_name_is_fixed(old: Document, new: Document) -> Iterator[Problem]:
-    """State, role and addresses of a running service depend on its name."""
-    if to_spec(old).name != to_spec(new).name:
-        yield _fixed("service.name", old, new, _ANOTHER)
-
-
-def user_is_fixed(old: Document, new: Document) -> Iterator[Problem]:
-    if old["service"]["user"] != new["service"]["user"]:
-        yield _fixed("service.user", old, new, "the user of a Mesos framework is fixed")
-
-
-def principal_is_fixed(old: Document, new: Document) -> Iterator[Problem]:
-    if to_spec(old).principal == to_spec(new).principal:
-        return
+def _refusals(old: Document, new: Document) -> Iterator[Problem]:
+    before, after = to_spec(old), to_spec(new)
+    # State, role and addresses of a running service depend on its name.
+    if before.name != after.name:
+        yield _refusal("service.name", old, new, _ANOTHER)
+    elif before.role != after.role:
+        yield _refusal("service.role", old, new, "running tasks are allocated to the role")
+    for name, reason in _FIXED.items():
+        if old["service"][name] != new["service"][name]:
+            yield _refusal(f"service.{name}", old, new, reason)
     for name in ("principal", "service_account"):
-        if old["service"][name] != new["service"][name]:
-            yield _fixed(f"service.{name}", old, new, "the principal of a Mesos framework is fixed")
-
-
-def role_is_fixed(old: Document, new: Document) -> Iterator[Problem]:
-    if old["service"]["name"] == new["service"]["name"] and to_spec(old).role != to_spec(new).role:
-        yield _fixed("service.role", old, new, "running tasks are allocated to the role")
-
-
-def region_is_fixed(old: Document, new: Document) -> Iterator[Problem]:
-    if old["service"]["region"] != new["service"]["region"]:
-        yield _fixed("service.region", old, new, "a cluster has one region")
-
-
-def strategy_is_fixed(old: Document, new: Document) -> Iterator[Problem]:
-    """Jobs, leader and recovery depend on the strategy."""
-    if old["service"]["strategy"] != new["service"]["strategy"]:
-        yield _fixed("service.strategy", old, new, _ANOTHER)
-
-
-def network_is_fixed(old: Document, new: Document) -> Iterator[Problem]:
-    names = ("addressing", "virtual_network_enabled", "virtual_network_name", "virtual_network_plugin_labels")
-    for name in names:
-        if old["service"][name] != new["service"][name]:
-            yield _fixed(f"service.{name}", old, new, "tasks on different networks cannot connect")
-
-
-def state_address_is_fixed(old: Document, new: Document) -> Iterator[Problem]:
-    """A scheduler without state would start a second service next to the running tasks."""
+        if before.principal != after.principal and old["service"][name] != new["service"][name]:
+            yield _refusal(f"service.{name}", old, new, "the principal of a Mesos framework is fixed")
+    # A scheduler without state would start a second service next to the running tasks.
     if _without_parameters(old["scheduler"]["state"]) != _without_parameters(new["scheduler"]["state"]):
-        yield _fixed(
-            "scheduler.state", old, new, "the state would be lost; export it, reinstall the service, import it"
-        )
+        reason = "the state would be lost; export it, reinstall the service, import it"
+        yield _refusal("scheduler.state", old, new, reason)
 
 
 def _without_parameters(address: str) -> str:
@@ -78,19 +59,7 @@ def _without_parameters(address: str) -> str:
     return address.partition("?")[0] if address.startswith(("zk://", "zks://")) else address
 
 
-RULES: tuple[Callable[[Document, Document], Iterator[Problem]], ...] = (
-    service_name_is_fixed,
-    user_is_fixed,
-    principal_is_fixed,
-    role_is_fixed,
-    region_is_fixed,
-    strategy_is_fixed,
-    network_is_fixed,
-    state_address_is_fixed,
-)
-
-
-def _fixed(path: str, old: Document, new: Document, reason: str) -> Problem:
+def _refusal(path: str, old: Document, new: Document, reason: str) -> Problem:
     section, name = path.split(".")
     before, after = json_excerpt(old[section][name]), json_excerpt(new[section][name])
     return Problem(path, f"cannot change from {before} to {after}: {reason}")

@@ -14,7 +14,7 @@ from marshmallow import Schema, fields
 
 from tf_scheduler.model.redaction import MASK, redact_text, redact_variables
 
-from .fields import Environment, OnUpdate, RecordList, Section, option_metadata, section
+from .fields import Environment, OnUpdate, RecordList, Section, section
 from .jobs import (
     ChiefSection,
     DataServiceSection,
@@ -39,10 +39,7 @@ class Options(Section):
     chief = section(ChiefSection, "The task that leads the training.")
     parameter_server = section(ParameterServerSection, "Tasks that store the variables.")
     worker = section(WorkerSection, "Tasks that train.")
-    gpu_worker = section(
-        GpuWorkerSection,
-        "Additional workers with GPUs. Their indexes follow the indexes of worker.",
-    )
+    gpu_worker = section(GpuWorkerSection, "Additional workers with GPUs. Their indexes follow the indexes of worker.")
     evaluator = section(EvaluatorSection, "The task that evaluates checkpoints, outside the training cluster.")
     tensorboard = section(TensorBoardSection, "TensorBoard, enabled by service.use_tensorboard.")
     data_service = section(DataServiceSection, "tf.data service: tasks that prepare data for the training tasks.")
@@ -53,22 +50,15 @@ class Options(Section):
     recovery = section(RecoverySection, "Detection and replacement of lost tasks.")
     health = section(HealthSection, "Health checks of running tasks.")
     finish = section(FinishSection, "End of the job, and actions after it.")
-    secrets = RecordList(
-        SecretRecord,
-        load_default=(),
-        metadata=option_metadata("Confidential values for tasks."),
-    )
+    secrets = RecordList(SecretRecord, "Confidential values for tasks.")
     secret_delivery = section(SecretDeliverySection, "Delivery of secrets from the scheduler to the tasks.")
     vault = section(VaultSection, "HashiCorp Vault as a source of secrets.")
     dcos = section(DcosSection, "DC/OS Enterprise as a source of secrets.")
     volumes = RecordList(
         VolumeRecord,
-        load_default=(),
-        metadata=option_metadata(
-            "Folders of the agents that are mounted into tasks. Agents need the Mesos isolator "
-            "filesystem/linux, which DC/OS enables and the local cluster lacks.",
-            on_update=OnUpdate.RESTART,
-        ),
+        "Folders of the agents that are mounted into tasks. Agents need the Mesos isolator filesystem/linux, which "
+        "DC/OS enables and the local cluster lacks.",
+        update=OnUpdate.RESTART,
     )
     executor = section(
         ExecutorSection, "The program that runs each task on an agent. Changes apply to tasks launched afterwards."
@@ -133,9 +123,6 @@ def options_of(schema: Schema, path: tuple[str, ...] = ()) -> Iterator[Option]:
 
 #: All options in the order of the schema.
 OPTIONS = tuple(options_of(Options()))
-
-
-__all__ = ["MASK", "mask_options", "mask_value"]
 
 
 def mask_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,11 +9,13 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeGuard, TypeVar, cast
 
-from marshmallow import RAISE, Schema, ValidationError, fields
+from marshmallow import RAISE, Schema, ValidationError, fields, missing
 
 from .values import ConstraintError, parse_constraints
+
+_T = TypeVar("_T")
 
 #: ASCII separators of list entries, and of the fields of an entry, in environment variables.
 RECORD_END, UNIT_END = "\x1e", "\x1f"
@@ -38,11 +40,76 @@ def mismatch(expected: str, value: object) -> ValidationError:
     return ValidationError(f"must be {expected}, not {json_excerpt(value)}{note}")
 
 
-class String(fields.Field[str]):
+#: Note in descriptions of launch options whose change restarts no task.
+NEXT_LAUNCH_ONLY = "Applies to tasks launched after the change."
+
+
+class OnUpdate(str, Enum):
+    """Effect of a new value on a running service."""
+
+    #: Takes effect at the next use; no task restarts.
+    NEXT_LAUNCH = "live"
+    #: Tasks are added or removed; tasks that need every address restart.
+    SCALE = "scale"
+    #: Affected tasks restart.
+    RESTART = "restart"
+    #: The change is refused.
+    REJECTED = "fixed"
+
+
+class OptionField(fields.Field[_T]):
+    """A field of an option with its description.
+
+    Args:
+        default: Value of an omitted option; None for an option without a default.
+        required: In a list of objects: the field has no default.
+        variable: Name of the scheduler's variable, if not the path in capitals.
+        media: Hint for the DC/OS form.
+        form_required: Required by the original package, although the option has a default.
+        secret: Mask the value in all output.
+        obsolete: Reason why the option has no effect.
+    """
+
+    def __init__(
+        self,
+        description: str,
+        default: Any = None,
+        *,
+        unit: str = "",
+        update: OnUpdate = OnUpdate.NEXT_LAUNCH,
+        examples: Sequence[Any] = (),
+        variable: str = "",
+        media: str = "",
+        required: bool = False,
+        form_required: bool = False,
+        secret: bool = False,
+        obsolete: str = "",
+    ) -> None:
+        values = {
+            "unit": unit,
+            "examples": tuple(examples),
+            "environment": variable,
+            "media": media,
+            "required": form_required,
+            "secret": secret,
+            "obsolete": obsolete,
+        }
+        metadata = {name: value for name, value in values.items() if value}
+        super().__init__(
+            required=required,
+            load_default=missing if required else default,
+            allow_none=False,
+            metadata={"description": description, "on_update": update, **metadata},
+        )
+
+
+class String(OptionField[str]):
     """Text: one of `choices`, or a match of `pattern`, which error messages describe as `expected`."""
 
     def __init__(
         self,
+        description: str,
+        default: str | None = "",
         *,
         choices: Sequence[str] = (),
         non_empty: bool = False,
@@ -50,7 +117,7 @@ class String(fields.Field[str]):
         expected: str = "",
         **options: Any,
     ) -> None:
-        super().__init__(**options)
+        super().__init__(description, default, **options)
         self.choices = tuple(choices)
         self.non_empty = non_empty
         self.pattern, self.expected = pattern, expected
@@ -69,6 +136,11 @@ class String(fields.Field[str]):
         return value
 
 
+def choice(description: str, default: Enum, **options: Any) -> String:
+    """Return a field with one of the default's enumeration."""
+    return String(description, default.value, choices=[item.value for item in type(default)], **options)
+
+
 class PlacementConstraint(String):
     """Text in Marathon's constraint language; validated, not converted."""
 
@@ -81,8 +153,11 @@ class PlacementConstraint(String):
         return text
 
 
-class Boolean(fields.Field[bool]):
+class Boolean(OptionField[bool]):
     """true or false."""
+
+    def __init__(self, description: str, *, default: bool = False, **options: Any) -> None:
+        super().__init__(description, default, **options)
 
     def _deserialize(self, value: object, *_args: Any, **_options: Any) -> bool:
         if not isinstance(value, bool):
@@ -90,11 +165,13 @@ class Boolean(fields.Field[bool]):
         return value
 
 
-class Integer(fields.Field[int]):
+class Integer(OptionField[int]):
     """A whole number from `minimum` to `maximum`."""
 
-    def __init__(self, *, minimum: int = 0, maximum: int = 1_000_000, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(
+        self, description: str, default: int | None, *, minimum: int = 0, maximum: int = 1_000_000, **options: Any
+    ) -> None:
+        super().__init__(description, default, **options)
         self.minimum, self.maximum = minimum, maximum
 
     def _deserialize(self, value: object, *_args: Any, **_options: Any) -> int:
@@ -104,18 +181,41 @@ class Integer(fields.Field[int]):
         raise mismatch(f"a whole number from {self.minimum} to {self.maximum}", value)
 
 
-class Number(fields.Field[float]):
-    """A number from `minimum` to `maximum`; errors name the `unit`."""
+class Number(OptionField[float]):
+    """A number from `minimum` to `maximum`; errors name the unit."""
 
-    def __init__(self, *, minimum: float = 0.0, maximum: float = 1e9, unit: str = "", **options: Any) -> None:
-        super().__init__(**options)
-        self.minimum, self.maximum, self.unit = minimum, maximum, unit
+    def __init__(
+        self, description: str, default: float, *, minimum: float = 0.0, maximum: float, **options: Any
+    ) -> None:
+        super().__init__(description, default, **options)
+        self.minimum, self.maximum = minimum, maximum
 
     def _deserialize(self, value: object, *_args: Any, **_options: Any) -> float:
         if _is_number(value) and self.minimum <= value <= self.maximum:
             return float(value)
-        unit = f" ({self.unit})" if self.unit else ""
+        unit = f" ({self.metadata['unit']})" if "unit" in self.metadata else ""
         raise mismatch(f"a number from {self.minimum:.12g} to {self.maximum:.12g}{unit}", value)
+
+
+class Seconds(Number):
+    """A time from `minimum` to `maximum` seconds, by default up to a year."""
+
+    def __init__(self, description: str, default: float, *, maximum: float = 31_536_000.0, **options: Any) -> None:
+        super().__init__(description, default, maximum=maximum, unit="seconds", **options)
+
+
+class Cores(Number):
+    """A number of CPU cores."""
+
+    def __init__(self, description: str, default: float, *, maximum: float = 4096.0, **options: Any) -> None:
+        super().__init__(description, default, minimum=0.01, maximum=maximum, unit="cores", **options)
+
+
+class Memory(Integer):
+    """Megabytes of memory."""
+
+    def __init__(self, description: str, default: int, **options: Any) -> None:
+        super().__init__(description, default, minimum=32, maximum=100_000_000, unit="MB", **options)
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
@@ -123,8 +223,11 @@ def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-class Environment(fields.Field[Mapping[str, str]]):
+class Environment(OptionField[Mapping[str, str]]):
     """Variables: an object of name -> text, or a list of {"name", "value"}."""
+
+    def __init__(self, description: str, **options: Any) -> None:
+        super().__init__(description, dict, **options)
 
     def _deserialize(self, value: object, *_args: Any, **_options: Any) -> Mapping[str, str]:
         if isinstance(value, list):
@@ -171,26 +274,28 @@ def _variable_problem(name: str, value: object) -> str:
 _ENDS = "must not contain the control characters 0x00, 0x1e and 0x1f"
 
 
-class IntegerList(fields.Field[tuple[int, ...]]):
+class IntegerList(OptionField[tuple[int, ...]]):
     """A list of integers from `minimum` to `maximum`."""
 
-    def __init__(self, *, minimum: int, maximum: int, **options: Any) -> None:
-        super().__init__(**options)
-        self.item = Integer(minimum=minimum, maximum=maximum)
+    def __init__(
+        self, description: str, default: Sequence[int] = (), *, minimum: int, maximum: int, **options: Any
+    ) -> None:
+        super().__init__(description, default, **options)
+        self.item = Integer("", 0, minimum=minimum, maximum=maximum)
 
     def _deserialize(self, value: object, *_args: Any, **_options: Any) -> tuple[int, ...]:
         return tuple(_each(value, "a list of whole numbers", self.item.deserialize))
 
 
-class RecordList(fields.Field[tuple[Mapping[str, Any], ...]]):
+class RecordList(OptionField[tuple[Mapping[str, Any], ...]]):
     """A list of objects of one schema whose fields are texts.
 
     The mustache template of DC/OS can iterate over lists, but cannot render an object. Control characters separate the
     parts, so that no part may contain one.
     """
 
-    def __init__(self, schema: type[Schema], **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, schema: type[Schema], description: str, **options: Any) -> None:
+        super().__init__(description, (), **options)
         self.schema = schema()
 
     def _deserialize(self, value: object, *_args: Any, **_options: Any) -> tuple[Mapping[str, Any], ...]:
@@ -239,60 +344,6 @@ class Section(Schema):
 
     class Meta:
         unknown = RAISE
-
-
-#: Note in descriptions of launch options whose change restarts no task.
-NEXT_LAUNCH_ONLY = "Applies to tasks launched after the change."
-
-
-class OnUpdate(str, Enum):
-    """Effect of a new value on a running service."""
-
-    #: Takes effect at the next use; no task restarts.
-    NEXT_LAUNCH = "live"
-    #: Tasks are added or removed; tasks that need every address restart.
-    SCALE = "scale"
-    #: Affected tasks restart.
-    RESTART = "restart"
-    #: The change is refused.
-    REJECTED = "fixed"
-
-
-def option_metadata(
-    description: str,
-    unit: str = "",
-    *,
-    on_update: OnUpdate = OnUpdate.NEXT_LAUNCH,
-    examples: Sequence[Any] = (),
-    environment: str = "",
-    media: str = "",
-    required: bool = False,
-    secret: bool = False,
-    obsolete: str = "",
-) -> dict[str, Any]:
-    """Return the metadata of a field; omits unset keys.
-
-    Args:
-        environment: Name of the scheduler's variable, if not the path in capitals.
-        media: Hint for the DC/OS form.
-        required: Required by the original package, although the option has a default.
-        secret: Mask the value in all output.
-        obsolete: Reason why the option has no effect.
-    """
-    values = {
-        "unit": unit,
-        "examples": tuple(examples),
-        "environment": environment,
-        "media": media,
-        "required": required,
-        "secret": secret,
-        "obsolete": obsolete,
-    }
-    return {
-        "description": description,
-        "on_update": on_update,
-        **{name: value for name, value in values.items() if value},
-    }
 
 
 def section(schema: type[Section], description: str) -> fields.Nested:

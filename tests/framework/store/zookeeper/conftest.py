@@ -40,10 +40,11 @@ def three_places(ensemble: ZooKeeperEnsemble) -> ZooKeeperAddress:
 
 @pytest.fixture
 def open_at() -> Iterator[Callable[..., ZooKeeperStore]]:
-    """Opens a store of `tensorflow` at a place, with options of the place changed."""
+    """Return a function that opens a store of `tensorflow` at an address, with changed settings."""
     with ExitStack() as stores:
 
         def open_at(place: ZooKeeperAddress, service: str = "tensorflow", **changes: Any) -> ZooKeeperStore:
+            """Return a function that opens a store of `tensorflow` at an address, with changed settings."""
             return stores.enter_context(closing(ZooKeeperStore(replace(place, **changes), service)))
 
         yield open_at
@@ -51,7 +52,7 @@ def open_at() -> Iterator[Callable[..., ZooKeeperStore]]:
 
 @pytest.fixture
 def operator() -> Iterator[Callable[[ZooKeeperAddress], KazooClient]]:
-    """An operator with a client of their own, who sees the nodes as they are."""
+    """A client of the operator, which sees the nodes."""
     clients: list[KazooClient] = []
 
     def connect(place: ZooKeeperAddress, **options: Any) -> KazooClient:

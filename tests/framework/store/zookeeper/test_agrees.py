@@ -1,4 +1,4 @@
-"""The ZooKeeper store does what the memory store does, whatever is asked of them in whatever order."""
+"""ZooKeeper store and memory store behave alike for any sequence of calls."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Agree(RuleBasedStateMachine):
 @pytest.mark.zookeeper
 @pytest.mark.parametrize("small", [False, True])
 def test_stores_agree(zookeeper, monkeypatch, small):
-    """With nodes of the usual size, and with nodes so small that entries are split and merged all the time."""
+    """With usual nodes, and with nodes so small that entries are always split and merged."""
     if small:
         monkeypatch.setattr(layout, "NODE_LIMIT", 100)
         monkeypatch.setattr(store_module, "_MIN_LOG_COST", 2048)

@@ -1,4 +1,4 @@
-"""A scheduler killed before or after any request leaves whole decisions, and its successor goes on with them."""
+"""A scheduler killed before or after any request leaves whole decisions, which its successor continues."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ POINTS = 110
 
 
 def state_after(number: int) -> dict[str, bytes]:
-    """Return what the crasher's first `number` transactions leave."""
+    """Return the result of the crasher's first `number` transactions."""
     parts = {f"part/{part}": b"%06d" % number * 200 for part in range(4)} if number else {}
     return parts | {f"log/{entry}": b"" for entry in range(max(1, number - 1), number + 1)}
 
 
 def left_behind(place: ZooKeeperAddress, acknowledged: Path) -> tuple[int, int]:
-    """Return (acknowledged, stored) transactions, after checking that the stored ones are whole and can go on."""
+    """Return (acknowledged, stored) transactions, after checking that the stored ones are complete and usable."""
     with closing(ZooKeeperStore(place, "tensorflow")) as store:
         # As the next scheduler does; the dead one's requests are settled when its session has ended.
         store.lead()
@@ -45,8 +45,8 @@ def left_behind(place: ZooKeeperAddress, acknowledged: Path) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("kind", ["before", "after"])
-def test_killed_at_every_request(zookeeper, tmp_path, kind):
-    """Every acknowledged decision is there, at most one more, whole; and the points cover the whole life of a store."""
+def test_kill_at_every_request(zookeeper, tmp_path, kind):
+    """Every acknowledged decision is stored, and at most one more."""
     command = [sys.executable, str(CRASHER), zookeeper.servers[0], str(tmp_path), kind, *map(str, range(POINTS))]
     output = subprocess.run(command, env=ENVIRONMENT, check=True, stdout=subprocess.PIPE, timeout=170).stdout
     ended_by = [int(line) for line in output.split()]

@@ -1,4 +1,4 @@
-"""Names and bytes of the nodes."""
+"""Names and contents of the nodes."""
 
 from __future__ import annotations
 
@@ -46,26 +46,25 @@ writes = st.lists(st.builds(Put, keys(), st.binary(max_size=50)) | st.builds(Del
     ],
 )
 def test_service_folder_matches_sdk(service, name):
-    """The janitor and people find it; only names that Marathon does not allow are escaped."""
+    """So that the DC/OS janitor finds it; only names that Marathon does not allow are escaped."""
     assert name == layout.service_folder(service_key(service))
 
 
 @given(keys(), keys())
-def test_services_have_different_names(one, other):
-    """No two services share a node, and the name is one segment of a path."""
+def test_service_folders_are_unique(one, other):
+    """And one segment of a path."""
     assert (one == other) == (layout.service_folder(one) == layout.service_folder(other))
     assert "/" not in layout.service_folder(one)
 
 
 @given(writes)
-def test_writes_come_back(found):
-    """Decoding is the inverse of encoding."""
+def test_decoding_inverts_encoding(found):
     assert found == layout.decode_writes(layout.encode_writes(found), "here")
 
 
 @given(writes, st.data())
 def test_truncated_entry_is_rejected(found, data):
-    """Any beginning of an entry is StoreCorruptError that names the node."""
+    """With the name of the node."""
     whole = layout.encode_writes(found)
     length = data.draw(st.integers(0, len(whole) - 1))
     with pytest.raises(StoreCorruptError, match="/here"):
@@ -73,8 +72,8 @@ def test_truncated_entry_is_rejected(found, data):
 
 
 @given(st.binary(max_size=60))
-def test_reading_is_total(data):
-    """Any bytes are writes or StoreCorruptError, as an entry and as a head."""
+def test_decoding_raises_store_corrupt_only(data):
+    """Any bytes are writes or a StoreCorruptError, as an entry and as a head."""
     for read in (layout.decode_writes, layout.decode_head):
         for found in (data, b"\x01" + data):
             try:
@@ -85,7 +84,7 @@ def test_reading_is_total(data):
 
 @given(st.binary(max_size=60))
 def test_invalid_content_is_rejected(data):
-    """What is compressed but not ours is StoreCorruptError, or happens to be writes."""
+    """Valid compression of other content is a StoreCorruptError, or happens to be writes."""
     try:
         found = layout.decode_writes(b"\x01" + zlib.compress(data), "here")
     except StoreCorruptError:
@@ -93,8 +92,8 @@ def test_invalid_content_is_rejected(data):
     assert data == zlib.decompress(layout.encode_writes(found)[1:])
 
 
-def test_a_head_comes_back():
-    """With all its fields, and the schema that it was stored in."""
+def test_decoding_head_inverts_encoding():
+    """With all fields and its stored schema."""
     head = Head("abc", 12, 9, "t0", 3, "change", "host 12")
 
     assert (head, layout.SCHEMA) == layout.decode_head(layout.encode_head(head), "here")
@@ -108,13 +107,13 @@ def test_a_head_comes_back():
     "data", [b"", b"{}", b"[]", b"null", b'{"schema": 1, "x": 1}', b'{"schema": "1"}', b"\xff", ZERO]
 )
 def test_damaged_head_is_reported(data):
-    """StoreCorruptError that names the node and the way out."""
+    """With the node and a remedy."""
     with pytest.raises(StoreCorruptError, match=r"/place.*state import"):
         layout.decode_head(data, "/place")
 
 
-def test_a_newer_schema_is_refused():
-    """In the head and in what it names."""
+def test_newer_schema_is_rejected():
+    """In the head and in the nodes that it names."""
     with pytest.raises(StoreVersionError, match="newer version"):
         layout.decode_head(b'{"schema": 2}', "here")
     with pytest.raises(StoreVersionError, match="newer version"):
@@ -126,7 +125,7 @@ def test_a_newer_schema_is_refused():
     st.integers(0, 3),
 )
 def test_current_nodes_are_not_garbage(numbers, parts):
-    """Nothing that a head names may be swept, and nothing that a later one could name."""
+    """Nor nodes that a later head could name."""
     last, snapshot = numbers
     head = Head("i", last, snapshot, "token", parts if snapshot else 0)
     named = [name for names in head.names() for name in names]
@@ -137,15 +136,15 @@ def test_current_nodes_are_not_garbage(numbers, parts):
 
 @given(st.integers(1, 30), st.integers(1, 30))
 def test_nodes_before_snapshot_are_garbage(snapshot, number):
-    """Entries up to it, older snapshots, and those that others prepared in vain."""
+    """Entries, older snapshots, and unused parts of other writers."""
     head = replace(Head("i"), last=snapshot, snapshot=snapshot, token="t", parts=1)
     names = [layout.entry_name(number), layout.part_name(number, "other", 0)]
 
     assert [number <= snapshot] * 2 == [layout.is_garbage(name, head) for name in names]
 
 
-def test_pieces_fit_a_node():
-    """And together are the whole."""
+def test_pieces_fit_node():
+    """And join to the whole."""
     data = bytes(range(256)) * 8192
     pieces = layout.split(data)
 

@@ -1,4 +1,4 @@
-"""One live scheduler per service: who leads, who takes over, and who has to stop."""
+"""Leader election: one live scheduler per service."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Standby:
 
 @pytest.fixture
 def leader() -> Iterator[Callable[[ZooKeeperAddress], subprocess.Popen[str]]]:
-    """Starts leader.py; it has led when this returns."""
+    """Start leader.py and wait until it has led."""
     with ExitStack() as stack:
 
         def start(place: ZooKeeperAddress) -> subprocess.Popen[str]:
@@ -64,8 +64,8 @@ def leader() -> Iterator[Callable[[ZooKeeperAddress], subprocess.Popen[str]]]:
         yield start
 
 
-def test_a_standby_takes_over_when_the_leader_ends(open_at, zookeeper):
-    """At once, and it was told who leads; the first has then no right to write any more."""
+def test_standby_takes_over_after_leader(open_at, zookeeper):
+    """Immediately; the standby knows the leader, and the first one can no longer write."""
     first, second = open_at(zookeeper), open_at(zookeeper)
     leadership = first.lead()
     first.load()
@@ -83,20 +83,19 @@ def test_a_standby_takes_over_when_the_leader_ends(open_at, zookeeper):
 
 
 def test_standby_wait_times_out(open_at, zookeeper):
-    """Then it says who leads."""
+    """The error describes the leader."""
     open_at(zookeeper).lead()
     with pytest.raises(StoreUnavailableError, match=f"another scheduler leads this service: process {os.getpid()}"):
         open_at(zookeeper).lead(timeout=0.5)
 
 
-def test_services_have_leaders_of_their_own(open_at, zookeeper):
-    """Leading one says nothing of another."""
+def test_services_have_separate_leaders(open_at, zookeeper):
     for service in ("a", "a/b", "b"):
         open_at(zookeeper, service).lead(timeout=LONG).check()
 
 
 def test_leader_reads_and_writes(open_at, zookeeper):
-    """And who does not lead may look."""
+    """Other schedulers may read."""
     store = open_at(zookeeper)
     store.lead()
     store.load()
@@ -109,8 +108,8 @@ def test_leader_reads_and_writes(open_at, zookeeper):
     assert {} == store.load()
 
 
-def test_a_write_needs_a_load_under_the_leadership(open_at, zookeeper):
-    """What was loaded before may be old: the last leader wrote meanwhile."""
+def test_write_requires_load_after_election(open_at, zookeeper):
+    """The previous leader may have written after an earlier load."""
     store = open_at(zookeeper)
     store.load()
     store.lead()
@@ -119,8 +118,8 @@ def test_a_write_needs_a_load_under_the_leadership(open_at, zookeeper):
         store.apply([Put("a", b"1")])
 
 
-def test_the_leader_is_killed(zookeeper, open_at, leader):
-    """The standby takes over when the session has ended, with everything that was stored."""
+def test_standby_takes_over_killed_leader(zookeeper, open_at, leader):
+    """When the session ends, with the whole state."""
     process = leader(replace(zookeeper, session_timeout=2.0))
     standby = Standby(open_at(zookeeper))
     standby.holder.get(timeout=LONG)
@@ -128,8 +127,8 @@ def test_the_leader_is_killed(zookeeper, open_at, leader):
     standby.join()
 
 
-def test_the_leader_freezes_and_wakes_up(zookeeper, open_at, leader):
-    """It acts no more from before the other leads: not even once, and it can store nothing."""
+def test_frozen_leader_stops_acting(zookeeper, open_at, leader):
+    """It acts no more before the standby leads, and can store nothing."""
     process = leader(replace(zookeeper, session_timeout=2.0))
     standby = Standby(open_at(zookeeper))
     standby.holder.get(timeout=LONG)
@@ -145,8 +144,8 @@ def test_the_leader_freezes_and_wakes_up(zookeeper, open_at, leader):
     assert "stored nothing" == stored
 
 
-def test_zookeeper_freezes(three_places, ensemble, open_at, operator):
-    """The leader stops before its session could end: when ZooKeeper is back, the session still has its nodes."""
+def test_leader_stops_while_zookeeper_is_frozen(three_places, ensemble, open_at, operator):
+    """Before its session could end: afterwards the session still has its nodes."""
     store, lost = open_at(replace(three_places, session_timeout=8.0)), queue.Queue()
     leadership = store.lead()
     leadership.on_lost(lost.put)
@@ -169,8 +168,8 @@ def test_zookeeper_freezes(three_places, ensemble, open_at, operator):
 
 
 @pytest.mark.parametrize("which", ["leader", "ours"])
-def test_the_leader_survives_one_server(three_places, ensemble, open_at, which):
-    """The ZooKeeper leader killed, or the server frozen that we talk to: the scheduler leads on without a break."""
+def test_leadership_survives_one_server(three_places, ensemble, open_at, which):
+    """The ensemble's leader is killed, or the connected server is frozen."""
     store, lost = open_at(replace(three_places, session_timeout=6.0)), queue.Queue()
     leadership = store.lead()
     leadership.on_lost(lost.put)
@@ -195,7 +194,7 @@ def test_the_leader_survives_one_server(three_places, ensemble, open_at, which):
 
 @pytest.mark.parametrize("lost", [["request"], ["answer"], ["answer", "answer"], ["request", "answer", "request"]])
 def test_lost_answers_during_election_are_retried(zookeeper, open_at, lost):
-    """It leads all the same, and does not wait for itself."""
+    """The standby leads and does not wait for itself."""
     with ZooKeeperProxy(zookeeper.servers[0]) as proxy:
         store = open_at(zookeeper, servers=(proxy.address,))
         proxy.lose(*lost)
@@ -204,7 +203,7 @@ def test_lost_answers_during_election_are_retried(zookeeper, open_at, lost):
 
 
 def test_removed_lock_ends_leadership(zookeeper, open_at, operator):
-    """The leader ends, and can store nothing."""
+    """And the scheduler can store nothing."""
     store, lost = open_at(zookeeper), queue.Queue()
     leadership = store.lead()
     leadership.on_lost(lost.put)
@@ -221,7 +220,7 @@ def test_removed_lock_ends_leadership(zookeeper, open_at, operator):
 
 
 def test_session_end_ends_leadership(zookeeper, open_at, operator):
-    """The leader hears of it at once. A write in the new session is refused, though nobody else has written."""
+    """Immediately. A write in the new session is rejected, even if no other process has written."""
     store, lost = open_at(zookeeper), queue.Queue()
     leadership = store.lead()
     leadership.on_lost(lost.put)
@@ -242,8 +241,8 @@ def test_session_end_ends_leadership(zookeeper, open_at, operator):
     assert {"a": b"1"} == open_at(zookeeper).load()
 
 
-def test_session_timeout_is_the_granted_one(zookeeper, open_at):
-    """The server allows 10 s at most: a leader that counted on the minute that it asked for would act too long."""
+def test_leader_uses_granted_session_timeout(zookeeper, open_at):
+    """The server allows at most 10 s: a leader that counts on its requested minute would act too long."""
     store = open_at(zookeeper, session_timeout=60.0)
     asked = time.clock_gettime(time.CLOCK_BOOTTIME)
     leadership = store.lead()
@@ -252,8 +251,7 @@ def test_session_timeout_is_the_granted_one(zookeeper, open_at):
     assert 0 < leadership._until - asked < 10.0
 
 
-def test_standbys_take_turns(zookeeper, open_at):
-    """Each leads once, never two at a time."""
+def test_standbys_lead_one_at_a_time(zookeeper, open_at):
     leading, most, served = [], [], []
     guard = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""ZooKeeper goes away, at the worst moments: no decision is lost, none is made twice, and no call hangs."""
+"""ZooKeeper outages: no decision is lost or made twice, and no call hangs."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ HEAD = "dcos-service-tensorflow/head"
 
 @pytest.fixture
 def proxy(zookeeper: ZooKeeperAddress) -> Iterator[ZooKeeperProxy]:
-    """Before the server at `zookeeper`."""
+    """A proxy in front of the server of `zookeeper`."""
     with ZooKeeperProxy(zookeeper.servers[0]) as started:
         yield started
 
 
 def count_up(store: ZooKeeperStore, start: int, end: int) -> None:
-    """One decision per number; `log` is written by every decision, `n` once."""
+    """Make one decision per number; every decision writes `log`, one writes `n`."""
     for number in range(start, end):
         store.apply([Put("last", b"%d" % number), Put(f"n/{number}", b"")])
 
 
 def patiently(call: Callable[[], T]) -> T:
-    """What it gives as soon as there is a connection again; a busy machine takes its time."""
+    """Return the result of a call, retried while ZooKeeper is unavailable."""
     end = time.monotonic() + PATIENCE
     while True:
         try:
@@ -46,14 +46,14 @@ def patiently(call: Callable[[], T]) -> T:
 
 
 def counted(end: int) -> dict[str, bytes]:
-    """What the numbers below `end` leave."""
+    """Return the state after the numbers below `end`."""
     return {"last": b"%d" % (end - 1)} | {f"n/{number}": b"" for number in range(end)}
 
 
 @pytest.mark.parametrize("lost", [["request"], ["answer"], ["answer", "request"], ["request"] * 2, ["answer"] * 2])
 @pytest.mark.parametrize("before", [0, 3])
 def test_unanswered_commit_acts_once(open_at, zookeeper, proxy, operator, lost, before):
-    """Whether the request or its answer gets lost, again and again: the caller learns that it is stored, once."""
+    """Whether requests or answers get lost."""
     store = open_at(replace(zookeeper, servers=(proxy.address,)))
     store.load()
     count_up(store, 0, before)
@@ -66,7 +66,7 @@ def test_unanswered_commit_acts_once(open_at, zookeeper, proxy, operator, lost, 
 
 @pytest.mark.parametrize("lost", ["request", "answer"])
 def test_unanswered_check_is_retried(open_at, zookeeper, proxy, lost):
-    """It stores nothing, so it may be sent as often as needed."""
+    """It stores nothing, so it may be sent repeatedly."""
     store = open_at(replace(zookeeper, servers=(proxy.address,)))
     store.load()
     count_up(store, 0, 2)
@@ -79,8 +79,8 @@ def test_unanswered_check_is_retried(open_at, zookeeper, proxy, lost):
 
 
 @pytest.mark.parametrize(("lost", "stored"), [("request", 3), ("answer", 4)])
-def test_an_outcome_that_stays_unknown_is_a_conflict(open_at, zookeeper, proxy, operator, lost, stored):
-    """Then nothing is written before the next load, which tells what is stored, and bars what might still come."""
+def test_unknown_outcome_is_a_conflict(open_at, zookeeper, proxy, operator, lost, stored):
+    """Writes fail until the next load, which returns the stored state and bars the lost commit."""
     place = replace(zookeeper, servers=(proxy.address,), request_timeout=1.0)
     store = open_at(place)
     store.load()
@@ -104,7 +104,7 @@ def test_an_outcome_that_stays_unknown_is_a_conflict(open_at, zookeeper, proxy, 
 
 
 def test_unknown_first_change_is_a_conflict(open_at, zookeeper, proxy, operator):
-    """Where there is no head yet, the next load makes one, so that what was sent cannot."""
+    """Without a head, the next load creates one, so that the lost change cannot act."""
     store = open_at(replace(zookeeper, servers=(proxy.address,), request_timeout=1.0))
     store.load()
     proxy.lose("request", stay_away=True)
@@ -119,7 +119,7 @@ def test_unknown_first_change_is_a_conflict(open_at, zookeeper, proxy, operator)
 
 
 def test_nothing_is_sent_without_connection(open_at, zookeeper, proxy):
-    """So nothing is stored, the error says so, and the same call may succeed later."""
+    """So nothing is stored, and the same call may succeed later."""
     store = open_at(replace(zookeeper, servers=(proxy.address,), request_timeout=1.0))
     store.load()
     count_up(store, 0, 2)
@@ -134,8 +134,8 @@ def test_nothing_is_sent_without_connection(open_at, zookeeper, proxy):
     assert counted(4) == open_at(zookeeper).load()
 
 
-def test_no_server_answers_at_the_start(zookeeper, proxy):
-    """The error names the place and why."""
+def test_start_without_server_is_unavailable(zookeeper, proxy):
+    """With the address and the reason."""
     proxy.cut()
     with pytest.raises(StoreUnavailableError, match=f"zk://{proxy.address}/"):
         ZooKeeperStore(replace(zookeeper, servers=(proxy.address,), request_timeout=1.0), "tensorflow")
@@ -143,8 +143,8 @@ def test_no_server_answers_at_the_start(zookeeper, proxy):
         ZooKeeperStore(replace(zookeeper, servers=("127.0.0.1:1",), request_timeout=1.0), "tensorflow")
 
 
-def test_the_session_expires(open_at, zookeeper, operator):
-    """A writer without leadership goes on in a new session."""
+def test_writer_continues_after_session_end(open_at, zookeeper, operator):
+    """Without leadership."""
     store = open_at(zookeeper)
     store.load()
     count_up(store, 0, 2)
@@ -160,8 +160,8 @@ def expire(operator, place: ZooKeeperAddress, store: ZooKeeperStore) -> None:
     client.stop()
 
 
-def test_the_leader_is_killed_while_decisions_are_made(ensemble, three_places, open_at):
-    """Every apply that was called succeeds, on the other servers."""
+def test_apply_survives_killed_zookeeper_leader(ensemble, three_places, open_at):
+    """Every apply succeeds on the other servers."""
     store = open_at(three_places)
     store.load()
     writer = threading.Thread(target=count_up, args=(store, 0, 400))
@@ -179,7 +179,7 @@ def test_the_leader_is_killed_while_decisions_are_made(ensemble, three_places, o
 
 
 def test_frozen_server_is_replaced(ensemble, three_places, open_at):
-    """The decision is made on another server; the frozen one is given up before the session ends."""
+    """Before the session ends."""
     store = open_at(three_places)
     store.load()
     count_up(store, 0, 2)
@@ -197,7 +197,7 @@ def test_frozen_server_is_replaced(ensemble, three_places, open_at):
 
 
 def test_load_is_not_stale(ensemble, three_places, open_at):
-    """A server that slept tells what was stored meanwhile: a scheduler that takes over must not start from the past."""
+    """A server that was frozen catches up first: a new leader must not start from the past."""
     follower = ensemble.followers()[0]
     writer = open_at(three_places, servers=(ensemble.leader().address,))
     reader = open_at(three_places, servers=(follower.address,))
@@ -215,8 +215,8 @@ def test_load_is_not_stale(ensemble, three_places, open_at):
         assert counted(end) == found[-1]
 
 
-def test_quorum_is_lost_and_comes_back(ensemble, three_places, open_at):
-    """Without a majority every call ends in its time with an error; with one again, the state is whole."""
+def test_lost_quorum_is_unavailable_until_back(ensemble, three_places, open_at):
+    """Without a majority every call fails in time; with a majority the state is complete."""
     store = open_at(three_places, request_timeout=2.0)
     store.load()
     count_up(store, 0, 3)
@@ -238,8 +238,7 @@ def test_quorum_is_lost_and_comes_back(ensemble, three_places, open_at):
     assert counted(6) == open_at(three_places).load()
 
 
-def test_everything_is_killed_and_started_again(ensemble, three_places, open_at):
-    """What was applied is there after every server was killed at once."""
+def test_state_survives_restart_of_all_servers(ensemble, three_places, open_at):
     store = open_at(three_places)
     store.load()
     count_up(store, 0, 5)
@@ -255,7 +254,7 @@ def test_everything_is_killed_and_started_again(ensemble, three_places, open_at)
 
 
 def test_writers_on_different_servers_lose_no_update(ensemble, three_places, open_at):
-    """Three writers, each at a server of its own, count in one key and reach the full count."""
+    """Three writers, each connected to another server, increment one key and reach the full count."""
     stores = [open_at(three_places, servers=(server.address,)) for server in ensemble.servers]
 
     def count(store: ZooKeeperStore) -> None:
@@ -277,8 +276,7 @@ def test_writers_on_different_servers_lose_no_update(ensemble, three_places, ope
     assert {"count": b"60"} == open_at(three_places).load()
 
 
-def test_a_store_closes_while_its_server_is_frozen(ensemble, three_places):
-    """Closing needs no answer."""
+def test_close_with_frozen_server_returns(ensemble, three_places):
     server = ensemble.servers[0]
     store = ZooKeeperStore(replace(three_places, servers=(server.address,), session_timeout=2.0), "tensorflow")
     store.load()

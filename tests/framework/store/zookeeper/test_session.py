@@ -1,4 +1,4 @@
-"""What kazoo is made to do better: who is tried next, for how long, and what is told."""
+"""Corrections of kazoo's connection handling."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.zookeeper
 
 
 def test_silent_server_times_out(zookeeper, open_at, monkeypatch):
-    """It takes connections, as a frozen one does; the next server gets its turn well within the session timeout."""
+    """It accepts connections, like a frozen one; the next server is tried well within the session timeout."""
     monkeypatch.setattr(random, "sample", lambda population, k: list(population)[:k])
     with socket.create_server(("127.0.0.1", 0)) as silent:
         servers = (f"127.0.0.1:{silent.getsockname()[1]}", *zookeeper.servers)
@@ -28,8 +28,8 @@ def test_silent_server_times_out(zookeeper, open_at, monkeypatch):
         assert {} == store.load()
 
 
-def test_a_closed_store_leaves_neither_threads_nor_sockets(zookeeper, recwarn):
-    """However often stores are opened; ResourceWarning tells of a forgotten socket."""
+def test_close_leaves_no_thread_or_socket(zookeeper, recwarn):
+    """ResourceWarning reports a forgotten socket."""
     before = set(threading.enumerate())
     for number in range(5):
         store = ZooKeeperStore(zookeeper, "tensorflow")
@@ -45,7 +45,7 @@ def test_a_closed_store_leaves_neither_threads_nor_sockets(zookeeper, recwarn):
 
 
 def test_password_is_not_logged(zookeeper, open_at, caplog):
-    """kazoo would write it, at its lowest level."""
+    """kazoo logs it at its lowest level."""
     caplog.set_level(logging.DEBUG)
     store = open_at(replace(zookeeper, credentials="me:hunter2"))
     store.load()

@@ -65,7 +65,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="module")
 def secure_server(certificates: Certificates) -> Iterator[ZooKeeperEnsemble]:
-    """One that only talks to clients with a certificate of the authority."""
+    """A server that accepts only clients with a certificate of the authority."""
     stores = ServerTls(certificates.folder / "server.pem", certificates.folder / "authority.crt.pem")
     with ZooKeeperEnsemble(tls=stores) as started:
         yield started
@@ -78,8 +78,8 @@ def place(secure_server: ZooKeeperEnsemble, certificates: Certificates, request)
 
 
 @pytest.mark.zookeeper
-def test_the_store_works_over_tls(place, open_at):
-    """Leadership, thousands of values, many small answers at once, megabytes."""
+def test_store_works_over_tls(place, open_at):
+    """Leadership, thousands of values, many concurrent answers, megabytes."""
     store = open_at(place, request_timeout=15.0)
     store.lead()
     store.load()
@@ -93,7 +93,7 @@ def test_the_store_works_over_tls(place, open_at):
 
 @pytest.mark.zookeeper
 def test_nodes_belong_to_client_certificate(place, open_at, operator, secure_server, certificates):
-    """Nodes belong to the certificate that made them: neither another one nor nobody may read them."""
+    """Clients without that certificate cannot read them."""
     store = open_at(place)
     store.load()
     store.apply([Put("a", b"1")])
@@ -112,15 +112,15 @@ def test_nodes_belong_to_client_certificate(place, open_at, operator, secure_ser
     [("me", "stranger", "certificate verify failed"), ("unknown", "authority", ""), ("", "authority", "")],
 )
 def test_unknown_certificates_are_rejected(place, certificates, name, authority, message):
-    """Neither we to a server of another authority, nor the server to a client of another one or of none."""
+    """A server of another authority, and a client with another certificate or none."""
     tls = certificates.tls(name, authority) if name else ZooKeeperTls(certificates.folder / "authority.crt.pem")
     with pytest.raises(StoreUnavailableError, match=f"zks://127.0.0.1:.*{message}"):
         ZooKeeperStore(replace(place, tls=tls), "tensorflow")
 
 
 @pytest.mark.zookeeper
-def test_a_server_under_another_name_is_refused(certificates):
-    """A valid certificate, but not of the server that we meant."""
+def test_wrong_host_name_is_rejected(certificates):
+    """Even with a valid certificate."""
     stores = ServerTls(certificates.folder / "elsewhere.pem", certificates.folder / "authority.crt.pem")
     with ZooKeeperEnsemble(tls=stores) as server:
         place = ZooKeeperAddress((server.secure_addresses,), tls=certificates.tls("me"), request_timeout=2.0)
@@ -129,14 +129,14 @@ def test_a_server_under_another_name_is_refused(certificates):
 
 
 @pytest.mark.zookeeper
-def test_without_tls_nothing_answers_at_the_secure_port(place):
-    """A wrong scheme ends in an error, not in waiting."""
+def test_plain_client_fails_at_tls_port(place):
+    """With an error, not with a timeout."""
     with pytest.raises(StoreUnavailableError, match="zk://"):
         ZooKeeperStore(replace(place, tls=None, request_timeout=1.0), "tensorflow")
 
 
 def test_unusable_tls_file_is_named(certificates, tmp_path):
-    """With the option that named it."""
+    """With its option."""
     nonsense = tmp_path / "nonsense.pem"
     nonsense.write_text("nonsense")
     good = certificates.tls("me")
@@ -151,7 +151,7 @@ def test_unusable_tls_file_is_named(certificates, tmp_path):
 
 
 def test_answers_in_one_tls_record_are_read(certificates, monkeypatch):
-    """Two answers in one TLS record: when the first is read, the second is in no socket any more, but readable."""
+    """After the first answer is read, the second one is in no socket, but readable."""
     waited = []
 
     def select(readers, writers, others, timeout):

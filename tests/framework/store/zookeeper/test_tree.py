@@ -1,4 +1,4 @@
-"""What lies in ZooKeeper: names, rights, sizes, what is swept away, what is done about damage and older programs."""
+"""Nodes in ZooKeeper: names, rights, sizes, garbage, damage and older programs."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def folder(client, place):
     return f"{root}/{name}"
 
 
-def test_the_tree_is_the_one_in_the_docstring(open_at, zookeeper, operator):
-    """One entry per decision; each change raises the version of `head`, which tells who made it."""
+def test_tree_matches_docstring(open_at, zookeeper, operator):
+    """One entry per decision; each change raises the version of `head`, which names its writer."""
     filled(open_at, zookeeper)
     client = operator(zookeeper)
     data, stat = client.get(f"{zookeeper.chroot}/{ROOT}/head")
@@ -63,7 +63,7 @@ def test_the_tree_is_the_one_in_the_docstring(open_at, zookeeper, operator):
 
 
 def test_no_node_exists_before_first_change(open_at, zookeeper, operator):
-    """Whoever only looks leaves no trace."""
+    """Reading leaves no trace."""
     store = open_at(zookeeper)
     store.load()
     store.apply([])
@@ -72,7 +72,6 @@ def test_no_node_exists_before_first_change(open_at, zookeeper, operator):
 
 
 def test_removed_service_leaves_no_node(open_at, zookeeper, operator):
-    """Neither of its state nor of who led."""
     store = open_at(zookeeper)
     store.lead()
     store.load()
@@ -85,7 +84,7 @@ def test_removed_service_leaves_no_node(open_at, zookeeper, operator):
 
 
 def test_reinstalled_service_is_not_removed(open_at, zookeeper):
-    """By who removes the one before it: late, as processes sometimes are."""
+    """By a late removal of its predecessor."""
     store = filled(open_at, zookeeper)
     store.remove()
     other = open_at(zookeeper)
@@ -97,8 +96,7 @@ def test_reinstalled_service_is_not_removed(open_at, zookeeper):
     assert {"a": b"1"} == open_at(zookeeper).load()
 
 
-def test_a_deep_chroot_is_made(open_at, zookeeper):
-    """All of it that is missing."""
+def test_missing_chroot_is_created(open_at, zookeeper):
     place = replace(zookeeper, chroot=f"{zookeeper.chroot}/a/b")
     filled(open_at, place)
 
@@ -106,7 +104,7 @@ def test_a_deep_chroot_is_made(open_at, zookeeper):
 
 
 def test_nodes_without_credentials_are_open(open_at, zookeeper, operator):
-    """As ZooKeeper's own default."""
+    """As by default in ZooKeeper."""
     filled(open_at, zookeeper)
     client = operator(zookeeper)
 
@@ -114,7 +112,7 @@ def test_nodes_without_credentials_are_open(open_at, zookeeper, operator):
 
 
 def test_nodes_with_credentials_are_private(open_at, zookeeper, operator):
-    """No node of the service can be read or written by others, and the error says what to do."""
+    """Other users can neither read nor write them, and get a helpful error."""
     mine = replace(zookeeper, credentials="me:secret")
     store = filled(open_at, mine)
     store.lead()
@@ -134,7 +132,7 @@ def test_nodes_with_credentials_are_private(open_at, zookeeper, operator):
 
 
 def test_requests_stay_below_zookeeper_limit(open_at, zookeeper, monkeypatch):
-    """Five thousand tasks in one decision, and megabytes that no compression makes smaller, in small requests."""
+    """For five thousand tasks in one decision, and for incompressible megabytes."""
     sizes = []
     write = ConnectionHandler._write
 
@@ -156,8 +154,8 @@ def test_requests_stay_below_zookeeper_limit(open_at, zookeeper, monkeypatch):
     assert max(sizes) < layout.NODE_LIMIT + 1024
 
 
-def test_values_of_many_tasks_are_compressed_together(open_at, zookeeper, operator):
-    """Five thousand records, of half a kilobyte each, take one node."""
+def test_values_are_compressed_together(open_at, zookeeper, operator):
+    """Five thousand records of half a kilobyte take one node."""
     record = '{"agent_id": "2b8b2d1e-S%d", "hostname": "10.0.0.%d", "resources": ["cpus", "mem", "ports"], "x": "%s"}'
     store = open_at(zookeeper)
     store.load()
@@ -170,7 +168,7 @@ def test_values_of_many_tasks_are_compressed_together(open_at, zookeeper, operat
 
 
 def test_entries_are_merged_and_removed(open_at, zookeeper, operator):
-    """However many decisions are made, the tree stays small; nothing is lost when they are merged."""
+    """The tree stays small for any number of decisions."""
     store = open_at(zookeeper)
     store.load()
     for number in range(700):
@@ -185,7 +183,7 @@ def test_entries_are_merged_and_removed(open_at, zookeeper, operator):
 
 
 def test_nodes_of_dead_writer_are_removed(open_at, zookeeper, operator):
-    """Parts without a head, of this tree and of one that is gone, go with the next snapshot; what is current stays."""
+    """Parts without a head, of this tree and of a removed one, go with the next snapshot."""
     store = filled(open_at, zookeeper)
     client = operator(zookeeper)
     path = folder(client, zookeeper)
@@ -200,7 +198,7 @@ def test_nodes_of_dead_writer_are_removed(open_at, zookeeper, operator):
 
 
 def test_removed_tree_is_a_conflict(open_at, zookeeper, operator):
-    """As the janitor does: the writer finds it out, even if the tree was made anew and has had as many changes."""
+    """As by the DC/OS janitor; even if the tree was created again and has had as many changes."""
     store = filled(open_at, zookeeper)
     client = operator(zookeeper)
     client.delete(f"{zookeeper.chroot}/{ROOT}", recursive=True)
@@ -218,7 +216,7 @@ def test_removed_tree_is_a_conflict(open_at, zookeeper, operator):
 @pytest.mark.parametrize("name", ["head", "entry-0000000002"])
 @pytest.mark.parametrize("data", [b"", b"nonsense", b"\x01" + b"nonsense"])
 def test_damage_is_reported(open_at, zookeeper, operator, name, data):
-    """StoreCorruptError names the node and the place, and the state is left as it is."""
+    """With node and place; the state is unchanged."""
     filled(open_at, zookeeper)
     client = operator(zookeeper)
     path = f"{zookeeper.chroot}/{ROOT}/head" if name == "head" else f"{folder(client, zookeeper)}/{name}"
@@ -229,7 +227,7 @@ def test_damage_is_reported(open_at, zookeeper, operator, name, data):
 
 
 def test_missing_entry_is_reported(open_at, zookeeper, operator):
-    """Rather than a state without it."""
+    """The state without it must not be used."""
     filled(open_at, zookeeper)
     client = operator(zookeeper)
     client.delete(f"{folder(client, zookeeper)}/entry-0000000002")
@@ -239,7 +237,7 @@ def test_missing_entry_is_reported(open_at, zookeeper, operator):
 
 
 def _in_schema_two(monkeypatch):
-    """What a later version of this program may look like: head has a new field, and entries are written otherwise."""
+    """Simulate a later version of this program: another field in head, another encoding."""
 
     def upgrade(fields):
         return {**fields, "writer": f"{fields['writer']}, upgraded"}
@@ -255,7 +253,7 @@ def _in_schema_two(monkeypatch):
 
 
 def test_first_change_upgrades_older_schema(open_at, zookeeper, operator, monkeypatch):
-    """A newer program reads what this one wrote; its first change stores everything in its own schema, in one step."""
+    """The first change of a newer program stores everything in its own schema, in one step."""
     older = filled(open_at, zookeeper)
     values = dict(older.load())
     client = operator(zookeeper)
