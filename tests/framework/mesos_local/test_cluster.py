@@ -138,7 +138,9 @@ def test_unknown_flag_is_reported(kind: Literal["master_flags", "agent_flags"]) 
     """Mesos itself ignores unknown variables in its environment, and with them a misspelt flag."""
     flags = {"zk_session_timeouts": "2secs"}
     with (
-        pytest.raises(MesosLocalError, match=r"no flag 'zk_session_timeouts' .*did you mean 'zk_session_timeout'"),
+        pytest.raises(
+            MesosLocalError, match=r"unknown Mesos flag 'zk_session_timeouts' .*did you mean 'zk_session_timeout'"
+        ),
         LocalCluster(ONE_AGENT, **{kind: flags}),
     ):
         pass
