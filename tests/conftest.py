@@ -13,7 +13,8 @@ from hypothesis import settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
 from kit.shared import Shared, repair_cluster
-from mesos_local import LocalCluster, default_agents
+from mesos_local.agents import default_agents
+from mesos_local.cluster import LocalCluster
 from spotless import FAILED, no_framework_left
 from tf_scheduler.cli.local_run.ports import port_block
 

@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from mesos_local import LocalCluster, master_api
+from mesos_local import master_api
+from mesos_local.cluster import LocalCluster
 from mesos_local.master_api import MasterUnavailableError, read_status
 
 #: Seconds for a framework whose scheduler has just left to go with it; only what stays is waited for so long.

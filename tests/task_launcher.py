@@ -19,8 +19,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from mesos_client import SchedulerDriver
-from mesos_local import AgentSpec, LocalCluster, with_ports
+from mesos_client.scheduler import SchedulerDriver
+from mesos_local.agents import AgentSpec, with_ports
+from mesos_local.cluster import LocalCluster
 from tf_executor.contract.payload import Payload
 from tf_executor.contract.reports import ProgressReport
 from tf_scheduler.cli.local_run.ports import port_block

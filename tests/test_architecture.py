@@ -112,7 +112,7 @@ IMPORTERS = {
     "prometheus_client": {"tf_scheduler.metrics"},
     "pymesos": {"mesos_client"},
     "pypi_simple": {"mesos_local"},
-    "requests": {"mesos_client", "mesos_local", "tf_scheduler.dcos"},
+    "requests": {"mesos_local", "tf_scheduler.dcos"},
     "rich": {"tf_scheduler.cli", "mesos_local"},
     "starlette": {"tf_scheduler.api", "tf_scheduler.web"},
     # The part of the executor that runs in the user's Python.

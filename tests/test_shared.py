@@ -9,7 +9,7 @@ import pytest
 
 from kit.shared import Shared, repair_ensemble
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
-from mesos_local import MesosLocalError
+from mesos_local.host.errors import MesosLocalError
 
 
 def test_shared_resource_beyond_repair_is_replaced():

@@ -15,34 +15,7 @@ from dataclasses import replace
 from typing import Any, Callable, Tuple
 
 from .contract import events
-from .contract.events import (
-    Acknowledged,
-    Action,
-    AgentConnected,
-    AgentDisconnected,
-    AgentLost,
-    Event,
-    Exited,
-    KillTree,
-    LaunchRefused,
-    LaunchRequested,
-    Leave,
-    LifecycleState,
-    Overdue,
-    Prepared,
-    Ready,
-    SendReport,
-    Spawn,
-    Spawned,
-    SpawnFailed,
-    Stage,
-    StopReason,
-    TaskPhase,
-    TaskStopRequested,
-    Terminate,
-    TreeGone,
-    Unhealthy,
-)
+from .contract.events import LifecycleState, SendReport, Stage, TaskPhase
 
 # Stages, while no stop is requested.
 
@@ -54,10 +27,10 @@ ACKNOWLEDGE_LIMIT = 10.0
 #: TaskStatus.Reason of mesos.proto.
 HEALTH_CHANGED = "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED"
 
-Step = Tuple[LifecycleState, Tuple[Action, ...]]
+Step = Tuple[LifecycleState, Tuple[events.Action, ...]]
 
 
-def _launch(state: LifecycleState, event: LaunchRequested, now: float) -> Step:
+def _launch(state: LifecycleState, event: events.LaunchRequested, now: float) -> Step:
     limit = None if event.time_limit is None else now + event.time_limit
     state, actions = _next_stage(replace(state, launch=event, ahead=event.stages, time_limit=limit))
     return state, (SendReport("TASK_STARTING"), *actions)
@@ -66,16 +39,16 @@ def _launch(state: LifecycleState, event: LaunchRequested, now: float) -> Step:
 def _next_stage(state: LifecycleState) -> Step:
     state = state.at_next_stage()
     assert state.stage is not None
-    return state, (Spawn(state.stage),)
+    return state, (events.Spawn(state.stage),)
 
 
-def _spawned(state: LifecycleState, event: Spawned, now: float) -> Step:  # noqa: ARG001
+def _spawned(state: LifecycleState, event: events.Spawned, now: float) -> Step:  # noqa: ARG001
     limits = [state.time_limit, None if _is_program(state) else _after(now, state.launch.hook_timeout)]
     deadline = min((limit for limit in limits if limit is not None), default=None)
     return state.entered(TaskPhase.RUNNING, deadline), _announcement(state)
 
 
-def _announcement(state: LifecycleState) -> tuple[Action, ...]:
+def _announcement(state: LifecycleState) -> tuple[events.Action, ...]:
     """Report the program's start as TASK_RUNNING, and a slow other stage without a change of state."""
     if _is_program(state):
         return (SendReport("TASK_RUNNING"),)
@@ -95,17 +68,17 @@ def _after(now: float, seconds: float | None) -> float | None:
     return None if seconds is None else now + seconds
 
 
-def _refused(state: LifecycleState, event: LaunchRefused, now: float) -> Step:
+def _refused(state: LifecycleState, event: events.LaunchRefused, now: float) -> Step:
     return _ended(state, now), (SendReport("TASK_FAILED", event.reason),)
 
 
-def _spawn_failed(state: LifecycleState, event: SpawnFailed, now: float) -> Step:
+def _spawn_failed(state: LifecycleState, event: events.SpawnFailed, now: float) -> Step:
     """Kill what earlier stages left behind. A program that could not be started has not run."""
     state = state.with_failure(event.reason)
     return _sweep(replace(state, stage=None) if _is_program(state) else state, now)
 
 
-def _exited(state: LifecycleState, event: Exited, now: float) -> Step:
+def _exited(state: LifecycleState, event: events.Exited, now: float) -> Step:
     state = replace(state, memory=event.memory)
     if _is_program(state):
         # The post stage also runs after a failure, because its logs are worth an upload, too.
@@ -116,16 +89,16 @@ def _exited(state: LifecycleState, event: Exited, now: float) -> Step:
     return _next_stage(state) if state.ahead else _sweep(state, now)
 
 
-def _prepared(state: LifecycleState, event: Prepared, now: float) -> Step:
+def _prepared(state: LifecycleState, event: events.Prepared, now: float) -> Step:
     return _sweep(state.with_failure(event.reason), now) if event.reason else _next_stage(state)
 
 
 def _sweep(state: LifecycleState, now: float) -> Step:
     """Kill the processes that the stages left behind."""
-    return state.entered(TaskPhase.SWEEPING, now + SWEEP_LIMIT), (KillTree(),)
+    return state.entered(TaskPhase.SWEEPING, now + SWEEP_LIMIT), (events.KillTree(),)
 
 
-def _ready(state: LifecycleState, event: Ready, now: float) -> Step:  # noqa: ARG001
+def _ready(state: LifecycleState, event: events.Ready, now: float) -> Step:  # noqa: ARG001
     if not _is_program(state):
         return state, ()
     report = SendReport("TASK_RUNNING", event.message, reason=HEALTH_CHANGED, healthy=True)
@@ -144,7 +117,7 @@ class IllegalTaskTransitionError(RuntimeError):
     """The event is impossible in this phase; this is a bug of the executor."""
 
 
-def step(state: LifecycleState, event: Event, now: float) -> Step:
+def step(state: LifecycleState, event: events.Event, now: float) -> Step:
     """Return the next state and the actions in order. Raises IllegalTaskTransitionError."""
     try:
         handler = _TABLE[state.phase, type(event)]
@@ -153,137 +126,137 @@ def step(state: LifecycleState, event: Event, now: float) -> Step:
     return handler(state, event, now)
 
 
-def _ignore(state: LifecycleState, event: Event, now: float) -> Step:  # noqa: ARG001
+def _ignore(state: LifecycleState, event: events.Event, now: float) -> Step:  # noqa: ARG001
     return state, ()
 
 
 # Stopping.
 
 
-def _unhealthy(state: LifecycleState, event: Unhealthy, now: float) -> Step:
+def _unhealthy(state: LifecycleState, event: events.Unhealthy, now: float) -> Step:
     if not _is_program(state):
         return state, ()
-    return _terminate(state, StopReason(event.reason, failed=True, healthy=False), now + state.launch.grace)
+    return _terminate(state, events.StopReason(event.reason, failed=True, healthy=False), now + state.launch.grace)
 
 
-def _stop(state: LifecycleState, event: TaskStopRequested, now: float) -> Step:
-    return _terminate(state, StopReason(event.reason), now + event.grace)
+def _stop(state: LifecycleState, event: events.TaskStopRequested, now: float) -> Step:
+    return _terminate(state, events.StopReason(event.reason), now + event.grace)
 
 
-def _stage_overdue(state: LifecycleState, event: Overdue, now: float) -> Step:  # noqa: ARG001
+def _stage_overdue(state: LifecycleState, event: events.Overdue, now: float) -> Step:  # noqa: ARG001
     assert state.stage is not None
     if state.time_limit is not None and now >= state.time_limit:
         text = f"the task exceeded its max_completion_time of {state.launch.time_limit:g} s"
-        return _terminate(state, StopReason(text, failed=True, reason=TOO_LONG), now + state.launch.grace)
+        return _terminate(state, events.StopReason(text, failed=True, reason=TOO_LONG), now + state.launch.grace)
     return _sweep(state.with_failure(events.stage_too_long(state.stage, state.launch.hook_timeout)), now)
 
 
-def _terminate(state: LifecycleState, stopped: StopReason, deadline: float) -> Step:
+def _terminate(state: LifecycleState, stopped: events.StopReason, deadline: float) -> Step:
     state = replace(state, stopped=stopped).entered(TaskPhase.STOPPING, deadline)
     report = (SendReport("TASK_KILLING", stopped.message, healthy=stopped.healthy),) if state.killing_known else ()
-    return state, (*report, Terminate())
+    return state, (*report, events.Terminate())
 
 
-def _stop_sooner(state: LifecycleState, event: TaskStopRequested, now: float) -> Step:
+def _stop_sooner(state: LifecycleState, event: events.TaskStopRequested, now: float) -> Step:
     """Shorten, never extend the grace period, like Mesos' command executor."""
     assert state.deadline is not None
     return replace(state, deadline=min(state.deadline, now + event.grace)), ()
 
 
-def _exited_on_request(state: LifecycleState, event: Exited, now: float) -> Step:  # noqa: ARG001
+def _exited_on_request(state: LifecycleState, event: events.Exited, now: float) -> Step:  # noqa: ARG001
     """Wait for the other processes: a shell dies of SIGTERM immediately, its children keep their grace period."""
     return (replace(state, ending=event.ending), ()) if _is_program(state) else (state, ())
 
 
-def _overdue(state: LifecycleState, event: Overdue, now: float) -> Step:  # noqa: ARG001
-    return state.entered(TaskPhase.KILLING, now + SWEEP_LIMIT), (KillTree(),)
+def _overdue(state: LifecycleState, event: events.Overdue, now: float) -> Step:  # noqa: ARG001
+    return state.entered(TaskPhase.KILLING, now + SWEEP_LIMIT), (events.KillTree(),)
 
 
 # End of the task.
 
 
-def _tree_gone(state: LifecycleState, event: TreeGone | Overdue, now: float) -> Step:
+def _tree_gone(state: LifecycleState, event: events.TreeGone | events.Overdue, now: float) -> Step:
     """Send the final report. On Overdue some process could not be killed."""
     if state.aborted:
         return _leave(state, 1)
     report = events.final_report(state.ending, state.stopped, state.failure, state.memory, state.program_started)
-    if isinstance(event, Overdue):
+    if isinstance(event, events.Overdue):
         report = replace(report, message=report.message + events.UNKILLED)
     return _ended(state, now), (report,)
 
 
-def _close(state: LifecycleState, event: Event, now: float) -> Step:  # noqa: ARG001
+def _close(state: LifecycleState, event: events.Event, now: float) -> Step:  # noqa: ARG001
     return _leave(state, 0)
 
 
 def _leave(state: LifecycleState, exit_code: int) -> Step:
-    return state.entered(TaskPhase.CLOSED), (Leave(exit_code),)
+    return state.entered(TaskPhase.CLOSED), (events.Leave(exit_code),)
 
 
 # Connection to the agent.
 
 
-def _connected(state: LifecycleState, event: AgentConnected, now: float) -> Step:
+def _connected(state: LifecycleState, event: events.AgentConnected, now: float) -> Step:
     state = replace(state, connected=True, killing_known=event.killing_known)
     return (_ended(state, now), ()) if state.phase is TaskPhase.ENDED else (state, ())
 
 
-def _disconnected(state: LifecycleState, event: AgentDisconnected, now: float) -> Step:  # noqa: ARG001
+def _disconnected(state: LifecycleState, event: events.AgentDisconnected, now: float) -> Step:  # noqa: ARG001
     state = replace(state, connected=False)
     return (replace(state, deadline=None), ()) if state.phase is TaskPhase.ENDED else (state, ())
 
 
-def _aborted(state: LifecycleState, event: AgentLost, now: float) -> Step:
+def _aborted(state: LifecycleState, event: events.AgentLost, now: float) -> Step:
     if state.phase in (TaskPhase.IDLE, TaskPhase.ENDED):
         return _leave(state, 1)
     state = replace(state, aborted=True, connected=False)
     if state.phase is not TaskPhase.RUNNING:
         return state, ()
-    stopping = replace(state, stopped=StopReason(event.reason)).entered(TaskPhase.STOPPING, now + event.grace)
-    return stopping, (Terminate(),)
+    stopping = replace(state, stopped=events.StopReason(event.reason)).entered(TaskPhase.STOPPING, now + event.grace)
+    return stopping, (events.Terminate(),)
 
 
 #: Each handler takes the event type of its own rows, which the mapping's type cannot express.
 _Handler = Callable[[LifecycleState, Any, float], Step]
 
 _TABLE: dict[tuple[TaskPhase, type], _Handler] = {
-    (TaskPhase.IDLE, LaunchRequested): _launch,
-    (TaskPhase.IDLE, LaunchRefused): _refused,
-    (TaskPhase.IDLE, TaskStopRequested): _close,
-    (TaskPhase.STARTING, Spawned): _spawned,
-    (TaskPhase.STARTING, SpawnFailed): _spawn_failed,
-    (TaskPhase.RUNNING, Exited): _exited,
-    (TaskPhase.RUNNING, Prepared): _prepared,
-    (TaskPhase.RUNNING, Ready): _ready,
-    (TaskPhase.RUNNING, Unhealthy): _unhealthy,
-    (TaskPhase.RUNNING, TaskStopRequested): _stop,
-    (TaskPhase.RUNNING, Overdue): _stage_overdue,
-    (TaskPhase.STOPPING, Exited): _exited_on_request,
-    (TaskPhase.STOPPING, TaskStopRequested): _stop_sooner,
-    (TaskPhase.STOPPING, Overdue): _overdue,
-    (TaskPhase.STOPPING, TreeGone): _tree_gone,
+    (TaskPhase.IDLE, events.LaunchRequested): _launch,
+    (TaskPhase.IDLE, events.LaunchRefused): _refused,
+    (TaskPhase.IDLE, events.TaskStopRequested): _close,
+    (TaskPhase.STARTING, events.Spawned): _spawned,
+    (TaskPhase.STARTING, events.SpawnFailed): _spawn_failed,
+    (TaskPhase.RUNNING, events.Exited): _exited,
+    (TaskPhase.RUNNING, events.Prepared): _prepared,
+    (TaskPhase.RUNNING, events.Ready): _ready,
+    (TaskPhase.RUNNING, events.Unhealthy): _unhealthy,
+    (TaskPhase.RUNNING, events.TaskStopRequested): _stop,
+    (TaskPhase.RUNNING, events.Overdue): _stage_overdue,
+    (TaskPhase.STOPPING, events.Exited): _exited_on_request,
+    (TaskPhase.STOPPING, events.TaskStopRequested): _stop_sooner,
+    (TaskPhase.STOPPING, events.Overdue): _overdue,
+    (TaskPhase.STOPPING, events.TreeGone): _tree_gone,
     # SIGKILL is sent: nothing is left to hasten. A stage that exceeded its timeout exits because of it.
-    (TaskPhase.SWEEPING, Exited): _ignore,
-    (TaskPhase.SWEEPING, TaskStopRequested): _ignore,
-    (TaskPhase.SWEEPING, Overdue): _tree_gone,
-    (TaskPhase.SWEEPING, TreeGone): _tree_gone,
-    (TaskPhase.KILLING, Exited): _exited_on_request,
-    (TaskPhase.KILLING, TaskStopRequested): _ignore,
-    (TaskPhase.KILLING, Overdue): _tree_gone,
-    (TaskPhase.KILLING, TreeGone): _tree_gone,
-    (TaskPhase.ENDED, Acknowledged): _close,
-    (TaskPhase.ENDED, Overdue): _close,
-    (TaskPhase.ENDED, TaskStopRequested): _ignore,
+    (TaskPhase.SWEEPING, events.Exited): _ignore,
+    (TaskPhase.SWEEPING, events.TaskStopRequested): _ignore,
+    (TaskPhase.SWEEPING, events.Overdue): _tree_gone,
+    (TaskPhase.SWEEPING, events.TreeGone): _tree_gone,
+    (TaskPhase.KILLING, events.Exited): _exited_on_request,
+    (TaskPhase.KILLING, events.TaskStopRequested): _ignore,
+    (TaskPhase.KILLING, events.Overdue): _tree_gone,
+    (TaskPhase.KILLING, events.TreeGone): _tree_gone,
+    (TaskPhase.ENDED, events.Acknowledged): _close,
+    (TaskPhase.ENDED, events.Overdue): _close,
+    (TaskPhase.ENDED, events.TaskStopRequested): _ignore,
     # Processes that could not be killed in time may still exit.
-    (TaskPhase.ENDED, Exited): _ignore,
-    (TaskPhase.ENDED, TreeGone): _ignore,
+    (TaskPhase.ENDED, events.Exited): _ignore,
+    (TaskPhase.ENDED, events.TreeGone): _ignore,
 }
 # Connection events occur in any phase but STARTING: spawning is synchronous, no event is read meanwhile.
 for _phase in set(TaskPhase) - {TaskPhase.STARTING, TaskPhase.CLOSED}:
-    _TABLE[_phase, AgentConnected] = _connected
-    _TABLE[_phase, AgentDisconnected] = _disconnected
-    _TABLE[_phase, AgentLost] = _aborted
+    _TABLE[_phase, events.AgentConnected] = _connected
+    _TABLE[_phase, events.AgentDisconnected] = _disconnected
+    _TABLE[_phase, events.AgentLost] = _aborted
 # Events of the watching threads may still be queued.
 for _phase in (TaskPhase.STOPPING, TaskPhase.SWEEPING, TaskPhase.KILLING, TaskPhase.ENDED):
-    for _late in (Prepared, Ready, Unhealthy):
+    for _late in (events.Prepared, events.Ready, events.Unhealthy):
         _TABLE[_phase, _late] = _ignore

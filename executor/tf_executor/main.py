@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Mapping, NoReturn, Sequence
 
 import tf_executor
-from mesos_client import DriverAborted, DriverDisconnected
 from mesos_client.executor import ExecutorDriver
+from mesos_client.results import DriverAborted, DriverDisconnected
 
 from .contract import events
 from .process.tree import become_subreaper, hide_environment, reset_signals

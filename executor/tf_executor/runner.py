@@ -46,9 +46,8 @@ class SignalReceived:
     name: str
 
 
-#: Events from the threads that watch the task.
-TaskEvent = Union[events.Exited, events.TreeGone, events.Prepared, events.Ready, events.Unhealthy]
-Incoming = Union[AgentEvent, AgentGone, SignalReceived, events.AgentDisconnected, TaskEvent]
+#: The events of `lifecycle` come from the threads that watch the task.
+Incoming = Union[AgentEvent, AgentGone, SignalReceived, events.Event]
 #: Send a status update until it is acknowledged; return its uuid as in an ACKNOWLEDGED event (base64).
 SendUpdate = Callable[[Mapping[str, Any]], str]
 #: Send a best-effort message to the scheduler; return whether it was sent. May block the calling thread.
@@ -213,17 +212,11 @@ class TaskRunner:
             self._report(action)
         elif isinstance(action, events.Leave):
             self._exit_code = action.exit_code
-        else:
-            self._act(action)
-
-    def _act(self, action: events.Spawn | events.Terminate | events.KillTree) -> None:
-        assert self._task is not None
-        if isinstance(action, events.Spawn):
+        elif isinstance(action, events.Spawn):
+            assert self._task is not None
             self._step(self._task.spawn(action.stage, self._state.ending))
-        elif isinstance(action, events.Terminate):
-            self._task.terminate()
-        else:
-            self._task.kill()
+        elif self._task is not None:
+            (self._task.terminate if isinstance(action, events.Terminate) else self._task.kill)()
 
     def _report(self, report: events.SendReport) -> None:
         output = self._task.settle() if report.is_final and self._task is not None else ""

@@ -75,11 +75,8 @@ class TaskProcess:
         try:
             if self._paths is None:
                 self._paths = self._prepare()
-            if stage is Stage.DEVICES:
-                threading.Thread(target=self._get_gpus, name="devices", daemon=True).start()
-                return events.Spawned()
-            if stage is Stage.SECRETS:
-                threading.Thread(target=self._get_secrets, name="secrets", daemon=True).start()
+            if stage in (Stage.DEVICES, Stage.SECRETS):
+                threading.Thread(target=self._prepare_stage, args=(stage,), name=stage.value, daemon=True).start()
                 return events.Spawned()
             line = around_environment.stage_command(stage, self._payload, self._sandbox)
             pid = self._supervisor.spawn(line, self._context(ending, stage))
@@ -91,12 +88,10 @@ class TaskProcess:
         return events.Spawned()
 
     def terminate(self) -> None:
-        """Send SIGTERM to all processes."""
         self._checks.stop()
         self._supervisor.terminate()
 
     def kill(self) -> None:
-        """Send SIGKILL to all processes."""
         self._checks.stop()
         self._supervisor.kill()
 
@@ -132,7 +127,7 @@ class TaskProcess:
 
             self._rendezvous.enter_context(RendezvousServer(self._payload.port))
         user_package = around_environment.write_user_package(self._sandbox)
-        owner = None if self._limits.identity is None else self._limits.identity[:2]
+        owner = self._limits.owner
         paths = TaskPaths(self._sandbox, interpreter, str(user_package), self._open_progress(user_package))
         if owner is not None:
             supervisor.chown_sandbox(Path(self._sandbox), *owner)
@@ -160,12 +155,9 @@ class TaskProcess:
             environment["TASK_SIGNAL"] = str(ending.signal)
         return CommandContext(environment, self._sandbox, self._out.writer, self._err.writer, self._limits)
 
-    def _get_secrets(self) -> None:
-        identity = self._limits.identity
-        self._put(events.Prepared(self.secrets.fetch(None if identity is None else identity[:2])))
-
-    def _get_gpus(self) -> None:
-        self._put(events.Prepared(self._gpus.choose()))
+    def _prepare_stage(self, stage: Stage) -> None:
+        error = self._gpus.choose() if stage is Stage.DEVICES else self.secrets.fetch(self._limits.owner)
+        self._put(events.Prepared(error))
 
     def _watch(self) -> None:
         started = time.monotonic()

@@ -56,20 +56,6 @@ class AttemptRateLimit:
         self._recent.append(now)
 
 
-@dataclass(frozen=True)
-class AgentReconnectDelay:
-    """Delay of an executor while its agent is away: uniform from 0 to half of MESOS_SUBSCRIPTION_BACKOFF_MAX.
-
-    A recovered agent waits `--executor_reregistration_timeout` for its executors, by default as long as that maximum
-    (2 s). A full delay that starts just before could miss this window; half of it cannot.
-    """
-
-    maximum: float = 2.0
-
-    def delay(self, uniform: Uniform) -> float:
-        return uniform(0.0, self.maximum / 2)
-
-
 class Clock:
     """Monotonic clock; tests replace it."""
 

@@ -11,6 +11,7 @@ import select
 import socket
 import threading
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any, List, Tuple
 
 from .http import SocketHandle
@@ -81,38 +82,22 @@ def _outcome(connection: socket.socket, timeout: float) -> int:
 def _resolve(host: str, port: int, timeout: float, handle: SocketHandle) -> Resolved:
     with suppress(socket.gaierror, UnicodeError):  # not a numeric address
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    lookup = _Lookup(host, port)
-    with handle.interrupting(lookup.give_up):
-        return lookup.result(timeout)
-
-
-class _Lookup:
-    """Name lookup in a thread."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._host, self._port = host, port
-        self._done = threading.Event()
-        self._addresses: Resolved = []
-        self._failure: OSError | None = None
-        threading.Thread(target=self._ask, name="mesos-name-lookup", daemon=True).start()
-
-    def give_up(self) -> None:
-        """Make `result` fail now."""
-        self._failure = OSError("interrupted")
-        self._done.set()
-
-    def result(self, timeout: float) -> Resolved:
-        if not self._done.wait(timeout):
-            raise OSError(f"looking up {self._host} timed out after {timeout:g} s")
-        if self._failure is not None:
-            raise self._failure
-        return self._addresses
-
-    def _ask(self) -> None:
+    answers: SimpleQueue[Resolved | OSError] = SimpleQueue()
+    threading.Thread(target=lambda: answers.put(_look_up(host, port)), name="mesos-name-lookup", daemon=True).start()
+    with handle.interrupting(lambda: answers.put(OSError("interrupted"))):
         try:
-            self._addresses = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            self._failure = OSError(f"looking up {self._host} failed: {error}")
-        except UnicodeError as error:
-            self._failure = OSError(f"invalid host name {self._host!r}: {error}")
-        self._done.set()
+            answer = answers.get(timeout=timeout)
+        except Empty:
+            raise OSError(f"looking up {host} timed out after {timeout:g} s") from None
+    if isinstance(answer, OSError):
+        raise answer
+    return answer
+
+
+def _look_up(host: str, port: int) -> Resolved | OSError:
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        return OSError(f"looking up {host} failed: {error}")
+    except UnicodeError as error:
+        return OSError(f"invalid host name {host!r}: {error}")

@@ -17,12 +17,12 @@ from typing import Any, Mapping
 from urllib.parse import quote
 
 from ._pymesos import MesosExecutorDriver
-from .backoff import AgentReconnectDelay, Clock
+from .backoff import Clock
 from .credentials import Credentials, Tls, Verify
-from .http import JSON_HEADERS, HttpRequest, Stream, Subscription, decode_data, encode, encode_data
+from .http import HttpRequest, Subscription, decode_data, encode_data
 from .results import DriverDisconnected, Rejected, SendResult
-from .stdlib_transport import UNIX_SCHEME, StdlibTransport
-from .stream import OnEvent, OnState, StreamLoss, StreamProcess, authorization
+from .stream import OnEvent, OnState, StreamLoss, StreamProcess
+from .transport import UNIX_SCHEME, Stream, Transport
 from .updates import StatusUpdates
 
 _SECONDS = {
@@ -71,9 +71,13 @@ class AgentEnvironment:
     tls: Tls | None = None
 
     @property
-    def endpoint(self) -> str:
-        """URL of the executor API."""
-        return self.agent + _PATH
+    def max_reconnect_delay(self) -> float:
+        """Maximum delay between attempts while the agent is away.
+
+        A recovered agent waits `--executor_reregistration_timeout` for its executors, by default as long as
+        `backoff_max`. A full delay that starts just before could miss this window; half of it cannot.
+        """
+        return self.backoff_max / 2
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> AgentEnvironment:
@@ -169,7 +173,6 @@ class ExecutorDriver(StreamProcess, MesosExecutorDriver):  # type: ignore[misc]
         self.checkpoint = self.environment.checkpoint
         self.grace_shutdown_period = self.environment.shutdown_grace
         self._updates = StatusUpdates()
-        self._recovery = AgentReconnectDelay(self.environment.backoff_max)
         self._away_since = clock.now()
         self._ever_subscribed = False
         self._sender = threading.Thread(
@@ -177,7 +180,7 @@ class ExecutorDriver(StreamProcess, MesosExecutorDriver):  # type: ignore[misc]
         )
         token = self.environment.token
         credentials = Credentials(f"Bearer {token}" if token else None)
-        transport = StdlibTransport(self.environment.tls)
+        transport = Transport(self.environment.tls, call_timeout)
         self._prepare(transport, credentials, on_event, on_state, "mesos-executor-events", call_timeout, clock)
 
     @property
@@ -201,18 +204,15 @@ class ExecutorDriver(StreamProcess, MesosExecutorDriver):  # type: ignore[misc]
 
     def send_message(self, data: bytes) -> SendResult:
         """Send a message to the scheduler, best effort."""
-        return self._call("MESSAGE", {"message": {"data": encode_data(data)}})
+        return self._post(self._identified("MESSAGE", {"message": {"data": encode_data(data)}}))
 
     # Calls
 
     def _identified(self, kind: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"type": kind, "framework_id": self.framework_id, "executor_id": self.executor_id, **body}
 
-    def _call(self, kind: str, body: Mapping[str, Any]) -> SendResult:
-        return self._post(self._identified(kind, body))
-
     def _send_status(self, status: Mapping[str, Any]) -> SendResult:
-        result = self._call("UPDATE", {"update": {"status": status}})
+        result = self._post(self._identified("UPDATE", {"update": {"status": status}}))
         if isinstance(result, Rejected):
             logger.error("%s for %s: %s", status["state"], status["task_id"]["value"], result)
         return result
@@ -229,22 +229,16 @@ class ExecutorDriver(StreamProcess, MesosExecutorDriver):  # type: ignore[misc]
             "unacknowledged_updates": [{"status": status} for status in updates],
             "unacknowledged_tasks": tasks,
         }
-        body = encode(self._identified("SUBSCRIBE", {"subscribe": subscribe}))
-        headers = {**JSON_HEADERS, **authorization(self._credential()), "Connection": "close"}
-        return HttpRequest(self.environment.endpoint, headers, body, self._call_timeout)
+        return self._subscribe_request(
+            self.environment.agent + _PATH, self._identified("SUBSCRIBE", {"subscribe": subscribe})
+        )
 
-    def _received(self, event: dict[str, Any], session: Subscription, stream: Stream) -> None:
-        kind = event.get("type")
-        if kind == "HEARTBEAT":
-            return
-        if kind == "SUBSCRIBED":
-            self._subscribed(session, stream)
+    def process_event(self, event: dict[str, Any]) -> None:
+        """Pass on one event."""
         self._contained(self._note, event)
-        self.process_event(event)
-        if kind == "ERROR":
-            self._give_up(str(event.get("error", {}).get("message", "")))
+        super().process_event(event)
 
-    def _subscribed(self, session: Subscription, stream: Stream) -> None:
+    def _subscribed(self, event: Mapping[str, Any], session: Subscription, stream: Stream) -> None:  # noqa: ARG002
         # Agents send heartbeats only every 30 minutes, but their exit closes this local connection.
         stream.set_silence_limit(None)
         self._ever_subscribed = True
@@ -266,7 +260,7 @@ class ExecutorDriver(StreamProcess, MesosExecutorDriver):  # type: ignore[misc]
         self._updates.offline()
         if self._drop_session(loss.reason):
             self._away_since = self._clock.now()
-            self._report(DriverDisconnected(loss.reason))
+            self._contained(self._on_state, DriverDisconnected(loss.reason))
         if self._ever_subscribed and not self.checkpoint:
             self._give_up(f"the agent is lost ({loss.reason}) and the framework does not checkpoint")
             return None
@@ -274,4 +268,4 @@ class ExecutorDriver(StreamProcess, MesosExecutorDriver):  # type: ignore[misc]
         if left <= 0:
             self._give_up(f"agent did not come back within MESOS_RECOVERY_TIMEOUT ({loss.reason})")
             return None
-        return min(left, self._recovery.delay(random.uniform))
+        return min(left, random.uniform(0.0, self.environment.max_reconnect_delay))  # noqa: S311 - no secret

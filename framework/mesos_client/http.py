@@ -1,7 +1,4 @@
-"""HTTP interface of the drivers: requests, event streams, and calls in order.
-
-`requests_transport` and `stdlib_transport` implement it.
-"""
+"""HTTP requests, responses and interruptible sockets of the drivers."""
 
 from __future__ import annotations
 
@@ -9,12 +6,9 @@ import base64
 import json
 import socket
 import threading
-from abc import ABC, abstractmethod
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Callable, Iterator, Mapping
-
-from .results import Failed, NotConnected, Rejected, SendResult, Sent
 
 #: Maximum characters of an error answer.
 MAX_TEXT = 500
@@ -127,64 +121,6 @@ class SocketHandle:
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
-class Stream(ABC):
-    """One POST with an endless response. Used by one thread; only `abort` is thread-safe."""
-
-    def __init__(self) -> None:
-        self._handle = SocketHandle()
-
-    @abstractmethod
-    def open(self, request: HttpRequest) -> ResponseHead:
-        """Send the request and wait for the response head. Raises TransportError."""
-
-    @abstractmethod
-    def chunks(self) -> Iterator[bytes]:
-        """Yield pieces of the body on arrival. Raises TransportError if it breaks or exceeds the silence limit."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release the connection. Never raises; may be called in any state."""
-
-    def text(self) -> str:
-        """Return the start of an error response, for messages. Never raises."""
-        body = b""
-        try:
-            for chunk in self.chunks():
-                body += chunk
-                if len(body) >= MAX_TEXT:
-                    break
-        except TransportError:
-            pass  # a partial text is enough
-        return HttpReply(0, body).text
-
-    def set_silence_limit(self, seconds: float | None) -> None:
-        """Set the seconds without a byte after which `chunks` raises; None for unlimited."""
-        self._handle.settimeout(seconds)
-
-    def abort(self) -> None:
-        """Make current and later operations fail. Thread-safe."""
-        self._handle.abort()
-
-
-class Transport(ABC):
-    """Create streams and send calls."""
-
-    @abstractmethod
-    def stream(self) -> Stream: ...
-
-    @abstractmethod
-    def post(self, request: HttpRequest) -> HttpReply:
-        """Send one call and return its response; not thread-safe. Raises TransportError."""
-
-    @abstractmethod
-    def interrupt(self) -> None:
-        """Make the current call fail. Thread-safe."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release all resources; later calls raise TransportError. Thread-safe; may be called again."""
-
-
 JSON_HEADERS = {"Content-Type": "application/json", "Accept": "application/json"}
 
 
@@ -202,49 +138,8 @@ class Subscription:
         return {"Mesos-Stream-Id": self.stream_id} if self.stream_id else {}
 
 
-class CallSender:
-    """Send calls in order: each is answered before the next is sent."""
-
-    def __init__(self, transport: Transport, timeout: float) -> None:
-        self._transport = transport
-        self._timeout = timeout
-        self._turn = threading.Lock()
-
-    def send(
-        self,
-        session: Subscription,
-        present: Callable[[], Subscription | None],
-        headers: Mapping[str, str],
-        body: Mapping[str, Any],
-    ) -> SendResult:
-        """POST `body`, after up to `timeout` seconds in the queue, and wait as long for the response.
-
-        Returns NotConnected without sending if `session` is no longer the `present` one.
-        """
-        request = HttpRequest(session.url, {**JSON_HEADERS, **headers, **session.headers}, encode(body), self._timeout)
-        if not self._turn.acquire(timeout=self._timeout):
-            return Failed("timed out while earlier calls wait for their responses")
-        try:
-            return _result(self._transport.post(request)) if present() is session else NotConnected()
-        except TransportError as error:
-            return Failed(str(error))
-        finally:
-            self._turn.release()
-
-
 def encode(body: Mapping[str, Any]) -> bytes:
-    """Encode the body of a POST."""
     return json.dumps(body).encode()
-
-
-def _result(reply: HttpReply) -> SendResult:
-    if not 200 <= reply.status < 300:
-        return Rejected(reply.status, reply.text[:MAX_TEXT])
-    try:
-        answer = json.loads(reply.body)
-    except ValueError:
-        return Sent()
-    return Sent(answer) if isinstance(answer, dict) else Sent()
 
 
 def encode_data(data: bytes) -> str:

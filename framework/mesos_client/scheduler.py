@@ -6,34 +6,22 @@ import copy
 import logging
 import random
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Sequence
 
 from . import backoff
 from ._pymesos import MesosSchedulerDriver
 from .backoff import Clock
 from .credentials import Credentials, Tls
-from .http import JSON_HEADERS, HttpRequest, Stream, Subscription, encode
+from .http import HttpRequest, Subscription
 from .masters import Detector, Leader, MasterList, ZooKeeperUrl, parse_masters
-from .requests_transport import RequestsTransport
 from .results import DriverDisconnected, SendResult
-from .stream import OnEvent, OnState, StreamLoss, StreamProcess, authorization
+from .stream import UNAUTHORIZED, OnEvent, OnState, StreamLoss, StreamProcess
+from .transport import Stream, Transport
 
 #: Maximum consecutive redirects to follow without delay; more mean that masters point at each other.
 MAX_REDIRECTS = 2
 #: Statuses of a master that has just started or been elected.
 _NOT_READY = (307, 404, 500, 502, 503, 504)
-_UNAUTHORIZED = 401
-
-
-@dataclass(frozen=True)
-class RetryStep:
-    """Delay before the next attempt, and whether to report a rejection."""
-
-    #: Seconds.
-    delay: float
-    #: Whether the master rejects the subscription with a new status.
-    refused: bool = False
 
 
 class SubscribeRetry:
@@ -56,23 +44,23 @@ class SubscribeRetry:
         self._subscribed_at, self._redirects = now, 0
         self._refused, self._renewed = None, False
 
-    def after(self, loss: StreamLoss, now: float) -> RetryStep:
-        """Return the next step after a failed attempt or a lost subscription."""
+    def after(self, loss: StreamLoss, now: float) -> tuple[float, bool]:
+        """Return the delay until the next attempt, and whether the master rejected this one with a new status."""
         since, self._subscribed_at = self._subscribed_at, None
         if since is not None:
             # All schedulers lose a master simultaneously: jitter starts now.
             self._round_at = now
             self._failures = 0 if now - since >= backoff.STABLE_AFTER else self._failures
         if self._refreshed(loss) or self._redirected(loss):
-            return RetryStep(0.0)
+            return 0.0, False
         refused = loss.status is not None and loss.status not in _NOT_READY
         is_new = refused and loss.status != self._refused
         self._refused = loss.status if refused else self._refused
-        return RetryStep(self._delay(loss, refused, now), is_new)
+        return self._delay(loss, refused, now), is_new
 
     def _refreshed(self, loss: StreamLoss) -> bool:
         """Whether to try a new token without delay: tokens expire, so the first 401 is not a rejection."""
-        if loss.status != _UNAUTHORIZED or loss.request is None:
+        if loss.status != UNAUTHORIZED or loss.request is None:
             return False
         first, self._renewed = not self._renewed, True
         return self._credentials.renew(loss.request.headers.get("Authorization")) and first
@@ -164,7 +152,9 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
         self._moving: str | None = None
         credentials = credentials or Credentials()
         self._retry = SubscribeRetry(self._masters, credentials, PATH)
-        transport = RequestsTransport(tls)
+        if tls is not None and tls.verify is False:
+            logger.warning("certificate verification is off: another host can impersonate the master")
+        transport = Transport(tls, call_timeout)
         self._prepare(transport, credentials, on_event, on_state, "mesos-scheduler-events", call_timeout, clock)
 
     @property
@@ -234,8 +224,7 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
         body: dict[str, Any] = {"type": "SUBSCRIBE", "subscribe": subscribe}
         if "id" in info:
             body["framework_id"] = info["id"]
-        headers = {**JSON_HEADERS, **authorization(self._credential()), "Connection": "close"}
-        return HttpRequest(master + PATH, headers, encode(body), self._call_timeout)
+        return self._subscribe_request(master + PATH, body)
 
     def _permitted(self) -> bool:
         """Ask the permit: a subscription takes the framework over from another scheduler."""
@@ -248,17 +237,8 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
             return False
         return True
 
-    def _received(self, event: dict[str, Any], session: Subscription, stream: Stream) -> None:
-        kind = event.get("type")
-        if kind == "HEARTBEAT":
-            return
-        if kind == "SUBSCRIBED":
-            self._subscribed(event["subscribed"], session, stream)
-        self.process_event(event)
-        if kind == "ERROR":
-            self._give_up(str(event.get("error", {}).get("message", "")))
-
-    def _subscribed(self, info: Mapping[str, Any], session: Subscription, stream: Stream) -> None:
+    def _subscribed(self, event: Mapping[str, Any], session: Subscription, stream: Stream) -> None:
+        info = event["subscribed"]
         self._framework["id"] = {"value": info["framework_id"]["value"]}
         interval = info.get("heartbeat_interval_seconds") or HEARTBEAT_SECONDS
         stream.set_silence_limit(HEARTBEATS_MISSED * interval)
@@ -273,10 +253,10 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
             self._drop_session(reason, interrupt=False)
             return 2 * self._call_timeout
         had_session = self._drop_session(reason)
-        step = self._retry.after(loss, self._clock.now())
-        if had_session or step.refused:
-            self._report(DriverDisconnected(reason))
-        return step.delay
+        delay, is_rejected = self._retry.after(loss, self._clock.now())
+        if had_session or is_rejected:
+            self._contained(self._on_state, DriverDisconnected(reason))
+        return delay
 
 
 def _detector(master: str | Detector) -> Detector | None:

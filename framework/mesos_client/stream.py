@@ -10,8 +10,9 @@ from typing import Any, Callable, Mapping
 
 from .backoff import AttemptRateLimit, Clock
 from .credentials import Credentials
-from .http import CallSender, HttpRequest, ResponseHead, Stream, Subscription, Transport, TransportError
+from .http import JSON_HEADERS, HttpRequest, Subscription, TransportError, encode
 from .results import DriverAborted, DriverState, Failed, NotConnected, Rejected, SendResult
+from .transport import Stream, Transport
 
 #: Maximum digits of a record's length: 9 GB, far above any event.
 MAX_DIGITS = 10
@@ -85,26 +86,10 @@ class StreamLoss:
     request: HttpRequest | None = None
 
 
-class StreamHandler:
-    """Callbacks of a subscriber to its driver, in the subscriber's thread."""
-
-    def _subscription(self) -> HttpRequest | None:
-        """Return the SUBSCRIBE call; None without a master: then `reconnect` starts the next attempt."""
-        raise NotImplementedError
-
-    def _received(self, event: dict[str, Any], session: Subscription, stream: Stream) -> None:
-        """Handle one event. An exception closes the stream."""
-        raise NotImplementedError
-
-    def _lost(self, loss: StreamLoss) -> float | None:
-        """Return the seconds to wait before the next attempt, or None to give up."""
-        raise NotImplementedError
-
-
 class Subscriber:
     """Reader thread that connects, decodes events, and reconnects. `stop` is thread-safe and may be repeated."""
 
-    def __init__(self, peer: StreamHandler, transport: Transport, name: str, clock: Clock) -> None:
+    def __init__(self, peer: StreamProcess, transport: Transport, name: str, clock: Clock) -> None:
         self._peer = peer
         self._transport = transport
         self._clock, self._pace = clock, AttemptRateLimit()
@@ -182,7 +167,7 @@ class Subscriber:
             return StreamLoss(f"HTTP {head.status}: {stream.text()}", head.status, head.headers.get("location"))
         if "chunked" not in head.headers.get("transfer-encoding", ""):
             raise TransportError("the response to SUBSCRIBE is not an event stream")
-        return self._decode(stream, Subscription(request.url, _stream_id(head)))
+        return self._decode(stream, Subscription(request.url, head.headers.get("mesos-stream-id", "")))
 
     def _decode(self, stream: Stream, session: Subscription) -> StreamLoss:
         decoder = RecordDecoder()
@@ -194,10 +179,6 @@ class Subscriber:
         return StreamLoss(
             "the event stream ended" if decoder.is_between_records else "the event stream ended inside a record"
         )
-
-
-def _stream_id(head: ResponseHead) -> str:
-    return head.headers.get("mesos-stream-id", "")
 
 
 def _event(record: bytes) -> dict[str, Any]:
@@ -218,7 +199,7 @@ OnState = Callable[[DriverState], None]
 UNAUTHORIZED = 401
 
 
-class StreamProcess(StreamHandler):
+class StreamProcess:
     """Base class of the drivers, which overrides the methods of pymesos' `Process`.
 
     A driver starts once. Both callbacks run in its reader thread and should only enqueue; their exceptions are logged.
@@ -239,13 +220,41 @@ class StreamProcess(StreamHandler):
         self._clock = clock
         self._on_event, self._on_state = on_event, on_state
         self._call_timeout = call_timeout
-        self._calls = CallSender(transport, call_timeout)
         self._state_lock = threading.Lock()
         self._session: Subscription | None = None
         self._subscriptions = 0
         self._last_failure: str | None = None
         self._running = self._halted = False
         self._subscriber = Subscriber(self, transport, name, clock)
+
+    # For the subscriber's thread
+
+    def _subscription(self) -> HttpRequest | None:
+        """Return the SUBSCRIBE call; None without a master: then `reconnect` starts the next attempt."""
+        raise NotImplementedError
+
+    def _subscribed(self, event: Mapping[str, Any], session: Subscription, stream: Stream) -> None:
+        """Handle SUBSCRIBED; calls `_establish`."""
+        raise NotImplementedError
+
+    def _lost(self, loss: StreamLoss) -> float | None:
+        """Return the seconds to wait before the next attempt, or None to give up."""
+        raise NotImplementedError
+
+    def _received(self, event: dict[str, Any], session: Subscription, stream: Stream) -> None:
+        """Handle one event. An exception closes the stream."""
+        kind = event.get("type")
+        if kind == "HEARTBEAT":
+            return
+        if kind == "SUBSCRIBED":
+            self._subscribed(event, session, stream)
+        self.process_event(event)
+        if kind == "ERROR":
+            self._give_up(str(event.get("error", {}).get("message", "")))
+
+    def _subscribe_request(self, url: str, body: Mapping[str, Any]) -> HttpRequest:
+        headers = {**JSON_HEADERS, **authorization(self._credential()), "Connection": "close"}
+        return HttpRequest(url, headers, encode(body), self._call_timeout)
 
     @property
     def connected(self) -> bool:
@@ -291,7 +300,6 @@ class StreamProcess(StreamHandler):
             logger.warning("reader thread is still connecting and exits later")
 
     def abort(self) -> None:
-        """Call `stop`."""
         self.stop()
 
     def join(self, timeout: float | None = None) -> None:
@@ -332,14 +340,11 @@ class StreamProcess(StreamHandler):
         if self._halt():
             self._last_failure = reason
             logger.error("driver aborted: %s", reason)
-            self._report(DriverAborted(reason))
+            self._contained(self._on_state, DriverAborted(reason))
 
     def process_event(self, event: dict[str, Any]) -> None:
         """Pass on one event."""
         self._contained(self._on_event, event)
-
-    def _report(self, state: DriverState) -> None:
-        self._contained(self._on_state, state)
 
     def _contained(self, callback: Callable[..., Any], *arguments: Any) -> None:
         try:
@@ -354,7 +359,7 @@ class StreamProcess(StreamHandler):
             return NotConnected()
         try:
             header, result = self._try(session, body)
-            if _is_unauthorized(result) and self._credentials.renew(header):
+            if isinstance(result, Rejected) and result.status == UNAUTHORIZED and self._credentials.renew(header):
                 # Mesos did not process the call: resend it with a new token.
                 header, result = self._try(session, body)
         except TransportError as error:
@@ -363,7 +368,7 @@ class StreamProcess(StreamHandler):
 
     def _try(self, session: Subscription, body: Mapping[str, Any]) -> tuple[str | None, SendResult]:
         header = self._credential()
-        return header, self._calls.send(session, lambda: self._session, authorization(header), body)
+        return header, self._transport.send(session, lambda: self._session, authorization(header), body)
 
     def _credential(self) -> str | None:
         """Return the Authorization header of the next request. Raises TransportError if it is unavailable."""
@@ -378,9 +383,4 @@ class StreamProcess(StreamHandler):
 
 
 def authorization(header: str | None) -> dict[str, str]:
-    """Return the authentication headers."""
     return {"Authorization": header} if header else {}
-
-
-def _is_unauthorized(result: SendResult) -> bool:
-    return isinstance(result, Rejected) and result.status == UNAUTHORIZED

@@ -180,24 +180,15 @@ class AgentSpec:
     attributes: str | Mapping[str, object] = field(default_factory=dict)
 
     def fields(self) -> dict[str, object]:
-        """Return the fields by name, for validation."""
         return {"hostname": self.hostname, "resources": self.resources, "attributes": self.attributes}
 
     def resource_pairs(self) -> dict[str, str]:
         """Return name to value, in Mesos' format."""
         return dict(parse_pairs(self.resources))
 
-    def resources_flag(self) -> str:
-        """Return the agent's flag --resources."""
-        return ";".join(f"{name}:{value}" for name, value in parse_pairs(self.resources))
-
     def attribute_pairs(self) -> dict[str, str]:
         """Return name to value, as text."""
         return dict(parse_pairs(self.attributes))
-
-    def attributes_flag(self) -> str:
-        """Return the agent's flag --attributes."""
-        return ";".join(f"{name}:{value}" for name, value in parse_pairs(self.attributes))
 
 
 def default_agents(first_port: int = FIRST_PORT) -> tuple[AgentSpec, ...]:
@@ -300,15 +291,8 @@ def _parse(data: bytes, path: Path) -> object:
             parse_float=_parse_float,
             parse_constant=_refuse,
         )
-    except UnicodeDecodeError as error:
-        raise MesosLocalError(f"The agents file {path} is not UTF-8 text: byte {error.start} does not fit") from error
-    except json.JSONDecodeError as error:
-        message = f"The agents file {path} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
-        raise MesosLocalError(message) from error
-    except ValueError as error:
-        raise MesosLocalError(f"The agents file {path} is not valid: {error}") from error
-    except RecursionError as error:
-        raise MesosLocalError(f"The agents file {path} is not valid: it is nested too deeply") from error
+    except (ValueError, RecursionError) as error:
+        raise MesosLocalError(f"The agents file {path} is not valid JSON: {error}") from error
 
 
 def _parse_int(text: str) -> int:

@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TypeVar
 
-from . import node as mesos_local_node
 from .agents import AgentSpec, default_agents, with_ports
 from .helper_main import start_guard
 from .host.errors import DamagedRecordError, MesosLocalError, NodeDiedError, explain_os_errors
@@ -20,7 +18,19 @@ from .host.process import ProcessId, free_ports, locked, uninterrupted
 from .launcher_dir import helper_folder, write_helpers
 from .libmesos.download import ensure_library
 from .master_api import ClusterStatus, check_flags, read_status, wait_registered
-from .node import ZOOKEEPER_ENVIRONMENT, AgentNode, Node, ZooKeeperNode, is_listening, zookeeper_command
+from .node import (
+    ZOOKEEPER_ENVIRONMENT,
+    AgentNode,
+    Node,
+    ZooKeeperNode,
+    agent_directory,
+    agent_flags,
+    environment,
+    is_listening,
+    node_command,
+    normal_flags,
+    zookeeper_command,
+)
 from .record import (
     LOCK,
     NAME,
@@ -71,61 +81,41 @@ def end_unrecorded_cluster(directory: Path, grace: float) -> bool:
 AnyNode = TypeVar("AnyNode", bound=Node)
 
 
-def choose_addresses(settings: ClusterSettings, master_port: int | None) -> dict[str, str]:
-    """Return a free "IP:PORT" for each node, by name. `master_port`: None for any."""
-    names = ["master", *(["zookeeper"] if settings.zookeeper else []), *(spec.hostname for spec in settings.agents)]
-    ports = free_ports(len(names))
-    ports[0] = master_port or ports[0]
-    return {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
-
-
 class ClusterNodes:
     """Build the nodes of a cluster from its settings, not started; `addresses`: "IP:PORT" by name."""
 
     def __init__(
         self, directory: Path, settings: ClusterSettings, addresses: Mapping[str, str], changed: Callable[[], None]
     ) -> None:
-        self._directory, self._settings, self._addresses, self._changed = directory, settings, addresses, changed
-        self.zookeeper = self._zookeeper() if settings.zookeeper else None
-        self.master = self._master()
-        self.agents = {spec.hostname: self._agent(spec) for spec in settings.agents}
+        self._directory, self._addresses, self._changed = directory, addresses, changed
+        self.zookeeper: Node | None = None
+        if settings.zookeeper:
+            command = partial(zookeeper_command, directory / "zookeeper", addresses["zookeeper"])
+            variables = environment(directory) | ZOOKEEPER_ENVIRONMENT
+            self.zookeeper = self._node(ZooKeeperNode, "zookeeper", command, variables)
+        flags = {"cluster": "local", **settings.master_flags, "work_dir": str(directory / "master")}
+        self.master = self._mesos(Node, "master", ("master", settings.library), flags)
+        self.agents: dict[str, AgentNode] = {}
+        for spec in settings.agents:
+            flags = agent_flags(directory, helper_folder(directory), spec, settings.agent_flags)
+            arguments = ("agent", settings.library, addresses["master"])
+            self.agents[spec.hostname] = self._mesos(AgentNode, spec.hostname, arguments, flags)
 
     def __iter__(self) -> Iterator[Node]:
-        """Yield ZooKeeper, master, agents."""
         if self.zookeeper:
             yield self.zookeeper
         yield self.master
         yield from self.agents.values()
 
-    def _zookeeper(self) -> Node:
-        command = partial(zookeeper_command, self._directory / "zookeeper", self._addresses["zookeeper"])
-        environment = mesos_local_node.environment(self._directory) | ZOOKEEPER_ENVIRONMENT
-        return self._node(ZooKeeperNode, "zookeeper", command, environment)
-
-    def _master(self) -> Node:
-        command = partial(mesos_local_node.node_command, "master", self._settings.library)
-        flags = mesos_local_node.master_flags(self._directory, self._settings.master_flags)
-        return self._mesos(Node, "master", command, flags)
-
-    def _agent(self, spec: AgentSpec) -> AgentNode:
-        command = partial(mesos_local_node.node_command, "agent", self._settings.library, self._addresses["master"])
-        flags = mesos_local_node.agent_flags(
-            self._directory, helper_folder(self._directory), spec, self._settings.agent_flags
-        )
-        return self._mesos(AgentNode, spec.hostname, command, flags)
-
-    def _mesos(
-        self, kind: type[AnyNode], name: str, command: Callable[[], Sequence[str]], flags: Mapping[str, str]
-    ) -> AnyNode:
-        return self._node(
-            kind, name, command, mesos_local_node.environment(self._directory, self._addresses[name], flags)
-        )
+    def _mesos(self, kind: type[AnyNode], name: str, arguments: Sequence[str], flags: Mapping[str, str]) -> AnyNode:
+        variables = environment(self._directory, self._addresses[name], flags)
+        return self._node(kind, name, partial(node_command, *arguments), variables)
 
     def _node(
-        self, kind: type[AnyNode], name: str, command: Callable[[], Sequence[str]], environment: Mapping[str, str]
+        self, kind: type[AnyNode], name: str, command: Callable[[], Sequence[str]], variables: Mapping[str, str]
     ) -> AnyNode:
         log = self._directory / "logs" / f"{name}.log"
-        return kind(name, self._addresses[name], log, command, environment, self._changed)
+        return kind(name, self._addresses[name], log, command, variables, self._changed)
 
 
 _NODE_GRACE = 5.0  # seconds between SIGTERM and SIGKILL
@@ -160,8 +150,8 @@ class LocalCluster:
         self._settings = ClusterSettings(
             library="",
             agents=default_agents() if agents is None else with_ports(agents),
-            master_flags=mesos_local_node.normal_flags(master_flags),
-            agent_flags=mesos_local_node.normal_flags(agent_flags),
+            master_flags=normal_flags(master_flags),
+            agent_flags=normal_flags(agent_flags),
             zookeeper=zookeeper,
             temporary=directory is None,
         )
@@ -218,7 +208,6 @@ class LocalCluster:
 
     @property
     def specs(self) -> tuple[AgentSpec, ...]:
-        """Agents with their assigned ports."""
         return self._settings.agents
 
     @property
@@ -230,12 +219,10 @@ class LocalCluster:
 
     @property
     def master(self) -> Node:
-        """The master."""
         return self.nodes.master
 
     @property
     def agents(self) -> Mapping[str, AgentNode]:
-        """The agents by hostname."""
         return self.nodes.agents
 
     @property
@@ -249,9 +236,7 @@ class LocalCluster:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> None:
@@ -261,17 +246,22 @@ class LocalCluster:
         with explain_os_errors("The folder", directory), locked(directory / LOCK):
             clear_directory(directory)
             self._directory = directory
-            self._start_in_directory(library)
+            try:
+                write_helpers(directory, library)
+                self._settings = replace(self._settings, library=str(library))
+                self._make_nodes(self._choose_addresses())
+                self._start_nodes()
+            except BaseException:
+                self.stop()
+                raise
 
-    def _start_in_directory(self, library: Path) -> None:
-        try:
-            write_helpers(self.directory, library)
-            self._settings = replace(self._settings, library=str(library))
-            self._make_nodes(choose_addresses(self._settings, self._master_port))
-            self._start_nodes()
-        except BaseException:
-            self.stop()
-            raise
+    def _choose_addresses(self) -> dict[str, str]:
+        """Return a free "IP:PORT" for each node, by name."""
+        zookeeper = ["zookeeper"] if self._settings.zookeeper else []
+        names = ["master", *zookeeper, *(spec.hostname for spec in self._settings.agents)]
+        ports = free_ports(len(names))
+        ports[0] = self._master_port or ports[0]
+        return {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
 
     def _make_nodes(self, addresses: Mapping[str, str]) -> None:
         self._nodes = ClusterNodes(self.directory, self._settings, addresses, self._write_record)
@@ -319,7 +309,7 @@ class LocalCluster:
 
     def _runs(self, pattern: str) -> Iterator[Path]:
         for name in self.agents:
-            work = mesos_local_node.agent_directory(self.directory, name) / "agents" / "0" / "work"
+            work = agent_directory(self.directory, name) / "agents" / "0" / "work"
             yield from (run for run in work.glob(f"slaves/{pattern}/runs/latest") if run.exists())
 
     def stop(self) -> None:

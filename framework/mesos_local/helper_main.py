@@ -55,11 +55,7 @@ def _run(verb: str, rest: list[str]) -> int:
 
             run_fetcher()
         case "guard", [directory, identity, "keep" | "remove" as then, pid, start_time]:
-            from pathlib import Path
-
-            from .host.process import ProcessId
-
-            run_guard(Path(directory), identity, then == REMOVE, ProcessId(int(pid), int(start_time)))
+            run_guard(Path(directory), identity, then == "remove", ProcessId(int(pid), int(start_time)))
         case _:
             print(USAGE, file=sys.stderr)  # noqa: T201
             return 2
@@ -70,9 +66,6 @@ if __name__ == "__main__":
     sys.exit(main())
 
 
-KEEP, REMOVE = "keep", "remove"  # the folder
-
-
 def start_guard(directory: Path, identity: str = "", temporary: bool = True) -> ProcessId:
     """Start a guard that ends the cluster in `directory` when this process exits; stop the guard last.
 
@@ -80,7 +73,7 @@ def start_guard(directory: Path, identity: str = "", temporary: bool = True) -> 
     """
     owner = ProcessId.of(os.getpid())
     assert owner is not None, "this process exists"
-    arguments = [str(directory), identity, REMOVE if temporary else KEEP]
+    arguments = [str(directory), identity, "remove" if temporary else "keep"]
     command = node_command("guard", *arguments, str(owner.pid), str(owner.start_time))
     return spawn(command, environment(directory), directory / "logs" / "guard.log")
 

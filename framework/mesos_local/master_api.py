@@ -22,29 +22,22 @@ class MasterUnavailableError(MesosLocalError):
     """The master does not answer: it is starting, stopped or frozen."""
 
 
-def call(address: str, kind: str) -> dict[str, Any]:
-    """Send a call without arguments, such as "GET_AGENTS", and return its result. Raises MasterUnavailableError."""
+def call(address: str, kind: str, **content: Any) -> dict[str, Any]:
+    """Send a call, such as "GET_AGENTS", and return its result, if any. Raises MasterUnavailableError."""
     connection = http.client.HTTPConnection(address, timeout=_TIMEOUT)
     try:
-        answer = _post(connection, kind).read()
+        answer = _post(connection, kind, **content).read()
     except (OSError, http.client.HTTPException) as error:
         raise MasterUnavailableError(f"The master at {address} does not answer: {error!r}") from error
     finally:
         connection.close()
-    content: dict[str, Any] = json.loads(answer)
-    result: dict[str, Any] = content[kind.lower()]
+    result: dict[str, Any] = json.loads(answer)[kind.lower()] if answer else {}
     return result
 
 
 def teardown(address: str, framework_id: str) -> None:
     """Remove a framework and its tasks. Raises MasterUnavailableError, also for an unknown framework."""
-    connection = http.client.HTTPConnection(address, timeout=_TIMEOUT)
-    try:
-        _post(connection, "TEARDOWN", teardown={"framework_id": {"value": framework_id}}).read()
-    except (OSError, http.client.HTTPException) as error:
-        raise MasterUnavailableError(f"The master at {address} does not answer: {error!r}") from error
-    finally:
-        connection.close()
+    call(address, "TEARDOWN", teardown={"framework_id": {"value": framework_id}})
 
 
 def _post(connection: http.client.HTTPConnection, kind: str, **content: Any) -> http.client.HTTPResponse:

@@ -66,7 +66,6 @@ class Node:
         self._changed()
 
     def ready(self) -> bool:
-        """Whether it accepts connections."""
         return is_listening(self.address)
 
     def wait_ready(self) -> None:
@@ -80,11 +79,15 @@ class Node:
 
     def stop(self) -> None:
         """Send SIGTERM, which ends Mesos immediately; executors of an agent keep running."""
-        self._end(lambda process: process.end(_GRACE))
+        if self.process is not None:
+            self.process.end(_GRACE)
+            self.process, self.frozen = None, False
+            self._changed()
 
     def kill(self) -> None:
-        """Send SIGKILL."""
-        self._end(_kill)
+        if self.process is not None:
+            self.process.signal(signal.SIGKILL)
+        self.stop()
 
     def restart(self) -> None:
         """Stop and start again, with the same work dir and address."""
@@ -97,7 +100,6 @@ class Node:
         self.frozen = True
 
     def thaw(self) -> None:
-        """Send SIGCONT."""
         self._running().signal(signal.SIGCONT)
         self.frozen = False
 
@@ -123,12 +125,6 @@ class Node:
             raise MesosLocalError(f"{self.name} is not running.")
         return self.process
 
-    def _end(self, how: Callable[[ProcessId], None]) -> None:
-        if self.process is not None:
-            how(self.process)
-            self.process, self.frozen = None, False
-            self._changed()
-
 
 class AgentNode(Node):
     """An agent."""
@@ -141,11 +137,6 @@ class AgentNode(Node):
         if self.registered_id is None:
             raise MesosLocalError(f"{self.name} has not registered yet.")
         return self.registered_id
-
-
-def _kill(process: ProcessId) -> None:
-    process.signal(signal.SIGKILL)
-    process.wait()
 
 
 def is_listening(address: str) -> bool:
@@ -170,8 +161,8 @@ _CLASS_PATH = (
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 # Small and quick to start; preAllocSize in KB, by default 64 MB.
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Dzookeeper.preAllocSize=1024")
-# A local cluster's data need not survive a power cut.
-_NO_SYNC = "-Dzookeeper.forceSync=no"
+#: A local cluster's data need not survive a power cut.
+NO_SYNC = "-Dzookeeper.forceSync=no"
 
 _CONFIGURATION = """\
 clientPort={port}
@@ -201,7 +192,6 @@ class ZooKeeperNode(Node):
         return next((line.removeprefix("Mode: ") for line in lines if line.startswith("Mode: ")), None)
 
     def ready(self) -> bool:
-        """Whether it serves; it accepts connections slightly earlier."""
         return self.mode() is not None
 
 
@@ -214,41 +204,23 @@ def four_letter_word(address: str, word: str) -> str:
             return answer.read()
 
 
-def zookeeper_command(
-    folder: Path,
-    address: str,
-    jars: Path = JARS,
-    *,
-    settings: Iterable[str] = (),
-    number: int | None = None,
-    durable: bool = False,
-) -> list[str]:
+def zookeeper_command(folder: Path, address: str, jars: Path = JARS, settings: Iterable[str] = ()) -> list[str]:
     """Write the configuration of a ZooKeeper server into `folder` and return its command.
 
-    `settings`: further lines of zoo.cfg. `number`: its number in an ensemble; None for a standalone server. `durable`:
-    sync to disk before answering. With tickTime 500 ms, sessions time out after 1 s to 10 s. Raises MesosLocalError
-    naming Debian's packages if Java or a jar is missing.
+    `settings`: further lines of zoo.cfg. With tickTime 500 ms, sessions time out after 1 s to 10 s. Raises
+    MesosLocalError naming Debian's packages if Java or a jar is missing.
     """
     java = shutil.which("java")
     paths = [jars / f"{name}.jar" for name in _CLASS_PATH]
     missing = ([] if java else ["java"]) + [str(path) for path in paths if not path.exists()]
     if java is None or missing:
         raise MesosLocalError(_MISSING.format(", ".join(missing)))
-    configuration = _write_configuration(folder, address, settings, number)
-    sync = () if durable else (_NO_SYNC,)
-    return [java, *_JVM, *sync, "-cp", ":".join(map(str, paths)), _MAIN, str(configuration)]
-
-
-def _write_configuration(folder: Path, address: str, settings: Iterable[str], number: int | None) -> Path:
     host, _, port = address.rpartition(":")
-    data = folder / "data"
+    data, configuration = folder / "data", folder / "zoo.cfg"
     data.mkdir(parents=True, exist_ok=True)
-    if number is not None:
-        (data / "myid").write_text(f"{number}\n")
-    configuration = folder / "zoo.cfg"
     lines = (_CONFIGURATION.format(host=host, port=port, data=data), *(f"{line}\n" for line in settings))
     configuration.write_bytes(_property_text("".join(lines)))
-    return configuration
+    return [java, *_JVM, NO_SYNC, "-cp", ":".join(map(str, paths)), _MAIN, str(configuration)]
 
 
 def _property_text(text: str) -> bytes:
@@ -262,7 +234,6 @@ def _property_text(text: str) -> bytes:
 # nodes and helpers need only the standard library, and helpers must start fast.
 _RUN = "import sys; sys.path[:0] = {!r}; from mesos_local.helper_main import main; sys.exit(main())"
 
-MASTER_DEFAULTS = {"cluster": "local"}
 AGENT_DEFAULTS = {
     "isolation": "posix/cpu,posix/mem,environment_secret",
     "launcher": "posix",
@@ -302,25 +273,25 @@ def normal_flags(flags: Mapping[str, object] | None) -> dict[str, str]:
     }
 
 
-def master_flags(directory: Path, flags: Mapping[str, str]) -> dict[str, str]:
-    """Return the master's flags; `flags` override defaults, but not the work dir."""
-    return MASTER_DEFAULTS | dict(flags) | {"work_dir": str(directory / "master")}
-
-
-def agent_flags(directory: Path, launcher_dir: Path, spec: AgentSpec, given: Mapping[str, str]) -> dict[str, str]:
-    """Flags of one agent, likewise. `launcher_dir`: see helpers.py."""
+def agent_flags(directory: Path, launcher_dir: Path, spec: AgentSpec, flags: Mapping[str, str]) -> dict[str, str]:
+    """Return an agent's flags; `flags` override defaults, but not the settings of the cluster."""
+    folder = agent_directory(directory, spec.hostname)
     fixed = {
-        "work_dir": str(agent_directory(directory, spec.hostname)),
+        "work_dir": str(folder),
         # The default is one folder for all agents of a machine, which each clears when it starts.
-        "fetcher_cache_dir": str(agent_directory(directory, spec.hostname) / "fetch"),
+        "fetcher_cache_dir": str(folder / "fetch"),
         "launcher_dir": str(launcher_dir),
         "hostname": spec.hostname,
-        "resources": spec.resources_flag(),
+        "resources": _pairs_flag(spec.resource_pairs()),
         "registry": "in_memory",  # of the idle master in the agent's process, see launch.py
     }
-    attributes = {"attributes": spec.attributes_flag()} if spec.attributes else {}
-    stores = {f"{kind}_store_dir": str(agent_directory(directory, spec.hostname) / kind) for kind in ("appc", "docker")}
-    return AGENT_DEFAULTS | stores | dict(given) | attributes | fixed
+    attributes = {"attributes": _pairs_flag(spec.attribute_pairs())} if spec.attributes else {}
+    stores = {f"{kind}_store_dir": str(folder / kind) for kind in ("appc", "docker")}
+    return AGENT_DEFAULTS | stores | dict(flags) | attributes | fixed
+
+
+def _pairs_flag(pairs: Mapping[str, str]) -> str:
+    return ";".join(f"{name}:{value}" for name, value in pairs.items())
 
 
 def agent_directory(directory: Path, hostname: str) -> Path:

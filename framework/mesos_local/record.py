@@ -45,7 +45,6 @@ class NodeRecord:
     process: ProcessId | None
 
     def alive(self) -> bool:
-        """Whether it is running."""
         return self.process is not None and self.process.alive()
 
 
@@ -62,7 +61,6 @@ class ClusterRecord:
     identity: str = ""
 
     def any_alive(self) -> bool:
-        """Whether a node is running."""
         return any(node.alive() for node in self.nodes.values())
 
     def ended(self) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mesos_client import SchedulerDriver
+from mesos_client.scheduler import SchedulerDriver
 from wire.peer import PATIENCE, subscribed
 from wire.process import FRAMEWORK
 

@@ -11,7 +11,9 @@ from typing import Any
 
 from chaos.evidence import Heard, Launched, Record
 from chaos.faults import Store
-from mesos_local import AgentSpec, LocalCluster, MesosLocalError, with_ports
+from mesos_local.agents import AgentSpec, with_ports
+from mesos_local.cluster import LocalCluster
+from mesos_local.host.errors import MesosLocalError
 from mesos_local.master_api import MasterUnavailableError, call
 from mesos_local.node import AgentNode
 from tf_scheduler.cli.commands.run import prepare_launch

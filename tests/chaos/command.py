@@ -19,7 +19,7 @@ import click
 
 from chaos.faults import CATALOGUE, Round, lap, rounds, unknown
 from chaos.page import Circumstances, Training, page
-from mesos_local import MesosLocalError
+from mesos_local.host.errors import MesosLocalError
 from tf_scheduler.cli.commands.local import clean_up_on_signals
 from tf_scheduler.cli.common.options_file import load_document, load_options
 from tf_scheduler.cli.common.output import json_switch

@@ -14,7 +14,7 @@ from chaos.evidence import Record, accuracy
 from chaos.faults import Round, Strike
 from chaos.measures import Cost, Struck, cost, launched_twice, left_behind
 from chaos.page import Training
-from mesos_local import MesosLocalError
+from mesos_local.host.errors import MesosLocalError
 from mesos_local.host.orphans import find_orphans
 from mesos_local.host.process import is_free
 from mesos_local.master_api import call

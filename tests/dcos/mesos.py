@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mesos_local import LocalCluster, MesosLocalError
+from mesos_local.cluster import LocalCluster
+from mesos_local.host.errors import MesosLocalError
 
 from .marathon import Marathon
 from .marathon_api import AGENT, state_of

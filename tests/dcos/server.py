@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from mesos_local import LocalCluster
+from mesos_local.cluster import LocalCluster
 from mesos_local.host.process import ProcessId, free_ports, is_free
 from tf_scheduler.api.http.server import ApiServer
 

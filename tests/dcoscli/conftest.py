@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kit.shared import Shared
-from mesos_local import LocalCluster
+from mesos_local.cluster import LocalCluster
 from spotless import no_framework_left
 
 VERSION = "0.6.1"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from jobs import gone
-from mesos_local import MesosLocalError
+from mesos_local.host.errors import MesosLocalError
 from task_launcher import Scheduler, processes, subscribed
 from tf_executor.contract.reports import EndReport, ProgressReport
 from tf_scheduler.zipapp_builder import build_bundle

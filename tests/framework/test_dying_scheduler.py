@@ -13,7 +13,8 @@ import pytest
 import tf_scheduler
 from jobs import PATIENCE, options, wait_for
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
-from mesos_local import LocalCluster, master_api
+from mesos_local import master_api
+from mesos_local.cluster import LocalCluster
 from mesos_local.master_api import read_status
 
 PROGRAM = Path(__file__).parents[1] / "dying_scheduler.py"

@@ -17,7 +17,7 @@ import pytest
 import tf_scheduler
 from jobs import PATIENCE, options, wait_for
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
-from mesos_local import LocalCluster
+from mesos_local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.mesos, pytest.mark.zookeeper]
 

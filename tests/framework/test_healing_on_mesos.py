@@ -19,7 +19,8 @@ from builders import a_job, a_spec, needs
 from jobs import PATIENCE
 from kit.scheduler_process import RunningScheduler
 from kit.waiting import wait_until
-from mesos_local import AgentSpec, LocalCluster, with_ports
+from mesos_local.agents import AgentSpec, with_ports
+from mesos_local.cluster import LocalCluster
 from mesos_local.master_api import read_status
 from tf_scheduler.cli.local_run.ports import port_block
 from tf_scheduler.core.state import pause

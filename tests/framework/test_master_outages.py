@@ -9,7 +9,8 @@ import pytest
 
 from jobs import PATIENCE, options, wait_for
 from kit.scheduler_process import RunningScheduler
-from mesos_local import AgentSpec, LocalCluster
+from mesos_local.agents import AgentSpec
+from mesos_local.cluster import LocalCluster
 from tf_scheduler.cli.common.options_file import load_options
 
 #: Each start of a task leaves a line; worker 0 ends, and so the job, when there is a file `end`.

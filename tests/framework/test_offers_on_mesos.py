@@ -20,8 +20,9 @@ import pytest
 from builders import a_job, a_spec, needs
 from jobs import PATIENCE
 from kit.scheduler_process import RunningScheduler
-from mesos_client import SchedulerDriver
-from mesos_local import AgentSpec, LocalCluster
+from mesos_client.scheduler import SchedulerDriver
+from mesos_local.agents import AgentSpec
+from mesos_local.cluster import LocalCluster
 from tf_scheduler.model.effects import Decision
 from tf_scheduler.model.events import Event
 from tf_scheduler.model.ids import TaskName

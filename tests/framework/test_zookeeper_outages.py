@@ -18,7 +18,7 @@ import pytest
 
 from jobs import PATIENCE, options
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
-from mesos_local import LocalCluster
+from mesos_local.cluster import LocalCluster
 from mesos_local.host.process import free_ports
 from mesos_local.master_api import read_status
 from tf_scheduler.zipapp_builder import build_bundle

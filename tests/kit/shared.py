@@ -10,7 +10,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
-from mesos_local import LocalCluster, MesosLocalError
+from mesos_local.cluster import LocalCluster
+from mesos_local.host.errors import MesosLocalError
 
 from .zookeeper_ensemble import ZooKeeperEnsemble
 

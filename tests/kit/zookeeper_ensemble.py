@@ -6,16 +6,14 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from types import TracebackType
 
 from mesos_local import node
 from mesos_local.cluster import end_nodes
 from mesos_local.helper_main import start_guard
 from mesos_local.host.errors import MesosLocalError
 from mesos_local.host.process import ProcessId, free_ports, uninterrupted
-from mesos_local.node import ZOOKEEPER_ENVIRONMENT, ZooKeeperNode, zookeeper_command
+from mesos_local.node import NO_SYNC, ZOOKEEPER_ENVIRONMENT, ZooKeeperNode, zookeeper_command
 from mesos_local.record import make_directory, release_directory
 
 _LOOK_AGAIN = 0.05  # seconds; a server does not report that it starts to serve or to lead
@@ -78,9 +76,7 @@ class ZooKeeperEnsemble:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> None:
@@ -152,14 +148,16 @@ class ZooKeeperEnsemble:
         return tuple(self._make_server(directory, name, f"{host}:{next(ports)}", quorum) for name in names)
 
     def _make_server(self, directory: Path, name: str, address: str, quorum: Sequence[str]) -> ZooKeeperNode:
-        command = partial(
-            zookeeper_command,
-            directory / name,
-            address,
-            settings=(*quorum, *self._tls_settings(name), *self._settings),
-            number=int(name.rpartition("-")[2]) if quorum else None,
-            durable=self._durable,
-        )
+        settings = (*quorum, *self._tls_settings(name), *self._settings)
+        data = directory / name / "data"
+        data.mkdir(parents=True)
+        if quorum:
+            (data / "myid").write_text(name.rpartition("-")[2])
+
+        def command() -> list[str]:
+            words = zookeeper_command(directory / name, address, settings=settings)
+            return [word for word in words if not (self._durable and word == NO_SYNC)]
+
         log, environment = directory / "logs" / f"{name}.log", node.environment(directory) | ZOOKEEPER_ENVIRONMENT
         return ZooKeeperNode(name, address, log, command, environment, changed=lambda: None)
 

@@ -76,7 +76,9 @@ def make(kind: str, role: str, address: str, options: dict[str, Any]) -> Any:
         return pymesos.MesosSchedulerDriver(
             callbacks, options["framework"], address, implicit_acknowledgements=False, **credentials
         )
-    import mesos_client
+    from mesos_client.credentials import BasicCredentials
+    from mesos_client.executor import ExecutorDriver
+    from mesos_client.scheduler import SchedulerDriver
 
     def on_event(event: dict[str, Any]) -> None:
         say(event=event)
@@ -88,12 +90,12 @@ def make(kind: str, role: str, address: str, options: dict[str, Any]) -> Any:
         "on_state": lambda state: say(state=type(state).__name__, reason=state.reason),
     }
     if role == "executor":
-        driver = mesos_client.ExecutorDriver(environ=os.environ, **reports)
+        driver = ExecutorDriver(environ=os.environ, **reports)
         return driver
     extra = {name: options[name] for name in ("call_timeout",) if name in options}
     if credentials:
-        extra["credentials"] = mesos_client.BasicCredentials(**credentials)
-    driver = mesos_client.SchedulerDriver(options["framework"], address, **reports, **extra)
+        extra["credentials"] = BasicCredentials(**credentials)
+    driver = SchedulerDriver(options["framework"], address, **reports, **extra)
     return driver
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
+from tf_executor import user
 from tf_executor.contract.events import Stage
 from tf_executor.contract.payload import Payload
 from tf_executor.user import devices, reporting
@@ -249,7 +250,6 @@ def fill_placeholders(text: str, payload: Payload, sandbox: str) -> str:
 
 
 def placeholders(payload: Payload, sandbox: str) -> Mapping[str, str]:
-    """Return the placeholders' values."""
     cluster: Mapping[str, Any] = payload.tf_config.get("cluster", {})
     return {
         "ps_hosts": host_list(cluster.get("ps", ())),
@@ -267,17 +267,7 @@ def placeholders(payload: Payload, sandbox: str) -> Mapping[str, str]:
 #: Folder of the executor in the sandbox.
 PACKAGE_FOLDER = ".tf_executor"
 #: Modules of `tf_executor.user`.
-USER_MODULES = (
-    "__init__",
-    "archive",
-    "data_service",
-    "devices",
-    "fetch",
-    "gpu_check",
-    "job",
-    "keras",
-    "reporting",
-)
+USER_MODULES = ("__init__", *(module.name for module in pkgutil.iter_modules(user.__path__)))
 #: Name of the progress pipe.
 PIPE_NAME = "progress"
 

@@ -54,7 +54,6 @@ class GpuLocks:
     descriptors: tuple[int, ...] = ()
 
     def release(self) -> None:
-        """Release the locks."""
         for descriptor in self.descriptors:
             os.close(descriptor)
 
@@ -71,7 +70,6 @@ def choose_gpus(count: int, environ: Mapping[str, str], run: RunProgram) -> GpuL
 
 
 def lock_folder(environ: Mapping[str, str]) -> Path:
-    """Return the lock folder of this host."""
     return Path(environ.get(FOLDER_VARIABLE) or Path(tempfile.gettempdir()) / DEFAULT_FOLDER)
 
 
@@ -207,7 +205,6 @@ class TaskGpus:
         return ""
 
     def release(self) -> None:
-        """Others may have them."""
         if self._locked is not None:
             self._locked.release()
 

@@ -56,7 +56,6 @@ class SecretRequest:
 
     @property
     def body(self) -> bytes:
-        """Return the request body."""
         return json.dumps({"task_id": self.task_id, "token": self.token, "nonce": self.nonce}).encode()
 
 
@@ -138,7 +137,6 @@ class TaskSecrets:
             self._files.remove()
 
     def reload(self) -> None:
-        """Reload now."""
         self._wake.set()
 
     def _reload_periodically(self, owner: Owner) -> None:

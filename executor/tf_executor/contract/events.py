@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Union
 
 from .reports import NO_END, EndReport
 
@@ -27,8 +26,12 @@ class Stage(Enum):
 # Events.
 
 
+class Event:
+    """Input of `lifecycle.step`."""
+
+
 @dataclass(frozen=True)
-class LaunchRequested:
+class LaunchRequested(Event):
     """The task can be started."""
 
     #: In running order, including PROGRAM.
@@ -42,26 +45,26 @@ class LaunchRequested:
 
 
 @dataclass(frozen=True)
-class LaunchRefused:
+class LaunchRefused(Event):
     """The task cannot be started: its payload is invalid."""
 
     reason: str
 
 
 @dataclass(frozen=True)
-class Spawned:
+class Spawned(Event):
     """The stage is running."""
 
 
 @dataclass(frozen=True)
-class SpawnFailed:
+class SpawnFailed(Event):
     """The system could not start the stage."""
 
     reason: str
 
 
 @dataclass(frozen=True)
-class Exited:
+class Exited(Event):
     """The stage's main process has exited; its children may still run."""
 
     ending: EndReport
@@ -70,26 +73,26 @@ class Exited:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class Prepared(Event):
     """A stage inside the executor is over; `reason` is set if it failed."""
 
     reason: str = ""
 
 
 @dataclass(frozen=True)
-class TreeGone:
+class TreeGone(Event):
     """All processes of the task have exited."""
 
 
 @dataclass(frozen=True)
-class Ready:
+class Ready(Event):
     """The program's server accepts connections."""
 
     message: str
 
 
 @dataclass(frozen=True)
-class TaskStopRequested:
+class TaskStopRequested(Event):
     """A KILL or SHUTDOWN event, or a signal to the executor."""
 
     #: For the message of the last update.
@@ -99,24 +102,24 @@ class TaskStopRequested:
 
 
 @dataclass(frozen=True)
-class Unhealthy:
+class Unhealthy(Event):
     """The program runs but fails its liveness check."""
 
     reason: str
 
 
 @dataclass(frozen=True)
-class Overdue:
+class Overdue(Event):
     """`State.deadline` has passed."""
 
 
 @dataclass(frozen=True)
-class Acknowledged:
+class Acknowledged(Event):
     """The agent has stored the last update."""
 
 
 @dataclass(frozen=True)
-class AgentConnected:
+class AgentConnected(Event):
     """The agent has accepted the subscription, initially or after a reconnect."""
 
     #: Whether the framework understands TASK_KILLING.
@@ -124,12 +127,12 @@ class AgentConnected:
 
 
 @dataclass(frozen=True)
-class AgentDisconnected:
+class AgentDisconnected(Event):
     """The connection to the agent is lost and may be restored."""
 
 
 @dataclass(frozen=True)
-class AgentLost:
+class AgentLost(Event):
     """The connection to the agent is lost permanently."""
 
     reason: str
@@ -137,30 +140,15 @@ class AgentLost:
     grace: float
 
 
-Event = Union[
-    LaunchRequested,
-    LaunchRefused,
-    Spawned,
-    SpawnFailed,
-    Exited,
-    Prepared,
-    TreeGone,
-    Ready,
-    TaskStopRequested,
-    Unhealthy,
-    Overdue,
-    Acknowledged,
-    AgentConnected,
-    AgentDisconnected,
-    AgentLost,
-]
-
-
 # Actions.
 
 
+class Action:
+    """Output of `lifecycle.step`."""
+
+
 @dataclass(frozen=True)
-class SendReport:
+class SendReport(Action):
     """Send a status update."""
 
     state: str
@@ -179,30 +167,27 @@ class SendReport:
 
 
 @dataclass(frozen=True)
-class Spawn:
+class Spawn(Action):
     """Start the stage; the runner answers with Spawned or SpawnFailed."""
 
     stage: Stage = Stage.PROGRAM
 
 
 @dataclass(frozen=True)
-class Terminate:
+class Terminate(Action):
     """Send SIGTERM to every process of the task."""
 
 
 @dataclass(frozen=True)
-class KillTree:
+class KillTree(Action):
     """Send SIGKILL to every process of the task until all have exited."""
 
 
 @dataclass(frozen=True)
-class Leave:
+class Leave(Action):
     """Exit the executor."""
 
     exit_code: int = 0
-
-
-Action = Union[SendReport, Spawn, Terminate, KillTree, Leave]
 
 
 # Messages: why a task ended, for people.
@@ -347,7 +332,6 @@ class LifecycleState:
 
     @property
     def program_started(self) -> bool:
-        """Whether the program has been started."""
         return self.stage in (Stage.PROGRAM, Stage.POST)
 
     def entered(self, phase: TaskPhase, deadline: float | None = None) -> LifecycleState:

@@ -6,7 +6,7 @@ Scheduler and executor share only this module and `reports`. Standard library on
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Mapping, Sequence
 
 #: Incremented when an older executor could not run the payload correctly.
@@ -155,45 +155,23 @@ class Payload:
         return _with_tuples(payload)
 
 
-_NUMBER = (int, float)
-_LIST = (list, tuple)
-_LISTS = ("secrets", "fetch", "gpu_devices", "event_folders")
-_NAMES = ("task", "job", "command", "secrets_url", "secrets_token", "secrets_ca", "python", "job_name")
-_TEXTS = ("job_path", "job_context", "log_dir", "strategy", "pre", "post", "user", "readiness")
+#: Types of a value in JSON, by the begin of the field's annotation.
 _TYPES: Mapping[str, tuple[type, ...]] = {
-    **dict.fromkeys((*_NAMES, *_TEXTS), (str,)),
-    "index": (int,),
-    "tf_config": (dict,),
-    "generation": (int,),
-    "environment": (dict,),
-    "secrets": _LIST,
-    **dict.fromkeys(("kill_grace", "secrets_reload", "hook_timeout", "stalled_after"), _NUMBER),
-    "port": (int,),
-    "rendezvous": (bool,),
-    "cluster_flags": (bool,),
-    "fetch": _LIST,
-    "nice": (int,),
-    "ulimits": (dict,),
-    "gpus": (int,),
-    "gpu_devices": _LIST,
-    "gpu_check": (bool,),
-    "event_folders": _LIST,
-    "output_bytes": (int,),
-    "output_backups": (int,),
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "Mapping": (dict,),
+    "Sequence": (list, tuple),
 }
-_LIVENESS_TYPES: Mapping[str, tuple[type, ...]] = {
-    "kind": (str,),
-    "target": (str,),
-    "interval": _NUMBER,
-    "timeout": _NUMBER,
-    "grace": _NUMBER,
-    "failures": (int,),
-}
+
+
+_LISTS = tuple(item.name for item in fields(Payload) if item.type == "Sequence[str]")
 
 
 def _check(payload: Payload) -> None:
     """Check the types of all fields, so that errors appear here and not when the program starts."""
-    _check_types(payload, _TYPES, "")
+    _check_types(payload, "")
     for name in _LISTS:
         _require(all(isinstance(item, str) for item in getattr(payload, name)), name, payload, "a list of strings")
     for name, value in payload.environment.items():
@@ -206,15 +184,15 @@ def _check(payload: Payload) -> None:
     if not isinstance(cluster, dict):
         raise PayloadError(f"launch payload: tf_config.cluster is {cluster!r}, expected an object of addresses by job")
     if payload.liveness is not None:
-        _check_types(payload.liveness, _LIVENESS_TYPES, "liveness.")
+        _check_types(payload.liveness, "liveness.")
         _require(payload.liveness.kind in LIVENESS_KINDS, "liveness.kind", payload, f"one of {LIVENESS_KINDS}")
 
 
-def _check_types(whole: object, table: Mapping[str, tuple[type, ...]], prefix: str) -> None:
-    for name, types in table.items():
-        value = getattr(whole, name)
-        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-            raise PayloadError(f"launch payload: {prefix}{name} is {value!r}, expected type {types[0].__name__}")
+def _check_types(whole: Payload | Liveness, prefix: str) -> None:
+    for item in fields(whole):
+        types, value = _TYPES.get(str(item.type).partition("[")[0]), getattr(whole, item.name)
+        if types and (not isinstance(value, types) or (isinstance(value, bool) and bool not in types)):
+            raise PayloadError(f"launch payload: {prefix}{item.name} is {value!r}, expected type {types[0].__name__}")
 
 
 def _require(holds: bool, name: str, payload: Payload, expected: str) -> None:

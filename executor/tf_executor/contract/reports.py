@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, Callable, Mapping, TypeVar
+from typing import Any, Callable, Mapping
 
 #: Maximum bytes of a report; the executor sends a few hundred.
 MAX_BYTES = 1 << 14
@@ -25,7 +25,8 @@ PROGRESS_VERSION = 1
 #: Receives a message about ignored data; the message quotes none of the data.
 OnProblem = Callable[[str], None]
 
-Value = TypeVar("Value")
+#: Returns the value, or None if it is invalid.
+Check = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -48,21 +49,10 @@ class EndReport:
     @classmethod
     def decode(cls, data: bytes, on_problem: OnProblem = lambda _: None) -> EndReport:
         """Decode a report; empty for updates that the agent or master wrote. Never raises."""
-        values = _parsed(data, on_problem)
-        invalid: list[str] = []
-
-        def field(name: str, check: Callable[[Any], Value | None]) -> Value | None:
-            return _checked(values, name, check, invalid)
-
-        ending = cls(
-            field("exit_code", lambda value: _whole(value, 0, _MAX_EXIT_CODE)),
-            field("signal", lambda value: _whole(value, 1, _MAX_SIGNAL)),
-            field("oom", lambda value: value if isinstance(value, bool) else None),
-            field("failed_stage", _text),
-        )
+        fields, invalid = _checked(_parsed(data, on_problem), _END_CHECKS)
         if invalid:
             on_problem(f"invalid end report of an executor ignored: {', '.join(invalid)}")
-        return ending
+        return cls(**fields)
 
 
 NO_END = EndReport()
@@ -101,8 +91,8 @@ class ProgressReport:
         values = _parsed(data, on_problem)
         if (values.get("version"), values.get("kind")) != (PROGRESS_VERSION, "progress"):
             return None
-        invalid = [name for name in _REQUIRED if values.get(name) is None]
-        fields: dict[str, Any] = {name: _checked(values, name, check, invalid) for name, check in _CHECKS.items()}
+        fields, invalid = _checked(values, _PROGRESS_CHECKS)
+        invalid = [name for name in _REQUIRED if values.get(name) is None] + invalid
         if invalid:
             on_problem(f"invalid progress report of an executor ignored: {', '.join(invalid)}")
             return None
@@ -134,15 +124,11 @@ def _parsed(data: bytes, on_problem: OnProblem) -> Mapping[str, Any]:
     return {}
 
 
-def _checked(
-    values: Mapping[str, Any], name: str, check: Callable[[Any], Value | None], invalid: list[str]
-) -> Value | None:
-    """Return the checked field; add the name to `invalid` if the value is present but rejected."""
-    value = values.get(name)
-    checked = None if value is None else check(value)
-    if value is not None and checked is None:
-        invalid.append(name)
-    return checked
+def _checked(values: Mapping[str, Any], checks: Mapping[str, Check]) -> tuple[dict[str, Any], list[str]]:
+    """Return the checked fields, None for missing and rejected ones, and the names of the rejected."""
+    present = {name: values[name] for name in checks if values.get(name) is not None}
+    fields = {name: check(present[name]) if name in present else None for name, check in checks.items()}
+    return fields, [name for name in present if fields[name] is None]
 
 
 def _whole(value: Any, minimum: int, maximum: int) -> int | None:
@@ -167,7 +153,13 @@ def _text(value: Any) -> str | None:
 
 
 _REQUIRED = ("task_id", "sequence", "time")
-_CHECKS: Mapping[str, Callable[[Any], Any]] = {
+_END_CHECKS: Mapping[str, Check] = {
+    "exit_code": lambda value: _whole(value, 0, _MAX_EXIT_CODE),
+    "signal": lambda value: _whole(value, 1, _MAX_SIGNAL),
+    "oom": lambda value: value if isinstance(value, bool) else None,
+    "failed_stage": _text,
+}
+_PROGRESS_CHECKS: Mapping[str, Check] = {
     "task_id": _text,
     "sequence": count,
     "time": finite,
@@ -183,6 +175,4 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
 
 def _json_number(value: Any) -> Any:
     """Return infinity and NaN as text, which JSON numbers cannot express."""
-    return (
-        str(value) if isinstance(value, float) and (value != value or value in (float("inf"), -float("inf"))) else value
-    )
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

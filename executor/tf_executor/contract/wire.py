@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Mapping
+
+from mesos_client.executor import AgentEnvironment, parse_duration
 
 from .events import SendReport
 from .reports import NO_END
@@ -13,18 +16,6 @@ from .reports import NO_END
 #: Seconds of MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD reserved for the last update, as in Mesos' command executor. After
 #: the period the agent destroys the container.
 SHUTDOWN_RESERVE = 2.0
-#: The agent's default for that period.
-DEFAULT_SHUTDOWN_GRACE = 5.0
-_SECONDS = {
-    "ns": 1e-9,
-    "us": 1e-6,
-    "ms": 1e-3,
-    "secs": 1.0,
-    "mins": 60.0,
-    "hrs": 3600.0,
-    "days": 86400.0,
-    "weeks": 604800.0,
-}
 
 
 @dataclass(frozen=True)
@@ -71,17 +62,10 @@ def supports_killing(event: Mapping[str, Any]) -> bool:
 
 def shutdown_grace(environ: Mapping[str, str]) -> float:
     """Return the program's grace period in seconds on SHUTDOWN: the agent's less a reserve, at least half."""
-    total = duration(environ.get("MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD", ""), DEFAULT_SHUTDOWN_GRACE)
+    total = AgentEnvironment.shutdown_grace
+    with suppress(ValueError):
+        total = parse_duration(environ.get("MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD", ""))
     return max(total - SHUTDOWN_RESERVE, total / 2)
-
-
-def duration(text: str, default: float) -> float:
-    """Parse a Mesos duration such as `5secs` to seconds; return `default` if it is invalid."""
-    number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
-    try:
-        return float(number) * _SECONDS[text[len(number) :]]
-    except (ValueError, KeyError):
-        return default
 
 
 def status(task_id: str, report: SendReport) -> dict[str, Any]:

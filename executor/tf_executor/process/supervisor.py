@@ -41,6 +41,10 @@ class ProcessLimits:
     #: User id, group id and all groups; None: the executor's own.
     identity: tuple[int, int, tuple[int, ...]] | None = None
 
+    @property
+    def owner(self) -> tuple[int, int] | None:
+        return None if self.identity is None else self.identity[:2]
+
     def apply(self) -> None:
         """Apply in the child; the user comes last, because the other calls may need root."""
         for number, pair in self.ulimits:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
@@ -110,10 +111,8 @@ def open_files(pid: int) -> Iterator[tuple[int, int]]:
 
 def signal_process(pid: int, number: int) -> None:
     """Send a signal; ignore processes that have exited or belong to another user."""
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return
 
 
 def has_signal_handler(pid: int, number: int) -> bool:
@@ -129,7 +128,5 @@ def has_signal_handler(pid: int, number: int) -> bool:
 
 def signal_group(group: int, number: int) -> None:
     """Send a signal to a process group; ignore errors like signal_process."""
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):
-        return

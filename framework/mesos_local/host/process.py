@@ -61,13 +61,13 @@ class ProcessId:
 
     def signal(self, number: int) -> None:
         """Send a signal to this process, unless it has exited; never to a successor with its id."""
-        with _PidFd(self) as descriptor, suppress(ProcessLookupError):
+        with _pidfd(self) as descriptor, suppress(ProcessLookupError):
             if descriptor is not None:
                 signal.pidfd_send_signal(descriptor, number)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait up to `timeout` seconds for its exit; return whether it has exited. Reaps a child."""
-        with _PidFd(self) as descriptor:
+        with _pidfd(self) as descriptor:
             if descriptor is not None:
                 poll = select.poll()
                 poll.register(descriptor, select.POLLIN)
@@ -103,25 +103,18 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-class _PidFd:
-    """Context manager with a pidfd, which refers to this process even if its id is reused; None after its exit."""
-
-    def __init__(self, process: ProcessId) -> None:
-        self._process = process
-        self._descriptor: int | None = None
-
-    def __enter__(self) -> int | None:
-        with suppress(ProcessLookupError):
-            self._descriptor = os.pidfd_open(self._process.pid)
-            stat = read_stat(self._process.pid)  # after opening: from here on the id cannot be reused unseen
-            if stat is None or stat.start_time != self._process.start_time:
-                self.__exit__()
-        return self._descriptor
-
-    def __exit__(self, *_: object) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+@contextmanager
+def _pidfd(process: ProcessId) -> Iterator[int | None]:
+    """Yield a pidfd, which refers to this process even if its id is reused; None after its exit."""
+    descriptor = None
+    with suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(process.pid)
+    try:
+        # Compare after opening: from here on the id cannot be reused unseen.
+        yield descriptor if ProcessId.of(process.pid) == process else None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _inheritable() -> Iterator[int]:

@@ -13,8 +13,6 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, TextIO
 from urllib.parse import urlsplit
 
 from rich.console import Console
@@ -24,10 +22,6 @@ from mesos_local.host.errors import MesosLocalError, explain_os_errors
 from mesos_local.host.process import locked
 
 from .native import EGG, EGG_SHA256, LIBRARY, LIBRARY_SHA256, MEMBER, PROJECT, VERSION
-
-if TYPE_CHECKING:
-    from pypi_simple import DistributionPackage, PyPISimple
-
 
 INDEX_HELP = (
     "Package indexes: $PIP_INDEX_URL, else pip's setting index-url, else the public index; then $PIP_EXTRA_INDEX_URL "
@@ -152,28 +146,17 @@ def _download_from(endpoint: str, path: Path) -> str:
 
     try:
         with PyPISimple(endpoint) as client:
-            package = _find_package(client)
+            packages = client.get_project_page(PROJECT, timeout=_TIMEOUT).packages
+            package = next((p for p in packages if (p.filename, p.digests.get("sha256")) == (EGG, EGG_SHA256)), None)
             if package is None:
                 return f"{EGG} with the expected digest is missing"
-            _transfer(client, package, path)
+            with DownloadBar(f"libmesos {VERSION}", package.size) as bar:
+                client.download_package(package, path=path, verify=True, progress=bar.expect, timeout=_TIMEOUT)
     except DigestMismatchError as error:
         return f"{EGG} is damaged: {error}"
     except (requests.RequestException, NoSuchProjectError, UnsupportedContentTypeError, ValueError) as error:
         return str(error)
     return "" if _has_digest(path, EGG_SHA256) else f"{EGG} is damaged"
-
-
-def _find_package(client: PyPISimple) -> DistributionPackage | None:
-    for package in client.get_project_page(PROJECT, timeout=30).packages:
-        if package.filename == EGG and package.digests.get("sha256") == EGG_SHA256:
-            return package
-    return None
-
-
-def _transfer(client: PyPISimple, package: DistributionPackage, path: Path) -> None:
-
-    with download_bar(f"libmesos {VERSION}", package.size, sys.stderr) as bar:
-        client.download_package(package, path=path, verify=True, progress=bar.expect, timeout=30)
 
 
 def _has_digest(path: Path, sha256: str) -> bool:
@@ -186,14 +169,18 @@ def _has_digest(path: Path, sha256: str) -> bool:
 
 
 class DownloadBar:
-    """Progress bar (a pypi-simple progress tracker), or one line without a terminal.
+    """Progress bar on stderr (a pypi-simple progress tracker), or one line without a terminal.
 
-    pypi-simple enters it a second time; only the outermost exit ends it.
+    `size`: bytes, None if unknown. pypi-simple enters it a second time; only the outermost exit ends it.
     """
 
-    def __init__(self, progress: Progress, what: str, size: int | None) -> None:
-        self._progress, self._what, self._size = progress, what, size
-        self._task = progress.add_task(f"downloading {what}", total=size)
+    def __init__(self, what: str, size: int | None) -> None:
+        console = Console(stderr=True)
+        columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        description = TextColumn("{task.description}")
+        self._progress = Progress(description, *columns, console=console, disable=not console.is_terminal)
+        self._what, self._size = what, size
+        self._task = self._progress.add_task(f"downloading {what}", total=size)
         self._depth = 0
 
     def expect(self, size: int | None) -> DownloadBar:
@@ -211,9 +198,7 @@ class DownloadBar:
         self._depth += 1
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._depth -= 1
         if self._depth == 0:
             self._progress.stop()
@@ -221,11 +206,3 @@ class DownloadBar:
     def update(self, increment: int) -> None:
         """`increment`: bytes since the last call."""
         self._progress.update(self._task, advance=increment)
-
-
-def download_bar(what: str, size: int | None, stream: TextIO) -> DownloadBar:
-    """Return a progress bar on `stream`; `size` in bytes, None if unknown."""
-    console = Console(file=stream)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    progress = Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal)
-    return DownloadBar(progress, what, size)

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import requests
 
-from mesos_client import Credentials
+from mesos_client.credentials import Credentials
 from tf_scheduler.errors import SchedulerError
 
 #: Seconds for one request.

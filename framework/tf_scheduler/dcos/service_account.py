@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import requests
 
-from mesos_client import TokenCredentials
+from mesos_client.credentials import TokenCredentials
 from tf_scheduler.errors import SchedulerError
 
 if TYPE_CHECKING:

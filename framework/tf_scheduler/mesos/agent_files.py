@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from mesos_client import Credentials, Tls
+from mesos_client.credentials import Credentials, Tls
 from mesos_client.http import SocketHandle
 from tf_scheduler.errors import FileError
 from tf_scheduler.interfaces import FileChunk

@@ -7,7 +7,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from mesos_client import Credentials, Detector, DriverAborted, DriverDisconnected, SchedulerDriver, SendResult, Tls
+from mesos_client.credentials import Credentials, Tls
+from mesos_client.masters import Detector
+from mesos_client.results import DriverAborted, DriverDisconnected, SendResult
+from mesos_client.scheduler import SchedulerDriver
 from tf_scheduler.model import events
 from tf_scheduler.model.effects import Call, Teardown
 from tf_scheduler.model.ids import FrameworkId

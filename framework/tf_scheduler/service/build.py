@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
-from mesos_client import Credentials
+from mesos_client.credentials import Credentials
 from tf_scheduler import __version__
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.api.views.base import Snapshot

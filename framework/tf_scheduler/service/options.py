@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mesos_client import Tls
+from mesos_client.credentials import Tls
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.api.http.server import listen_address
 from tf_scheduler.errors import OptionsError, Problem

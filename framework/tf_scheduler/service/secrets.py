@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mesos_client import BasicCredentials, Credentials
+from mesos_client.credentials import BasicCredentials, Credentials
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.core.launch.secret_tokens import secrets_due, token_matches
 from tf_scheduler.errors import OptionsError, Problem, SecretError, SourceUnavailableError

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mesos_local import LocalCluster
+from mesos_local.cluster import LocalCluster
 from mesos_local.host.orphans import find_orphans
 from mesos_local.host.process import ProcessId
 from mesos_local.node import is_listening

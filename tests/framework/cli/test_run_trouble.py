@@ -10,7 +10,8 @@ import pytest
 
 from jobs import PATIENCE, UNTIL_KILLED, WORKER_0, agents, options
 from kit.waiting import wait_until
-from mesos_local import AgentSpec, LocalCluster
+from mesos_local.agents import AgentSpec
+from mesos_local.cluster import LocalCluster
 from mesos_local.host.process import ProcessId
 
 pytestmark = pytest.mark.mesos

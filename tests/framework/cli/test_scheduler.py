@@ -20,7 +20,8 @@ from kazoo.client import KazooClient
 
 from kit.waiting import wait_until
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
-from mesos_local import AgentSpec, LocalCluster
+from mesos_local.agents import AgentSpec
+from mesos_local.cluster import LocalCluster
 from mesos_local.host.process import free_ports
 from mesos_local.master_api import call, read_status
 from tf_scheduler.store.sqlite import SqliteStore

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from builders import a_spec, with_fields
-from mesos_client import BasicCredentials, Tls
+from mesos_client.credentials import BasicCredentials, Tls
 from tf_scheduler.errors import FileError
 from tf_scheduler.mesos import agent_files
 from tf_scheduler.mesos.agent_files import AgentFiles

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from builders import a_spec
-from mesos_client import BasicCredentials, NotConnected
+from mesos_client.credentials import BasicCredentials
+from mesos_client.results import NotConnected
 from tf_scheduler.mesos import decode
 from tf_scheduler.mesos.client import MesosDriver
 from tf_scheduler.model import events

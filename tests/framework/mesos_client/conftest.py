@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mesos_client import SchedulerDriver
+from mesos_client.scheduler import SchedulerDriver
 from wire.certificates import Certificates
 from wire.peer import PATIENCE
 from wire.process import FRAMEWORK

@@ -11,7 +11,6 @@ from mesos_client.backoff import (
     MAX_ATTEMPTS_PER_SECOND,
     REJECTED_BACKOFF,
     UNAVAILABLE_BACKOFF,
-    AgentReconnectDelay,
     AttemptRateLimit,
     Backoff,
 )
@@ -39,12 +38,6 @@ def test_returning_master_is_asked_within_a_second():
 def test_waits_differ():
     """Jitter: schedulers that lost one master together do not come back together."""
     assert Backoff().delay(5, lambda low, high: low) < Backoff().delay(5, lambda low, high: high)
-
-
-@given(st.floats(0, 3600), st.integers())
-def test_executor_delay_is_at_most_half_of_maximum(maximum, seed):
-    """So two attempts always fall into a window as long as the maximum."""
-    assert 0 <= AgentReconnectDelay(maximum).delay(random.Random(seed).uniform) <= maximum / 2
 
 
 @given(st.lists(st.floats(0, 2), max_size=60))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 
-import pytest
-
-from mesos_client.http import CallSender, HttpReply, Subscription, Transport
+from mesos_client.http import HttpReply, Subscription
 from mesos_client.results import Failed, NotConnected, Sent
+from mesos_client.transport import Transport
 from wire.peer import PATIENCE
 
 SESSION = Subscription("http://m/api", "stream-1")
@@ -17,30 +16,15 @@ CALL = {"type": "REVIVE"}
 class Slow(Transport):
     """Answers when it is told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeout: float = PATIENCE) -> None:
+        super().__init__(timeout=timeout)
         self.requests, self.asked, self.answer = [], threading.Event(), threading.Event()
-
-    def stream(self):
-        raise NotImplementedError
 
     def post(self, request):
         self.requests.append(request)
         self.asked.set()
         assert self.answer.wait(PATIENCE)
         return HttpReply(202, b"")
-
-    def interrupt(self):
-        pass
-
-    def close(self):
-        pass
-
-
-@pytest.fixture
-def slow():
-    transport = Slow()
-    yield transport
-    transport.answer.set()
 
 
 def in_thread(results, sender, present):
@@ -49,18 +33,18 @@ def in_thread(results, sender, present):
     return thread
 
 
-def test_queued_call_of_ended_subscription_is_dropped(slow):
+def test_queued_call_of_ended_subscription_is_dropped():
     """It would go out after the disconnection, or on the next subscription with a stream id of the old one."""
-    sender, sessions, results = CallSender(slow, PATIENCE), [SESSION], []
+    slow, sessions, results = Slow(), [SESSION], []
     asked = threading.Event()
 
     def present():
         asked.set()
         return sessions[0]
 
-    first = in_thread(results, sender, lambda: SESSION)
+    first = in_thread(results, slow, lambda: SESSION)
     assert slow.asked.wait(PATIENCE)
-    second = in_thread(results, sender, present)
+    second = in_thread(results, slow, present)
     sessions[0] = Subscription("http://m/api", "stream-2")
     slow.answer.set()
     for thread in (first, second):
@@ -70,12 +54,12 @@ def test_queued_call_of_ended_subscription_is_dropped(slow):
     assert len(slow.requests) == 1
 
 
-def test_queued_call_times_out(slow):
+def test_queued_call_times_out():
     """Behind a call that hangs: a typed failure after the time for calls."""
-    sender, results = CallSender(slow, 0.05), []
-    thread = in_thread(results, sender, lambda: SESSION)
+    slow, results = Slow(0.05), []
+    thread = in_thread(results, slow, lambda: SESSION)
     assert slow.asked.wait(PATIENCE)
-    assert isinstance(sender.send(SESSION, lambda: SESSION, {}, CALL), Failed)
+    assert isinstance(slow.send(SESSION, lambda: SESSION, {}, CALL), Failed)
     slow.answer.set()
     thread.join(PATIENCE)
     assert results == [Sent()]

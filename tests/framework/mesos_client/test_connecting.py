@@ -11,12 +11,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from mesos_client import ExecutorDriver, SchedulerDriver
 from mesos_client import connect as mesos_client_connect
 from mesos_client.connect import connect, connect_unix
+from mesos_client.executor import ExecutorDriver
 from mesos_client.http import HttpRequest, SocketHandle, TransportError
-from mesos_client.requests_transport import RequestsTransport
-from mesos_client.stdlib_transport import StdlibTransport
+from mesos_client.scheduler import SchedulerDriver
+from mesos_client.transport import Transport
 from wire.peer import PATIENCE, Peer, stream, subscribed
 from wire.process import ENVIRON, FRAMEWORK
 
@@ -113,11 +113,10 @@ def test_name_lookup_times_out(silent_resolver):
         connect("master.example", 5050, 0.01, SocketHandle())
 
 
-@pytest.mark.parametrize("transport", [RequestsTransport, StdlibTransport])
 @pytest.mark.parametrize("name", ["no-such-host.invalid", "a" * 64 + ".example", "a..b"])
-def test_names_that_do_not_exist_are_transport_errors(transport, name):
+def test_names_that_do_not_exist_are_transport_errors(name):
     """P16: DNS failure, and names that cannot be names, are failures like others, and name the host."""
-    made = transport()
+    made = Transport()
     with pytest.raises(TransportError, match=name[:20].replace(".", r"\.")):
         made.post(HttpRequest(f"http://{name}:5050/", {}, b"", 5.0))
     made.close()
@@ -141,10 +140,10 @@ def test_unreachable_network_is_transport_error(monkeypatch, code):
     """P16: no route is no end of the driver."""
 
     monkeypatch.setattr(socket.socket, "connect_ex", lambda *_: code)
-    for made in (RequestsTransport(), StdlibTransport()):
-        with pytest.raises(TransportError, match=os.strerror(code)):
-            made.post(HttpRequest("http://127.0.0.1:1/", {}, b"", 5.0))
-        made.close()
+    made = Transport()
+    with pytest.raises(TransportError, match=os.strerror(code)):
+        made.post(HttpRequest("http://127.0.0.1:1/", {}, b"", 5.0))
+    made.close()
 
 
 def test_a_long_path_is_reached_from_the_working_directory(tmp_path, monkeypatch):

@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from mesos_client import BasicCredentials, Credentials, DriverDisconnected, Failed, Rejected, Sent, TokenCredentials
+from mesos_client.credentials import BasicCredentials, Credentials, TokenCredentials
+from mesos_client.results import DriverDisconnected, Failed, Rejected, Sent
 from wire.peer import Peer, Script, status, stream, subscribed
 
 REVIVE = {"type": "REVIVE"}

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesos_client import Credentials, Detector, DriverDisconnected, NotConnected, SchedulerDriver, Tls
-from mesos_client.masters import Leader, ZooKeeperUrl, decode_leader, leading_candidate
+from mesos_client.credentials import Credentials, Tls
+from mesos_client.masters import Detector, Leader, ZooKeeperUrl, decode_leader, leading_candidate
+from mesos_client.results import DriverDisconnected, NotConnected
+from mesos_client.scheduler import SchedulerDriver
 from wire.candidate import master_info
 from wire.peer import Peer, stream, subscribed
 from wire.process import FRAMEWORK, ROOT
@@ -173,7 +175,7 @@ def test_kazoo_is_loaded_only_when_zookeeper_is_needed(master, expected):
     """By one module here, and never by an executor (test_import.py)."""
     program = f"""
 import sys
-from mesos_client import SchedulerDriver
+from mesos_client.scheduler import SchedulerDriver
 SchedulerDriver({{}}, {master!r}, on_event=print, on_state=print)
 print("kazoo" in sys.modules)
 """

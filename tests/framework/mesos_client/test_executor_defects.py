@@ -96,9 +96,9 @@ def test_p8_the_agents_reregistration_window_is_met(kind, expected):
         with Peer(stream(executor_subscribed())) as peer, ClientProcess(kind, "executor", peer.address) as client:
             waits = client.do("backoffs")["result"]
     else:
-        from mesos_client.backoff import AgentReconnectDelay
+        from mesos_client.executor import AgentEnvironment
 
-        waits = [AgentReconnectDelay(window).delay(lambda low, high: high) for _ in range(4)]
+        waits = [AgentEnvironment("http://a", "f", "e", backoff_max=window).max_reconnect_delay]
     assert expected == all(wait < window for wait in waits)
 
 

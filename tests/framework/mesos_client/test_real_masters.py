@@ -11,15 +11,12 @@ from typing import Any
 import pytest
 
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
-from mesos_client import (
-    BasicCredentials,
-    DriverAborted,
-    DriverDisconnected,
-    NotConnected,
-    SchedulerDriver,
-    TokenCredentials,
-)
-from mesos_local import AgentSpec, LocalCluster, master_api
+from mesos_client.credentials import BasicCredentials, TokenCredentials
+from mesos_client.results import DriverAborted, DriverDisconnected, NotConnected
+from mesos_client.scheduler import SchedulerDriver
+from mesos_local import master_api
+from mesos_local.agents import AgentSpec
+from mesos_local.cluster import LocalCluster
 from wire.candidate import GROUP, Candidates, master_info
 from wire.peer import PATIENCE, Peer, status
 from wire.process import FRAMEWORK

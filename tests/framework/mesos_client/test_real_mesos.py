@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 
 from kit.waiting import wait_until
-from mesos_client import DriverAborted, SchedulerDriver
-from mesos_local import AgentSpec, LocalCluster, master_api
+from mesos_client.results import DriverAborted
+from mesos_client.scheduler import SchedulerDriver
+from mesos_local import master_api
+from mesos_local.agents import AgentSpec
+from mesos_local.cluster import LocalCluster
 from wire.client import acknowledge
 from wire.process import ROOT, ClientProcess
 

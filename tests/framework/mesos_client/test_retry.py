@@ -32,7 +32,7 @@ class World:
     def lose(self, now: float, status: int | None = None, location: str | None = None) -> float:
         """Return the wait."""
         request = HttpRequest(f"{self.masters.current}{PATH}", {}, b"", 1.0)
-        return self.retry.after(StreamLoss("test", status, location, request), now).delay
+        return self.retry.after(StreamLoss("test", status, location, request), now)[0]
 
 
 def test_waits_grow_to_the_maximum():
@@ -89,8 +89,8 @@ def test_rejections_wait_longer_and_are_reported_once():
     """The reason is told when it changes."""
     world, request = World("a"), HttpRequest(f"http://a:5050{PATH}", {}, b"", 1.0)
     steps = [world.retry.after(StreamLoss("test", status, None, request), 0.0) for status in (403, 403, 400, 503, 400)]
-    assert [True, False, True, False, False] == [step.refused for step in steps]
-    assert [1.0, 2.0, 4.0, UNAVAILABLE_BACKOFF.maximum, REJECTED_BACKOFF.maximum] == [step.delay for step in steps]
+    assert [True, False, True, False, False] == [is_rejected for _, is_rejected in steps]
+    assert [1.0, 2.0, 4.0, UNAVAILABLE_BACKOFF.maximum, REJECTED_BACKOFF.maximum] == [delay for delay, _ in steps]
 
 
 def test_interrupted_delay_is_forgotten():

@@ -7,17 +7,9 @@ import threading
 
 import pytest
 
-from mesos_client import (
-    BasicCredentials,
-    DriverAborted,
-    DriverDisconnected,
-    Failed,
-    NotConnected,
-    Rejected,
-    SchedulerDriver,
-    Sent,
-    Tls,
-)
+from mesos_client.credentials import BasicCredentials, Tls
+from mesos_client.results import DriverAborted, DriverDisconnected, Failed, NotConnected, Rejected, Sent
+from mesos_client.scheduler import SchedulerDriver
 from wire.peer import FRAMEWORK_ID, Peer, cut_after, message, status, stream, subscribed, update, vanish
 from wire.process import FRAMEWORK
 

@@ -10,8 +10,10 @@ from itertools import pairwise
 
 import pytest
 
-from mesos_client import Credentials, ExecutorDriver, SchedulerDriver
 from mesos_client.backoff import MAX_ATTEMPTS_PER_SECOND, REJECTED_BACKOFF
+from mesos_client.credentials import Credentials
+from mesos_client.executor import ExecutorDriver
+from mesos_client.scheduler import SchedulerDriver
 from wire.peer import (
     PATIENCE,
     Exchange,

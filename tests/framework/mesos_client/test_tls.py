@@ -9,15 +9,14 @@ from logging.handlers import QueueHandler
 
 import pytest
 
-from mesos_client import BasicCredentials, ExecutorDriver, SchedulerDriver, Tls
-from mesos_client.executor import AgentEnvironment
+from mesos_client.credentials import BasicCredentials, Tls
+from mesos_client.executor import AgentEnvironment, ExecutorDriver
 from mesos_client.http import HttpRequest, TransportError
-from mesos_client.requests_transport import RequestsTransport
-from mesos_client.stdlib_transport import StdlibTransport
+from mesos_client.scheduler import SchedulerDriver
+from mesos_client.transport import Transport
 from wire.peer import EXECUTOR_ID, PATIENCE, Peer, executor_subscribed, hang, stream, subscribed
 from wire.process import ENVIRON, FRAMEWORK
 
-BOTH = pytest.mark.parametrize("transport", [RequestsTransport, StdlibTransport])
 CALL = b'{"type": "KILL", "secret": "in the body"}'
 
 
@@ -29,34 +28,31 @@ def post(made, peer, host="127.0.0.1"):
         made.close()
 
 
-@BOTH
-def test_certificate_of_configured_ca_is_accepted(transport, certificates):
+def test_certificate_of_configured_ca_is_accepted(certificates):
     """By address and by name."""
     for host in ("127.0.0.1", "localhost"):
         with Peer(tls=certificates.server_context()) as peer:
-            assert post(transport(Tls(certificates.ca)), peer, host) == 202
+            assert post(Transport(Tls(certificates.ca)), peer, host) == 202
 
 
-@BOTH
 @pytest.mark.parametrize("verify", [True, "stranger.pem"], ids=["the machine's authorities", "another authority"])
-def test_certificate_of_unknown_ca_is_rejected(transport, certificates, verify):
+def test_certificate_of_unknown_ca_is_rejected(certificates, verify):
     """Nothing is sent, and the error says why."""
     tls = Tls(verify if verify is True else certificates.path(verify))
     with Peer(tls=certificates.server_context()) as peer:
         with pytest.raises(TransportError, match=r"(?i)certificate.verify failed"):
-            post(transport(tls), peer)
+            post(Transport(tls), peer)
         assert peer.all("KILL") == []
 
 
-@BOTH
-def test_a_certificate_for_another_host_is_refused(transport, certificates, monkeypatch):
+def test_a_certificate_for_another_host_is_refused(certificates, monkeypatch):
     """Our authority vouches for localhost, not for a host that merely leads there."""
     real = socket.getaddrinfo
     monkeypatch.setattr(socket, "getaddrinfo", lambda _host, *rest, **options: real("localhost", *rest, **options))
     with Peer(tls=certificates.server_context()) as peer, pytest.raises(TransportError, match=r"master\.example"):
-        post(transport(Tls(certificates.ca)), peer, "master.example")
+        post(Transport(Tls(certificates.ca)), peer, "master.example")
     with Peer(tls=certificates.server_context()) as peer:
-        assert post(transport(Tls(certificates.ca, check_hostname=False)), peer, "master.example") == 202
+        assert post(Transport(Tls(certificates.ca, check_hostname=False)), peer, "master.example") == 202
 
 
 def test_a_rogue_master_learns_nothing(certificates, driver_of, recorder):
@@ -75,43 +71,38 @@ def test_a_rogue_master_learns_nothing(certificates, driver_of, recorder):
         log.removeHandler(told)
 
 
-@BOTH
-def test_verification_can_be_turned_off(transport, certificates):
+def test_verification_can_be_turned_off(certificates):
     """For a cluster whose certificates sign themselves."""
     with Peer(tls=certificates.server_context()) as peer:
-        assert post(transport(Tls(verify=False)), peer) == 202
+        assert post(Transport(Tls(verify=False)), peer) == 202
 
 
-@BOTH
-def test_client_certificate_is_sent(transport, certificates):
+def test_client_certificate_is_sent(certificates):
     """From two files, or from one with both."""
     both = certificates.folder / "both.pem"
     both.write_text("".join(certificates.folder.joinpath(f"client.{kind}").read_text() for kind in ("pem", "key")))
     for cert in (certificates.client, str(both)):
         with Peer(tls=certificates.server_context(ask_clients=True)) as peer:
-            assert post(transport(Tls(certificates.ca, cert)), peer) == 202
+            assert post(Transport(Tls(certificates.ca, cert)), peer) == 202
 
 
-@BOTH
-def test_missing_client_certificate_is_rejected(transport, certificates):
+def test_missing_client_certificate_is_rejected(certificates):
     """The failure is one of the transport."""
     with Peer(tls=certificates.server_context(ask_clients=True)) as peer:
         with pytest.raises(TransportError):
-            post(transport(Tls(certificates.ca)), peer)
+            post(Transport(Tls(certificates.ca)), peer)
         assert peer.all("KILL") == []
 
 
-@BOTH
-def test_http_and_tls_mismatch_fails(transport, certificates):
+def test_http_and_tls_mismatch_fails(certificates):
     """A wrong scheme is a failure with a reason, not a hang."""
     with Peer(tls=certificates.server_context()) as peer:
-        made = transport()
+        made = Transport()
         with pytest.raises(TransportError):
             made.post(HttpRequest(f"http://{peer.address}/api", {}, CALL, PATIENCE))
         made.close()
 
 
-@BOTH
 @pytest.mark.parametrize(
     ("tls", "named"),
     [
@@ -121,10 +112,10 @@ def test_http_and_tls_mismatch_fails(transport, certificates):
     ],
     ids=["authority", "certificate", "no certificate"],
 )
-def test_unusable_tls_files_are_named(transport, tls, named):
+def test_unusable_tls_files_are_named(tls, named):
     """When the transport is made, not at each attempt to connect."""
     with pytest.raises(ValueError, match=named):
-        transport(tls)
+        Transport(tls)
 
 
 def test_encrypted_key_is_rejected_without_prompt(certificates):
@@ -135,14 +126,13 @@ def test_encrypted_key_is_rejected_without_prompt(certificates):
     command = ["openssl", "pkey", "-in", certificates.client[1], "-aes256", "-passout", "pass:secret", "-out", locked]
     subprocess.run(command, check=True, capture_output=True)
     with pytest.raises(ValueError, match=r"locked\.key"):
-        RequestsTransport(Tls(True, (certificates.client[0], str(locked))))
+        Transport(Tls(True, (certificates.client[0], str(locked))))
 
 
-@BOTH
-def test_handshake_without_answer_times_out(transport):
+def test_handshake_without_answer_times_out():
     """A peer that accepts and then says nothing does not hold a driver that stops."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        made, failed = transport(), []
+        made, failed = Transport(), []
 
         def call():
             try:
@@ -252,13 +242,13 @@ def test_agent_tls_settings_are_parsed_like_libprocess(extra, expected):
     """docs/ssl.md of Mesos: without VERIFY_SERVER_CERT nothing is verified; names only by the scheme `openssl`."""
     read = AgentEnvironment.read({**SSL, **{f"LIBPROCESS_SSL_{name}": value for name, value in extra.items()}})
     assert expected == read.tls
-    assert read.endpoint == "https://10.0.0.1:5051/api/v1/executor"
+    assert read.agent == "https://10.0.0.1:5051"
 
 
 def test_tls_is_none_without_ssl():
     """LIBPROCESS_SSL_ENABLED=0 is as good as absent."""
     read = AgentEnvironment.read({**SSL, "LIBPROCESS_SSL_ENABLED": "0"})
-    assert (read.tls, read.endpoint) == (None, "http://10.0.0.1:5051/api/v1/executor")
+    assert (read.tls, read.agent) == (None, "http://10.0.0.1:5051")
 
 
 def test_hanging_calls_over_tls_are_interrupted(certificates, driver_of, recorder):

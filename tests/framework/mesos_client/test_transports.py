@@ -1,4 +1,4 @@
-"""Both transports keep the same contract."""
+"""Streams and calls of the transport."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ import threading
 import pytest
 
 from mesos_client.http import HttpRequest, TransportError
-from mesos_client.requests_transport import RequestsTransport
-from mesos_client.stdlib_transport import StdlibTransport
 from mesos_client.stream import RecordDecoder
+from mesos_client.transport import Transport
 from wire.peer import Peer, cut_after, hang, message, status, stream
 
 SUBSCRIBE = b'{"type": "SUBSCRIBE"}'
 CALL = b'{"type": "KILL", "secret": "in the body"}'
 
 
-@pytest.fixture(params=[RequestsTransport, StdlibTransport])
-def transport(request):
-    made = request.param()
+@pytest.fixture
+def transport():
+    made = Transport()
     yield made
     made.close()
 

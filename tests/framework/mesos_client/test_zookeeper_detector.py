@@ -13,8 +13,9 @@ from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
-from mesos_client import DriverDisconnected, NotConnected, zookeeper_detector
+from mesos_client import zookeeper_detector
 from mesos_client.masters import Leader, ZooKeeperUrl
+from mesos_client.results import DriverDisconnected, NotConnected
 from mesos_client.zookeeper_detector import ZooKeeperDetector
 from wire.candidate import GROUP, Candidates, master_info, only
 from wire.peer import PATIENCE, Peer, stream, subscribed

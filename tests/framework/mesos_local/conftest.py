@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from http_scheduler import EXECUTOR, HttpScheduler
-from mesos_local import AgentSpec, LocalCluster
+from mesos_local.agents import AgentSpec
+from mesos_local.cluster import LocalCluster
 
 
 @pytest.fixture(scope="module")

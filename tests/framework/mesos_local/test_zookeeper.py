@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mesos_local import AgentSpec, LocalCluster, MesosLocalError
+from mesos_local.agents import AgentSpec
+from mesos_local.cluster import LocalCluster
+from mesos_local.host.errors import MesosLocalError
 from mesos_local.node import four_letter_word, zookeeper_command
 
 

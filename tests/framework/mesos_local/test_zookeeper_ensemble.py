@@ -14,7 +14,7 @@ import pytest
 import mesos_local
 from kit import zookeeper_ensemble
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
-from mesos_local import MesosLocalError
+from mesos_local.host.errors import MesosLocalError
 from mesos_local.host.process import ProcessId
 from mesos_local.node import is_listening
 

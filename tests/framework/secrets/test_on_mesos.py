@@ -24,8 +24,10 @@ from typing import Any
 import pytest
 
 from kit.waiting import wait_until
-from mesos_client import SchedulerDriver
-from mesos_local import AgentSpec, LocalCluster, master_api
+from mesos_client.scheduler import SchedulerDriver
+from mesos_local import master_api
+from mesos_local.agents import AgentSpec
+from mesos_local.cluster import LocalCluster
 from mesos_local.host.process import free_ports
 from mesos_local.master_api import read_status
 from tf_scheduler.zipapp_builder import build_bundle

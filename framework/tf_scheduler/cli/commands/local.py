@@ -20,8 +20,9 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from mesos_local import AgentSpec, LocalCluster, MesosLocalError, NodeDiedError, default_agents, load_agents, with_ports
-from mesos_local.agents import port_spans
+from mesos_local.agents import AgentSpec, default_agents, load_agents, port_spans, with_ports
+from mesos_local.cluster import LocalCluster
+from mesos_local.host.errors import MesosLocalError, NodeDiedError
 from mesos_local.host.process import is_free
 from mesos_local.libmesos.download import check_platform
 from mesos_local.master_api import AgentStatus, ClusterStatus, FrameworkStatus, MasterUnavailableError

@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 
 import click
 
-from mesos_local import AgentSpec, LocalCluster, MesosLocalError, default_agents, load_agents, with_ports
+from mesos_local.agents import AgentSpec, default_agents, load_agents, with_ports
+from mesos_local.cluster import LocalCluster
+from mesos_local.host.errors import MesosLocalError
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.common.options_file import load_document, load_options, scheduler_defaults
 from tf_scheduler.cli.common.output import json_switch, output_redactor

@@ -19,7 +19,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from mesos_local import LocalCluster, MesosLocalError
+from mesos_local.cluster import LocalCluster
+from mesos_local.host.errors import MesosLocalError
 from mesos_local.host.process import ProcessId
 from mesos_local.master_api import teardown
 from tf_scheduler.api.views.overview import Overview, StepRow, TaskRow, from_json

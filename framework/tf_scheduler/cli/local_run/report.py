@@ -14,7 +14,8 @@ from urllib.parse import unquote
 
 import click
 
-from mesos_local import AgentSpec, LocalCluster
+from mesos_local.agents import AgentSpec
+from mesos_local.cluster import LocalCluster
 from mesos_local.host.process import ProcessId
 from mesos_local.libmesos.native import VERSION as MESOS
 from tf_scheduler import __version__

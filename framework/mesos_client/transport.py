@@ -1,0 +1,222 @@
+"""Event streams and calls over HTTP, with the standard library only.
+
+Releases of requests need a newer Python than agents have. Proxies and .netrc of the environment are ignored: masters
+are reached directly, and never receive another host's password.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import select
+import socket
+import threading
+from typing import Any, Callable, Iterator, Mapping
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from .connect import connect, connect_unix
+from .credentials import Tls
+from .http import (
+    JSON_HEADERS,
+    MAX_TEXT,
+    HttpReply,
+    HttpRequest,
+    ResponseHead,
+    SocketHandle,
+    Subscription,
+    TransportError,
+    encode,
+)
+from .results import Failed, NotConnected, Rejected, SendResult, Sent
+
+#: Scheme of a URL whose host is the percent-encoded path of a domain socket.
+UNIX_SCHEME = "http+unix"
+_CHUNK = 65536
+#: What http.client raises; ValueError comes from its parsing of chunk lengths.
+_ERRORS = (OSError, http.client.HTTPException, ValueError)
+
+
+def _broken(error: BaseException) -> TransportError:
+    return TransportError(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+
+
+class Stream:
+    """POST requests over one connection, for example one with an endless response.
+
+    Used by one thread; only `interrupt` and `abort` are thread-safe.
+    """
+
+    def __init__(self, tls: Tls) -> None:
+        self._tls = tls
+        self._handle = SocketHandle()
+        self._peer = ("", "")
+        self._connection: http.client.HTTPConnection | None = None
+        self._response: http.client.HTTPResponse | None = None
+
+    def open(self, request: HttpRequest) -> ResponseHead:
+        """Send the request and wait for the response head. Raises TransportError."""
+        url = urlsplit(request.url)
+        try:
+            if not self._is_connected(url):
+                self.close()
+                # HTTPConnection gets the name for its Host header, and a socket that can be aborted.
+                name = "localhost" if url.scheme == UNIX_SCHEME else url.hostname or ""
+                self._connection = http.client.HTTPConnection(name, _port(url))
+                self._connection.sock, self._peer = self._connect(url, request), url[:2]
+            assert self._connection is not None
+            self._connection.request("POST", url.path, request.body, dict(request.headers))
+            self._response = self._connection.getresponse()
+        except _ERRORS as error:
+            raise _broken(error) from error
+        return ResponseHead(self._response.status, {name.lower(): value for name, value in self._response.getheaders()})
+
+    def _is_connected(self, url: SplitResult) -> bool:
+        """Whether the last request has left a usable connection; one that the server closed is readable."""
+        if self._connection is None or self._connection.sock is None or self._peer != url[:2]:
+            return False
+        poll = select.poll()
+        poll.register(self._connection.sock, select.POLLIN)
+        return not poll.poll(0)
+
+    def _connect(self, url: SplitResult, request: HttpRequest) -> socket.socket:
+        if url.scheme == UNIX_SCHEME:
+            connection = connect_unix(unquote(url.netloc), request.connect_timeout, self._handle)
+        else:
+            connection = connect(url.hostname or "", _port(url), request.connect_timeout, self._handle)
+        connection.settimeout(request.timeout)
+        if url.scheme != "https":
+            return connection
+        try:
+            return self._tls.context(self._handle).wrap_socket(connection, server_hostname=url.hostname)
+        except BaseException:
+            connection.close()
+            raise
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield pieces of the body on arrival. Raises TransportError if it breaks or exceeds the silence limit."""
+        response = self._response
+        assert response is not None, "open() first"
+        while True:
+            try:
+                chunk = response.read1(_CHUNK)
+            except _ERRORS as error:
+                raise _broken(error) from error
+            if not chunk:
+                return
+            yield chunk
+
+    def text(self) -> str:
+        """Return the start of an error response, for messages. Never raises."""
+        body = b""
+        try:
+            for chunk in self.chunks():
+                body += chunk
+                if len(body) >= MAX_TEXT:
+                    break
+        except TransportError:
+            pass  # a partial text is enough
+        return HttpReply(0, body).text
+
+    def read(self) -> bytes:
+        """Return the whole body, after which the connection can be used again. Raises TransportError."""
+        assert self._response is not None, "open() first"
+        try:
+            return self._response.read()
+        except _ERRORS as error:
+            raise _broken(error) from error
+
+    def set_silence_limit(self, seconds: float | None) -> None:
+        """Set the seconds without a byte after which `chunks` raises; None for unlimited."""
+        self._handle.settimeout(seconds)
+
+    def interrupt(self) -> None:
+        """Make the current operation fail. Thread-safe."""
+        self._handle.interrupt()
+
+    def abort(self) -> None:
+        """Make current and later operations fail. Thread-safe."""
+        self._handle.abort()
+
+    def close(self) -> None:
+        """Release the connection. Never raises; may be called in any state."""
+        if self._response is not None:
+            self._response.close()
+        if self._connection is not None:
+            self._connection.close()
+        self._response = self._connection = None
+
+
+def _port(url: SplitResult) -> int:
+    # A domain socket's netloc is a path.
+    return 80 if url.scheme == UNIX_SCHEME else url.port or (443 if url.scheme == "https" else 80)
+
+
+class Transport:
+    """Open streams, and send calls over one persistent connection: each is answered before the next is sent.
+
+    Raises ValueError for unusable files of `tls`. `timeout`: seconds that a call waits in the queue.
+    """
+
+    def __init__(self, tls: Tls | None = None, timeout: float = 10.0) -> None:
+        self._tls, self._timeout = tls or Tls(), timeout
+        self._turn = threading.Lock()
+        self._closed = False
+        self._call = Stream(self._tls)
+        if tls is not None:
+            tls.context(SocketHandle())
+
+    def stream(self) -> Stream:
+        return Stream(self._tls)
+
+    def send(
+        self,
+        session: Subscription,
+        present: Callable[[], Subscription | None],
+        headers: Mapping[str, str],
+        body: Mapping[str, Any],
+    ) -> SendResult:
+        """POST `body`, after up to `timeout` seconds in the queue, and wait as long for the response.
+
+        Returns NotConnected without sending if `session` is no longer the `present` one.
+        """
+        request = HttpRequest(session.url, {**JSON_HEADERS, **headers, **session.headers}, encode(body), self._timeout)
+        if not self._turn.acquire(timeout=self._timeout):
+            return Failed("timed out while earlier calls wait for their responses")
+        try:
+            return _result(self.post(request)) if present() is session else NotConnected()
+        except TransportError as error:
+            return Failed(str(error))
+        finally:
+            self._turn.release()
+
+    def post(self, request: HttpRequest) -> HttpReply:
+        """Send one call and return its response; not thread-safe. Raises TransportError."""
+        if self._closed:
+            raise TransportError("the driver is stopped")
+        try:
+            return HttpReply(self._call.open(request).status, self._call.read())
+        except TransportError:
+            self._call.close()
+            raise
+
+    def interrupt(self) -> None:
+        """Make the current call fail. Thread-safe."""
+        self._call.interrupt()
+
+    def close(self) -> None:
+        """Release all resources; later calls raise TransportError. Thread-safe; may be called again."""
+        self._closed = True
+        self._call.abort()
+        # The aborted call, if any, ends now; only then its connection may be closed.
+        with self._turn:
+            self._call.close()
+
+
+def _result(reply: HttpReply) -> SendResult:
+    if not 200 <= reply.status < 300:
+        return Rejected(reply.status, reply.text)
+    try:
+        answer = json.loads(reply.body)
+    except ValueError:
+        return Sent()
+    return Sent(answer) if isinstance(answer, dict) else Sent()
