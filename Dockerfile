@@ -30,7 +30,7 @@ FROM ${PYTHON} AS scheduler
 COPY --from=build /opt/dcos-tensorflow /opt/dcos-tensorflow
 COPY --from=build /out/artefacts /opt/dcos-tensorflow/artefacts
 ENV PATH=/opt/dcos-tensorflow/bin:$PATH PORT_API=8080 PYTHONUNBUFFERED=1
-# Nobody's in the image, so that nothing in it can be changed by what runs.
+# The user owns no file of the image, so a program cannot change any.
 USER 65534:65534
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=12s --start-period=60s --retries=3 \

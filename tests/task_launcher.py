@@ -52,13 +52,13 @@ class Scheduler:
             framework, cluster.master.address, on_event=self._sort, on_state=lambda state: None
         )
         self.seen: set[str] = set()
-        #: What executors have told, as far as events were awaited.
+        #: Messages of executors in the events read so far.
         self.messages: list[dict[str, Any]] = []
         self.driver.start()
         self.id = self.await_event("SUBSCRIBED")["framework_id"]
 
     def _sort(self, event: dict[str, Any]) -> None:
-        """Offers apart: one that is passed over while waiting for something else would be held for ever."""
+        """Offers, kept apart: one that is skipped while waiting for another event would be held forever."""
         for offer in event.get("offers", {}).get("offers", ()):
             self.offers.put(offer)
         self.events.put(event)
@@ -168,7 +168,7 @@ class Scheduler:
             return {Path(item["path"]).name: item["size"] for item in json.load(answer)}
 
     def executor_pid(self, name: str) -> int:
-        """The process that carries the task, which must run. Nobody but root can read the executor's environment."""
+        """The process that carries the task, which must run. Only root can read the executor's environment."""
         above = {pid for started in processes(name) for pid in ancestors(started)}
         (found,) = [pid for pid in above if arguments(pid)[1:] == [self.bundle.name]]
         return found

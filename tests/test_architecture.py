@@ -39,7 +39,7 @@ PURE = {
     "tf_executor.lifecycle",
 }
 
-#: Room -> rooms of ours that it may import (itself always). A room is a package, or a module beside packages.
+#: Room -> rooms that it may import (itself always). A room is a package, or a module beside packages.
 ALLOWED = {
     "tf_scheduler": set(),
     "tf_scheduler.model": set(),
@@ -228,9 +228,9 @@ def test_every_dependency_has_its_reason():
     config = configparser.ConfigParser()
     config.read(HOME / "setup.cfg")
     required = {re.split(r"[=<>!~\[; ]", line)[0] for line in config["options"]["install_requires"].split("\n") if line}
-    told = set(re.findall(r"^\| `([\w.-]+)`", (HOME / "docs" / "dependencies.md").read_text(), re.MULTILINE))
+    documented = set(re.findall(r"^\| `([\w.-]+)`", (HOME / "docs" / "dependencies.md").read_text(), re.MULTILINE))
 
-    assert set() == required - told
+    assert set() == required - documented
 
 
 @pytest.mark.parametrize(("root", "path"), FILES, ids=lambda value: value.name if value in ROOTS else value.stem)

@@ -1,10 +1,10 @@
-"""Train several models at once, one in each process: nobody talks to anybody.
+"""Train several models in parallel, one in each process, without communication.
 
-Each process is told its number, SHARD_INDEX, and how many there are, NUM_SHARDS. It takes its share of the settings
-that are to be tried, trains a classifier of handwritten digits with each, and writes what came of it to a file of its
-own. Whoever finds its file there has nothing left to do: a process that is started again goes on where it was.
+Each process reads its number from SHARD_INDEX and the number of processes from NUM_SHARDS. It takes its share of the
+settings, trains a classifier of handwritten digits with each, and writes each result to a file. A setting with a file
+is skipped, so that a restarted process continues where it stopped.
 
-The data are the 1797 images that scikit-learn brings along, so nothing is downloaded.
+The data are the 1797 images of scikit-learn, so nothing is downloaded.
 """
 
 from __future__ import annotations

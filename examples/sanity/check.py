@@ -1,7 +1,7 @@
-"""Does every task of the cluster reach every other? Needs no TensorFlow: what runs when nothing else is said.
+"""Check that every task of the cluster reaches every other. The default program of a service; needs no TensorFlow.
 
-Each task listens at its own address of TF_CONFIG and connects to all others. Worker 0 (or the chief) ends when it has
-reached them all and all have told it that they did, too; the job is done then.
+Each task listens at its own address of TF_CONFIG and connects to all others. Worker 0 (or the chief) exits when it has
+reached all of them and all have reported the same to it; then the job is done.
 """
 
 from __future__ import annotations

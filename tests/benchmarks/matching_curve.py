@@ -30,7 +30,7 @@ Points = Sequence[tuple[int, float]]
 
 
 def measured() -> tuple[Points, Points, Points]:
-    """(offers, seconds) of ours, of first fit, and of a best fit that looks at every offer for every task."""
+    """(offers, seconds) of the gang match, of first fit, and of a best fit over every offer for every task."""
     ours, naive, best = [], [], []
     tasks = benchmark.gang()
     for size in SIZES:

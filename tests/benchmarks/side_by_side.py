@@ -241,8 +241,8 @@ def compared(name: str, form: str, ours: Sequence[Took], bare: Sequence[Took]) -
     """Median and ratio; no ratio of what is compared with itself."""
     values = [getattr(one, name) for one in ours]
     ratios = [value / getattr(base, name) for value, base in zip(values, bare, strict=True)]
-    told = f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
-    return f"{statistics.median(values):{form}}", "" if ours is bare else told
+    spread = f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
+    return f"{statistics.median(values):{form}}", "" if ours is bare else spread
 
 
 def main() -> None:
@@ -259,8 +259,8 @@ def main() -> None:
     if given.write:
         load = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
         load = f"Rounds: {given.rounds}; steps: {given.steps} (of each worker; with digits of all together); {load}."
-        told = given.write.read_text()
-        given.write.write_text(_PLACE.sub(lambda place: f"{place[1]}\n{load}\n\n{text}\n\n{place[2]}", told))
+        page = given.write.read_text()
+        given.write.write_text(_PLACE.sub(lambda place: f"{place[1]}\n{load}\n\n{text}\n\n{place[2]}", page))
 
 
 if __name__ == "__main__":

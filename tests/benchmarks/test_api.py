@@ -76,8 +76,8 @@ def clients(port: int, pause: float) -> Iterator[list[int]]:
         try:
             assert "ready\n" == process.stdout.readline()
             yield numbers
-            told, _ = process.communicate(timeout=60)
-            numbers += map(int, told.split())
+            output, _ = process.communicate(timeout=60)
+            numbers += map(int, output.split())
         finally:
             process.kill()
 

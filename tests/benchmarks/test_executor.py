@@ -41,14 +41,14 @@ def scheduler(bundle: Path) -> Iterator[Scheduler]:
         yield scheduler
 
 
-def told(what: str, **numbers: float) -> None:
+def print_numbers(what: str, **numbers: float) -> None:
     print(f"\n{what}: " + ", ".join(f"{name} {value:.4g}" for name, value in numbers.items()))
 
 
 def test_size_of_the_bundle(bundle: Path) -> None:
     """Every agent fetches it for every task."""
     size = bundle.stat().st_size
-    told("bundle", kilobytes=size / 1000)
+    print_numbers("bundle", kilobytes=size / 1000)
     assert size < 5_000_000
 
 
@@ -57,8 +57,8 @@ def test_start(scheduler: Scheduler) -> None:
     """From the start of the container's command to the executor's SUBSCRIBE, as the agent's log tells."""
     found = [started(scheduler, f"start-{number}") for number in range(ROUNDS)]
     bare = [seconds_of(lambda: subprocess.run([sys.executable, "-c", "pass"], check=True)) for _ in range(ROUNDS)]
-    told("start, milliseconds", median=1000 * statistics.median(found), least=1000 * min(found))
-    told("python -c pass, milliseconds", median=1000 * statistics.median(bare), least=1000 * min(bare))
+    print_numbers("start, milliseconds", median=1000 * statistics.median(found), least=1000 * min(found))
+    print_numbers("python -c pass, milliseconds", median=1000 * statistics.median(bare), least=1000 * min(bare))
 
 
 def started(scheduler: Scheduler, name: str) -> float:
@@ -97,7 +97,7 @@ def test_memory_and_idle_time(scheduler: Scheduler, tmp_path: Path) -> None:
     (tmp_path / "ready").read_text()
     took, spent = time.monotonic() - begin, processor_time(pid) - before
     resident = int(re.findall(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())[0]) / 1000
-    told("idle", megabytes=resident, processor_percent=100 * spent / took)
+    print_numbers("idle", megabytes=resident, processor_percent=100 * spent / took)
     scheduler.call("KILL", task_id={"value": "idle"}, agent_id={"value": scheduler.agent_id})
     scheduler.statuses("TASK_KILLING", "TASK_KILLED")
     assert 0 == scheduler.executor_exit()
@@ -134,8 +134,8 @@ def test_output(scheduler: Scheduler, tmp_path: Path) -> None:
         kept = [path.stat().st_size for path in scheduler.sandbox(f"output-{number}").glob("stdout*")]
         assert all(size <= 32 << 20 for size in kept)
         assert min(size * 1e6, 4 * (32 << 20)) * 0.7 < sum(kept)
-        told(f"output of {size:.0f} MB, MB/s", ours=size / ours, hand=size / hand)
-    told("output", ratio=statistics.median(ratios))
+        print_numbers(f"output of {size:.0f} MB, MB/s", ours=size / ours, hand=size / hand)
+    print_numbers("output", ratio=statistics.median(ratios))
 
 
 def under_us(scheduler: Scheduler, name: str, command: str, folder: Path, **fields: object) -> float:
@@ -223,8 +223,10 @@ def test_training(scheduler: Scheduler, tmp_path: Path) -> None:
     pairs = [trained(scheduler, f"train-{number}", tmp_path) for number in range(ROUNDS)]
     clock = [ours.steps_per_second / hand.steps_per_second for ours, hand in pairs]
     processor = [ours.steps_per_processor_second / hand.steps_per_processor_second for ours, hand in pairs]
-    told("training, ours by hand's: steps per second", median=statistics.median(clock), least=min(clock))
-    told("steps per processor second, executor included", median=statistics.median(processor), least=min(processor))
+    print_numbers("training, ours by hand's: steps per second", median=statistics.median(clock), least=min(clock))
+    print_numbers(
+        "steps per processor second, executor included", median=statistics.median(processor), least=min(processor)
+    )
 
 
 @dataclass(frozen=True)
@@ -285,5 +287,5 @@ def trained(scheduler: Scheduler, name: str, folder: Path) -> tuple[Trained, Tra
     assert 0 == scheduler.executor_exit()
     ours, hand = Trained.read(folder / "ours"), Trained.read(folder / "hand")
     assert hand.loss == pytest.approx(ours.loss, rel=1e-3)
-    told("training, steps", ours=ours.steps, hand=hand.steps, executor_processor_seconds=ours.executor)
+    print_numbers("training, steps", ours=ours.steps, hand=hand.steps, executor_processor_seconds=ours.executor)
     return ours, hand

@@ -91,7 +91,7 @@ def test_a_thousand_tasks(size: int) -> None:
     used = {item.agent.id for item in found.placements}
     assert [] == list(violations(found.placements, [offer for offer in offers if offer.agent_id in used], ABOUT))
     assert fitted is not None
-    told(f"{TASKS} tasks, {size} offers", took, naively, len(used), len(set(fitted.values())))
+    print_numbers(f"{TASKS} tasks, {size} offers", took, naively, len(used), len(set(fitted.values())))
 
 
 def test_a_gang_that_does_not_fit() -> None:
@@ -104,7 +104,7 @@ def test_a_gang_that_does_not_fit() -> None:
     assert isinstance(found, NoMatch)
     assert {task.name for task in tasks} == {*found.reasons, *found.blocked_by_gang}
     assert fitted is None
-    told("no place for all, 10,000 offers", took, naively, 0, 0)
+    print_numbers("no place for all, 10,000 offers", took, naively, 0, 0)
 
 
 def test_the_number_of_tasks() -> None:
@@ -130,7 +130,7 @@ def test_a_held_offer_more() -> None:
     print(f"\none more offer among 10,000: {1000 * took:.0f} ms")
 
 
-def told(what: str, took: float, naively: float, agents: int, naive_agents: int) -> None:
+def print_numbers(what: str, took: float, naively: float, agents: int, naive_agents: int) -> None:
     print(
         f"\n{what}: {1000 * took:.0f} ms on {agents} agents; "
         f"first fit {1000 * naively:.0f} ms on {naive_agents} agents; ratio {naively / took:.1f}"

@@ -67,7 +67,7 @@ def best(action: Callable[[], object], rounds: int = ROUNDS) -> float:
     return min(found)
 
 
-def told(what: str, count: int, seconds: float) -> None:
+def print_numbers(what: str, count: int, seconds: float) -> None:
     print(f"{what:45} {count:6} tasks {seconds * 1000:9.3f} ms")
 
 
@@ -100,7 +100,7 @@ def test_a_status_update(count, before, to):
 
     assert {to} == {after.stored.statuses[event.status.id].state for event in events}
     seconds = best(lambda: play(state, events), 3) / len(events)
-    told(f"update {'nothing' if before is None else before.label} -> {to.label}", count, seconds)
+    print_numbers(f"update {'nothing' if before is None else before.label} -> {to.label}", count, seconds)
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -117,7 +117,7 @@ def test_a_status_update_while_the_next_step_waits(count):
 
     assert ["chief-0"] == [task.name for gang in scheduling.view_of(after).gangs for task in gang.tasks]
     seconds = best(lambda: play(state, events), 3) / len(events)
-    told("update while a serial plan waits for offers", count, seconds)
+    print_numbers("update while a serial plan waits for offers", count, seconds)
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -132,7 +132,9 @@ def test_the_status_of_a_plan(count, said):
 
     assert (expected, count) == (plan.status, sum(len(phase.steps) for phase in plan.phases))
     assert {expected} == {step.status for phase in plan.phases for step in phase.steps}
-    told(f"status of a plan, {expected.value}", count, best(lambda: plans_view.find_plan(state, "deploy", view)))
+    print_numbers(
+        f"status of a plan, {expected.value}", count, best(lambda: plans_view.find_plan(state, "deploy", view))
+    )
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -144,7 +146,7 @@ def test_the_status_of_a_pending_plan(count):
     plan = plans_view.find_plan(state, "deploy", view)
 
     assert (Status.PENDING, count) == (plan.status, sum(len(phase.steps) for phase in plan.phases))
-    told("status of a plan, PENDING", count, best(lambda: plans_view.find_plan(state, "deploy", view)))
+    print_numbers("status of a plan, PENDING", count, best(lambda: plans_view.find_plan(state, "deploy", view)))
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -158,7 +160,7 @@ def test_the_end_of_a_job(count):
     after = play(stopped, events)
 
     assert count - len(events) == after.live_count()
-    told("update of a killed task, at the end", count, best(lambda: play(stopped, events), 3) / len(events))
+    print_numbers("update of a killed task, at the end", count, best(lambda: play(stopped, events), 3) / len(events))
 
 
 def test_a_forced_plan_is_shown_as_fast():
@@ -172,4 +174,6 @@ def test_a_forced_plan_is_shown_as_fast():
     plan = plans_view.find_plan(state, "deploy", view)
 
     assert 5_000 == sum(step.status is Status.COMPLETE for phase in plan.phases for step in phase.steps)
-    told("status of a plan, half of it forced", 10_000, best(lambda: plans_view.find_plan(state, "deploy", view)))
+    print_numbers(
+        "status of a plan, half of it forced", 10_000, best(lambda: plans_view.find_plan(state, "deploy", view))
+    )

@@ -81,7 +81,7 @@ class Training:
         """Name and state of each task whose name starts so."""
         return {task["name"]: task["state"] for task in self.result["tasks"] if task["name"].startswith(start)}
 
-    def told(self, task: str, file: str = "stdout") -> str:
+    def output(self, task: str, file: str = "stdout") -> str:
         """What the task has written."""
         (path,) = self.state_home.glob(f"dcos-tensorflow/runs/*/logs/{task}/{file}")
         return path.read_text()

@@ -35,7 +35,7 @@ def test_both_workers_train_one_model(train_on_mesos: Callable) -> None:
     training = train_on_mesos(OPTIONS)
 
     assert {"worker-0": "finished", "worker-1": "finished"} == training.tasks("worker")
-    first, second = (training.told(f"worker-{index}").splitlines() for index in range(2))
+    first, second = (training.output(f"worker-{index}").splitlines() for index in range(2))
     assert [f"epoch {number}" for number in range(1, 13)] == [line.partition(":")[0] for line in second]
     assert all(line.endswith(", 2 workers") for line in second)
     assert second == first[:-1]

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(600
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SYNC = "between_graph/options-sync.json"
 #: Example -> task, file, and what it must have written there. Others: test_pytorch.py, and the tests of the command.
-TOLD = {
+OUTPUT = {
     "coordinator": [("chief-0", "stdout", r"epoch 15: loss [\d.]+\ntest accuracy 0\.9")],
     "multi_worker_mirrored": [("worker-0", "stdout", r"epoch 12: loss [\d.]+, 2 replicas\ntest accuracy 0\.9")],
     "between_graph": [
@@ -33,7 +33,7 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize("example", TOLD)
+@pytest.mark.parametrize("example", OUTPUT)
 def test_the_example_trains(example: str, train_on_mesos: Callable) -> None:
     """Exit code 0, every task that trains has finished, and their output says what the README says."""
     training = train_on_mesos(EXAMPLES / (example if example.endswith(".json") else f"{example}/options.json"))
@@ -43,5 +43,5 @@ def test_the_example_trains(example: str, train_on_mesos: Callable) -> None:
     needed = ends.get(example, ("worker", "eval"))
     assert {"finished"} == set(training.tasks(needed).values())
     assert {"killed"} >= set(training.tasks("ps").values())
-    for task, file, words in TOLD[example]:
-        assert re.search(words, training.told(task, file)), training.told(task, file)
+    for task, file, words in OUTPUT[example]:
+        assert re.search(words, training.output(task, file)), training.output(task, file)

@@ -100,6 +100,6 @@ def test_end_report_round_trips(ending: EndReport) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"rubbish", b"[]", b"\xff"])
-def test_other_status_data_is_no_end_report(data: bytes) -> None:
+def test_other_status_data_gives_empty_end_report(data: bytes) -> None:
     """Updates of the agent or master carry no end report."""
     assert NO_END == EndReport.decode(data)

@@ -28,7 +28,7 @@ ids = st.from_regex(r"[a-z0-9_.-]{1,100}", fullmatch=True)
 @given(st.builds(ProgressReport, ids, counts, times, whole, whole, losses, whole, speeds, speeds))
 def test_progress_report_round_trips(progress: ProgressReport) -> None:
     data = progress.encode()
-    json.loads(data, parse_constant=lambda text: pytest.fail(f"{text} is no JSON"))
+    json.loads(data, parse_constant=lambda text: pytest.fail(f"{text} is not JSON"))
     assert progress == ProgressReport.decode(data)
 
 

@@ -43,7 +43,7 @@ def test_what_is_copied_exists(stage):
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_images_run_as_nobody_and_say_how_they_are_watched(name):
+def test_images_run_unprivileged_with_a_health_check(name):
     """Numbers, so that an engine can tell that it is not root."""
     stage = STAGES[name]
 

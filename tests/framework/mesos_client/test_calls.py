@@ -14,7 +14,7 @@ CALL = {"type": "REVIVE"}
 
 
 class Slow(Transport):
-    """Answers when it is told to."""
+    """Answers when `answer` is set."""
 
     def __init__(self, timeout: float = PATIENCE) -> None:
         super().__init__(timeout=timeout)

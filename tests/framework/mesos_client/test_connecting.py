@@ -137,7 +137,7 @@ def test_the_next_address_is_tried(monkeypatch):
 
 @pytest.mark.parametrize("code", [errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES])
 def test_unreachable_network_is_transport_error(monkeypatch, code):
-    """P16: no route is no end of the driver."""
+    """P16: a missing route does not stop the driver."""
 
     monkeypatch.setattr(socket.socket, "connect_ex", lambda *_: code)
     made = Transport()
@@ -165,7 +165,7 @@ def drivers(address):
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["scheduler", "executor"])
 def test_p28_stop_does_not_wait_for_a_host_that_does_not_answer(black_hole, monkeypatch, kind):
-    """P28: a driver that is connecting to a black hole ends when it is told to, and leaves no thread."""
+    """P28: a driver that is connecting to a black hole stops on request and leaves no thread."""
     connecting_now = threading.Event()
     real = mesos_client_connect._outcome
 

@@ -1,4 +1,4 @@
-"""Who we are: Basic with any characters, tokens that are fetched anew when Mesos refuses them."""
+"""Credentials: Basic with any characters, and tokens that are renewed when Mesos rejects them."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_invalid_master_info_is_explained(data):
         decode_leader(data)
 
 
-class Told(Detector):
+class ManualDetector(Detector):
     """Says what the test tells it to."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ def leader_at(peer: Peer) -> Leader:
 
 def test_driver_starts_and_stops_its_detector(driver_of, recorder):
     """P20: from nobody to a leader, to another one, to nobody; the reason why can be asked for."""
-    detector = Told()
+    detector = ManualDetector()
     with Peer(stream(subscribed())) as old, Peer(stream(subscribed())) as new:
         driver = driver_of(detector)
         driver.start()
@@ -131,7 +131,7 @@ def test_driver_starts_and_stops_its_detector(driver_of, recorder):
 
 def test_detector_moves_during_subscribe_uses_new_master(driver_of, recorder):
     """The detector reports between the choice of the master and the connection to it."""
-    detector = Told()
+    detector = ManualDetector()
 
     class Changing(Credentials):
         def header(self):
@@ -149,7 +149,7 @@ def test_detector_moves_during_subscribe_uses_new_master(driver_of, recorder):
 
 def test_tls_uses_leader_host_name(certificates, driver_of, recorder):
     """P20, P21: the certificate names it."""
-    detector = Told()
+    detector = ManualDetector()
     with Peer(stream(subscribed()), tls=certificates.server_context()) as peer:
         driver = driver_of(detector, tls=Tls(certificates.ca))
         driver.start()
@@ -160,7 +160,7 @@ def test_tls_uses_leader_host_name(certificates, driver_of, recorder):
 
 def test_an_error_event_stops_the_detector(driver_of, recorder):
     """A driver that has given up looks for nobody any more."""
-    detector = Told()
+    detector = ManualDetector()
     with Peer(stream(subscribed(), {"type": "ERROR", "error": {"message": "gone"}})) as peer:
         driver = driver_of(detector)
         driver.start()

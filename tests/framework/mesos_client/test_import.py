@@ -92,7 +92,7 @@ def test_each_library_has_one_importer(library, module):
 
 
 def test_p30_unsafe_pymesos_modules_are_not_loaded():
-    """P30: pymesos.subprocess unpickles what comes from the network; nothing of ours imports it."""
+    """P30: pymesos.subprocess unpickles what comes from the network; the drivers never import it."""
     program = f"""
 import sys
 {IMPORTS["hardened"]}

@@ -131,7 +131,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def test_p31_a_stopped_driver_sends_nothing(cluster, scheduler_of):
-    """P31: after stop() the real master hears no more of us, and the caller is told so."""
+    """P31: after stop() the real master gets no more calls, and the caller learns it."""
     scheduler = scheduler_of(cluster.master.address)
     scheduler.wait("SUBSCRIBED")
     scheduler.driver.stop()

@@ -56,7 +56,7 @@ def test_arbitrary_bytes_end_in_records_or_in_record_error(data):
     "garbage", [b"x", b"\n", b"-1\n", b" 1\n", b"1 \n", b"1\r\n", b"<html>", b"12345678901\n", b"9" * 11]
 )
 def test_garbage_is_named(garbage):
-    """What is no length is shown, shortened, in the error."""
+    """The error shows the beginning of an invalid length."""
     with pytest.raises(RecordError, match="not a record length"):
         RecordDecoder().feed(garbage)
 
@@ -71,7 +71,7 @@ def test_garbage_is_detected_byte_by_byte(garbage):
 
 @pytest.mark.parametrize("start", [b"5", b"5\n", b"5\nabcd"])
 def test_unfinished_record_is_detected(start):
-    """The end of the stream inside a record can be told from one between records."""
+    """The end of the stream inside a record differs from one between records."""
     decoder = RecordDecoder()
     assert decoder.feed(start) == []
     assert not decoder.is_between_records

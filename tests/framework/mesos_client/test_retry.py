@@ -36,7 +36,7 @@ class World:
 
 
 def test_waits_grow_to_the_maximum():
-    """And begin anew after a subscription that held, not after one that was cut at once."""
+    """They restart after a subscription that lasted, not after one that was cut immediately."""
     world = World("a")
     now, waits = 0.0, []
     for _ in range(5):
@@ -86,7 +86,7 @@ def test_failed_leader_falls_back_to_master_list():
 
 
 def test_rejections_wait_longer_and_are_reported_once():
-    """The reason is told when it changes."""
+    """A rejection is reported when its status changes."""
     world, request = World("a"), HttpRequest(f"http://a:5050{PATH}", {}, b"", 1.0)
     steps = [world.retry.after(StreamLoss("test", status, None, request), 0.0) for status in (403, 403, 400, 503, 400)]
     assert [True, False, True, False, False] == [is_rejected for _, is_rejected in steps]

@@ -213,7 +213,7 @@ def test_p18_calls_during_reconnect_return_typed_failures():
 
 @both(hardened="not connected", stock="None")
 def test_p19_call_without_subscription_is_not_connected(kind, expected):
-    """P19: a call that is dropped is told from one that was sent."""
+    """P19: a dropped call has another result than a sent one."""
     with Peer(status(503)) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
         peer.wait("SUBSCRIBE")
         assert expected == client.do("kill")["result"]

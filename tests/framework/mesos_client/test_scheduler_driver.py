@@ -277,7 +277,7 @@ def test_garbage_on_the_stream_is_a_loss(driver_of, recorder, bad):
 
 
 def test_non_utf8_executor_text_is_accepted(driver_of, recorder):
-    """Mesos writes it as it is. A stream that is lost for it would be lost for ever: the update comes again."""
+    """Mesos copies it unchanged. A stream lost because of it would be lost forever: the update is resent."""
     written = json.dumps(update()).replace('"uuid"', '"message": "MARK", "uuid"').encode()
     record = written.replace(b"MARK", b"\xff\xed\xa0\x80")
 

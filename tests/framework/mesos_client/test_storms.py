@@ -136,7 +136,7 @@ def test_rejecting_master_is_asked_less_often(script):
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no-such-host.invalid:5050", "127.0.0.1:1,127.0.0.1:2,[::1]:1"])
 def test_unreachable_master_is_retried_each_second(address, monkeypatch):
-    """Nobody listens, or the name does not exist: the attempts themselves are counted."""
+    """No server listens, or the name does not exist: count the attempts themselves."""
 
     def getaddrinfo(host, *arguments, **options):
         if host.endswith(".invalid"):

@@ -56,9 +56,9 @@ def test_a_certificate_for_another_host_is_refused(certificates, monkeypatch):
 
 
 def test_a_rogue_master_learns_nothing(certificates, driver_of, recorder):
-    """Whoever answers at the master's address without its certificate gets no subscription, no call, no credentials."""
-    log, told = logging.getLogger("mesos_client.stream"), QueueHandler(recorder.reports)
-    log.addHandler(told)
+    """A server at the master's address without its certificate gets no subscription, call or credentials."""
+    log, handler = logging.getLogger("mesos_client.stream"), QueueHandler(recorder.reports)
+    log.addHandler(handler)
     try:
         with Peer(stream(subscribed()), tls=certificates.server_context()) as rogue:
             tls = Tls(certificates.path("stranger.pem"))
@@ -68,7 +68,7 @@ def test_a_rogue_master_learns_nothing(certificates, driver_of, recorder):
             assert not driver.send({"type": "REVIVE"}).ok
             assert [] == rogue.all("SUBSCRIBE") + rogue.all("REVIVE")
     finally:
-        log.removeHandler(told)
+        log.removeHandler(handler)
 
 
 def test_verification_can_be_turned_off(certificates):

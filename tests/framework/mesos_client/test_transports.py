@@ -96,7 +96,7 @@ def test_a_cut_stream_is_an_error(transport):
 
 
 def test_refused_connection_error_hides_body(transport):
-    """Nobody listens: the cause is named."""
+    """No server listens: the error names the cause."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(TransportError, match="refused") as caught:

@@ -56,7 +56,7 @@ def test_a_failed_update_goes_before_later_ones(kept):
 
 
 def test_update_rejected_as_invalid_is_dropped(kept):
-    """400 is for ever; later updates must not wait behind it."""
+    """400 is permanent; later updates must not wait behind it."""
     add(kept, "A", "B")
     kept.online()
     assert Agent(kept, 2, Rejected(400, "x")).serve() == ["A", "B"]

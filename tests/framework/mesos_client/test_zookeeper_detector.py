@@ -31,7 +31,7 @@ def ensemble() -> Iterator[ZooKeeperEnsemble]:
 
 @pytest.fixture
 def candidates(ensemble: ZooKeeperEnsemble) -> Iterator[Candidates]:
-    """Nobody leads, and there is no node yet."""
+    """No master leads, and the node does not exist yet."""
     with Candidates(ensemble.addresses, "admin:secret") as made:
         made.clear()
         yield made
@@ -42,12 +42,12 @@ class Watch:
     """A detector, and what it tells."""
 
     def __init__(self, url: str) -> None:
-        self.told: queue.Queue[tuple[Leader | None, str]] = queue.Queue()
+        self.reports: queue.Queue[tuple[Leader | None, str]] = queue.Queue()
         self.detector = ZooKeeperDetector(ZooKeeperUrl.parse(url))
-        self.detector.start(lambda leader, reason: self.told.put((leader, reason)))
+        self.detector.start(lambda leader, reason: self.reports.put((leader, reason)))
 
     def next(self) -> tuple[Leader | None, str]:
-        return self.told.get(timeout=PATIENCE)
+        return self.reports.get(timeout=PATIENCE)
 
     def address(self) -> str:
         """Of the next leader."""
@@ -56,7 +56,7 @@ class Watch:
         return f"{leader.ip}:{leader.port}"
 
     def reason(self) -> str:
-        """Why the next thing told is that there is none."""
+        """Return the reason of the next report without a leader."""
         leader, reason = self.next()
         assert leader is None
         return reason
@@ -95,7 +95,7 @@ def test_p20_missing_znode_is_awaited(watch, candidates):
 
 
 def test_p20_the_znodes_parent_may_be_absent_too(ensemble, candidates):
-    """P20 (a): /dcos/mesos on a ZooKeeper where there is no /dcos."""
+    """P20 (a): /dcos/mesos on a ZooKeeper without /dcos."""
     looking = Watch(f"zk://{ensemble.addresses}/dcos/mesos")
     try:
         assert "node does not exist" in looking.reason()
@@ -163,9 +163,9 @@ def test_denied_access_is_reported_and_retried(watch, candidates, ensemble, monk
         assert "denies access" in looking.reason()
         masters.client.set_acls(GROUP, OPEN_ACL_UNSAFE)
         masters.enter(ONE)
-        while (told := looking.next())[0] is None:
+        while (report := looking.next())[0] is None:
             pass
-        assert told[0].ip == "127.0.0.1"
+        assert report[0].ip == "127.0.0.1"
 
 
 def test_p20_credentials_are_not_logged(watch, candidates, caplog):
@@ -179,7 +179,7 @@ def test_p20_credentials_are_not_logged(watch, candidates, caplog):
 
 
 def test_p20_absent_zookeeper_is_awaited(monkeypatch):
-    """P20 (b): nothing is raised, the reason is told, and the leader is found when ZooKeeper comes."""
+    """P20 (b): nothing is raised, the reason is reported, and the leader is found when ZooKeeper starts."""
     monkeypatch.setattr(zookeeper_detector, "OUTAGE_GRACE", 0.05)
     with ZooKeeperEnsemble(1) as own:
         with Candidates(own.addresses) as masters:
@@ -213,7 +213,7 @@ def test_p20_the_leader_stays_while_zookeeper_is_away():
             with Candidates(own.addresses) as masters:
                 masters.leave(f"{GROUP}/json.info_0000000000")
             assert looking.address() == new.address
-            assert looking.told.empty()
+            assert looking.reports.empty()
         finally:
             looking.detector.stop()
 
@@ -237,7 +237,7 @@ def test_a_driver_follows_the_leader_through_zookeeper(ensemble, candidates, dri
 
 
 def test_a_session_that_expires_is_replaced(watch, candidates, ensemble, monkeypatch):
-    """A new session has no watches: all is asked anew, and the leader that did not change is not told again."""
+    """A new session has no watches: everything is read again, and an unchanged leader is not reported again."""
     made: list[KazooClient] = []
 
     class Client(KazooClient):
@@ -252,7 +252,7 @@ def test_a_session_that_expires_is_replaced(watch, candidates, ensemble, monkeyp
     _expire(made[0], ensemble.addresses)
     candidates.leave(nodes[0])
     assert looking.address() == "127.0.0.2:5050"
-    assert looking.told.empty()
+    assert looking.reports.empty()
 
 
 def _expire(client: KazooClient, servers: str) -> None:
@@ -307,7 +307,7 @@ def test_stop_does_not_wait_for_lost_answer(watch, candidates, ensemble, monkeyp
 
 
 def test_stop_ends_a_detector_that_never_reached_zookeeper():
-    """Nobody listens there; twice stopped is stopped, and so is one that was not started."""
+    """No server listens; a detector may be stopped twice, and without a start."""
     looking = Watch("zk://127.0.0.1:1/mesos")
     looking.detector.stop()
     looking.detector.stop()

@@ -186,7 +186,7 @@ if sys.stdin.readline():
 
 @pytest.fixture
 def owner(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process with a cluster, which it ends when told; meanwhile it gets a signal, the fixture's parameter, twice."""
+    """A process with a cluster, which it ends on request; meanwhile it gets a signal, the fixture's parameter, twice."""
     command = [sys.executable, "-c", OWNER, getattr(request, "param", "SIGINT")]
     pipe = subprocess.PIPE
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
@@ -231,7 +231,7 @@ def test_killed_owner_leaves_nothing(owner: subprocess.Popen[str], executor_comm
 
 
 def test_a_later_cluster_in_the_same_folder_is_spared(tmp_path: Path) -> None:
-    """Its processes have the same mark: they are told from ours by the record."""
+    """Its processes have the same mark; the record distinguishes them."""
     folder = tmp_path / "cluster"
     first = LocalCluster(ONE_AGENT, folder)
     first.start()

@@ -136,7 +136,7 @@ def test_offline_error_suggests_egg(tmp_path: Path) -> None:
 def test_pip_indexes_are_asked_in_order(
     tmp_path: Path, index: str, pinned_egg: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that has it not, or does not answer, is no reason to give up: the digest is known."""
+    """An index without the file, or one that does not answer, is skipped: the digest is pinned."""
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_INDEX_URL", nowhere())
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", f"{index}none/ {index}")

@@ -1,4 +1,4 @@
-"""Processes are found and ended by id and start time, and by what they were told, never by name."""
+"""Processes are found and stopped by id and start time, or by their environment, never by name."""
 
 from __future__ import annotations
 
