@@ -60,7 +60,7 @@ def main() -> None:
     own = tasks.pop(f"{job}-{index}")
     server = Server(int(own.rpartition(":")[2]))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(f"{job}-{index} at {own} looks for {', '.join(tasks) or 'nobody: it is alone'}", flush=True)
+    print(f"{job}-{index} at {own} looks for {', '.join(tasks) or 'no other task'}", flush=True)
     wait_for(tasks, ("here", "done"))
     server.done.set()
     print("all reached", flush=True)

@@ -143,7 +143,7 @@ def built(tmp_path_factory):
 
 @pytest.mark.image
 @pytest.mark.timeout(600)
-def test_the_scheduler_is_installed_and_started_as_the_image_does_it(built):
+def test_scheduler_image_starts_its_commands(built):
     """Its commands are found by its PATH; without a program it says so, without a scheduler it is not healthy."""
     stage = STAGES["scheduler"]
     entry, command, check = stage.words("ENTRYPOINT"), stage.words("CMD"), stage.words("HEALTHCHECK")

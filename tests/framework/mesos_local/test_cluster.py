@@ -186,7 +186,7 @@ if sys.stdin.readline():
 
 @pytest.fixture
 def owner(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process with a cluster, which it ends on request; meanwhile it gets a signal, the fixture's parameter, twice."""
+    """A process with a cluster that ends on request; meanwhile it gets a signal, the fixture's parameter, twice."""
     command = [sys.executable, "-c", OWNER, getattr(request, "param", "SIGINT")]
     pipe = subprocess.PIPE
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
