@@ -78,7 +78,7 @@ def test_standby_takes_over_after_leader(open_at, zookeeper):
     standby.join()
 
     assert {"first": b"1"} == second.load()
-    with pytest.raises(LeadershipLostError, match="given up"):
+    with pytest.raises(LeadershipLostError, match="resigned"):
         leadership.check()
 
 
@@ -181,8 +181,8 @@ def test_leadership_survives_one_server(three_places, ensemble, open_at, which):
         host, port = before
         (server,) = (server for server in ensemble.servers if server.address == f"{host}:{port}")
         server.freeze()
-    until = leadership._until
-    while leadership._until < until + store._session.timeout and lost.empty():
+    lease_end = leadership._lease_end
+    while leadership._lease_end < lease_end + store._session.timeout and lost.empty():
         leadership.check()
         store.apply([Put("n", b"1")])
         time.sleep(0.05)
@@ -248,7 +248,7 @@ def test_leader_uses_granted_session_timeout(zookeeper, open_at):
     leadership = store.lead()
 
     assert 10.0 == store._session.timeout
-    assert 0 < leadership._until - asked < 10.0
+    assert 0 < leadership._lease_end - asked < 10.0
 
 
 def test_standbys_lead_one_at_a_time(zookeeper, open_at):
