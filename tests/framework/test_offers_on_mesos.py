@@ -27,6 +27,7 @@ from tf_scheduler.model.effects import Decision
 from tf_scheduler.model.events import Event
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.placement import AgentLocation, Constraint, GangMode, GangSpec, Operator, PlacementSpec
+from tf_scheduler.model.reasons import NotReserved
 from tf_scheduler.model.spec import ExecutorSpec, JobKind, ServiceSpec, Strategy
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState
@@ -417,7 +418,7 @@ def test_a_reservation_that_the_master_refuses_is_told(tmp_path):
         service = launched(stack, reserving(2, timeout=PATIENCE), cluster, tmp_path)
 
         state = service.until(
-            lambda state: "cannot reserve resources on " in str(state.session.pending.get(TaskName("worker-0")))
+            lambda state: isinstance(state.session.pending.get(TaskName("worker-0"), (None,))[0], NotReserved)
         )
 
         assert "authorized to perform action RESERVE_RESOURCES" in str(state.session.pending["worker-0"][0])

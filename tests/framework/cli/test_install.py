@@ -242,7 +242,7 @@ def test_install_reports_all_wrong_options(cluster, job):
     result = run("install", "--options", job("wrong", worker={"count": 1, "cpu": 1}), "--dir", cluster.directory)
 
     assert 1 == result.returncode
-    assert "worker.cpu: is no option; did you mean cpus?" in result.stderr
+    assert "worker.cpu: unknown option; did you mean `cpus`?" in result.stderr
     assert [] == InstalledService.all(cluster.directory)
 
 

@@ -158,7 +158,7 @@ def test_a_scheduler_is_stopped_started_and_taken_down(host):
     third.send_signal(signal.SIGTERM)
     _, errors = third.communicate(timeout=PATIENCE)
     assert 0 == third.returncode
-    for problem in ("worker.cpu: is no option", "api.write_token: file:gone", "api.certificate_file: this, key_file"):
+    for problem in ("worker.cpu: unknown option", "api.write_token: file:gone", "api.certificate_file: "):
         assert f"uninstalling without option: {problem}" in errors
     with closing(SqliteStore(host.folder / "state.db", "unit")) as store:
         assert {} == store.load()
