@@ -1,4 +1,4 @@
-"""`python -m dcos_command`: the same as the installed sub-command."""
+"""`python -m dcos_command`: same as the installed sub-command."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The scheduler's API, asked directly or through DC/OS, and what installed the service."""
+"""Client of the scheduler's API and of the program that installed the service."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .transport import ClusterConnection, tls_verification
 
 
 @dataclass(frozen=True)
-class ErrorBody:
-    """`message`: the sentence, and a line for each thing that is wrong; None: the body is not an error of theirs.
+class HttpErrorBody:
+    """`message`: a sentence, and one line for each problem; None: the body is not a known error document.
 
     `code`: the scheduler's `code`, Cosmos' `type`, or empty.
     """
@@ -25,37 +25,35 @@ class ErrorBody:
     lists_names: bool = False
 
 
-def parse_error_body(text: str) -> ErrorBody:
+def parse_error_body(text: str) -> HttpErrorBody:
     """Parse the body of an HTTP error."""
     try:
         body = json.loads(text)
     except ValueError:
-        return ErrorBody()
+        return HttpErrorBody()
     if not isinstance(body, dict):
-        return ErrorBody()
+        return HttpErrorBody()
     error = body.get("error", body)
     detail = error if isinstance(error, dict) else {}
     message = detail.get("message")
     code = detail.get("code") if "error" in body else body.get("type")
-    return ErrorBody(
-        "\n".join([message, *_reasons(body.get("data"))]) if isinstance(message, str) else None,
+    return HttpErrorBody(
+        "\n".join([message, *_problems(body.get("data"))]) if isinstance(message, str) else None,
         code if isinstance(code, str) else "",
         bool(detail.get("names")),
     )
 
 
-def _reasons(data: Any) -> Iterator[str]:
-    """Cosmos', of options that do not fit, or of an app that Marathon refuses (dcos/cosmos, rpc/v1/model)."""
+def _problems(data: Any) -> Iterator[str]:
+    """Problems that Cosmos lists: invalid options, or an app that Marathon refuses (dcos/cosmos, rpc/v1/model)."""
     errors = data.get("errors") if isinstance(data, dict) else None
     for error in errors if isinstance(errors, list) else ():
-        if isinstance(error, dict):
-            yield _reason(error)
-
-
-def _reason(error: Mapping[str, Any]) -> str:
-    if "instance" in error:
-        return f"{error['instance']['pointer'].strip('/').replace('/', '.')}: {error['message']}"
-    return f"{error.get('path', '')}: {'; '.join(error.get('errors', ()))}"
+        if not isinstance(error, dict):
+            continue
+        if "instance" in error:
+            yield f"{error['instance']['pointer'].strip('/').replace('/', '.')}: {error['message']}"
+        else:
+            yield f"{error.get('path', '')}: {'; '.join(error.get('errors', ()))}"
 
 
 PACKAGE = "tensorflow"
@@ -63,13 +61,13 @@ _NOT_FOUND = 404
 
 
 class Installation(Protocol):
-    """What installed a service. All methods raise CommandError."""
+    """The program that installed a service. All methods raise CommandError."""
 
     def describe(self) -> Any:
         """Return package and options of the service, in the form of Cosmos' `service.describe`."""
 
     def preview(self, options: Mapping[str, Any], version: str | None) -> Mapping[str, Any]:
-        """Return what the scheduler's update preview needs to know of exactly these options."""
+        """Return the input of the scheduler's update preview for exactly these options."""
 
     def update(self, options: Mapping[str, Any], version: str | None, *, replace_all: bool) -> Any:
         """Restart the scheduler with `options`, merged into the present ones unless `replace_all`."""
@@ -110,11 +108,11 @@ class CosmosInstallation:
     def last_failure(self, *, finished: bool) -> str | None:
         marathon = replace(self.service, name="marathon")
         try:
-            found = marathon.get(f"v2/apps/{self.service.name.strip('/')}").get("app") or {}
+            app = marathon.get(f"v2/apps/{self.service.name.strip('/')}").get("app") or {}
         except RefusedError as error:
             # A user without access to Marathon relies on what the scheduler reported.
             return None if error.http_status == _NOT_FOUND or finished else ""
-        return last_failure_message(found)
+        return last_failure_message(app)
 
     def _app(self) -> Mapping[str, str]:
         return {"appId": app_id(self.service)}
@@ -136,15 +134,15 @@ def last_failure_message(app: Mapping[str, Any]) -> str:
     message = str(last.get("message") or "")
     if not message or last.get("version") != app.get("version"):
         return ""
-    # Marathon itself knows no more than a number.
+    # Marathon reports an exit code only; messages of several lines are the scheduler's.
     return message if "\n" in message else f"{message} (its log: dcos task log --completed {last.get('taskId')} stderr)"
 
 
-#: The DC/OS SDK's "it has been done before".
+#: The DC/OS SDK's status of a command that was executed before.
 ALREADY_REPORTED = 208
-#: What an API may answer that is no error.
+#: Statuses of the API that are not errors.
 SUCCESS_CODES = (200, 201, 202, 204, ALREADY_REPORTED)
-#: A 404 of a scheduler that answers texts, such as `Plan backup not found`; any other is the admin router's.
+#: A 404 of the scheduler with a text, such as `Plan backup not found`; any other is the admin router's.
 _SCHEDULER_NOT_FOUND = re.compile(r"\w+ \S+ not found")
 _COSMOS = "application/vnd.dcos.{}-{}+json;charset=utf-8;version={}"
 
@@ -158,50 +156,46 @@ def api_path(*parts: str) -> str:
 
 @dataclass(frozen=True)
 class ServiceClient:
-    """One installed service. `direct`: the cluster's URL is the scheduler's own."""
+    """One installed service. `direct`: the cluster's URL is the scheduler's own. All requests raise CommandError."""
 
     cluster: ClusterConnection
     name: str
     direct: bool = False
-    #: How the person calls us: for hints.
+    #: Name of the running program, for hints.
     program: str = "dcos tensorflow"
-    #: Seconds for one answer.
+    #: Timeout of one request in seconds.
     timeout: float = 30.0
-    #: What installed it, if not Cosmos.
+    #: The program that installed it, if not Cosmos.
     installation: Installation | None = None
 
     @property
     def url(self) -> str:
-        """Of the API, without `/v1`."""
+        """URL of the API, without `/v1`."""
         base = self.cluster.url.rstrip("/")
         return base if self.direct else f"{base}/service/{quote(self.name.strip('/'))}"
 
-    def with_timeout(self, seconds: float) -> ServiceClient:
-        """The same, for somebody who does not wait any longer."""
-        return replace(self, timeout=seconds)
-
     def get(self, path: str, codes: tuple[int, ...] = (), **query: str | None) -> Any:
-        """The JSON at PATH. `codes`: statuses that are fine, too. Raise CommandError."""
-        return self._json(f"{self.url}/{path}", "GET", codes, query)[1]
+        """Return the JSON at PATH. `codes`: further statuses that are accepted."""
+        return self.get_with_status(path, codes, **query)[1]
 
     def get_with_status(self, path: str, codes: tuple[int, ...] = (), **query: str | None) -> tuple[int, Any]:
-        """The same, with the status: some answers have no body."""
+        """Return status and JSON at PATH; some answers have no body."""
         return self._json(f"{self.url}/{path}", "GET", codes, query)
 
     def post(self, path: str, body: Any = None, **query: str | None) -> Any:
-        """The JSON that is answered to a command; `body` None: it has none."""
+        """Return the JSON answer to a command; `body` None: an empty body."""
         return self._json(f"{self.url}/{path}", "POST", (), query, body)[1]
 
     def put(self, path: str) -> Any:
-        """The same for PUT without a body."""
+        """Return the JSON answer to a PUT without a body."""
         return self._json(f"{self.url}/{path}", "PUT", (), {})[1]
 
     def cosmos(self, name: str, path: str, body: Any, version: str = "v1") -> Any:
-        """What DC/OS' package service answers, in this version. Raise CommandError, also when there is none."""
+        """Return the answer of Cosmos, the package service of DC/OS."""
         if self.direct:
             raise CommandError(
-                f"{self.url} is the scheduler's own address. DC/OS does this: give its URL, with /service/NAME. "
-                "(A local run is ended by Ctrl-C where it was started.)"
+                f"`{self.url}`: the address of a scheduler, but DC/OS has to do this; "
+                "pass the URL of DC/OS with /service/NAME (stop a local run with Ctrl-C)"
             )
         media = {
             "Content-Type": _COSMOS.format(name, "request", "v1"),
@@ -210,13 +204,12 @@ class ServiceClient:
         return self._json(f"{self.cluster.url}/{path}", "POST", (), {}, body, media)[1]
 
     def events(self, path: str, last: str = "", **query: str | None) -> Iterator[transport.ServerSentEvent]:
-        """A stream of server-sent events, from the one after `last` on; ends when it is interrupted."""
+        """Yield server-sent events after the one with the id `last`; ends when the connection breaks."""
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last else {})}
-        url = f"{self.url}/{path}"
-        asked = transport.build_request("GET", _with_query(url, query), self._headers(headers))
-        with transport.open_stream(asked, self.cluster) as (status, lines):
+        request = transport.build_request("GET", _with_query(f"{self.url}/{path}", query), self._headers(headers))
+        with transport.open_stream(request, self.cluster) as (status, lines):
             if status != 200:
-                raise self._refusal(status, b"".join(lines).decode(errors="replace"))
+                raise self._error(status, b"".join(lines).decode(errors="replace"))
             yield from transport.parse_events(lines)
 
     def _json(
@@ -228,61 +221,60 @@ class ServiceClient:
         body: Any = None,
         media: Mapping[str, str] | None = None,
     ) -> tuple[int, Any]:
-        headers = {"Accept": "application/json"}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
+        content_type = {} if body is None else {"Content-Type": "application/json"}
+        headers = self._headers({"Accept": "application/json", **content_type, **(media or {})})
         content = None if method == "GET" else b"" if body is None else json.dumps(body).encode()
-        asked = transport.build_request(
-            method, _with_query(url, query), self._headers({**headers, **(media or {})}), content
-        )
-        status, text = transport.send(asked, self.cluster, self.timeout)
-        if status not in SUCCESS_CODES and status not in codes:
-            raise self._refusal(status, text)
+        request = transport.build_request(method, _with_query(url, query), headers, content)
+        status, text = transport.send(request, self.cluster, self.timeout)
+        if status not in (*SUCCESS_CODES, *codes):
+            raise self._error(status, text)
         if status == ALREADY_REPORTED and method != "GET":
             return status, {"message": parse_error_body(text).message or text.strip()}
         try:
             return status, json.loads(text) if text else {}
         except ValueError as error:
-            raise CommandError(f"{url} answers no JSON: {text[:200]!r}") from error
+            raise CommandError(f"`{url}` did not return JSON: {text[:200]!r}") from error
 
     def _headers(self, headers: Mapping[str, str]) -> dict[str, str]:
-        token = self.cluster.token.strip()  # a file of it ends with a line end, of Windows maybe
+        token = self.cluster.token.strip()  # a token file ends with a line end
         if not token:
             return dict(headers)
         if not (token.isascii() and token.isprintable()):
-            raise CommandError("the token has characters that no token has, such as an end of line in its middle")
+            raise CommandError("invalid token: contains a newline, control or non-ASCII character")
         return {**headers, "Authorization": f"Bearer {token}" if self.direct else f"token={token}"}
 
-    def _refusal(self, status: int, text: str) -> CommandError:
+    def _error(self, status: int, text: str) -> CommandError:
         if status == 401:
-            return RefusedError(self._unknown_person(), status)
-        refusal = parse_error_body(text)
-        if refusal.message is None and (
+            return RefusedError(self._login_hint(), status)
+        body = parse_error_body(text)
+        if body.message is None and (
             status in (502, 503, 504) or (status == 404 and not _SCHEDULER_NOT_FOUND.match(text))
         ):
-            return UnreachableError(self._nobody(status))
-        message = refusal.message or text.strip() or f"the service answers HTTP {status}"
-        return RefusedError(message, status, refusal.code, lists_names=refusal.lists_names)
+            return UnreachableError(self._no_service(status))
+        message = body.message or text.strip() or f"the service returned HTTP {status}"
+        return RefusedError(message, status, body.code, lists_names=body.lists_names)
 
-    def _unknown_person(self) -> str:
+    def _login_hint(self) -> str:
         if not self.direct:
-            return "the cluster wants to know who you are; run: dcos auth login"
-        given = "does not take the token that was given" if self.cluster.token else "wants a token"
-        return f"{self.url} {given}; give one with --token or DCOS_TENSORFLOW_TOKEN"
+            return "the cluster requires a login; run: dcos auth login"
+        why = "rejected the token" if self.cluster.token else "requires a token"
+        return f"`{self.url}` {why}; pass one with --token or DCOS_TENSORFLOW_TOKEN"
 
-    def _nobody(self, status: int) -> str:
+    def _no_service(self, status: int) -> str:
         if self.direct:
-            return f"no scheduler answers at {self.url} (HTTP {status})"
+            return f"no scheduler answers at `{self.url}` (HTTP {status})"
         if status != 404:
-            when = "it is being started, or started again; try again in some seconds"
-            return f"the service {self.name!r} at {self.cluster.url} does not answer (HTTP {status}): {when}"
-        hint = "" if self.program != "dcos tensorflow" else "; the names are in: dcos service"
-        return f"there is no service {self.name!r} at {self.cluster.url} (HTTP {status}){hint}"
+            return (
+                f"service `{self.name}` at {self.cluster.url} does not answer (HTTP {status}): "
+                "it is starting or restarting; try again in some seconds"
+            )
+        hint = "" if self.program != "dcos tensorflow" else "; list the names with: dcos service"
+        return f"service `{self.name}` does not exist at {self.cluster.url} (HTTP {status}){hint}"
 
 
 def _with_query(url: str, query: Query) -> str:
-    given = urlencode({name: value for name, value in query.items() if value is not None})
-    return f"{url}?{given}" if given else url
+    encoded = urlencode({name: value for name, value in query.items() if value is not None})
+    return f"{url}?{encoded}" if encoded else url
 
 
 #: Variables that stand for --url and --token.
@@ -301,26 +293,26 @@ class ServiceOptions:
 
 
 def client_at(url: str, name: str, environment: Mapping[str, str], program: str) -> ServiceClient:
-    """The service at the URL of its scheduler, or of DC/OS with /service/NAME, or, where a name is given, without.
+    """A client without a token, at a scheduler's URL, or at a DC/OS URL with /service/NAME or with `name`.
 
-    It has no token; see `with_token`. Raise UsageError.
+    Raise UsageError.
     """
     if not url.startswith(("http://", "https://")):
-        raise UsageError(f"--url {url}: must begin with http:// or https://")
+        raise UsageError(f"--url: `{url}`: must begin with http:// or https://")
     if not url.split("://", 1)[1].strip("/"):
-        raise UsageError(f"--url {url}: no host is given")
-    given = environment.get(_CA_FILE)
-    verify, said_by = (given, _CA_FILE) if given else tls_verification(environment, {})
-    said_by = _CA_FILE if verify == "true" else said_by  # where nothing is said, that is the way to say it
+        raise UsageError(f"--url: `{url}`: missing host")
+    ca_file = environment.get(_CA_FILE)
+    verify, setting = (ca_file, _CA_FILE) if ca_file else tls_verification(environment, {})
+    setting = _CA_FILE if verify == "true" else setting  # errors name the variable that a user can set
     behind = _BEHIND_DCOS.fullmatch(url)
     if behind is not None:
         url, name = behind[1], behind[2]
     certificate = environment.get(_CERTIFICATE, "")
-    where = ClusterConnection(url.rstrip("/"), verify=verify, verified_by=said_by, certificate=certificate)
-    return ServiceClient(where, name, direct=not name, program=program)
+    cluster = ClusterConnection(url.rstrip("/"), verify=verify, verified_by=setting, certificate=certificate)
+    return ServiceClient(cluster, name, direct=not name, program=program)
 
 
-def with_token(service: ServiceClient, said: str, environment: Mapping[str, str]) -> ServiceClient:
-    """The same, with the token that was said, else that of the environment, else its own."""
-    token = said or environment.get(TOKEN_VARIABLE) or service.cluster.token
+def with_token(service: ServiceClient, option: str, environment: Mapping[str, str]) -> ServiceClient:
+    """The client with the token of the option, else of the environment, else its own."""
+    token = option or environment.get(TOKEN_VARIABLE) or service.cluster.token
     return replace(service, cluster=replace(service.cluster, token=token))

@@ -1,18 +1,18 @@
-"""What a command is: its words, what may follow them, what it asks the scheduler, and how the answer is shown.
+"""The type of a command, and requests and displays that several commands share.
 
-From one table of commands both programs make their command lines: `dcos tensorflow`, which has nothing but Python, and
-`dcos-tensorflow`.
+The one table of commands (`execute.COMMANDS`) becomes the command lines of `dcos tensorflow` and `dcos-tensorflow`.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
-from .client import ServiceClient
+from .client import ServiceClient, api_path
 from .output import Renderable
 
-#: Name of an argument or option -> what was given: a text, None, a tuple of texts, True, a number.
+#: Name of an argument or option -> its value: a text, None, a tuple of texts, True, a number.
 Params = Mapping[str, Any]
 Fetch = Callable[[ServiceClient, Params], Any]
 Show = Callable[[Any, Params], Renderable]
@@ -21,17 +21,19 @@ Follow = Callable[[ServiceClient, Params], Iterator[Any]]
 
 @dataclass(frozen=True)
 class CommandArgument:
-    """A word after the command. `kind`: what it names, see kinds.py; empty: anything."""
+    """A positional argument. `kind`: what it names, a key of `execute.LIST_COMMANDS`; empty: any text."""
 
     name: str
     kind: str = ""
     required: bool = True
     help: str = ""
+    #: Its value in the help's examples.
+    example: str = ""
 
 
 @dataclass(frozen=True)
 class CommandOption:
-    """`--name`; its value is given as `key`. `type`: "flag", "text", "texts" (may be repeated) or "number"."""
+    """`--name`; its value is passed as `key`. `type`: "flag", "text", "texts" (may be repeated) or "number"."""
 
     name: str
     help: str
@@ -39,9 +41,9 @@ class CommandOption:
     short: str = ""
     metavar: str = ""
     default: Any = None
-    #: What its value names, as an argument's.
+    #: What its value names, as of an argument.
     kind: str = ""
-    #: The numbers that make sense; None: there is no greatest one.
+    #: Bounds of a number; `maximum` None: unbounded.
     minimum: int = 1
     maximum: int | None = None
 
@@ -52,35 +54,67 @@ class CommandOption:
 
 @dataclass(frozen=True)
 class Command:
-    """One verb."""
+    """One verb, such as `plan status`."""
 
-    #: `plan status`.
     words: str
     help: str
     fetch: Fetch
     show: Show
     arguments: Sequence[CommandArgument] = ()
     options: Sequence[CommandOption] = ()
-    #: Other words for it: those of the DC/OS SDK.
+    #: Alternative words: those of the DC/OS SDK.
     aliases: Sequence[str] = ()
-    #: Goes on for ever, item by item, when `--follow` is given; each is shown by `show_item`.
+    #: Yields items until interrupted when `--follow` is given; each is shown by `show_item`.
     follow: Follow | None = None
     show_item: Show | None = None
-    #: Asked instead where it is shown to people, by `show`: `fetch` is JSON as the SDK's then.
+    #: Replaces `fetch` where `show` prints the answer; `fetch` returns the JSON of the SDK then.
     fetch_for_humans: Fetch | None = None
-    #: On a terminal the answer is drawn again and again, until this gives what is to be said last.
+    #: On a terminal the answer is redrawn until this returns the last text.
     poll_until: Callable[[ServiceClient], Renderable | None] | None = None
-    #: The SDK's command prints JSON; so does `dcos tensorflow`, for the scripts that read it.
+    #: Whether the SDK's command prints JSON; so does `dcos tensorflow`, for scripts that read it.
     sdk_json: bool = False
-    #: What it would do: shown before it is asked whether to do it; and what `fetch` is given besides.
+    #: Returns the effects to show before the confirmation, and additional parameters of `fetch`.
     preview: Callable[[ServiceClient, Params], tuple[Renderable, Params]] | None = None
-    #: Asked before it is done, with {the arguments}; empty: it is done at once.
+    #: Question before the command runs, with {the arguments}; empty: it runs without one.
     confirm: str = ""
+    #: Arguments in the help's examples; empty: derived from `arguments`.
+    examples: Sequence[str] = ()
 
     @property
     def spellings(self) -> tuple[tuple[str, ...], ...]:
-        """Every way to say it; the first is the one that is documented."""
+        """All words that name it; the first ones are documented."""
         return tuple(tuple(text.split()) for text in (self.words, *self.aliases))
 
+    def example_lines(self) -> list[str]:
+        """Command lines for the help, without the program's name."""
+        required = [argument.example for argument in self.arguments if argument.required]
+        every = [argument.example for argument in self.arguments]
+        lines = self.examples or dict.fromkeys((" ".join(required), " ".join(every)))
+        return [f"{self.words} {line}".rstrip() for line in lines]
 
-FOLLOW = CommandOption("follow", "Go on until Ctrl-C.", "flag", short="f")
+
+FOLLOW = CommandOption("follow", "Keep printing new output.", "flag", short="f")
+
+
+def get(*parts: str, **query: str) -> Fetch:
+    """Fetch the JSON at `/v1/PARTS`; a part such as `{plan}` is the value of that argument."""
+
+    def fetch(service: ServiceClient, params: Params) -> Any:
+        return service.get(api_path(*(part.format(**params) for part in parts)), **query)
+
+    return fetch
+
+
+def show_names(names: Sequence[str], _params: Params) -> Renderable:
+    """One name a line."""
+    return names
+
+
+def show_json(document: Any, _params: Params) -> Renderable:
+    """A document as indented JSON."""
+    return (json.dumps(document, indent=2),)
+
+
+def show_message(answer: Any, _params: Params) -> Renderable:
+    """The scheduler's answer to a command."""
+    return (str(answer.get("message", "done")),)

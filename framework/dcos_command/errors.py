@@ -1,4 +1,4 @@
-"""What a person can do something about; the text is the whole message.
+"""Errors of the command, whose text is the whole message.
 
 CommandError          exit code 1
 +-- UsageError          exit code 2
@@ -26,7 +26,7 @@ class CommandError(Exception):
 
 
 class UsageError(CommandError):
-    """The command line is understood, and makes no sense."""
+    """Valid options that contradict each other, or an unconfirmed command."""
 
     kind = "wrong_usage"
     exit_code = 2
@@ -34,7 +34,7 @@ class UsageError(CommandError):
 
 
 class UnreachableError(CommandError):
-    """Nothing answers, or there is nobody to ask."""
+    """No server answers, or no service is known."""
 
     kind = "unreachable"
     exit_code = 3
@@ -50,7 +50,7 @@ class NothingToDoError(CommandError):
 
 
 class RefusedError(CommandError):
-    """The scheduler or the cluster refuses the request. Text and `kind` are from its answer; `kind` may be empty.
+    """The scheduler or the cluster refused the request. Text and `kind` are from its answer; `kind` may be empty.
 
     `lists_names`: the text lists the valid names.
     """
@@ -60,17 +60,14 @@ class RefusedError(CommandError):
         self.http_status, self.kind, self.lists_names = http_status, kind, lists_names
 
 
-_YES = ("1", "true", "yes")
-
-
 def wants_json(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Whether it was said, of a command line that may be wrong otherwise."""
-    return "--json" in arguments or environment.get(JSON_VARIABLE, "").lower() in _YES
+    """Whether JSON is requested by a command line that may otherwise be wrong, or by the environment."""
+    return "--json" in arguments or environment.get(JSON_VARIABLE, "").lower() in ("1", "true", "yes")
 
 
 @contextmanager
 def report_as_json(as_json: bool, out: TextIO | None, *, one_line: bool = False) -> Iterator[None]:
-    """What keeps a command from being done is a document, too, for whoever reads `out`. It is raised in any case."""
+    """Also print a CommandError as a JSON document to `out`; it is raised in any case."""
     try:
         yield
     except CommandError as error:
@@ -81,17 +78,13 @@ def report_as_json(as_json: bool, out: TextIO | None, *, one_line: bool = False)
 
 
 def error_document(error: CommandError) -> Mapping[str, Any]:
-    """`status` is that of HTTP, where there was an answer. That there is nothing to do is no error, but a message."""
+    """The JSON document of an error; `status` is the HTTP status of an answer, absent without one."""
     if isinstance(error, NothingToDoError):
         return {"message": str(error)}
-    status = {"status": error.http_status} if isinstance(error, RefusedError) else {}
-    return {"error": {**status, "code": _code(error), "message": str(error)}}
-
-
-def _code(error: CommandError) -> str:
     if not isinstance(error, RefusedError):
-        return error.kind
+        return {"error": {"code": error.kind, "message": str(error)}}
     try:
-        return error.kind or HTTPStatus(error.http_status).name.lower()
+        code = error.kind or HTTPStatus(error.http_status).name.lower()
     except ValueError:
-        return "error"
+        code = "error"
+    return {"error": {"status": error.http_status, "code": code, "message": str(error)}}

@@ -8,41 +8,37 @@ import time
 from difflib import get_close_matches
 from typing import Any, Iterator, Mapping
 
-from . import logs, plans, pods, progress, service, tasks, uninstall, update
+from . import logs, plans, service, tasks, update
 from .client import ServiceClient, api_path
 from .command import Command, CommandArgument, Params
 from .errors import CommandError, RefusedError, UnreachableError
 from .output import Line, Renderable, Screen, confirm, dim
-from .plans import PLAN_ERROR_CODES, rollout_plan
+from .plans import fetch_plan, rollout_plan
 
 COMMANDS: tuple[Command, ...] = (
     *plans.COMMANDS,
-    *pods.COMMANDS,
     *tasks.COMMANDS,
     *logs.COMMANDS,
-    *progress.COMMANDS,
     *service.COMMANDS,
     *update.COMMANDS,
-    *uninstall.COMMANDS,
 )
-#: Words that commands begin with -> what they are about.
+#: First words of commands -> their help.
 GROUPS: Mapping[str, str] = {
-    "plan": "Ordered work: what is done, what is left; go on, wait, or begin again.",
-    "pod": "The tasks as the DC/OS SDK speaks of them: launch again, replace, pause.",
-    "config": "What the service is made of.",
-    "state": "What the scheduler has stored.",
-    "secrets": "What programs get of passwords and keys.",
-    "update": "Give the service other options.",
-    "debug": "What the scheduler thought of offers, and what is reserved.",
-    "debug config": "As `config`.",
-    "debug pod": "As `pod`.",
-    "debug state": "As `state`.",
+    "plan": "Show and control the plans of the service.",
+    "pod": "Show, restart, replace and pause pods.",
+    "config": "Show configurations.",
+    "state": "Show the scheduler's stored state.",
+    "secrets": "Manage secrets of tasks.",
+    "update": "Change or roll back options of the service.",
+    "debug": "Show offer decisions and reservations.",
+    "debug config": "Same as `config`.",
+    "debug pod": "Same as `pod`.",
+    "debug state": "Same as `state`.",
 }
-#: Other words for the first of them: those of the DC/OS SDK.
+#: Alternative names of groups: those of the DC/OS SDK.
 GROUP_ALIASES: Mapping[str, str] = {"plans": "plan", "pods": "pod"}
 
-
-#: Kind -> where its names are listed.
+#: Kind -> where the API lists its names.
 _LIST_PATHS: Mapping[str, str] = {
     "plan": api_path("plans"),
     "pod": api_path("pod"),
@@ -51,7 +47,7 @@ _LIST_PATHS: Mapping[str, str] = {
     "property": api_path("state", "properties"),
 }
 #: Kind -> the command that lists its names.
-_LIST_COMMANDS: Mapping[str, str] = {
+LIST_COMMANDS: Mapping[str, str] = {
     "plan": "plan list",
     "phase": "plan status {plan}",
     "step": "plan status {plan}",
@@ -61,126 +57,118 @@ _LIST_COMMANDS: Mapping[str, str] = {
     "config": "config list",
     "property": "state properties",
 }
-#: Of the plan that is named; else of the one that rolls out options.
+#: Parts of the named plan, or of the one that rolls out options.
 _PLAN_PARTS = ("phase", "step")
 _MAX_NAMES = 12  # names in a hint
 
 
-def valid_names(service: ServiceClient, kind: str, given: Params) -> list[str]:
-    """Every name of this kind. Raise CommandError, as the request for them does."""
+def valid_names(service: ServiceClient, kind: str, params: Params) -> list[str]:
+    """Every name of this kind. Raise CommandError."""
     if kind in _LIST_PATHS:
         return [str(name) for name in service.get(_LIST_PATHS[kind])]
     if kind == "task":
         return [task["name"] for task in service.get(api_path("tasks"))["tasks"]]
     if kind in _PLAN_PARTS:
-        plan = given.get("plan") or rollout_plan(service)
-        phases = service.get(api_path("plans", plan), PLAN_ERROR_CODES)["phases"]
+        phases = fetch_plan(service, params.get("plan") or rollout_plan(service))["phases"]
         if kind == "phase":
             return [phase["name"] for phase in phases]
-        return [step["name"] for phase in phases if phase["name"] == given.get("phase") for step in phase["steps"]]
+        return [step["name"] for phase in phases if phase["name"] == params.get("phase") for step in phase["steps"]]
     return []
 
 
-def name_hint(service: ServiceClient, command: Command, given: Params, *, listed: bool = False) -> str:
-    """Return which name is wrong, the valid names, and the command that lists them; empty: not known.
+def _name_hint(service: ServiceClient, command: Command, params: Params, *, listed: bool) -> str:
+    """Return the valid names of the wrong argument and the command that lists them; empty: unknown.
 
-    `listed`: the scheduler's message lists the names, so they are not listed again.
+    `listed`: the scheduler's message lists the names, so they are not repeated.
     """
-    for argument in command.arguments:
-        found = _argument_hint(service, argument, given, listed)
-        if found is not None:
-            return found
-    return ""
+    hints = (_argument_hint(service, argument, params, listed) for argument in command.arguments)
+    return next(filter(None, hints), "")
 
 
-def _argument_hint(service: ServiceClient, argument: CommandArgument, given: Params, listed: bool) -> str | None:
-    value = given.get(argument.name)
-    if not value or argument.kind not in _LIST_COMMANDS:
-        return None
+def _argument_hint(service: ServiceClient, argument: CommandArgument, params: Params, listed: bool) -> str:
+    value = params.get(argument.name)
+    if not value or argument.kind not in LIST_COMMANDS:
+        return ""
     try:
-        known = valid_names(service, argument.kind, given)
+        names = valid_names(service, argument.kind, params)
     except CommandError:
-        return None
-    if value in known:
-        return None
-    listing = (
-        _LIST_COMMANDS[argument.kind] if given.get("plan") or argument.kind not in _PLAN_PARTS else "update status"
-    )
-    return f"\n{_suggestion(str(value), known, listed)}See: {service.program} {listing.format(**given)}"
+        return ""
+    if value in names:
+        return ""
+    in_rollout = argument.kind in _PLAN_PARTS and not params.get("plan")
+    listing = "update status" if in_rollout else LIST_COMMANDS[argument.kind].format(**params)
+    return f"\n{_suggestion(str(value), names, listed)}See: {service.program} {listing}"
 
 
-def _suggestion(value: str, known: list[str], listed: bool) -> str:
-    close: Any = get_close_matches(value, known, n=_MAX_NAMES)
+def _suggestion(value: str, names: list[str], listed: bool) -> str:
+    close: Any = get_close_matches(value, names, n=_MAX_NAMES)
     if close:
-        *others, last = [name for name in known if name in close]
+        *others, last = [name for name in names if name in close]
         return f"Did you mean {', '.join(others)}{' or ' if others else ''}{last}? "
     if listed:
         return ""
-    if not known:
+    if not names:
         return "There are none. "
-    more = f" and {len(known) - _MAX_NAMES} more" if len(known) > _MAX_NAMES else ""
-    return f"There are: {', '.join(known[:_MAX_NAMES])}{more}. "
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return f"Valid names: {', '.join(names[:_MAX_NAMES])}{more}. "
 
 
-_REFRESH_SECONDS = 0.5  # seconds between two looks
-_MAX_FAILURES = 20  # looks without an answer: a scheduler that is started again is mostly there by then
-#: Statuses with which a wrong name is answered.
+_REFRESH_SECONDS = 0.5
+_MAX_FAILURES = 20  # polls without an answer, in which a restarted scheduler usually comes back
+#: Statuses of the answer to a wrong name.
 _NAME_ERROR_CODES = (400, 404)
 
 
-def perform(command: Command, service: ServiceClient, given: Params, screen: Screen, *, as_json: bool) -> None:
-    """Ask, and show what is answered. What cannot be undone is confirmed first, unless `yes` is given.
+def perform(command: Command, service: ServiceClient, params: Params, screen: Screen, *, as_json: bool) -> None:
+    """Run the command and show the answer, after a confirmation if it requires one and `yes` is not given.
 
-    Raise CommandError; where a name is wrong, it tells those that there are.
+    Raise CommandError; after a wrong name with the valid ones.
     """
-    given = {**given, "program": service.program}  # for those who tell what to do next
+    params = {**params, "program": service.program}  # for hints
     try:
         if command.preview is not None:
-            told, found = command.preview(service, given)
-            Screen(sys.stderr).show(told)  # not among what is printed of the answer
-            given = {**given, **found}
-        if command.confirm and not given.get("yes"):
-            confirm(command.confirm.format(**given), sys.stdin, sys.stderr)
-        _perform(command, service, given, screen, as_json)
+            effects, more = command.preview(service, params)
+            Screen(sys.stderr).show(effects)  # standard output is for the answer
+            params = {**params, **more}
+        if command.confirm and not params.get("yes"):
+            confirm(command.confirm.format(**params), sys.stdin, sys.stderr)
+        _perform(command, service, params, screen, as_json)
     except RefusedError as error:
-        known = (
-            name_hint(service, command, given, listed=error.lists_names)
-            if error.http_status in _NAME_ERROR_CODES
-            else ""
-        )
-        raise RefusedError(f"{error}{known}", error.http_status, error.kind) from error
+        wrong_name = error.http_status in _NAME_ERROR_CODES
+        hint = _name_hint(service, command, params, listed=error.lists_names) if wrong_name else ""
+        raise RefusedError(f"{error}{hint}", error.http_status, error.kind) from error
 
 
-def _perform(command: Command, service: ServiceClient, given: Params, screen: Screen, as_json: bool) -> None:
-    if given.get("follow") and command.follow is not None and command.show_item is not None:
+def _perform(command: Command, service: ServiceClient, params: Params, screen: Screen, as_json: bool) -> None:
+    if params.get("follow") and command.follow is not None and command.show_item is not None:
         with screen.quit_on_close():
-            for item in command.follow(service, given):
-                screen.show((json.dumps(item),) if as_json else command.show_item(item, given))
+            for item in command.follow(service, params):
+                screen.show((json.dumps(item),) if as_json else command.show_item(item, params))
     elif command.poll_until is not None and screen.is_interactive and not as_json:
-        screen.show_live(_frames(command, service, given))
+        screen.show_live(_frames(command, service, params))
     else:
-        found = (command.fetch if as_json else command.fetch_for_humans or command.fetch)(service, given)
-        screen.show((json.dumps(found, indent=2),) if as_json else command.show(found, given))
+        answer = (command.fetch if as_json else command.fetch_for_humans or command.fetch)(service, params)
+        screen.show((json.dumps(answer, indent=2),) if as_json else command.show(answer, params))
 
 
-def _frames(command: Command, service: ServiceClient, given: Params) -> Iterator[Renderable]:
-    """What is to be seen now, again and again, until the end, or until nothing has answered for a while."""
-    assert command.poll_until is not None, "the caller has looked"
-    shown: list[Any] = []
+def _frames(command: Command, service: ServiceClient, params: Params) -> Iterator[Renderable]:
+    """The present answer, again and again, until the command is done or the service stops answering."""
+    assert command.poll_until is not None, "checked by the caller"
+    frame: list[Any] = []
     failures = 0
     while True:
         try:
             last = command.poll_until(service)
-            shown = [*command.show(command.fetch(service, given), given), *(last or ())]
+            frame = [*command.show(command.fetch(service, params), params), *(last or ())]
             failures = 0
         except UnreachableError:
             failures += 1
-            if not shown:
+            if not frame:
                 raise
             if failures > _MAX_FAILURES:
-                raise UnreachableError(f"{service.url} does not answer any more: the service has ended") from None
+                raise UnreachableError(f"{service.url} stopped answering: the service has ended") from None
             last = None
-        yield [*shown, Line((dim("No answer: asking again."),))] if failures else shown
+        yield [*frame, Line((dim("No answer, retrying."),))] if failures else frame
         if last is not None:
             return
         time.sleep(_REFRESH_SECONDS)

@@ -1,4 +1,4 @@
-"""`logs` and `events`: what is said, and what happens; with `--follow` as it does."""
+"""`logs` and `events`: the output of tasks and the service's events, with `--follow` as they happen."""
 
 from __future__ import annotations
 
@@ -9,84 +9,83 @@ from typing import Any, Iterator, Mapping, Sequence
 from .client import ServiceClient, api_path
 from .command import FOLLOW, Command, CommandOption, Params
 from .errors import CommandError, UnreachableError, UsageError
-from .output import Line, Raw, Renderable, Table, Word, dim
+from .output import Line, Raw, Renderable, Table, Word, dim, local_time
 from .tasks import TASK
 from .transport import ServerSentEvent
 
-_RETRY_SECONDS = 1.0  # seconds until an interrupted stream is taken up again
-_MAX_RETRIES = 60  # such attempts: a scheduler that is started again is there by then
-_LOG_BYTES = 65_536  # bytes of a log
-_DEFAULT_EVENTS, _MAX_EVENTS = 50, 1000  # events: without -n; as the API has it
+_RETRY_SECONDS = 1.0
+_MAX_RETRIES = 60  # a restarted scheduler answers within a minute
+_LOG_BYTES = 65_536
+_DEFAULT_EVENTS, _MAX_EVENTS = 50, 1000  # the API's maximum
 
 
 def follow_stream(
-    service: ServiceClient, where: str, ends: Sequence[str], **query: str | None
+    service: ServiceClient, path: str, last_events: Sequence[str], **query: str | None
 ) -> Iterator[ServerSentEvent]:
-    """Every event; taken up again where it was interrupted, until one of `ends`.
+    """Every event up to one of the names `last_events`; an interrupted stream is resumed where it broke.
 
-    Raise UnreachableError when nothing answers at first, or for too long later.
+    Raise UnreachableError if the first request gets no answer, or too many later ones in a row.
     """
     last, failures = "", 0
-    began = False
+    started = False
     while failures < _MAX_RETRIES:
         try:
-            for event in service.events(where, last, **query):
-                began, failures, last = True, 0, event.id or last
+            for event in service.events(path, last, **query):
+                started, failures, last = True, 0, event.id or last
                 yield event
-                if event.name in ends:
+                if event.name in last_events:
                     return
         except UnreachableError:
-            if not began:
+            if not started:
                 raise
         failures += 1
         time.sleep(_RETRY_SECONDS)
-    raise UnreachableError(f"{service.url} does not answer any more")
+    raise UnreachableError(f"{service.url} stopped answering")
 
 
-def _file(given: Params) -> str:
-    if given.get("file") and given.get("stderr"):
-        raise UsageError("--stderr is --file stderr: give one of them")
-    return given.get("file") or ("stderr" if given.get("stderr") else "stdout")
+def _file(params: Params) -> str:
+    if params.get("file") and params.get("stderr"):
+        raise UsageError("--stderr and --file: cannot be combined; --stderr is the same as --file stderr")
+    return params.get("file") or ("stderr" if params.get("stderr") else "stdout")
 
 
-def _logs(service: ServiceClient, given: Params) -> Any:
-    return service.get(api_path("tasks", given["task"], "logs"), file=_file(given), length=str(_LOG_BYTES))
+def _logs(service: ServiceClient, params: Params) -> Any:
+    return service.get(api_path("tasks", params["task"], "logs"), file=_file(params), length=str(_LOG_BYTES))
 
 
-def _show_log(found: Mapping[str, Any], _given: Params) -> Renderable:
-    text = found["data"]
+def _show_log(answer: Mapping[str, Any], _params: Params) -> Renderable:
+    text = answer["data"]
     return (Raw(text if text.endswith("\n") else text + "\n"),) if text else ()
 
 
-def _follow_log(service: ServiceClient, given: Params) -> Iterator[Any]:
-    where = api_path("tasks", given["task"], "logs")
-    for event in follow_stream(service, where, ("end", "error"), file=_file(given), follow="true"):
-        found = json.loads(event.data)
+def _follow_log(service: ServiceClient, params: Params) -> Iterator[Any]:
+    path = api_path("tasks", params["task"], "logs")
+    for event in follow_stream(service, path, ("end", "error"), file=_file(params), follow="true"):
+        item = json.loads(event.data)
         if event.name == "error":
-            raise CommandError(found["error"]["message"])
-        yield {"event": event.name, **found}
+            raise CommandError(item["error"]["message"])
+        yield {"event": event.name, **item}
 
 
-def _show_log_item(item: Mapping[str, Any], given: Params) -> Renderable:
+def _show_log_item(item: Mapping[str, Any], params: Params) -> Renderable:
     if item["event"] == "log":
         yield Raw(item["data"])
     elif item["event"] == "launch":
-        yield Line((dim(f"--- {given['task']} is launched again: {item['id']} ---"),))
+        yield Line((dim(f"--- {params['task']} is launched again: {item['id']} ---"),))
     elif item["event"] == "end":
-        yield Line((dim(f"--- {given['task']} has ended: {item['state']} ---"),))
+        yield Line((dim(f"--- {params['task']} has ended: {item['state']} ---"),))
 
 
-def _events(service: ServiceClient, given: Params) -> Any:
-    task = given.get("task")
-    found = service.get(api_path("events"), limit=str(given.get("limit") or _DEFAULT_EVENTS), task=task)
-    if task and not found["events"]:
-        service.get(api_path("tasks", task))  # refuses, with the names that there are, if there is no such task
-    return found
+def _events(service: ServiceClient, params: Params) -> Any:
+    task = params.get("task")
+    answer = service.get(api_path("events"), limit=str(params.get("limit") or _DEFAULT_EVENTS), task=task)
+    if task and not answer["events"]:
+        service.get(api_path("tasks", task))  # raises, with the valid names, if the task does not exist
+    return answer
 
 
-def _show_events(found: Mapping[str, Any], _given: Params) -> Renderable:
-    rows = [_row(event) for event in found["events"]]
-    yield Table(("when", "task", "what"), rows, empty="Nothing has happened yet.")
+def _show_events(answer: Mapping[str, Any], _params: Params) -> Renderable:
+    yield Table(("when", "task", "what"), [_row(event) for event in answer["events"]], empty="No events yet.")
 
 
 def _row(event: Mapping[str, Any]) -> Sequence[Any]:
@@ -94,54 +93,57 @@ def _row(event: Mapping[str, Any]) -> Sequence[Any]:
     return local_time(event["time"]), event["task"] or "-", Word(message, "wait") if event["warning"] else message
 
 
-def local_time(seconds: float) -> str:
-    """Local time."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-
-
-def _follow_events(service: ServiceClient, given: Params) -> Iterator[Any]:
-    """The newest first, then each as it happens."""
-    found = _events(service, given)
-    yield from found["events"]
-    begin = {"after": str(found["next"]), "journal": found.get("journal"), "task": given.get("task")}
-    for event in follow_stream(service, api_path("events"), (), follow="true", **begin):
+def _follow_events(service: ServiceClient, params: Params) -> Iterator[Any]:
+    """The newest events first, then each event as it happens."""
+    newest = _events(service, params)
+    yield from newest["events"]
+    start = {"after": str(newest["next"]), "journal": newest.get("journal"), "task": params.get("task")}
+    for event in follow_stream(service, api_path("events"), (), follow="true", **start):
         yield json.loads(event.data)
 
 
-def _show_event(event: Mapping[str, Any], _given: Params) -> Renderable:
-    when, task, what = _row(event)
-    yield Line((dim(when), "  ", f"{task:<12}  ", what))
+def _show_event(event: Mapping[str, Any], _params: Params) -> Renderable:
+    when, task, message = _row(event)
+    yield Line((dim(when), "  ", f"{task:<12}  ", message))
 
 
 COMMANDS = (
     Command(
         "logs",
-        "The end of what TASK has written.",
+        "Show the last lines of TASK's output.",
         _logs,
         _show_log,
         (TASK,),
         (
             FOLLOW,
-            CommandOption("stderr", "Its error output.", "flag"),
-            CommandOption("file", "Another file of its working directory, such as executor.log."),
+            CommandOption("stderr", "Show standard error instead.", "flag"),
+            CommandOption("file", "Another file of its working directory.", metavar="NAME"),
         ),
         follow=_follow_log,
         show_item=_show_log_item,
+        examples=("worker-0 -f", "worker-0 --stderr", "worker-0 --file executor.log"),
     ),
     Command(
         "events",
-        "What happened, and why.",
+        "Show what happened, and why.",
         _events,
         _show_events,
         (),
         (
             FOLLOW,
-            CommandOption("task", "Only what is about this task.", short="t", kind="task"),
+            CommandOption("task", "Show events of TASK only.", short="t", kind="task", metavar="TASK"),
             CommandOption(
-                "limit", "So many of the newest.", "number", short="n", default=_DEFAULT_EVENTS, maximum=_MAX_EVENTS
+                "limit",
+                "Number of events to show.",
+                "number",
+                short="n",
+                metavar="N",
+                default=_DEFAULT_EVENTS,
+                maximum=_MAX_EVENTS,
             ),
         ),
         follow=_follow_events,
         show_item=_show_event,
+        examples=("-f", "--task worker-0 -n 200"),
     ),
 )

@@ -1,4 +1,4 @@
-"""`dcos tensorflow ...`, and the click commands of both programs, built from the one table."""
+"""`dcos tensorflow ...`, and the click commands of both programs, built from the table of commands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Collection, Iterator, Mapping, Sequence
 
@@ -21,9 +21,9 @@ from .execute import COMMANDS, GROUP_ALIASES, GROUPS, perform, valid_names
 from .output import Screen, remove_controls
 from .transport import attached_cluster
 
-#: The answer to --info, which the dcos command asks of a sub-command.
+#: Output of --info, which the dcos command asks of a sub-command.
 INFO = "Distributed TensorFlow on DC/OS"
-#: The answer to --config-schema: what `dcos config set tensorflow.<name>` may set.
+#: Output of --config-schema: the settings of `dcos config set tensorflow.<name>`.
 CONFIG_SCHEMA = json.dumps(
     {
         "$schema": "http://json-schema.org/schema#",
@@ -36,14 +36,33 @@ CONFIG_SCHEMA = json.dumps(
 DEFAULT_SERVICE = "tensorflow"
 CONTEXT_SETTINGS: Mapping[str, Any] = {"help_option_names": ["-h", "--help"]}
 INTERRUPTED = 130
-_COMPLETION = 2.0  # seconds that a completion may take
+_COMPLETION_TIMEOUT = 2.0  # seconds
+#: Sections of the top-level help.
+HELP_SECTIONS: Mapping[str, Collection[str]] = {
+    "Train": ("local", "progress", "result", "history"),
+    "Change": ("update", "plan", "pod", "secrets", "uninstall"),
+    "Inspect": (
+        "tasks",
+        "why",
+        "logs",
+        "events",
+        "cluster",
+        "endpoints",
+        "health",
+        "describe",
+        "config",
+        "state",
+        "debug",
+    ),
+    "Build": ("options", "convert", "package", "runtime", "executor", "scheduler"),
+}
 
 
 @dataclass(frozen=True)
 class CliProgram:
-    """What differs between `dcos tensorflow` and `dcos-tensorflow`."""
+    """Differences between `dcos tensorflow` and `dcos-tensorflow`."""
 
-    #: Find the service that the options mean. Raise CommandError.
+    #: Select the service by the options. Raise CommandError.
     find: Callable[[ServiceOptions, Mapping[str, str]], ServiceClient]
     screen: Callable[[], Screen]
     environment: Mapping[str, str]
@@ -51,6 +70,8 @@ class CliProgram:
     sdk_json: bool = False
     #: Text before an error message.
     prefix: str = ""
+    #: Name in the help's examples.
+    name: str = "dcos-tensorflow"
 
 
 class Group(click.Group):
@@ -74,6 +95,22 @@ class Group(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands of the top level in sections."""
+        if ctx.parent is not None:
+            return super().format_commands(ctx, formatter)
+        names = self.list_commands(ctx)
+        sectioned = [name for section in HELP_SECTIONS.values() for name in section]
+        for title, section in {**HELP_SECTIONS, "Other": [name for name in names if name not in sectioned]}.items():
+            commands = [(name, self.get_command(ctx, name)) for name in section if name in names]
+            rows = [
+                (name, command.get_short_help_str(100)) for name, command in commands if command and not command.hidden
+            ]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+        return None
+
 
 class _MissingCommand(click.UsageError):
     def show(self, file: Any = None) -> None:
@@ -81,7 +118,7 @@ class _MissingCommand(click.UsageError):
 
 
 def add_commands(root: click.Group, program: CliProgram, without: Collection[str] = ()) -> None:
-    """Add every command of the table to `root`, except those of the groups in `without`; see `fill`."""
+    """Add every command of the table to `root`, except those of the groups in `without`."""
     for words, command, hidden in _spellings():
         if words[0] not in without:
             _group(root, words[:-1]).add_command(_build(command, words[-1], program, hidden=hidden))
@@ -121,11 +158,13 @@ def _build(command: Command, name: str, program: CliProgram, *, hidden: bool) ->
     parameters: list[click.Parameter] = [_argument(argument, program) for argument in command.arguments]
     parameters += [_option(option, program) for option in command.options]
     if command.confirm:
-        parameters.append(click.Option(["-y", "--yes"], is_flag=True, help="Do not ask."))
+        parameters.append(click.Option(["-y", "--yes"], is_flag=True, help="Skip the confirmation."))
     aliases = [] if hidden else [" ".join(words) for words in command.spellings[1:]]
-    arguments = [f"{each.name.upper()}  {each.help}" for each in command.arguments if each.help]
+    width = max((len(each.name) for each in command.arguments), default=0)
+    arguments = [f"{each.name.upper():<{width}}  {each.help}" for each in command.arguments if each.help]
     text = [command.help, *(["\n".join(["\b", *arguments])] if arguments else [])]
     text += [f"Also: {', '.join(aliases)}."] if aliases else []
+    text.append("\n".join(["\b", "Examples:", *(f"  {program.name} {line}" for line in command.example_lines())]))
     settings: dict[str, Any] = {"help": "\n\n".join(text), "callback": _callback(command, program), "hidden": hidden}
     return click.Command(name, params=[*parameters, *common_options()], **settings)
 
@@ -146,27 +185,24 @@ def _option(option: CommandOption, program: CliProgram) -> click.Option:
 
 
 def common_options() -> list[click.Option]:
-    """The options that every command that asks a service has; also before the command."""
+    """Options of every command that asks a service; also accepted before the command."""
     return [
-        click.Option(["--name"], help="Name of the service."),
-        click.Option(["--url"], help="Where its scheduler is, or DC/OS with /service/NAME."),
-        click.Option(["--token"], help="What it wants to see, if it does."),
-        click.Option(
-            ["--json", "as_json"], is_flag=True, envvar=JSON_VARIABLE, help="Print the scheduler's answer, as JSON."
-        ),
+        click.Option(["--name"], metavar="NAME", help="Name of the service."),
+        click.Option(["--url"], metavar="URL", help="Scheduler URL, or DC/OS URL plus /service/NAME."),
+        click.Option(["--token"], metavar="TOKEN", help="API token, if the service requires one."),
+        click.Option(["--json", "as_json"], is_flag=True, envvar=JSON_VARIABLE, help="Print the answer as JSON."),
     ]
 
 
 def root_options() -> list[click.Option]:
-    """The common options for the root, which keeps their values in the context's object, and those for DC/OS."""
+    """The common options for the root, kept in the context's object, and those that the dcos command asks for."""
     options = common_options()
     for option in options:
         option.expose_value, option.callback = False, _keep
-    settings_help = "Print the settings of the dcos command for it, as JSON Schema."
     return [
         *options,
-        _printing("--info", INFO, "Print what this is, in one line."),
-        _printing("--config-schema", CONFIG_SCHEMA, settings_help),
+        _printing("--info", INFO, "Print a description of one line."),
+        _printing("--config-schema", CONFIG_SCHEMA, "Print the JSON Schema of the settings."),
     ]
 
 
@@ -177,8 +213,8 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
 def _printing(flag: str, text: str, help_text: str) -> click.Option:
     """An option that prints a text and exits."""
 
-    def show(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
-        if wanted:
+    def show(context: click.Context, _parameter: click.Parameter, is_set: bool) -> None:
+        if is_set:
             click.echo(text)
             context.exit()
 
@@ -203,8 +239,8 @@ def _callback(command: Command, program: CliProgram) -> Callable[..., None]:
 
 def _service_options(before: Mapping[str, Any], params: Mapping[str, Any]) -> ServiceOptions:
     """The options after the command win over those before it."""
-    given = {**before, **{name: value for name, value in params.items() if value is not None}}
-    return ServiceOptions(**{name: given.get(name) or "" for name in ("name", "url", "token")})
+    options = {**before, **{name: value for name, value in params.items() if value is not None}}
+    return ServiceOptions(**{name: options.get(name) or "" for name in ("name", "url", "token")})
 
 
 def _completion(
@@ -213,10 +249,10 @@ def _completion(
     def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
             service = program.find(_service_options(context.ensure_object(dict), context.params), program.environment)
-            known = valid_names(service.with_timeout(_COMPLETION), kind, context.params)
+            names = valid_names(replace(service, timeout=_COMPLETION_TIMEOUT), kind, context.params)
         except (CommandError, OSError):
             return []
-        return [CompletionItem(name) for name in known if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
     return complete
 
@@ -224,7 +260,7 @@ def _completion(
 def run_command(root: click.Group, name: str, arguments: Sequence[str], program: CliProgram) -> int:
     """Run one command; return the exit code.
 
-    0 success, 1 an error, which is printed on standard error, 2 wrong usage, 3 no answer, 130 Ctrl-C.
+    0 success, 1 an error (printed on standard error), 2 wrong usage, 3 no answer, 130 Ctrl-C.
     """
     try:
         return root.main(args=list(arguments), prog_name=name, standalone_mode=False) or 0
@@ -241,18 +277,18 @@ def run_command(root: click.Group, name: str, arguments: Sequence[str], program:
 
 
 def print_error(text: str) -> None:
-    """Print to standard error, which may be closed: the exit code remains."""
+    """Print to standard error, which may be closed."""
     with suppress(BrokenPipeError):
         click.echo(remove_controls(text), err=True)
 
 
 def plain_screen() -> Screen:
-    """Standard output as plain text; it may be closed."""
+    """Plain text on standard output, which may be closed."""
     return Screen(Path(os.devnull).open("w") if sys.stdout is None else sys.stdout)
 
 
 def find_service(options: ServiceOptions, environment: Mapping[str, str]) -> ServiceClient:
-    """The service at --url, else the one of the cluster that the dcos command is attached to. Raise CommandError."""
+    """The service at --url, else in the cluster that the dcos command is attached to. Raise CommandError."""
     url = options.url or environment.get(URL_VARIABLE)
     if url:
         service = client_at(url, options.name.strip("/"), environment, ServiceClient.program)
@@ -273,6 +309,7 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
         os.environ if environment is None else environment,
         sdk_json=True,
         prefix="dcos tensorflow: ",
+        name="dcos tensorflow",
     )
     root = Group("tensorflow", help=INFO, params=[*root_options()], context_settings=dict(CONTEXT_SETTINGS))
     root.params.append(_printing("--version", __version__, "Print the version."))

@@ -1,4 +1,4 @@
-"""What a command prints: parts, their plain text, and the screen that shows them."""
+"""Output of a command: its parts, their plain text, and the screen that shows them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import shutil
 import signal
 import textwrap
 import threading
+import time
 import unicodedata
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import IO, ContextManager, Iterable, Iterator, Sequence, TextIO, Uni
 
 from .errors import UsageError
 
-#: Meaning of a word of the scheduler's; any other has none.
+#: Meaning of the scheduler's status words; others have none.
 _MEANING = {
     **dict.fromkeys(("COMPLETE", "RUNNING", "FINISHED", "succeeded", "launched", "pass"), "good"),
     **dict.fromkeys(("PREPARED", "STARTING", "STARTED", "STAGING", "IN_PROGRESS", "KILLING"), "busy"),
@@ -39,18 +40,23 @@ Cell = Union[str, Word]
 
 
 def status_word(text: str) -> Word:
-    """A status, of whatever it is."""
+    """A status with its meaning, if it has one."""
     return Word(text, _MEANING.get(text, ""))
 
 
 def dim(text: str) -> Word:
-    """Something that is there to be found, not to be read."""
+    """Secondary information."""
     return Word(text, "dim")
+
+
+def local_time(seconds: float) -> str:
+    """Unix time as local date and time."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of several words, next to each other. `whole` False: a terminal that is too narrow cuts it off."""
+    """One line of several words. `wrap` False: a terminal that is too narrow cuts it off."""
 
     words: tuple[Cell, ...]
     wrap: bool = True
@@ -58,10 +64,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns fit the terminal: cells are broken into several lines, never cut, but for charts.
+    """A table whose columns fit the terminal: long cells take several lines, only charts are cut.
 
-    `charts`: numbers of columns, from 0, that are drawn with characters, such as bars. Where there are any, they
-    become smaller for the others, which keep one line each.
+    `charts`: indexes of columns drawn with characters, such as bars. They shrink, so that the others keep one line.
     """
 
     columns: Sequence[str]
@@ -71,23 +76,23 @@ class Table:
     charts: Sequence[int] = ()
 
 
-#: What is not seen, and changes how other characters are: their order, where lines end (Unicode, general categories Cf,
-#: Zl and Zp). The joiners of words and charts (U+200C, U+200D) stay.
+#: Invisible characters that change the order or the lines of others (Unicode, general categories Cf, Zl and Zp).
+#: The joiners of words and emoji (U+200C, U+200D) stay.
 _INVISIBLE = "\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
-#: What terminals obey (ECMA-48), but for backspace, tab, line end, return, and the choice of colours.
+#: Terminal commands (ECMA-48), except backspace, tab, line end, return and colours.
 _TERMINAL_COMMANDS = re.compile(rf"\x1b(?!\[[0-9;:]*m)|[\x00-\x07\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f{_INVISIBLE}]")
-#: The same in what is ours: also those, but for tab and line end. DEL does nothing, and JSON does not escape it.
+#: All control characters except tab, line end and DEL, which has no effect and which JSON does not escape.
 _CONTROLS = re.compile(rf"\x1b(?:\[[0-9;:]*m)?|[\x00-\x08\x0b-\x1f\x80-\x9f{_INVISIBLE}]")
 
 
 @dataclass(frozen=True)
 class Raw:
-    """Of somebody else, such as a task's output: written as it is, with nothing after it."""
+    """Text of another program, such as a task's output: written unchanged, without a line end."""
 
     text: str
 
     def on(self, out: IO[str]) -> str:
-        """A terminal gets colours and tabs, and no command: those can write to the clipboard, or to its input."""
+        """Remove commands for a terminal, which could write to the clipboard or to its input; colours stay."""
         return _TERMINAL_COMMANDS.sub("", self.text) if out.isatty() else self.text
 
 
@@ -96,24 +101,24 @@ Renderable = Iterable[Block]
 
 
 def cell_text(cell: Cell) -> str:
-    """Without its meaning, and without what terminals obey: words of tasks and their programs are among ours."""
+    """The cell's text without control characters, because it may quote tasks."""
     return remove_controls(cell.text if isinstance(cell, Word) else cell)
 
 
 def remove_controls(text: str) -> str:
-    """Without control characters, but for tab and line end, and without what changes how others are shown."""
+    """Remove control characters except tab and line end, and characters that change how others are shown."""
     return text if text.isprintable() else _CONTROLS.sub("", text)
 
 
 _GAP = "  "
-#: Longest words that are not broken for the sake of columns: names and ids, which stand alone; those of sentences.
+#: Longest words that columns do not break: a name or id that fills the cell; a word of a sentence.
 _MAX_NAME, _MAX_WORD = 40, 24
-#: Characters that are enough for a picture.
+#: Minimum width of a chart in characters.
 _CHART_WIDTH = 6
 
 
 def render_lines(part: Block, width: int | None = None) -> Iterator[str]:
-    """The lines of a part, none longer than `width` where that can be; None: as long as they like."""
+    """The lines of a part, at most `width` long where possible; None: unlimited."""
     if isinstance(part, str):
         yield from remove_controls(part).split("\n")
     elif isinstance(part, Line):
@@ -146,17 +151,17 @@ def _table(table: Table, width: int | None) -> Iterator[str]:
 
 
 def minimum_width(table: Table) -> int:
-    """Columns of a terminal below which the table is drawn as one line for each cell."""
+    """Width below which the table is drawn as one line for each cell."""
     widths = _minimum_widths(table)
     return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
 def column_widths(table: Table, width: int | None) -> list[int]:
-    """Of the columns: as wide as their cells are, the widest narrowed until all fit, none more than it can bear."""
-    widths, least = _full_widths(table), _minimum_widths(table)
-    room = sum(widths) if width is None else max(width - len(_GAP) * (len(widths) - 1), sum(least))
-    while sum(widths) > room:
-        widths[max((at for at in range(len(widths)) if widths[at] > least[at]), key=widths.__getitem__)] -= 1
+    """Widths of the columns: their cells' widths, the widest narrowed until all fit, none below its minimum."""
+    widths, minimum = _full_widths(table), _minimum_widths(table)
+    available = sum(widths) if width is None else max(width - len(_GAP) * (len(widths) - 1), sum(minimum))
+    while sum(widths) > available:
+        widths[max((at for at in range(len(widths)) if widths[at] > minimum[at]), key=widths.__getitem__)] -= 1
     return widths
 
 
@@ -166,27 +171,25 @@ def _full_widths(table: Table) -> list[int]:
 
 
 def _minimum_widths(table: Table) -> list[int]:
-    """What the columns cannot do without."""
     if table.charts:
-        return [
-            min(width, _CHART_WIDTH) if at in table.charts else width for at, width in enumerate(_full_widths(table))
-        ]
+        full = enumerate(_full_widths(table))
+        return [min(width, _CHART_WIDTH) if at in table.charts else width for at, width in full]
     return [max(map(_unbreakable_width, column)) for column in zip(*_texts(table))]
 
 
 def _unbreakable_width(cell: str) -> int:
-    """Of its words: what of the longest is not to be broken."""
+    """Width of its longest word, up to the limit from which words are broken."""
     words = cell.split()
     return min(max(map(_terminal_width, words), default=0), _MAX_NAME if len(words) == 1 else _MAX_WORD)
 
 
 def _texts(table: Table) -> list[list[str]]:
-    """The names of the columns first."""
+    """Texts of the heading and of all rows."""
     return [[cell_text(cell) for cell in row] for row in [list(table.columns), *table.rows]]
 
 
 def _stacked(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """`task: worker-0`, a line for each cell, and an empty one between two rows."""
+    """A line such as `task: worker-0` for each cell, and an empty line between two rows."""
     for number, row in enumerate(rows[1:]):
         if number:
             yield ""
@@ -196,11 +199,9 @@ def _stacked(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
 
 
 def _wrapped(cell: str, limit: int) -> list[str]:
-    """At spaces, else anywhere."""
-    found: list[str] = []
-    for line in cell.split("\n"):
-        found += textwrap.wrap(line, max(1, limit), break_on_hyphens=False) or [""]
-    return found
+    """Break lines at spaces, else anywhere."""
+    lines = cell.split("\n")
+    return [part for line in lines for part in textwrap.wrap(line, max(1, limit), break_on_hyphens=False) or [""]]
 
 
 def _padded(cell: str, limit: int) -> str:
@@ -208,60 +209,55 @@ def _padded(cell: str, limit: int) -> str:
 
 
 def _terminal_width(text: str) -> int:
-    """How many cells of a terminal a text takes: characters of East Asia take two, accents none."""
+    """Cells of a terminal that a text takes: East Asian characters take two, accents none."""
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
     return len(text) + wide - sum(bool(unicodedata.combining(character)) for character in text)
 
 
 class _OutputClosed(BaseException):
-    """No error of whatever was being done: nobody on the way is to handle it as one."""
+    """Leaves the blocked call; not an Exception, so that no handler on the way takes it for an error."""
 
 
 @contextmanager
 def quit_on_close(out: TextIO) -> Iterator[None]:
-    """Inside, BrokenPipeError is raised as soon as nobody reads `out` any more, whatever is being waited for.
+    """Raise BrokenPipeError inside as soon as the reader of `out` closes it, whatever call blocks.
 
-    Where that cannot be watched (no poll, no signals, no main thread), the next line that is printed tells, as ever.
+    Where that cannot be watched (no poll, no signals, not the main thread), the next write raises it.
     """
-    number = _watchable_descriptor(out)
-    if number is None:
+    descriptor = _watchable_descriptor(out)
+    if descriptor is None:
         yield
         return
-    left = threading.Event()
+    closed = threading.Event()
 
-    def told(_number: int, _frame: FrameType | None) -> None:
-        if left.is_set():  # else somebody has written to a connection that is broken, and learns it from the write
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        if closed.is_set():  # else a write to another broken connection, which raises its own error
             raise _OutputClosed
 
-    before = signal.signal(signal.SIGPIPE, told)
-    end, ours = os.pipe()
-    thread = threading.Thread(target=_watch, args=(number, end, left), daemon=True)
+    before = signal.signal(signal.SIGPIPE, handle)
+    end, stop = os.pipe()
+    main = threading.main_thread().ident
+    thread = threading.Thread(target=_watch, args=(descriptor, end, closed, main), daemon=True)
     thread.start()
     try:
         yield
     except _OutputClosed:
-        raise BrokenPipeError("nobody reads any more") from None
+        raise BrokenPipeError("the reader has closed the pipe") from None
     finally:
         signal.signal(signal.SIGPIPE, before if before is not None else signal.SIG_IGN)
-        os.close(ours)
+        os.close(stop)
         thread.join()
         os.close(end)
 
 
-def _watch(number: int, end: int, left: threading.Event) -> None:
-    """Until one of the two is hung up; of a pipe's other end that is told unasked (POSIX, poll)."""
+def _watch(descriptor: int, end: int, closed: threading.Event, main: int) -> None:
+    """Wait until one of the two is hung up, which poll always reports (POSIX), and signal the main thread."""
     poll = select.poll()
-    poll.register(number, 0)
+    poll.register(descriptor, 0)
     poll.register(end, 0)
-    if number in dict(poll.poll()):
-        left.set()
-        signal.pthread_kill(_main_thread(), signal.SIGPIPE)
-
-
-def _main_thread() -> int:
-    found = threading.main_thread().ident
-    assert found is not None, "it runs"
-    return found
+    if descriptor in dict(poll.poll()):
+        closed.set()
+        signal.pthread_kill(main, signal.SIGPIPE)
 
 
 def _watchable_descriptor(out: TextIO) -> int | None:
@@ -279,11 +275,11 @@ class Screen:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        #: Whether things can be drawn again.
+        #: Whether output can be redrawn.
         self.is_interactive = out.isatty()
 
     def show(self, parts: Renderable) -> None:
-        """At once, also through a pipe."""
+        """Print and flush each part."""
         for part in parts:
             if isinstance(part, Raw):
                 self._out.write(part.on(self._out))
@@ -292,34 +288,30 @@ class Screen:
             self._out.flush()
 
     def quit_on_close(self) -> ContextManager[None]:
-        """Inside, BrokenPipeError is raised when nobody reads any more, even if nothing is shown."""
+        """Raise BrokenPipeError inside when the reader closes the output, even if nothing is shown."""
         return quit_on_close(self._out)
 
     def show_live(self, frames: Iterable[Renderable]) -> None:
-        """Each in the place of the one before; the last one stays."""
+        """Draw each frame in the place of the previous one; the last one stays."""
         drawn = 0
         for frame in frames:
-            lines = list(self._lines(frame))
+            lines = [line for part in frame for line in render_lines(part, self._width())]
             self._out.write(f"\x1b[{drawn}A\x1b[J" if drawn else "")
             self._out.writelines(f"{line}\n" for line in lines)
             self._out.flush()
             drawn = len(lines)
 
-    def _lines(self, parts: Renderable) -> Iterator[str]:
-        for part in parts:
-            yield from render_lines(part, self._width())
-
     def _width(self) -> int | None:
-        """Asked each time: windows change."""
+        """Width of the terminal, which may change; None: unlimited."""
         return shutil.get_terminal_size().columns if self.is_interactive else None
 
 
 def confirm(question: str, answers: TextIO, out: TextIO) -> None:
-    """Return when the person says yes. Raise UsageError when not, or when nobody is there to be asked."""
+    """Ask for a confirmation. Raise UsageError if it is denied or there is no terminal."""
     if answers.isatty() and out.isatty():
         out.write(f"{question} [y/N] ")
         out.flush()
         if answers.readline().strip().lower() in ("y", "yes"):
             return
-        raise UsageError("nothing was done")
-    raise UsageError("nothing was done; to do it without being asked: --yes")
+        raise UsageError("aborted")
+    raise UsageError("aborted; use `--yes` to skip the confirmation")

@@ -1,4 +1,4 @@
-"""`plan ...`: ordered work: what is done, what is left, and what operators do to it."""
+"""`plan ...`: show and control the plans, their phases and steps."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from typing import Any, Iterator, Mapping, Sequence
 
 from .client import ServiceClient, api_path
-from .command import Command, CommandArgument, CommandOption, Fetch, Params
+from .command import Command, CommandArgument, CommandOption, Fetch, Params, get, show_message, show_names
 from .errors import UsageError
 from .output import Line, Renderable, Table, Word, dim, status_word
 
-#: Of a question about a plan: in error. Complete is 200, under way 202.
+#: Status of a plan with errors that is accepted as an answer; 200 is complete, 202 in progress.
 PLAN_ERROR_CODES = (417,)
 _UPDATE, _DEPLOY = "update", "deploy"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
@@ -18,36 +18,28 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 Plan = Mapping[str, Any]
 
 
-def fetch_plan_names(service: ServiceClient, _given: Params) -> Any:
-    """The names of the plans, as the API gives them."""
-    return service.get(api_path("plans"))
+def fetch_plan(service: ServiceClient, name: str) -> Any:
+    """The plan as the API returns it, also when it has errors."""
+    return service.get(api_path("plans", name), PLAN_ERROR_CODES)
 
 
 def rollout_plan(service: ServiceClient) -> str:
-    """The plan that rolls out options: update, or deploy as long as there is no other."""
+    """Name of the plan that rolls out options: `update`, or `deploy` before the first update."""
     return _UPDATE if _UPDATE in service.get(api_path("plans")) else _DEPLOY
 
 
-def show_names(found: Sequence[str], _given: Params) -> Renderable:
-    """One a line."""
-    return found
+def _fetch_plans(service: ServiceClient, params: Params) -> Any:
+    if params.get("plan"):
+        return fetch_plan(service, params["plan"])
+    return {name: fetch_plan(service, name) for name in service.get(api_path("plans"))}
 
 
-def fetch_plans(service: ServiceClient, given: Params) -> Any:
-    """The plan that is named; without a name all of them, by name."""
-    wanted = given.get("plan")
-    if wanted:
-        return service.get(api_path("plans", wanted), PLAN_ERROR_CODES)
-    return {name: service.get(api_path("plans", name), PLAN_ERROR_CODES) for name in fetch_plan_names(service, given)}
-
-
-def show_plans(found: Any, given: Params) -> Renderable:
-    """One plan as a tree, several as a table."""
-    return plan_tree(given["plan"], found) if given.get("plan") else _overview(found)
+def _show_plans(answer: Any, params: Params) -> Renderable:
+    return plan_tree(params["plan"], answer) if params.get("plan") else _overview(answer)
 
 
 def plan_tree(name: str, plan: Plan) -> Iterator[Line]:
-    """A plan with its phases and their steps; what is not complete says why. Then the errors."""
+    """The plan with phases, steps and why each step waits; then its errors."""
     yield _heading("", name, plan)
     for last, phase in _with_last(plan["phases"]):
         yield _heading("└─ " if last else "├─ ", phase["name"], phase)
@@ -63,10 +55,9 @@ def _heading(indent: str, name: str, part: Plan) -> Line:
 
 
 def _step(indent: str, step: Plan) -> Line:
-    said = step.get("message") if step["status"] != "COMPLETE" else ""
-    return Line(
-        (indent, step["name"], " (", status_word(step["status"]), ")", dim(f"  {said}" if said else "")), wrap=False
-    )
+    message = step.get("message") if step["status"] != "COMPLETE" else ""
+    words = (indent, step["name"], " (", status_word(step["status"]), ")", dim(f"  {message}" if message else ""))
+    return Line(words, wrap=False)
 
 
 def _with_last(items: Sequence[Plan]) -> Iterator[Any]:
@@ -84,70 +75,66 @@ def _overview(plans: Mapping[str, Plan]) -> Iterator[Any]:
     yield Table(("plan", "status", "steps", "strategy", "errors"), rows, empty="There are no plans.")
 
 
-def show_message(found: Any, _given: Params) -> Renderable:
-    """What the scheduler answers to a command."""
-    return (str(found.get("message", "done")),)
+def _start(service: ServiceClient, params: Params) -> Any:
+    for text in params["parameter"]:
+        if not _VARIABLE.fullmatch(text):
+            raise UsageError(f"--parameter: `{text}`: must be NAME=VALUE with the name of an environment variable")
+    return service.post(
+        api_path("plans", params["plan"], "start"), dict(text.split("=", 1) for text in params["parameter"])
+    )
 
 
-def _parameters(given: Params) -> dict[str, str]:
-    wrong = [text for text in given["parameter"] if not _VARIABLE.fullmatch(text)]
-    if wrong:
-        raise UsageError(f"--parameter {wrong[0]}: must be NAME=VALUE, with the name of an environment variable")
-    return dict(text.split("=", 1) for text in given["parameter"])
+def plan_command(verb: str) -> Fetch:
+    """Send the verb to the plan that is named, else to the plan that rolls out options."""
 
-
-def _start(service: ServiceClient, given: Params) -> Any:
-    return service.post(api_path("plans", given["plan"], "start"), _parameters(given))
-
-
-def _command(verb: str) -> Fetch:
-    def send(service: ServiceClient, given: Params) -> Any:
-        where = api_path("plans", given["plan"], verb)
-        return service.post(where, phase=given.get("phase"), step=given.get("step"))
+    def send(service: ServiceClient, params: Params) -> Any:
+        path = api_path("plans", params.get("plan") or rollout_plan(service), verb)
+        return service.post(path, phase=params.get("phase"), step=params.get("step"))
 
     return send
 
 
-PLAN = CommandArgument("plan", "plan", help="Name of the plan.")
-_PHASE = CommandArgument("phase", "phase", required=False, help="Name or id of a phase.")
-_STEP = CommandArgument("step", "step", required=False, help="Name or id of a step of the phase.")
+PHASE = CommandArgument("phase", "phase", required=False, help="Name or id of a phase.", example="worker")
+STEP = CommandArgument("step", "step", required=False, help="Name or id of a step of the phase.", example="worker-0")
+_PLAN = CommandArgument("plan", "plan", help="Name of the plan.", example="deploy")
+_ANY_PLAN = CommandArgument("plan", "plan", required=False, help="Name of the plan.", example="deploy")
 _PARAMETER = CommandOption(
-    "parameter", "Environment of the tasks that it launches.", "texts", short="p", metavar="NAME=VALUE", default=()
+    "parameter", "Environment variable of its tasks.", "texts", short="p", metavar="NAME=VALUE", default=()
 )
-_PART = (PLAN, _PHASE, _STEP)
 
 
-def _control(words: str, help_text: str, verb: str, aliases: Sequence[str]) -> Command:
-    return Command(words, help_text, _command(verb), show_message, _PART, aliases=aliases)
+def _control(words: str, help_text: str, verb: str, *aliases: str) -> Command:
+    return Command(words, help_text, plan_command(verb), show_message, (_PLAN, PHASE, STEP), aliases=aliases)
 
 
 COMMANDS = (
-    Command("plan list", "The names of the plans.", fetch_plan_names, show_names, sdk_json=True),
+    Command("plan list", "List the plans.", get("plans"), show_names, sdk_json=True),
     Command(
         "plan status",
-        "A plan with its phases and steps; without PLAN an overview of all.",
-        fetch_plans,
-        show_plans,
-        (CommandArgument("plan", "plan", required=False, help="Name of the plan."),),
+        "Show a plan with its steps, or all plans.",
+        _fetch_plans,
+        _show_plans,
+        (_ANY_PLAN,),
         aliases=("plan show",),
     ),
     Command(
         "plan start",
-        "Go on, with parameters; from the beginning if it was complete.",
+        "Start a plan, or restart a complete one.",
         _start,
         show_message,
-        (PLAN,),
+        (_PLAN,),
         (_PARAMETER,),
+        examples=("deploy", "deploy -p EPOCHS=10"),
     ),
     Command(
         "plan stop",
-        "Interrupt it; from the beginning when it is started again.",
-        _command("stop"),
+        "Interrupt a plan; the next start begins at its first step.",
+        plan_command("stop"),
         show_message,
-        (PLAN,),
+        (_PLAN,),
     ),
-    _control("plan pause", "Begin no further step; what is under way goes on.", "interrupt", ("plan interrupt",)),
-    _control("plan resume", "Go on after a pause, or let the next canary go.", "continue", ("plan continue",)),
-    _control("plan restart", "From the beginning: its tasks are launched again.", "restart", ("plan force-restart",)),
-    _control("plan force-complete", "Count as complete, whatever it is.", "forceComplete", ("plan force",)),
+    _control("plan pause", "Stop starting new steps; running steps continue.", "interrupt", "plan interrupt"),
+    _control("plan resume", "Resume after a pause, or start the next canary.", "continue", "plan continue"),
+    _control("plan restart", "Restart from the first step; relaunch its tasks.", "restart", "plan force-restart"),
+    _control("plan force-complete", "Mark as complete regardless of its state.", "forceComplete", "plan force"),
 )

@@ -1,77 +1,161 @@
-"""`config`, `state`, `secrets`, `describe`, `endpoints`, `debug` ...: what the service is made of and has done."""
+"""`progress`, `result`, `health`, `config`, `state`, `debug`: state of the service."""
 
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, Iterator, Mapping, Sequence
 
 from .client import ServiceClient, api_path, installation_of
-from .command import Command, CommandArgument, Fetch, Params
+from .command import Command, CommandArgument, Params, get, show_json, show_message, show_names
 from .errors import RefusedError
-from .logs import local_time
-from .output import Line, Renderable, Table, Word, status_word
-from .plans import show_message, show_names
+from .output import Line, Renderable, Table, Word, dim, local_time, status_word
 
-_GONE = 404
+_NOT_FOUND = 404
+_UNKNOWN = "-"
+
+# --- progress
+
+_BAR_WIDTH, _CURVE_WIDTH = 24, 20  # characters
+_LEVELS = "▁▂▃▄▅▆▇█"
+
+
+def progress_bar(fraction: float | None, width: int = _BAR_WIDTH) -> str:
+    """A bar for 0 to 1, in halves of a character; None: unknown."""
+    if fraction is None:
+        return "╌" * width
+    halves = round(min(1.0, max(0.0, fraction)) * width * 2)
+    half = "╸" if halves % 2 else ""
+    return "━" * (halves // 2) + half + "─" * (width - halves // 2 - len(half))
+
+
+def sparkline(values: Sequence[float | None], width: int = _CURVE_WIDTH) -> str:
+    """The last values as heights between their minimum and maximum; values that are not finite are left out."""
+    finite = [value for value in values if value is not None and math.isfinite(value)][-width:]
+    if not finite:
+        return ""
+    low = min(finite)
+    span = (max(finite) - low) or 1.0
+    return "".join(_LEVELS[min(7, int((value - low) / span * 8))] for value in finite)
+
+
+def format_duration(seconds: float | None) -> str:
+    """`1:02:03`, `2:03`, `3 s`."""
+    if seconds is None or not math.isfinite(seconds):
+        return _UNKNOWN
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    hours, minutes = whole // 3600, whole % 3600 // 60
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+def show_progress(answer: Mapping[str, Any], _params: Params) -> Renderable:
+    """A row per job that reports training progress."""
+    rows = [
+        _progress_row(name, job, _representative(name, answer))
+        for name, job in answer["jobs"].items()
+        if job["reporting"]
+    ]
+    heading = ("job", "", "step", "steps/s", "examples/s", "left", "loss", "")
+    yield Table(heading, rows, "No task has reported training progress yet.", charts=(1, 7))
+    silent = [name for name, job in answer["jobs"].items() if not job["reporting"]]
+    if rows and silent:
+        yield Line((dim(f"No progress reported by: {', '.join(silent)}"),))
+
+
+def _representative(job: str, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The task whose loss is shown for the job: the leader, else the slowest one, on which the others wait."""
+    tasks = [task for task in answer["tasks"] if task["job"] == job and task["step"] is not None]
+    leading = [task for task in tasks if task["name"] == answer["leader"]]
+    return min(leading or tasks or [{}], key=lambda task: task.get("step", 0))
+
+
+def _progress_row(name: str, job: Mapping[str, Any], task: Mapping[str, Any]) -> list[Any]:
+    step, total = job["step"], job["total"]
+    fraction = step / total if step is not None and total else None
+    losses = [point["loss"] for point in task.get("points") or ()]
+    return [
+        name,
+        Word(progress_bar(fraction), "good" if fraction is not None and fraction >= 1 else "busy"),
+        _UNKNOWN if step is None else f"{step}/{total}" if total else str(step),
+        _rate(job["steps_per_second"]),
+        _rate(job["examples_per_second"]),
+        format_duration(task.get("seconds_left")),
+        _UNKNOWN if task.get("loss") is None else f"{task['loss']:.4g}",
+        Word(sparkline(losses), "good"),
+    ]
+
+
+def _rate(value: float | None) -> str:
+    return _UNKNOWN if value is None else f"{value:.1f}"
+
+
+def _final_result(service: ServiceClient) -> Renderable | None:
+    answer = service.get(api_path("tf", "result"))
+    return None if answer["verdict"] is None else _show_result(answer, {})
+
+
+def _show_result(answer: Mapping[str, Any], _params: Params) -> Renderable:
+    if answer["verdict"] is None:
+        return (Line((Word("not decided yet", "wait"),)),)
+    return (Line((status_word(answer["verdict"]), ": ", str(answer["reason"]))),)
+
+
+# --- config
+
 _MAX_CHANGES = 3  # options
 _MAX_VALUE = 24  # characters of a value
 
 Options = Mapping[str, Any]
 
 
-def fetch_configuration_ids(service: ServiceClient, _given: Params) -> Any:
-    """As the API gives them, newest first: the target, the one before, and so on."""
-    return service.get(api_path("configurations"))
-
-
-def fetch_configurations(service: ServiceClient, given: Params) -> Any:
-    """The same, each with all that is known of it."""
-    return [found for name in fetch_configuration_ids(service, given) for found in _fetch_configuration(service, name)]
+def _fetch_configurations(service: ServiceClient, _params: Params) -> Any:
+    """All configurations with their content, newest first."""
+    ids = service.get(api_path("configurations"))
+    return [configuration for name in ids for configuration in _fetch_configuration(service, name)]
 
 
 def _fetch_configuration(service: ServiceClient, name: str) -> Iterator[Mapping[str, Any]]:
     try:
         yield {**service.get(api_path("configurations", name)), "id": name}
     except RefusedError as error:
-        if error.http_status != _GONE:  # the oldest is forgotten when a new one comes
+        if error.http_status != _NOT_FOUND:  # a new configuration evicts the oldest one
             raise
 
 
-def show_configurations(found: Sequence[Mapping[str, Any]], _given: Params) -> Renderable:
-    """A row for each."""
-    before = [each.get("options") for each in found[1:]]
-    rows = [_row(each, older, number == 0) for number, (each, older) in enumerate(zip(found, [*before, None]))]
+def _show_configurations(answer: Sequence[Mapping[str, Any]], _params: Params) -> Renderable:
+    older = [each.get("options") for each in answer[1:]]
+    rows = [_configuration_row(each, below, not at) for at, (each, below) in enumerate(zip(answer, [*older, None]))]
     yield Table(("id", "made", "target", "what changed"), rows)
 
 
-def _row(found: Mapping[str, Any], older: Options | None, is_target: bool) -> Sequence[Any]:
-    made = local_time(found["at"]) if "at" in found else "-"
-    target = Word("yes", "good") if is_target else "-"
-    return found["id"], made, target, _change_summary(_changed(found, older))
+def _configuration_row(configuration: Mapping[str, Any], older: Options | None, is_target: bool) -> Sequence[Any]:
+    made = local_time(configuration["at"]) if "at" in configuration else "-"
+    changes = _changes(configuration, older)
+    text = "-"
+    if changes is not None:
+        more = f", and {len(changes) - _MAX_CHANGES} more" if len(changes) > _MAX_CHANGES else ""
+        text = ", ".join(changes[:_MAX_CHANGES]) + more or "no visible option"
+    return configuration["id"], made, Word("yes", "good") if is_target else "-", text
 
 
-def _changed(found: Mapping[str, Any], older: Options | None) -> list[str] | None:
-    """What was other in the target before it. None: not known.
+def _changes(configuration: Mapping[str, Any], older: Options | None) -> list[str] | None:
+    """Options that differ from the previous target; None: unknown.
 
-    Configurations that an older scheduler has stored do not tell; `older` are the options of the one below then.
+    Schedulers of earlier versions stored no changes; `older` are the options of the previous configuration for them.
     """
-    if "changed" in found:
-        return [f"{item['option']}: {_text(item['old'])} → {_text(item['new'])}" for item in found["changed"]]
+    if "changed" in configuration:
+        changed = configuration["changed"]
+        return [f"{item['option']}: {_short(item['old'])} → {_short(item['new'])}" for item in changed]
     if older is None:
         return None
-    now, then = dict(_flat(found.get("options") or {}, "")), dict(_flat(older, ""))
+    now, then = dict(_flat(configuration.get("options") or {}, "")), dict(_flat(older, ""))
     return [f"{name}: {_value(then, name)} → {_value(now, name)}" for name in _differing(now, then)]
 
 
-def _change_summary(told: list[str] | None) -> str:
-    if told is None:
-        return "-"
-    more = f", and {len(told) - _MAX_CHANGES} more" if len(told) > _MAX_CHANGES else ""
-    return ", ".join(told[:_MAX_CHANGES]) + more or "no option that is shown"
-
-
 def changed_options(options: Options, older: Options) -> Sequence[str]:
-    """Names of those that are not the same in both."""
+    """Names of the options that differ."""
     return list(_differing(dict(_flat(options, "")), dict(_flat(older, ""))))
 
 
@@ -89,197 +173,179 @@ def _flat(options: Options, above: str) -> Iterator[tuple[str, Any]]:
 
 
 def _value(options: Options, name: str) -> str:
-    return _text(options[name]) if name in options else "default"
+    return _short(options[name]) if name in options else "default"
 
 
-def _text(value: Any) -> str:
+def _short(value: Any) -> str:
     text = value if isinstance(value, str) and value else json.dumps(value)
     return text if len(text) <= _MAX_VALUE else text[: _MAX_VALUE - 1] + "…"
 
 
-def _fetch_path(*parts: str) -> Fetch:
-    def fetch(service: ServiceClient, _given: Params) -> Any:
-        return service.get(api_path(*parts))
-
-    return fetch
+# --- endpoints, state, health, debug
 
 
-def _fetch_named(argument: str, *parts: str) -> Fetch:
-    def fetch(service: ServiceClient, given: Params) -> Any:
-        return service.get(api_path(*parts, given[argument]))
-
-    return fetch
+def _endpoints(service: ServiceClient, params: Params) -> Any:
+    return service.get(api_path("endpoints", *([params["endpoint"]] if params.get("endpoint") else [])))
 
 
-def show_json(found: Any, _given: Params) -> Renderable:
-    """A document is shown as it is."""
-    return (json.dumps(found, indent=2),)
-
-
-def _endpoints(service: ServiceClient, given: Params) -> Any:
-    return service.get(api_path("endpoints", given["endpoint"]) if given.get("endpoint") else api_path("endpoints"))
-
-
-def _show_endpoints(found: Any, given: Params) -> Iterator[Any]:
-    if not given.get("endpoint"):
-        yield from found
+def _show_endpoints(answer: Any, params: Params) -> Iterator[Any]:
+    if not params.get("endpoint"):
+        yield from answer
         return
-    rows = [(kind, str(place)) for kind, places in found.items() for place in _listed(places)]
-    yield Table(("", "where"), rows, empty="It has no address yet.")
+    listed = {kind: places if isinstance(places, list) else [places] for kind, places in answer.items()}
+    rows = [(kind, str(place)) for kind, places in listed.items() for place in places]
+    yield Table(("", "where"), rows, empty="The endpoint has no address yet.")
 
 
-def _listed(value: Any) -> Any:
-    return value if isinstance(value, list) else [value]
-
-
-def _refresh(service: ServiceClient, _given: Params) -> Any:
-    return service.put(api_path("state", "refresh"))
-
-
-def _refresh_secrets(service: ServiceClient, _given: Params) -> Any:
-    return service.post(api_path("tf", "secrets", "refresh"))
-
-
-#: Statuses of the API's health that are no failure of the request.
+#: Statuses of the API's health that are accepted as answers.
 _HEALTH_CODES = (203, 205, 206, 207, 318, 319, 320, 321, 500)
-#: HTTP allows these no body.
+#: HTTP allows no body for these.
 _HEALTH_WITHOUT_BODY = {204: "deploying: nothing is launched yet", 205: "recovering"}
-_ID = CommandArgument("id", "config", help="Id of a configuration.")
-_PROPERTY = CommandArgument("property", "property", help="Name of a property.")
 
 
-def _describe(service: ServiceClient, _given: Params) -> Any:
-    """The options with every default, as DC/OS keeps them; without DC/OS what the scheduler made of them."""
+def _describe(service: ServiceClient, params: Params) -> Any:
+    """The options with every default, as DC/OS stores them; without DC/OS the scheduler's specification."""
     if service.direct and service.installation is None:
-        return service.get(api_path("configurations", "target"))
+        return get("configurations", "target")(service, params)
     return installation_of(service).describe()["resolvedOptions"]
 
 
-def _health(service: ServiceClient, _given: Params) -> Any:
-    status, found = service.get_with_status(api_path("health"), _HEALTH_CODES, verbose="true")
-    return found or {"value": status, "reasons": [_HEALTH_WITHOUT_BODY.get(status, "")]}
+def _health(service: ServiceClient, _params: Params) -> Any:
+    status, answer = service.get_with_status(api_path("health"), _HEALTH_CODES, verbose="true")
+    return answer or {"value": status, "reasons": [_HEALTH_WITHOUT_BODY.get(status, "")]}
 
 
-def _show_health(found: Any, _given: Params) -> Iterator[Any]:
-    value = found["value"]
-    yield Line((Word(str(value), "bad" if value >= 400 else "good"), "  ", "; ".join(found.get("reasons") or ())))
+def _show_health(answer: Any, _params: Params) -> Iterator[Any]:
+    value = answer["value"]
+    yield Line((Word(str(value), "bad" if value >= 400 else "good"), "  ", "; ".join(answer.get("reasons") or ())))
 
 
-def _result(service: ServiceClient, _given: Params) -> Any:
-    return service.get(api_path("tf", "result"))
+_MAX_OFFERS = 20
 
 
-def show_result(found: Mapping[str, Any], _given: Params) -> Renderable:
-    """One sentence."""
-    if found["verdict"] is None:
-        return (Line((Word("not decided yet", "wait"),)),)
-    return (Line((status_word(found["verdict"]), ": ", str(found["reason"]))),)
+def _show_offers(answer: Mapping[str, Any], _params: Params) -> Iterator[Any]:
+    yield Line((f"accepted {answer['acceptedCount']}, rejected {answer['rejectedCount']}",))
+    rows = [_offer_row(evaluation) for evaluation in answer["offers"][:_MAX_OFFERS]]
+    yield Table(("when", "pod", "outcome", "why"), rows, empty="No offer has been evaluated yet.")
 
 
-_MAX_OFFERS = 20  # offers
+def _offer_row(evaluation: Mapping[str, Any]) -> Sequence[Any]:
+    when = local_time(evaluation["timestamp"] / 1000)  # the SDK's unit is milliseconds
+    reasons = "\n".join(evaluation["explanation"])
+    return when, evaluation["pod-instance-name"], status_word(evaluation["outcome"]), reasons
 
 
-def _offers(service: ServiceClient, _given: Params) -> Any:
-    return service.get("v2/debug/offers")
-
-
-def _show_offers(found: Mapping[str, Any], _given: Params) -> Iterator[Any]:
-    yield Line((f"accepted {found['acceptedCount']}, rejected {found['rejectedCount']}",))
-    rows = [_offer_row(look) for look in found["offers"][:_MAX_OFFERS]]
-    yield Table(("when", "pod", "outcome", "why"), rows, empty="No offer was looked at yet.")
-
-
-def _offer_row(look: Mapping[str, Any]) -> Sequence[Any]:
-    when = local_time(look["timestamp"] / 1000)  # the SDK's are milliseconds
-    return when, look["pod-instance-name"], status_word(look["outcome"]), "\n".join(look["explanation"])
-
-
-def _reservations(service: ServiceClient, _given: Params) -> Any:
-    return service.get(api_path("debug", "reservations"))
-
-
-def _show_reservations(found: Mapping[str, Any], _given: Params) -> Renderable:
-    rows = [(host, name) for host, names in sorted(found.items()) for name in names]
+def _show_reservations(answer: Mapping[str, Any], _params: Params) -> Renderable:
+    rows = [(host, name) for host, names in sorted(answer.items()) for name in names]
     yield Table(("agent", "reservation"), rows, empty="Nothing is reserved.")
+
+
+_ENDPOINT = CommandArgument("endpoint", "endpoint", required=False, help="Name of an endpoint.", example="worker")
+_ID = CommandArgument("id", "config", help="Id of a configuration, see `config list`.", example="ID")
+_PROPERTY = CommandArgument("property", "property", help="Name of a property.", example="worker-0:task-status")
+
+
+def _sdk_state(words: str, help_text: str, *path: str, aliases: Sequence[str]) -> Command:
+    """A command that lists names, and prints JSON where the SDK's does."""
+    return Command(words, help_text, get(*path), show_names, sdk_json=True, aliases=aliases)
 
 
 COMMANDS = (
     Command(
+        "progress",
+        "Show the training progress; live on a terminal.",
+        get("tf", "progress", points=str(_CURVE_WIDTH)),
+        show_progress,
+        poll_until=_final_result,
+    ),
+    Command("result", "Show how the training ended.", get("tf", "result"), _show_result),
+    Command(
         "endpoints",
-        "Where the tasks are reached: the names, or the addresses of ENDPOINT.",
+        "List the endpoints, or the addresses of one.",
         _endpoints,
         _show_endpoints,
-        (CommandArgument("endpoint", "endpoint", required=False, help="Name of an endpoint."),),
+        (_ENDPOINT,),
         aliases=("endpoint",),
         sdk_json=True,
     ),
     Command(
         "config list",
-        "The configurations: their ids, when they were made, what each has changed.",
-        fetch_configuration_ids,
-        show_configurations,
-        fetch_for_humans=fetch_configurations,
+        "List the configurations and what each changed.",
+        get("configurations"),
+        _show_configurations,
+        fetch_for_humans=_fetch_configurations,
         sdk_json=True,
         aliases=("debug config list",),
     ),
     Command(
         "config show",
-        "A configuration.",
-        _fetch_named("id", "configurations"),
+        "Show a configuration.",
+        get("configurations", "{id}"),
         show_json,
         (_ID,),
         aliases=("debug config show",),
     ),
     Command(
         "config target",
-        "The configuration that is aimed at.",
-        _fetch_path("configurations", "target"),
+        "Show the target configuration.",
+        get("configurations", "target"),
         show_json,
         aliases=("debug config target",),
     ),
-    Command(
+    _sdk_state(
         "config target-id",
-        "Its id.",
-        _fetch_path("configurations", "targetId"),
-        show_names,
-        sdk_json=True,
+        "Show the id of the target configuration.",
+        "configurations",
+        "targetId",
         aliases=("config target_id", "debug config target_id"),
     ),
-    Command(
+    _sdk_state(
         "state framework-id",
-        "The id of the framework in Mesos.",
-        _fetch_path("state", "frameworkId"),
-        show_names,
-        sdk_json=True,
+        "Show the id of the framework in Mesos.",
+        "state",
+        "frameworkId",
         aliases=("state framework_id", "debug state framework_id"),
     ),
-    Command(
+    _sdk_state(
         "state properties",
-        "The names of what is stored.",
-        _fetch_path("state", "properties"),
-        show_names,
-        sdk_json=True,
+        "List the stored properties.",
+        "state",
+        "properties",
         aliases=("debug state properties",),
     ),
     Command(
         "state property",
-        "One of them.",
-        _fetch_named("property", "state", "properties"),
+        "Show a stored property.",
+        get("state", "properties", "{property}"),
         show_json,
         (_PROPERTY,),
         aliases=("debug state property",),
     ),
     Command(
         "state refresh",
-        "Read what is stored anew.",
-        _refresh,
+        "Refused: the scheduler has no cache of its state.",
+        lambda service, _params: service.put(api_path("state", "refresh")),
         show_message,
         aliases=("state refresh_cache", "debug state refresh_cache"),
     ),
-    Command("secrets refresh", "Programs that run get new values of secrets now.", _refresh_secrets, show_message),
-    Command("describe", "The options of the service, with every default.", _describe, show_json),
-    Command("health", "How the service is.", _health, _show_health),
-    Command("result", "How the training ended.", _result, show_result),
-    Command("debug offers", "The last looks at offers, and why each did not fit.", _offers, _show_offers),
-    Command("debug reservations", "What is reserved for the service, by agent.", _reservations, _show_reservations),
+    Command(
+        "secrets refresh",
+        "Deliver new values of secrets to running tasks.",
+        lambda service, _params: service.post(api_path("tf", "secrets", "refresh")),
+        show_message,
+    ),
+    Command("describe", "Show the service specification.", _describe, show_json),
+    Command("health", "Show service health.", _health, _show_health),
+    Command(
+        "debug offers",
+        "Show the last offer decisions with their reasons.",
+        lambda service, _params: service.get("v2/debug/offers"),
+        _show_offers,
+    ),
+    Command(
+        "debug reservations",
+        "List reserved resources by agent.",
+        get("debug", "reservations"),
+        _show_reservations,
+    ),
 )

@@ -1,4 +1,4 @@
-"""Requests with the standard library: the cluster to ask, HTTP, and server-sent events."""
+"""HTTP and server-sent events with the standard library, and the cluster to connect to."""
 
 from __future__ import annotations
 
@@ -18,61 +18,60 @@ from .errors import CommandError, UnreachableError
 
 _SECTION = re.compile(r"\s*\[([\w.-]+)\]\s*(?:#.*)?")
 _SETTING = re.compile(r"""\s*([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s#]+))\s*(?:#.*)?""")
-#: Values of core.ssl_verify that are no file name.
+#: Values of core.ssl_verify that are not a file name.
 _SWITCH = ("true", "false")
 
 
 @dataclass(frozen=True)
 class ClusterConnection:
-    """`url` without a slash at the end; `token` empty: none; `verify`: "true", "false" or a file of certificates."""
+    """URL of a cluster or scheduler, without a final slash, and how to authenticate.
+
+    `token` empty: none; `verify`: "true", "false" or a file of certificates.
+    """
 
     url: str
     token: str = ""
     verify: str = "true"
-    #: Name of the service where none is given.
+    #: Default name of the service.
     service: str = ""
-    #: File of the certificate, with its key, that says who we are; empty: none.
+    #: File with the client's certificate and key; empty: none.
     certificate: str = ""
-    #: What says `verify`.
+    #: Name of the setting that `verify` is from.
     verified_by: str = "core.ssl_verify"
 
     def tls(self) -> ssl.SSLContext | None:
-        """None for http. Raise CommandError when the certificates cannot be read."""
+        """None for http. Raise CommandError if the certificates cannot be read."""
         if not self.url.startswith("https:"):
             return None
-        checked = self.verify.lower() != "false"
         try:
             context = ssl.create_default_context(cafile=self.verify if self.verify.lower() not in _SWITCH else None)
         except OSError as error:
-            why = error.strerror if error.filename or not isinstance(error, ssl.SSLError) else "it holds no certificate"
-            raise CommandError(f"{self.verified_by}: cannot read {self.verify}: {why}") from error
-        if self.certificate:
-            self._identify(context)
-        if not checked:
+            why = error.strerror if error.filename or not isinstance(error, ssl.SSLError) else "contains no certificate"
+            raise CommandError(f"{self.verified_by}: `{self.verify}`: cannot be read: {why}") from error
+        try:
+            if self.certificate:
+                context.load_cert_chain(self.certificate)
+        except OSError as error:
+            raise CommandError(f"client certificate `{self.certificate}`: cannot be read: {error}") from error
+        if self.verify.lower() == "false":
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
 
-    def _identify(self, context: ssl.SSLContext) -> None:
-        try:
-            context.load_cert_chain(self.certificate)
-        except OSError as error:
-            raise CommandError(f"the certificate {self.certificate} cannot be read: {error}") from error
-
 
 def attached_cluster(environment: Mapping[str, str]) -> ClusterConnection:
-    """Raise CommandError when no cluster is set up."""
+    """The cluster of the dcos command. Raise CommandError if none is set up."""
     settings = _settings(Path(environment.get("DCOS_DIR") or Path.home() / ".dcos"))
     url = environment.get("DCOS_URL") or environment.get("DCOS_DCOS_URL") or settings.get("core.dcos_url", "")
     if not url.startswith(("http://", "https://")):
-        raise CommandError("no cluster is set up; run: dcos cluster setup <url>, or give --url")
+        raise CommandError("no cluster is set up; run `dcos cluster setup URL`, or pass --url")
     token = environment.get("DCOS_ACS_TOKEN") or settings.get("core.dcos_acs_token", "")
     service = environment.get("DCOS_TENSORFLOW_SERVICE_NAME") or settings.get("tensorflow.service_name", "")
-    verify, said_by = tls_verification(environment, settings)
-    return ClusterConnection(url.rstrip("/"), token, verify, service, verified_by=said_by)
+    verify, setting = tls_verification(environment, settings)
+    return ClusterConnection(url.rstrip("/"), token, verify, service, verified_by=setting)
 
 
 def tls_verification(environment: Mapping[str, str], settings: Mapping[str, str]) -> tuple[str, str]:
-    """`Cluster.verify`, and what says it."""
+    """`ClusterConnection.verify`, and the name of the setting that it is from."""
     if environment.get("DCOS_TLS_INSECURE") in ("1", "true"):
         return "false", "DCOS_TLS_INSECURE"
     for name in ("DCOS_TLS_CA_PATH", "DCOS_SSL_VERIFY"):
@@ -84,7 +83,7 @@ def tls_verification(environment: Mapping[str, str], settings: Mapping[str, str]
 def _settings(home: Path) -> dict[str, str]:
     attached = [path.parent / "dcos.toml" for path in home.glob("clusters/*/attached")]
     clusters = list(home.glob("clusters/*/dcos.toml"))
-    # The only cluster is the attached one: so the dcos command sees it, too.
+    # A single cluster counts as attached, as in the dcos command.
     chosen = attached or (clusters if len(clusters) == 1 else [])
     for path in [*chosen, home / "dcos.toml"]:
         if path.is_file():
@@ -93,82 +92,82 @@ def _settings(home: Path) -> dict[str, str]:
 
 
 def parse_toml(text: str) -> dict[str, str]:
-    """`section.name` -> value, of the little of TOML that dcos.toml uses: Python has a reader from 3.11 on only."""
+    """Parse the subset of TOML in dcos.toml to `section.name` -> value; Python 3.8 has no TOML parser."""
     settings, section = {}, ""
     for line in text.splitlines():
         if head := _SECTION.fullmatch(line):
             section = head[1] + "."
-        elif found := _SETTING.fullmatch(line):
-            settings[section + found[1]] = next(value for value in found.groups()[1:] if value is not None)
+        elif match := _SETTING.fullmatch(line):
+            settings[section + match[1]] = next(value for value in match.groups()[1:] if value is not None)
     return settings
 
 
-_STREAM_TIMEOUT = 60.0  # seconds without a line of a stream: servers of such streams say something more often than that
+_STREAM_TIMEOUT = 60.0  # seconds without a line; servers send keep-alive comments more often
 
 
 def build_request(method: str, url: str, headers: dict[str, str], body: bytes | None = None) -> urllib.request.Request:
-    """A request that is not sent yet. Raise CommandError when that is no URL."""
+    """Build a request. Raise CommandError if the URL is invalid."""
     try:
         return urllib.request.Request(url, data=body, headers=headers, method=method)  # noqa: S310 - http(s): see cluster
     except ValueError as error:
-        raise CommandError(f"{url} cannot be asked: {error}") from error
+        raise CommandError(f"`{url}`: invalid URL: {error}") from error
 
 
-def send(asked: urllib.request.Request, cluster: ClusterConnection, timeout: float) -> tuple[int, str]:
-    """Status and body, whatever the status is. `timeout` in seconds. Raise UnreachableError."""
-    with _open(asked, cluster, timeout) as found:
-        return int(found.status), found.read().decode(errors="replace")
+def send(request: urllib.request.Request, cluster: ClusterConnection, timeout: float) -> tuple[int, str]:
+    """Return status and body of the answer. `timeout` in seconds. Raise UnreachableError."""
+    with _open(request, cluster, timeout) as response:
+        return int(response.status), response.read().decode(errors="replace")
 
 
 @contextmanager
-def open_stream(asked: urllib.request.Request, cluster: ClusterConnection) -> Iterator[tuple[int, Iterator[bytes]]]:
-    """Status and lines, as they come; an interrupted stream just ends. Raise UnreachableError when it never began."""
-    with _open(asked, cluster, _STREAM_TIMEOUT) as found:
-        yield int(found.status), _until_broken(found)
+def open_stream(request: urllib.request.Request, cluster: ClusterConnection) -> Iterator[tuple[int, Iterator[bytes]]]:
+    """Status and lines as they arrive; a broken stream just ends. Raise UnreachableError if it never started."""
+    with _open(request, cluster, _STREAM_TIMEOUT) as response:
+        yield int(response.status), _until_broken(response)
 
 
-def _until_broken(found: Any) -> Iterator[bytes]:
+def _until_broken(response: Any) -> Iterator[bytes]:
     try:
-        yield from found
+        yield from response
     except (OSError, http.client.HTTPException):
         return
 
 
 @contextmanager
-def _open(asked: urllib.request.Request, cluster: ClusterConnection, timeout: float) -> Iterator[Any]:
+def _open(request: urllib.request.Request, cluster: ClusterConnection, timeout: float) -> Iterator[Any]:
     handlers: list[urllib.request.BaseHandler] = [
         urllib.request.HTTPSHandler(context=cluster.tls()),
         _RedirectHandler(),
     ]
     try:
-        if _is_loopback(asked.full_url):
-            handlers.append(urllib.request.ProxyHandler({}))  # no proxy can reach our own machine
-        found = urllib.request.build_opener(*handlers).open(asked, timeout=timeout)
+        if _is_loopback(request.full_url):
+            handlers.append(urllib.request.ProxyHandler({}))  # a proxy cannot reach this machine
+        response = urllib.request.build_opener(*handlers).open(request, timeout=timeout)
     except urllib.error.HTTPError as error:
-        found = error
+        response = error
     except (OSError, http.client.HTTPException) as error:
-        advice = _advice(getattr(error, "reason", error), asked.type == "https", cluster)
-        raise UnreachableError(f"{asked.full_url} does not answer: {_reason(error)}{advice}") from error
-    except ValueError:  # it quotes what is wrong, which may be a header: that is not to be read anywhere
-        raise CommandError(f"{asked.full_url} cannot be asked: its address or a header is none of HTTP") from None
-    with found:
-        yield found
+        advice = _advice(getattr(error, "reason", error), request.type == "https", cluster)
+        raise UnreachableError(f"{request.full_url} does not answer: {_reason(error)}{advice}") from error
+    except ValueError:  # its text may quote a header, such as the token
+        raise CommandError(f"`{request.full_url}`: invalid URL or header") from None
+    with response:
+        yield response
 
 
 class _RedirectHandler(urllib.request.HTTPRedirectHandler):
-    """Follows questions only, and only where our token may be known: urllib itself would send it to anybody."""
+    """Follow redirects of GET and HEAD to the same host only; urllib would send the token to any host."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         if req.get_method() in ("GET", "HEAD") and is_safe_redirect(req.full_url, newurl):
             return super().redirect_request(req, fp, code, msg, headers, newurl)
-        hint = "which is not followed: give that address, if it is right"
-        raise UnreachableError(f"{req.full_url} leads to {newurl[:200]!a}, {hint}")
+        why = "which is not followed; pass that URL if it is right"
+        raise UnreachableError(f"{req.full_url} redirects to {newurl[:200]!a}, {why}")
 
-    http_error_308 = urllib.request.HTTPRedirectHandler.http_error_302  # Python knows it from 3.11 on only
+    http_error_308 = urllib.request.HTTPRedirectHandler.http_error_302  # missing before Python 3.11
 
 
 def is_safe_redirect(here: str, there: str) -> bool:
-    """Whether who answers there is who answers here; https may take the place of http, as DC/OS has it."""
+    """Whether both URLs have the same host and port; https may replace http, as on DC/OS."""
     try:
         before, after = urlsplit(here), urlsplit(there)
         ports = {"http": 80, "https": 443}
@@ -180,19 +179,19 @@ def is_safe_redirect(here: str, there: str) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """`Connection refused`."""
-    found = getattr(error, "reason", error)
-    return getattr(found, "strerror", None) or str(found) or repr(found)
+    """The cause in words, such as `Connection refused`."""
+    cause = getattr(error, "reason", error)
+    return getattr(cause, "strerror", None) or str(cause) or repr(cause)
 
 
 def _advice(error: object, encrypted: bool, cluster: ClusterConnection) -> str:
-    """What to do about it, where that can be guessed."""
+    """A possible remedy, or an empty text."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"\nIf its certificate is of an authority of your own, name the file of that: {cluster.verified_by}"
+        return f"\nIf a private authority signed its certificate, set its file as {cluster.verified_by}"
     if encrypted and isinstance(error, ssl.SSLError) and "WRONG_VERSION" in str(error):
-        return "\nIt does not speak TLS, it seems: try http:// instead of https://"
+        return "\nThe server seems not to use TLS; try http:// instead of https://"
     if not encrypted and isinstance(error, (http.client.BadStatusLine, ConnectionResetError)):
-        return "\nDoes it speak TLS? Try https:// instead of http://"
+        return "\nThe server may require TLS; try https:// instead of http://"
     return ""
 
 
@@ -206,7 +205,7 @@ def _is_loopback(url: str) -> bool:
 
 @dataclass(frozen=True)
 class ServerSentEvent:
-    """`data` of several lines is one text. `id`: the last one seen; with it a stream is taken up again."""
+    """`data`: all its data lines, joined. `id`: the last id seen, with which a stream is resumed."""
 
     data: str
     name: str = "message"
@@ -214,7 +213,7 @@ class ServerSentEvent:
 
 
 def parse_events(lines: Iterable[bytes]) -> Iterator[ServerSentEvent]:
-    """Each event that is complete; comments and what is cut off at the end are left out."""
+    """Each complete event; comments and an incomplete last event are ignored."""
     data: list[str] = []
     name, last = "", ""
     for raw in lines:

@@ -1,4 +1,4 @@
-"""`update ...`: change or roll back options, after a preview, and control the plan that follows."""
+"""`update ...`, `uninstall`: change options after a preview; remove the service."""
 
 from __future__ import annotations
 
@@ -9,66 +9,60 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
 
-from .client import ServiceClient, api_path, installation_of
-from .command import Command, CommandArgument, CommandOption, Fetch, Params
+from .client import ServiceClient, api_path, app_id, installation_of
+from .command import Command, CommandArgument, CommandOption, Params, show_json, show_message
 from .errors import CommandError, NothingToDoError, RefusedError, UnreachableError, UsageError
-from .output import Line, Renderable, Table, Word
-from .plans import PLAN_ERROR_CODES, plan_tree, rollout_plan, show_message
-from .service import changed_options, show_json
+from .output import Line, Renderable, Screen, Table, Word
+from .plans import PHASE, STEP, fetch_plan, plan_command, plan_tree, rollout_plan
+from .service import changed_options
 
-#: As it stands for a secret in what is stored of options.
+#: Placeholder of a secret in stored options.
 MASK = "********"
-#: How often, and every how many seconds, it is looked whether an update was replaced at once by another.
+#: Number of checks, and seconds between them, whether another update replaced this one.
 _CHECKS, _CHECK_SECONDS = 2, 0.5
-_UNKNOWN = "The scheduler does not answer, so what would change is not known."
 
 Options = Mapping[str, Any]
 
 
-def describe(service: ServiceClient) -> Any:
-    """What DC/OS knows of the service: its package and its options."""
-    return installation_of(service).describe()
-
-
 def user_options(service: ServiceClient) -> Options:
-    """The options that DC/OS was given for the service; the others have their defaults."""
-    found: Options = describe(service).get("userProvidedOptions") or {}
-    return found
+    """The options that DC/OS was given for the service; all others have their defaults."""
+    options: Options = installation_of(service).describe().get("userProvidedOptions") or {}
+    return options
 
 
 def merge_options(below: Options, above: Options) -> dict[str, Any]:
-    """Objects inside each other, as DC/OS merges options."""
-    found = dict(below)
+    """Merge nested objects as DC/OS merges options; any other value of `above` replaces the one of `below`."""
+    merged = dict(below)
     for name, value in above.items():
-        known = found.get(name)
-        both = isinstance(known, Mapping) and isinstance(value, Mapping)
-        found[name] = merge_options(known, value) if both else value  # type: ignore[arg-type]
-    return found
+        old = merged.get(name)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        merged[name] = merge_options(old, value) if both else value  # type: ignore[arg-type]
+    return merged
 
 
-def verify_stored(service: ServiceClient, options: Options, given: Params, *, whole: bool) -> None:
-    """That DC/OS has these options, a moment after it took them; `whole`: no others.
+def verify_stored(service: ServiceClient, options: Options, params: Params, *, whole: bool) -> None:
+    """Check that DC/OS still has these options a moment after the update; `whole`: and no others.
 
-    It reads an app, changes it, and writes it: of two updates at the same time one may be lost (dcos/cosmos,
-    ServiceUpdateHandler). Raise CommandError when it is this one.
+    Cosmos reads an app, changes it and writes it back, so one of two concurrent updates may be lost (dcos/cosmos,
+    ServiceUpdateHandler). Raise CommandError if it is this one.
     """
     for _ in range(_CHECKS):
         time.sleep(_CHECK_SECONDS)
         try:
             now = user_options(service)
         except UnreachableError:
-            return  # it was taken; more is not known
+            return  # the update was accepted; more is not known
         if now != (options if whole else merge_options(now, options)):
             raise CommandError(
-                "another update was made at the same time, and has replaced this one: the service has other options. "
-                f"See them with: {given['program']} describe; and update again."
+                "update lost: a concurrent update replaced it, the service has other options; "
+                f"see them with `{params['program']} describe` and update again"
             )
 
 
 def preview(service: ServiceClient, options: Options, version: str | None) -> Any:
-    """What its scheduler says of an update to exactly these options. Raise UnreachableError where it does not answer.
+    """The scheduler's preview of an update to exactly these options.
 
-    Raise CommandError with what is wrong with them.
+    Raise UnreachableError if the scheduler does not answer, CommandError with the problems of the options.
     """
     return service.post(api_path("tf", "update", "preview"), installation_of(service).preview(options, version))
 
@@ -76,42 +70,41 @@ def preview(service: ServiceClient, options: Options, version: str | None) -> An
 def describe_changes(
     service: ServiceClient, options: Options, version: str | None, *, anyway: bool = False
 ) -> Renderable:
-    """What such an update does, for who is to confirm it. `anyway`: it is done also where it changes nothing.
+    """The effects of such an update, for its confirmation. `anyway`: an update without effect is allowed.
 
-    Raise CommandError with what is wrong with the options or is refused, NothingToDoError when they change nothing.
+    Raise CommandError with the problems of the options or why they are refused, NothingToDoError if nothing changes.
     """
     try:
-        found = preview(service, options, version)
+        answer = preview(service, options, version)
     except UnreachableError:
-        changes = changed_options(options, user_options(service))
-        return (_UNKNOWN, f"Options that change: {', '.join(changes) or 'none'}.")
-    if found["refused"]:
-        lines = [f"{item['option']}: {item['reason']}" for item in found["refused"]]
-        raise CommandError("this update is refused, nothing was done:\n" + "\n".join(lines))
+        changes = ", ".join(changed_options(options, user_options(service))) or "none"
+        return (f"The scheduler does not answer, so the effects are unknown. Options that change: {changes}.",)
+    if answer["refused"]:
+        lines = [f"{item['option']}: {item['reason']}" for item in answer["refused"]]
+        raise CommandError("update refused, nothing was changed:\n" + "\n".join(lines))
     refused = rejection_reasons(service)
-    if not (found["changed"] or version or refused or anyway):
-        raise NothingToDoError("these are its options already: nothing to do")
-    started = (f"What its scheduler was started with is refused; these take its place. {reason}" for reason in refused)
-    return (*started, *_change_blocks(found))
+    if not (answer["changed"] or version or refused or anyway):
+        raise NothingToDoError("nothing to do: the service has these options already")
+    replaced = (
+        f"The scheduler refused the options that it was started with; these replace them. {why}" for why in refused
+    )
+    return (*replaced, *_change_blocks(answer))
 
 
 def rejection_reasons(service: ServiceClient) -> list[str]:
-    """Why the service goes on with options that are not those that DC/OS has started it with; mostly empty."""
-    found = service.get(api_path("configurations", "target"))
-    return list(found.get("rejected") or ())
+    """Why the scheduler keeps earlier options instead of those that it was started with; usually empty."""
+    return list(service.get(api_path("configurations", "target")).get("rejected") or ())
 
 
-def _change_blocks(found: Mapping[str, Any]) -> Iterator[Any]:
-    rows = [(item["option"], _text(item["old"]), _text(item["new"])) for item in found["changed"]]
+def _change_blocks(answer: Mapping[str, Any]) -> Iterator[Any]:
+    rows = [(item["option"], _text(item["old"]), _text(item["new"])) for item in answer["changed"]]
     yield Table(("option", "now", "then"), rows, empty="No option changes.")
-    for item in found["restarted"]:
+    for item in answer["restarted"]:
         yield Line((item["task"], " ", Word("restarts", "wait"), f": {item['reason']}"))
     for word, meaning in (("added", "good"), ("removed", "bad")):
-        if found[word]:
-            yield Line(
-                (", ".join(found[word]), " ", Word(f"{'is' if len(found[word]) == 1 else 'are'} {word}", meaning))
-            )
-    if not (found["restarted"] or found["added"] or found["removed"]):
+        if tasks := answer[word]:
+            yield Line((", ".join(tasks), " ", Word(f"{'is' if len(tasks) == 1 else 'are'} {word}", meaning)))
+    if not (answer["restarted"] or answer["added"] or answer["removed"]):
         yield Line(("No task restarts.",))
 
 
@@ -119,45 +112,45 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) and value else json.dumps(value)
 
 
-def select_earlier(service: ServiceClient, given: Params) -> tuple[str, Options]:
-    """Id and options of the configuration to go back to: the one that is given, or the one before the present.
+def select_earlier(service: ServiceClient, params: Params) -> tuple[str, Options]:
+    """Id and options of the configuration to roll back to: the one with the id, or the previous one.
 
-    Where the present options are refused, those before are in force. Secrets are not stored with them: they are those
-    that the service has now. Raise CommandError for others.
+    If the newest options are refused, the previous ones are in force. Secrets are not stored with configurations:
+    the present values are used. Raise CommandError if a secret has none.
     """
     ids = service.get(api_path("configurations"))
-    before = ids if not given.get("id") and rejection_reasons(service) else ids[1:]
-    if not given.get("id") and not before:
-        raise CommandError("there is no configuration before the present one")
-    wanted = given.get("id") or before[0]
-    found = service.get(api_path("configurations", wanted))
-    if "options" not in found:
-        raise CommandError(f"the options of configuration {wanted} are not stored")
-    options = restore_secrets(found["options"], user_options(service))
+    earlier = ids if not params.get("id") and rejection_reasons(service) else ids[1:]
+    if not params.get("id") and not earlier:
+        raise CommandError("no earlier configuration to roll back to")
+    selected = params.get("id") or earlier[0]
+    configuration = service.get(api_path("configurations", selected))
+    if "options" not in configuration:
+        raise CommandError(f"configuration `{selected}`: its options are not stored")
+    options = restore_secrets(configuration["options"], user_options(service))
     if hidden := list(_hidden(options, "")):
+        program = params["program"]
         raise CommandError(
-            f"configuration {wanted} has secrets that are not stored: {', '.join(hidden)}. "
-            f"See it with: {given['program']} config show {wanted}; and give all of it: "
-            f"{given['program']} update start --replace --options FILE"
+            f"configuration `{selected}`: its secrets are not stored: {', '.join(hidden)}; see it with "
+            f"`{program} config show {selected}` and pass all options: {program} update start --replace --options FILE"
         )
-    return wanted, options
+    return selected, options
 
 
 def restore_secrets(options: Any, present: Any) -> Any:
-    """The same, with what the service has now in the place of secrets."""
+    """The options with each masked secret replaced by its present value."""
     if isinstance(options, Mapping):
         now = present if isinstance(present, Mapping) else {}
         return {name: restore_secrets(value, now.get(name)) for name, value in options.items()}
     if isinstance(options, list):
-        return [_entry(entry, present) for entry in options]
+        return [_restore_entry(entry, present) for entry in options]
     if isinstance(options, str) and MASK in options and isinstance(present, str):
         before, _, after = options.partition(MASK)
         return present if present.startswith(before) and present.endswith(after) else options
     return options
 
 
-def _entry(entry: Any, present: Any) -> Any:
-    """A variable is known by its name."""
+def _restore_entry(entry: Any, present: Any) -> Any:
+    """Match an entry of a list, such as an environment variable, by its name."""
     if not isinstance(entry, Mapping):
         return entry
     named = (item for item in present or () if isinstance(item, Mapping))
@@ -165,194 +158,278 @@ def _entry(entry: Any, present: Any) -> Any:
     return restore_secrets(entry, same[0]) if len(same) == 1 else entry
 
 
-def _hidden(options: Any, where: str) -> Iterator[str]:
+def _hidden(options: Any, path: str) -> Iterator[str]:
     if isinstance(options, Mapping):
         for name, value in options.items():
-            yield from _hidden(value, f"{where}.{name}" if where else name)
+            yield from _hidden(value, f"{path}.{name}" if path else name)
     elif isinstance(options, list):
         for index, value in enumerate(options):
-            yield from _hidden(value, f"{where}[{index}]")
+            yield from _hidden(value, f"{path}[{index}]")
     elif isinstance(options, str) and MASK in options:
-        yield where
+        yield path
 
 
-def check_unstarted(service: ServiceClient, present: Options, given: Params) -> Renderable:
-    """What DC/OS has of options that the scheduler was not started with: nothing else tells that the update ends them.
+def check_unstarted(service: ServiceClient, present: Options, params: Params) -> Renderable:
+    """Warn of options in DC/OS that the scheduler was not started with, and that the update would overwrite.
 
     Raise CommandError with them, unless `force` is given.
     """
-    found = _unstarted_options(service, present)
-    if found and not given.get("force"):
-        lines = (f"{item['option']}: {_text(item['new'])}; its scheduler has {_text(item['old'])}" for item in found)
+    unstarted = _unstarted_options(service, present)
+    if unstarted and not params.get("force"):
+        lines = (
+            f"{item['option']}: {_text(item['new'])}; its scheduler has {_text(item['old'])}" for item in unstarted
+        )
         raise CommandError(
             "DC/OS has options for this service that its scheduler was not started with:\n"
             + "\n".join(lines)
-            + "\nSomebody else's update is under way, or its Marathon app was changed. Nothing was done. See: "
-            f"{given['program']} update status; and give the command again, with --force if these are to be lost"
+            + "\nAnother update is in progress, or the Marathon app was changed; nothing was changed. Check "
+            f"`{params['program']} update status`, or overwrite these options with --force"
         )
-    rows = [(item["option"], _text(item["new"]), _text(item["old"])) for item in found]
-    lost = "Options that DC/OS has, and its scheduler was not started with, are lost:"
-    return (lost, Table(("option", "DC/OS", "scheduler"), rows)) if rows else ()
+    rows = [(item["option"], _text(item["new"]), _text(item["old"])) for item in unstarted]
+    heading = "Options in DC/OS that the scheduler was not started with are overwritten:"
+    return (heading, Table(("option", "DC/OS", "scheduler"), rows)) if rows else ()
 
 
 def _unstarted_options(service: ServiceClient, present: Options) -> Sequence[Mapping[str, Any]]:
-    """Empty, too, where the scheduler does not answer, or has refused them: that is told anyway."""
+    """Empty also if the scheduler does not answer or has refused the options, which other messages report."""
     try:
         if rejection_reasons(service):
             return ()
-        found: Sequence[Mapping[str, Any]] = preview(service, present, None)["changed"]
+        changed: Sequence[Mapping[str, Any]] = preview(service, present, None)["changed"]
     except (RefusedError, UnreachableError):
         return ()
-    return found
+    return changed
 
 
-def check_unchanged(service: ServiceClient, present: Options, given: Params) -> None:
-    """That nobody has updated the service since it had these options, which whoever wants to replace them has seen.
-
-    Raise CommandError.
-    """
+def check_unchanged(service: ServiceClient, present: Options, params: Params) -> None:
+    """Raise CommandError if the service was updated since its options were `present`, which the user has seen."""
     if changes := changed_options(user_options(service), present):
         raise CommandError(
-            f"somebody else has updated the service meanwhile: {', '.join(changes)}. Nothing was done. "
-            f"See its options with: {given['program']} describe; and give the command again"
+            f"another update changed the service meanwhile: {', '.join(changes)}; nothing was changed. "
+            f"See its options with `{params['program']} describe` and repeat the command"
         )
 
 
-def _start(service: ServiceClient, given: Params) -> Any:
-    # Not all of its options: what somebody else changes at the same time is to stay.
-    return _submit(service, _requested_options(given), given, replace_all=bool(given.get("replace")))
+def _start(service: ServiceClient, params: Params) -> Any:
+    # Only the new options are sent, so that concurrent changes to others survive.
+    return _submit(service, _requested_options(params), params, replace_all=bool(params.get("replace")))
 
 
-def _submit(service: ServiceClient, options: Mapping[str, Any], given: Params, *, replace_all: bool) -> Any:
+def _submit(service: ServiceClient, options: Options, params: Params, *, replace_all: bool) -> Any:
     if replace_all:
-        check_unchanged(service, given["present"], given)
-    version = given.get("package_version")
-    found = installation_of(service).update(options, version, replace_all=replace_all)
-    verify_stored(service, options, given, whole=replace_all)
-    return {name: value for name, value in found.items() if name != "package"}  # its files: nobody asked for them
+        check_unchanged(service, params["present"], params)
+    answer = installation_of(service).update(options, params.get("package_version"), replace_all=replace_all)
+    verify_stored(service, options, params, whole=replace_all)
+    return {name: value for name, value in answer.items() if name != "package"}  # without the package's files
 
 
-def _preview_start(service: ServiceClient, given: Params) -> tuple[Renderable, Params]:
-    options, replaces = _requested_options(given), bool(given.get("replace"))
+def _preview_start(service: ServiceClient, params: Params) -> tuple[Renderable, Params]:
+    options, replaces = _requested_options(params), bool(params.get("replace"))
     present = user_options(service)
-    lost = check_unstarted(service, present, given) if replaces else ()
+    lost = check_unstarted(service, present, params) if replaces else ()
     wanted = options if replaces else merge_options(present, options)
-    told = describe_changes(service, wanted, given.get("package_version"), anyway=bool(lost))
-    return (*lost, *told), {"present": present}
+    effects = describe_changes(service, wanted, params.get("package_version"), anyway=bool(lost))
+    return (*lost, *effects), {"present": present}
 
 
-def _requested_options(given: Params) -> Mapping[str, Any]:
-    if not given.get("options") and not given.get("package_version"):
-        raise UsageError("nothing to update: give --options FILE, or --package-version")
-    options: Mapping[str, Any] = _document(given["options"]) if given.get("options") else {}
+def _requested_options(params: Params) -> Options:
+    if not params.get("options") and not params.get("package_version"):
+        raise UsageError("nothing to update: pass --options FILE or --package-version VERSION")
+    options: Options = _document(params["options"]) if params.get("options") else {}
     return options
 
 
-def _rollback(service: ServiceClient, given: Params) -> Any:
-    return _submit(service, given["wanted"], given, replace_all=True)
+def _rollback(service: ServiceClient, params: Params) -> Any:
+    return _submit(service, params["wanted"], params, replace_all=True)
 
 
-def _preview_rollback(service: ServiceClient, given: Params) -> tuple[Renderable, Params]:
-    present = user_options(service)  # before it is asked for the others: what comes in between is noticed
-    lost = check_unstarted(service, present, given)
-    wanted, options = select_earlier(service, given)
-    told = describe_changes(service, options, None, anyway=bool(lost))
-    return (*lost, f"Back to configuration {wanted}:", *told), {"present": present, "wanted": options}
+def _preview_rollback(service: ServiceClient, params: Params) -> tuple[Renderable, Params]:
+    present = user_options(service)  # read first, so that later changes are detected
+    lost = check_unstarted(service, present, params)
+    selected, options = select_earlier(service, params)
+    effects = describe_changes(service, options, None, anyway=bool(lost))
+    return (*lost, f"Roll back to configuration {selected}:", *effects), {"present": present, "wanted": options}
 
 
 @lru_cache(maxsize=1)
 def _standard_input() -> str:
-    """It cannot be read again."""
+    """Standard input, which can be read only once."""
     return sys.stdin.read()
 
 
 def _document(file: str) -> Any:
     name = "--options - (standard input)" if file == "-" else f"--options {file}"
     try:
-        text = _standard_input() if file == "-" else Path(file).read_text(encoding="utf-8")
-        found = json.loads(text)
+        document = json.loads(_standard_input() if file == "-" else Path(file).read_text(encoding="utf-8"))
     except OSError as error:
-        raise CommandError(f"{name} cannot be read: {error.strerror}") from error
+        raise CommandError(f"{name}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise CommandError(f"{name} is no text in UTF-8: see its byte {error.start}") from error
+        raise CommandError(f"{name}: invalid UTF-8 at byte {error.start}") from error
     except RecursionError as error:
-        raise CommandError(f"{name} is nested too deeply") from error
+        raise CommandError(f"{name}: nested too deeply") from error
     except ValueError as error:
-        raise CommandError(f"{name} is no JSON: {error}") from error
-    if not isinstance(found, dict):
+        raise CommandError(f"{name}: invalid JSON: {error}") from error
+    if not isinstance(document, dict):
         raise CommandError(f"{name}: must be a JSON object")
-    return found
+    return document
 
 
-def _show_start(_found: Any, given: Params) -> Renderable:
-    return (f"The update is under way. Follow it with: {given['program']} update status",)
+def _show_start(_answer: Any, params: Params) -> Renderable:
+    return (f"The update has started. Follow it with: {params['program']} update status",)
 
 
-def _status(service: ServiceClient, _given: Params) -> Any:
+def _status(service: ServiceClient, _params: Params) -> Any:
     name = rollout_plan(service)
-    return {"plan": name, **service.get(api_path("plans", name), PLAN_ERROR_CODES)}
+    return {"plan": name, **fetch_plan(service, name)}
 
 
-def _show_status(found: Mapping[str, Any], _given: Params) -> Renderable:
-    return plan_tree(found["plan"], found)
+def _show_status(answer: Mapping[str, Any], _params: Params) -> Renderable:
+    return plan_tree(answer["plan"], answer)
 
 
-def _command(verb: str) -> Fetch:
-    def send(service: ServiceClient, given: Params) -> Any:
-        return service.post(
-            api_path("plans", rollout_plan(service), verb), phase=given.get("phase"), step=given.get("step")
-        )
-
-    return send
+def _versions(service: ServiceClient, _params: Params) -> Any:
+    answer = installation_of(service).describe()
+    current = answer["package"]["version"]
+    return {"current": current, "upgrades": answer.get("upgradesTo", []), "downgrades": answer.get("downgradesTo", [])}
 
 
-def _versions(service: ServiceClient, _given: Params) -> Any:
-    found = describe(service)
-    current = found["package"]["version"]
-    return {"current": current, "upgrades": found.get("upgradesTo", []), "downgrades": found.get("downgradesTo", [])}
+# --- uninstall
+
+#: Last step of the plan that removes a service; its message lists what is left behind.
+LAST_STEP = "forget-state"
+_LEFT_BEHIND = "left behind"
+_POLL_SECONDS = 0.5
+#: Default timeout in seconds. The scheduler's own timeouts are shorter (docs/updates.md), but it has to run.
+TIMEOUT = 900
 
 
-_FORCE = CommandOption(
-    "force", "Though DC/OS has options that the scheduler was not started with: they are lost.", "flag"
-)
-_PHASE = CommandArgument("phase", "phase", required=False, help="Name or id of a phase.")
-_STEP = CommandArgument("step", "step", required=False, help="Name or id of a step of the phase.")
+def _uninstall(service: ServiceClient, params: Params) -> Any:
+    answer = installation_of(service).uninstall()
+    if params.get("no_wait"):
+        return answer
+    message = wait_for_end(service, params["timeout"])
+    return {**answer, "results": [{**result, "message": message} for result in answer["results"]]}
+
+
+def _show_uninstall(answer: Mapping[str, Any], params: Params) -> Renderable:
+    for result in answer["results"]:
+        if "message" in result:
+            yield uninstalled_message(result["appId"], result["message"])
+        else:
+            yield f"{result['appId']} is being uninstalled. Follow it with: {params['program']} plan status deploy"
+
+
+def uninstalled_message(app_id: str, message: str) -> str:
+    """The last line of a successful `uninstall`; `message`: what is left behind, or empty."""
+    return f"{app_id} is uninstalled{f': {message}' if message else ''}"
+
+
+def wait_for_end(service: ServiceClient, limit: float = TIMEOUT) -> str:
+    """Wait until DC/OS has removed the service; return the scheduler's message about what is left behind, or "".
+
+    Failures and restarts of the scheduler are reported on standard error meanwhile. Raise CommandError if the service
+    still exists after `limit` seconds.
+    """
+    name, screen = app_id(service), Screen(sys.stderr)
+    screen.show((f"{name} is being uninstalled. Ctrl-C stops waiting; the uninstall continues.",))
+    message, done, failure, deadline = "", False, "", time.monotonic() + limit
+    installation = installation_of(service)
+    while (last := installation.last_failure(finished=done)) is not None:
+        newer, done = leftovers_message(_removal_plan(service))
+        # A restarted scheduler no longer knows what its predecessor left behind.
+        if newer.startswith(_LEFT_BEHIND) or (newer and not message.startswith(_LEFT_BEHIND)):
+            message = newer
+        if last not in ("", failure):
+            failure = last
+            screen.show((f"its scheduler exited and is restarted: {failure}",))
+        if time.monotonic() > deadline:
+            raise CommandError(
+                f"{name} still exists after {limit:g} s: {message or failure or 'the scheduler reported no reason'}. "
+                "The uninstall continues; repeat this command to wait for it. If the scheduler cannot run, remove the "
+                f"app with `dcos marathon app remove {name}`: Mesos stops its tasks after the failover timeout"
+            )
+        time.sleep(_POLL_SECONDS)
+    return message
+
+
+def _removal_plan(service: ServiceClient) -> Mapping[str, Any]:
+    try:
+        plan: Mapping[str, Any] = fetch_plan(service, "deploy")
+    except CommandError:
+        return {"phases": []}  # the scheduler is starting or exiting
+    return plan
+
+
+def leftovers_message(plan: Mapping[str, Any]) -> tuple[str, bool]:
+    """The last step's message about what is left behind, and whether the step is complete."""
+    steps = (step for phase in plan["phases"] for step in phase["steps"])
+    last = next((step for step in steps if step["name"] == LAST_STEP), None)
+    if last is None:
+        return "", False
+    done, message = last["status"] == "COMPLETE", str(last["message"])
+    return (message if done or message.startswith(_LEFT_BEHIND) else ""), done
+
+
+_FORCE = CommandOption("force", "Overwrite options changed in DC/OS meanwhile.", "flag")
+_ID = CommandArgument("id", "config", required=False, help="Id of a configuration, see `config list`.", example="ID")
 COMMANDS = (
     Command(
         "update start",
-        "Give the service other options: on top of its own, and what they concern is launched again.",
+        "Change options and restart the affected tasks.",
         _start,
         _show_start,
         (),
         (
             CommandOption("options", "JSON file of options; - for standard input.", metavar="FILE"),
-            CommandOption("replace", "Forget the options that it has.", "flag"),
-            CommandOption("package-version", "Another version of the package.", metavar="VERSION"),
+            CommandOption("replace", "Replace all options instead of merging.", "flag"),
+            CommandOption("package-version", "Change to this version of the package.", metavar="VERSION"),
             _FORCE,
         ),
         preview=_preview_start,
         confirm="Update the service?",
+        examples=("--options options.json", "--options options.json --replace --yes"),
     ),
     Command(
         "update rollback",
-        "Give the service the options of an earlier configuration back; without ID, those before the present ones.",
+        "Restore the options of an earlier configuration.",
         _rollback,
         _show_start,
-        (CommandArgument("id", "config", required=False, help="Id of a configuration: config list."),),
+        (_ID,),
         (_FORCE,),
         preview=_preview_rollback,
         confirm="Update the service?",
     ),
-    Command("update status", "How far it is.", _status, _show_status, aliases=("update show",)),
-    Command("update pause", "Begin no further step.", _command("interrupt"), show_message, (_PHASE,)),
-    Command("update resume", "Go on.", _command("continue"), show_message, (_PHASE,)),
-    Command("update force-restart", "From the beginning.", _command("restart"), show_message, (_PHASE, _STEP)),
+    Command("update status", "Show the progress of the update.", _status, _show_status, aliases=("update show",)),
+    Command(
+        "update pause",
+        "Stop starting new steps; running steps continue.",
+        plan_command("interrupt"),
+        show_message,
+        (PHASE,),
+    ),
+    Command("update resume", "Resume a paused update.", plan_command("continue"), show_message, (PHASE,)),
+    Command(
+        "update force-restart", "Restart from the first step.", plan_command("restart"), show_message, (PHASE, STEP)
+    ),
     Command(
         "update force-complete",
-        "Count as complete, whatever it is.",
-        _command("forceComplete"),
+        "Mark as complete regardless of its state.",
+        plan_command("forceComplete"),
         show_message,
-        (_PHASE, _STEP),
+        (PHASE, STEP),
     ),
-    Command("update package-versions", "The version, and which it can be changed to.", _versions, show_json),
+    Command("update package-versions", "Show the version and its upgrades and downgrades.", _versions, show_json),
+    Command(
+        "uninstall",
+        "Remove the service with its tasks and its state.",
+        _uninstall,
+        _show_uninstall,
+        (),
+        (
+            CommandOption("no-wait", "Return without waiting for the end.", "flag"),
+            CommandOption("timeout", "Maximum time to wait.", "number", metavar="SECONDS", default=TIMEOUT, minimum=0),
+        ),
+        confirm="Remove the service, its tasks and its stored state?",
+        examples=("", "--yes --no-wait"),
+    ),
 )

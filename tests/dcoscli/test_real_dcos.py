@@ -199,7 +199,7 @@ def test_the_installed_command_asks_the_scheduler(service, dcos):
     assert "   └─ worker-1 (COMPLETE)" == tree[-1]
     named = dcos("tensorflow", "plan", "list", DCOS_TENSORFLOW_SERVICE_NAME="dev/mnist")
     assert "deploy" in json.loads(succeeded(named))
-    assert "there is no service 'tensorflow'" in dcos("tensorflow", "plan", "list").stderr
+    assert "service `tensorflow` does not exist" in dcos("tensorflow", "plan", "list").stderr
     assert "TensorFlow" in succeeded(dcos("tensorflow", "--info"))
 
 

@@ -137,7 +137,9 @@ def test_a_service_is_updated_scaled_and_rolled_back(installed):
     wait_until(lambda: installed.is_up((*two, "worker-2"), "update", 2))
     second = installed.tasks()
     assert {"chief-0"} == {name for name in two if first[name] != second[name]}
-    assert "these are its options already" in installed.run("update", "start", "--options", more, "--yes").stderr
+    assert (
+        "the service has these options already" in installed.run("update", "start", "--options", more, "--yes").stderr
+    )
     new, old = installed.get("v1/configurations")
     assert [new] == installed.get("v1/configurations/targetId")
     workers = [installed.get(f"v1/configurations/{key}")["options"]["worker"] for key in (new, old)]
@@ -206,7 +208,10 @@ def test_a_ring_is_scaled_while_its_update_is_paused_and_by_its_marathon_app(loc
         assert (target, second) == (installed.get("v1/configurations/targetId"), installed.tasks())
 
         back = installed.run("update", "rollback", "--yes")
-        assert (0, True) == (back.returncode, "is refused; these take its place" in back.stderr), back.stderr
+        assert (0, True) == (
+            back.returncode,
+            "The scheduler refused the options that it was started with" in back.stderr,
+        ), back.stderr
         wait_until(lambda: installed.status("deploy") not in ("ERROR", None))
         assert (target, second) == (installed.get("v1/configurations/targetId"), installed.tasks())
 

@@ -24,8 +24,8 @@ def api():
 
 def test_without_a_token_it_is_said_how_to_give_one(own, dcos):
     """Also when it is the wrong one; behind DC/OS its own command logs in."""
-    assert "wants a token; give one with --token or DCOS_TENSORFLOW_TOKEN" in own("plan", "list").err
-    assert "does not take the token" in own("--token", "wrong", "plan", "list").err
+    assert "requires a token; pass one with --token or DCOS_TENSORFLOW_TOKEN" in own("plan", "list").err
+    assert "rejected the token" in own("--token", "wrong", "plan", "list").err
     assert "dcos auth login" in dcos("plan", "list").err
 
 
@@ -45,7 +45,7 @@ def test_a_scheduler_is_asked_at_its_address_by_both_programs(program, request, 
     where, none = ("--url", api.url, "--token", "look", "--name="), {"DCOS_URL": ""} if program == "dcos" else {}
     for words in ((*where, "tasks"), ("tasks", *where)):
         assert 0 == ask(*words, **none).code
-    assert "does not take the token" in ask("--url", api.url, "--token=wrong", "--name=", "tasks", **none).err
+    assert "rejected the token" in ask("--url", api.url, "--token=wrong", "--name=", "tasks", **none).err
     refused = ask("--url", "10.0.0.1", "plan", "list", **none)
     assert (2, True) == (refused.code, "must begin with http" in refused.err)
 
@@ -55,7 +55,7 @@ def test_the_sub_command_takes_address_and_token_of_the_environment(api, capsys)
     environment = {"DCOS_TENSORFLOW_URL": api.url, "DCOS_DIR": "/nowhere", "DCOS_ACS_TOKEN": "look"}
 
     assert 1 == main(["tensorflow", "plan", "list"], environment)
-    assert "wants a token" in capsys.readouterr().err
+    assert "requires a token" in capsys.readouterr().err
     assert 0 == main(["tensorflow", "plan", "list"], {**environment, "DCOS_TENSORFLOW_TOKEN": "look"})
 
 
@@ -97,8 +97,8 @@ def places(tmp_path):
 @pytest.mark.parametrize(
     ("scheme", "place", "words"),
     [
-        ("https", "encrypted", "name the file of that: "),
-        ("http", "encrypted", "Try https:// instead of http://"),
+        ("https", "encrypted", "set its file as "),
+        ("http", "encrypted", "try https:// instead of http://"),
         ("https", "plain", "try http:// instead of https://"),
     ],
 )
@@ -112,7 +112,7 @@ def test_encryption_that_does_not_fit_is_told_with_what_to_do(own, monkeypatch, 
     assert 3 == main(["plan", "list"], {"DCOS_URL": url, "DCOS_DIR": "/nowhere"})
     theirs = capsys.readouterr().err
     assert words in theirs
-    if words.endswith(": "):
+    if words.endswith("as "):
         assert "DCOS_TENSORFLOW_CA_FILE" in told.err
         assert "core.ssl_verify" in theirs
 
@@ -122,5 +122,6 @@ def test_a_file_of_certificates_that_cannot_be_read_is_told_by_what_names_it(own
     monkeypatch.setenv("DCOS_TENSORFLOW_CA_FILE", "/nope")
 
     assert (
-        "DCOS_TENSORFLOW_CA_FILE: cannot read /nope: No such file" in own("--url", "https://127.0.0.1:9", "tasks").err
+        "DCOS_TENSORFLOW_CA_FILE: `/nope`: cannot be read: No such file"
+        in own("--url", "https://127.0.0.1:9", "tasks").err
     )

@@ -11,8 +11,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from builders import with_fields
-from dcos_command.logs import local_time
 from dcos_command.main import main
+from dcos_command.output import local_time
 from simulation import send
 from simulation.world import play
 from tf_scheduler.api.http.server import ApiServer
@@ -108,8 +108,8 @@ def test_why_tells_the_reasons(ask, api):
     assert any(line.startswith("worker-0 is PENDING in plan deploy") for line in ask("why").lines)
     assert ask("why", "chief-0").lines[0].startswith("chief-0 is PENDING")
     play(api.world, send.offers(), send.running())
-    assert "ps-0 waits for nothing: it is RUNNING on agent-" in ask("why", "ps-0").out
-    assert ["Nothing is pending."] == ask("why").lines
+    assert "ps-0 is not pending: it is RUNNING on agent-" in ask("why", "ps-0").out
+    assert ["No task is pending."] == ask("why").lines
 
 
 def test_events_of_a_task_that_is_not_there_are_refused(ask, api):
@@ -151,7 +151,7 @@ def test_pods_obey(ask, api):
     """Restart, replace, pause, resume."""
     api.deploy()
 
-    assert ["worker-0 is launched again: worker-0"] == ask("pod", "restart", "worker-0").lines
+    assert ["worker-0 is restarted: worker-0"] == ask("pod", "restart", "worker-0").lines
     play(api.world, send.offers(), send.running())
     assert ["worker-1 is replaced: worker-1"] == ask("pod", "replace", "worker-1", "--yes").lines
     play(api.world, send.offers(), send.running())
@@ -172,12 +172,12 @@ def test_what_is_wrong_comes_with_what_there_is(ask, api):
     assert [1] * 4 == [near.code, far.code, phase.code, step.code]
     assert "Did you mean deploy? See: " in near.err
     assert "plan list" in near.err
-    assert "There are: " in far.err
+    assert "Valid names: " in far.err
     assert "worker-1" in far.err
     assert "Did you mean worker?" in phase.err
     rolled = ask("update", "pause", "wroker")
     assert re.search("Did you mean worker[?] See: dcos.tensorflow update status", rolled.err)
-    assert "There are: ps-0." in step.err
+    assert "Valid names: ps-0." in step.err
     assert 1 == ask("logs", "nosuch").err.lower().count("there are")
     assert "plan status deploy" in step.err
     assert "worker-9" in ask("logs", "worker-9").err
@@ -348,7 +348,7 @@ def test_one_file_of_a_task_is_shown(ask):
     refused = ask("logs", "worker-0", "--file", "stdout", "--stderr")
 
     assert 2 == refused.code
-    assert "--stderr is --file stderr: give one of them" in refused.err
+    assert "--stderr and --file: cannot be combined" in refused.err
 
 
 def test_the_end_is_one_sentence(ask, api):

@@ -58,10 +58,10 @@ def test_the_configured_service_is_the_default(api, capsys):
     ("arguments", "code", "message"),
     [
         (["--name=/dev/digits", "plan", "status", "backup"], 1, "Plan backup not found"),
-        (["plan", "list", "--name=other"], 3, "there is no service 'other'"),
+        (["plan", "list", "--name=other"], 3, "service `other` does not exist"),
         (["--name=401", "plan", "list"], 1, "dcos auth login"),
-        (["--name=503", "plan", "list"], 3, "does not answer (HTTP 503): it is being started"),
-        (["--name=broken", "plan", "list"], 1, "answers no JSON"),
+        (["--name=503", "plan", "list"], 3, "does not answer (HTTP 503): it is starting"),
+        (["--name=broken", "plan", "list"], 1, "did not return JSON"),
     ],
 )
 def test_what_goes_wrong_is_one_sentence(dcos, arguments, code, message):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcos_command.output import Line, Table, cell_text
-from dcos_command.progress import format_duration, progress_bar, show_progress, sparkline
+from dcos_command.service import format_duration, progress_bar, show_progress, sparkline
 
 
 def a_task(name, **said):
@@ -99,5 +99,5 @@ def test_a_job_that_says_nothing_is_no_row():
         {"leader": None, "jobs": {"worker": a_job(reporting=0)}, "tasks": [a_task("worker-0")]}, {}
     )
 
-    assert "No task has said anything" in table.empty
+    assert "No task has reported" in table.empty
     assert [] == table.rows

@@ -51,7 +51,7 @@ def test_a_token_is_not_sent_where_the_answer_leads():
         for name in ("localhost", "127.0.0.1"):
             first, _ = stack.enter_context(a_server(f"http://{name}:{port}/v1/plans"))
             service = ServiceClient(ClusterConnection(f"http://127.0.0.1:{first}", "secret"), "x", direct=True)
-            told = f"http://127.0.0.1:{first}/v1/plans leads to 'http://{name}:{port}/v1/plans'"
+            told = f"http://127.0.0.1:{first}/v1/plans redirects to 'http://{name}:{port}/v1/plans'"
             asks = (
                 lambda it: it.get("v1/plans"),
                 lambda it: it.post("v1/plans"),
@@ -71,7 +71,7 @@ def test_a_command_is_not_made_a_question():
         service = ServiceClient(ClusterConnection(f"http://127.0.0.1:{port}", "secret"), "x", direct=True)
 
         assert {} == service.get("v1/plans")
-        with pytest.raises(UnreachableError, match="leads to"):
+        with pytest.raises(UnreachableError, match="redirects to"):
             service.post("v1/plans")
 
     assert ["Bearer secret"] * 3 == heard
@@ -112,7 +112,7 @@ def test_a_token_that_no_header_can_have_is_refused_and_not_shown(given, direct)
     """Neither by the message nor by what Python says of the request."""
     service = ServiceClient(ClusterConnection("http://127.0.0.1:1", given), "x", direct=direct)
     for ask in (lambda: service.get("v1/plans"), lambda: service.post("v1/plans"), lambda: next(service.events("v1"))):
-        with pytest.raises(CommandError, match="the token has characters that no token has") as refused:
+        with pytest.raises(CommandError, match="invalid token: contains a newline") as refused:
             ask()
 
         told = "".join(traceback.format_exception(refused.value))
@@ -123,7 +123,7 @@ def test_a_token_that_no_header_can_have_is_refused_and_not_shown(given, direct)
 def test_what_cannot_be_sent_is_told_without_its_headers():
     """Whatever Python finds wrong with it, it quotes."""
     asked = build_request("GET", "http://127.0.0.1:1/v1/plans", {"X-Thing": "secret\r"})
-    with pytest.raises(CommandError, match="v1/plans cannot be asked") as refused:
+    with pytest.raises(CommandError, match="v1/plans`: invalid URL or header") as refused:
         send(asked, ClusterConnection("http://127.0.0.1:1"), 1.0)
 
     assert "secret" not in "".join(traceback.format_exception(refused.value))

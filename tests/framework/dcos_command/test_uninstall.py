@@ -7,9 +7,9 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from dcos_command import uninstall as command
+from dcos_command import update as command
 from dcos_command.main import main
-from dcos_command.uninstall import LAST_STEP, leftovers_message
+from dcos_command.update import LAST_STEP, leftovers_message
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.core.plans import view
 
@@ -83,8 +83,8 @@ def a_failure(message, version="v2"):
 @pytest.mark.parametrize(
     ("failure", "told"),
     [
-        (a_failure("status 1\napi.write_token: is missing"), "again: status 1\napi.write_token: is missing\n"),
-        (a_failure("status 1"), "again: status 1 (its log: dcos task log --completed dev_digits.1 stderr)\n"),
+        (a_failure("status 1\napi.write_token: is missing"), "restarted: status 1\napi.write_token: is missing\n"),
+        (a_failure("status 1"), "restarted: status 1 (its log: dcos task log --completed dev_digits.1 stderr)\n"),
         (a_failure("status 1", "v1"), ""),  # that was before
     ],
 )
@@ -99,8 +99,8 @@ def test_a_scheduler_that_cannot_run_is_told_and_not_waited_for_without_end(
     assert 1 == run("--timeout=0")
 
     seen = capsys.readouterr().err
-    assert (bool(told), told in seen) == (seen.count("its scheduler ended, and is started") == 1, True)
-    assert "/dev/digits is not gone after 0 s: " in seen
+    assert (bool(told), told in seen) == (seen.count("its scheduler exited and is restarted") == 1, True)
+    assert "/dev/digits still exists after 0 s: " in seen
 
 
 def test_for_programs_it_is_in_the_document(cluster, capsys):

@@ -88,8 +88,8 @@ def test_refused_options_are_undone_by_those_in_force():
 @pytest.mark.parametrize(
     ("stored", "words"),
     [
-        (Stored({}), "there is no configuration before"),
-        (Stored({}, {"vault": {"token": MASK}}), "secrets that are not stored: vault.token"),
+        (Stored({}), "no earlier configuration"),
+        (Stored({}, {"vault": {"token": MASK}}), "its secrets are not stored: vault.token"),
     ],
 )
 def test_what_cannot_be_gone_back_to_is_told(stored, words):
@@ -127,7 +127,7 @@ def test_an_update_that_another_has_replaced_is_no_success(tmp_path, monkeypatch
     asked, given = Asked(after), {"program": "x", "options": str(tmp_path / "options.json"), "replace": replace}
     given["present"] = after
 
-    with pytest.raises(CommandError, match="has replaced this one") if lost else contextlib.nullcontext():
+    with pytest.raises(CommandError, match="concurrent update replaced it") if lost else contextlib.nullcontext():
         update._start(asked, given)
 
     assert [{"appId": "/tensorflow", "options": {"worker": {"count": 3}}, "replace": replace}] == asked.bodies
@@ -138,7 +138,7 @@ def test_what_somebody_else_has_changed_meanwhile_is_not_replaced():
     given = {"program": "x"}
     update.check_unchanged(Asked({"worker": {"count": 3}}), {"worker": {"count": 3}, "ps": {}}, given)
 
-    with pytest.raises(CommandError, match=r"meanwhile: worker\.count, a\. Nothing"):
+    with pytest.raises(CommandError, match=r"meanwhile: worker\.count, a; nothing"):
         update.check_unchanged(Asked({"worker": {"count": 3}}), {"worker": {"count": 4}, "a": 1}, given)
 
 
@@ -178,17 +178,17 @@ def test_what_was_shown_is_gone_back_to():
     service.user = {"a": 5}
 
     assert {"a": 0} == known["wanted"]
-    with pytest.raises(CommandError, match="somebody else has updated the service meanwhile: a"):
+    with pytest.raises(CommandError, match="another update changed the service meanwhile: a"):
         update._rollback(service, {"program": "x", **known})
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (None, "cannot be read: No such file"),
-        (b"\xff\xfe{}", "is no text in UTF-8: see its byte 0"),
-        (b'{"a":', "is no JSON: "),
-        (b"[" * 200_000, "is nested too deeply"),
+        (None, ": cannot be read: No such file"),
+        (b"\xff\xfe{}", ": invalid UTF-8 at byte 0"),
+        (b'{"a":', ": invalid JSON: "),
+        (b"[" * 200_000, ": nested too deeply"),
         (b"[]", ": must be a JSON object"),
     ],
 )

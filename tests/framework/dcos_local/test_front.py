@@ -264,7 +264,7 @@ def test_the_sub_command_describes_and_updates_a_service(dcos, tmp_path, capsys)
     assert 1 == code
     assert "service.a: " in told.err
     code, told = command("update", "start", f"--options={good}", "--yes")
-    assert (0, "The update is under way. Follow it with: dcos tensorflow update status\n") == (code, told.out)
+    assert (0, "The update has started. Follow it with: dcos tensorflow update status\n") == (code, told.out)
     assert "7" == json.loads(command("describe")[1].out)["service"]["a"]
     assert "1.0" == json.loads(command("update", "package-versions")[1].out)["current"]
     assert 2 == command("update", "start")[0]
@@ -313,7 +313,7 @@ def test_an_update_that_comes_while_a_person_is_asked_is_not_replaced(dcos, tmp_
     codes.append(main([*start, "--replace", f"--options={mine}"], environment))
 
     assert [0, 1] == codes
-    assert "somebody else has updated the service meanwhile: service.a. Nothing was done." in capsys.readouterr().err
+    assert "another update changed the service meanwhile: service.a; nothing was changed." in capsys.readouterr().err
     now = cosmos(dcos, "service/describe", appId="/dev/one")[1]["userProvidedOptions"]["service"]
     assert "8" == now["a"]
     monkeypatch.undo()

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from dcos_command.client import client_at
-from dcos_command.uninstall import TIMEOUT, uninstalled_message, wait_for_end
+from dcos_command.update import TIMEOUT, uninstalled_message, wait_for_end
 from tf_scheduler import __version__
 from tf_scheduler.cli.common.discovery import PROGRAM
 from tf_scheduler.cli.common.options_file import load_document, load_options

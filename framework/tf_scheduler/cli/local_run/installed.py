@@ -28,8 +28,7 @@ from urllib.parse import quote, unquote
 
 from dcos_command.client import PACKAGE
 from dcos_command.errors import CommandError
-from dcos_command.uninstall import leftovers_message
-from dcos_command.update import merge_options
+from dcos_command.update import leftovers_message, merge_options
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.orphans import MARK
 from mesos_local.host.process import ProcessId

@@ -42,11 +42,11 @@ def test_a_local_run_is_asked_without_any_option(start, run, asked, tmp_path):
     assert tasks["ps-0"]["address"] in asked("endpoints", "ps")
     assert {"type": "ps", "index": 0} == json.loads(asked("cluster", "ps-0"))["task"]
     assert "worker-1 on agent-" in asked("events", "--task", "worker-1")
-    assert "waits for nothing: it is RUNNING" in asked("why", "worker-0")
+    assert "is not pending: it is RUNNING" in asked("why", "worker-0")
     assert "pass" in asked("debug", "offers")
 
     Path(f"{marker}.worker-1").unlink()
-    assert "worker-1 is launched again: worker-1" in asked("pod", "restart", "worker-1")
+    assert "worker-1 is restarted: worker-1" in asked("pod", "restart", "worker-1")
     wait_for(Path(f"{marker}.worker-1"))
     again = json.loads(asked("tasks", "--json"))["tasks"]
     assert tasks["worker-1"]["id"] not in [task["id"] for task in again]

@@ -126,5 +126,5 @@ def test_a_url_without_a_scheme_is_wrong_usage():
 @pytest.mark.parametrize("url", ["http://", "https:///"])
 def test_a_url_without_a_host_is_wrong_usage(url):
     """Told before anything is asked."""
-    with pytest.raises(UsageError, match="no host is given"):
+    with pytest.raises(UsageError, match="missing host"):
         resolve_service(ServiceOptions(url=url), NOWHERE)
