@@ -100,7 +100,7 @@ def get(*parts: str, **query: str) -> Fetch:
     """Fetch the JSON at `/v1/PARTS`; a part such as `{plan}` is the value of that argument."""
 
     def fetch(service: ServiceClient, params: Params) -> Any:
-        return service.get(api_path(*(part.format(**params) for part in parts)), **query)
+        return service.get(api_path(*(part.format(**params) for part in parts)), (), **query)
 
     return fetch
 
