@@ -13,9 +13,11 @@ from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.auth import Policy
-from tf_scheduler.api.http.backend import Backend, FileChunk, FileError
+from tf_scheduler.api.http.backend import Backend
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.api.views.base import Snapshot
+from tf_scheduler.errors import FileError
+from tf_scheduler.interfaces import FileChunk
 from tf_scheduler.model.events import Event
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import JournalEntry, SchedulerState

@@ -12,15 +12,16 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match, Route
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp
+
+from tf_scheduler.errors import SchedulerError
 
 from .http.auth import Guard, Policy
 from .http.backend import Backend
 from .http.endpoint import (
     JSON,
     ApiRequest,
-    AsyncHandler,
     BadRequestError,
     Endpoint,
     EndpointAccess,
@@ -33,18 +34,10 @@ from .http.endpoint import (
 from .http.limits import BODY_TIMEOUT
 from .http.openapi import openapi_document
 from .routes.operator_files import file_routes
-from .routes.sdk import plan_commands, pod_commands, sdk_routes
-from .routes.secrets import secret_commands
+from .routes.sdk import sdk_routes
 from .routes.service import service_routes
 from .routes.tensorboard import TensorBoardProxy
-from .views.base import ApiAnswer, ApiProblem, Snapshot
-
-
-def endpoints(backend: Backend) -> tuple[Endpoint, ...]:
-    """Return all endpoints in matching order: fixed paths before patterns."""
-    commanded = (*plan_commands(backend), *pod_commands(backend), *secret_commands(backend))
-    return (*sdk_routes(), *commanded, *file_routes(backend), *service_routes(backend))
-
+from .views.base import ApiProblem, Snapshot
 
 #: Maximum number of cached answers.
 _MAX_CACHED = 512
@@ -58,7 +51,6 @@ def create_app(
     backend_or_snapshot: Backend | Callable[[], Snapshot],
     policy: Policy | None = None,
     more: Sequence[Endpoint] = (),
-    routes: Sequence[BaseRoute] = (),
     pages: Sequence[Route] = (),
 ) -> ASGIApp:
     """Return the API as an ASGI app.
@@ -67,19 +59,21 @@ def create_app(
         backend_or_snapshot: The scheduler's backend, or a function that returns the state to show.
         policy: Access rules.
         more: Further endpoints, for example metrics.
-        routes: Further routes behind the same access control.
         pages: Static files that need no authentication.
     """
     backend = backend_or_snapshot if isinstance(backend_or_snapshot, Backend) else Backend(backend_or_snapshot)
     board = TensorBoardProxy(backend.snapshot)
-    table = (*endpoints(backend), *board.rows(), *more)
+    # In matching order: fixed paths before patterns.
+    table = (*sdk_routes(), *file_routes(), *service_routes(), board.endpoint(), *more)
+    document = to_json(openapi_document(table))
+
+    async def openapi(_request: ApiRequest) -> Response:
+        return Response(document, media_type=JSON)
+
+    about = Endpoint("GET", "/v1/openapi.json", "OpenAPI document.", {200: dict[str, Any]}, handler=openapi)
     cache = _ViewCache(backend.snapshot)
-    spec = openapi_document(table)
-    about = Endpoint(
-        "GET", "/v1/openapi.json", "OpenAPI document of this API.", {200: dict[str, Any]}, handler=_constant(spec)
-    )
     app = Starlette(
-        routes=[*(_route(row, cache) for row in (*table, about)), *board.routes(), *routes, *pages],
+        routes=[*(_route(row, backend, cache) for row in (*table, about)), *board.routes(), *pages],
         exception_handlers={HTTPException: _http_error},
     )
     # A redirect would not contain the prefix of a proxy.
@@ -95,15 +89,6 @@ def create_app(
         )
 
     return Guard(app, policy or Policy(), is_open)
-
-
-def _constant(body: Any) -> AsyncHandler:
-    content = to_json(body)
-
-    async def handle(_request: ApiRequest) -> Response:
-        return Response(content, media_type=JSON)
-
-    return handle
 
 
 class _ViewCache:
@@ -146,7 +131,7 @@ class _ViewCache:
         return Response(cached[3], cached[2], media_type=cached[4])
 
 
-def _route(row: Endpoint, cache: _ViewCache) -> Route:
+def _route(row: Endpoint, backend: Backend, cache: _ViewCache) -> Route:
     async def serve(request: Request) -> Response:
         headers = {name.lower(): value for name, value in request.headers.items()}
         as_json = row.json_errors or wants_json(headers)
@@ -156,12 +141,11 @@ def _route(row: Endpoint, cache: _ViewCache) -> Route:
                 return cache.answer(row, params, as_json=as_json)
             assert row.handler is not None, f"{row.path} has no handler"
             body = None if row.body_type is None else await _body(row, request)
-            user = request.scope.get("api.user", "")
-            answer = await row.handler(ApiRequest(cache.snapshot(), params, body, headers, user))
+            answer = await row.handler(ApiRequest(backend, cache.snapshot(), params, body, headers))
             if row.access is EndpointAccess.WRITE:
                 cache.clear()
-        except BadRequestError as error:
-            answer = error.problem
+        except SchedulerError as error:
+            answer = ApiProblem(error.http_status, str(error))
         return answer if isinstance(answer, Response) else respond(answer, as_json=as_json)
 
     return Route(row.path, serve, methods=[row.method], name=f"{row.method} {row.path}")
@@ -176,9 +160,9 @@ async def _body(row: Endpoint, request: Request) -> Any:
     try:
         content = await asyncio.wait_for(request.body(), BODY_TIMEOUT)
     except asyncio.TimeoutError as error:
-        raise BadRequestError(ApiProblem(400, f"request body not received within {BODY_TIMEOUT:g} s")) from error
+        raise BadRequestError(f"request body not received within {BODY_TIMEOUT:g} s") from error
     except ClientDisconnect as error:
-        raise BadRequestError(ApiProblem(400, "request body incomplete")) from error
+        raise BadRequestError("request body incomplete") from error
     if row.body_type is bytes:
         return content
     if row.body_optional and not content:
@@ -186,20 +170,15 @@ async def _body(row: Endpoint, request: Request) -> Any:
     try:
         return parse_body(content)
     except ValueError as error:
-        raise BadRequestError(ApiProblem(400, f"Couldn't parse parameters: invalid JSON: {error}")) from error
+        raise BadRequestError(f"Couldn't parse parameters: invalid JSON: {error}") from error
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     """Answer unknown paths and methods, and HTTP exceptions of handlers."""
     assert isinstance(error, HTTPException)
-    problem: ApiAnswer = ApiProblem(error.status_code, error.detail)
     headers = error.headers
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        headers = {"Allow": ", ".join(sorted(_methods(request)))}
+        routes = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
+        headers = {"Allow": ", ".join(sorted({method for route in routes for method in route.methods or ()}))}
+    problem = ApiProblem(error.status_code, error.detail)
     return respond(problem, as_json=wants_json(dict(request.headers)), headers=headers)
-
-
-def _methods(request: Request) -> set[str]:
-    """Return the methods of all routes that match the path."""
-    routes = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
-    return {method for route in routes for method in getattr(route, "methods", None) or ()}

@@ -15,6 +15,7 @@ from tf_scheduler.core.plans import view as plans_view
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.core.state import spec_index
 from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.model.events import PodCommand, ProgressReported, StopRequested
 from tf_scheduler.model.ids import TaskId
 from tf_scheduler.model.offer import Evaluation
@@ -30,6 +31,9 @@ from tf_scheduler.options.configurations import select_configuration
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import OPTIONS
 from tf_scheduler.options.spec import to_spec
+from tf_scheduler.store.interface import StoreError
+
+PREVIEW = "/v1/tf/update/preview"
 
 
 def a_record(spec, task, **options):
@@ -465,8 +469,20 @@ def test_update_preview_while_service_accepts_options(state):
         "has finished": Snapshot(with_fields(state, result=result)),
     }.items():
         backend = Backend(lambda shown=snapshot: shown, preview_update=lambda asked: {"asked": asked})
-        found[name] = ask(create_app(backend), "/v1/tf/update/preview", "POST", body=b'{"options": {}}')
+        found[name] = ask(create_app(backend), PREVIEW, "POST", body=b'{"options": {}}')
 
     assert (200, {"asked": {"options": {}}}) == (found["runs"].code, found["runs"].body)
     for name in ("is being uninstalled", "has finished"):
         assert (409, True) == (found[name].code, name in found[name].body["error"]["message"])
+
+
+@pytest.mark.parametrize("error", [OptionsError([Problem("service.role", "cannot change")]), StoreError("disk full")])
+def test_update_preview_error_has_its_own_status(state, error):
+    """An unavailable state store is not the client's fault."""
+
+    def fail(_update):
+        raise error
+
+    reply = ask(create_app(Backend(lambda: Snapshot(state), preview_update=fail)), PREVIEW, "POST", body=b"{}")
+
+    assert (type(error).http_status, str(error)) == (reply.code, reply.body["error"]["message"])

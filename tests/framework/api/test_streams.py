@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from asgi_client import ask
 from builders import a_spec, a_status, with_fields
 from tf_scheduler.api.app import create_app
-from tf_scheduler.api.http.backend import Backend, FileChunk, FileError
+from tf_scheduler.api.http.backend import Backend
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.api.routes import streams, task_files
 from tf_scheduler.api.views.base import Snapshot
+from tf_scheduler.errors import FileError
+from tf_scheduler.interfaces import FileChunk
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskState
@@ -177,7 +179,7 @@ def test_pieces_of_a_file_join_to_the_text(text, length):
     """A length below the size of a character returns it in parts, so that reading continues."""
     content, offset, shown = text.encode(), 0, ""
     while offset < len(content):
-        piece = task_files._piece_body(FileChunk(offset, content[offset : offset + length], len(content)))
+        piece = task_files.piece_body(FileChunk(offset, content[offset : offset + length], len(content)))
         assert piece["next"] > offset
         offset, shown = piece["next"], shown + piece["data"]
 
@@ -188,8 +190,8 @@ def test_incomplete_character_waits_for_the_rest():
     """Not in the file of an ended task."""
     half = FileChunk(3, "é".encode()[:1], 4)
 
-    assert ("", 3) == tuple(task_files._piece_body(half, waits=True)[key] for key in ("data", "next"))
-    assert ("\ufffd", 4) == tuple(task_files._piece_body(half)[key] for key in ("data", "next"))
+    assert ("", 3) == tuple(task_files.piece_body(half, waits=True)[key] for key in ("data", "next"))
+    assert ("\ufffd", 4) == tuple(task_files.piece_body(half)[key] for key in ("data", "next"))
 
 
 def test_missing_file_of_ended_task_ends_stream(service, port):

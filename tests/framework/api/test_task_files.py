@@ -7,8 +7,9 @@ import threading
 
 import pytest
 
-from tf_scheduler.api.http.backend import FileChunk, FileError
 from tf_scheduler.api.routes.task_files import MAX_READS_PER_AGENT, AgentFileReader
+from tf_scheduler.errors import FileError
+from tf_scheduler.interfaces import FileChunk
 from tf_scheduler.model.ids import AgentId
 
 PATIENCE = 30.0
@@ -51,7 +52,7 @@ def test_hanging_agent_does_not_block_others():
 
     assert MAX_READS_PER_AGENT == len(hanging.asked)
     assert {502} == {error.http_status for error in found}
-    assert {} == reading._agents
+    assert {} == reading.agents
 
 
 @pytest.mark.parametrize("silent", [True, False])
@@ -88,4 +89,4 @@ def test_cancelled_reads_count_until_thread_ends():
     last, piece, reading = asyncio.run(scene())
     assert MAX_READS_PER_AGENT == len(hanging.asked)
     assert (502, PIECE) == (last.http_status, piece)
-    assert {} == reading._agents
+    assert {} == reading.agents

@@ -24,6 +24,7 @@ from .limits import BODY_LIMIT, SEND_TIMEOUT, limit_body
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 #: Values of `Sec-Fetch-Site` for requests of the API's own page and of the address bar.
 _SAME_SITE = ("same-origin", "none")
+_READ_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Policy:
 
     def authorize(self, method: str, headers: Mapping[str, str], principal: Principal) -> ApiProblem | None:
         """Return the reason for refusal, or None if the request is allowed."""
-        reading = method in ("GET", "HEAD", "OPTIONS")
+        reading = method in _READ_METHODS
         if self.loopback_only and not self.is_restricted and _hostname(headers.get("host", "")) not in _LOOPBACK:
             return ApiProblem(403, f"invalid Host header {headers.get('host', '')[:80]!r}: expected localhost")
         if not reading and _is_cross_site(headers):
@@ -155,7 +156,6 @@ _CHALLENGE = {"www-authenticate": 'Basic realm="tensorflow", charset="UTF-8"'}
 _SCRIPT_CHALLENGE = {"www-authenticate": 'Bearer realm="tensorflow"'}
 #: Always answered: Marathon restarts a scheduler whose health check is refused.
 HEALTH_PATH = "/v1/health"
-_READ_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 class Guard:
@@ -179,7 +179,6 @@ class Guard:
         problem = self._problem(scope, headers, principal)
         try:
             if problem is None:
-                scope["api.user"] = principal.name
                 await self._app(scope, limit_body(receive), answer)
             else:
                 as_json = wants_json(headers) or problem.code in (401, 429)
@@ -200,7 +199,7 @@ class Guard:
         refusal = self._policy.authorize(scope["method"], headers, principal)
         # Count wrong tokens only: a request with a valid token from the same address still works.
         guesses = refusal is not None and refusal.code == 401 and "authorization" in headers
-        if guesses and not self._guesses.acquire(_client_key(scope)):
+        if guesses and not self._guesses.acquire(client_key(_client_host(scope))):
             return ApiProblem(429, "too many wrong tokens from this address; try again later")
         return refusal
 
@@ -230,10 +229,9 @@ def _extra_headers(problem: ApiProblem, headers: dict[str, str]) -> dict[str, st
     return _SCRIPT_CHALLENGE if headers.get("x-requested-with") == "XMLHttpRequest" else _CHALLENGE
 
 
-def _client_key(scope: Scope) -> str:
-    """Return the rate-limit key of a client: its IPv4 address or IPv6 network, or "" if unknown."""
-    client = scope.get("client")
-    return client_key(client[0]) if client else ""
+def _client_host(scope: Scope) -> str:
+    """Return the address of the client, or "" if it is unknown."""
+    return (scope.get("client") or ("",))[0]
 
 
 def _path(scope: Scope) -> str:
@@ -243,10 +241,9 @@ def _path(scope: Scope) -> str:
 
 
 def _audit(scope: Scope, principal: Principal, code: int) -> None:
-    client = scope.get("client")
     query = scope.get("query_string", b"").decode("latin-1")
     what = f"{scope['method']} {scope['path']}{f'?{query}' if query else ''}"
-    place = client[0] if client else "somewhere"
+    place = _client_host(scope) or "somewhere"
     # The path names an existing pod, so a task has the same name.
     pod = scope.get("path_params", {}).get("pod") if code not in (404, 0) else None
     facts = {} if pod is None else {"task": _one_line(pod)}

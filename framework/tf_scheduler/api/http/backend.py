@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tf_scheduler.api.views.base import Snapshot
-from tf_scheduler.errors import FileError, SchedulerError
-from tf_scheduler.interfaces import FileChunk, TaskFiles
+from tf_scheduler.errors import SchedulerError
+from tf_scheduler.interfaces import TaskFiles
 from tf_scheduler.model.effects import Decision
 from tf_scheduler.model.events import Event, PlanCommand, PodCommand, ProgressReported, ReloadSecrets
 from tf_scheduler.model.ids import TaskName, name_of
@@ -103,9 +103,6 @@ class CurveRecorder:
             last = () if newest is None or (curve and curve[-1] is newest) else (newest,)
             curves[name] = TrainingCurve((*curve, *last), self._strides.get(name, 1))
         return curves
-
-
-__all__ = ["Backend", "FileChunk", "FileError", "JournalReader", "OperatorFileStore", "PreviewUpdate", "TaskFiles"]
 
 
 class JournalReader(Protocol):

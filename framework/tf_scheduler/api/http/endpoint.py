@@ -13,6 +13,8 @@ from starlette.responses import Response
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, Snapshot
 from tf_scheduler.errors import SchedulerError
 
+from .backend import Backend
+
 
 class EndpointAccess(Enum):
     """Permission that an endpoint requires."""
@@ -42,7 +44,7 @@ class QueryParameter:
             return self.default
         if self.kind is bool:
             if text not in ("true", "false"):
-                raise BadRequestError(ApiProblem(400, f"{self.name}: {text!r}: expected true or false"))
+                raise BadRequestError(f"{self.name}: {text!r}: expected true or false")
             return text == "true"
         return self._number(text) if self.kind is int else text
 
@@ -50,26 +52,23 @@ class QueryParameter:
         # int() also accepts '1_0' and digits of other scripts.
         digits = text.isascii() and text.isdecimal() and len(text) < 17
         if not digits or not self.minimum <= int(text) <= self.maximum:
-            problem = f"{self.name}: {text[:40]!r}: expected an integer from {self.minimum} to {self.maximum}"
-            raise BadRequestError(ApiProblem(400, problem))
+            expected = f"expected an integer from {self.minimum} to {self.maximum}"
+            raise BadRequestError(f"{self.name}: {text[:40]!r}: {expected}")
         return int(text)
 
 
 class BadRequestError(SchedulerError):
-    """Invalid request; `problem` is the answer."""
+    """Invalid request."""
 
     kind = "bad_request"
     http_status = 400
-
-    def __init__(self, problem: ApiProblem) -> None:
-        super().__init__(problem.message)
-        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
     """Parsed request to an endpoint."""
 
+    backend: Backend
     snapshot: Snapshot
     #: Path and query parameters.
     params: Mapping[str, Any]
@@ -77,8 +76,6 @@ class ApiRequest:
     body: Any
     #: Header fields, names in lower case.
     headers: Mapping[str, str]
-    #: Name of the authenticated client, for the audit log.
-    user: str = ""
 
     @property
     def wants_stream(self) -> bool:
@@ -88,7 +85,7 @@ class ApiRequest:
 
 #: Pure function of the snapshot; its answers are cached until the state changes.
 PureHandler = Callable[[Snapshot, Mapping[str, Any]], ApiAnswer]
-#: Runs in the API's thread and must not block.
+#: Runs in the API's thread and must not block. A SchedulerError is answered with its `http_status`.
 AsyncHandler = Callable[[ApiRequest], Awaitable[ApiAnswer | Response]]
 
 

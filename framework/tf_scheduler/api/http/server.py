@@ -70,8 +70,6 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-__all__ = ["ApiError", "ApiServer", "ServerTls", "listen_address"]
-
 _SHUTDOWN_TIMEOUT = 2  # seconds, for open requests
 
 

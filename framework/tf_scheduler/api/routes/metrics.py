@@ -8,7 +8,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tf_scheduler.api.http.endpoint import ApiRequest, AsyncHandler, Endpoint
+from tf_scheduler.api.http.endpoint import ApiRequest, Endpoint
 from tf_scheduler.api.views.base import ApiAnswer, View
 
 #: Media type of Prometheus' text format.
@@ -19,24 +19,17 @@ _METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "DELETE", "PATCH")
 
 def metric_routes(prometheus: Callable[[], bytes], dropwizard: Callable[[], Any]) -> Iterator[Endpoint]:
     """Return the endpoints; both functions are called in the API's thread."""
+
+    async def as_json(_request: ApiRequest) -> ApiAnswer:
+        return View(dropwizard())
+
+    async def as_text(_request: ApiRequest) -> Response:
+        return Response(prometheus(), media_type=_PROMETHEUS)
+
     summary = "Metrics in Dropwizard's format: the SDK's, and the scheduler's own among the gauges."
-    yield Endpoint("GET", "/v1/metrics", summary, {200: dict[str, Any]}, handler=_json(dropwizard))
+    yield Endpoint("GET", "/v1/metrics", summary, {200: dict[str, Any]}, handler=as_json)
     summary = "Metrics in Prometheus' format."
-    yield Endpoint("GET", "/v1/metrics/prometheus", summary, {200: str}, handler=_text(prometheus))
-
-
-def _json(make: Callable[[], Any]) -> AsyncHandler:
-    async def handle(_request: ApiRequest) -> ApiAnswer:
-        return View(make())
-
-    return handle
-
-
-def _text(make: Callable[[], bytes]) -> AsyncHandler:
-    async def handle(_request: ApiRequest) -> Response:
-        return Response(make(), media_type=_PROMETHEUS)
-
-    return handle
+    yield Endpoint("GET", "/v1/metrics/prometheus", summary, {200: str}, handler=as_text)
 
 
 class RequestCounter:

@@ -10,12 +10,10 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-from tf_scheduler.api.http.backend import Backend
-from tf_scheduler.api.http.endpoint import TEXT, ApiRequest, AsyncHandler, Endpoint, EndpointAccess
+from tf_scheduler.api.http.endpoint import TEXT, ApiRequest, BadRequestError, Endpoint, EndpointAccess
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, View
 from tf_scheduler.api.views.service import properties
 from tf_scheduler.api.views.types import MessageBody
-from tf_scheduler.errors import FileError
 
 _FILES, _PROPERTIES = "/v1/state/files", "/v1/state/properties"
 #: Prefix of the properties that are files.
@@ -23,75 +21,59 @@ _FILE = "file-"
 _FORM = "multipart/form-data"
 
 
-def file_routes(backend: Backend) -> Iterator[Endpoint]:
+def file_routes() -> Iterator[Endpoint]:
     """Return the endpoints of files and properties; each file is also a property."""
-    yield Endpoint("GET", _PROPERTIES, "Names of properties.", {200: list[str]}, handler=_properties(backend))
-    bodies: dict[int, Any] = {200: Any, 404: str}
-    yield Endpoint("GET", f"{_PROPERTIES}/{{key}}", "A property.", bodies, handler=_property(backend))
-    yield Endpoint("GET", _FILES, "Names of files.", {200: list[str]}, handler=_names(backend))
-    yield Endpoint("GET", f"{_FILES}/{{name}}", "A file.", {200: str, 404: str}, handler=_content(backend))
-    bodies = {200: MessageBody, 400: str, 409: str, 503: str}
-    summary, handler = "Store a file of up to 1024 bytes.", _put(backend)
-    yield Endpoint(
-        "PUT", f"{_FILES}/{{name}}", summary, bodies, handler=handler, body_type=bytes, access=EndpointAccess.WRITE
-    )
+    yield Endpoint("GET", _PROPERTIES, "Names of properties.", {200: list[str]}, handler=_properties)
+    yield Endpoint("GET", f"{_PROPERTIES}/{{key}}", "A property.", {200: Any, 404: str}, handler=_property)
+    yield Endpoint("GET", _FILES, "Names of files.", {200: list[str]}, handler=_names)
+    path = f"{_FILES}/{{name}}"
+    yield Endpoint("GET", path, "A file.", {200: str, 404: str}, handler=_get)
+    summary, bodies = "Store a file of up to 1024 bytes.", {200: MessageBody, 400: str, 409: str, 503: str}
+    yield Endpoint("PUT", path, summary, bodies, handler=_put, body_type=bytes, access=EndpointAccess.WRITE)
 
 
-def _properties(backend: Backend) -> AsyncHandler:
-    async def handle(request: ApiRequest) -> ApiAnswer:
-        return View(sorted([*properties(request.snapshot), *(f"{_FILE}{name}" for name in _file_names(backend))]))
-
-    return handle
+async def _properties(request: ApiRequest) -> ApiAnswer:
+    return View(sorted([*properties(request.snapshot), *(f"{_FILE}{name}" for name in _file_names(request))]))
 
 
-def _property(backend: Backend) -> AsyncHandler:
-    async def handle(request: ApiRequest) -> ApiAnswer | Response:
-        key, stored = request.params["key"], properties(request.snapshot)
-        if key in stored:
-            return JSONResponse(stored[key]) if isinstance(stored[key], str) else View(stored[key])
-        content = None if backend.operator_files is None else backend.operator_files.content(key.removeprefix(_FILE))
-        if content is None or not key.startswith(_FILE):
-            return ApiProblem(404, f"Property {key} not found")
-        return JSONResponse(content.decode(errors="replace"))
-
-    return handle
+async def _property(request: ApiRequest) -> ApiAnswer | Response:
+    key, stored = request.params["key"], properties(request.snapshot)
+    if key in stored:
+        return JSONResponse(stored[key]) if isinstance(stored[key], str) else View(stored[key])
+    content = _content(request, key.removeprefix(_FILE)) if key.startswith(_FILE) else None
+    if content is None:
+        return ApiProblem(404, f"Property {key} not found")
+    return JSONResponse(content.decode(errors="replace"))
 
 
-def _file_names(backend: Backend) -> list[str]:
-    return [] if backend.operator_files is None else list(backend.operator_files.names())
+async def _names(request: ApiRequest) -> ApiAnswer:
+    return View(_file_names(request))
 
 
-def _names(backend: Backend) -> AsyncHandler:
-    async def handle(_request: ApiRequest) -> ApiAnswer:
-        return View(_file_names(backend))
-
-    return handle
-
-
-def _content(backend: Backend) -> AsyncHandler:
-    async def handle(request: ApiRequest) -> ApiAnswer | Response:
-        name = request.params["name"]
-        content = None if backend.operator_files is None else backend.operator_files.content(name)
-        return ApiProblem(404, f"File {name} not found") if content is None else Response(content, media_type=TEXT)
-
-    return handle
+async def _get(request: ApiRequest) -> ApiAnswer | Response:
+    content = _content(request, request.params["name"])
+    if content is None:
+        return ApiProblem(404, f"File {request.params['name']} not found")
+    return Response(content, media_type=TEXT)
 
 
-def _put(backend: Backend) -> AsyncHandler:
-    async def handle(request: ApiRequest) -> ApiAnswer:
-        snapshot, name = request.snapshot, request.params["name"]
-        if backend.operator_files is None or snapshot.uninstalling or snapshot.state.process.finished:
-            return ApiProblem(409, "the service has finished and stores no files")
-        content = uploaded_file(request.headers.get("content-type", ""), request.body)
-        if content is None:
-            return ApiProblem(400, "missing form part: file")
-        try:
-            await asyncio.to_thread(backend.operator_files.keep, name, content)
-        except FileError as error:
-            return ApiProblem(error.http_status, str(error))
-        return View({"message": f"Received cmd: store file {name}"})
+async def _put(request: ApiRequest) -> ApiAnswer:
+    snapshot, name, files = request.snapshot, request.params["name"], request.backend.operator_files
+    if files is None or snapshot.uninstalling or snapshot.state.process.finished:
+        return ApiProblem(409, "the service has finished and stores no files")
+    content = uploaded_file(request.headers.get("content-type", ""), request.body)
+    if content is None:
+        raise BadRequestError("missing form part: file")
+    await asyncio.to_thread(files.keep, name, content)
+    return View({"message": f"Received cmd: store file {name}"})
 
-    return handle
+
+def _file_names(request: ApiRequest) -> list[str]:
+    return [] if request.backend.operator_files is None else list(request.backend.operator_files.names())
+
+
+def _content(request: ApiRequest, name: str) -> bytes | None:
+    return None if request.backend.operator_files is None else request.backend.operator_files.content(name)
 
 
 def uploaded_file(kind: str, body: bytes) -> bytes | None:

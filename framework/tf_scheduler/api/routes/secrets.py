@@ -1,10 +1,10 @@
-"""Route on which executors fetch secrets, and the operator's command to reload them."""
+"""Route on which executors fetch secrets."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from starlette.applications import Starlette
@@ -15,13 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tf_scheduler.api.http.auth import ResponseRecorder
-from tf_scheduler.api.http.backend import Backend
-from tf_scheduler.api.http.endpoint import ApiRequest, AsyncHandler, Endpoint, EndpointAccess
-from tf_scheduler.api.views.base import ApiAnswer
 from tf_scheduler.core.launch.secret_tokens import PATH
-from tf_scheduler.model.events import ReloadSecrets
-
-from .sdk import COMMAND_RESPONSES, run_command
 
 #: Maps (document, peer's address) to (HTTP status, JSON value or text); may block.
 SecretHandler = Callable[[Any, str], tuple[int, Any]]
@@ -44,22 +38,17 @@ def with_secrets(app: ASGIApp, give: SecretHandler) -> ASGIApp:
 
 def secrets_app(give: SecretHandler) -> ASGIApp:
     """Return an app with only the route for executors."""
-    route = Starlette(routes=[secrets_route(give)])
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        await route(scope, receive, ResponseRecorder(send) if scope["type"] == "http" else send)
-
-    return answer
-
-
-def secrets_route(give: SecretHandler) -> Route:
-    """Return the route `POST /v1/secrets`. The peer's address is the connection's; headers are ignored."""
 
     async def secrets(request: Request) -> Response:
         code, answer = await _answer(request, give)
         return (PlainTextResponse if isinstance(answer, str) else JSONResponse)(answer, code)
 
-    return Route(PATH, secrets, methods=["POST"])
+    route = Starlette(routes=[Route(PATH, secrets, methods=["POST"])])
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await route(scope, receive, ResponseRecorder(send) if scope["type"] == "http" else send)
+
+    return answer
 
 
 async def _answer(request: Request, give: SecretHandler) -> tuple[int, Any]:
@@ -75,6 +64,7 @@ async def _answer(request: Request, give: SecretHandler) -> tuple[int, Any]:
         document = json.loads(body)
     except (ValueError, RecursionError):
         return 400, "invalid JSON"
+    # The peer's address is the connection's: a client could set any header.
     return await run_in_threadpool(give, document, request.client.host if request.client else "")
 
 
@@ -86,23 +76,3 @@ async def _body(request: Request) -> bytes:
         if len(body) > _MAX_BYTES:
             break
     return body
-
-
-def secret_commands(backend: Backend) -> Iterator[Endpoint]:
-    """Return the command that reloads secrets."""
-    summary = "Send the current values of secrets with `reload` to running programs."
-    yield Endpoint(
-        "POST",
-        "/v1/tf/secrets/refresh",
-        summary,
-        COMMAND_RESPONSES,
-        handler=_refresh(backend),
-        access=EndpointAccess.WRITE,
-    )
-
-
-def _refresh(backend: Backend) -> AsyncHandler:
-    async def handle(_request: ApiRequest) -> ApiAnswer:
-        return await run_command(backend, ReloadSecrets())
-
-    return handle

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
 
-from tf_scheduler.api.http.backend import MAX_POINTS, Backend, JournalReader
-from tf_scheduler.api.http.endpoint import ApiRequest, AsyncHandler, Endpoint, QueryParameter
+from tf_scheduler.api.http.backend import MAX_POINTS, JournalReader
+from tf_scheduler.api.http.endpoint import ApiRequest, AsyncHandler, BadRequestError, Endpoint, QueryParameter
 from tf_scheduler.api.views import events, tasks, training
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, Snapshot, View
 from tf_scheduler.api.views.overview import overview, to_json
@@ -28,7 +29,6 @@ from tf_scheduler.api.views.types import (
     TasksBody,
     TrainingBody,
 )
-from tf_scheduler.errors import SchedulerError
 
 from .streams import EventStreams, follow_journal
 from .task_files import FILE_PATTERN, TaskFileHandler
@@ -37,12 +37,7 @@ _MAX_EVENTS = 1000
 _FOLLOW = QueryParameter("follow", "Stream further data as server-sent events.", bool, False)
 _EVENTS = (
     QueryParameter("after", "Only events with greater numbers. Default: the newest events.", int),
-    QueryParameter(
-        "journal",
-        "Id of the journal of `after`, from an earlier answer. Unknown: all events are new.",
-        str,
-        "",
-    ),
+    QueryParameter("journal", "Id of the journal of `after`. Unknown: all events are new.", str, ""),
     QueryParameter("limit", "Maximum number of events.", int, 100, 1, _MAX_EVENTS),
     QueryParameter("task", "Only events of this task."),
     _FOLLOW,
@@ -57,10 +52,10 @@ _LOG_EVENTS = {"log": LogEventBody, "launch": LaunchedBody, "end": EndBody, "err
 _POINTS = (QueryParameter("points", "Maximum number of points of each task's curve.", int, 0, 0, MAX_POINTS),)
 
 
-def service_routes(backend: Backend) -> Iterator[Endpoint]:
+def service_routes() -> Iterator[Endpoint]:
     """Return the endpoints; their errors are JSON."""
     streams = EventStreams()
-    for row in (*_views(), *_handlers(backend, streams)):
+    for row in (*_views(), *_handlers(streams)):
         yield replace(row, json_errors=True, responses={**row.responses, 400: ErrorBody})
 
 
@@ -78,52 +73,38 @@ def _overview(snapshot: Snapshot, _params: object) -> ApiAnswer:
     return View(to_json(overview(snapshot.state)))
 
 
-def _handlers(backend: Backend, streams: EventStreams) -> Iterator[Endpoint]:
-    summary = "Training progress."
-    handler = _progress(backend)
-    yield Endpoint("GET", "/v1/tf/progress", summary, {200: TrainingBody}, handler=handler, query=_POINTS)
-    summary, bodies = "Effects of an update.", {200: dict[str, Any], 404: ErrorBody, 409: ErrorBody}
-    path = "/v1/tf/update/preview"
-    yield Endpoint("POST", path, summary, bodies, handler=_preview_update(backend), body_type=dict[str, Any])
-    summary, bodies = "Events of the service.", {200: EventsBody, 503: ErrorBody}
-    yield Endpoint(
-        "GET",
-        "/v1/events",
-        summary,
-        bodies,
-        handler=_events(backend, streams),
-        query=_EVENTS,
-        events={"event": EventBody},
-    )
-    path, summary = "/v1/tasks/{name}/logs", "File of a task, read from its agent."
-    bodies = {200: LogBody, 404: ErrorBody, 502: ErrorBody, 503: ErrorBody}
-    yield Endpoint(
-        "GET", path, summary, bodies, handler=TaskFileHandler(backend, streams), query=_LOG, events=_LOG_EVENTS
-    )
+def _handlers(streams: EventStreams) -> Iterator[Endpoint]:
+    path, bodies = "/v1/tf/progress", _bodies(TrainingBody)
+    yield Endpoint("GET", path, "Training progress.", bodies, handler=_progress, query=_POINTS)
+    path, bodies = "/v1/tf/update/preview", _bodies(dict[str, Any], 404, 409, 503)
+    yield Endpoint("POST", path, "Effects of an update.", bodies, handler=_preview_update, body_type=dict[str, Any])
+    handler: AsyncHandler = partial(_events, streams)
+    path, bodies = "/v1/events", _bodies(EventsBody, 503)
+    kinds, summary = {"event": EventBody}, "Events of the service."
+    yield Endpoint("GET", path, summary, bodies, handler=handler, query=_EVENTS, events=kinds)
+    path, bodies, handler = "/v1/tasks/{name}/logs", _bodies(LogBody, 404, 502, 503), TaskFileHandler(streams)
+    summary = "File of a task, read from its agent."
+    yield Endpoint("GET", path, summary, bodies, handler=handler, query=_LOG, events=_LOG_EVENTS)
 
 
-def _progress(backend: Backend) -> AsyncHandler:
-    async def handle(request: ApiRequest) -> ApiAnswer:
-        points = request.params["points"]
-        return training.progress(request.snapshot, backend.curves.current() if points else {}, points)
-
-    return handle
+def _bodies(body: Any, *errors: int) -> dict[int, Any]:
+    return {200: body, **dict.fromkeys(errors, ErrorBody)}
 
 
-def _preview_update(backend: Backend) -> AsyncHandler:
-    async def handle(request: ApiRequest) -> ApiAnswer:
-        if backend.preview_update is None:
-            return ApiProblem(404, "this scheduler does not support update previews")
-        if (late := _rejects_options(request.snapshot)) is not None:
-            return late
-        if not isinstance(request.body, dict):
-            return ApiProblem(400, "invalid body: expected a JSON object with `options` or `environment`")
-        try:
-            return View(dict(backend.preview_update(request.body)))
-        except SchedulerError as error:
-            return ApiProblem(400, str(error))
+async def _progress(request: ApiRequest) -> ApiAnswer:
+    points = request.params["points"]
+    return training.progress(request.snapshot, request.backend.curves.current() if points else {}, points)
 
-    return handle
+
+async def _preview_update(request: ApiRequest) -> ApiAnswer:
+    preview = request.backend.preview_update
+    if preview is None:
+        return ApiProblem(404, "this scheduler does not support update previews")
+    if (late := _rejects_options(request.snapshot)) is not None:
+        return late
+    if not isinstance(request.body, dict):
+        raise BadRequestError("invalid body: expected a JSON object with `options` or `environment`")
+    return View(dict(preview(request.body)))
 
 
 def _rejects_options(snapshot: Snapshot) -> ApiProblem | None:
@@ -136,24 +117,21 @@ def _rejects_options(snapshot: Snapshot) -> ApiProblem | None:
     return None
 
 
-def _events(backend: Backend, streams: EventStreams) -> AsyncHandler:
-    async def handle(request: ApiRequest) -> ApiAnswer | Response:
-        journal, task = backend.journal, request.params["task"]
-        if request.wants_stream and journal is not None:
-            start = _start(journal, request, events.JournalPosition.parse(request.headers.get("last-event-id", "")))
-            return streams.open(follow_journal(journal, journal.last if start is None else start, task))
-        if request.wants_stream:
-            return ApiProblem(503, "this scheduler stores no events")
-        limit = request.params["limit"]
-        if journal is None:
-            return events.events_page((), events.JournalRange(), request.params["after"], limit, task)
-        after = _start(journal, request)
-        journal_range = events.JournalRange(journal.id, journal.first, journal.last)
-        # Leave entries added meanwhile to the next request, so that `next` is consistent.
-        entries = [entry for entry in journal.after(after or 0) if entry.number <= journal_range.last]
-        return events.events_page(entries, journal_range, after, limit, task)
-
-    return handle
+async def _events(streams: EventStreams, request: ApiRequest) -> ApiAnswer | Response:
+    journal, task = request.backend.journal, request.params["task"]
+    if request.wants_stream and journal is not None:
+        start = _start(journal, request, events.JournalPosition.parse(request.headers.get("last-event-id", "")))
+        return streams.open(follow_journal(journal, journal.last if start is None else start, task))
+    if request.wants_stream:
+        return ApiProblem(503, "this scheduler stores no events")
+    limit = request.params["limit"]
+    if journal is None:
+        return events.events_page((), events.JournalRange(), request.params["after"], limit, task)
+    after = _start(journal, request)
+    journal_range = events.JournalRange(journal.id, journal.first, journal.last)
+    # Leave entries added meanwhile to the next request, so that `next` is consistent.
+    entries = [entry for entry in journal.after(after or 0) if entry.number <= journal_range.last]
+    return events.events_page(entries, journal_range, after, limit, task)
 
 
 def _start(journal: JournalReader, request: ApiRequest, position: events.JournalPosition | None = None) -> int | None:

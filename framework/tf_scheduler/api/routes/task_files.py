@@ -11,12 +11,15 @@ from typing import Any
 
 from starlette.responses import Response
 
-from tf_scheduler.api.http.backend import Backend, FileChunk, FileError
-from tf_scheduler.api.http.endpoint import ApiRequest
+from tf_scheduler.api.http.backend import Backend
+from tf_scheduler.api.http.endpoint import ApiRequest, BadRequestError
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, View
 from tf_scheduler.api.views.tasks import unknown_task
 from tf_scheduler.api.views.types import LogBody
+from tf_scheduler.errors import FileError
+from tf_scheduler.interfaces import FileChunk
 from tf_scheduler.model.ids import AgentId, TaskName
+from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
 from .streams import KEEP_ALIVE, EventStreams, format_event, resume_offset
@@ -39,7 +42,8 @@ class AgentFileReader:
 
     def __init__(self) -> None:
         self._turns = asyncio.Semaphore(MAX_READS)
-        self._agents: dict[AgentId, _Agent] = {}
+        #: Agents with active or queued readers.
+        self.agents: dict[AgentId, _Agent] = {}
         #: A separate pool, so that slow agents do not block other users of threads.
         self._threads = ThreadPoolExecutor(MAX_READS, "files of tasks")
 
@@ -67,88 +71,80 @@ class AgentFileReader:
     @contextmanager
     def _agent(self, name: AgentId) -> Iterator[_Agent]:
         """Yield the agent's limits; they are removed after the last use."""
-        agent = self._agents.setdefault(name, _Agent())
+        agent = self.agents.setdefault(name, _Agent())
         agent.users += 1
         try:
             yield agent
         finally:
             agent.users -= 1
             if not agent.users:
-                del self._agents[name]
+                del self.agents[name]
 
 
 #: Seconds between two reads of a followed file: agents send no notifications.
 _POLL_INTERVAL = 1.0
 #: Reads of a missing file, or of the file of an ended task, until a stream ends.
 _MAX_MISSING = 30
-#: Relative path; for the OpenAPI document, `_invalid_path` decides.
+#: Relative path, for the OpenAPI document; `_check_path` decides.
 FILE_PATTERN = r"^(?!\.{1,2}(/|$))[^/]+(/(?!\.{1,2}(/|$))[^/]+)*$"
 
 
 class TaskFileHandler:
     """Handler of the endpoint."""
 
-    def __init__(self, backend: Backend, streams: EventStreams) -> None:
-        self._backend, self._streams = backend, streams
-        self._reader = AgentFileReader()
+    def __init__(self, streams: EventStreams) -> None:
+        self._streams, self._reader = streams, AgentFileReader()
 
     async def __call__(self, request: ApiRequest) -> ApiAnswer | Response:
         name, file = TaskName(request.params["name"]), request.params["file"]
         record = request.snapshot.state.stored.tasks.get(name)
-        problem = _invalid_path(file)
-        if problem:
-            return ApiProblem(400, problem)
+        _check_path(file)
         if record is None:
-            return self._no_launch(request, name)
-        offset = resume_offset(request.headers, request.params["offset"])
+            return _no_launch(request.snapshot.state, name)
+        offset, length = resume_offset(request.headers, request.params["offset"]), request.params["length"]
         if request.wants_stream:
-            return self._streams.open(self._follow(record, file, offset, request.params["length"]))
-        try:
-            piece = await self._read(record, file, offset, request.params["length"])
-        except FileError as error:
-            return ApiProblem(error.http_status, str(error))
-        body: LogBody = {"task": name, "id": record.id, "file": file, **_piece_body(piece)}  # type: ignore[typeddict-item]
+            return self._streams.open(self._follow(request.backend, record, file, offset, length))
+        piece = await self._read(request.backend, record, file, offset, length)
+        body: LogBody = {"task": name, "id": record.id, "file": file, **piece_body(piece)}  # type: ignore[typeddict-item]
         return View(body)
 
-    def _no_launch(self, request: ApiRequest, name: str) -> ApiProblem:
-        state = request.snapshot.state
-        if any(task.name == name for task in state.spec.tasks()):
-            return ApiProblem(404, f"task {name} has never been launched and has no files")
-        return unknown_task(state, name)
-
-    async def _read(self, record: TaskRecord, file: str, offset: int | None, length: int) -> FileChunk:
-        files = self._backend.files
+    async def _read(
+        self, backend: Backend, record: TaskRecord, file: str, offset: int | None, length: int
+    ) -> FileChunk:
+        files, state = backend.files, backend.snapshot().state
         if files is None:
             raise FileError(503, "this scheduler cannot read the files of its tasks")
-        state = self._backend.snapshot().state
         return await self._reader.read(record.agent_id, lambda: files.read(state, record, file, offset, length))
 
-    async def _follow(self, record: TaskRecord, file: str, offset: int | None, length: int) -> AsyncIterator[str]:
+    async def _follow(
+        self, backend: Backend, record: TaskRecord, file: str, offset: int | None, length: int
+    ) -> AsyncIterator[str]:
         """Stream a file; continues with the next launch of the task."""
         silent, missing = 0.0, 0
         while True:
             # Checked before the read, so that the read returns all output of an ended task.
-            over = self._is_over(record)
+            over = _is_over(backend.snapshot().state, record)
             try:
-                piece = await self._read(record, file, offset, length)
+                piece = await self._read(backend, record, file, offset, length)
             except FileError as error:
                 missing += 1
                 if error.http_status != 404 or over or missing > _MAX_MISSING:
                     yield format_event("error", ApiProblem(error.http_status, str(error)).body)
                     return
                 piece = FileChunk(offset or 0, b"", 0)
-            body = _piece_body(piece, waits=not over)
+            body = piece_body(piece, waits=not over)
             if body["data"]:
                 offset, silent = body["next"], 0.0
                 yield format_event("log", body, offset)
                 continue
             offset = body["next"] if offset is None else offset
-            newer = self._backend.snapshot().state.stored.tasks.get(record.name)
+            stored = backend.snapshot().state.stored
+            newer, status = stored.tasks.get(record.name), stored.statuses.get(record.id)
             if newer is not None and newer.id != record.id:
                 record, offset, missing = newer, 0, 0
                 yield format_event("launch", {"id": record.id})
             elif over:
-                yield format_event("end", {"state": self._word(record)})
+                yield format_event("end", {"state": None if status is None else status.state.value})
                 return
             silent += _POLL_INTERVAL
             if silent >= KEEP_ALIVE:
@@ -156,35 +152,31 @@ class TaskFileHandler:
                 yield ": nothing new\n\n"
             await asyncio.sleep(_POLL_INTERVAL)
 
-    def _is_over(self, record: TaskRecord) -> bool:
-        """Whether the launch has ended and the task will not be launched again."""
-        state = self._backend.snapshot().state
-        current = state.stored.tasks.get(record.name)
-        if current is None:
-            return True
-        if current.id != record.id:
-            return False
-        return not state.is_live(record) and (state.stored.result is not None or not self._comes_again(record))
 
-    def _comes_again(self, record: TaskRecord) -> bool:
-        recovery = self._backend.snapshot().state.stored.recoveries.get(record.name)
-        return recovery is not None and recovery.launch == record.id
-
-    def _word(self, record: TaskRecord) -> str | None:
-        status = self._backend.snapshot().state.stored.statuses.get(record.id)
-        return None if status is None else status.state.value
+def _no_launch(state: SchedulerState, name: str) -> ApiProblem:
+    if any(task.name == name for task in state.spec.tasks()):
+        return ApiProblem(404, f"task {name} has never been launched and has no files")
+    return unknown_task(state, name)
 
 
-def _invalid_path(file: str) -> str:
-    """Return why `file` is invalid, or "". The agent confines paths to the sandbox, too."""
-    if not file or len(file) > 1000 or not file.isprintable():
-        return "file: expected a path below the working directory, such as stdout"
-    if file.startswith("/") or any(part in ("", ".", "..") for part in file.split("/")):
-        return f"file: {file[:80]!r}: expected a path below the working directory, such as stdout"
-    return ""
+def _is_over(state: SchedulerState, record: TaskRecord) -> bool:
+    """Whether the launch has ended and the task will not be launched again."""
+    current, recovery = state.stored.tasks.get(record.name), state.stored.recoveries.get(record.name)
+    if current is None:
+        return True
+    if current.id != record.id or state.is_live(record):
+        return False
+    return state.stored.result is not None or recovery is None or recovery.launch != record.id
 
 
-def _piece_body(piece: FileChunk, *, waits: bool = False) -> dict[str, Any]:
+def _check_path(file: str) -> None:
+    """Raise BadRequestError for an invalid path. The agent confines paths to the sandbox, too."""
+    plain = all(part not in ("", ".", "..") for part in file.split("/"))
+    if not plain or len(file) > 1000 or not file.isprintable():
+        raise BadRequestError(f"file: {file[:80]!r}: expected a path below the working directory, such as stdout")
+
+
+def piece_body(piece: FileChunk, *, waits: bool = False) -> dict[str, Any]:
     """Return the text up to the last complete character.
 
     An incomplete character at the end is left for the next read. If the data has nothing else, it is decoded with

@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import logging
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -152,10 +152,9 @@ class TensorBoardProxy:
         folder, _, rest = path.removeprefix("/").partition("/")
         return folder == FOLDER and hmac.compare_digest(rest.partition("/")[0].encode(), self._key.encode())
 
-    def rows(self) -> Iterator[Endpoint]:
-        """Return the endpoint `GET /v1/tf/tensorboard`."""
+    def endpoint(self) -> Endpoint:
         summary = "Address of TensorBoard, if it is running."
-        yield Endpoint("GET", "/v1/tf/tensorboard", summary, {200: BoardBody}, self._status, json_errors=True)
+        return Endpoint("GET", "/v1/tf/tensorboard", summary, {200: BoardBody}, self._status, json_errors=True)
 
     def routes(self) -> tuple[Route, ...]:
         """Return the routes of the proxy, for use behind the guard."""

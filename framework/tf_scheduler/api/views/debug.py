@@ -113,20 +113,12 @@ def _scheduler_state(all_plans: list[Plan]) -> str:
 
 
 def _plan(plan: Plan) -> dict[str, Any]:
-    return {
-        "name": plan.name,
-        "status": plan.status.value,
-        "strategy": plan.strategy.value,
-        "phases": [
-            {
-                "name": phase.name,
-                "status": phase.status.value,
-                "strategy": phase.strategy.value,
-                "steps": [_step(step) for step in phase.steps],
-            }
-            for phase in plan.phases
-        ],
-    }
+    phases = [{**_named(phase), "steps": [_step(step) for step in phase.steps]} for phase in plan.phases]
+    return {**_named(plan), "phases": phases}
+
+
+def _named(part: Plan | Phase) -> dict[str, Any]:
+    return {"name": part.name, "status": part.status.value, "strategy": part.strategy.value}
 
 
 def _step(step: Step) -> dict[str, Any]:
@@ -136,11 +128,7 @@ def _step(step: Step) -> dict[str, Any]:
 
 def _topology(plan: Plan) -> dict[str, Any]:
     phases = [
-        {
-            "name": phase.name,
-            "type": "phase",
-            "children": [{"name": step.name, "type": "step"} for step in phase.steps],
-        }
+        {"name": phase.name, "type": "phase", "children": [{"name": step.name, "type": "step"} for step in phase.steps]}
         for phase in plan.phases
     ]
     return {"name": plan.name, "type": "plan", "children": phases}
@@ -148,18 +136,15 @@ def _topology(plan: Plan) -> dict[str, Any]:
 
 def statuses(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
     """Mesos state of each step's task."""
-    return View([_plan_statuses(snapshot, plan) for plan in snapshot.plans().values()])
+    plans = snapshot.plans().values()
+    return View(
+        [{"name": plan.name, "phases": [_statuses(snapshot, phase) for phase in plan.phases]} for plan in plans]
+    )
 
 
-def _plan_statuses(snapshot: Snapshot, plan: Plan) -> dict[str, Any]:
-    phases = [
-        {
-            "name": phase.name,
-            "steps": [{"name": step.name, "taskStatus": _task_status(snapshot, step)} for step in phase.steps],
-        }
-        for phase in plan.phases
-    ]
-    return {"name": plan.name, "phases": phases}
+def _statuses(snapshot: Snapshot, phase: Phase) -> dict[str, Any]:
+    steps = [{"name": step.name, "taskStatus": _task_status(snapshot, step)} for step in phase.steps]
+    return {"name": phase.name, "steps": steps}
 
 
 def _task_status(snapshot: Snapshot, step: Step) -> list[dict[str, Any]]:

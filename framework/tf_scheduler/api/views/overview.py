@@ -122,8 +122,6 @@ def _known_fields(kind: type[StepRow] | type[TaskRow] | type[AgentRow], row: Map
     return {name: row[name] for name in kind.__dataclass_fields__}
 
 
-__all__ = ["overview", "to_json"]
-
 #: Maximum number of agents without tasks in the answer.
 _MAX_AGENTS = 50
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -28,7 +27,8 @@ _RECOVERING: Mapping[Status, tuple[int, str]] = {
     Status.DELAYED: (208, "recovering: delayed by a back-off"),
 }
 _RUNNING = (Status.PREPARED, Status.STARTING, Status.STARTED, Status.IN_PROGRESS)
-_NAMED_PLANS = ((re.compile("back"), 320, "backing up"), (re.compile("restor"), 321, "restoring"))
+#: Part of a plan's name, and the status while the plan runs.
+_NAMED_PLANS = (("back", 320, "backing up"), ("restor", 321, "restoring"))
 
 
 def health(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
@@ -72,16 +72,11 @@ def _deployed(snapshot: Snapshot) -> tuple[int, str]:
     recovery = plans_view.find_plan(state, model_plan.RECOVERY, view)
     if recovery is not None and recovery.status is not Status.COMPLETE:
         return _RECOVERING.get(recovery.status, (205, _recovering(recovery)))
-    running = (plan.name for plan in plans_view.plans(state, view) if _is_under_way(plan))
-    return next(
-        (
-            (code, f"{words}: plan {name} runs")
-            for name in running
-            for pattern, code, words in _NAMED_PLANS
-            if pattern.search(name)
-        ),
-        _RECOVERING[Status.COMPLETE],
-    )
+    for name in (plan.name for plan in plans_view.plans(state, view) if plan.status in _RUNNING):
+        for part, code, words in _NAMED_PLANS:
+            if part in name:
+                return code, f"{words}: plan {name} runs"
+    return _RECOVERING[Status.COMPLETE]
 
 
 def _recovering(recovery: Plan) -> str:
@@ -89,10 +84,6 @@ def _recovering(recovery: Plan) -> str:
     steps = [step for phase in recovery.phases for step in phase.steps if step.status is not Status.COMPLETE]
     names = ", ".join(step.name for step in steps)
     return f"paused until resumed: {names}" if all(step.override for step in steps) else "recovering"
-
-
-def _is_under_way(plan: Plan) -> bool:
-    return plan.status in _RUNNING
 
 
 #: Domain of DC/OS' names for the addresses of tasks (mesosphere/dcos-commons, EndpointUtils).

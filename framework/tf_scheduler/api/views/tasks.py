@@ -8,16 +8,18 @@ from typing import Any
 from tf_scheduler.core.plans import scheduling
 from tf_scheduler.model.ids import TaskName, task_name
 from tf_scheduler.model.plan import Status, Step
-from tf_scheduler.model.resources import UNIT, Needs
+from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import JobKind, TaskSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
 from .base import ApiAnswer, ApiProblem, Snapshot, View
 from .pods import display_status
-from .types import PendingBody, PendingTaskBody, ResourcesBody, TaskBody, TasksBody
+from .types import PendingBody, PendingTaskBody, TaskBody, TasksBody
 
 _SCALARS = ("cpus", "mem", "disk", "gpus")
+#: Fields of a launch, null for a task that was never launched.
+_LAUNCH = ("id", "agent_id", "hostname", "address", "generation", "launched_at", "plan")
 
 
 def tasks(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
@@ -39,76 +41,41 @@ def unknown_task(state: SchedulerState, name: str) -> ApiProblem:
 
 
 def _tasks(state: SchedulerState) -> Iterator[TaskBody]:
-    wanted = list(state.spec.tasks())
-    names = {task.name for task in wanted}
-    for task in wanted:
-        record = state.stored.tasks.get(task.name)
-        yield _unlaunched(state, task) if record is None else _launched(state, record)
-    yield from (_launched(state, record) for name, record in state.stored.tasks.items() if name not in names)
+    tasks: dict[TaskName, TaskSpec | TaskRecord] = {task.name: task for task in state.spec.tasks()}
+    tasks.update(state.stored.tasks)
+    yield from (_task(state, item) for item in tasks.values())
 
 
-def _unlaunched(state: SchedulerState, task: TaskSpec) -> TaskBody:
+def _task(state: SchedulerState, item: TaskSpec | TaskRecord) -> TaskBody:
+    """Return the last launch of a task, or the options of a task that was never launched."""
+    status = state.status(item.name)
+    own: Any
+    if isinstance(item, TaskSpec):
+        resources = {name: getattr(item.job.needs, name) / UNIT for name in _SCALARS}
+        own = {"job": item.job.kind.value, "status": "PENDING", "zone": "", "region": "", "resources": resources}
+    else:
+        place = {"zone": item.location.zone, "region": item.location.region}
+        own = {"job": item.job.value, "status": display_status(state, item), **place, "resources": _used(item)}
     return {
-        "name": task.name,
-        "job": task.job.kind.value,
-        "index": task.index,
-        "state": None,
-        "status": "PENDING",
-        "healthy": None,
-        "reason": "",
-        "message": "",
-        "exit_code": None,
-        "signal": None,
-        "id": None,
-        "agent_id": None,
-        "hostname": None,
-        "zone": "",
-        "region": "",
-        "address": None,
-        "generation": None,
-        "launched_at": None,
-        "plan": None,
-        "resources": _needs(task.job.needs),
-        "pending": pending_reasons(state, task.name),
-    }
-
-
-def _launched(state: SchedulerState, record: TaskRecord) -> TaskBody:
-    status = state.stored.statuses.get(record.id)
-    return {
-        "name": record.name,
-        "job": record.job.value,
-        "index": record.index,
+        "name": item.name,
+        "index": item.index,
         "state": None if status is None else status.state.value,
-        "status": display_status(state, record),
         "healthy": None if status is None else status.healthy,
         "reason": "" if status is None else status.reason,
         "message": "" if status is None else status.message,
         "exit_code": None if status is None else status.exit_code,
         "signal": None if status is None else status.signal,
-        "id": record.id,
-        "agent_id": record.agent_id,
-        "hostname": record.hostname,
-        "zone": record.location.zone,
-        "region": record.location.region,
-        "address": record.address,
-        "generation": record.generation,
-        "launched_at": record.launched_at,
-        "plan": record.plan,
-        "resources": _used(record),
-        "pending": pending_reasons(state, record.name),
+        **{name: getattr(item, name, None) for name in _LAUNCH},  # type: ignore[typeddict-item]
+        **own,
+        "pending": pending_reasons(state, item.name),
     }
 
 
-def _needs(needs: Needs) -> ResourcesBody:
-    return {name: getattr(needs, name) / UNIT for name in _SCALARS}  # type: ignore[return-value]
-
-
-def _used(record: TaskRecord) -> ResourcesBody:
-    amounts: ResourcesBody = {"cpus": 0.0, "mem": 0.0, "disk": 0.0, "gpus": 0.0}
+def _used(record: TaskRecord) -> dict[str, float]:
+    amounts = dict.fromkeys(_SCALARS, 0.0)
     for item in record.resources:
         if item.name in _SCALARS and isinstance(item.value, int):
-            amounts[item.name] += item.value / UNIT  # type: ignore[literal-required]
+            amounts[item.name] += item.value / UNIT
     return amounts
 
 
@@ -138,20 +105,19 @@ def _pending(snapshot: Snapshot) -> Iterator[PendingTaskBody]:
     listed: set[str] = set()
     asleep = scheduling.view_of(snapshot.state, snapshot.view).unstarted_plans()
     for plan in (plan for plan in snapshot.plans().values() if plan.name not in asleep):
-        for phase in plan.phases:
-            for step in phase.steps:
-                if step.task is None or step.task in listed or not _waits(step):
-                    continue
-                listed.add(step.task)
-                yield {
-                    "name": step.task,
-                    "plan": plan.name,
-                    "phase": phase.name,
-                    "step": step.name,
-                    "status": step.display_status,
-                    "reasons": pending_reasons(snapshot.state, step.task)
-                    or [step.message or "waiting for other steps"],
-                }
+        for phase, step in ((part, step) for part in plan.phases for step in part.steps):
+            if step.task is None or step.task in listed or not _waits(step):
+                continue
+            listed.add(step.task)
+            reasons = pending_reasons(snapshot.state, step.task) or [step.message or "waiting for other steps"]
+            yield {
+                "name": step.task,
+                "plan": plan.name,
+                "phase": phase.name,
+                "step": step.name,
+                "status": step.display_status,
+                "reasons": reasons,
+            }
 
 
 def _waits(step: Step) -> bool:

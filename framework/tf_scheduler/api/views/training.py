@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -11,13 +11,15 @@ from tf_scheduler.core.launch.cluster_spec import cluster_of, cluster_records, t
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import TaskSpec
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TrainingCurve, downsample
+from tf_scheduler.model.task import Progress, TrainingCurve, downsample
 
 from .base import ApiAnswer, Snapshot, View
 from .pods import display_status
 from .tasks import leader
 from .types import ClusterBody, JobProgressBody, PointBody, ProgressBody, ResultBody, TrainingBody
 
+#: Fields of a progress report, null without one.
+_REPORTED = tuple(name for name in ProgressBody.__annotations__ if name in Progress.__dataclass_fields__)
 Curves = Mapping[TaskName, TrainingCurve]
 
 
@@ -93,14 +95,7 @@ def _task(state: SchedulerState, task: TaskSpec, points: list[PointBody]) -> Pro
         "job": task.job.kind.value,
         "index": task.index,
         "status": "PENDING" if record is None else display_status(state, record),
-        "time": None if report is None else report.time,
-        "step": None if report is None else report.step,
-        "total": None if report is None else report.total,
-        "loss": None if report is None else finite_or_none(report.loss),
-        "examples": None if report is None else report.examples,
-        "steps_per_second": None if report is None else finite_or_none(report.steps_per_second),
-        "examples_per_second": None if report is None else finite_or_none(report.examples_per_second),
-        "seconds_left": None if report is None else finite_or_none(report.seconds_left),
+        **{name: finite_or_none(getattr(report, name, None)) for name in _REPORTED},  # type: ignore[typeddict-item]
         "points": points,
     }
 
@@ -111,19 +106,13 @@ def finite_or_none(value: float | None) -> float | None:
 
 
 def _job(tasks: Sequence[ProgressBody]) -> JobProgressBody:
-    speeds = _not_none(task["steps_per_second"] for task in tasks)
-    examples = _not_none(task["examples_per_second"] for task in tasks)
-    steps = [task["step"] for task in tasks if task["step"] is not None]
-    totals = [task["total"] for task in tasks if task["total"] is not None]
+    speeds = [task["steps_per_second"] for task in tasks if task["steps_per_second"] is not None]
+    examples = [task["examples_per_second"] for task in tasks if task["examples_per_second"] is not None]
     return {
         "tasks": len(tasks),
         "reporting": sum(task["time"] is not None for task in tasks),
-        "step": min(steps, default=None),
-        "total": max(totals, default=None),
+        "step": min((task["step"] for task in tasks if task["step"] is not None), default=None),
+        "total": max((task["total"] for task in tasks if task["total"] is not None), default=None),
         "steps_per_second": sum(speeds) / len(speeds) if speeds else None,
         "examples_per_second": sum(examples) if examples else None,
     }
-
-
-def _not_none(values: Iterable[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
