@@ -45,13 +45,11 @@ def log_fields(number: int, event: Event, decision: Decision) -> Iterator[tuple[
 
 def _task_fields(state: SchedulerState, outcome: Outcome, used: Mapping[TaskId, tuple[OfferId, ...]]) -> LogFields:
     assert outcome.task is not None, "called for outcomes of a task"
-    fields: LogFields = {"task": outcome.task}
     record = state.stored.tasks.get(outcome.task)
-    if record is not None:
-        fields |= {"task_id": record.id, "agent_id": record.agent_id}
-        if record.id in used:
-            fields["offer_id"] = ",".join(used[record.id])
-    return fields
+    if record is None:
+        return {"task": outcome.task}
+    offers = {"offer_id": ",".join(used[record.id])} if record.id in used else {}
+    return {"task": outcome.task, "task_id": record.id, "agent_id": record.agent_id, **offers}
 
 
 def _offers_by_task(decision: Decision) -> Mapping[TaskId, tuple[OfferId, ...]]:

@@ -15,23 +15,15 @@ import logging
 import queue
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from .core.scheduler import handle, next_deadline
 from .core.state.reducer import apply
 from .interfaces import Driver, Observer
 from .logging_setup import log_fields
-from .model.effects import ComputedPlans, Decision, Outcome, Teardown
-from .model.events import (
-    Event,
-    ExecutorFailed,
-    ProgressReported,
-    ResetRequested,
-    StatusUpdated,
-    StopRequested,
-    Tick,
-)
+from .model.effects import ComputedPlans, Decision, Teardown
+from .model.events import Event, ExecutorFailed, ProgressReported, ResetRequested, StatusUpdated, StopRequested, Tick
 from .model.spec import ServiceSpec
 from .model.state import SchedulerState
 from .store.interface import CommitHook, Leadership, StateStore, Write, commit_plain
@@ -87,10 +79,8 @@ class Runner:
         commit: CommitHook = commit_plain,
     ) -> None:
         self.state = state
-        self._store = store
-        self._leadership = leadership
-        self._clock, self._new_id = clock, new_id
-        self._observers = tuple(observers)
+        self._store, self._leadership = store, leadership
+        self._clock, self._new_id, self._observers = clock, new_id, tuple(observers)
         self._decide, self._decisions = decide, 0
         #: Plans of the last state, reused by the next decision.
         self.view: ComputedPlans | None = None
@@ -156,8 +146,8 @@ class Runner:
 
     def _next_event(self) -> Event | None:
         """Return the next event of the inbox, or a Tick at the next deadline of the state."""
-        waiting, self._next = self._next, None
-        if waiting is not None:
+        if self._next is not None:
+            waiting, self._next = self._next, None
             return waiting
         deadline = next_deadline(self.state)
         timeout = None if deadline is None else max(0.0, deadline - self._clock())
@@ -189,7 +179,7 @@ class Runner:
         stored: list[Write] = []
         for event in mark_batch(events):
             decisions.append(self._decide(before, event, self._clock(), self._new_id, view))
-            stored += transaction(before, decisions[-1])
+            stored += [write for change in decisions[-1].changes for write in writes(change, before)]
             before, view = decisions[-1].state, decisions[-1].view
         if stored:
             self._checkpoint("before", "store")
@@ -209,8 +199,9 @@ class Runner:
 
     def _report(self, event: Event, decision: Decision) -> None:
         self._decisions += 1
-        for outcome, facts in log_fields(self._decisions, event, decision):
-            _log(outcome, facts)
+        for outcome, fields in log_fields(self._decisions, event, decision):
+            level = logging.WARNING if outcome.warning else logging.INFO
+            log.log(level, "%s", outcome.message, extra=fields)
         for observer in self._observers:
             observer(event, decision)
 
@@ -219,21 +210,10 @@ class Runner:
             self._leadership.check()
 
 
-def transaction(before: SchedulerState, decision: Decision) -> list[Write]:
-    """Return the writes of one decision."""
-    return [write for change in decision.changes for write in writes(change, before)]
-
-
 def mark_batch(events: Sequence[Event]) -> list[Event]:
     """Mark each status update but the last with `more`: plans are computed for the last only."""
-    updates = [place for place, event in enumerate(events) if isinstance(event, StatusUpdated)]
-    early = frozenset(updates[:-1])
+    last = max((place for place, event in enumerate(events) if isinstance(event, StatusUpdated)), default=0)
     return [
-        replace(event, more=True) if place in early and isinstance(event, StatusUpdated) else event
+        replace(event, more=True) if isinstance(event, StatusUpdated) and place < last else event
         for place, event in enumerate(events)
     ]
-
-
-def _log(outcome: Outcome, facts: Mapping[str, str]) -> None:
-    level = logging.WARNING if outcome.warning else logging.INFO
-    log.log(level, "%s", outcome.message, extra=facts)

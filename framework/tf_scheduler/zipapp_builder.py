@@ -138,8 +138,6 @@ def _compile_all(folder: str, what: str) -> None:
         raise BundleError(f"the sources of {what} do not compile: {run.stdout}{run.stderr}")
 
 
-__all__ = ["BundleError", "build_bundle"]
-
 #: Packages of the executor and of pymesos. http_parser imports httptools only when used, which the executor never does.
 PACKAGES = ("tf_executor", "mesos_client", "pymesos", "addict", "six", "http_parser")
 #: Distributions whose licence is part of the bundle.

@@ -14,6 +14,7 @@ from tf_scheduler.core.offers.rounds import REFUSE_LONG
 from tf_scheduler.core.recovery.failure_causes import cause_of
 from tf_scheduler.model.effects import (
     Accept,
+    Call,
     Change,
     Decision,
     Decline,
@@ -29,9 +30,9 @@ from tf_scheduler.model.ids import name_of
 from tf_scheduler.model.plan import Plan, Status
 from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Cause, LaunchEnd, Progress, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import Cause, LaunchEnd, TaskRecord, TaskState, TaskStatus
 
-from .sdk import SdkMetrics, statuses
+from .sdk import SdkMetrics
 
 # Disable the additional series with creation times.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -92,20 +93,8 @@ class EventCounter:
             self._to.throttled.inc()
             self._sdk.count("revives.throttles")
         for call in decision.calls:
-            if isinstance(call, Accept):
-                self._accepted(call)
-            elif isinstance(call, Decline):
-                self._declined(call)
-            elif isinstance(call, Revive):
-                self._to.revives.inc()
-                self._sdk.count("revives")
-            elif isinstance(call, Suppress):
-                self._to.suppresses.inc()
-                self._sdk.count("suppresses")
-            elif isinstance(call, Reconcile):
-                self._to.reconciliations.labels("explicit" if call.tasks else "implicit").inc()
-        if decision.changes:
-            self._changed(before, decision.changes)
+            self._call(call)
+        self._changed(before, decision.changes)
 
     def _event(self, event: Event) -> None:
         if isinstance(event, OffersReceived):
@@ -122,17 +111,25 @@ class EventCounter:
         elif isinstance(event, Disconnected):
             self._to.disconnections.inc()
 
-    def _accepted(self, call: Accept) -> None:
-        self._to.offers.labels("accepted").inc(len(call.offer_ids))
-        for name, count in (("unreserve", call.unreserve), ("reserve", call.reserve), ("launch", call.launches)):
-            if count:
-                self._to.operations.labels(name).inc(len(count))
-                self._sdk.count(f"operation.{name}", len(count))
-
-    def _declined(self, call: Decline) -> None:
-        long = call.refuse_seconds >= REFUSE_LONG
-        self._to.offers.labels("declined_long" if long else "declined_short").inc(len(call.offer_ids))
-        self._sdk.count("declines.long" if long else "declines.short", len(call.offer_ids))
+    def _call(self, call: Call) -> None:
+        if isinstance(call, Accept):
+            self._to.offers.labels("accepted").inc(len(call.offer_ids))
+            for name, count in (("unreserve", call.unreserve), ("reserve", call.reserve), ("launch", call.launches)):
+                if count:
+                    self._to.operations.labels(name).inc(len(count))
+                    self._sdk.count(f"operation.{name}", len(count))
+        elif isinstance(call, Decline):
+            length = "long" if call.refuse_seconds >= REFUSE_LONG else "short"
+            self._to.offers.labels(f"declined_{length}").inc(len(call.offer_ids))
+            self._sdk.count(f"declines.{length}", len(call.offer_ids))
+        elif isinstance(call, Revive):
+            self._to.revives.inc()
+            self._sdk.count("revives")
+        elif isinstance(call, Suppress):
+            self._to.suppresses.inc()
+            self._sdk.count("suppresses")
+        elif isinstance(call, Reconcile):
+            self._to.reconciliations.labels("explicit" if call.tasks else "implicit").inc()
 
     def _changed(self, before: SchedulerState, changes: Iterable[Change]) -> None:
         for change in changes:
@@ -173,8 +170,6 @@ def failure_cause(before: SchedulerState, status: TaskStatus, changes: Iterable[
 #: Minimum seconds between two evaluations of the plans, and the minimum multiple of their CPU time.
 _PAUSE, _AGAIN = 1.0, 50.0
 
-Plans = Callable[[], Mapping[str, Plan]]
-
 
 class PlanStatusTimes:
     """Time that each plan spends in each status, sampled, because status changes cause no event. Thread-safe."""
@@ -182,34 +177,29 @@ class PlanStatusTimes:
     def __init__(
         self,
         state: Callable[[], SchedulerState],
-        plans: Plans,
+        plans: Callable[[], Mapping[str, Plan]],
         *,
         clock: Callable[[], float] = time.monotonic,
         cost: Callable[[], float] = time.thread_time,
     ) -> None:
         self._state, self._plans, self._clock, self._cost = state, plans, clock, cost
         self._lock = threading.Lock()
-        self._last: tuple[SchedulerState, dict[str, Status]] | None = None
-        self._at = clock()
-        self._next = 0.0
+        self._evaluated: SchedulerState | None = None
+        self._statuses: dict[str, Status] = {}
+        self._at, self._next = clock(), 0.0
         self._seconds: dict[tuple[str, Status], float] = {}
 
     def current(self) -> Mapping[str, Status]:
         """Update the times and return the status of each plan as of the last evaluation."""
         with self._lock:
             now = self._clock()
-            previous = self._last
-            if previous is not None:
-                for name, status in previous[1].items():
-                    key = (name, status)
-                    self._seconds[key] = self._seconds.get(key, 0.0) + now - self._at
-            self._at = now
-            state = self._state()
-            if previous is None or (previous[0] is not state and now >= self._next):
-                previous = self._last = (state, self._evaluate(now))
-                for item in previous[1].items():
-                    self._seconds.setdefault(item, 0.0)
-            return dict(previous[1])
+            for item in self._statuses.items():
+                self._seconds[item] += now - self._at
+            self._at, state = now, self._state()
+            if self._evaluated is None or (self._evaluated is not state and now >= self._next):
+                self._evaluated, self._statuses = state, self._evaluate(now)
+                self._seconds = dict.fromkeys(self._statuses.items(), 0.0) | self._seconds
+            return dict(self._statuses)
 
     def seconds(self) -> Mapping[tuple[str, Status], float]:
         """Return the seconds by plan and status since the start of the scheduler."""
@@ -218,22 +208,22 @@ class PlanStatusTimes:
 
     def _evaluate(self, now: float) -> dict[str, Status]:
         start = self._cost()
-        current = statuses(self._plans())
+        current = {name: plan.status for name, plan in self._plans().items()}
         self._next = now + max(_PAUSE, _AGAIN * (self._cost() - start))
         return current
 
 
 _SCALARS = ("cpus", "mem", "disk", "gpus")
 _MEGABYTES = ("mem", "disk")
-#: Metric of a task's progress: description and value.
-_TRAINING: dict[str, tuple[str, Callable[[Progress], float | None]]] = {
-    "training_step": ("Current training step.", lambda item: item.step),
-    "training_total_steps": ("Total training steps reported by the program.", lambda item: item.total),
-    "training_loss": ("Last reported loss; may be NaN or infinite.", lambda item: item.loss),
-    "training_examples": ("Examples since the start of the training.", lambda item: item.examples),
-    "training_steps_per_second": ("Training steps per second.", lambda item: item.steps_per_second),
-    "training_examples_per_second": ("Training examples per second.", lambda item: item.examples_per_second),
-    "training_seconds_left": ("Estimated seconds until the end of the training.", lambda item: item.seconds_left),
+#: Metric of a task's progress: description and field of the report.
+_TRAINING = {
+    "training_step": ("Current training step.", "step"),
+    "training_total_steps": ("Total training steps reported by the program.", "total"),
+    "training_loss": ("Last reported loss; may be NaN or infinite.", "loss"),
+    "training_examples": ("Examples since the start of the training.", "examples"),
+    "training_steps_per_second": ("Training steps per second.", "steps_per_second"),
+    "training_examples_per_second": ("Training examples per second.", "examples_per_second"),
+    "training_seconds_left": ("Estimated seconds until the end of the training.", "seconds_left"),
 }
 
 
@@ -258,23 +248,23 @@ class StateCollector(Collector):
         yield _gauge("agents_suspected", "Agents with counted failures.", len(state.stored.agent_failures))
         generation = max((record.generation for record in state.stored.tasks.values()), default=0)
         yield _gauge("cluster_generation", "Generation of the ClusterSpec.", generation)
-        yield _info(state, self._version)
-        yield _tasks(state)
+        text = "Always 1; labels: service, strategy, version of the scheduler."
+        service = (state.spec.name, state.spec.strategy.value, self._version)
+        yield _labelled("service_info", text, ("service", "strategy", "version"), [(service, 1)])
+        counts = [((each.value,), state.derived.state_counts.get(each, 0)) for each in TaskState]
+        yield _labelled("tasks", "Launched tasks by their last Mesos state.", ("state",), counts)
         yield _allocated(state)
         yield from _training(state)
         yield from self._plans()
 
     def _plans(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        now = self._watch.current()
-        current = GaugeMetricFamily(
-            "tensorflow_plan_status", "1 for the current status of a plan.", labels=("plan", "status")
+        labels = ("plan", "status")
+        current = (
+            ((name, each.value), each is status) for name, status in self._watch.current().items() for each in Status
         )
-        for name, plan_status in now.items():
-            for status in Status:
-                current.add_metric((name, status.value), status is plan_status)
-        yield current
+        yield _labelled("plan_status", "1 for the current status of a plan.", labels, current)
         text = "Seconds that a plan has spent in a status."
-        times = CounterMetricFamily("tensorflow_plan_status_seconds", text, labels=("plan", "status"))
+        times = CounterMetricFamily("tensorflow_plan_status_seconds", text, labels=labels)
         for (name, status), seconds in self._watch.seconds().items():
             times.add_metric((name, status.value), seconds)
         yield times
@@ -284,17 +274,12 @@ def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"tensorflow_{name}", text, value=value)
 
 
-def _info(state: SchedulerState, version: str) -> GaugeMetricFamily:
-    text = "Always 1; labels: service, strategy, version of the scheduler."
-    family = GaugeMetricFamily("tensorflow_service_info", text, labels=("service", "strategy", "version"))
-    family.add_metric((state.spec.name, state.spec.strategy.value, version), 1)
-    return family
-
-
-def _tasks(state: SchedulerState) -> GaugeMetricFamily:
-    family = GaugeMetricFamily("tensorflow_tasks", "Launched tasks by their last Mesos state.", labels=("state",))
-    for each in TaskState:
-        family.add_metric((each.value,), state.derived.state_counts.get(each, 0))
+def _labelled(
+    name: str, text: str, labels: tuple[str, ...], values: Iterable[tuple[tuple[str, ...], float]]
+) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(f"tensorflow_{name}", text, labels=labels)
+    for key, value in values:
+        family.add_metric(key, value)
     return family
 
 
@@ -307,24 +292,17 @@ def _allocated(state: SchedulerState) -> GaugeMetricFamily:
                 key = (record.job.value, resource.name)
                 totals[key] = totals.get(key, 0) + resource.value
     text = "Allocated resources of tasks and executors: CPUs, GPUs, bytes of memory and disk."
-    family = GaugeMetricFamily("tensorflow_allocated", text, labels=("job_name", "resource"))
-    for key, amount in sorted(totals.items()):
-        family.add_metric(key, amount / UNIT * (2**20 if key[1] in _MEGABYTES else 1))
-    return family
+    amounts = ((key, total / UNIT * (2**20 if key[1] in _MEGABYTES else 1)) for key, total in sorted(totals.items()))
+    return _labelled("allocated", text, ("job_name", "resource"), amounts)
 
 
 def _training(state: SchedulerState) -> Iterator[GaugeMetricFamily]:
-    reports = list(_reports(state))
-    for name, (text, value) in _TRAINING.items():
-        family = GaugeMetricFamily(f"tensorflow_{name}", text, labels=("task", "job_name"))
-        for record, progress in reports:
-            if (number := value(progress)) is not None:
-                family.add_metric((record.name, record.job.value), number)
-        yield family
-
-
-def _reports(state: SchedulerState) -> Iterator[tuple[TaskRecord, Progress]]:
-    for launch, progress in state.process.progress.items():
-        record = state.stored.tasks.get(name_of(launch))
-        if record is not None and record.id == launch:
-            yield record, progress
+    reports = [
+        ((record.name, record.job.value), state.process.progress[record.id])
+        for record in state.stored.tasks.values()
+        if record.id in state.process.progress
+    ]
+    for name, (text, field) in _TRAINING.items():
+        numbers = ((key, getattr(progress, field)) for key, progress in reports)
+        known = [(key, number) for key, number in numbers if number is not None]
+        yield _labelled(name, text, ("task", "job_name"), known)

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any
 
-from tf_scheduler.model.plan import Plan, Status
+from tf_scheduler.model.plan import Status
 from tf_scheduler.model.state import SchedulerState
 
 #: Counters that exist from the start.
@@ -90,8 +90,3 @@ def gauges(state: SchedulerState, plans: Mapping[str, Status]) -> dict[str, int 
     """Return the gauges; `plans` maps names to statuses."""
     suppressed: dict[str, int | bool] = {"is_suppressed": state.session.suppressed}
     return suppressed | {f"plan_status.{name}": _VALUES.get(status, _UNDER_WAY) for name, status in plans.items()}
-
-
-def statuses(plans: Mapping[str, Plan]) -> dict[str, Status]:
-    """Return the status of each plan."""
-    return {name: plan.status for name, plan in plans.items()}

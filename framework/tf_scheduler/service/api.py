@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.auth import Policy
@@ -34,13 +34,6 @@ from tf_scheduler.web.pages import pages
 _MARATHON = "MARATHON_APP_ID"
 
 
-class OptionsPreview(Protocol):
-    """Previews option updates."""
-
-    def preview(self, update: Mapping[str, Any], state: SchedulerState) -> Mapping[str, Any]:
-        """See `OptionsHistory.preview`."""
-
-
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
     """Access rules and TLS of the API; `tls` None: not encrypted."""
@@ -49,23 +42,23 @@ class ApiSettings:
     tls: ServerTls | None = None
 
 
-def api_settings(options: Mapping[str, Any], environment: Mapping[str, str], directory: str) -> ApiSettings:
-    """Return the settings of resolved options; `directory` has the files of `file:` sources. Raises OptionsError."""
-    settings, problems = _settings(options, environment, directory)
+def api_settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> ApiSettings:
+    """Return the settings of resolved options. Raises OptionsError."""
+    settings, problems = _settings(options, environment)
     if problems:
         raise OptionsError(problems)
     return settings
 
 
 def uninstall_api_settings(
-    options: Mapping[str, Any], environment: Mapping[str, str], directory: str, *, closed: bool
+    options: Mapping[str, Any], environment: Mapping[str, str], *, closed: bool
 ) -> tuple[ApiSettings, list[Problem]]:
     """Return the settings of an uninstalling service, and the problems with its options, which must not block it.
 
     With invalid options, or `closed`, every token is rejected; only health and the deploy plan, which DC/OS polls, are
     served.
     """
-    settings, problems = _settings(options, environment, directory)
+    settings, problems = _settings(options, environment)
     tls = settings.tls
     if tls is not None and not tls.is_usable:
         less = replace(tls, client_ca="")
@@ -75,19 +68,23 @@ def uninstall_api_settings(
     return ApiSettings(_locked(settings.policy) if closed else settings.policy, tls), problems
 
 
-def _settings(
-    options: Mapping[str, Any], environment: Mapping[str, str], directory: str
-) -> tuple[ApiSettings, list[Problem]]:
+def _settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> tuple[ApiSettings, list[Problem]]:
     """Return the settings and the problems with the options; a missing token is replaced by a random one."""
     api, problems = options["api"], list[Problem]()
-    near = SecretSources({"env": environment_reader(environment), "file": directory_reader(Path(directory))})
+    directory = Path(options["secret_delivery"]["directory"])
+    near = SecretSources({"env": environment_reader(environment), "file": directory_reader(directory)})
 
     def token(name: str) -> str:
+        if not api[name]:
+            return ""
         try:
-            return _token(near, api, name)
-        except OptionsError as error:
-            problems.extend(error.problems)
-            return _random_token()
+            if value := os.fsdecode(near.value(api[name])).strip():
+                return value
+            problem = f"{api[name]}: empty token"
+        except SecretError as error:
+            problem = str(error)
+        problems.append(Problem(f"api.{name}", problem))
+        return secrets.token_urlsafe(32)
 
     loopback = listen_address(environment.get("HOST", "")) not in ("0.0.0.0", "::")  # noqa: S104 - a comparison
     policy = Policy(
@@ -109,23 +106,7 @@ def _settings(
 
 
 def _locked(policy: Policy) -> Policy:
-    return replace(policy, read_token="", write_token=_random_token(), client_certificates=False)
-
-
-def _random_token() -> str:
-    return secrets.token_urlsafe(32)
-
-
-def _token(near: SecretSources, api: Mapping[str, Any], name: str) -> str:
-    if not api[name]:
-        return ""
-    try:
-        token = os.fsdecode(near.value(api[name])).strip()
-    except SecretError as error:
-        raise OptionsError([Problem(f"api.{name}", str(error))]) from error
-    if not token:
-        raise OptionsError([Problem(f"api.{name}", f"{api[name]}: empty token")])
-    return token
+    return replace(policy, read_token="", write_token=secrets.token_urlsafe(32), client_certificates=False)
 
 
 class ApiServices:
@@ -139,7 +120,7 @@ class ApiServices:
         files: TaskFiles,
         runner: Runner,
         snapshot: Callable[[], Snapshot],
-        options: OptionsPreview | None,
+        preview: Callable[[Mapping[str, Any], SchedulerState], Mapping[str, Any]] | None,
     ) -> None:
         curves = CurveRecorder(decode_curves(values))
         self.training_history = TrainingHistory(store, curves.current, lambda: runner.state.process.progress)
@@ -150,7 +131,7 @@ class ApiServices:
             files=files,
             operator_files=OperatorFiles(store, values),
             curves=curves,
-            preview_update=None if options is None else lambda update: options.preview(update, runner.state),
+            preview_update=None if preview is None else lambda update: preview(update, runner.state),
         )
 
     def observe(self, event: Event, decision: Decision) -> None:

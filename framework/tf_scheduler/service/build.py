@@ -21,7 +21,6 @@ from tf_scheduler.core.plans.view import UNINSTALL_REASON, leftovers_message
 from tf_scheduler.core.scheduler import current_progress, handle
 from tf_scheduler.errors import JobError, SchedulerError
 from tf_scheduler.history.record import Recorder
-from tf_scheduler.interfaces import Observer
 from tf_scheduler.mesos.agent_files import AgentFiles
 from tf_scheduler.mesos.client import MesosDriver
 from tf_scheduler.metrics.meter import LoopMetrics, Meter
@@ -92,8 +91,13 @@ def _compose(
     # An uninstalling service launches no tasks, so the sources of its secrets may be gone.
     desk = desk_of(spec, runner.put, {} if settings.uninstalling else settings.environment)
     files = AgentFiles(lambda: connection.master, credentials, settings.tls)
-    services = ApiServices(store, values, journal, files, runner, snapshot, settings.options)
-    runner.attach(desk.observe, services.observe, metrics.count, *_recorders(settings, state))
+    preview = None if settings.options is None else settings.options.preview
+    services = ApiServices(store, values, journal, files, runner, snapshot, preview)
+    runner.attach(desk.observe, services.observe, metrics.count)
+    if settings.recording is not None:
+        recorder = Recorder(settings.recording)
+        recorder.resume(state)
+        runner.attach(recorder)
     server = web_server(services.backend, settings.access, settings.host, settings.port, desk.give, meter)
     return SchedulerProcess(settings, store, runner, connection, journal, services, meter, server, stopping)
 
@@ -107,14 +111,6 @@ def _credentials(settings: ServiceSettings, spec: ServiceSpec) -> Credentials | 
             raise
         log.error("connecting to Mesos without credentials: %s", error)
         return None
-
-
-def _recorders(settings: ServiceSettings, state: SchedulerState) -> tuple[Observer, ...]:
-    if settings.recording is None:
-        return ()
-    recorder = Recorder(settings.recording)
-    recorder.resume(state)
-    return (recorder,)
 
 
 class MesosConnection:
@@ -165,11 +161,10 @@ class SchedulerProcess:
         self.runner.abort(teardown=teardown)
 
     def _run_job(self) -> None:
-        settings = self.settings
-        if settings.uninstalling:
+        if self.settings.uninstalling:
             self.runner.request_stop(UNINSTALL_REASON)
         self.journal.note("SchedulerStarted", "scheduler started")
-        for outcome in () if settings.options is None else settings.options.outcomes:
+        for outcome in () if self.settings.options is None else self.settings.options.outcomes:
             self.journal.note("OptionsSettled", outcome.message, warning=outcome.warning)
         final = self._run_framework()
         if final.stored.removed and self._must_reset(final):

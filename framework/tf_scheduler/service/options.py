@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from mesos_client.credentials import Tls
-from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.api.http.server import listen_address
 from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.logging_setup import SecretRedactor, configure_logging
 from tf_scheduler.model.effects import ConfigurationStored, Outcome
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.model.state import Configuration, SchedulerState, newest_first
+from tf_scheduler.model.state import SchedulerState, newest_first
 from tf_scheduler.options.configurations import SelectedConfiguration, rollback_options, select_configuration
 from tf_scheduler.options.environment import to_document
 from tf_scheduler.options.load import load_lenient, resolve
@@ -126,25 +125,25 @@ def _recording(environment: Mapping[str, str]) -> Path | None:
 def _tls(options: Mapping[str, Any]) -> Tls | None:
     if not options["enabled"]:
         return None
-    certificate = (options["certificate_file"], options["key_file"])
+    certificate = options["certificate_file"], options["key_file"]
     return Tls(verify=options["ca_file"] or True, cert=certificate if all(certificate) else None)
 
 
 def _load(document: Document, environment: Mapping[str, str], uninstalling: bool) -> tuple[Document, ApiSettings]:
     """Resolved options and the access to the API. During uninstall, invalid and missing options are only logged."""
-    defaults = package_defaults(document, environment)
-    if not uninstalling:
+    defaults, problems = package_defaults(document, environment), list[Problem]()
+    if uninstalling:
+        options, invalid = load_lenient(document, defaults)
+        closed = any(problem.path.partition(".")[0] == "api" for problem in invalid)
+        access, missing = uninstall_api_settings(options, environment, closed=closed)
+        problems = [*invalid, *missing]
+    else:
         options = resolve(document, defaults)
-        access = api_settings(options, environment, options["secret_delivery"]["directory"])
-        _log(options, environment, access.policy)
-        return options, access
-    options, invalid = load_lenient(document, defaults)
-    closed = any(problem.path.partition(".")[0] == "api" for problem in invalid)
-    access, missing = uninstall_api_settings(
-        options, environment, options["secret_delivery"]["directory"], closed=closed
-    )
-    _log(options, environment, access.policy)
-    for problem in (*invalid, *missing):
+        access = api_settings(options, environment)
+    service, secrets = options["service"], known_secrets(options, environment, access.policy)
+    level = _LEVELS.get(service["log_level"], service["log_level"])
+    configure_logging(sys.stderr, service["log_format"], level, SecretRedactor(secrets))
+    for problem in problems:
         log.error("uninstalling without option: %s", problem)
     return options, access
 
@@ -171,14 +170,6 @@ def package_defaults(document: Document, environment: Mapping[str, str]) -> dict
     return defaults
 
 
-def _log(options: Mapping[str, Any], environment: Mapping[str, str], policy: Policy) -> None:
-    service = options["service"]
-    level = _LEVELS.get(service["log_level"], service["log_level"])
-    configure_logging(
-        sys.stderr, service["log_format"], level, SecretRedactor(known_secrets(options, environment, policy))
-    )
-
-
 @dataclass(slots=True)
 class OptionsHistory:
     """Stored configurations of a service. `options` are those of this start; after `activate`, the active ones."""
@@ -197,19 +188,15 @@ class OptionsHistory:
         Raises OptionsError if neither the new options nor the previous ones are valid.
         """
         before = restore(self.spec_of(self.options), store)
-        chosen = self._choose(before.stored.configurations)
-        self.options = chosen.options
-        self.outcomes = [*self._outcomes(chosen, before)]
+        history, strict = before.stored.configurations, not self.uninstalling
+        chosen = select_configuration(self.options, history, self._defaults, self.clock(), strict=strict)
+        self.options, self.outcomes = chosen.options, [*self._outcomes(chosen, before)]
         for outcome in self.outcomes:
             log.log(logging.ERROR if outcome.warning else logging.INFO, "%s", outcome.message)
-        state = restore(self.spec_of(chosen.options), store)
         if chosen.changes:
-            store.apply([write for change in chosen.changes for write in writes(change, state)])
-            state = restore(self.spec_of(chosen.options), store)
-        return replace(state, process=replace(state.process, rejected=chosen.rejected)) if chosen.rejected else state
-
-    def _choose(self, history: Mapping[str, Configuration]) -> SelectedConfiguration:
-        return select_configuration(self.options, history, self._defaults, self.clock(), strict=not self.uninstalling)
+            store.apply([write for change in chosen.changes for write in writes(change, before)])
+        state = restore(self.spec_of(chosen.options), store)
+        return replace(state, process=replace(state.process, rejected=chosen.rejected))
 
     def _defaults(self, document: Document) -> Mapping[str, Mapping[str, Any]]:
         return package_defaults(document, self.environment)
@@ -221,11 +208,9 @@ class OptionsHistory:
         for change in chosen.changes:
             if isinstance(change, ConfigurationStored) and history:
                 old = rollback_options(newest_first(history)[0], chosen.options, self._defaults)
-                effects = (
-                    "of another version"
-                    if old is None
-                    else describe_difference(difference(old, chosen.options, before))
-                )
+                effects = "of another version"
+                if old is not None:
+                    effects = describe_difference(difference(old, chosen.options, before))
                 yield Outcome(f"new target configuration {change.configuration.id}: {effects}")
 
     def preview(self, update: Document, state: SchedulerState) -> dict[str, Any]:

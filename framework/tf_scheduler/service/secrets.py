@@ -22,6 +22,7 @@ from tf_scheduler.secrets.desk import DecodeEvent, SecretService
 from tf_scheduler.secrets.sources import Reader, SecretSources, directory_reader, environment_reader, options_reader
 
 Environment = Mapping[str, str]
+_CREDENTIAL = "DCOS_SERVICE_ACCOUNT_CREDENTIAL"
 
 
 def desk_of(spec: ServiceSpec, put: Callable[[DecodeEvent], None], environment: Environment) -> SecretService:
@@ -49,60 +50,58 @@ def _authorities(delivery: SecretDelivery) -> str:
 
 def sources_of(access: SecretAccess, environment: Environment) -> SecretSources:
     """Return all sources that the options and the environment give access to. Raises AccountError."""
-    own: dict[str, Reader] = {
-        "env": environment_reader(environment),
-        "file": directory_reader(Path(access.directory)),
-    }
-    near = SecretSources(own)
-    readers = {**own, "option": options_reader(access.inline)}
+    readers = {**_local_readers(access, environment), "option": options_reader(access.inline)}
     if access.vault.address:
-        readers["vault"] = _vault(access, near)
+        readers["vault"] = _vault(access, SecretSources(_local_readers(access, environment)))
     if (dcos := _dcos(access, environment)) is not None:
         readers["dcos"] = dcos
     return SecretSources(readers)
 
 
+def _local_readers(access: SecretAccess, environment: Environment) -> dict[str, Reader]:
+    return {"env": environment_reader(environment), "file": directory_reader(Path(access.directory))}
+
+
 def credentials_of(spec: ServiceSpec, environment: Environment) -> Credentials | None:
     """Return the credentials for Mesos; None: no authentication. Raises AccountError, OptionsError."""
     if spec.secret_access.mesos_secret:
-        near = SecretSources(
-            {"env": environment_reader(environment), "file": directory_reader(Path(spec.secret_access.directory))}
-        )
+        local = SecretSources(_local_readers(spec.secret_access, environment))
         try:
-            return BasicCredentials(spec.principal, near.value(spec.secret_access.mesos_secret).decode().strip())
+            return BasicCredentials(spec.principal, local.value(spec.secret_access.mesos_secret).decode().strip())
         except SecretError as error:
             raise OptionsError([Problem("mesos.secret", str(error))]) from error
-    return _dcos_login(spec.secret_access, environment)
+    login = _dcos_login(spec.secret_access, environment)
+    return None if login is None else login[1]
 
 
-def _vault(access: SecretAccess, near: SecretSources) -> Reader:
+def _vault(access: SecretAccess, local: SecretSources) -> Reader:
     # Imported here, because only services with a Vault need the client library.
     from tf_scheduler.secrets.sources import Vault, VaultLogin
 
     options = access.vault
-    login = VaultLogin(lambda: near.value(options.token), options.role_id, lambda: near.value(options.secret_id))
+    login = VaultLogin(lambda: local.value(options.token), options.role_id, lambda: local.value(options.secret_id))
     return Vault(options.address, login, options.ca_file, options.namespace).read
 
 
-def _dcos_login(access: SecretAccess, environment: Environment) -> Credentials | None:
-    if not environment.get("DCOS_SERVICE_ACCOUNT_CREDENTIAL"):
+def _dcos_login(access: SecretAccess, environment: Environment) -> tuple[str, Credentials] | None:
+    """Return URL and credentials of the cluster of the service account; None without an account."""
+    if not environment.get(_CREDENTIAL):
         return None
     from tf_scheduler.dcos.service_account import ServiceLogin, account_of
 
     account = account_of(environment)
-    return None if account is None else ServiceLogin(account, access.dcos_ca_file or True).credentials()
+    if account is None:
+        return None
+    return account.cluster, ServiceLogin(account, access.dcos_ca_file or True).credentials()
 
 
 def _dcos(access: SecretAccess, environment: Environment) -> Reader | None:
-    credentials = _dcos_login(access, environment)
-    if credentials is None:
+    login = _dcos_login(access, environment)
+    if login is None:
         return None
     from tf_scheduler.dcos.secret_store import SecretStore, SecretStoreRefusedError, SecretStoreUnavailableError
-    from tf_scheduler.dcos.service_account import account_of
 
-    account = account_of(environment)
-    assert account is not None, "credentials without an account"
-    store = SecretStore(access.dcos_url or account.cluster, credentials, access.dcos_ca_file or True)
+    store = SecretStore(access.dcos_url or login[0], login[1], access.dcos_ca_file or True)
 
     def read(source: SecretSource) -> bytes:
         try:
@@ -115,7 +114,6 @@ def _dcos(access: SecretAccess, environment: Environment) -> Reader | None:
     return read
 
 
-_CREDENTIAL = "DCOS_SERVICE_ACCOUNT_CREDENTIAL"
 _SOURCE = "env:"
 #: Sources of task secrets whose values are known at the start, and redacted in logs.
 KNOWN_SOURCES = (_SOURCE, "option:")

@@ -8,8 +8,12 @@ from tf_scheduler.options.load import resolve
 from tf_scheduler.service.api import api_settings, uninstall_api_settings
 
 
+def options(folder, api):
+    return resolve({"service": {"command": "x"}, "api": api, "secret_delivery": {"directory": str(folder)}})
+
+
 def settings(environment, folder="/nowhere", **api):
-    return api_settings(resolve({"service": {"command": "x"}, "api": api}), environment, str(folder))
+    return api_settings(options(folder, api), environment)
 
 
 @pytest.mark.parametrize(
@@ -56,8 +60,7 @@ def test_certificates_enable_https():
 
 
 def last(environment, folder="/nowhere", *, closed=False, **api):
-    options = resolve({"service": {"command": "x"}, "api": api})
-    return uninstall_api_settings(options, environment, str(folder), closed=closed)
+    return uninstall_api_settings(options(folder, api), environment, closed=closed)
 
 
 def test_uninstall_with_missing_token_is_closed(tmp_path):

@@ -11,7 +11,7 @@ from tf_scheduler.core.launch.cluster_spec import cluster_of, cluster_records, t
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import TaskSpec
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Progress, TrainingCurve, downsample
+from tf_scheduler.model.task import TrainingCurve, downsample
 
 from .base import ApiAnswer, Snapshot, View
 from .pods import display_status
@@ -19,7 +19,10 @@ from .tasks import leader
 from .types import ClusterBody, JobProgressBody, PointBody, ProgressBody, ResultBody, TrainingBody
 
 #: Fields of a progress report, null without one.
-_REPORTED = tuple(name for name in ProgressBody.__annotations__ if name in Progress.__dataclass_fields__)
+_REPORTED = (
+    *("time", "step", "total", "loss", "examples"),
+    *("steps_per_second", "examples_per_second", "seconds_left"),
+)
 Curves = Mapping[TaskName, TrainingCurve]
 
 

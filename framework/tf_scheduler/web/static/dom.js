@@ -2,7 +2,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// `attributes`: name -> text; true sets "", null and false omit it. `content`: nested arrays of elements and texts.
+// `attributes`: name -> text. `content`: nested arrays of elements and texts; null and "" are omitted.
 export function el(name, attributes = {}, ...content) {
   return filled(document.createElement(name), attributes, content);
 }
@@ -11,12 +11,10 @@ export function svg(name, attributes = {}, ...content) {
   return filled(document.createElementNS(SVG, name), attributes, content);
 }
 
+export const soft = (...content) => el("p", { class: "soft" }, ...content);
+
 function filled(element, attributes, content) {
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value !== null && value !== undefined && value !== false) {
-      element.setAttribute(name, value === true ? "" : value);
-    }
-  }
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   element.append(...content.flat(Infinity).filter((part) => part !== null && part !== undefined && part !== ""));
   return element;
 }
@@ -26,9 +24,7 @@ export const byId = (id) => document.getElementById(id);
 // Replace the children of `place` by `content`, keeping equal nodes, so that focus, scroll position and selection remain.
 // Children with the same `data-key` count as the same node.
 export function show(place, ...content) {
-  const wanted = document.createElement("div");
-  wanted.append(...content.flat(Infinity).filter((part) => part !== null && part !== undefined && part !== ""));
-  match(place, wanted);
+  match(place, el("div", {}, content));
 }
 
 function match(old, wanted) {

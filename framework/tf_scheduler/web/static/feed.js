@@ -2,7 +2,7 @@
 
 import { byId, show } from "./dom.js";
 import { events } from "./lists.js";
-import { Refused, get, listen } from "./net.js";
+import { Refused, get, listen, pause } from "./net.js";
 
 const KEPT = 300;
 const STREAM_RETRY = 60000; // ms until the next attempt after a blocked stream
@@ -105,5 +105,3 @@ export class Feed {
     byId("events-state").textContent = polling ? "polled every 2 s" : "live";
   }
 }
-
-const pause = (time) => new Promise((resolve) => setTimeout(resolve, time));

@@ -16,6 +16,8 @@ export class Refused extends Error {
 // The scheduler is unreachable: no answer, or a proxy's error.
 export class Away extends Error {}
 
+export const pause = (time) => new Promise((resolve) => setTimeout(resolve, time));
+
 // Kept in the history of this tab, because web storage is shared with TensorBoard, which has the same origin.
 let token = history.state?.[KEPT] ?? "";
 
@@ -42,23 +44,24 @@ async function ask(path, options) {
 
 // Return the JSON of an answer. `good`: further statuses that are not errors.
 export async function get(path, good = []) {
-  const answer = await ask(path, { headers: headers("application/json"), signal: AbortSignal.timeout(TIMEOUT) });
-  const body = await content(answer);
-  if (answer.ok || good.includes(answer.status)) {
-    if (typeof body === "object") return body;
-    throw new Away("the answer is not from the scheduler");
-  }
-  throw problem(answer, body);
+  const [answer, body] = await exchange(path, "GET");
+  if (!answer.ok && !good.includes(answer.status)) throw problem(answer, body);
+  if (typeof body !== "object") throw new Away("the answer is not from the scheduler");
+  return body;
 }
 
 // Send a command and return the scheduler's message.
 export async function post(path) {
-  const options = { method: "POST", headers: headers("application/json"), signal: AbortSignal.timeout(TIMEOUT) };
-  const answer = await ask(path, options);
-  const body = await content(answer);
+  const [answer, body] = await exchange(path, "POST");
   if (!answer.ok) throw problem(answer, body);
   if (answer.status === 208) return "Nothing to do.";
   return typeof body === "object" ? (body.message ?? "Done.") : body || "Done.";
+}
+
+async function exchange(path, method) {
+  const options = { method, headers: headers("application/json"), signal: AbortSignal.timeout(TIMEOUT) };
+  const answer = await ask(path, options);
+  return [answer, await content(answer)];
 }
 
 async function content(answer) {

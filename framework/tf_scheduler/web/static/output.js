@@ -1,7 +1,7 @@
 // Output of one task: last part of a file, then a stream.
 
 import { byId, el, show } from "./dom.js";
-import { Refused, get, listen } from "./net.js";
+import { Refused, get, listen, pause } from "./net.js";
 import { bytes, clock, duration, memory, number, plural, spoken } from "./words.js";
 
 const MAX_TEXT = 400000; // characters
@@ -75,7 +75,7 @@ export class Output {
       } catch (error) {
         if (!signal.aborted) this.#say(error instanceof Refused ? error.message : "The scheduler does not answer.");
       }
-      await new Promise((resolve) => setTimeout(resolve, RETRY));
+      await pause(RETRY);
     }
   }
 
@@ -117,7 +117,8 @@ export function facts(task) {
     ["id", task.id],
     ["message", task.message || task.reason],
   ];
-  return el("dl", { class: "facts" }, rows.filter(([, value]) => value).map(([name, value]) => el("div", { "data-key": name }, el("dt", {}, name), el("dd", {}, value))));
+  const row = ([name, value]) => el("div", { "data-key": name }, el("dt", {}, name), el("dd", {}, value));
+  return el("dl", { class: "facts" }, rows.filter(([, value]) => value).map(row));
 }
 
 export function choices(tasks, chosen) {

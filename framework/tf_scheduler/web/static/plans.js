@@ -1,6 +1,6 @@
 // Plans as a tree with commands, labelled as in the SDK's command line.
 
-import { el } from "./dom.js";
+import { el, soft } from "./dom.js";
 import { spoken, tone } from "./words.js";
 
 const DONE = "COMPLETE";
@@ -18,14 +18,14 @@ export function trees(plans, working, open, unfolded) {
   return plans.map((plan) => {
     const shown = unfolded.get(plan.name) ?? (plan.name === working || plan.status !== DONE);
     const phases = shown ? plan.phases.map((phase) => branch([plan.name, phase.name], phase, open)) : [];
-    const head = { type: "button", class: "fold", "data-fold": plan.name, "aria-expanded": String(shown) };
+    const head = { type: "button", class: "fold", "data-fold": plan.name, "aria-expanded": shown };
     return el(
       "section",
       { class: "plan", "data-key": plan.name, "aria-label": `Plan ${plan.name}` },
       el("div", { class: "node top" }, el("h3", {}, el("button", head, plan.name)), status(plan), plan.phases.length ? buttons([plan.name], plan) : ""),
       plan.errors.map((error) => el("p", { class: "wrong" }, error)),
       phases.length ? el("ul", { class: "tree" }, phases) : "",
-      shown && !phases.length ? el("p", { class: "soft" }, "Nothing to do.") : "",
+      shown && !phases.length ? soft("Nothing to do.") : "",
     );
   });
 }
@@ -38,17 +38,8 @@ function branch(path, phase, open) {
 function node(path, part, open, kind, below = "") {
   const key = path.join("/");
   const shown = open.has(key);
-  const more = el(
-    "button",
-    {
-      type: "button",
-      class: "more",
-      "data-open": key,
-      "aria-expanded": String(shown),
-      "aria-label": `Commands for ${kind} ${path.slice(1).join(" ")}`,
-    },
-    "⋯",
-  );
+  const label = `Commands for ${kind} ${path.slice(1).join(" ")}`;
+  const more = el("button", { type: "button", class: "more", "data-open": key, "aria-expanded": shown, "aria-label": label }, "⋯");
   return el(
     "li",
     { "data-key": key },
@@ -65,35 +56,17 @@ function status(part) {
 }
 
 function buttons(path, part) {
-  const waits = part.status === "WAITING";
-  const verbs = [];
-  if (waits) verbs.push("continue");
-  else if (part.status !== DONE) verbs.push("interrupt");
-  verbs.push("restart");
-  if (part.status !== DONE) verbs.push("forceComplete");
-  return el(
-    "span",
-    { class: "verbs" },
-    verbs.map((verb) =>
-      el(
-        "button",
-        {
-          type: "button",
-          "data-verb": verb,
-          "data-path": JSON.stringify(path),
-          "data-key": verb,
-          "aria-label": `${VERBS[verb].word} ${path.join(" ")}`,
-        },
-        VERBS[verb].word,
-      ),
-    ),
-  );
+  const first = part.status === "WAITING" ? "continue" : "interrupt";
+  const verbs = part.status === DONE ? ["restart"] : [first, "restart", "forceComplete"];
+  const button = (verb) => {
+    const names = { "data-verb": verb, "data-path": JSON.stringify(path), "data-key": verb };
+    const { word } = VERBS[verb];
+    return el("button", { type: "button", ...names, "aria-label": `${word} ${path.join(" ")}` }, word);
+  };
+  return el("span", { class: "verbs" }, verbs.map(button));
 }
 
 export function address(verb, [plan, phase, step]) {
-  const query = new URLSearchParams();
-  if (phase !== undefined) query.set("phase", phase);
-  if (step !== undefined) query.set("step", step);
-  const text = query.toString();
-  return `v1/plans/${encodeURIComponent(plan)}/${verb}${text ? `?${text}` : ""}`;
+  const query = new URLSearchParams({ ...(phase !== undefined && { phase }), ...(step !== undefined && { step }) });
+  return `v1/plans/${encodeURIComponent(plan)}/${verb}${query.size ? `?${query}` : ""}`;
 }

@@ -1,6 +1,6 @@
 // Training progress: a bar per job, and curves over the steps.
 
-import { el, svg } from "./dom.js";
+import { el, soft, svg } from "./dom.js";
 import { duration, number, plural } from "./words.js";
 
 const COLOURS = 6;
@@ -25,21 +25,20 @@ export function tiles(tasks, training) {
 
 export function jobs(training) {
   const rows = Object.entries(training.jobs).filter(([, job]) => job.reporting > 0);
-  if (!rows.length) return el("p", { class: "soft" }, "No running task reports progress (docs/tasks.md, Progress).");
+  if (!rows.length) return soft("No running task reports progress (docs/tasks.md, Progress).");
   return rows.map(([name, job]) => {
     const known = job.step !== null && job.total;
+    const share = known ? `${Math.floor((100 * job.step) / job.total)} %, ` : "";
+    const steps = `${share}step ${number(job.step)}${known ? ` of ${number(job.total)}` : ""}`;
+    const speed = job.steps_per_second === null ? "" : `, ${number(job.steps_per_second)} steps/s`;
+    const reports = job.reporting < job.tasks ? `, ${job.reporting} of ${plural(job.tasks, "task")} report` : "";
+    const bar = { max: job.total, value: Math.min(job.step, job.total), "aria-label": `${name}: steps` };
     return el(
       "div",
       { class: "job", "data-key": name },
       el("b", {}, name),
-      known ? el("progress", { max: String(job.total), value: String(Math.min(job.step, job.total)), "aria-label": `${name}: steps` }) : el("span"),
-      el(
-        "span",
-        { class: "soft" },
-        known ? `${Math.floor((100 * job.step) / job.total)} %, step ${number(job.step)} of ${number(job.total)}` : `step ${number(job.step)}`,
-        job.steps_per_second === null ? "" : `, ${number(job.steps_per_second)} steps/s`,
-        job.reporting < job.tasks ? `, ${job.reporting} of ${plural(job.tasks, "task")} report` : "",
-      ),
+      known ? el("progress", bar) : el("span"),
+      el("span", { class: "soft" }, steps, speed, reports),
     );
   });
 }
@@ -67,33 +66,29 @@ function chart(field, title, lines) {
   const up = extent(all.map(([, value]) => value), field === "steps_per_second");
   const levels = ticks(up);
   const place = ([step, value]) => [100 * part(step, across), 100 - 100 * part(value, up)];
-  const last = lines.map((line) => `${line.name} ${number(line.points.at(-1)[1])}`).join(", ");
+  const last = (line) => number(line.points.at(-1)[1]);
+  const label = `${title} over the steps; now: ${lines.map((line) => `${line.name} ${last(line)}`).join(", ")}`;
+  const level = (value) => {
+    const [, y] = place([0, value]);
+    return svg("line", { class: "level", x1: 0, x2: 100, y1: y, y2: y });
+  };
+  const picture = svg(
+    "svg",
+    { viewBox: "0 0 100 100", preserveAspectRatio: "none", role: "img", "aria-label": label },
+    levels.map(level),
+    lines.map((line) => svg("path", { class: `line c${line.colour}`, d: path(line.points, place) })),
+  );
+  const numbers = el("div", { class: "levels", "aria-hidden": "true" }, levels.map((value) => el("span", {}, number(value))));
+  const steps = [number(across[0]), `step ${number(across[1])}`].map((text) => el("span", {}, text));
+  const entry = (line) =>
+    el("li", { "data-key": line.name }, el("i", { class: `dot c${line.colour}` }), line.name, " ", el("b", {}, last(line)));
   return el(
     "figure",
     { "data-key": field },
     el("figcaption", {}, title),
-    el(
-      "div",
-      { class: "frame" },
-      el("div", { class: "levels", "aria-hidden": "true" }, levels.map((level) => el("span", {}, number(level)))),
-      svg(
-        "svg",
-        { viewBox: "0 0 100 100", preserveAspectRatio: "none", role: "img", "aria-label": `${title} over the steps; now: ${last}` },
-        levels.map((level) => {
-          const y = String(100 - 100 * part(level, up));
-          return svg("line", { class: "level", x1: "0", x2: "100", y1: y, y2: y });
-        }),
-        lines.map((line) => svg("path", { class: `line c${line.colour}`, d: path(line.points, place) })),
-      ),
-    ),
-    el("div", { class: "under", "aria-hidden": "true" }, el("span", {}, number(across[0])), el("span", {}, `step ${number(across[1])}`)),
-    el(
-      "ul",
-      { class: "legend" },
-      lines.map((line) =>
-        el("li", { "data-key": line.name }, el("i", { class: `dot c${line.colour}` }), line.name, " ", el("b", {}, number(line.points.at(-1)[1]))),
-      ),
-    ),
+    el("div", { class: "frame" }, numbers, picture),
+    el("div", { class: "under", "aria-hidden": "true" }, steps),
+    el("ul", { class: "legend" }, lines.map(entry)),
   );
 }
 

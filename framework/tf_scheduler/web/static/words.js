@@ -42,15 +42,12 @@ export const plural = (count, word) => `${number(count)} ${word}${count === 1 ? 
 const TONES = {
   good: ["COMPLETE", "FINISHED", "SUCCEEDED"],
   going: ["RUNNING", "STARTED", "STARTING", "STAGING", "IN_PROGRESS", "PREPARED"],
-  bad: ["ERROR", "FAILED", "LOST", "GONE", "DROPPED", "REFUSED"],
+  bad: ["ERROR", "FAILED", "LOST", "GONE", "GONE_BY_OPERATOR", "DROPPED", "REFUSED"],
   wait: ["WAITING", "DELAYED", "UNREACHABLE", "KILLING", "PAUSING", "PAUSED"],
 };
 
 // Return the colour class of a status.
-export function tone(status) {
-  const word = status.toUpperCase();
-  const found = Object.entries(TONES).find(([, words]) => words.some((one) => word === one || word === `GONE_BY_OPERATOR`));
-  return found ? found[0] : "asked";
-}
+export const tone = (status) =>
+  Object.keys(TONES).find((name) => TONES[name].includes(status.toUpperCase())) ?? "asked";
 
 export const spoken = (status) => status.toLowerCase().replaceAll("_", " ");
