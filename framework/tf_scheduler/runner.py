@@ -15,7 +15,7 @@ import logging
 import queue
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from .core.scheduler import handle, next_deadline
@@ -72,7 +72,6 @@ class Runner:
         *,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = new_uuid,
-        observers: Iterable[Observer] = (),
         leadership: Leadership | None = None,
         decide: Decide = handle,
         checkpoint: Checkpoint = no_checkpoint,
@@ -80,7 +79,8 @@ class Runner:
     ) -> None:
         self.state = state
         self._store, self._leadership = store, leadership
-        self._clock, self._new_id, self._observers = clock, new_id, tuple(observers)
+        self._clock, self._new_id = clock, new_id
+        self._observers: tuple[Observer, ...] = ()
         self._decide, self._decisions = decide, 0
         #: Plans of the last state, reused by the next decision.
         self.view: ComputedPlans | None = None

@@ -170,7 +170,8 @@ def test_abort_sends_no_calls():
 
 def test_observers_see_every_decision_after_its_calls():
     seen, journal = [], Journal()
-    runner = Runner(restore(SPEC, journal), journal, observers=[lambda event, _: seen.append(event.kind)])
+    runner = Runner(restore(SPEC, journal), journal)
+    runner.attach(lambda event, _: seen.append(event.kind))
     journal.runner = runner
     runner.put(lambda: SubscriptionRefused("no"))
 
@@ -200,7 +201,8 @@ def test_queued_updates_are_stored_together():
     def see(event, decision):
         seen.append((event.kind, [type(call).__name__ for call in decision.calls]))
 
-    runner = Runner(restore(SPEC, journal), journal, clock=lambda: 1000.0, new_id=lambda: "id", observers=[see])
+    runner = Runner(restore(SPEC, journal), journal, clock=lambda: 1000.0, new_id=lambda: "id")
+    runner.attach(see)
     journal.runner = runner
     updates = [lambda what=what: status(runner.state, what) for what in (TaskState.STARTING, TaskState.RUNNING)]
     for thunk in (lambda: Subscribed("fw-1"), lambda: OffersReceived((an_offer(),)), *updates, lambda: None):

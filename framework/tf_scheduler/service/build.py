@@ -54,6 +54,10 @@ def build_scheduler(settings: ServiceSettings, *, checkpoint: Checkpoint = no_ch
         undo.callback(opened.close)
         leadership = acquire_leadership(opened, lambda holder: log.info("standby: the leading scheduler is %s", holder))
         process = _compose(settings, SharedStore(opened), leadership, checkpoint)
+        if settings.recording is not None:
+            recorder = Recorder(settings.recording)
+            recorder.resume(process.runner.state)
+            process.runner.attach(recorder)
         undo.pop_all()
         return process
 
@@ -94,10 +98,6 @@ def _compose(
     preview = None if settings.options is None else settings.options.preview
     services = ApiServices(store, values, journal, files, runner, snapshot, preview)
     runner.attach(desk.observe, services.observe, metrics.count)
-    if settings.recording is not None:
-        recorder = Recorder(settings.recording)
-        recorder.resume(state)
-        runner.attach(recorder)
     server = web_server(services.backend, settings.access, settings.host, settings.port, desk.give, meter)
     return SchedulerProcess(settings, store, runner, connection, journal, services, meter, server, stopping)
 
