@@ -50,7 +50,7 @@ class Arena:
         """Look again and again. Raise JobError when it does not hold in time, or the scheduler has given up."""
         deadline = time.monotonic() + patience
         while not holds():
-            seen = self.app.poll()
+            seen = self.app.refresh()
             if seen is not None and seen.verdict and seen.verdict != "succeeded":
                 raise JobError(f"the training {seen.verdict} while waiting until {what}: {seen.reason}")
             if time.monotonic() > deadline:

@@ -66,7 +66,7 @@ def _training(
             for what in planned.strikes:
                 costs += [_strike(found, spec, what)] if go_on() else []
             enough(folder).touch()
-            found.until("the training has ended", lambda: bool((seen := found.app.poll()) and seen.over))
+            found.until("the training has ended", lambda: bool((seen := found.app.refresh()) and seen.over))
             held += _left_in_mesos(found)
         except (SchedulerError, MesosLocalError) as error:
             held.append(str(error))
@@ -75,7 +75,7 @@ def _training(
     held += _left_on_machine(cluster, folder, record)
     return Training(
         store=planned.store,
-        verdict=(found.app.seen and found.app.seen.verdict) or "did not end",
+        verdict=(found.app.overview and found.app.overview.verdict) or "did not end",
         accuracy=accuracy(found.witness.said),
         seconds=time.monotonic() - began,
         epochs=found.witness.epochs,

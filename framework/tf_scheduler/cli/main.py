@@ -1,29 +1,23 @@
-"""`dcos-tensorflow`: the commands, and what an error means for the exit code.
+"""`dcos-tensorflow`: the root command and its exit codes.
 
-0 success, 1 the job or its input failed, 2 usage, 3 nothing answers, 130 Ctrl-C.
+0 success, 1 the job or its input failed, 2 wrong usage, 3 no answer, 130 Ctrl-C.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import click
 
-from dcos_command.main import CONTEXT_SETTINGS, CliProgram, Group, add_commands, print_error, root_options, run_command
+from dcos_command.main import CONTEXT_SETTINGS, add_commands, print_error, root_options, run_command
 from tf_scheduler import __version__
 
-from .common.discovery import resolve_service
-from .common.output import screen
+from .common.groups import LazyGroup
+from .local_run.discovery import SERVICE_PROGRAM
 
-# --- root
-# The group of all commands: each is loaded when it is called, for most need much of the program.
-
-
-#: Command -> the module of this package that has it, under the same name.
+#: Command -> module that defines it. Imported when called, because each needs much of the program.
 LAZY_COMMANDS = {
     "convert": "convert",
     "executor": "package",
@@ -35,84 +29,59 @@ LAZY_COMMANDS = {
     "scheduler": "scheduler",
     "state": "state",
 }
-#: How the commands that ask a service find it and print.
-SERVICE_PROGRAM = CliProgram(resolve_service, screen, os.environ)
-
-
-class LazyGroup(Group):
-    """Has what is added to it, and what `later` names: command -> module of this package."""
-
-    def __init__(self, *arguments: Any, later: Mapping[str, str], **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.later = later
-
-    def list_commands(self, _context: click.Context) -> list[str]:
-        return sorted({*self.commands, *self.later})
-
-    def get_command(self, _context: click.Context | None, name: str) -> click.Command | None:
-        if name not in self.commands and name in self.later:
-            module = importlib.import_module(f"{__package__}.commands.{self.later[name]}")
-            found = getattr(module, name)
-            assert isinstance(found, click.Command), f"{name} is a command"
-            self.add_command(found)
-        return self.commands.get(name)
+#: Sections of the help and their commands.
+SECTIONS = {
+    "Train": ("local", "options", "convert", "runtime", "progress", "result", "history"),
+    "Change": ("plan", "pod", "update", "secrets", "uninstall"),
+    "Inspect": (
+        *("health", "why", "tasks", "logs", "events", "debug", "cluster", "endpoints"),
+        *("describe", "config", "state"),
+    ),
+    "Build": ("package", "executor", "scheduler"),
+}
+_SHORT_HELP = 60  # characters
 
 
 class RootGroup(LazyGroup):
-    """Of LOADED_LATER, and of the commands that ask a service: all of those are made when one is wanted."""
+    """Group whose help has sections."""
 
-    _complete = False
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, later=LAZY_COMMANDS, **named)
-
-    def list_commands(self, context: click.Context) -> list[str]:
-        self._make()
-        return super().list_commands(context)
-
-    def get_command(self, context: click.Context | None, name: str) -> click.Command | None:
-        if name not in self.later:
-            self._make()
-        return super().get_command(context, name)
-
-    def _make(self) -> None:
-        if not self._complete:
-            self._complete = True
-            add_commands(self, SERVICE_PROGRAM, without=LAZY_COMMANDS)
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, names in SECTIONS.items():
+            commands = ((name, self.get_command(context, name)) for name in names)
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name, command.get_short_help_str(_SHORT_HELP)) for name, command in commands if command]
+                )
 
 
-# --- main
-
-
-FAILED = 1
-
-
-@click.group(cls=RootGroup, context_settings=dict(CONTEXT_SETTINGS))
+@click.group(cls=RootGroup, later=LAZY_COMMANDS, context_settings=dict(CONTEXT_SETTINGS))
 @click.version_option(__version__, prog_name="dcos-tensorflow")
 def cli() -> None:
     """Distributed TensorFlow on Mesos and DC/OS."""
 
 
 cli.params += root_options()
+add_commands(cli, SERVICE_PROGRAM, without=LAZY_COMMANDS)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command; ends the process."""
+    """Run one command and exit."""
     try:
         code = run_command(cli, "dcos-tensorflow", sys.argv[1:] if arguments is None else arguments, SERVICE_PROGRAM)
     except OSError as error:
-        code = _fail(f"{place}: {error.strerror}" if (place := error.filename or _output()) else error, FAILED)
+        code, place = 1, error.filename or _failed_output()
+        print_error(f"{place}: {error.strerror}" if place else str(error))
     except Exception as error:
-        if (exit_code := getattr(error, "exit_code", None)) is None:
+        if (code := getattr(error, "exit_code", 0)) == 0:
             raise
-        code = _fail(error, exit_code)
+        print_error(str(error))
     sys.exit(code)
 
 
-def _output() -> str:
-    """Its name, when it is standard output that cannot be written: an end of line is tried.
+def _failed_output() -> str:
+    """Return `standard output` if it cannot be written, else an empty text.
 
-    Then that is given up, or Python would try once more at its end.
+    Standard output is then replaced, because Python would try to write the rest again when it exits.
     """
     try:
         sys.stdout.write("\n")
@@ -121,8 +90,3 @@ def _output() -> str:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return "standard output"
     return ""
-
-
-def _fail(error: object, code: int) -> int:
-    print_error(str(error))
-    return code

@@ -26,12 +26,17 @@ class ValueDifference:
 
 def compare_options(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[ValueDifference]:
     """Return differing options by dotted path."""
-    return _between(dict(_flat(old, "")), dict(_flat(new, "")))
+    return compare_values(dict(_flat(old, "")), dict(_flat(new, "")))
 
 
-def compare_environments(old: Mapping[str, str], new: Mapping[str, str]) -> list[ValueDifference]:
-    """Return differing versions, digests and sizes."""
-    return _between(old, new)
+def compare_values(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[ValueDifference]:
+    """Return differing values, also those that only one run has."""
+    names = [*old, *(name for name in new if name not in old)]
+    return [
+        ValueDifference(name, old.get(name), new.get(name))
+        for name in names
+        if (name in old, old.get(name)) != (name in new, new.get(name))
+    ]
 
 
 def compare_results(old: Run, new: Run) -> list[ValueDifference]:
@@ -56,15 +61,6 @@ def run_results(run: Run) -> dict[str, Any]:
     }
 
 
-def _between(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[ValueDifference]:
-    names = [*old, *(name for name in new if name not in old)]
-    return [
-        ValueDifference(name, old.get(name), new.get(name))
-        for name in names
-        if (name in old, old.get(name)) != (name in new, new.get(name))
-    ]
-
-
 def _flat(node: Any, path: str) -> Iterator[tuple[str, Any]]:
     if isinstance(node, Mapping) and node:
         for name, value in node.items():
@@ -82,13 +78,13 @@ def hidden_options(run: Run, mask: str) -> list[str]:
 _PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "tf_keras", "numpy", "protobuf", "horovod", "torch")
 _ASK = (
     "import importlib.metadata as m, json, platform, sys\n"
-    "found = {'python': platform.python_version()}\n"
+    "versions = {'python': platform.python_version()}\n"
     "for name in sys.argv[1:]:\n"
     "    try:\n"
-    "        found[name] = m.version(name)\n"
+    "        versions[name] = m.version(name)\n"
     "    except m.PackageNotFoundError:\n"
     "        pass\n"
-    "print(json.dumps(found))\n"
+    "print(json.dumps(versions))\n"
 )
 _TIMEOUT = 20.0  # seconds
 
@@ -102,7 +98,7 @@ def describe_environment(version: str, mesos: str, pythons: Iterable[str], files
         pythons: Interpreters of the tasks.
         files: Local files that the tasks fetch.
     """
-    found = {
+    environment = {
         "dcos-tensorflow": version,
         "mesos": mesos,
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
@@ -110,10 +106,10 @@ def describe_environment(version: str, mesos: str, pythons: Iterable[str], files
     }
     for place, python in enumerate(dict.fromkeys(pythons)):
         prefix = "" if place == 0 else f"{python}: "
-        found |= {f"{prefix}{name}": number for name, number in package_versions(python).items()}
+        environment |= {f"{prefix}{name}": number for name, number in package_versions(python).items()}
     for path in files:
-        found[f"sha256 of {path}"] = file_digest(path)
-    return found
+        environment[f"sha256 of {path}"] = file_digest(path)
+    return environment
 
 
 def package_versions(python: str) -> dict[str, str]:

@@ -14,6 +14,8 @@ from .model import Run, from_json, to_json
 
 #: Number of stored runs; older runs are deleted.
 MAX_RUNS = 500
+#: Message of an empty history.
+NO_RUNS = "no runs recorded yet; start one with `dcos-tensorflow local run`"
 _TIMEOUT = 10.0  # seconds to wait for another process
 _TABLE = "CREATE TABLE IF NOT EXISTS run (id TEXT PRIMARY KEY NOT NULL, submitted REAL NOT NULL, record TEXT NOT NULL)"
 
@@ -47,15 +49,14 @@ class RunDatabase:
         """Find a run by id, unique prefix of an id, or `last`. Raises JobError with the newest ids."""
         runs = self.runs()
         if not runs:
-            raise JobError("no run is remembered yet: `dcos-tensorflow local run` makes one")
+            raise JobError(NO_RUNS)
         if name == "last":
             return runs[0]
-        found = [run for run in runs if run.id == name] or [run for run in runs if run.id.startswith(name)]
-        if len(found) != 1:
-            which = "several runs begin" if found else "there is no run that begins"
-            some = ", ".join(run.id for run in (found or runs)[:5])
-            raise JobError(f"{which} with {name}; the newest: {some}")
-        return found[0]
+        matches = [run for run in runs if run.id == name] or [run for run in runs if run.id.startswith(name)]
+        if len(matches) != 1:
+            why = "ambiguous; it matches" if matches else "unknown run; the newest are"
+            raise JobError(f"{name}: {why} {', '.join(run.id for run in (matches or runs)[:5])}")
+        return matches[0]
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -66,4 +67,4 @@ class RunDatabase:
                 file.execute(_TABLE)
                 yield file
         except (sqlite3.Error, OSError) as error:
-            raise JobError(f"the history in {self._path} cannot be used: {error}") from error
+            raise JobError(f"{self._path}: cannot use the history: {error}") from error

@@ -15,6 +15,8 @@ from tf_scheduler.model.state import SchedulerState
 
 #: Version of the JSON form; unknown fields of other versions are ignored.
 VERSION = 1
+#: Stored key of warnings, in recordings and in records of runs.
+WARNING_KEY = "told"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +111,11 @@ class Run:
     def last(self) -> ProgressPoint:
         """Last reported step, loss, speed and unit of the leading task."""
         points = self.curves.get(self.leader or "", ())
-        told = ProgressPoint(points[-1].time if points else self.submitted)
-        for name in ("step", "loss", "speed"):
-            values = [getattr(point, name) for point in points if getattr(point, name) is not None]
-            told = _with(told, name, values[-1] if values else None)
-        units = [self.unit_of(point) for point in points if point.speed is not None]
-        return _with(told, "unit", units[-1] if units else "")
+        latest: dict[str, Any] = {"time": points[-1].time if points else self.submitted}
+        for point in points:
+            latest |= {name: value for name in ("step", "loss") if (value := getattr(point, name)) is not None}
+            latest |= {} if point.speed is None else {"speed": point.speed, "unit": self.unit_of(point)}
+        return ProgressPoint(**latest)
 
     def unit_of(self, point: ProgressPoint) -> str:
         """Return the unit of a point's speed."""
@@ -133,20 +134,16 @@ def leading_task(tasks: Iterable[str]) -> str | None:
     return order[0] if order else None
 
 
-def _with(point: ProgressPoint, name: str, value: Any) -> ProgressPoint:
-    return ProgressPoint(**{**asdict(point), name: value})
-
-
 def to_json(run: Run) -> dict[str, Any]:
-    """Return the stored form, where `warnings` has the key `told`."""
+    """Return the stored form."""
     document = asdict(run)
-    warnings = document.pop("warnings")
-    return {"version": VERSION, **document, "told": warnings}
+    document[WARNING_KEY] = document.pop("warnings")
+    return {"version": VERSION, **document}
 
 
 def from_json(document: Mapping[str, Any]) -> Run:
     """Read a stored record: ignore unknown fields, use defaults for missing ones."""
-    values = _known_fields(Run, {**document, "warnings": document.get("told", ())})
+    values = _known_fields(Run, {**document, "warnings": document.get(WARNING_KEY, ())})
     values["launches"] = tuple(
         RecordedLaunch(**_known_fields(RecordedLaunch, item)) for item in values.get("launches", ())
     )
@@ -172,12 +169,12 @@ def recording_lines(event: Event, decision: Decision, now: float) -> Iterator[Li
     Lines are only appended, so that a restarted scheduler neither loses nor repeats one.
     """
     for change in decision.changes:
-        yield from ({"t": now, **found} for found in _change(change))
+        yield from ({"t": now, **line} for line in _change(change))
     if isinstance(event, ProgressReported):
         yield from _progress(event, decision.state, now)
     for outcome in decision.outcomes:
         if outcome.warning:
-            yield {"t": now, "told": outcome.message}
+            yield {"t": now, WARNING_KEY: outcome.message}
 
 
 def encode_line(line: Mapping[str, Any]) -> str:
@@ -233,23 +230,22 @@ def _change(change: Change) -> Iterator[Line]:
 
 
 def _progress(event: ProgressReported, state: SchedulerState, now: float) -> Iterator[Line]:
-    told = event.progress
+    progress = event.progress
     task = next((record.name for record in state.stored.tasks.values() if record.id == event.task_id), None)
     if task is None:
         return
-    by_examples = told.examples_per_second is not None
+    by_examples = progress.examples_per_second is not None
     yield {
         "t": now,
         "progress": task,
-        "step": told.step,
-        "loss": told.loss,
-        "speed": told.examples_per_second if by_examples else told.steps_per_second,
+        "step": progress.step,
+        "loss": progress.loss,
+        "speed": progress.examples_per_second if by_examples else progress.steps_per_second,
         "unit": "examples" if by_examples else "steps",
-        **({} if told.begun is None else {"begun": told.begun}),
+        **({} if progress.begun is None else {"begun": progress.begun}),
     }
 
 
 def _total(resources: tuple[Resource, ...], name: str) -> float:
     """Sum a resource, stored in thousandths."""
-    found = (entry.value for entry in resources if entry.name == name and isinstance(entry.value, int))
-    return sum(found) / 1000
+    return sum(entry.value for entry in resources if entry.name == name and isinstance(entry.value, int)) / 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -18,6 +18,7 @@ from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import downsample
 
 from .model import (
+    WARNING_KEY,
     ProgressPoint,
     RecordedLaunch,
     Run,
@@ -63,8 +64,8 @@ class Recorder:
         written = self._written()
         self._torn = bool(written) and not written.endswith("\n")
         known = {_key(line) for line in map(decode_line, written.splitlines()) if line is not None}
-        found = recording_lines(Tick(), Decision(state, tuple(_stored(state))), self._clock())
-        if text := "".join(encode_line(_short(line)) for line in found if _key(line) not in known):
+        lines = recording_lines(Tick(), Decision(state, tuple(_stored(state))), self._clock())
+        if text := "".join(encode_line(_short(line)) for line in lines if _key(line) not in known):
             self._append(text)
 
     def _written(self) -> str:
@@ -136,12 +137,12 @@ def read_recording(path: Path) -> Recording:
     return fold_lines(line for line in map(decode_line, text.splitlines()) if line is not None)
 
 
-def fold_lines(found: Iterable[Mapping[str, Any]]) -> Recording:
+def fold_lines(lines: Iterable[Mapping[str, Any]]) -> Recording:
     """Build a recording from its lines."""
     launches: dict[str, RecordedLaunch] = {}
     curves: dict[str, list[ProgressPoint]] = {}
     warnings: list[RunWarning] = []
-    for line in found:
+    for line in lines:
         kind = next((name for name in _OF_LAUNCHES if name in line), "")
         if kind == "launched":
             launches[line["launched"]] = _launch(line)
@@ -149,8 +150,8 @@ def fold_lines(found: Iterable[Mapping[str, Any]]) -> Recording:
             launches[line[kind]] = _OF_LAUNCHES[kind](launches[line[kind]], line)
         elif "progress" in line:
             curves.setdefault(line["progress"], []).append(_point(line))
-        elif "told" in line:
-            warnings.append(RunWarning(line["t"], line["told"]))
+        elif WARNING_KEY in line:
+            warnings.append(RunWarning(line["t"], line[WARNING_KEY]))
     thinned = {task: tuple(downsample(points, MAX_POINTS)) for task, points in curves.items()}
     units = [point.unit for point in thinned.get(leading_task(thinned) or "", ()) if point.unit]
     unit = units[-1] if units else "steps"
@@ -211,20 +212,24 @@ def service_run(path: Path, name: str, options: Mapping[str, Any]) -> Run:
     The id depends on the first launch only, so a longer copy of a recording replaces a shorter one.
     """
     try:
-        return _run(path, name, options)
+        text = path.read_text(errors="replace")
+    except OSError as error:
+        raise JobError(f"{path}: {error.strerror}") from error
+    try:
+        lines = [
+            line for line in map(decode_line, text.splitlines()) if line and isinstance(line.get("t"), int | float)
+        ]
+        return _run(fold_lines(lines), lines, name, options)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:  # JSON, but not a scheduler's
-        raise JobError(f"{path} is no recording of a scheduler: a line has not what it must have") from error
+        raise JobError(f"{path}: not a recording of a scheduler") from error
 
 
-def _run(path: Path, name: str, options: Mapping[str, Any]) -> Run:
-    lines = [line for line in map(_line, _text(path).splitlines()) if line]
-    recorded = read_recording(path)
-    if not recorded.launches:
-        raise JobError(f"{path} is no recording of a scheduler: it has no launch")
+def _run(recorded: Recording, lines: Sequence[Mapping[str, Any]], name: str, options: Mapping[str, Any]) -> Run:
+    first = recorded.launches[0]
     begun, ended = lines[0]["t"], lines[-1]["t"]
     result: Mapping[str, Any] = next((line for line in reversed(lines) if "result" in line), {})
     stamp = datetime.fromtimestamp(begun, timezone.utc).strftime("%Y%m%d-%H%M%S")
-    digest = hashlib.sha256(recorded.launches[0].id.encode()).hexdigest()[:6]
+    digest = hashlib.sha256(first.id.encode()).hexdigest()[:6]
     return Run(
         id=f"{name.strip('/').replace('/', '-')}-{stamp}-{digest}",
         service=name,
@@ -238,16 +243,3 @@ def _run(path: Path, name: str, options: Mapping[str, Any]) -> Run:
         unit=recorded.unit,
         warnings=recorded.warnings,
     )
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError as error:
-        raise JobError(f"{path}: {error.strerror}") from error
-
-
-def _line(text: str) -> Mapping[str, Any] | None:
-    """Return the line; None if invalid or incomplete."""
-    line = decode_line(text)
-    return line if line is not None and isinstance(line.get("t"), (int, float)) else None

@@ -48,12 +48,12 @@ class Html(str):
 
 def tag(name: str, *content: object, **attributes: object) -> Html:
     """Return an element: `tag("p", "a < b", class_="x")`. Omits attributes with None; `_` in names becomes `-`."""
-    told = "".join(
+    pairs = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
-    return Html(f"<{name}{told}>{join(*content)}</{name}>")
+    return Html(f"<{name}{pairs}>{join(*content)}</{name}>")
 
 
 def join(*content: object) -> Html:
@@ -157,13 +157,13 @@ def _picture(run: Run, title: str, value: Callable[[ProgressPoint], float | None
 def _lines(run: Run, value: Callable[[ProgressPoint], float | None]) -> dict[str, Line]:
     """Return task -> (seconds since submission, value) points, leading task first."""
     order = sorted(run.curves, key=lambda task: (task != run.leader, task))
-    found: dict[str, Line] = {}
+    lines: dict[str, Line] = {}
     for task in order:
-        told = [(point.time - run.submitted, value(point)) for point in run.curves[task]]
-        line = [(at, height) for at, height in told if height is not None and math.isfinite(height)]
-        if line and len(found) < MAX_LINES:
-            found[task] = line
-    return found
+        points = [(point.time - run.submitted, value(point)) for point in run.curves[task]]
+        line = [(at, height) for at, height in points if height is not None and math.isfinite(height)]
+        if line and len(lines) < MAX_LINES:
+            lines[task] = line
+    return lines
 
 
 def _room(low: float, high: float, *, zero: bool) -> tuple[float, float]:
@@ -193,9 +193,8 @@ def _legend(lines: Mapping[str, Line]) -> Html:
 
 #: Maximum rows of the timeline.
 MAX_ROWS = 200
-_WELL = ("finished",)
-_ASKED = ("killed", "killing")
-_GOING = ("running", "starting", "staging", "not heard of")
+_KILLED = ("killed", "killing")
+_RUNNING = ("running", "starting", "staging", "not heard of")
 
 
 def run_length(run: Run) -> float:
@@ -209,33 +208,32 @@ def timeline(run: Run) -> Html:
     rows: dict[str, list[RecordedLaunch]] = {}
     for launch in run.launches:
         rows.setdefault(launch.task, []).append(launch)
-    whole, shown = run_length(run), list(rows.items())[:MAX_ROWS]
-    if not shown:
+    if not rows:
         return tag("p", "No task was launched.", class_="none")
-    more = len(rows) - len(shown)
+    whole, more = run_length(run), len(rows) - MAX_ROWS
     return tag(
         "div",
-        [_row(run, task, launches, whole) for task, launches in shown],
+        [_row(run, task, launches, whole) for task, launches in list(rows.items())[:MAX_ROWS]],
         _axis(whole),
-        tag("p", f"and {more} tasks more", class_="none") if more else "",
+        tag("p", f"and {more} tasks more", class_="none") if more > 0 else "",
         class_="gantt",
     )
 
 
 def status_class(launch: RecordedLaunch) -> str:
     """Return the CSS class of a launch."""
-    if launch.state in _WELL:
+    if launch.state == "finished":
         return "good"
-    if launch.state in _GOING:
+    if launch.state in _RUNNING:
         return "going"
-    return "asked" if launch.state in _ASKED else "bad"
+    return "asked" if launch.state in _KILLED else "bad"
 
 
 def _row(run: Run, task: str, launches: Sequence[RecordedLaunch], whole: float) -> Html:
     bars = [_bar(run, launch, after, whole) for launch, after in zip(launches, [*launches[1:], None], strict=True)]
     grid = [tag("i", class_="grid", style=f"left:{_share(at, whole)}") for at in time_ticks(whole)]
-    times_told = f"{len(launches)} launches, " if len(launches) > 1 else ""
-    label = tag("div", tag("b", task), tag("small", times_told, launches[-1].agent), class_="label")
+    count = f"{len(launches)} launches, " if len(launches) > 1 else ""
+    label = tag("div", tag("b", task), tag("small", count, launches[-1].agent), class_="label")
     return tag("div", label, tag("div", grid, bars, class_="lane"), class_="row")
 
 

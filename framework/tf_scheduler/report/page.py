@@ -97,7 +97,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _KEYS = (
     ("wait", "launched, not yet running"),
     ("good", "finished"),
-    ("asked", "ended by the scheduler"),
+    ("asked", "stopped by the scheduler"),
     ("bad", "failed or lost"),
     ("going", "still running"),
 )
@@ -126,8 +126,8 @@ def _header(run: Run) -> Html:
 
 def _tiles(run: Run) -> Html:
     last = run.last
-    told = (
-        (format_duration(run.seconds), "in all"),
+    results = (
+        (format_duration(run.seconds), "total"),
         (format_duration(run.first_step), "to the first step"),
         (format_number(last.step), "steps"),
         (format_number(last.loss), "last loss"),
@@ -136,13 +136,13 @@ def _tiles(run: Run) -> Html:
         (str(run.restarts), "restarts"),
         (str(len({launch.generation for launch in run.launches})), "generations"),
     )
-    tiles = [tag("div", tag("b", value), tag("span", name), class_="tile") for value, name in told if value != "–"]
+    tiles = [tag("div", tag("b", value), tag("span", name), class_="tile") for value, name in results if value != "–"]
     return tag("div", tiles, class_="tiles")
 
 
 def _sections(run: Run) -> Iterable[Html]:
     used = {status_class(launch) for launch in run.launches} | {"wait"}
-    keys = [tag("li", tag("i", class_=f"dot {name}"), said) for name, said in _KEYS if name in used]
+    keys = [tag("li", tag("i", class_=f"dot {name}"), text) for name, text in _KEYS if name in used]
     yield _section("Timeline", timeline(run), tag("ul", keys, class_="keys") if run.launches else "")
     yield _section("Progress", progress_charts(run))
     yield _section("Placement", _placement(run))

@@ -1,62 +1,53 @@
-"""`dcos-tensorflow convert`: job files of other systems -> options.json."""
+"""`dcos-tensorflow convert`: convert job files of other systems to options files."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from tf_scheduler.cli.common.output import json_option
-from tf_scheduler.convert.conversion import Conversion, InvalidConversionError
-from tf_scheduler.convert.conversion import convert_job_file as converted
+from tf_scheduler.cli.common.groups import examples
+from tf_scheduler.cli.common.output import echo_json, json_option
+from tf_scheduler.convert.conversion import InvalidConversionError, convert_job_file
 from tf_scheduler.convert.tables import Note
 from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.model.spec import Strategy
 
-from .options import file_type, read, write
+from .options import file_type, force_option, output_option, print_or_write, read, source_name
 
 
 @click.command()
+@examples("convert job.yaml -o options.json", "convert tony.xml --strategy parameter_server")
 @click.argument("file", type=file_type)
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the options file there.")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
-@click.option("--command", "program", default="", help="What containers run that do not say it: 'python train.py'.")
-@click.option(
-    "--strategy", type=click.Choice([one.value for one in Strategy]), help="service.strategy; default: a guess."
-)
+@output_option
+@force_option
+@click.option("--command", "program", default="", help="Command of containers without one: 'python train.py'.")
+@click.option("--strategy", type=click.Choice([one.value for one in Strategy]), help="Default: guessed from the jobs.")
 @json_option
 def convert(file: Path, output: Path | None, force: bool, program: str, strategy: str | None, as_json: bool) -> None:
-    """Make an options file of FILE: Kubeflow's TFJob or PyTorchJob, TonY's tony.xml, or options of beta-tensorflow.
+    """Convert FILE to an options file.
 
-    What cannot be taken along is told on standard error, by its name; nothing is left out in silence. docs/migrate has
-    the tables. FILE may be - for standard input.
+    FILE is a TFJob or PyTorchJob of Kubeflow, a tony.xml of TonY, or an options file of beta-tensorflow; - is standard
+    input. A warning on standard error names each field that cannot be converted. docs/migrate has the tables.
     """
     try:
-        found = converted(read(file), "standard input" if str(file) == "-" else str(file), program, strategy or "")
+        result = convert_job_file(read(file), source_name(file), program, strategy or "")
     except InvalidConversionError as error:
         if as_json:
-            raise OptionsError(
-                [*error.problems, *(Problem(one.path, one.message) for one in error.warnings)]
-            ) from error
+            notes = (Problem(note.path, note.message) for note in error.warnings)
+            raise OptionsError([*error.problems, *notes]) from error
         _warn(error.warnings)
         raise
-    text = json.dumps(found.options, indent=2) + "\n"
-    if output is not None:
-        write(output, text, force)
+    if not as_json:
+        _warn(result.warnings)
+    print_or_write(result.options, output, force, quiet=as_json)
     if as_json:
-        click.echo(json.dumps(_as_json(found), indent=2))
-        return
-    _warn(found.warnings)
-    click.echo(text if output is None else f"wrote {output}", nl=output is not None)
+        warnings = [asdict(note) for note in result.warnings]
+        echo_json({"kind": result.kind.value, "options": result.options, "warnings": warnings})
 
 
 def _warn(warnings: Sequence[Note]) -> None:
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
-
-
-def _as_json(found: Conversion) -> dict[str, object]:
-    return {"kind": found.kind.value, "options": found.options, "warnings": [asdict(one) for one in found.warnings]}

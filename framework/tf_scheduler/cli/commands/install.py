@@ -12,8 +12,9 @@ import click
 from dcos_command.client import client_at
 from dcos_command.update import TIMEOUT, uninstalled_message, wait_for_end
 from tf_scheduler import __version__
-from tf_scheduler.cli.common.discovery import PROGRAM
+from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import load_document, load_options
+from tf_scheduler.cli.local_run.discovery import PROGRAM
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation, supervise_all
 from tf_scheduler.errors import JobError, NotRunningError
 from tf_scheduler.package.sources import PACKAGE_FOLDER
@@ -21,25 +22,30 @@ from tf_scheduler.package.sources import PACKAGE_FOLDER
 from .local import directory_option, find_cluster
 
 NAME = "tensorflow"
-#: What the check of the cluster needs, which is what runs without options: less than the package's defaults.
+#: Resources of the check of the cluster, less than the package's defaults.
 _SMALL_TASK = {"cpus": 0.1, "mem": 64, "disk": 0}
 
 
 @click.command()
+@examples("local install --options options.json")
 @click.option("--options", type=click.Path(path_type=Path), help="Options file. Default: a check of the cluster.")
 @click.option("--app-id", help="Id of the service on this cluster. Default: its name.")
 @directory_option
 @click.argument("misplaced", nargs=-1, metavar="")
 def install(options: Path | None, app_id: str | None, directory: Path, misplaced: tuple[str, ...]) -> None:
-    """Install a service on the local cluster that is up.
+    """Install a service on the running local cluster.
 
     Its scheduler runs in the background until `local uninstall`, and is restarted when it exits. A job_url that names a
-    file is relative to the options file. Without a folder for checkpoints the service gets one of its own.
+    file is relative to the options file. A service without a checkpoint folder gets one.
     """
     if misplaced:
-        raise click.UsageError(f"the options file is named with --options: local install --options {misplaced[0]}")
+        raise click.UsageError(f"the options file needs --options: local install --options {misplaced[0]}")
     cluster = find_cluster(directory)
-    document = _check_job() if options is None else _options(options)
+    if options is None:
+        document = _check_job()
+    else:
+        load_options(options)  # raises OptionsError
+        document = load_document(options)
     name = (app_id or document.get("service", {}).get("name", NAME)).strip("/")
     for problem in supervise_all(cluster.directory):
         click.echo(problem, err=True)
@@ -50,43 +56,45 @@ def install(options: Path | None, app_id: str | None, directory: Path, misplaced
 
 
 @click.command()
+@examples("local uninstall mnist", "local uninstall --all")
 @click.argument("app_id", default="")
-@click.option("--all", "everything", is_flag=True, help="All that are installed.")
-@click.option("--no-wait", is_flag=True, help="Do not wait until nothing is left.")
+@click.option("--all", "everything", is_flag=True, help="Uninstall all services.")
+@click.option("--no-wait", is_flag=True, help="Return before the service is gone.")
 @click.option(
     "--timeout",
     type=click.IntRange(min=1),
     default=TIMEOUT,
     show_default=True,
     metavar="SECONDS",
-    help="Wait so many seconds at most.",
+    help="Maximum time to wait.",
 )
 @directory_option
 def uninstall(app_id: str, everything: bool, no_wait: bool, timeout: int, directory: Path) -> None:
-    """Uninstall the service APP_ID (its name; not needed when there is only one) from the local cluster.
+    """Uninstall a service from the local cluster.
 
-    Its scheduler is restarted to take it down: it stops the tasks, leaves Mesos and forgets its state.
+    APP_ID is the name of the service; it is not needed for a single service. The scheduler is restarted: it stops the
+    tasks, leaves Mesos and deletes its state.
     """
     cluster = find_cluster(directory)
-    for service in _chosen(InstalledService.all(cluster.directory), app_id.strip("/"), everything):
+    for service in _selected(InstalledService.all(cluster.directory), app_id.strip("/"), everything):
         installation = LocalInstallation(service)
         installation.uninstall()
         if no_wait:
             click.echo(f"/{service.id} is being uninstalled")
         else:
-            found = client_at(service.url, "", os.environ, PROGRAM)
-            api = replace(found, name=service.id, installation=installation)
-            click.echo(uninstalled_message(f"/{service.id}", wait_for_end(api, timeout)))
+            client = client_at(service.url, "", os.environ, PROGRAM)
+            client = replace(client, name=service.id, installation=installation)
+            click.echo(uninstalled_message(f"/{service.id}", wait_for_end(client, timeout)))
 
 
-def _chosen(services: list[InstalledService], name: str, everything: bool) -> list[InstalledService]:
-    chosen = [service for service in services if name in ("", service.id)]
-    if not chosen:
+def _selected(services: list[InstalledService], name: str, everything: bool) -> list[InstalledService]:
+    selected = [service for service in services if name in ("", service.id)]
+    if not selected:
         raise NotRunningError(f"service {name}: not installed" if name else "no service is installed")
-    if len(chosen) > 1 and not everything:
-        names = ", ".join(f"/{service.id}" for service in chosen)
+    if len(selected) > 1 and not everything:
+        names = ", ".join(f"/{service.id}" for service in selected)
         raise JobError(f"several services are installed: {names}; name one of them, or use --all")
-    return chosen
+    return selected
 
 
 def _check_job() -> dict[str, Any]:
@@ -96,13 +104,8 @@ def _check_job() -> dict[str, Any]:
     return {"service": service, "parameter_server": _SMALL_TASK, "worker": _SMALL_TASK}
 
 
-def _options(path: Path) -> dict[str, Any]:
-    load_options(path)  # for its checks
-    return load_document(path)
-
-
 def _with_checkpoints(document: dict[str, Any], cluster: Path, name: str) -> dict[str, Any]:
-    """On one machine all tasks share a folder."""
+    """Add a checkpoint folder, which all tasks share on one machine."""
     service = document.get("service", {})
     if service.get("checkpoint_dir") or service.get("shared_filesystem"):
         return document

@@ -1,4 +1,4 @@
-"""`dcos-tensorflow options`: what an options file says, whether it is right, and what an update with it would do."""
+"""`dcos-tensorflow options`: validate, complete, compare and explain options files."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from dcos_command.main import Group
-from tf_scheduler.cli.common.options_file import changed_options
-from tf_scheduler.cli.common.output import json_option
+from tf_scheduler.cli.common.groups import examples
+from tf_scheduler.cli.common.options_file import changed_options, read_bytes
+from tf_scheduler.cli.common.output import echo_json, json_option
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.options.environment import template_lines
 from tf_scheduler.options.generate import config_schema
@@ -26,12 +27,16 @@ from tf_scheduler.options.update import Difference, difference
 from tf_scheduler.options.warnings import find_warnings
 
 file_type = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
-#: For what is JSON in any case: so that --json is right after every command.
-ignored_json_option = click.option("--json", is_flag=True, expose_value=False, help="It is JSON in any case.")
+output_option = click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="File to write. Default: standard output."
+)
+force_option = click.option("--force", is_flag=True, help="Replace an existing file.")
+#: For output that is always JSON, so that --json is accepted by every command.
+ignored_json_option = click.option("--json", is_flag=True, expose_value=False, help="No effect: output is always JSON.")
 
 
 class Loaded(NamedTuple):
-    """An options file as it was given, and with every option filled in."""
+    """An options file as given, and with the default of every other option."""
 
     document: dict[str, Any]
     options: dict[str, Any]
@@ -39,64 +44,86 @@ class Loaded(NamedTuple):
 
 @click.group(cls=Group)
 def options() -> None:
-    """The options file: check it, complete it, compare it. FILE may be - for standard input."""
+    """Check, complete, compare and explain options files.
+
+    FILE may be - for standard input.
+    """
 
 
 @options.command()
+@examples("options validate options.json")
 @click.argument("file", type=file_type)
 @json_option
 def validate(file: Path, as_json: bool) -> None:
-    """Tell all that is wrong with FILE, one `path: message` per line.
+    """Check FILE and print every problem.
 
-    Exit code 0: nothing is. What is not wrong but surprising is told on standard error, as notices.
+    Prints one `path: message` per line. Exit code 0: FILE is valid. Notices about valid but surprising options go to
+    standard error.
     """
     try:
         loaded = _load(file)
     except OptionsError as error:
-        told = {"valid": False, "problems": _as_dicts(error.problems), "notices": []}
-        click.echo(json.dumps(told, indent=2) if as_json else str(error))
+        if as_json:
+            echo_json({"valid": False, "problems": _as_dicts(error.problems), "notices": []})
+        else:
+            click.echo(str(error))
         sys.exit(1)
-    found = find_warnings(loaded.document, loaded.options)
+    notices = find_warnings(loaded.document, loaded.options)
     if as_json:
-        click.echo(json.dumps({"valid": True, "problems": [], "notices": _as_dicts(found)}, indent=2))
+        echo_json({"valid": True, "problems": [], "notices": _as_dicts(notices)})
     else:
-        _print_notices(found)
+        _print_notices(notices)
         click.echo(f"{file} is valid")
 
 
 @options.command()
+@examples("options show options.json", "options show --changed options.json")
 @click.argument("file", type=file_type)
-@click.option("--changed", is_flag=True, help="Only options that are not at their default.")
+@click.option("--changed", is_flag=True, help="Only options that differ from their default.")
 @ignored_json_option
 def show(file: Path, changed: bool) -> None:
-    """Print every option with the value that FILE gives it, as JSON; secrets are hidden."""
+    """Print all options with their values in FILE as JSON.
+
+    Secrets are masked.
+    """
     loaded = _load(file)
-    shown = mask_options(loaded.options)
-    click.echo(json.dumps(changed_options(shown, loaded.options) if changed else shown, indent=2))
+    masked = mask_options(loaded.options)
+    echo_json(changed_options(masked, loaded.options) if changed else masked)
     _print_notices(find_warnings(loaded.document, loaded.options))
 
 
 @options.command()
+@examples("options diff options.json new.json")
 @click.argument("old", type=file_type)
 @click.argument("new", type=file_type)
 @json_option
 def diff(old: Path, new: Path, as_json: bool) -> None:
-    """Tell what an update from OLD to NEW would do: which tasks restart, what is refused and why.
+    """Preview an update from OLD to NEW: restarts and refusals.
 
     Exit code 1: the update would be refused.
     """
     before, after = _load_both(old, new)
-    found = difference(before.options, after.options)
-    click.echo(json.dumps(_diff_json(found), indent=2) if as_json else "\n".join(_diff_lines(found)))
-    sys.exit(1 if found.refused else 0)
+    change = difference(before.options, after.options)
+    if as_json:
+        echo_json(_diff_json(change))
+    else:
+        click.echo("\n".join(_diff_lines(change)))
+    sys.exit(1 if change.refused else 0)
 
 
 @options.command()
-@click.option("--template", is_flag=True, help="Print instead the variables of the package's Marathon template.")
+@examples("options schema > config.json")
+@click.option("--template", is_flag=True, help="Print the variables of the package's Marathon template.")
 @ignored_json_option
 def schema(template: bool) -> None:
-    """Print the JSON Schema (draft 4) of the options file; it is the package's config.json."""
-    click.echo(",\n".join(template_lines()) if template else json.dumps(config_schema(), indent=2))
+    """Print the JSON Schema (draft 4) of the options file.
+
+    It is the config.json of the package.
+    """
+    if template:
+        click.echo(",\n".join(template_lines()))
+    else:
+        echo_json(config_schema())
 
 
 def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -108,91 +135,101 @@ def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: 
 
 
 @options.command()
+@examples("options explain worker.cpus", "options explain worker")
 @click.argument("path", shell_complete=_complete)
 @json_option
 def explain(path: str, as_json: bool) -> None:
-    """Tell all about the option PATH, such as worker.cpus, or about all of a section, such as worker."""
-    found = [option for option in OPTIONS if str(option) == path or str(option).startswith(f"{path}.")]
-    if not found:
-        raise OptionsError([Problem(path, f"is no option{_suggestion(path)}")])
-    told = {str(option): explained(option) for option in found}
-    click.echo(json.dumps(told, indent=2) if as_json else "\n\n".join(told.values()))
+    """Explain the option PATH, or all options of a section."""
+    matches = [option for option in OPTIONS if str(option) == path or str(option).startswith(f"{path}.")]
+    if not matches:
+        raise OptionsError([Problem(path, f"unknown option{_suggestion(path)}", "unknown_option")])
+    texts = {str(option): explained(option) for option in matches}
+    if as_json:
+        echo_json(texts)
+    else:
+        click.echo("\n\n".join(texts.values()))
 
 
 def _suggestion(path: str) -> str:
-    """The nearest whole path; without a section, every option of the nearest name."""
+    """Return the most similar path; without a section, every option of the most similar name."""
     names = get_close_matches(path.rpartition(".")[2], {option.path[-1] for option in OPTIONS}, n=1)
-    alike = [str(option) for option in OPTIONS if option.path[-1] in names]
+    similar = [str(option) for option in OPTIONS if option.path[-1] in names]
     if "." in path:
-        alike = get_close_matches(path, alike, n=1) or alike
-    return f"; did you mean {' or '.join(alike)}?" if alike else "; `options schema` prints them all"
+        similar = get_close_matches(path, similar, n=1) or similar
+    return f"; did you mean {' or '.join(similar)}?" if similar else "; `options schema` prints all options"
 
 
 def _load(file: Path) -> Loaded:
-    document = parse(read(file), "standard input" if str(file) == "-" else str(file))
+    document = parse(read(file), source_name(file))
     return Loaded(document, resolve(document))
 
 
 def _load_both(old: Path, new: Path) -> tuple[Loaded, Loaded]:
-    loaded, wrong = [], []
+    loaded, problems = [], []
     for file in (old, new):
         try:
             loaded.append(_load(file))
         except OptionsError as error:
-            # What has no path names its file by itself.
-            wrong += [Problem(f"{file}: {found.path}" if found.path else "", found.message) for found in error.problems]
-    if wrong:
-        raise OptionsError(wrong)
+            # A problem without a path names its file already.
+            problems += [Problem(f"{file}: {each.path}" if each.path else "", each.message) for each in error.problems]
+    if problems:
+        raise OptionsError(problems)
     return loaded[0], loaded[1]
 
 
 def read(file: Path) -> bytes:
-    """A file, or standard input for `-`. Raise OptionsError that names it."""
-    try:
-        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-    except OSError as error:
-        raise OptionsError([Problem("", f"{file}: {error.strerror}")]) from error
+    """Read a file, or standard input for `-`. Raises OptionsError that names the file."""
+    return sys.stdin.buffer.read() if str(file) == "-" else read_bytes(file)
 
 
-def write(path: Path, text: str, force: bool) -> None:
-    """Write a new file. Raise JobError when it is there already, unless `force`."""
-    try:
-        with path.open("w" if force else "x") as stream:
-            stream.write(text)
-    except FileExistsError as error:
-        raise JobError(f"{path} is there already; replace it with --force") from error
+def source_name(file: Path) -> str:
+    """Name of a file in messages."""
+    return "standard input" if str(file) == "-" else str(file)
+
+
+def print_or_write(document: Any, output: Path | None, force: bool, *, quiet: bool) -> None:
+    """Print a JSON document, or write it to the file `output`. Raises JobError if the file exists, unless `force`."""
+    text = json.dumps(document, indent=2) + "\n"
+    if output is not None:
+        try:
+            with output.open("w" if force else "x") as stream:
+                stream.write(text)
+        except FileExistsError as error:
+            raise JobError(f"{output}: already exists; replace it with --force") from error
+    if not quiet:
+        click.echo(text if output is None else f"wrote {output}", nl=output is not None)
 
 
 def _as_dicts(problems: Iterable[Problem]) -> list[dict[str, str]]:
     return [asdict(problem) for problem in problems]
 
 
-def _print_notices(found: Iterable[Problem]) -> None:
-    for notice in found:
+def _print_notices(notices: Iterable[Problem]) -> None:
+    for notice in notices:
         click.echo(f"notice: {notice}", err=True)
 
 
-def _diff_json(found: Difference) -> dict[str, Any]:
+def _diff_json(change: Difference) -> dict[str, Any]:
     return {
-        "changed": [asdict(item) for item in found.changed],
-        "refused": _as_dicts(found.refused),
-        "restarted": [asdict(item) for item in found.restarted],
-        "added": list(found.added),
-        "removed": list(found.removed),
+        "changed": [asdict(item) for item in change.changed],
+        "refused": _as_dicts(change.refused),
+        "restarted": [asdict(item) for item in change.restarted],
+        "added": list(change.added),
+        "removed": list(change.removed),
     }
 
 
-def _diff_lines(found: Difference) -> Iterator[str]:
-    if not found.changed:
+def _diff_lines(change: Difference) -> Iterator[str]:
+    if not change.changed:
         yield "nothing changes"
         return
-    for item in found.changed:
+    for item in change.changed:
         yield f"{item.path}: {json.dumps(item.old)} -> {json.dumps(item.new)}"
-    if found.refused:
-        yield from (f"refused: {problem}" for problem in found.refused)
+    if change.refused:
+        yield from (f"refused: {problem}" for problem in change.refused)
         return
-    yield from (f"restart {item.task}: {item.reason}" for item in found.restarted)
-    yield from (f"add {name}" for name in found.added)
-    yield from (f"remove {name}" for name in found.removed)
-    if not (found.restarted or found.added or found.removed):
+    yield from (f"restart {item.task}: {item.reason}" for item in change.restarted)
+    yield from (f"add {name}" for name in change.added)
+    yield from (f"remove {name}" for name in change.removed)
+    if not (change.restarted or change.added or change.removed):
         yield "no task restarts"

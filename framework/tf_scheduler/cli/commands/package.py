@@ -1,8 +1,7 @@
-"""`dcos-tensorflow package`: what DC/OS installs, checked, rendered and built."""
+"""`dcos-tensorflow package` and `executor`: validate, render and build what DC/OS installs and agents run."""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,13 @@ from typing import Any
 import click
 
 from dcos_command.main import Group
+from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import read_bytes
-from tf_scheduler.cli.common.output import json_switch
+from tf_scheduler.cli.common.output import echo_json, json_switch
 from tf_scheduler.options.load import parse
 from tf_scheduler.package import universe
 from tf_scheduler.package.render import render_app
-from tf_scheduler.package.sources import PACKAGE_FOLDER, PackageSources, read_sources
+from tf_scheduler.package.sources import PACKAGE_FOLDER, read_sources
 from tf_scheduler.package.validate import validate as problems_of
 from tf_scheduler.zipapp_builder import build_bundle
 
@@ -23,8 +23,8 @@ sources_option = click.option(
     "--sources",
     type=click.Path(file_okay=False, path_type=Path),
     default=PACKAGE_FOLDER,
-    show_default="package/ of the checkout, or what came with the wheel",
-    help="The folder of package.json, config.json, resource.json and marathon.json.mustache.",
+    show_default="package/ of the checkout, or of the wheel",
+    help="Folder of package.json and the other sources.",
 )
 url_option = click.option(
     "--artefacts-url",
@@ -32,57 +32,61 @@ url_option = click.option(
     "url",
     default=universe.PLACEHOLDER_URL,
     show_default=True,
-    help="Where you publish the artefacts; they are expected in a folder below it that is named after the version.",
+    help="URL of the published artefacts, without the version.",
 )
 
 
 @click.group(cls=Group)
 def package() -> None:
-    """The DC/OS package: its rules, its Marathon app, its repository."""
+    """Validate, render and build the DC/OS package."""
 
 
 @package.command()
+@examples("package validate")
 @sources_option
 @json_switch('Print a JSON list of {"path", "message"}.')
 def validate(sources: Path, as_json: bool) -> None:
-    """Check the package's sources against the rules of the Universe and our own.
+    """Check the package against the rules of the Universe.
 
     Exit code 0, or 1 with one line per problem.
     """
-    found = problems_of(read_sources(sources))
+    problems = problems_of(read_sources(sources))
     if as_json:
-        click.echo(json.dumps([{"path": problem.path, "message": problem.message} for problem in found], indent=2))
+        echo_json([{"path": problem.path, "message": problem.message} for problem in problems])
     else:
-        click.echo("\n".join(str(problem) for problem in found) or f"{sources} is a valid package")
-    sys.exit(1 if found else 0)
+        click.echo("\n".join(str(problem) for problem in problems) or f"{sources} is a valid package")
+    sys.exit(1 if problems else 0)
 
 
 @package.command()
+@examples("package render --options options.json --artefacts-url https://files.example.com")
 @click.option("--options", type=click.Path(path_type=Path), help="Options file. Default: no options.")
-@click.option("--app-id", help="As of `dcos package install --app-id`.")
+@click.option("--app-id", help="Id of the app, as for `dcos package install`.")
 @sources_option
 @url_option
 def render(options: Path | None, app_id: str | None, sources: Path, url: str) -> None:
-    """Print the Marathon app that DC/OS makes of the package with these options.
+    """Print the Marathon app of the package with options.
 
-    You can post it to any Marathon: its labels tell a DC/OS cluster, if there is one, that it is this package.
+    Any Marathon accepts it. Its labels identify the package on a DC/OS cluster.
     """
-    app = render_app(_entry(read_sources(sources), url), _options(options), url, app_id)
-    click.echo(json.dumps(app, indent=2))
+    (entry,) = universe.packages(universe.check_and_fill(read_sources(sources), url))
+    document: dict[str, Any] = {} if options is None else parse(read_bytes(options), str(options))
+    echo_json(render_app(entry, document, url, app_id))
 
 
 @package.command()
+@examples("package build --out out --artefacts-url https://files.example.com")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     required=True,
-    help="Folder to write: the repository, and below artefacts/ what it points to.",
+    help="Folder for the repository and artefacts/.",
 )
 @click.option("--no-artefacts", is_flag=True, help="Build the repository only.")
 @sources_option
 @url_option
 def build(out: Path, no_artefacts: bool, sources: Path, url: str) -> None:
-    """Build the package repository and the artefacts, and print the artefacts' sha256.
+    """Build package repository and artefacts, print their sha256.
 
     Publish artefacts/ at ARTEFACTS_URL/<version>/ and one of universe-v3.json (DC/OS up to 1.9), -v4 (up to 1.11), -v5
     anywhere; then: dcos package repo add --index=0 tensorflow <its URL>
@@ -94,41 +98,30 @@ def build(out: Path, no_artefacts: bool, sources: Path, url: str) -> None:
 
 
 @package.command()
+@examples("package generate")
 @sources_option
 def generate(sources: Path) -> None:
-    """Write config.json, and the options in marathon.json.mustache, anew from the options' schema."""
+    """Update config.json and marathon.json.mustache from the schema."""
     changed = universe.generate_sources(sources)
     click.echo("\n".join(f"wrote {sources / name}" for name in changed) or f"{sources} is current")
 
 
-def _entry(sources: PackageSources, url: str) -> dict[str, Any]:
-    (entry,) = universe.packages(universe.check_and_fill(sources, url))
-    return entry
-
-
-def _options(path: Path | None) -> dict[str, Any]:
-    return {} if path is None else parse(read_bytes(path), str(path))
-
-
-# --- executor
-# `dcos-tensorflow executor`: the file that agents run.
-
-
 @click.group(cls=Group)
 def executor() -> None:
-    """The executor, which runs on the agents."""
+    """Build the executor, which runs on the agents."""
 
 
 @executor.command("build")
+@examples("executor build --output executor.pyz")
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File to write. Default: a file in the cache folder, named after its content.",
+    help="File to write. Default: a file in the cache folder.",
 )
 def executor_build(output: Path | None) -> None:
-    """Build the executor's bundle, one file for every Python from 3.8 on, and print its path.
+    """Build the executor's bundle and print its path.
 
-    Agents fetch it from wherever you put it: a web server, HDFS, a shared folder. The option executor.url says where.
-    A bundle that is current already is left as it is.
+    The bundle is one file for every Python from 3.8. Agents fetch it from the URL in the option executor.url: a web
+    server, HDFS, or a shared folder. A current bundle is not rewritten.
     """
     click.echo(build_bundle(output))

@@ -2,75 +2,72 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 
 import click
 
 from dcos_command.main import Group
-from tf_scheduler.cli.common.output import json_option
+from tf_scheduler.cli.common.groups import examples
+from tf_scheduler.cli.common.output import echo_json, json_option
 from tf_scheduler.runtimes import runtimes
 from tf_scheduler.runtimes.catalogue import RuntimeRequest
 
 
 @click.group(cls=Group)
 def runtime() -> None:
-    """Python environments with one TensorFlow each, by name.
+    """Manage Python environments with one TensorFlow each.
 
-    Options name one as `python`: runtime:NAME, for the service or for one job, in local runs.
+    Local runs use one by the option `python`: runtime:NAME, for the service or for one job.
     """
 
 
 @runtime.command()
+@examples("runtime create tf220 --tensorflow 2.20", "runtime create mine --package numpy --python 3.11")
 @click.argument("name")
 @click.option("--tensorflow", default="", metavar="VERSION", help="2.20 (the newest 2.20.x) or 2.20.0.")
-@click.option("--python", default="", metavar="VERSION", help="Such as 3.11; default: the Python that runs this.")
-@click.option("--gpu", is_flag=True, help="With CUDA.")
-@click.option("--package", "others", multiple=True, metavar="REQUIREMENT", help="Install this too; as pip takes it.")
+@click.option("--python", default="", metavar="VERSION", help="Such as 3.11. Default: the Python of this command.")
+@click.option("--gpu", is_flag=True, help="Install CUDA.")
+@click.option("--package", "others", multiple=True, metavar="REQUIREMENT", help="Further package, as for pip.")
 @click.option(
-    "--build",
-    "builds",
-    multiple=True,
-    metavar="REQUIREMENT",
-    help="Install this last, built of its sources against what the runtime has.",
+    "--build", "builds", multiple=True, metavar="REQUIREMENT", help="Package to build from source with the others."
 )
 @json_option
 def create(
-    name: str,
-    tensorflow: str,
-    python: str,
-    gpu: bool,
-    others: tuple[str, ...],
-    builds: tuple[str, ...],
-    as_json: bool,
+    name: str, tensorflow: str, python: str, gpu: bool, others: tuple[str, ...], builds: tuple[str, ...], as_json: bool
 ) -> None:
-    """Make the runtime NAME, or say that it is there. It is made whole, or not at all."""
+    """Create the runtime NAME, unless it exists.
 
-    def begins() -> None:
+    A failed attempt leaves nothing.
+    """
+
+    def notify() -> None:
         click.echo(f"making {name}; with TensorFlow or PyTorch it takes a minute or more", err=True)
 
-    found, made = runtimes.create_runtime(name, RuntimeRequest(tensorflow, gpu, others, builds), python, begins)
+    result, made = runtimes.create_runtime(name, RuntimeRequest(tensorflow, gpu, others, builds), python, notify)
     if as_json:
-        click.echo(json.dumps({**asdict(found), "made": made}, indent=2))
+        echo_json({**asdict(result), "made": made})
         return
-    click.echo(f"{found.name} {'is made' if made else 'is there already'}: {found.python}")
-    click.echo(f'in options: "python": "runtime:{found.name}"')
+    click.echo(f"{result.name} {'is made' if made else 'already exists'}: {result.python}")
+    click.echo(f'in options: "python": "runtime:{result.name}"')
 
 
 @runtime.command("list")
+@examples("runtime list")
 @json_option
 def list_(as_json: bool) -> None:
-    """Those that are complete."""
-    found = runtimes.list_runtimes()
+    """List complete runtimes."""
+    complete = runtimes.list_runtimes()
     if as_json:
-        click.echo(json.dumps([asdict(one) for one in found], indent=2))
-    for one in found if not as_json else ():
-        click.echo(f"{one.name}: Python {one.version}, {' '.join(one.content)}: {one.python}")
+        echo_json([asdict(each) for each in complete])
+        return
+    for each in complete:
+        click.echo(f"{each.name}: Python {each.version}, {' '.join(each.content)}: {each.python}")
 
 
 @runtime.command()
+@examples("runtime remove mine")
 @click.argument("name")
 def remove(name: str) -> None:
-    """Remove the runtime NAME, also one that was left half-made."""
+    """Remove the runtime NAME, even an incomplete one."""
     runtimes.remove_runtime(name)
     click.echo(f"{name} is removed")

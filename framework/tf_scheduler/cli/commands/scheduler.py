@@ -1,6 +1,6 @@
-"""`dcos-tensorflow scheduler run`: what the Marathon app starts. Its options come from the environment.
+"""`dcos-tensorflow scheduler`: run the scheduler, and check its health.
 
-Loads nothing that the scheduler's bundle lacks: no local Mesos, no tables.
+Imports only what the scheduler's bundle contains: no local Mesos, no tables.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
 
 import click
 
@@ -30,14 +29,14 @@ from tf_scheduler.store.interface import StoreConflictError, StoreUnavailableErr
 
 log = logging.getLogger(__name__)
 
-#: HTTP statuses that Marathon takes for healthy; above 299 the standard library calls them errors.
+#: HTTP statuses that Marathon accepts as healthy; above 299, urllib raises HTTPError.
 _HEALTHY = range(200, 400)
 _HEALTH_TIMEOUT = 10.0  # seconds
 
 
 @click.group(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 def scheduler() -> None:
-    """The scheduler, as Marathon runs it."""
+    """Run the scheduler, as Marathon does."""
 
 
 @scheduler.command()
@@ -45,21 +44,26 @@ def scheduler() -> None:
     "--options",
     "file",
     type=click.Path(path_type=Path),
-    help="Options file, instead of the variables; for those who start the scheduler without Marathon.",
+    help="Options file, instead of environment variables.",
 )
 @click.option(
     "--reset",
     envvar="RESET_FRAMEWORK",
     default="",
     metavar="FRAMEWORK_ID",
-    help="If Mesos has removed this framework, begin the job anew as another one. Also RESET_FRAMEWORK.",
+    help="Register a new framework if Mesos has removed this one.",
+    show_envvar=True,
 )
 def run(file: Path | None, reset: str) -> None:
-    """Run the scheduler until SIGTERM; tasks go on then.
+    """Run the scheduler until SIGTERM; tasks keep running.
 
-    Everything comes from the environment, as the package's Marathon app sets it: a variable for each option
-    (docs/options.md), PORT_API for the HTTP API, EXECUTOR_URI for the executor's bundle, and SDK_UNINSTALL=true when
-    the service is to be taken down.
+    It is configured by environment variables, which the package's Marathon app sets: one for each option
+    (docs/options.md), PORT_API for the HTTP API, EXECUTOR_URI for the executor's bundle, and SDK_UNINSTALL=true to
+    uninstall the service.
+
+    \b
+    Examples:
+      PORT_API=8080 dcos-tensorflow scheduler run --options options.json
     """
     document = to_document(os.environ) if file is None else parse(read_bytes(file), str(file))
     settings = load_settings(document, os.environ, reset)
@@ -74,8 +78,8 @@ def run(file: Path | None, reset: str) -> None:
 @contextmanager
 def _stopped_by_signals(process: SchedulerProcess) -> Iterator[None]:
     def stop(number: int, _frame: FrameType | None) -> None:
-        over = process.runner.state.process.finished
-        log.info("%s received%s", signal.Signals(number).name, "" if over else "; tasks keep running")
+        finished = process.runner.state.process.finished
+        log.info("%s received%s", signal.Signals(number).name, "" if finished else "; tasks keep running")
         process.stop()
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -89,13 +93,20 @@ def _stopped_by_signals(process: SchedulerProcess) -> Iterator[None]:
 @scheduler.command()
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the API. Default: PORT_API, or PORT0.")
 def health(port: int | None) -> None:
-    """Ask the scheduler on this machine how it is, for what watches containers: exit code 0, or 1 with the answer."""
+    """Check the scheduler on this machine.
+
+    For health checks of containers. Exit code 0: healthy; 1: not healthy, with the answer.
+
+    \b
+    Examples:
+      dcos-tensorflow scheduler health --port 8080
+    """
     scheme = "https" if os.environ.get("API_CERTIFICATE_FILE") else "http"
     url = f"{scheme}://127.0.0.1:{port or api_port(os.environ)}/v1/health"
-    # It is ourselves, over loopback: nobody stands between, and the certificate has another name.
-    trusting = ssl._create_unverified_context()  # noqa: S323
+    # On loopback no other machine can answer, and the certificate has another name.
+    context = ssl._create_unverified_context()  # noqa: S323
     try:
-        with urllib.request.urlopen(url, timeout=_HEALTH_TIMEOUT, context=trusting) as answer:  # noqa: S310 - ourselves
+        with urllib.request.urlopen(url, timeout=_HEALTH_TIMEOUT, context=context) as answer:  # noqa: S310 - loopback
             click.echo(answer.read().decode() or f"HTTP {answer.status}")
     except urllib.error.HTTPError as error:
         with error:
@@ -106,14 +117,9 @@ def health(port: int | None) -> None:
 
 
 def main() -> None:
-    """The whole command of the scheduler's bundle."""
+    """Run the command of the scheduler's bundle; after any exit code Marathon restarts it with a back-off."""
     try:
         scheduler.main(prog_name="tensorflow-scheduler")
     except SchedulerError as error:
-        fail(error, error.exit_code)
-
-
-def fail(error: Exception, code: int = 1) -> NoReturn:
-    """Whatever the exit code: Marathon starts us again, later and later."""
-    click.echo(f"{error}", err=True)
-    sys.exit(code)
+        click.echo(f"{error}", err=True)
+        sys.exit(error.exit_code)

@@ -1,4 +1,4 @@
-"""Where things are kept: XDG folders, and the folder of one run."""
+"""XDG folders, the folder of one run, and private files."""
 
 from __future__ import annotations
 
@@ -8,31 +8,40 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-#: Files of a task's working directory that a run keeps.
+#: Files of a task's sandbox that a run keeps.
 LOG_FILES = ("stdout", "stderr", "executor.log")
 _LONGEST_NAME = 80
 
 
 def state_home() -> Path:
     """`$XDG_STATE_HOME/dcos-tensorflow`. A relative value is ignored (XDG base directory specification)."""
-    given = Path(os.environ.get("XDG_STATE_HOME", ""))
-    return (given if given.is_absolute() else Path.home() / ".local" / "state") / "dcos-tensorflow"
+    folder = Path(os.environ.get("XDG_STATE_HOME", ""))
+    return (folder if folder.is_absolute() else Path.home() / ".local" / "state") / "dcos-tensorflow"
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, in one step: options may hold passwords."""
+    draft = path.with_name(f".{path.name}.new")
+    draft.unlink(missing_ok=True)
+    draft.touch(0o600, exist_ok=False)
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
 
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """What is left of one run: its checkpoints, the logs of its tasks and of the scheduler."""
+    """Folder of one run: its checkpoints, the logs of its tasks and of the scheduler."""
 
     path: Path
 
     @classmethod
     def create(cls, name: str, unique: str) -> RunFolder:
-        """A new folder, named after the service and the time (UTC)."""
+        """Create a folder, named after the service and the time (UTC)."""
         stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
         short = name.replace("/", "-")[:_LONGEST_NAME]
         folder = cls(state_home() / "runs" / f"{short}-{stamp}-{unique[:6]}")
         folder.path.parent.mkdir(parents=True, exist_ok=True)
-        # Output, state and options of a run are nobody else's on this machine.
+        # Other users of this machine must not read output, state and options.
         folder.path.mkdir(mode=0o700)
         folder.logs.mkdir()
         folder.checkpoints.mkdir()
@@ -48,7 +57,7 @@ class RunFolder:
 
     @property
     def options(self) -> Path:
-        """What the scheduler runs with; may hold passwords."""
+        """Options of the scheduler; may hold passwords."""
         return self.path / "options.json"
 
     @property
@@ -58,7 +67,7 @@ class RunFolder:
 
     @property
     def recording(self) -> Path:
-        """What its scheduler records (tf_scheduler.history), until it is kept."""
+        """Recording of the scheduler (tf_scheduler.history), until the run is stored."""
         return self.scheduler / "recording.jsonl"
 
     @property
@@ -74,18 +83,18 @@ class RunFolder:
         return self.logs / "scheduler.log"
 
     def keep_logs(self, task: str, sandbox: Path) -> Path | None:
-        """Keep a task's output here; None when it left none. Raise OSError when it cannot be kept."""
+        """Copy a task's logs to this folder; None: there are none. Raises OSError."""
         target = self.logs / task
-        found = [path for name in LOG_FILES for path in sorted(sandbox.glob(f"{name}*")) if path.is_file()]
-        if not found:
+        logs = [path for name in LOG_FILES for path in sorted(sandbox.glob(f"{name}*")) if path.is_file()]
+        if not logs:
             return None
         target.mkdir(parents=True, exist_ok=True)
-        for path in found:
+        for path in logs:
             _keep(path, target / path.name)
         return target
 
     def forget_scheduler(self) -> None:
-        """Remove its options, its state (with SQLite's side files) and its working directory, after its end."""
+        """Remove options, state (with SQLite's side files) and working directory of the scheduler, which has exited."""
         shutil.rmtree(self.scheduler, ignore_errors=True)
         self.options.unlink(missing_ok=True)
         for path in self.path.glob(f"{self.store.name}*"):
@@ -93,7 +102,7 @@ class RunFolder:
 
 
 def _keep(source: Path, target: Path) -> None:
-    """A second name costs nothing, however long the log is; across file systems it takes a copy."""
+    """Link a log, or copy it to another file system."""
     try:
         target.hardlink_to(source)
     except OSError:

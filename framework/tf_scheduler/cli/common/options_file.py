@@ -1,4 +1,4 @@
-"""The user's options, checked, and completed with what a laptop knows."""
+"""Load options files and complete them with the defaults of this machine."""
 
 from __future__ import annotations
 
@@ -23,55 +23,42 @@ from tf_scheduler.options.spec import image_of, to_spec
 from tf_scheduler.options.warnings import ineffective_options
 from tf_scheduler.zipapp_builder import build_bundle
 
-# --- options_file
-# The user's options as they are: read with errors that name them. `files` checks them, which takes longer.
-
-
-# --- runtime_names
-# `runtime:NAME` in options, which stands for the interpreter of a runtime on this machine.
-
-
+#: Before the name of a runtime of this machine, whose interpreter the option `python` means.
 _RUNTIME_PREFIX = "runtime:"
-
-
-def with_runtimes(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with the path in place of each name. Raise OptionsError for runtimes that there are not."""
-    found, wrong = dict(document), []
-    for name, section in document.items():
-        python = section.get("python") if isinstance(section, Mapping) else None
-        if isinstance(python, str) and python.startswith(_RUNTIME_PREFIX):
-            from tf_scheduler.runtimes.runtimes import find_runtime  # slow to load, and few options name one
-
-            try:
-                found[name] = {**section, "python": find_runtime(python.removeprefix(_RUNTIME_PREFIX)).python}
-            except JobError as error:
-                wrong.append(Problem(f"{name}.python", f"{error}; `dcos-tensorflow runtime create` makes one"))
-    if wrong:
-        raise OptionsError(wrong)
-    return found
-
-
-# --- document
-
-
-#: Seconds that Mesos keeps the tasks of a local run whose command is gone: nobody will come back for them.
+#: Seconds that Mesos keeps the tasks of a local run whose command was killed: no scheduler will return.
 FAILOVER_TIMEOUT = 10.0
 
 Options = Mapping[str, Any]
 
 
-def read_options(path: Path) -> dict[str, Any]:
-    """The document of an options file, with the interpreters of the runtimes that it names. Raise OptionsError."""
-    return with_runtimes(parse(read_bytes(path), str(path)))
+def _with_runtimes(document: Options) -> dict[str, Any]:
+    """Replace `runtime:NAME` by the path of its interpreter. Raises OptionsError for unknown runtimes."""
+    completed, problems = dict(document), []
+    for name, section in document.items():
+        python = section.get("python") if isinstance(section, Mapping) else None
+        if isinstance(python, str) and python.startswith(_RUNTIME_PREFIX):
+            from tf_scheduler.runtimes.runtimes import find_runtime  # slow import, rarely needed
+
+            try:
+                completed[name] = {**section, "python": find_runtime(python.removeprefix(_RUNTIME_PREFIX)).python}
+            except JobError as error:
+                problems.append(Problem(f"{name}.python", f"{error}; create it with `dcos-tensorflow runtime create`"))
+    if problems:
+        raise OptionsError(problems)
+    return completed
+
+
+def _read_options(path: Path) -> dict[str, Any]:
+    return _with_runtimes(parse(read_bytes(path), str(path)))
 
 
 def load_document(path: Path) -> dict[str, Any]:
-    """A valid options file as Cosmos takes it: environments as lists, paths absolute; else as it is."""
-    return dict(with_absolute_paths(as_lists(read_options(path)), path.parent.resolve()))
+    """Return the document of a valid options file in the form of Cosmos: environments as lists, absolute paths."""
+    return dict(_with_absolute_paths(as_lists(_read_options(path)), path.parent.resolve()))
 
 
 def read_bytes(path: Path) -> bytes:
-    """A file of the user's. Raise OptionsError that names it."""
+    """Read a file of the user. Raises OptionsError with its name."""
     if path.exists() and not path.is_file():
         raise OptionsError([Problem("", f"{path} is not a file")])
     try:
@@ -81,15 +68,15 @@ def read_bytes(path: Path) -> bytes:
 
 
 def can_check_gpus() -> bool:
-    """Whether jobs can look for their GPUs: local agents only count them, this machine may have none."""
+    """Whether executors can check GPUs: local agents offer GPUs that this machine may lack."""
     return shutil.which("nvidia-smi") is not None
 
 
-def with_absolute_paths(options: Options, folder: Path) -> Options:
-    """Paths made absolute: the agents have other working directories."""
+def _with_absolute_paths(options: Options, folder: Path) -> Options:
+    """Make paths absolute, because agents have other working directories."""
     service, executor = dict(options.get("service", {})), dict(options.get("executor", {}))
     for section, name in ((service, "job_url"), (executor, "url")):
-        path = local_path(section.get(name, ""), folder)
+        path = _local_path(section.get(name, ""), folder)
         if path is not None:
             section[name] = path.resolve().as_uri()
     checkpoints = service.get("checkpoint_dir", "")
@@ -98,21 +85,18 @@ def with_absolute_paths(options: Options, folder: Path) -> Options:
     return {**options, "service": service, "executor": executor}
 
 
-def local_path(url: str, folder: Path) -> Path | None:
-    """The file that a path or a file:// URL points to; None for other URLs and for none."""
+def _local_path(url: str, folder: Path) -> Path | None:
+    """Return the file of a path or a file:// URL; None for another URL or an empty one."""
     if url.startswith("file://"):
         return Path(unquote(url.removeprefix("file://")))
     return folder / Path(url).expanduser() if url and "://" not in url else None
 
 
-# --- local_options
-
-
 def load_options(path: Path) -> ServiceSpec:
-    """The spec of an options file for a run on this machine. Raise OptionsError with every problem.
+    """Return the spec of an options file for this machine. Raises OptionsError with all problems.
 
-    What the file leaves open: the user is the one who runs us, the program's interpreter is ours. Paths in it are
-    relative to the file. Options without effect are told on standard error.
+    Default user and interpreter are those of this process. Paths are relative to the file. Prints a notice on standard
+    error for each option without effect.
     """
     folder = path.parent
     rules = (
@@ -121,19 +105,19 @@ def load_options(path: Path) -> ServiceSpec:
         _invalid_user,
         _unsupported_isolation,
     )
-    options = resolve(read_options(path), local_defaults(), rules)
+    options = resolve(_read_options(path), _local_defaults(), rules)
     for notice in ineffective_options(options):
         click.echo(f"notice: {notice}", err=True)
-    return to_spec(with_absolute_paths(options, folder.resolve()))
+    return to_spec(_with_absolute_paths(options, folder.resolve()))
 
 
 def scheduler_defaults() -> dict[str, Any]:
-    """Option path -> what this machine knows; without the executor, which a scheduler knows by EXECUTOR_URI."""
-    defaults = local_defaults()
+    """Return option path -> default of this machine, without executor.url, which is the variable EXECUTOR_URI."""
+    defaults = _local_defaults()
     return {f"{part}.{name}": value for part in defaults for name, value in defaults[part].items() if name != "url"}
 
 
-def local_defaults() -> Mapping[str, Mapping[str, Any]]:
+def _local_defaults() -> Mapping[str, Mapping[str, Any]]:
     return {
         "service": {"user": getpass.getuser(), "python": sys.executable, "failover_timeout": FAILOVER_TIMEOUT},
         "executor": {"url": build_bundle().as_uri(), "python": sys.executable},
@@ -143,18 +127,18 @@ def local_defaults() -> Mapping[str, Mapping[str, Any]]:
 
 def _missing_files(options: Options, folder: Path) -> Iterator[Problem]:
     for section, name in (("service", "job_url"), ("executor", "url")):
-        path = local_path(options[section][name], folder)
+        path = _local_path(options[section][name], folder)
         if path is not None and not path.exists():
-            yield Problem(f"{section}.{name}", f"there is no file {path}")
+            yield Problem(f"{section}.{name}", f"{path}: file does not exist")
         elif path is not None and not path.is_file():
-            yield Problem(f"{section}.{name}", f"{path} is a folder; give a file, or pack the folder as a zip or tgz")
+            yield Problem(f"{section}.{name}", f"{path}: is a folder; use a file, or pack the folder as zip or tgz")
 
 
 def _missing_programs(options: Options) -> Iterator[Problem]:
     for section, values in options.items():
         python = values.get("python") if isinstance(values, Mapping) else None
         if python and shutil.which(python) is None:
-            yield Problem(f"{section}.python", f"there is no program {python} on this machine")
+            yield Problem(f"{section}.python", f"program `{python}` does not exist on this machine")
 
 
 def _invalid_user(options: Options) -> Iterator[Problem]:
@@ -162,32 +146,32 @@ def _invalid_user(options: Options) -> Iterator[Problem]:
     try:
         other = pwd.getpwnam(user).pw_uid != os.geteuid()
     except KeyError:
-        yield Problem("service.user", f"there is no user {user} on this machine")
+        yield Problem("service.user", f"user `{user}` does not exist on this machine")
         return
     if other and os.geteuid() != 0:
-        yield Problem("service.user", f"only root can run tasks as another user, here {user}; leave it out")
+        yield Problem("service.user", f"`{user}`: only root can run tasks as another user; omit it")
 
 
 def _unsupported_isolation(options: Options) -> Iterator[Problem]:
-    """Images, networks and mounts need isolators of Mesos that only root on a prepared machine can have."""
+    """Reject images, networks and mounts, which need isolators of Mesos on a prepared machine."""
     service = options["service"]
     has_gpus = {section: options[section]["gpus"] > 0 for section in JOBS if options[section]["count"]}
     for section, gpus in has_gpus.items():
         if image := image_of(service, options[section]["image"], gpus):
-            yield Problem(f"{section}.image", f"the local cluster runs no images, such as {image}: leave it out here")
+            yield Problem(f"{section}.image", f"`{image}`: the local cluster cannot run images; omit it")
     if service["virtual_network_enabled"]:
-        yield Problem("service.virtual_network_enabled", "the local cluster has no networks but that of this machine")
+        yield Problem("service.virtual_network_enabled", "the local cluster has only the network of this machine")
     if options["volumes"]:
-        yield Problem("volumes", "the local cluster mounts nothing: tasks find this machine's folders where they are")
+        yield Problem("volumes", "the local cluster cannot mount volumes; tasks use the folders of this machine")
 
 
-def changed_options(shown: Options, options: Options) -> dict[str, Any]:
-    """Return the part of `shown` whose values in `options` differ from the defaults."""
+def changed_options(masked: Options, options: Options) -> dict[str, Any]:
+    """Return the part of `masked` whose values in `options` differ from the defaults."""
     changed: dict[str, Any] = {}
     for option in OPTIONS:
         if option.value(options) != option.default:
             section = changed
             for name in option.path[:-1]:
                 section = section.setdefault(name, {})
-            section[option.path[-1]] = option.value(shown)
+            section[option.path[-1]] = option.value(masked)
     return changed

@@ -1,12 +1,13 @@
-"""`--json` of the commands that ask no service. Before the command, or as a variable, it counts as well."""
+"""Output of commands: `--json`, closed pipes, redacted task output, coloured tables."""
 
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -47,13 +48,13 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def json_switch(told: str) -> Callable[[_Command], _Command]:
-    """The option, as the parameter `as_json`; `told`: its help."""
-    return click.option("--json", "as_json", is_flag=True, callback=_inherit_json, help=told)
+def json_switch(text: str) -> Callable[[_Command], _Command]:
+    """Return the option `--json` with this help, as the parameter `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, callback=_inherit_json, help=text)
 
 
 def _inherit_json(context: click.Context, _parameter: click.Parameter, value: bool) -> bool:
-    """What it says for a group, it says for the group's commands."""
+    """Apply `--json` of a group to its commands."""
     before = context.ensure_object(dict)
     before["as_json"] = value or bool(before.get("as_json"))
     return bool(before["as_json"])
@@ -62,75 +63,70 @@ def _inherit_json(context: click.Context, _parameter: click.Parameter, value: bo
 json_option = json_switch("Print JSON.")
 
 
-# --- unread
-# Output that nobody reads any more, as of `... | head`: it is dropped, and what is done goes on.
+def echo_json(document: Any) -> None:
+    """Print a JSON document for people and programs."""
+    click.echo(json.dumps(document, indent=2))
+
+
+# --- closed pipes
 
 
 class _LossyWriter(io.FileIO):
-    """Writes until that fails; from then on nothing is written. `told`: whoever writes hears why, once.
+    """Discards all output after a failed write. With `strict`, the first failure raises, unless the pipe was closed."""
 
-    That nobody reads any more is never told.
-    """
-
-    def __init__(self, descriptor: int, *, told: bool) -> None:
+    def __init__(self, descriptor: int, *, strict: bool) -> None:
         super().__init__(descriptor, "w", closefd=False)
-        self._told, self._failed = told, False
+        self._strict, self._failed = strict, False
 
-    def write(self, data: ReadableBuffer, /) -> int | None:  # type: ignore[override]  # None: not now (io.RawIOBase)
+    def write(self, data: ReadableBuffer, /) -> int | None:  # type: ignore[override]  # None: would block (io.RawIOBase)
         written = None
         try:
             written = None if self._failed else super().write(data)
         except OSError as error:
             self._failed = True
-            if self._told and not isinstance(error, BrokenPipeError):
+            if self._strict and not isinstance(error, BrokenPipeError):
                 raise
         return memoryview(data).nbytes if self._failed else written
 
 
 @contextmanager
 def ignore_broken_pipe() -> Iterator[None]:
-    """Inside, standard output and standard error may be closed by their readers.
+    """Within, output to a closed pipe is discarded, so that the command continues after `... | head`.
 
-    What goes to standard error may be lost otherwise, too (a full disk, a terminal that is gone); a standard output
-    that cannot be written is an OSError.
+    All failures of standard error are ignored. Other failures of standard output raise OSError.
     """
     with ExitStack() as stack:
-        before = sys.stdout, sys.stderr
-        stack.callback(_restore, *before)
-        sys.stdout, sys.stderr = _lossy(sys.stdout, stack, told=True), _lossy(sys.stderr, stack, told=False)
+        out, err = _lossy(sys.stdout, stack, strict=True), _lossy(sys.stderr, stack, strict=False)
+        stack.enter_context(redirect_stdout(out))
+        stack.enter_context(redirect_stderr(err))
         yield
 
 
-def _restore(out: TextIO, err: TextIO) -> None:
-    sys.stdout, sys.stderr = out, err
-
-
-def _lossy(stream: TextIO | None, stack: ExitStack, *, told: bool) -> TextIO:
-    """The same for its file; what has none (`>&-`, a test's) stays as it is."""
+def _lossy(stream: TextIO | None, stack: ExitStack, *, strict: bool) -> TextIO:
+    """Return a lossy stream to the same file; a stream without a file is returned unchanged."""
     try:
-        raw = _LossyWriter(stream.fileno(), told=told)  # type: ignore[union-attr]
+        raw = _LossyWriter(stream.fileno(), strict=strict)  # type: ignore[union-attr]
     except (AttributeError, OSError, ValueError):
         return stream  # type: ignore[return-value]
     assert stream is not None
-    made = io.TextIOWrapper(
+    lossy = io.TextIOWrapper(
         io.BufferedWriter(raw),
         encoding=stream.encoding,
         errors=stream.errors,
         line_buffering=bool(stream.line_buffering),
     )
-    stack.callback(made.close)
-    return made
+    stack.callback(lossy.close)
+    return lossy
 
 
-# --- tail
-# The last lines of a file that somebody else is writing.
+# --- task output
 
 
-_BLOCK = 8192
+_BLOCK = 8192  # bytes at the end of a file
 
 
 def last_lines(path: Path, count: int) -> list[str]:
-    """Up to `count` last lines, each without control characters; none when there is no file yet."""
+    """Return up to `count` last lines without control characters; none if the file does not exist."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
@@ -142,16 +138,12 @@ def last_lines(path: Path, count: int) -> list[str]:
 
 
 def _printable(line: str) -> str:
-    """Programs draw progress bars with carriage returns and escapes: they would upset our own screen."""
+    """Remove carriage returns and escapes, with which programs draw progress bars."""
     return "".join(char for char in line.rsplit("\r", 1)[-1] if char.isprintable() or char == "\t")
 
 
-# --- words
-# What of a task's output `local run` shows and keeps: no secrets.
-
-
 class OutputRedactor:
-    """Secrets that we know are masked. A task that gets others is not quoted: its executor knows them."""
+    """Quotes the output of tasks with known secrets masked; a task with other secrets is not quoted."""
 
     def __init__(self, spec: ServiceSpec, redactor: SecretRedactor) -> None:
         self._redactor = redactor
@@ -160,28 +152,27 @@ class OutputRedactor:
         self._open = {task.name for task in spec.tasks() if not any(item.is_for(task.job.group) for item in unknown)}
 
     def knows(self, task: str) -> bool:
-        """All that the task may say by mistake."""
+        """Whether all secrets of the task are known."""
         return self._all or task in self._open
 
     def last(self, task: str, file: Path, count: int) -> list[str]:
-        """The last lines of its output; none of one that is not quoted."""
+        """Return the last lines of a task's output; none if the task is not quoted."""
         return [self._redactor.redact(line) for line in last_lines(file, count)] if self.knows(task) else []
 
 
 def output_redactor(spec: ServiceSpec, document: Mapping[str, Any]) -> OutputRedactor:
-    """`document`: its options. Secrets are known from them, and from our own variables."""
+    """Return a redactor that knows the secrets in the options `document` and in this process' environment."""
     return OutputRedactor(spec, SecretRedactor(known_secrets(resolve(document), os.environ, Policy())))
 
 
-# --- colours
-# Parts on a terminal: tables that fit it, and colours, unless NO_COLOR says not to.
+# --- screen
 
 
 _STYLES = {"good": "green", "busy": "cyan", "wait": "yellow", "bad": "red", "dim": "dim", "strong": "bold"}
 
 
 def screen() -> Screen:
-    """Standard output: in colours on a terminal, else plain text."""
+    """Return standard output: coloured on a terminal (unless NO_COLOR is set), else plain text."""
     return ColourScreen() if sys.stdout is not None and sys.stdout.isatty() else plain_screen()
 
 
@@ -199,8 +190,8 @@ class ColourScreen(Screen):
                 self._console.file.write(part.on(self._console.file))
                 self._console.file.flush()
             else:
-                shown = rich_renderable(self._fitting(part), self._console.width)
-                self._console.print(Group(shown))  # alone a Text would lose how it is to be broken
+                rendered = rich_renderable(self._fitting(part), self._console.width)
+                self._console.print(Group(rendered))  # print would ignore the overflow of a single Text
 
     def show_live(self, frames: Iterable[Renderable]) -> None:
         with Live(console=self._console, auto_refresh=False) as live:
@@ -209,14 +200,14 @@ class ColourScreen(Screen):
                 live.update(Group(*(rich_renderable(self._fitting(part), width) for part in frame)), refresh=True)
 
     def _fitting(self, part: Block) -> Block:
-        """Itself; of a table that no terminal so narrow has room for, its cells one below the other."""
+        """Return the part; a table that is too wide becomes one line for each cell."""
         width = self._console.width
         narrow = isinstance(part, Table) and width < minimum_width(part)
         return "\n".join(render_lines(part, width)) if narrow else part
 
 
 def rich_renderable(part: Block, width: int) -> RenderableType:
-    """What rich draws for it on so many columns."""
+    """Return what rich draws for a part on `width` columns."""
     if isinstance(part, Table):
         return _table(part, width) if part.rows else Text(remove_controls(part.empty))
     if isinstance(part, Line):
@@ -227,12 +218,12 @@ def rich_renderable(part: Block, width: int) -> RenderableType:
 
 
 def _table(table: Table, width: int) -> RichTable:
-    drawn_table = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)  # 2 between columns
-    for column, room in zip(table.columns, column_widths(table, width), strict=True):
-        drawn_table.add_column(column, overflow="fold", width=room)
+    result = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)  # 2 between columns
+    for column, cell_width in zip(table.columns, column_widths(table, width), strict=True):
+        result.add_column(column, overflow="fold", width=cell_width)
     for row in table.rows:
-        drawn_table.add_row(*(_Chart(cell) if at in table.charts else _text(cell) for at, cell in enumerate(row)))
-    return drawn_table
+        result.add_row(*(_Chart(cell) if at in table.charts else _text(cell) for at, cell in enumerate(row)))
+    return result
 
 
 def _text(cell: Cell) -> Text:
@@ -240,16 +231,16 @@ def _text(cell: Cell) -> Text:
 
 
 class _Chart:
-    """A cell that is drawn with characters: as much of them as there is room for, evenly chosen."""
+    """A cell that is drawn with characters; a narrow cell has evenly chosen ones."""
 
     def __init__(self, cell: Cell) -> None:
         self._text = _text(cell)
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
-        whole = self._text.plain
-        width = min(len(whole), options.max_width)
-        chosen = (whole[int((at + 0.5) * len(whole) / width)] for at in range(width))
-        yield Text("".join(chosen), self._text.style, no_wrap=True)
+        text = self._text.plain
+        width = min(len(text), options.max_width)
+        sample = (text[int((at + 0.5) * len(text) / width)] for at in range(width))
+        yield Text("".join(sample), self._text.style, no_wrap=True)
 
     def __rich_measure__(self, _console: Console, _options: ConsoleOptions) -> Measurement:
         return Measurement(min(4, len(self._text.plain)), len(self._text.plain))

@@ -1,8 +1,8 @@
 """Services of `local install`: each has a folder in the cluster's, and a process that supervises its scheduler.
 
 CLUSTER/services/ID/
-  options.json       the options as given
-  scheduler.json     the same with defaults of this machine, for the scheduler
+  options.json       options of the user
+  scheduler.json     options of the scheduler: with defaults of this machine
   supervisor.json    process and URL of the service; valid while that process runs
   failure            why the scheduler last failed
   uninstall          exists while the service is being removed
@@ -33,6 +33,7 @@ from mesos_local.cluster import LocalCluster
 from mesos_local.host.orphans import MARK
 from mesos_local.host.process import ProcessId
 from tf_scheduler import __version__
+from tf_scheduler.cli.common.folders import write_private
 from tf_scheduler.cli.common.options_file import scheduler_defaults
 from tf_scheduler.cli.common.output import last_lines
 from tf_scheduler.errors import JobError, OptionsError
@@ -42,38 +43,37 @@ from .process import (
     SchedulerLaunch,
     SupervisedScheduler,
     advertise,
-    ask,
+    get_json,
     guarded,
     secret_variables,
     with_values,
-    write_private,
 )
 
-_INTERVAL = 0.5  # seconds between two looks of a supervisor
-_START_TIMEOUT = 60.0  # seconds until a supervisor has started its scheduler
-#: Answers in a row that the removal is complete; meanwhile commands can read what the scheduler reports last.
+_INTERVAL = 0.5  # seconds between two checks of a supervisor
+_START_TIMEOUT = 60.0  # seconds until a supervisor must have started its scheduler
+#: Consecutive reports that the removal is complete, so that commands can read the last report.
 _CONFIRMATIONS = 3
 _LOG_LINES = 5
 _PLAN = "/v1/plans/deploy"
-#: Tasks and schedulers of other users pass through to what is theirs, and see nothing else.
+#: Tasks and schedulers of other users may enter, but not list, the folder.
 _FOLDER_MODE = 0o711
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledService:
-    """`cluster`: folder of the local cluster; `id`: unique in it, by default the service's name."""
+    """`cluster` is the folder of the local cluster; `id` is unique in it, by default the service's name."""
 
     cluster: Path
     id: str
 
     @classmethod
     def all(cls, cluster: Path) -> list[InstalledService]:
-        """Every service that is installed on the cluster, by its id."""
+        """Return the installed services of the cluster, sorted by id."""
         return [cls.at(path.parent) for path in sorted((cluster / "services").glob("*/options.json"))]
 
     @classmethod
     def at(cls, folder: Path) -> InstalledService:
-        """The service whose folder this is."""
+        """Return the service of a folder."""
         return cls(folder.parent.parent, unquote(folder.name))
 
     @property
@@ -100,19 +100,18 @@ class InstalledService:
 
     @property
     def url(self) -> str:
-        """Where the scheduler's API was last."""
+        """Last URL of the scheduler's API."""
         return str(json.loads((self.folder / "supervisor.json").read_text())["url"])
 
     def options(self) -> dict[str, Any]:
-        """The options as given; empty if the service is gone."""
+        """Return the options of the user; empty if the service does not exist."""
         try:
-            found: dict[str, Any] = json.loads((self.folder / "options.json").read_text())
+            return dict(json.loads((self.folder / "options.json").read_text()))
         except FileNotFoundError:
             return {}
-        return found
 
     def completed(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Options of the scheduler: with defaults that are known on this machine."""
+        """Return the options of the scheduler: with defaults of this machine."""
         defaults = scheduler_defaults()
         del defaults["service.failover_timeout"]  # a service outlives its scheduler, unlike a run
         cluster = LocalCluster.running(self.cluster)
@@ -132,14 +131,14 @@ class InstalledService:
 
     def write(self, options: Mapping[str, Any]) -> None:
         """Replace the options. The scheduler reads them when it starts."""
-        write_private(self.folder / "scheduler.json", self.completed(options))
-        write_private(self.folder / "options.json", options)
+        write_private(self.folder / "scheduler.json", json.dumps(self.completed(options), indent=2))
+        write_private(self.folder / "options.json", json.dumps(options, indent=2))
 
     def ensure_supervised(self) -> None:
         """Return when a supervisor runs. Raise JobError if it does not start."""
         if self.supervisor is not None:
             return
-        # The mark lets `local down` find all that belongs to the cluster.
+        # The mark lets `local down` find all processes of the cluster.
         with self.log.open("ab") as log:
             self.log.chmod(0o600)
             process = subprocess.Popen(
@@ -153,11 +152,11 @@ class InstalledService:
         deadline = time.monotonic() + _START_TIMEOUT
         while self.supervisor is None:
             if process.poll() is not None or time.monotonic() > deadline:
-                raise JobError(f"{self.id}: its scheduler does not start; see {self.log}")
-            time.sleep(0.05)  # files cannot be awaited with the standard library
+                raise JobError(f"{self.id}: the scheduler does not start; see {self.log}")
+            time.sleep(0.05)  # the standard library cannot await a file
 
     def reload(self) -> None:
-        """Restart the scheduler with its newest options."""
+        """Restart the scheduler with its current options."""
         supervisor = self.supervisor
         if supervisor is None:
             self.ensure_supervised()
@@ -206,7 +205,7 @@ class LocalInstallation:
         return {"results": [{**named, "appId": f"/{self.service.id}"}]}
 
     def last_failure(self, *, finished: bool) -> str | None:
-        del finished  # the folder tells
+        del finished  # the service has a folder until the removal ends
         if not self.service.options():
             return None
         try:
@@ -233,7 +232,7 @@ def _check_version(version: str | None) -> None:
 
 
 class _Supervisor:
-    """Runs until SIGTERM, the end of the cluster, or the end of the service's removal. SIGHUP: new options."""
+    """Runs until SIGTERM, or until the cluster or the service is gone. SIGHUP: new options."""
 
     def __init__(self, service: InstalledService) -> None:
         self._service = service
@@ -293,7 +292,7 @@ class _Supervisor:
     def _record(self, url: str) -> None:
         process = ProcessId.of(os.getpid())
         assert process is not None, "this process exists"
-        write_private(self._service.folder / "supervisor.json", {"url": url, "process": asdict(process)})
+        write_private(self._service.folder / "supervisor.json", json.dumps({"url": url, "process": asdict(process)}))
 
     def _cluster_lives(self) -> bool:
         return LocalCluster.running(self._service.cluster) is not None
@@ -304,27 +303,26 @@ class _Supervisor:
             (self._service.folder / "failure").write_text("\n".join([f"exit code {scheduler.last_exit}", *lines]))
 
     def _removed(self, scheduler: SupervisedScheduler) -> bool:
-        """Whether the scheduler reports that nothing of the service is left in Mesos."""
-        answer = self._plan(scheduler) if self._uninstalling else None
-        return answer is not None and answer[0] == 200
+        """Whether the scheduler reports that its removal is complete."""
+        return self._uninstalling and self._plan_status(scheduler) == 200
 
-    def _plan(self, scheduler: SupervisedScheduler) -> tuple[int, Any] | None:
-        # Without its certificate's files a scheduler that is being removed answers unencrypted.
-        answers = (ask(scheduler.address, _PLAN, encrypted=encrypted) for encrypted in (False, True))
-        answer = next(filter(None, answers), None)
-        self._last = leftovers_message(answer[1])[0] if answer is not None and answer[0] == 200 else ""
-        return answer
+    def _plan_status(self, scheduler: SupervisedScheduler) -> int:
+        # An uninstalling scheduler whose certificate is missing responds unencrypted.
+        responses = (get_json(scheduler.address, _PLAN, encrypted=encrypted) for encrypted in (False, True))
+        status, plan = next(filter(None, responses), (0, None))
+        self._last = leftovers_message(plan)[0] if status == 200 else ""
+        return status
 
     def _forget(self) -> None:
         now = datetime.now().astimezone().isoformat(timespec="seconds")
         with (self._service.cluster / "logs" / "uninstalled.log").open("a") as log:
             log.write(f"{now} /{self._service.id}: {self._last or 'its plan is complete'}\n")
-        (self._service.folder / "options.json").unlink()  # from here on the service does not exist
+        (self._service.folder / "options.json").unlink()  # the service no longer exists
         shutil.rmtree(self._service.folder, ignore_errors=True)
 
 
 def supervise_all(cluster: Path) -> Iterator[str]:
-    """Start what an earlier supervisor has left; yield the id of each service that does not start, with the reason."""
+    """Restart missing supervisors; yield the id of each service that does not start, with the reason."""
     for service in InstalledService.all(cluster):
         try:
             service.ensure_supervised()

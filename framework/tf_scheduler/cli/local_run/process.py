@@ -1,7 +1,4 @@
-"""Which services run on this machine: the commands that start some leave a note of where these are.
-
-A note is a file that its writer keeps locked: so a writer that has ended, however suddenly, is noticed.
-"""
+"""Scheduler processes of this machine: supervise them, and let other commands find them."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ from tf_scheduler.zipapp_builder import build_bundle
 
 @dataclass(frozen=True, slots=True)
 class Advertisement:
-    """`url`: of the API of the service `name`; `folder`: of an installed one."""
+    """A running service: URL of its API, its name, and its folder if it is installed."""
 
     url: str
     name: str
@@ -41,12 +38,15 @@ class Advertisement:
 
 @contextmanager
 def advertise(name: str, folder: str = "") -> Iterator[Callable[[str], None]]:
-    """Gives what notes the URL, as often as it changes. At the end of the block there is none."""
+    """Within, other commands find the service at the URL last passed to the yielded function.
+
+    The advertisement is a file that this process locks, so that it is ignored as soon as this process exits.
+    """
     path = _folder() / f"{uuid.uuid4().hex}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     written = ""
 
-    def tell(url: str) -> None:
+    def publish(url: str) -> None:
         nonlocal written
         text = json.dumps(asdict(Advertisement(url, name, folder)))
         if text != written:
@@ -57,13 +57,13 @@ def advertise(name: str, folder: str = "") -> Iterator[Callable[[str], None]]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         try:
-            yield tell
+            yield publish
         finally:
             path.unlink(missing_ok=True)
 
 
 def advertisements() -> list[Advertisement]:
-    """Those whose writer lives."""
+    """Return the advertisements of running processes."""
     return [note for path in _folder().glob("*.json") if (note := _read(path)) is not None]
 
 
@@ -74,9 +74,9 @@ def _read(path: Path) -> Advertisement | None:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 return Advertisement(**json.load(file))
-            path.unlink(missing_ok=True)  # its writer was killed
+            path.unlink(missing_ok=True)  # its process was killed
     except (OSError, ValueError, TypeError):
-        return None  # it ends just now, or has not told anything yet
+        return None  # just removed, or not yet written
     return None
 
 
@@ -85,7 +85,6 @@ def _folder() -> Path:
 
 
 # --- process
-# Supervise one scheduler process on this machine: start, restart with back-off, stop.
 
 
 HOST = "127.0.0.1"
@@ -101,10 +100,10 @@ Notify = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class SchedulerLaunch:
-    """How a scheduler is started.
+    """Command line and environment of a scheduler.
 
-    `folder` is its working directory, and the mark by which a guard finds the process; `log` gets its output.
-    `secrets`: variables of this process that the options name as sources of secrets.
+    `folder` is its working directory, and the mark by which a guard finds the process; `log` receives its output;
+    `secrets` are the variables of this process that the options name as sources of secrets.
     """
 
     options: Path
@@ -118,7 +117,7 @@ class SchedulerLaunch:
         return [sys.executable, "-m", "tf_scheduler", "scheduler", "run", "--options", str(self.options)]
 
     def environment(self, port: int, variables: Mapping[str, str]) -> dict[str, str]:
-        """Only what the scheduler needs; nothing else of the user's environment."""
+        """Return the variables that the scheduler needs; none else of the user's environment."""
         passed = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
         own = {
             "HOST": HOST,
@@ -193,7 +192,7 @@ class SupervisedScheduler:
         self._child = None
 
     def _start(self) -> None:
-        # Tasks and commands may know the address of the process before.
+        # Tasks and commands may use the address of the previous process.
         if not self._port or not is_free(self._port):
             (self._port,) = free_ports(1)
         with self._launch.log.open("ab") as log:
@@ -220,35 +219,26 @@ def guarded(folder: Path) -> Iterator[None]:
         guard.end(0)
 
 
-def ask(address: str, path: str, *, encrypted: bool = False) -> tuple[int, Any] | None:
-    """Return status and JSON of a GET request to a scheduler of this machine; None if it does not answer."""
+def get_json(address: str, path: str, *, encrypted: bool = False) -> tuple[int, Any] | None:
+    """Send a GET request to a scheduler of this machine; return status and JSON, or None without a response."""
     connection = http.client.HTTPConnection(address, timeout=_TIMEOUT)
-    if encrypted:  # on loopback, where the certificate's name is another
+    if encrypted:  # on loopback, where the certificate has another name
         context = ssl._create_unverified_context()  # noqa: S323
         connection = http.client.HTTPSConnection(address, timeout=_TIMEOUT, context=context)
     try:
         connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, json.loads(answer.read() or b"null")
+        response = connection.getresponse()
+        return response.status, json.loads(response.read() or b"null")
     except (OSError, http.client.HTTPException, ValueError):
         return None
     finally:
         connection.close()
 
 
-def write_private(path: Path, document: Document) -> None:
-    """Write a JSON document that only its owner can read, in one step: options may hold passwords."""
-    draft = path.with_suffix(".new")
-    draft.unlink(missing_ok=True)
-    draft.touch(0o600, exist_ok=False)
-    draft.write_text(json.dumps(document, indent=2))
-    draft.replace(path)
-
-
 def with_values(document: Document, values: Mapping[str, Any], notify: Notify | None = None) -> dict[str, Any]:
     """Return the document with `values` (option path -> value).
 
-    Without `notify` they are defaults; with it they replace other values, each of which is reported.
+    Without `notify` they are defaults; with it they replace other values, and each replacement is reported.
     """
     completed: dict[str, Any] = deepcopy(dict(document))
     for path, value in values.items():

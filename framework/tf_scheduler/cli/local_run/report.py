@@ -1,4 +1,4 @@
-"""Keep local runs in the history, and draw their pages."""
+"""Report of a local run, its entry in the history, and its HTML page."""
 
 from __future__ import annotations
 
@@ -35,29 +35,40 @@ from tf_scheduler.model.task import TaskState
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import mask_options
 from tf_scheduler.options.schema.jobs import JOBS
-from tf_scheduler.report.page import render_page as page_of
+from tf_scheduler.report.page import render_page
 
 from .follow import FollowResult, sandbox_of
 
-#: State of a run that nobody follows any more, though it had no result.
+#: State of a run without a result whose command has exited.
 LOST = "lost"
-_LOST_REASON = "it ended without a result: its `local run` is gone, killed or with the machine"
+_LOST_REASON = "ended without a result: the process of `local run` was killed, or the machine stopped"
+#: Maximum number of launches before the last one whose output is kept.
+_MAX_EARLIER_LOGS = 10
+#: Lines of the error output of a failed task.
+_ERROR_LINES = 5
+#: States that need no explanation.
+_EXPECTED_STATES = (TaskState.FINISHED.label, TaskState.KILLED.label)
+
+Report = dict[str, Any]
+
+
+# --- history
 
 
 def run_database() -> RunDatabase:
-    """Of this user."""
+    """Return the history of this user."""
     return RunDatabase(state_home() / "history.db", now=_refreshed)
 
 
 def start_run(document: Mapping[str, Any], folder: RunFolder, agents: Iterable[AgentSpec], submitted: float) -> None:
-    """Keep a run that begins, so that it is known whatever becomes of us. What goes wrong is told at its end."""
+    """Store a run that starts, so that it is listed even if this process is killed. `finish_run` reports errors."""
     with suppress(JobError, OSError):
         run_database().save(_new_run(document, folder, agents, submitted))
 
 
 def _new_run(document: Mapping[str, Any], folder: RunFolder, agents: Iterable[AgentSpec], submitted: float) -> Run:
-    options, me = resolve(document), ProcessId.of(os.getpid())
-    shown = mask_options(options)
+    options, process = resolve(document), ProcessId.of(os.getpid())
+    masked = mask_options(options)
     return Run(
         id=folder.path.name,
         service=options["service"]["name"],
@@ -66,62 +77,56 @@ def _new_run(document: Mapping[str, Any], folder: RunFolder, agents: Iterable[Ag
         submitted=submitted,
         seconds=0.0,
         folder=str(folder.path),
-        options=changed_options(shown, options),
-        resolved=shown,
+        options=changed_options(masked, options),
+        resolved=masked,
         agents={agent.hostname: _agent_text(agent) for agent in agents},
-        process="" if me is None else f"{me.pid}:{me.start_time}",
+        process="" if process is None else f"{process.pid}:{process.start_time}",
     )
 
 
 def _refreshed(run: Run) -> Run:
-    """A run that went on when it was kept: what its scheduler has recorded since, and whether it still goes on."""
+    """Return a run that was stored as running with its present state and all that was recorded since."""
     if not run.process:
         return run
     pid, _, start_time = run.process.partition(":")
-    goes_on = ProcessId(int(pid), int(start_time)).alive()
-    run = run if goes_on else replace(run, state=LOST, reason=_LOST_REASON)
+    alive = ProcessId(int(pid), int(start_time)).alive()
+    run = run if alive else replace(run, state=LOST, reason=_LOST_REASON)
     try:
-        found = service_run(RunFolder(Path(run.folder)).recording, run.service, run.options)
+        recorded = service_run(RunFolder(Path(run.folder)).recording, run.service, run.options)
     except JobError:  # nothing was launched
         return run
-    if not goes_on and found.state != RUNNING:
-        run = replace(run, state=found.state, reason=found.reason)
-    return replace(
-        run,
-        seconds=round((time.time() if goes_on else found.submitted + found.seconds) - run.submitted, 3),
-        launches=found.launches,
-        curves=found.curves,
-        unit=found.unit,
-        warnings=found.warnings,
-    )
+    if not alive and recorded.state != RUNNING:
+        run = replace(run, state=recorded.state, reason=recorded.reason)
+    end = time.time() if alive else recorded.submitted + recorded.seconds
+    return replace(_with_recording(run, recorded), seconds=round(end - run.submitted, 3))
+
+
+def _with_recording(run: Run, recorded: Any) -> Run:
+    fields = ("launches", "curves", "unit", "warnings")
+    return replace(run, **{name: getattr(recorded, name) for name in fields})
 
 
 def finish_run(
     document: Mapping[str, Any],
-    found: Mapping[str, Any],
+    report: Report,
     folder: RunFolder,
     agents: Iterable[AgentSpec],
     submitted: float,
-    surroundings: Mapping[str, str],
     page: Path | None,
 ) -> None:
-    """Keep a run; what goes wrong is told, and is no failure of the run.
+    """Store a finished run and write its page. Errors are printed, because they are no failure of the run.
 
-    `document`: its options; `found`: its report; `submitted`: seconds since the epoch; `surroundings`:
-    of `environment_of`; `page`: drawn there.
+    Args:
+        document: Options of the run.
+        submitted: Unix time.
+        page: File of the HTML page; None: no page.
     """
-    recorded = read_recording(folder.recording)
+    result = {name: report[name] for name in ("state", "reason", "seconds")}
     run = replace(
-        _new_run(document, folder, agents, submitted),
-        state=found["state"],
-        reason=found["reason"],
-        seconds=found["seconds"],
-        environment=surroundings,
+        _with_recording(_new_run(document, folder, agents, submitted), read_recording(folder.recording)),
+        environment=environment_of(resolve(document)),
         process="",
-        launches=recorded.launches,
-        curves=recorded.curves,
-        unit=recorded.unit,
-        warnings=recorded.warnings,
+        **result,
     )
     try:
         run_database().save(run)
@@ -134,27 +139,15 @@ def finish_run(
         click.echo(f"{error}", err=True)
 
 
-def write_page(run: Run, page: Path) -> None:
-    """Write the page of a run; `-` is standard output. Raise JobError when it cannot be written."""
-    text = page_of(run)
-    if str(page) == "-":
-        click.echo(text, nl=False)
-        return
-    try:
-        page.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise JobError(f"--report {page}: the page cannot be written there: {error.strerror}") from error
-
-
 def environment_of(options: Mapping[str, Any]) -> dict[str, str]:
-    """What else the result of a local run with these resolved options depends on, now."""
+    """Return the present environment of a local run with these resolved options: versions and digests."""
     return describe_environment(__version__, MESOS, _interpreters(options), _job_files(options))
 
 
 def _interpreters(options: Mapping[str, Any]) -> Iterator[str]:
-    own = options["service"]["python"] or sys.executable
-    yield own
-    yield from (options[job]["python"] or own for job in JOBS if options[job]["count"])
+    default = options["service"]["python"] or sys.executable
+    yield default
+    yield from (options[job]["python"] or default for job in JOBS if options[job]["count"])
 
 
 def _job_files(options: Mapping[str, Any]) -> Iterator[Path]:
@@ -169,89 +162,82 @@ def _agent_text(agent: AgentSpec) -> str:
     return "; ".join(part for part in (resources, attributes) if part)
 
 
-# --- report
-# The result of a run, for people and as JSON.
+# --- page
 
 
-#: Most launches before its last one of which a task's output is kept.
-_MAX_EARLIER_LOGS = 10
-#: Of the error output of a task that failed.
-_ERROR_LINES = 5
-#: Ends that need no explanation.
-_EXPECTED_ENDS = (TaskState.FINISHED.label, TaskState.KILLED.label)
-
-Report = dict[str, Any]
-
-
-def build_report(
-    watched: FollowResult,
-    spec: ServiceSpec,
-    cluster: LocalCluster,
-    folder: RunFolder,
-    seconds: float,
-    words: OutputRedactor,
-) -> Report:
-    """Everything worth keeping of a run; keeps the logs of its tasks in its folder. `words`: of tasks."""
-    seen = watched.seen
-    return {
-        "service": spec.name,
-        **_outcome(watched),
-        "seconds": round(seconds, 1),
-        "framework_id": seen.framework_id if seen else None,
-        "run": str(folder.path),
-        "checkpoints": seen.checkpoint_dir if seen else spec.checkpoint_dir or str(folder.checkpoints),
-        "pending": {name: list(reasons) for name, reasons in watched.pending.items()},
-        "tasks": [_task(seen, task, cluster, folder, words) for task in seen.tasks] if seen else [],
-    }
+def write_page(run: Run, page: Path) -> None:
+    """Write the HTML page of a run; `-` is standard output. Raises JobError."""
+    text = render_page(run)
+    if str(page) == "-":
+        click.echo(text, nl=False)
+        return
+    try:
+        page.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise _page_error(page, error) from error
 
 
 def check_page(page: Path | None) -> None:
-    """Raise JobError when the page of a run cannot be written there: who trains for hours should not hear it last."""
+    """Raise JobError if the page cannot be written, before a long training starts."""
     if page is None:
         return
     if str(page) == "-":
-        raise JobError("--report -: a page is a file: standard output has the result")
+        raise JobError("--report -: standard output has the result; use a file")
     new = not page.exists()
     try:
         page.open("ab").close()
         if new:
             page.unlink()
     except OSError as error:
-        raise JobError(f"--report {page}: the page cannot be written there: {error.strerror}") from error
+        raise _page_error(page, error) from error
 
 
-def summary(found: Report) -> str:
-    """The same in a few lines."""
-    return "\n".join(_summary_lines(found))
+def _page_error(page: Path, error: OSError) -> JobError:
+    return JobError(f"--report {page}: cannot be written: {error.strerror}")
 
 
-def _summary_lines(found: Report) -> Iterator[str]:
-    yield f"{found['service']} {found['state']} after {found['seconds']} s: {found['reason']}"
-    for task in found["tasks"]:
-        yield f"  {task['name']}: {task['state']} on {task['agent']}"
-        yield from (f"    | {line}" for line in task["last_lines"])
-    for name, reasons in found["pending"].items():
-        yield f"  {name} was pending:"
-        yield from (f"    {reason}" for reason in reasons)
-    again = [task["name"] for task in found["tasks"] if task["earlier_logs"]]
-    more = f" (of the first launch of {again[0]}: {again[0]}.1)" if again else ""
-    yield f"logs: {found['run']}/logs{more}"
-    yield f"model and checkpoints: {found['checkpoints']}"
+# --- report
 
 
-def _outcome(watched: FollowResult) -> dict[str, str]:
-    seen, trouble = watched.seen, watched.trouble
-    if seen is not None and seen.verdict and (seen.verdict == Verdict.SUCCEEDED.value or not trouble):
-        reason = watched.asked if watched.asked and seen.verdict == Verdict.STOPPED.value else seen.reason
-        return {"state": seen.verdict, "reason": f"{reason} ({trouble})" if trouble else reason}
-    if seen is not None and seen.refused:
-        return {"state": "refused", "reason": seen.refused}
-    stopped = watched.asked or (seen is not None and seen.verdict)
+def build_report(
+    result: FollowResult,
+    spec: ServiceSpec,
+    cluster: LocalCluster,
+    folder: RunFolder,
+    seconds: float,
+    redactor: OutputRedactor,
+) -> Report:
+    """Return the report of a run, and keep the logs of its tasks in its folder."""
+    overview = result.overview
+    return {
+        "service": spec.name,
+        **_outcome(result),
+        "seconds": round(seconds, 1),
+        "framework_id": overview.framework_id if overview else None,
+        "run": str(folder.path),
+        "checkpoints": overview.checkpoint_dir if overview else spec.checkpoint_dir or str(folder.checkpoints),
+        "pending": {name: list(reasons) for name, reasons in result.pending.items()},
+        "tasks": [_task(overview, task, cluster, folder, redactor) for task in overview.tasks] if overview else [],
+    }
+
+
+def _outcome(result: FollowResult) -> dict[str, str]:
+    overview, trouble = result.overview, result.trouble
+    if overview is not None and overview.verdict and (overview.verdict == Verdict.SUCCEEDED.value or not trouble):
+        reason = overview.reason
+        if result.stop_reason and overview.verdict == Verdict.STOPPED.value:
+            reason = result.stop_reason
+        return {"state": overview.verdict, "reason": f"{reason} ({trouble})" if trouble else reason}
+    if overview is not None and overview.refused:
+        return {"state": "refused", "reason": overview.refused}
+    stopped = result.stop_reason or (overview is not None and overview.verdict)
     return {"state": Verdict.STOPPED.value if stopped else Verdict.FAILED.value, "reason": trouble}
 
 
-def _task(seen: Overview, task: TaskRow, cluster: LocalCluster, folder: RunFolder, words: OutputRedactor) -> Report:
-    sandbox = sandbox_of(cluster, seen, task)
+def _task(
+    overview: Overview, task: TaskRow, cluster: LocalCluster, folder: RunFolder, redactor: OutputRedactor
+) -> Report:
+    sandbox = sandbox_of(cluster, overview, task)
     return {
         "name": task.name,
         "task_id": task.id,
@@ -260,40 +246,60 @@ def _task(seen: Overview, task: TaskRow, cluster: LocalCluster, folder: RunFolde
         "agent": task.hostname,
         "address": task.address,
         "generation": task.generation,
-        "last_lines": [] if sandbox is None else _last_lines(seen, task, sandbox, words),
+        "last_lines": [] if sandbox is None else _last_lines(overview, task, sandbox, redactor),
         "logs": None if sandbox is None else _keep_logs(task.name, sandbox, folder),
-        "earlier_logs": _earlier_logs(seen, task, cluster, folder),
+        "earlier_logs": _earlier_logs(overview, task, cluster, folder),
     }
 
 
-def _last_lines(seen: Overview, task: TaskRow, sandbox: Path, words: OutputRedactor) -> list[str]:
-    """Of a task that failed, the end of its error output; of the leader its last line: mostly the result.
+def _last_lines(overview: Overview, task: TaskRow, sandbox: Path, redactor: OutputRedactor) -> list[str]:
+    """Return the end of a failed task's error output, or the leader's last line, which is mostly the result.
 
-    Where the task is not quoted, what its executor says of that output, which masks it.
+    For a task with unknown secrets, return the message of its executor, which redacts them.
     """
-    if not task.live and task.state not in _EXPECTED_ENDS:
-        return words.last(task.name, sandbox / "stderr", _ERROR_LINES) if words.knows(task.name) else [task.message]
-    return words.last(task.name, sandbox / "stdout", 1) if task.name == seen.leader else []
+    if not task.live and task.state not in _EXPECTED_STATES:
+        known = redactor.knows(task.name)
+        return redactor.last(task.name, sandbox / "stderr", _ERROR_LINES) if known else [task.message]
+    return redactor.last(task.name, sandbox / "stdout", 1) if task.name == overview.leader else []
 
 
-def _earlier_logs(seen: Overview, task: TaskRow, cluster: LocalCluster, folder: RunFolder) -> list[str]:
-    """Of launches before the last: kept as `worker-0.1` and so on. Of many the first and the latest."""
-    every = cluster.sandboxes(seen.framework_id or "none").items()
-    found = [sandbox for id_, sandbox in every if id_ != task.executor_id and name_of(TaskId(id_)) == task.name]
-    numbered = list(enumerate(found, 1))
-    chosen = [*numbered[:1], *numbered[1:][1 - _MAX_EARLIER_LOGS :]]
-    kept = (_keep_logs(f"{task.name}.{number}", sandbox, folder) for number, sandbox in chosen)
-    return [place for place in kept if place]
+def _earlier_logs(overview: Overview, task: TaskRow, cluster: LocalCluster, folder: RunFolder) -> list[str]:
+    """Keep the logs of earlier launches as `worker-0.1` and so on: of the first and of the latest ones."""
+    every = cluster.sandboxes(overview.framework_id or "none").items()
+    earlier = [sandbox for id_, sandbox in every if id_ != task.executor_id and name_of(TaskId(id_)) == task.name]
+    numbered = list(enumerate(earlier, 1))
+    selected = [*numbered[:1], *numbered[1:][1 - _MAX_EARLIER_LOGS :]]
+    paths = (_keep_logs(f"{task.name}.{number}", sandbox, folder) for number, sandbox in selected)
+    return [path for path in paths if path]
 
 
 def _keep_logs(name: str, sandbox: Path, folder: RunFolder) -> str | None:
     try:
-        kept: Path | None = folder.keep_logs(name, sandbox)
+        path = folder.keep_logs(name, sandbox)
     except OSError as error:
         return f"not kept: {error.strerror}"
-    return str(kept) if kept else None
+    return str(path) if path else None
 
 
-def exit_code(found: Mapping[str, Any]) -> int:
-    """0 for success, else 1."""
-    return 0 if found["state"] == Verdict.SUCCEEDED.value else 1
+def summary(report: Report) -> str:
+    """Return the report as a few lines for people."""
+    return "\n".join(_summary_lines(report))
+
+
+def _summary_lines(report: Report) -> Iterator[str]:
+    yield f"{report['service']} {report['state']} after {report['seconds']} s: {report['reason']}"
+    for task in report["tasks"]:
+        yield f"  {task['name']}: {task['state']} on {task['agent']}"
+        yield from (f"    | {line}" for line in task["last_lines"])
+    for name, reasons in report["pending"].items():
+        yield f"  {name} was pending:"
+        yield from (f"    {reason}" for reason in reasons)
+    restarted = [task["name"] for task in report["tasks"] if task["earlier_logs"]]
+    more = f" (of the first launch of {restarted[0]}: {restarted[0]}.1)" if restarted else ""
+    yield f"logs: {report['run']}/logs{more}"
+    yield f"model and checkpoints: {report['checkpoints']}"
+
+
+def exit_code(report: Report) -> int:
+    """Return 0 for success, else 1."""
+    return 0 if report["state"] == Verdict.SUCCEEDED.value else 1

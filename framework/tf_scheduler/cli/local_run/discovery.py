@@ -1,28 +1,31 @@
-"""Which service is meant: by the options, the environment, what runs on this machine, or the attached DC/OS cluster."""
+"""Find the service that a command means: by options, environment, local services, or the attached DC/OS cluster."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from dcos_command.client import URL_VARIABLE, ServiceClient, ServiceOptions, client_at, with_token
 from dcos_command.errors import CommandError, UnreachableError, UsageError
-from dcos_command.main import DEFAULT_SERVICE
+from dcos_command.main import DEFAULT_SERVICE, CliProgram
 from dcos_command.transport import ClusterConnection, attached_cluster
-from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation
-from tf_scheduler.cli.local_run.process import advertisements
+from tf_scheduler.cli.common.output import screen
+
+from .installed import InstalledService, LocalInstallation
+from .process import advertisements
 
 PROGRAM = "dcos-tensorflow"
-_NOBODY = """\
+_NO_SERVICE = """\
 no service is known: none runs on this machine, and no DC/OS cluster is attached.
 Start one:             dcos-tensorflow local run OPTIONS.json
-Or say where one is:   dcos-tensorflow --url URL ..., or DCOS_TENSORFLOW_URL
+Or give its address:   dcos-tensorflow --url URL ..., or DCOS_TENSORFLOW_URL
 On a DC/OS cluster:    dcos cluster setup URL"""
 
 
 def resolve_service(options: ServiceOptions, environment: Mapping[str, str]) -> ServiceClient:
-    """Raise UsageError when several come into question, UnreachableError when none does."""
+    """Return the service. Raises UsageError if several match, UnreachableError if none does."""
     name = options.name or environment.get("DCOS_TENSORFLOW_SERVICE_NAME", "")
     return with_token(_find(options, name.strip("/"), environment), options.token, environment)
 
@@ -33,31 +36,35 @@ def _find(options: ServiceOptions, name: str, environment: Mapping[str, str]) ->
         return client_at(url, options.name.strip("/"), environment, PROGRAM)
     if environment.get("DCOS_URL") or environment.get("DCOS_DCOS_URL"):
         return _on_dcos(name, attached_cluster(environment))
-    here = list(_here(environment))
-    chosen = [service for service in here if name in ("", service.name)]
-    if len(chosen) > 1:
-        names = ", ".join(service.name for service in chosen)
+    local = list(_local_services(environment))
+    matches = [service for service in local if name in ("", service.name)]
+    if len(matches) > 1:
+        names = ", ".join(service.name for service in matches)
         raise UsageError(f"several services run on this machine: {names}; choose one with --name, or --url")
-    return chosen[0] if chosen else _attached(name, here, environment)
+    return matches[0] if matches else _attached(name, local, environment)
 
 
 def _on_dcos(name: str, cluster: ClusterConnection) -> ServiceClient:
     return ServiceClient(cluster, name or cluster.service or DEFAULT_SERVICE, program=PROGRAM)
 
 
-def _attached(name: str, here: list[ServiceClient], environment: Mapping[str, str]) -> ServiceClient:
+def _attached(name: str, local: list[ServiceClient], environment: Mapping[str, str]) -> ServiceClient:
     try:
         return _on_dcos(name, attached_cluster(environment))
     except CommandError:
-        if not here:
-            raise UnreachableError(_NOBODY) from None
-    names = ", ".join(service.name for service in here)
-    raise UnreachableError(f"no service {name} runs on this machine; there are: {names}")
+        if not local:
+            raise UnreachableError(_NO_SERVICE) from None
+    names = ", ".join(service.name for service in local)
+    raise UnreachableError(f"no service {name} runs on this machine; running: {names}")
 
 
-def _here(environment: Mapping[str, str]) -> Iterator[ServiceClient]:
+def _local_services(environment: Mapping[str, str]) -> Iterator[ServiceClient]:
     for note in advertisements():
         service = replace(client_at(note.url, "", environment, PROGRAM), name=note.name)
         if note.folder:
             service = replace(service, installation=LocalInstallation(InstalledService.at(Path(note.folder))))
         yield service
+
+
+#: How the commands that ask a service find it and print.
+SERVICE_PROGRAM = CliProgram(resolve_service, screen, os.environ)

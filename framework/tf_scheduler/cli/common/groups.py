@@ -1,0 +1,42 @@
+"""Groups whose commands are imported when they are called, and examples in the help of commands."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from dcos_command.main import Group
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class LazyGroup(Group):
+    """Group with the commands `later`: name -> module of `cli.commands` that defines the command under this name."""
+
+    def __init__(self, *arguments: Any, later: Mapping[str, str], **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.later = later
+
+    def list_commands(self, _context: click.Context) -> list[str]:
+        return sorted({*self.commands, *self.later})
+
+    def get_command(self, _context: click.Context | None, name: str) -> click.Command | None:
+        if name not in self.commands and name in self.later:
+            module = importlib.import_module(f"tf_scheduler.cli.commands.{self.later[name]}")
+            self.add_command(getattr(module, name))
+        return self.commands.get(name)
+
+
+def examples(*lines: str) -> Callable[[_Command], _Command]:
+    """Add examples to the long help of a command; each line is what follows `dcos-tensorflow`."""
+
+    def decorate(function: _Command) -> _Command:
+        block = "\n".join(f"  dcos-tensorflow {line}" for line in lines)
+        function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n\b\nExamples:\n{block}"
+        return function
+
+    return decorate
