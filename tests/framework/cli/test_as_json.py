@@ -1,4 +1,4 @@
-"""`--json` before a command that asks no service, and tables on narrow terminals."""
+"""`--json` of commands that ask no service, and tables on narrow terminals."""
 
 import json
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from runs import a_run
-from tf_scheduler.cli.commands.history import _table
+from tf_scheduler.cli.commands.history import print_table
 from tf_scheduler.cli.common.output import ColourScreen
 from tf_scheduler.cli.main import cli
 from tf_scheduler.history.database import RunDatabase
@@ -19,7 +19,7 @@ RUNS = ("20260101-000000-aaaaaa", "20260102-000000-bbbbbb")
 
 @pytest.fixture
 def asked(tmp_path, monkeypatch):
-    """Its standard output, with a history of two runs."""
+    """Run a command with a history of two runs; return its standard output."""
     for name in ("XDG_STATE_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path))
     shelf = RunDatabase(tmp_path / "dcos-tensorflow" / "history.db")
@@ -49,8 +49,8 @@ def asked(tmp_path, monkeypatch):
     ],
     ids=lambda words: " ".join(map(str, words[:2])),
 )
-def test_json_stands_before_the_command_or_after_it(asked, words, monkeypatch):
-    """Or in a variable; it is the same."""
+def test_json_option_works_before_and_after_the_command(asked, words, monkeypatch):
+    """The variable has the same effect."""
     after = json.loads(asked(*words, "--json"))
 
     assert after == json.loads(asked("--json", *words))
@@ -58,17 +58,16 @@ def test_json_stands_before_the_command_or_after_it(asked, words, monkeypatch):
     assert after == json.loads(asked(*words))
 
 
-def test_json_of_a_group_is_for_its_commands(asked):
-    """It stands before one of them, too."""
+def test_json_option_of_a_group_applies_to_its_commands(asked):
     assert RUNS[0] == json.loads(asked("history", "--json", "show", RUNS[0]))["id"]
 
 
-def test_a_narrow_terminal_has_a_line_for_each_cell_of_the_history(monkeypatch, capsys):
+def test_narrow_table_has_a_line_for_each_cell(monkeypatch, capsys):
     """Not a column of single characters."""
     monkeypatch.setenv("COLUMNS", "20")
     monkeypatch.setattr("tf_scheduler.cli.commands.history.screen", ColourScreen)
 
-    _table(("run", "state", "restarts"), [("digits", "succeeded", "0"), ("mnist", "failed", "3")])
+    print_table(("run", "state", "restarts"), [("digits", "succeeded", "0"), ("mnist", "failed", "3")])
 
     shown = capsys.readouterr().out.split()
     assert ["run:", "digits", "state:", "succeeded", "restarts:", "0"] == shown[:6]

@@ -1,4 +1,4 @@
-"""`dcos-tensorflow convert`, as a user runs it."""
+"""`dcos-tensorflow convert` as a process."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 FILES = Path(__file__).resolve().parents[1] / "convert" / "files"
 
 
-def test_what_convert_writes_passes_validate(run, tmp_path):
-    """Both kinds of files; warnings on standard error, each with its place."""
+def test_converted_file_is_valid(run, tmp_path):
+    """Warnings go to standard error, each with its path."""
     for name in ("tfjob.yaml", "tony.xml"):
         target = tmp_path / f"{name}.json"
 
@@ -18,8 +18,8 @@ def test_what_convert_writes_passes_validate(run, tmp_path):
         assert 0 == run("options", "validate", target)[0]
 
 
-def test_a_file_that_is_there_stays(run, tmp_path):
-    """Unless --force is given; JSON has options and warnings."""
+def test_convert_keeps_existing_file_without_force(run, tmp_path):
+    """With --json, options and warnings are printed too."""
     target = tmp_path / "options.json"
     target.write_text("mine")
 
@@ -27,14 +27,14 @@ def test_a_file_that_is_there_stays(run, tmp_path):
     forced = run("convert", FILES / "tony.xml", "-o", target, "--force", "--json")
 
     assert (1, "") == refused[:2]
-    assert "is there already" in refused[2]
-    told = json.loads(forced[1])
-    assert told["options"] == json.loads(target.read_text())
-    assert {"path", "message"} == set(told["warnings"][0])
+    assert "already exists" in refused[2]
+    output = json.loads(forced[1])
+    assert output["options"] == json.loads(target.read_text())
+    assert {"path", "message"} == set(output["warnings"][0])
 
 
-def test_what_was_left_out_is_told_when_the_conversion_fails(run, tmp_path):
-    """It is often the reason."""
+def test_failed_conversion_prints_its_warnings(run, tmp_path):
+    """A skipped field is often the reason."""
     (tmp_path / "job.xml").write_text((FILES / "tony.xml").read_text().replace("python mnist.py", ""))
 
     code, out, err = run("convert", tmp_path / "job.xml")

@@ -1,3 +1,5 @@
+"""Options files of local runs."""
+
 from __future__ import annotations
 
 import json
@@ -11,10 +13,8 @@ from tf_scheduler.errors import OptionsError
 
 
 @pytest.mark.parametrize("present", [True, False])
-def test_gpus_that_are_only_counted_are_not_looked_for(
-    present: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A local agent offers two; a machine that has none trains on its CPUs, unless the file asks for the check."""
+def test_gpu_check_is_off_without_nvidia_smi(present: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Local agents offer GPUs that the machine may lack; options can still enable the check."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if present or name != "nvidia-smi" else None)
     jobs = {"gpu_worker": {"count": 1}, "worker": {"count": 1, "gpus": 1, "gpu_check": True}}
@@ -25,10 +25,8 @@ def test_gpus_that_are_only_counted_are_not_looked_for(
     assert {"gpu_worker": present, "worker": True} == {job.group: job.gpu_check for job in spec.jobs}
 
 
-def test_containers_that_the_local_cluster_cannot_make_are_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its agents would refuse each launch. A job without tasks needs none of them."""
+def test_local_cluster_rejects_container_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its agents would refuse each launch. Jobs without tasks are ignored."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     document = {
         "service": {"command": "true", "virtual_network_enabled": True, "gpu_tf_image": "mine"},
@@ -41,5 +39,5 @@ def test_containers_that_the_local_cluster_cannot_make_are_told(
     with pytest.raises(OptionsError) as caught:
         load_options(tmp_path / "options.json")
 
-    found = ["worker.image", "service.virtual_network_enabled", "volumes"]
-    assert found == [problem.path for problem in caught.value.problems]
+    paths = ["worker.image", "service.virtual_network_enabled", "volumes"]
+    assert paths == [problem.path for problem in caught.value.problems]

@@ -1,4 +1,4 @@
-"""Where runs are kept."""
+"""Folders of runs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def loose_umask() -> Iterator[None]:
     os.umask(before)
 
 
-def test_a_run_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loose_umask: None) -> None:
-    """Nobody else on this machine reads its output, whatever the umask."""
+def test_run_folder_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loose_umask: None) -> None:
+    """Other users cannot read the output, whatever the umask."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     folder = RunFolder.create("dev/mnist", "0123456789")
     assert 0o700 == stat.S_IMODE(folder.path.stat().st_mode)

@@ -1,10 +1,11 @@
-"""Self-healing with real training on a real Mesos: programs are killed with SIGKILL, the job ends in success."""
+"""Recovery of a real training on a real Mesos: programs are killed with SIGKILL, the job succeeds."""
 
 import json
 import os
 import re
 import signal
 import threading
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,7 +20,7 @@ DIGITS = Path(__file__).resolve().parents[3] / "examples" / "digits"
 
 
 def programs(task, run):
-    """Processes of the program of a task of this run, the shell that started it included."""
+    """Process ids of a task's program in this run, with its shell."""
     pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -34,18 +35,18 @@ def programs(task, run):
 
 
 def read_until(process, lines, *texts):
-    """Read the command's lines until each of `texts` has come, in any order."""
+    """Read lines of standard error until each of `texts` has occurred, in any order."""
     missing = set(texts)
     for line in iter(process.stderr.readline, ""):
         lines.append(line)
         missing -= {text for text in missing if text in line}
         if not missing:
             return
-    raise AssertionError(f"the command ended without: {missing}\n{''.join(lines)}")
+    raise AssertionError(f"the command exited without: {missing}\n{''.join(lines)}")
 
 
 def kill(run, task):
-    """SIGKILL to the program of a task of this run. When its shell is killed, the executor kills the rest too."""
+    """Send SIGKILL to a task's program. When its shell is killed, the executor kills the rest too."""
     pids = programs(task, run)
     assert pids
     for pid in pids:
@@ -54,62 +55,60 @@ def kill(run, task):
 
 
 def last_checkpoint(home):
-    """Number of the last checkpoint. os.walk, unlike rglob, passes over folders that are removed meanwhile."""
+    """Return the number of the last checkpoint. os.walk, unlike rglob, tolerates folders that are removed meanwhile."""
     names = [Path(name) for _, _, files in os.walk(home) for name in files]
     return max((int(name.stem.rpartition("-")[2]) for name in names if name.match("ckpt-*.index")), default=0)
 
 
 def await_checkpoint(process, home, minimum):
-    """Wait until the chief has written so many checkpoints: one for each epoch, and only the last is kept."""
+    """Wait until the chief has written checkpoint `minimum`: one for each epoch, and only the last is kept."""
     while last_checkpoint(home) < minimum:
         assert process.poll() is None
         threading.Event().wait(0.1)
 
 
 def test_job_succeeds_after_worker_chief_and_ps_are_killed(start, tmp_path):
-    """Worker and chief come back alone; the ps takes the chief along, which goes on from its checkpoint each time."""
+    """Worker and chief restart alone; a ps restarts the chief too, which resumes from its checkpoint each time."""
     document = json.loads((DIGITS / "options.json").read_text())
     service = document["service"]
     end = tmp_path / "end"
     command = f"{service['command']} --epochs 1 --until {end} --target 0.5"
     service.update(job_url=(DIGITS / "train.py").as_uri(), command=command)
     (tmp_path / "options.json").write_text(json.dumps(document))
-    process, told = start("local", "run", tmp_path / "options.json"), []
+    process, log = start("local", "run", tmp_path / "options.json"), []
     home = tmp_path / "state"
 
-    answers = "on agent-1 is running: TensorFlow server ready"
-    read_until(process, told, f"chief-0 {answers}", f"worker-1 {answers}")
+    ready = "on agent-1 is running: TensorFlow server ready"
+    read_until(process, log, f"chief-0 {ready}", f"worker-1 {ready}")
     kill(home, "worker-1")
-    read_until(process, told, f"worker-1 {answers}")
+    read_until(process, log, f"worker-1 {ready}")
     await_checkpoint(process, home, 2)
     kill(home, "chief-0")
     # The second chief must run when the ps is killed: only it writes a later checkpoint.
     before = last_checkpoint(home)
-    read_until(process, told, f"chief-0 {answers}")
+    read_until(process, log, f"chief-0 {ready}")
     await_checkpoint(process, home, before + 1)
     kill(home, "ps-0")
-    read_until(process, told, f"chief-0 {answers}")
+    read_until(process, log, f"chief-0 {ready}")
     await_checkpoint(process, home, last_checkpoint(home) + 10)  # long enough for the curve to have a speed
     end.touch()
     out, err = process.communicate(timeout=PATIENCE)
 
-    assert 0 == process.returncode, "".join(told) + err
+    assert 0 == process.returncode, "".join(log) + err
     assert "digits succeeded" in out
     (run,) = (home / "dcos-tensorflow" / "runs").iterdir()
     tasks = {task["name"]: task for task in json.loads((run / "result.json").read_text())["tasks"]}
-    assert {1} == {task["generation"] for task in tasks.values()}, "everybody came back at the old address"
-    # The chief begins where it was, not anew; what it says of that is what the history keeps.
+    assert {1} == {task["generation"] for task in tasks.values()}, "all tasks restarted at their previous address"
+    # The chief resumes from its checkpoint, and the curve in the history continues.
     (resumed,) = re.findall(r"^resumed after epoch (\d+)$", (run / "logs/chief-0/stdout").read_text(), re.MULTILINE)
     assert int(resumed) > before
-    curve = RunDatabase(home / "dcos-tensorflow" / "history.db").runs()[0].curves["chief-0"]
+    (stored,) = RunDatabase(home / "dcos-tensorflow" / "history.db").runs()
+    curve = stored.curves["chief-0"]
     assert [point.step for point in curve] == sorted(point.step for point in curve)
     assert (0, True, True) == (
         (curve[-1].step or 1) % 44,
         (curve[-1].loss or 1) < 1,
         any(point.speed for point in curve),
     )
-    log = "".join(told) + err
-    assert 2 == log.count("worker-1 goes to ")
-    assert 2 == log.count("ps-0 goes to ")
-    assert 1 == log.count("worker-0 goes to ")
-    assert 3 == log.count("chief-0 goes to ")
+    launches = Counter(launch.task for launch in stored.launches)
+    assert {"worker-0": 1, "worker-1": 2, "ps-0": 2, "chief-0": 3} == launches

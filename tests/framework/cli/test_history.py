@@ -16,7 +16,7 @@ from tf_scheduler.history.model import encode_line
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import mask_options
 
-#: Worker 0 fails once, then tells its progress and a secret; the others wait for their end.
+#: Worker 0 fails once, then reports progress; the others wait to be killed.
 PROGRAM = """\
 case "$TASK_NAME" in worker-0) ;; *) exec sleep 1000;; esac
 [ -e $CHECKPOINT_DIR/again ] || { echo first; touch $CHECKPOINT_DIR/again; exit 3; }
@@ -33,8 +33,8 @@ def kept(tmp_path):
 
 
 @pytest.mark.mesos
-def test_a_run_is_remembered_drawn_compared_and_repeated(run, tmp_path, kept):
-    """Its restart, its progress, its options without the secret; the page; another run beside it; the file again."""
+def test_run_is_stored_drawn_compared_and_reproduced(run, tmp_path, kept):
+    """The history has its restart, its progress, and its options without the secret."""
     secret = {"environment": {"API_TOKEN": "hush-hush"}}
     path = options(tmp_path, PROGRAM, secret, restart={"backoff": 0})
 
@@ -74,16 +74,16 @@ def test_a_run_is_remembered_drawn_compared_and_repeated(run, tmp_path, kept):
     )
     code, out, err = run("history", "reproduce", found.id, "-o", tmp_path / "again.json")
     assert 0 == code, err
-    assert "warning: service.environment.API_TOKEN was not kept, as it is secret: fill it in" in err
+    assert "warning: service.environment.API_TOKEN: secrets are not stored; fill it in" in err
     assert 0 == run("options", "validate", tmp_path / "again.json")[0]
-    told = "".join((page, json.dumps(listed), shown[1], json.dumps(compared), (tmp_path / "again.json").read_text()))
-    assert "hush-hush" not in told
+    output = "".join((page, json.dumps(listed), shown[1], json.dumps(compared), (tmp_path / "again.json").read_text()))
+    assert "hush-hush" not in output
     assert b"hush-hush" not in (tmp_path / "state" / "dcos-tensorflow" / "history.db").read_bytes()
 
 
-def test_a_run_can_be_looked_at_without_mesos(run, tmp_path, kept):
-    """Tables for people; a page of an old run; what is not as it was then."""
-    assert "no run is remembered yet" in run("history")[1]
+def test_history_needs_no_mesos(run, tmp_path, kept):
+    """Tables for people, a page of an old run, and what has changed since."""
+    assert "no runs recorded yet" in run("history")[1]
     kept.save(a_run())
     then = {"python": "3.10", f"sha256 of {tmp_path}/gone.py": "12ab"}
     job = {"service": {"command": "python train.py", "job_url": (tmp_path / "gone.py").as_uri()}}
@@ -97,12 +97,12 @@ def test_a_run_can_be_looked_at_without_mesos(run, tmp_path, kept):
     assert "<h1>mnist</h1>" in (tmp_path / "page.html").read_text()
     code, out, err = run("history", "reproduce", "other")
     assert "warning: python was 3.10, is 3." in err
-    assert f"warning: sha256 of {tmp_path}/gone.py was 12ab, is not there any more, and no copy was kept" in err
+    assert f"warning: sha256 of {tmp_path}/gone.py was 12ab, is missing now, and no copy was kept" in err
     assert "python train.py" == json.loads(out)["service"]["command"]
 
 
-def test_a_page_goes_where_it_is_wanted_or_that_is_an_error(run, tmp_path, kept):
-    """`-` is standard output, and no file of that name; a disk that is full is exit 1."""
+def test_report_goes_to_file_or_standard_output(run, tmp_path, kept):
+    """`-` is standard output; a full disk is exit code 1."""
     kept.save(a_run())
 
     code, out, err = run("history", "show", "last", "--report", "-")
@@ -113,16 +113,14 @@ def test_a_page_goes_where_it_is_wanted_or_that_is_an_error(run, tmp_path, kept)
     assert out.startswith("<!doctype html>")
     assert out.endswith("</html>\n")
     assert (1, "") == full[:2]
-    assert "/dev/full: the page cannot be written there: No space left on device" in full[2]
+    assert "/dev/full: cannot be written: No space left on device" in full[2]
     assert (1, "") == refused[:2]
-    assert "--report -: a page is a file: standard output has the result" in refused[2]
+    assert "--report -: standard output has the result" in refused[2]
     assert not (Path.cwd() / "-").exists()
 
 
-def test_options_are_compared_with_their_defaults(run, kept):
-    """Those of a run of today with one of before, where only what was no default was kept; who repeats one is told of
-    a default that has changed since.
-    """
+def test_compare_uses_default_options(run, kept):
+    """Older records have changed options only. `reproduce` warns of defaults that have changed."""
     command = {"service": {"name": "mnist", "command": "true"}}
     full = mask_options(resolve(command))
     then = {**full, "worker": {**full["worker"], "count": 7, "no_more": 1}}
@@ -131,17 +129,17 @@ def test_options_are_compared_with_their_defaults(run, kept):
 
     compared = json.loads(run("history", "compare", "old", "new", "--json")[1])
     _, _, err = run("history", "reproduce", "new")
-    told = json.loads(run("history", "reproduce", "new", "--json")[1])
+    output = json.loads(run("history", "reproduce", "new", "--json")[1])
 
     assert [full["worker"]["count"], 7] == next(
         [item["old"], item["new"]] for item in compared["options"] if item["name"] == "worker.count"
     )
     assert f"warning: worker.count was 7, its default is {full['worker']['count']} now" in err
-    assert ["worker.count"] == [item["name"] for item in told["defaults"]]
+    assert ["worker.count"] == [item["name"] for item in output["defaults"]]
 
 
-def test_a_run_whose_command_is_gone_has_ended_without_a_result(run, tmp_path, kept):
-    """It is known from its beginning on; of what was recorded all is shown, and a result if there was one."""
+def test_run_of_killed_command_is_lost(run, tmp_path, kept):
+    """It is stored from its start; the history shows all that was recorded, with the result if there is one."""
     begun = {"state": "running", "reason": "", "launches": (), "curves": {}, "seconds": 0.0}
     me = ProcessId.of(os.getpid())
     folders = {name: RunFolder(tmp_path / name) for name in ("going", "gone", "over")}
@@ -152,8 +150,9 @@ def test_a_run_whose_command_is_gone_has_ended_without_a_result(run, tmp_path, k
     folders["gone"].recording.write_text(encode_line(launched))
     folders["over"].recording.write_text(encode_line(launched) + encode_line(decided))
     for place, (name, process) in enumerate((("going", me), ("gone", replace(me, start_time=1)), ("over", None))):
-        told = f"{process.pid}:{process.start_time}" if process else "1:1"
-        kept.save(a_run(id=name, folder=str(tmp_path / name), process=told, **{**begun, "submitted": T0 - place}))
+        identity = f"{process.pid}:{process.start_time}" if process else "1:1"
+        times = {**begun, "submitted": T0 - place}
+        kept.save(a_run(id=name, folder=str(tmp_path / name), process=identity, **times))
 
     found = {name: json.loads(run("history", "show", name, "--json")[1]) for name in folders}
 
@@ -164,19 +163,18 @@ def test_a_run_whose_command_is_gone_has_ended_without_a_result(run, tmp_path, k
     assert "lost" in run("history")[1]
 
 
-def test_history_is_of_no_service(run):
-    """It says so, and where that of a service is."""
+def test_history_rejects_service_options(run):
+    """The message names the recording of a service."""
     code, out, err = run("--url", "http://127.0.0.1:1", "history")
 
     assert (2, "") == (code, out)
     assert "recording.jsonl, then history add" in err
 
 
-def test_a_run_that_nobody_knows_is_told(run, kept):
-    """With what there is; exit 1."""
+def test_unknown_run_is_reported_with_newest_runs(run, kept):
     kept.save(a_run())
 
     code, _, err = run("history", "show", "nothing")
 
     assert 1 == code
-    assert "there is no run that begins with nothing; the newest: mnist-1" in err
+    assert "nothing: unknown run; the newest are mnist-1" in err

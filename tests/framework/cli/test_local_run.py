@@ -25,18 +25,18 @@ def prepared(tmp_path, monkeypatch):
     cluster = SimpleNamespace(directory=tmp_path, master=SimpleNamespace(address="127.0.0.1:5050"))
 
     def prepared(document):
-        told = []
+        notices = []
         folder = RunFolder.create("mnist", "0")
-        launch = prepare_launch(document, cluster, folder, notify=told.append)
+        launch = prepare_launch(document, cluster, folder, notify=notices.append)
         assert 0o600 == launch.options.stat().st_mode & 0o777
-        return launch, json.loads(launch.options.read_text()), told
+        return launch, json.loads(launch.options.read_text()), notices
 
     return prepared
 
 
 def test_run_replaces_cluster_options(prepared):
     """An options file that was written for a cluster runs on a laptop; each option that is not used is reported."""
-    launch, options, told = prepared(
+    launch, options, notices = prepared(
         {
             "service": {
                 "name": "mnist",
@@ -58,14 +58,14 @@ def test_run_replaces_cluster_options(prepared):
         options["service"]["python"],
     )
     paths = ("mesos.master", "scheduler.state", "scheduler.python", "service.service_account_secret", "api.write_token")
-    assert {f"notice: {path} is not used: a local run has its own" for path in paths} == set(told)
+    assert {f"notice: {path} is not used: a local run has its own" for path in paths} == set(notices)
 
 
 def test_run_fills_in_user_and_checkpoints(prepared):
     """What the options leave open is known on this machine."""
-    launch, options, told = prepared({"service": {"command": "true"}})
+    launch, options, notices = prepared({"service": {"command": "true"}})
 
-    assert (getpass.getuser(), []) == (options["service"]["user"], told)
+    assert (getpass.getuser(), []) == (options["service"]["user"], notices)
     assert str(launch.folder.parent / "checkpoints") == options["service"]["checkpoint_dir"]
     assert launch.environment(80, {})["EXECUTOR_URI"].endswith(".pyz")
 

@@ -1,4 +1,4 @@
-"""`dcos-tensorflow options`: exit codes, and what goes where."""
+"""`dcos-tensorflow options`: exit codes and output."""
 
 import json
 
@@ -40,14 +40,14 @@ def run(capsys):
     return call
 
 
-def test_a_valid_file_is_told_so(run, write):
+def test_validate_accepts_valid_file(run, write):
     """Exit code 0."""
     path = write(GOOD)
 
     assert (0, f"{path} is valid\n", "") == run("validate", path)
 
 
-def test_problems_go_to_standard_output_one_per_line(run, write):
+def test_validate_prints_one_problem_per_line(run, write):
     """Exit code 1."""
     path = write({**GOOD, "worker": {"count": -1, "cpu": 1}})
 
@@ -59,8 +59,7 @@ def test_problems_go_to_standard_output_one_per_line(run, write):
     )
 
 
-def test_problems_and_notices_as_json(run, write):
-    """For programs."""
+def test_validate_prints_problems_and_notices_as_json(run, write):
     _, bad, _ = run("validate", "--json", write({"worker": {"count": 1}}))
     code, good, error = run("validate", "--json", write(NOTED))
 
@@ -71,14 +70,12 @@ def test_problems_and_notices_as_json(run, write):
 
 
 def test_notices_go_to_standard_error(run, write):
-    """They are no result."""
     _, _, error = run("validate", write(NOTED))
 
     assert "notice: service.mesos_api_version: has no effect: the scheduler speaks version 1 only\n" == error
 
 
-def test_standard_input_is_a_file_too():
-    """As `-`."""
+def test_dash_is_standard_input():
     good = CliRunner().invoke(cli, ["options", "show", "-"], input=json.dumps(GOOD))
     bad = CliRunner().invoke(cli, ["options", "validate", "-"], input="{")
 
@@ -87,8 +84,7 @@ def test_standard_input_is_a_file_too():
 
 
 @pytest.mark.parametrize("command", ["validate", "show"])
-def test_a_file_that_is_not_there_is_named(run, command, tmp_path):
-    """No traceback."""
+def test_missing_options_file_is_named(run, command, tmp_path):
     code, out, error = run(command, str(tmp_path / "none.json"))
 
     assert 1 == code
@@ -96,7 +92,7 @@ def test_a_file_that_is_not_there_is_named(run, command, tmp_path):
 
 
 def test_show_prints_every_option_with_secrets_hidden(run, write):
-    """The output can be used as an options file again, where there is no secret."""
+    """Without secrets, the output is a valid options file."""
     _, shown, _ = run("show", write(GOOD))
     _, hidden, _ = run("show", "--changed", write({**GOOD, "service": {"command": "x", "gcs_key": "key"}}))
 
@@ -111,7 +107,7 @@ def without_nulls(value):
     return value
 
 
-def test_diff_tells_what_an_update_would_do(run, write):
+def test_diff_previews_update(run, write):
     """In the order of options and tasks."""
     new = {**GOOD, "worker": {"count": 2, "mem": 2048}, "service": {**GOOD["service"], "log_level": "DEBUG"}}
 
@@ -128,8 +124,7 @@ def test_diff_tells_what_an_update_would_do(run, write):
     )
 
 
-def test_diff_refuses_with_exit_code_1(run, write):
-    """And tells why."""
+def test_diff_of_refused_update_exits_with_1(run, write):
     new = {**GOOD, "service": {**GOOD["service"], "user": "me"}}
 
     assert run("diff", write(GOOD, "old.json"), write(new, "new.json")) == (
@@ -140,8 +135,7 @@ def test_diff_refuses_with_exit_code_1(run, write):
     )
 
 
-def test_diff_names_each_file_that_cannot_be_read_once(run, write, tmp_path):
-    """Both, if both cannot."""
+def test_diff_names_each_unreadable_file_once(run, write, tmp_path):
     new = write({**GOOD, "x": 1}, "new.json")
 
     code, out, error = run("diff", str(tmp_path / "none.json"), new)
@@ -150,17 +144,15 @@ def test_diff_names_each_file_that_cannot_be_read_once(run, write, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"), [({}, "nothing changes\n"), ({"gang": {"hold_seconds": 6}}, "no task restarts")]
+    ("change", "output"), [({}, "nothing changes\n"), ({"gang": {"hold_seconds": 6}}, "no task restarts")]
 )
-def test_diff_says_that_nothing_happens(run, write, change, told):
-    """Nothing at all, or nothing to tasks."""
+def test_diff_without_effect_says_so(run, write, change, output):
     code, out, _ = run("diff", write(GOOD, "old.json"), write({**GOOD, **change}, "new.json"))
 
-    assert (0, True) == (code, told in out)
+    assert (0, True) == (code, output in out)
 
 
-def test_diff_as_json(run, write):
-    """All of it, also what is empty."""
+def test_diff_as_json_has_all_fields(run, write):
     _, out, _ = run(
         "diff",
         "--json",
@@ -174,8 +166,7 @@ def test_diff_as_json(run, write):
     assert {"path": "worker.count", "old": 1, "new": 0} in found["changed"]
 
 
-def test_diff_tells_the_problems_of_both_files(run, write):
-    """With the file that each is in."""
+def test_diff_reports_problems_of_both_files(run, write):
     old, new = write({"worker": {"count": "1"}, "service": {"command": "x"}}, "old.json"), write("[]", "new.json")
 
     code, _, error = run("diff", old, new)
@@ -187,8 +178,7 @@ def test_diff_tells_the_problems_of_both_files(run, write):
     ]
 
 
-def test_the_schema_and_the_template_are_printed(run):
-    """As they are in the package."""
+def test_schema_prints_schema_and_template(run):
     _, schema, _ = run("schema")
     _, template, _ = run("schema", "--template")
 
@@ -202,17 +192,17 @@ def test_the_schema_and_the_template_are_printed(run):
         ("worker.cpu", "did you mean worker.cpus?"),
         ("wroker.cpus", "did you mean worker.cpus?"),
         ("cpus", "did you mean chief.cpus"),
-        ("qqq", "`options schema` prints them all"),
+        ("qqq", "`options schema` prints all options"),
     ],
 )
-def test_an_option_that_there_is_not_is_suggested(run, path, message):
-    """The nearest; without a section, in any."""
+def test_explain_suggests_similar_options(run, path, message):
+    """Without a section, from every section."""
     code, _, error = run("explain", path)
 
     assert (1, True) == (code, message in error)
 
 
-def test_a_section_is_explained_option_by_option(run):
+def test_explain_section_explains_each_option(run):
     """In the order of the schema."""
     _, out, _ = run("explain", "gang")
 
@@ -221,14 +211,13 @@ def test_a_section_is_explained_option_by_option(run):
     ]
 
 
-def test_it_is_explained_as_json_too(run):
-    """Option -> what is told of it."""
-    (told,) = json.loads(run("explain", "--json", "worker.cpus")[1]).items()
+def test_explain_prints_json(run):
+    (item,) = json.loads(run("explain", "--json", "worker.cpus")[1]).items()
 
-    assert ("worker.cpus", True) == (told[0], "variable: WORKER_CPUS" in told[1])
+    assert ("worker.cpus", True) == (item[0], "variable: WORKER_CPUS" in item[1])
 
 
-def test_the_shell_completes_options_from_the_schema():
+def test_shell_completes_option_paths():
     """What click's completion scripts ask for."""
     complete = ShellComplete(cli, {}, "dcos-tensorflow", "_DCOS_TENSORFLOW_COMPLETE")
 
@@ -240,12 +229,12 @@ def test_the_shell_completes_options_from_the_schema():
     assert {"gpu_worker.python", "gpu_worker.placement_constraint"} <= {item.value for item in found}
 
 
-def test_an_error_that_quotes_what_is_wrong_commands_no_terminal(capsys, tmp_path):
-    """Here a key of the file."""
+def test_error_message_has_no_control_characters(capsys, tmp_path):
+    """Messages quote keys of the file."""
     path = tmp_path / "options.json"
     path.write_text(r'{"x\u001b]0;y\u202ez": {}}')
     with pytest.raises(SystemExit):
         main(["options", "show", str(path)])
-    told = capsys.readouterr().err
-    assert "x]0;yz" in told
-    assert told.replace("\n", "").isprintable()
+    message = capsys.readouterr().err
+    assert "x]0;yz" in message
+    assert message.replace("\n", "").isprintable()

@@ -1,4 +1,4 @@
-"""`dcos-tensorflow package`, as a user runs it."""
+"""`dcos-tensorflow package`."""
 
 import json
 
@@ -28,8 +28,8 @@ def broken(tmp_path):
     return tmp_path
 
 
-def test_render_prints_the_app(run, tmp_path):
-    """With the options of a file, and the id that `dcos package install --app-id` gives."""
+def test_render_prints_marathon_app(run, tmp_path):
+    """With the options of a file, and the id of --app-id."""
     options = tmp_path / "options.json"
     options.write_text('{"service": {"name": "dev/mnist"}, "worker": {"count": 7}}')
 
@@ -40,8 +40,7 @@ def test_render_prints_the_app(run, tmp_path):
     assert app["fetch"][0]["uri"].startswith("https://files.example.com/0.1.0/")
 
 
-def test_wrong_options_are_told_as_on_dc_os(run, tmp_path):
-    """One line each."""
+def test_render_reports_wrong_options_as_cosmos(run, tmp_path):
     options = tmp_path / "options.json"
     options.write_text('{"worker": {"count": "7", "cpu": 1}}')
 
@@ -52,8 +51,8 @@ def test_wrong_options_are_told_as_on_dc_os(run, tmp_path):
     assert '["cpu"]' in str(result.exception)
 
 
-def test_validate_says_what_is_wrong(run, broken):
-    """Exit code 0 or 1; a line or a JSON object for each problem."""
+def test_validate_prints_problems(run, broken):
+    """As lines or as JSON; exit code 0 or 1."""
     good, bad, listed = (
         run("validate"),
         run("validate", "--sources", broken),
@@ -66,8 +65,8 @@ def test_validate_says_what_is_wrong(run, broken):
     assert ["package.json: version"] == [problem["path"] for problem in json.loads(listed.stdout)]
 
 
-def test_build_writes_the_repository(run, tmp_path):
-    """Without artefacts there are no digests to print."""
+def test_build_writes_repository(run, tmp_path):
+    """Without artefacts, no digests are printed."""
     result = run("build", "--out", tmp_path / "out", "--no-artefacts")
 
     assert (0, f"built {tmp_path / 'out'}\n") == (result.exit_code, result.output)
@@ -76,16 +75,14 @@ def test_build_writes_the_repository(run, tmp_path):
     }
 
 
-def test_a_broken_package_is_not_built(run, tmp_path, broken):
-    """The same sentences as those of `validate`."""
+def test_build_rejects_invalid_package(run, tmp_path, broken):
     result = run("build", "--out", tmp_path / "out", "--sources", broken)
 
     assert isinstance(result.exception, PackageError)
     assert not (tmp_path / "out").exists()
 
 
-def test_generate_says_what_it_wrote(run, broken):
-    """Nothing when all is current."""
+def test_generate_names_written_files(run, broken):
     (broken / "config.json").write_text("{}")
 
     first, second = run("generate", "--sources", broken), run("generate", "--sources", broken)

@@ -1,4 +1,4 @@
-"""Ports of local runs: no two runs at once get the same."""
+"""Ports of local clusters: concurrent clusters get different blocks."""
 
 import os
 import socket
@@ -9,28 +9,29 @@ from tf_scheduler.cli.local_run.ports import claim_ports, port_block
 from tf_scheduler.errors import JobError
 
 
-def test_runs_at_once_get_different_ports_wherever_they_keep_their_state(monkeypatch, tmp_path):
+def test_concurrent_runs_get_different_ports(monkeypatch, tmp_path):
+    """Also with different state folders."""
     with port_block() as one:
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
         with port_block() as other:
             assert abs(one - other) >= 300
 
 
-def test_a_block_that_somebody_else_uses_is_left_alone():
-    with port_block() as found:
+def test_block_with_used_first_port_is_skipped():
+    with port_block() as first:
         pass
-    with socket.create_server(("127.0.0.1", found)), port_block() as other:
-        assert found != other
+    with socket.create_server(("127.0.0.1", first)), port_block() as other:
+        assert first != other
 
 
 @pytest.fixture
 def notes(monkeypatch, tmp_path):
-    """Nobody else's are seen."""
+    """An empty folder for claims."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
 
-def test_clusters_that_are_up_at_once_get_different_ports(notes, tmp_path):
-    """The first has the usual ones; asked again, each has its own."""
+def test_concurrent_clusters_get_different_ports(notes, tmp_path):
+    """The first has the default ports; each keeps its own."""
     first, second = tmp_path / "one", tmp_path / "two"
 
     assert (31000, None) == claim_ports(first)
@@ -38,8 +39,8 @@ def test_clusters_that_are_up_at_once_get_different_ports(notes, tmp_path):
     assert (31000, None) == claim_ports(first)
 
 
-def test_the_ports_of_a_cluster_that_has_ended_are_free(notes, tmp_path):
-    """The process that started it is gone, and nothing runs in its folder; a note that says nothing is none."""
+def test_ports_of_stopped_cluster_are_free(notes, tmp_path):
+    """Its process has exited, and nothing runs in its folder. An invalid claim is ignored."""
     folder = tmp_path / f"dcos-tensorflow-ports-{os.getuid()}"
     folder.mkdir(mode=0o700)
     for text in (f"1 1 {tmp_path / 'one'}", "nonsense"):
@@ -48,46 +49,45 @@ def test_the_ports_of_a_cluster_that_has_ended_are_free(notes, tmp_path):
         assert (31000, None) == claim_ports(tmp_path / "two")
 
 
-def test_when_there_are_no_ports_left_that_is_told(notes, tmp_path):
-    """Four clusters on one machine are many."""
+def test_missing_ports_are_reported(notes, tmp_path):
     for number in range(4):
         claim_ports(tmp_path / str(number))
 
-    with pytest.raises(JobError, match="4 local clusters are up"):
+    with pytest.raises(JobError, match="all 4 port blocks are in use"):
         claim_ports(tmp_path / "5")
 
 
 @pytest.fixture
 def folder(notes, tmp_path):
-    """Where everybody knows that this user's notes are."""
+    """The predictable folder of this user's claims."""
     return tmp_path / f"dcos-tensorflow-ports-{os.getuid()}"
 
 
 @pytest.fixture
 def precious(tmp_path):
-    """A file that somebody would like to see emptied."""
+    """A file that a link could truncate."""
     file = tmp_path / "precious"
     file.write_text("kept")
     return file
 
 
 @pytest.mark.parametrize("name", ["choice", "up-31000"])
-def test_a_link_among_the_notes_is_not_followed(folder, precious, tmp_path, name):
+def test_link_among_claims_is_not_followed(folder, precious, tmp_path, name):
     folder.mkdir(mode=0o700)
     (folder / name).symlink_to(precious)
 
-    with pytest.raises(JobError, match=f"{name}, where ports are noted, cannot be used"):
+    with pytest.raises(JobError, match=f"{name}: cannot be opened"):
         claim_ports(tmp_path / "one")
 
     assert precious.read_text() == "kept"
 
 
-def _everybody_writes(folder):
+def _writable_by_others(folder):
     folder.mkdir()
     folder.chmod(0o777)
 
 
-def _leads_elsewhere(folder):
+def _link_elsewhere(folder):
     (folder.parent / "elsewhere").mkdir(mode=0o700)
     folder.symlink_to(folder.parent / "elsewhere")
 
@@ -99,14 +99,14 @@ def _belongs_to_another(folder):
     os.chown(folder, 65534, 65534)
 
 
-@pytest.mark.parametrize("made", [_everybody_writes, _leads_elsewhere, _belongs_to_another])
-def test_a_folder_that_somebody_else_has_laid_out_is_refused(folder, tmp_path, made):
-    """Before anything in it is opened."""
+@pytest.mark.parametrize("made", [_writable_by_others, _link_elsewhere, _belongs_to_another])
+def test_folder_of_another_user_is_rejected(folder, tmp_path, made):
+    """Before a file in it is opened."""
     made(folder)
 
-    with pytest.raises(JobError, match="must be a folder that belongs to you"):
+    with pytest.raises(JobError, match="must be a folder that only you can write"):
         claim_ports(tmp_path / "one")
-    with pytest.raises(JobError, match="must be a folder that belongs to you"), port_block():
+    with pytest.raises(JobError, match="must be a folder that only you can write"), port_block():
         pass
 
     assert not list(folder.iterdir())

@@ -1,4 +1,4 @@
-"""What a local run tells and keeps of its tasks' output."""
+"""Task output in the report of a local run."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -32,8 +32,8 @@ SEEN = Overview(
         ("env:KEY", (), (["it is ********"], ["it is of-chief"])),
     ],
 )
-def test_secrets_of_every_source_are_kept_out(tmp_path, source, jobs, words):
-    """A value that the command does not know stays with the executor, which masks what it says of the output."""
+def test_report_has_no_secrets_of_any_source(tmp_path, source, jobs, words):
+    """The output of tasks with unknown secrets is quoted by their executor only, which redacts it."""
     (tmp_path / "stderr").write_text("it is of-the-job\n")
     (tmp_path / "stdout").write_text("it is of-chief\n")
     folder = RunFolder(tmp_path / "run")
@@ -41,14 +41,14 @@ def test_secrets_of_every_source_are_kept_out(tmp_path, source, jobs, words):
     masks = SecretRedactor(["of-the-job"] if source == "env:KEY" else [])
     spec = a_spec(secrets=(SecretSpec(source, env="KEY", jobs=frozenset(jobs)),))
 
-    found = build_report(FollowResult(SEEN), spec, cluster, folder, 1.0, OutputRedactor(spec, masks))
+    report = build_report(FollowResult(SEEN), spec, cluster, folder, 1.0, OutputRedactor(spec, masks))
 
-    assert words == tuple(task["last_lines"] for task in found["tasks"])
-    assert all(f"    | {line}" in summary(found) for lines in words for line in lines)
+    assert words == tuple(task["last_lines"] for task in report["tasks"])
+    assert all(f"    | {line}" in summary(report) for lines in words for line in lines)
 
 
-def test_the_output_of_every_launch_is_kept(tmp_path):
-    """By its number; of many launches that of the first and the latest; that of the last where it always was."""
+def test_report_keeps_logs_of_earlier_launches(tmp_path):
+    """Of many launches, the first and the latest ones."""
     launches = {f"worker-0__{number}": tmp_path / str(number) for number in range(1, 14)}
     for id_, sandbox in {**launches, "chief-0__1": tmp_path / "chief"}.items():
         sandbox.mkdir()
@@ -57,12 +57,12 @@ def test_the_output_of_every_launch_is_kept(tmp_path):
     seen = replace(SEEN, tasks=(replace(WORKER, executor_id="worker-0__13"),))
     spec = a_spec()
 
-    found = build_report(
+    report = build_report(
         FollowResult(seen), spec, cluster, RunFolder(tmp_path / "run"), 1.0, OutputRedactor(spec, SecretRedactor([]))
     )
 
     logs = tmp_path / "run" / "logs"
-    assert [str(logs / f"worker-0.{number}") for number in (1, *range(4, 13))] == found["tasks"][0]["earlier_logs"]
+    assert [str(logs / f"worker-0.{number}") for number in (1, *range(4, 13))] == report["tasks"][0]["earlier_logs"]
     assert "worker-0__1" == (logs / "worker-0.1" / "stdout").read_text()
     assert "worker-0__13" == (logs / "worker-0" / "stdout").read_text()
-    assert f"logs: {logs} (of the first launch of worker-0: worker-0.1)" in summary(found)
+    assert f"logs: {logs} (of the first launch of worker-0: worker-0.1)" in summary(report)

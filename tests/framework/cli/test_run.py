@@ -1,4 +1,4 @@
-"""`dcos-tensorflow local run`, as a user runs it: a process of its own, on a real Mesos."""
+"""`dcos-tensorflow local run` as a process, on a real Mesos."""
 
 import json
 import re
@@ -9,14 +9,14 @@ import pytest
 
 from jobs import PATIENCE, UNTIL_KILLED, WORKER_0, agents, options, wait_for
 
-#: No second chance for a program that fails.
+#: A program that fails is not restarted.
 ONCE = {"max_failures": 0}
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
 @pytest.mark.mesos
-def test_a_job_ends_with_worker_0_and_everything_is_reported(run, tmp_path):
-    """Exit 0; the tasks saw one ClusterSpec; logs and result are kept, nothing else is."""
+def test_job_ends_with_worker_0_and_is_reported(run, tmp_path):
+    """Exit code 0; all tasks had one ClusterSpec; only logs, checkpoints and result are kept."""
     last = "until [ $(ls $CHECKPOINT_DIR | wc -l) = 3 ]; do sleep 0.1; done; echo model > $CHECKPOINT_DIR/model"
     command = 'echo "$JOB_NAME $TASK_INDEX $TF_CONFIG"; touch $CHECKPOINT_DIR/$TASK_NAME; ' + WORKER_0.format(last)
 
@@ -41,8 +41,8 @@ def test_a_job_ends_with_worker_0_and_everything_is_reported(run, tmp_path):
 
 
 @pytest.mark.mesos
-def test_a_failing_task_ends_the_job_with_its_reason(run, tmp_path):
-    """Exit 1; which task, where, and its exit code."""
+def test_failing_task_fails_the_job(run, tmp_path):
+    """Exit code 1; the report names the task, its agent and its exit code."""
     code, out, err = run("local", "run", options(tmp_path, WORKER_0.format("exit 3"), restart=ONCE))
 
     assert 1 == code, err
@@ -52,8 +52,8 @@ def test_a_failing_task_ends_the_job_with_its_reason(run, tmp_path):
 
 
 @pytest.mark.mesos
-def test_a_gang_goes_over_several_agents(run, tmp_path):
-    """Each agent has room for one task only."""
+def test_gang_uses_several_agents(run, tmp_path):
+    """Each agent fits one task only."""
     one = "cpus:0.25;mem:256;disk:1000"
 
     code, out, err = run(
@@ -72,7 +72,7 @@ def test_a_gang_goes_over_several_agents(run, tmp_path):
 @pytest.mark.mesos
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_stops_the_job_gracefully(start, tmp_path, number):
-    """The programs get SIGTERM and time to clean up; the command says that it was stopped, exit 1."""
+    """The programs get SIGTERM and time to clean up; exit code 1."""
     marker = tmp_path / "marker"
     program = (
         f"trap 'echo saved > {marker}.$TASK_NAME; exit 0' TERM; "
@@ -95,8 +95,7 @@ def test_ctrl_c_stops_the_job_gracefully(start, tmp_path, number):
 
 
 @pytest.mark.mesos
-def test_a_job_that_takes_too_long_is_stopped(run, tmp_path):
-    """--timeout: exit 1 and the reason."""
+def test_timeout_stops_the_job(run, tmp_path):
     code, out, err = run("local", "run", options(tmp_path, UNTIL_KILLED), "--timeout", "1")
 
     assert 1 == code, err
@@ -105,8 +104,8 @@ def test_a_job_that_takes_too_long_is_stopped(run, tmp_path):
 
 
 @pytest.mark.mesos
-def test_a_job_that_can_never_fit_says_why_before_anything_starts(run, tmp_path):
-    """Which task, what it needs, the best that any agent has."""
+def test_infeasible_job_is_rejected_before_the_start(run, tmp_path):
+    """The message names the task, what it needs, and the best agent."""
     path = options(tmp_path, worker={"cpus": 64})
 
     code, out, err = run(
@@ -120,8 +119,8 @@ def test_a_job_that_can_never_fit_says_why_before_anything_starts(run, tmp_path)
     assert not (tmp_path / "state" / "dcos-tensorflow" / "runs").exists()
 
 
-def test_all_wrong_input_is_told_at_once(run, tmp_path):
-    """Both files, every problem; exit 1 and nothing started."""
+def test_all_input_errors_are_reported_together(run, tmp_path):
+    """Of both files; nothing is started."""
     path = options(tmp_path, service={"comand": "x", "strategy": "sync"}, worker={"cpus": "two"})
     (tmp_path / "agents.json").write_text('[{"hostname": "a", "resource": "cpus:1"}]')
 
@@ -143,12 +142,12 @@ def test_all_wrong_input_is_told_at_once(run, tmp_path):
     [
         (None, "options.json: No such file or directory"),
         ("{", "options.json is not JSON: line 1 column 2"),
-        ('{"service": {"command": "x", "job_url": "train.py"}}', "service.job_url: there is no file"),
-        ('{"service": {"command": "x", "python": "/no/python"}}', "service.python: there is no program /no/python"),
+        ('{"service": {"command": "x", "job_url": "train.py"}}', "train.py: file does not exist"),
+        ('{"service": {"command": "x", "python": "/no/python"}}', "service.python: program `/no/python` does"),
     ],
 )
-def test_input_that_cannot_work_is_exit_1(run, tmp_path, content, message):
-    """A sentence, no traceback; JSON for those who want that."""
+def test_invalid_options_file_exits_with_1(run, tmp_path, content, message):
+    """With a message, as JSON too, and no traceback."""
     path = tmp_path / "options.json"
     if content is not None:
         path.write_text(content)
@@ -161,19 +160,17 @@ def test_input_that_cannot_work_is_exit_1(run, tmp_path, content, message):
     assert "Traceback" not in err
 
 
-def test_a_page_that_could_never_be_written_is_refused_before_the_run(run, tmp_path):
-    """Not after it."""
+def test_unwritable_report_is_rejected_before_the_run(run, tmp_path):
     path = options(tmp_path)
 
     code, out, err = run("local", "run", path, "--report", tmp_path / "none" / "page.html")
 
     assert (1, "") == (code, out)
-    assert "page.html: the page cannot be written there: No such file or directory" in err
+    assert "page.html: cannot be written: No such file or directory" in err
     assert not (tmp_path / "state" / "dcos-tensorflow" / "runs").exists()
 
 
-def test_wrong_usage_is_exit_2(run):
-    """click's convention, and ours."""
+def test_wrong_usage_exits_with_2(run):
     code, _, err = run("local", "run")
 
     assert 2 == code
@@ -182,12 +179,12 @@ def test_wrong_usage_is_exit_2(run):
 
 @pytest.mark.tensorflow
 @pytest.mark.mesos
-def test_the_example_trains_a_real_cluster(run):
-    """A real TensorFlow cluster on a real Mesos, to its stated accuracy, exit 0. The others: tests/examples."""
+def test_example_trains_on_real_cluster(run):
+    """To its stated accuracy. tests/examples has the other examples."""
     code, out, err = run("local", "run", EXAMPLES / "digits" / "options.json", "--json")
 
     assert 0 == code, err
     (logs,) = [task["logs"] for task in json.loads(out)["tasks"] if task["name"] == "chief-0"]
-    told = (Path(logs) / "stdout").read_text()
-    assert list(range(1, 31)) == [int(number) for number in re.findall(r"^epoch (\d+): loss ", told, re.MULTILINE)]
-    assert 0.95 <= float(re.search(r"^test accuracy ([\d.]+) ", told, re.MULTILINE)[1])
+    output = (Path(logs) / "stdout").read_text()
+    assert list(range(1, 31)) == [int(number) for number in re.findall(r"^epoch (\d+): loss ", output, re.MULTILINE)]
+    assert 0.95 <= float(re.search(r"^test accuracy ([\d.]+) ", output, re.MULTILINE)[1])

@@ -1,4 +1,4 @@
-"""`local run` when things go wrong around it: impatient users, frozen machines, dead nodes, full disks."""
+"""`local run` with second signals, frozen agents, dead nodes and killed processes."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def kept(tmp_path):
 
 
 def running(process, tasks=3):
-    """Wait until so many tasks run."""
+    """Wait until this number of tasks runs."""
     lines = iter(process.stderr.readline, "")
     while tasks:
         tasks -= "is running" in next(lines)
@@ -42,8 +42,8 @@ def frameworks(cluster):
     return [framework.framework_id for framework in cluster.state().frameworks]
 
 
-def test_a_frozen_agent_does_not_keep_the_command(start, tmp_path, kept):
-    """Its tasks do not answer: after the grace the command leaves, and says for whom it waited."""
+def test_frozen_agent_does_not_block_the_command(start, tmp_path, kept):
+    """After the grace period the command exits and names the tasks that it waited for."""
     process = start(
         "local", "run", options(tmp_path, UNTIL_KILLED, worker={"kill_grace": 0.1}), "--dir", kept.directory
     )
@@ -56,11 +56,11 @@ def test_a_frozen_agent_does_not_keep_the_command(start, tmp_path, kept):
 
     assert 1 == code
     assert "small stopped after" in out
-    assert "did not answer" in out
+    assert "did not stop within" in out
 
 
-def test_a_second_ctrl_c_leaves_at_once_and_still_ends_the_tasks(start, tmp_path, kept):
-    """The programs ignore SIGTERM; the command is gone before their grace, the framework with it."""
+def test_second_signal_exits_and_still_stops_the_tasks(start, tmp_path, kept):
+    """The programs ignore SIGTERM; command and framework are gone before their grace period."""
     stubborn = "trap '' TERM; while :; do sleep 0.2; done"
     path = options(tmp_path, stubborn, worker={"kill_grace": 60}, parameter_server={"kill_grace": 60})
     process = start("local", "run", path, "--dir", kept.directory)
@@ -74,12 +74,12 @@ def test_a_second_ctrl_c_leaves_at_once_and_still_ends_the_tasks(start, tmp_path
     code, out, _ = finished(process)
 
     assert 1 == code
-    assert "SIGINT received, and then SIGTERM: left without waiting for the tasks" in out
+    assert "SIGINT received, then SIGTERM: exited without waiting for the tasks" in out
     wait_until(lambda: not frameworks(kept))
 
 
-def test_a_node_that_dies_ends_the_run_with_its_name(start, tmp_path, home):
-    """The cluster was there for this run only. The result is told and the logs are kept."""
+def test_dead_node_ends_the_run(start, tmp_path, home):
+    """The cluster belongs to the run. The result names the node, and the logs are kept."""
     process = start("local", "run", options(tmp_path, f"echo here; {UNTIL_KILLED}"), "--agents", one(tmp_path))
     running(process)
     (child,) = [pid for pid in children(process.pid) if "agent" in command_line(pid)]
@@ -96,8 +96,8 @@ def test_a_node_that_dies_ends_the_run_with_its_name(start, tmp_path, home):
     assert "here\n" == (run / "logs" / "worker-0" / "stdout").read_text()
 
 
-def test_why_tasks_were_pending_is_part_of_the_result(run, start, tmp_path, kept):
-    """Somebody else has the agent: the time-out alone would not explain it. A busy machine has to get to the offers."""
+def test_result_has_reasons_of_pending_tasks(run, start, tmp_path, kept):
+    """Another job uses the agent. The timeout is long enough for offers on a busy machine."""
     (tmp_path / "other").mkdir()
     other = start(
         "local", "run", options(tmp_path / "other", UNTIL_KILLED, worker={"cpus": 1}), "--dir", kept.directory
@@ -110,13 +110,13 @@ def test_why_tasks_were_pending_is_part_of_the_result(run, start, tmp_path, kept
     finished(other)
 
     assert 1 == code
-    found = json.loads(out)
-    assert "it took longer than 25 s" == found["reason"]
-    assert "needs cpus 1.6" in " ".join(reason for reasons in found["pending"].values() for reason in reasons)
+    report = json.loads(out)
+    assert "it took longer than 25 s" == report["reason"]
+    assert "needs cpus 1.6" in " ".join(reason for reasons in report["pending"].values() for reason in reasons)
 
 
-def test_a_relative_checkpoint_dir_belongs_to_the_options_file(run, tmp_path):
-    """Not to the working directory of each task, which is gone with the cluster."""
+def test_checkpoint_dir_is_relative_to_options_file(run, tmp_path):
+    """Not to the sandbox of each task, which is removed with the cluster."""
     command = WORKER_0.format('mkdir -p "$CHECKPOINT_DIR" && echo model > "$CHECKPOINT_DIR/model"')
 
     code, out, err = run("local", "run", options(tmp_path, command, service={"checkpoint_dir": "models/new"}))
@@ -126,8 +126,8 @@ def test_a_relative_checkpoint_dir_belongs_to_the_options_file(run, tmp_path):
     assert f"model and checkpoints: {tmp_path}/models/new" in out
 
 
-def test_the_last_error_lines_of_a_failed_task_are_told(run, tmp_path, home):
-    """So that the reason is on the screen, not in a file; without the secrets of the task."""
+def test_report_quotes_last_error_lines_of_failed_task(run, tmp_path, home):
+    """Without the secrets of the task."""
     home["VALUE_OF_TOKEN"] = "known-to-few"
     command = WORKER_0.format("echo the cause is here: $TOKEN >&2; exit 4")
     path = options(tmp_path, command, restart={"max_failures": 0})
@@ -141,8 +141,8 @@ def test_the_last_error_lines_of_a_failed_task_are_told(run, tmp_path, home):
     assert "known-to-few" not in out + err
 
 
-def test_a_job_that_cannot_be_fetched_says_so(run, tmp_path):
-    """The agent's own message names no cause; the fetcher's error output does."""
+def test_failed_fetch_is_explained(run, tmp_path):
+    """Unlike the agent's message, the error output of the fetcher names the cause."""
     service = {"job_url": "http://127.0.0.1:9/train.py"}
 
     code, out, _ = run("local", "run", options(tmp_path, "true", service=service, restart={"max_failures": 0}))
@@ -152,7 +152,7 @@ def test_a_job_that_cannot_be_fetched_says_so(run, tmp_path):
 
 
 def test_killed_scheduler_is_restarted_and_continues(start, tmp_path, home):
-    """With the environment of a service and no more of the user's."""
+    """It gets only the variables of a service."""
     home["LEAK"] = "1"
     process = start("local", "run", options(tmp_path, UNTIL_KILLED), "--agents", one(tmp_path), "--json")
     first = scheduler_of(tmp_path)
@@ -170,14 +170,14 @@ def test_killed_scheduler_is_restarted_and_continues(start, tmp_path, home):
     assert ("127.0.0.1", True) == (variables["HOST"], variables["PORT_API"].isdecimal())
     assert "LEAK" not in variables
     assert 1 == code, err
-    found = json.loads(out)
-    assert ("stopped", "SIGINT received") == (found["state"], found["reason"])
-    assert [("killed", 1)] * 3 == [(task["state"], task["generation"]) for task in found["tasks"]]
+    report = json.loads(out)
+    assert ("stopped", "SIGINT received") == (report["state"], report["reason"])
+    assert [("killed", 1)] * 3 == [(task["state"], task["generation"]) for task in report["tasks"]]
     assert 3 == len(logged(tmp_path, "goes to"))
 
 
-def test_no_scheduler_is_left_when_the_command_is_killed(start, run, tmp_path, kept):
-    """Nobody would ever come back for it; Mesos ends the tasks. The history knows of the run, and what became of it."""
+def test_killed_command_leaves_no_scheduler(start, run, tmp_path, kept):
+    """Mesos kills the tasks. The history shows the run as lost."""
     process = start("local", "run", options(tmp_path, UNTIL_KILLED), "--dir", kept.directory)
     running(process)
     scheduler = ProcessId.of(scheduler_of(tmp_path))
@@ -195,8 +195,8 @@ def test_no_scheduler_is_left_when_the_command_is_killed(start, run, tmp_path, k
     assert not scheduler.alive()
 
 
-def test_of_a_job_that_cannot_run_nothing_is_left(run, tmp_path, kept):
-    """The options are checked before the scheduler starts, so Mesos never learns of the job."""
+def test_infeasible_job_leaves_nothing(run, tmp_path, kept):
+    """It is rejected before the scheduler starts."""
     code, _, err = run("local", "run", options(tmp_path, "true", worker={"cpus": 64}), "--dir", kept.directory)
 
     assert 1 == code

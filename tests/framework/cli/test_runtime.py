@@ -33,8 +33,8 @@ def wheel(tmp_path):
     return path
 
 
-def test_a_runtime_is_made_once_and_whole(run, tmp_path, wheel):
-    """Made twice it is the same; with another content it is refused; a failed one leaves nothing; it can be removed."""
+def test_runtime_is_created_once_and_completely(run, tmp_path, wheel):
+    """A second creation changes nothing, other content is rejected, a failure leaves nothing."""
     made = run("runtime", "create", "mine", "--package", wheel, "--json")
     again = run("runtime", "create", "mine", "--package", wheel, "--json")
 
@@ -59,8 +59,8 @@ def test_a_runtime_is_made_once_and_whole(run, tmp_path, wheel):
     assert "there is no runtime mine; there are: none" in run("runtime", "remove", "mine")[2]
 
 
-def test_a_package_is_built_against_what_the_runtime_has(run, tmp_path, wheel):
-    """Its set-up finds the other packages, and the programs beside the interpreter."""
+def test_package_is_built_against_the_runtime(run, tmp_path, wheel):
+    """Its setup finds the other packages, and the programs of the environment."""
     source = tmp_path / "own"
     source.mkdir()
     (source / "setup.py").write_text(
@@ -69,7 +69,7 @@ def test_a_package_is_built_against_what_the_runtime_has(run, tmp_path, wheel):
         "open('own.py', 'w').write(f'BUILT_WITH = {marker.HERE}')\n"
         "setuptools.setup(name='own', version='1', py_modules=['own'])\n"
     )
-    # Of the newest Pythons' virtual environments, none has these.
+    # Virtual environments of the newest Pythons lack these.
     tools = ["--package", "setuptools", "--package", "wheel"]
     created = run("runtime", "create", "mine", "--package", wheel, *tools, "--build", source, "--json")
 
@@ -81,8 +81,8 @@ def test_a_package_is_built_against_what_the_runtime_has(run, tmp_path, wheel):
     assert "mine is there already" in run("runtime", "create", "mine", "--package", wheel)[2]
 
 
-def test_a_half_made_runtime_is_none_and_is_made_anew(run, tmp_path, wheel):
-    """As it is left when the command is killed."""
+def test_incomplete_runtime_is_created_again(run, tmp_path, wheel):
+    """A killed command leaves one."""
     half = tmp_path / "data" / "dcos-tensorflow" / "runtimes" / "mine"
     (half / "bin").mkdir(parents=True)
     (half / "rubbish").touch()
@@ -105,8 +105,7 @@ def test_a_half_made_runtime_is_none_and_is_made_anew(run, tmp_path, wheel):
         (("--package", "six; rm -rf /"), "'six; rm -rf /' is no requirement: say a name, such as numpy"),
     ],
 )
-def test_what_cannot_be_made_is_refused_before_anything_happens(run, tmp_path, arguments, reason):
-    """Exit 1 and the reason."""
+def test_invalid_runtime_is_rejected_first(run, tmp_path, arguments, reason):
     code, out, err = run("runtime", "create", "mine", *arguments)
 
     assert (1, "") == (code, out)
@@ -115,7 +114,7 @@ def test_what_cannot_be_made_is_refused_before_anything_happens(run, tmp_path, a
     assert not (tmp_path / "data").exists()
 
 
-def test_a_runtime_that_is_not_there_is_told_with_the_option(run, tmp_path):
+def test_missing_runtime_is_reported_with_its_option(run, tmp_path):
     """Before a cluster is started."""
     code, _, err = run("local", "run", options(tmp_path, service={"python": "runtime:gone"}))
 

@@ -1,4 +1,4 @@
-"""The command from its first moment to its exit code."""
+"""The command while it starts and exits."""
 
 import os
 import signal
@@ -37,23 +37,23 @@ def python(*arguments, **options):
     ("module", "code"), [("tf_scheduler.cli.main", -signal.SIGINT), ("tf_scheduler.cli.commands.options", 130)]
 )
 def test_ctrl_c_while_modules_load_is_quiet(module, code):
-    """By the signal itself, which shells tell as 130 too, or by that code."""
+    """It exits by the signal, which shells report as 130, or with that code."""
     ended = python("-c", INTERRUPTED, module, "options", "schema", stdout=subprocess.DEVNULL)
 
     assert (code, "") == (ended.returncode, ended.stderr.strip())
 
 
-@pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full")
-def test_an_output_that_is_full_is_told_by_its_name():
-    """Once, and not again when Python ends."""
+@pytest.mark.skipif(not FULL.exists(), reason="/dev/full does not exist")
+def test_unwritable_output_is_reported_once():
+    """And not again when Python exits."""
     with FULL.open("w") as full:
         ended = python("-m", "tf_scheduler", "options", "schema", stdout=full)
 
     assert (1, "standard output: No space left on device\n") == (ended.returncode, ended.stderr)
 
 
-def test_who_reads_only_the_beginning_makes_no_error():
-    """As of `... | head -1`."""
+def test_closed_pipe_is_success():
+    """As in `... | head -1`."""
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as closed:
@@ -62,8 +62,8 @@ def test_who_reads_only_the_beginning_makes_no_error():
     assert (0, "") == (ended.returncode, ended.stderr)
 
 
-def test_without_a_standard_output_the_exit_code_tells():
-    """`>&-`: nobody listens at that address."""
+def test_closed_standard_output_keeps_exit_code():
+    """As in `... >&-`, here with an address without a server."""
     script = f'"{sys.executable}" -m tf_scheduler --url http://127.0.0.1:1 plan list >&-'
     ended = subprocess.run(["sh", "-c", script], env=ENVIRONMENT, text=True, capture_output=True, check=False)
 

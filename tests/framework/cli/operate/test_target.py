@@ -6,7 +6,7 @@ import pytest
 
 from dcos_command.client import ServiceOptions
 from dcos_command.errors import UnreachableError, UsageError
-from tf_scheduler.cli.common.discovery import resolve_service
+from tf_scheduler.cli.local_run.discovery import resolve_service
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation
 from tf_scheduler.cli.local_run.process import advertise
 

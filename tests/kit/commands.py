@@ -1,0 +1,112 @@
+"""Commands of the product as processes of their own, and HTTP requests to a scheduler of this machine."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mesos_local.host.process import free_ports
+from tf_scheduler.zipapp_builder import build_bundle
+
+from .waiting import PATIENCE
+
+#: Variables of a command of the checkout.
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "NO_COLOR": "1"}
+#: Resources of a task that trains nothing.
+SMALL = {"cpus": 0.1, "mem": 64, "disk": 0}
+
+
+def run_command(*arguments: object, **settings: Any) -> subprocess.CompletedProcess[str]:
+    """Run `dcos-tensorflow ARGUMENTS` to its end, without standard input."""
+    command = [sys.executable, "-m", "tf_scheduler", *map(str, arguments)]
+    defaults: dict[str, Any] = {"env": ENVIRONMENT, "stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    return subprocess.run(command, timeout=PATIENCE, check=False, **{**defaults, **settings})
+
+
+class Response(NamedTuple):
+    """Response of a scheduler; `status` 0: it does not respond."""
+
+    status: int
+    text: str = ""
+    content_type: str = ""
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+def request(port: int, path: str, method: str = "GET", token: str = "", body: bytes | None = None) -> Response:
+    """Send a request to the scheduler at a port of this machine."""
+    try:
+        with closing(send(port, path, method, token, body)) as connection:
+            answer = connection.getresponse()
+            return Response(answer.status, answer.read().decode(), answer.headers["content-type"] or "")
+    except OSError:
+        return Response(0)
+
+
+def send(port: int, path: str, method: str, token: str, body: bytes | None = None) -> http.client.HTTPConnection:
+    """Send a request and return the connection; the caller reads the response."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    connection.request(method, path, body, headers={"Authorization": f"Bearer {token}"} if token else {})
+    return connection
+
+
+class SchedulerCommand:
+    """`scheduler run --options FILE` of one service; `stop` kills what a test has left."""
+
+    def __init__(self, file: Path, master: str, **sections: Any) -> None:
+        """Write the options: two small workers that wait, or what `sections` change."""
+        (self.port,) = free_ports(1)
+        self.file, self.master = file, master
+        self.processes: list[subprocess.Popen[str]] = []
+        service = {"name": "unit", "user": "root", "command": "exec sleep 1000", "python": sys.executable}
+        defaults: dict[str, Any] = {
+            "parameter_server": {"count": 0},
+            "worker": {"count": 2, **SMALL},
+            "executor": {"python": sys.executable},
+            "mesos": {"master": master},
+            "scheduler": {"state": (file.parent / "state.db").as_uri()},
+        }
+        document = {**defaults, **sections, "service": {**service, **sections.get("service", {})}}
+        file.write_text(json.dumps(document))
+
+    def start(self, arguments: list[str] | None = None, stderr: Any = subprocess.PIPE, **variables: str) -> Any:
+        """Start the command with only the variables that a scheduler needs."""
+        command = [sys.executable, "-m", "tf_scheduler"]
+        command += ["scheduler", "run", "--options", str(self.file)] if arguments is None else arguments
+        own = {"PORT_API": str(self.port), "EXECUTOR_URI": build_bundle().as_uri(), "HOST": "127.0.0.1"}
+        paths = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+        process = subprocess.Popen(command, env={**paths, **own, **variables}, stderr=stderr, text=True)
+        self.processes.append(process)
+        return process
+
+    def change(self, **sections: Any) -> None:
+        """Replace sections of the options, from the next start on."""
+        self.file.write_text(json.dumps({**json.loads(self.file.read_text()), **sections}))
+
+    def request(self, path: str, method: str = "GET", token: str = "", body: bytes | None = None) -> Response:
+        return request(self.port, path, method, token, body)
+
+    def status(self, path: str) -> int:
+        return self.request(path).status
+
+    def end(self, process: subprocess.Popen[str]) -> str:
+        """Stop a process with SIGTERM; return its error output."""
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, errors
+        return errors or ""
+
+    def stop(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
