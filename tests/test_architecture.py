@@ -187,6 +187,7 @@ def test_imports_follow_the_table(root, path):
 LAYERS = {
     "tf_scheduler.core": (("state",), ("placement", "plans"), ("launch",), ("offers",), ("recovery",), ("",)),
     "tf_scheduler.api": (("views",), ("http",), ("routes",), ("",)),
+    "tf_scheduler.cli": (("common",), ("local_run",), ("commands",), ("",)),
     "tf_scheduler.options": (("schema",), ("spec",), ("rules",), ("load",), ("update",), ("",)),
     "tf_scheduler.store": (("interface",), ("retrying",), ("zookeeper", "")),
 }

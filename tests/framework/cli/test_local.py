@@ -1,4 +1,4 @@
-"""The `local` commands as a user runs them: processes, output, exit codes."""
+"""The `local` commands as processes: output and exit codes."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """For --dir; whatever runs there afterwards is ended."""
+    """For --dir; a cluster that still runs there is stopped afterwards."""
     yield tmp_path / "cluster"
     LocalCluster.end(tmp_path / "cluster")
 
 
 @pytest.fixture
 def local(folder: Path) -> Command:
-    """Runs `local NAME ... --dir FOLDER`."""
+    """Run `local NAME ... --dir FOLDER`."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [*MAIN, *arguments, "--dir", str(folder)]
@@ -51,8 +51,8 @@ def agents_file(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_without_a_cluster(local: Command, folder: Path) -> None:
-    """`status` and `logs` exit with 3 and say how to start one; `down` has nothing to do."""
+def test_commands_without_a_cluster(local: Command, folder: Path) -> None:
+    """`status` and `logs` exit with 3 and name `local up`; `down` has nothing to do."""
     status, logs, down = local("status"), local("logs"), local("down")
     assert [3, 3, 0] == [status.returncode, logs.returncode, down.returncode]
     assert "dcos-tensorflow local up" in status.stderr
@@ -60,8 +60,8 @@ def test_without_a_cluster(local: Command, folder: Path) -> None:
     assert not folder.exists()
 
 
-def test_bad_agents_file_is_reported_whole(local: Command, tmp_path: Path, folder: Path) -> None:
-    """Exit code 1, every error, and nothing was started."""
+def test_all_problems_of_agents_file_are_reported(local: Command, tmp_path: Path, folder: Path) -> None:
+    """Nothing is started."""
     path = tmp_path / "agents.json"
     path.write_text(json.dumps([AGENT | {"hostname": "a b"}, AGENT | {"resources": "cpus:x"}]))
     result = local("up", "--agents", str(path))
@@ -71,21 +71,19 @@ def test_bad_agents_file_is_reported_whole(local: Command, tmp_path: Path, folde
     assert not folder.exists()
 
 
-def test_help_names_the_variables_of_the_download(local: Command) -> None:
-    """Which index, and what else is honoured."""
-    said = local("up", "--help").stdout
+def test_help_names_variables_of_the_download(local: Command) -> None:
+    text = local("up", "--help").stdout
     for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "index-url", "HTTPS_PROXY", "REQUESTS_CA_BUNDLE"):
-        assert name in said
+        assert name in text
 
 
 def test_wrong_usage_exits_with_2(local: Command) -> None:
-    """As click does."""
     assert 2 == local("up", "--agent", "x").returncode
 
 
 @pytest.mark.mesos
 def test_up_status_logs_down(local: Command, folder: Path, agents_file: str) -> None:
-    """The whole way: a table, JSON, the log, a second `up` that is refused, and the end."""
+    """A table, JSON, the log, a second `up` that is rejected, and the end."""
     up = local("up", "--agents", agents_file)
     assert (0, "") == (up.returncode, up.stderr)
     assert "only" in up.stdout
@@ -105,8 +103,8 @@ def test_up_status_logs_down(local: Command, folder: Path, agents_file: str) -> 
 
 
 @pytest.mark.mesos
-def test_folder_of_an_ended_cluster_can_be_used_again(local: Command, agents_file: str) -> None:
-    """With other agents, too: it starts afresh."""
+def test_folder_of_stopped_cluster_can_be_used_again(local: Command, agents_file: str) -> None:
+    """With other agents, too."""
     assert 0 == local("up", "--agents", agents_file).returncode
     assert 0 == local("down").returncode
     path = Path(agents_file)
@@ -116,8 +114,8 @@ def test_folder_of_an_ended_cluster_can_be_used_again(local: Command, agents_fil
 
 @pytest.mark.mesos
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
-def test_foreground_ends_with_its_cluster(folder: Path, agents_file: str, number: int, code: int) -> None:
-    """On Ctrl-C, SIGTERM and even SIGKILL nothing is left."""
+def test_foreground_stops_its_cluster(folder: Path, agents_file: str, number: int, code: int) -> None:
+    """Ctrl-C, SIGTERM and even SIGKILL leave no process."""
     command = [*MAIN, "up", "--foreground", "--agents", agents_file, "--dir", str(folder)]
     with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -132,8 +130,8 @@ def test_foreground_ends_with_its_cluster(folder: Path, agents_file: str, number
 
 
 @pytest.mark.mesos
-def test_down_ends_a_cluster_with_a_damaged_record(local: Command, folder: Path, agents_file: str) -> None:
-    """All other commands say that; afterwards the folder can be used again."""
+def test_down_stops_cluster_with_damaged_record(local: Command, folder: Path, agents_file: str) -> None:
+    """The other commands name `local down`. Afterwards the folder can be used again."""
     assert 0 == local("up", "--agents", agents_file).returncode
     processes = find_orphans(folder)
     (folder / NAME).write_text("{")
@@ -152,8 +150,8 @@ def test_down_ends_a_cluster_with_a_damaged_record(local: Command, folder: Path,
 
 
 @pytest.mark.mesos
-def test_a_cluster_without_its_master_is_told_by_all(local: Command, folder: Path, agents_file: str) -> None:
-    """Which nodes are dead, which not, and what to do."""
+def test_cluster_without_master_is_reported(local: Command, folder: Path, agents_file: str) -> None:
+    """The message names dead and live nodes, and what to do."""
     assert 0 == local("up", "--agents", agents_file).returncode
     record = read_record(folder)
     assert record is not None
@@ -166,7 +164,7 @@ def test_a_cluster_without_its_master_is_told_by_all(local: Command, folder: Pat
         result = local(*command)
         assert code == result.returncode
         assert result.stderr.startswith(f"{said}dcos-tensorflow local down --dir {folder}")
-    assert "has ended" in local("down").stdout
+    assert "has stopped" in local("down").stdout
     assert set() == find_orphans(folder)
 
 
@@ -181,7 +179,7 @@ def test_interrupted_up_leaves_nothing(folder: Path, agents_file: str, number: i
         while not find_orphans(folder):
             assert not identity.wait(0.005)
         process.send_signal(number)
-        _, said = process.communicate()
+        _, errors = process.communicate()
     assert 128 + number == process.returncode
-    assert f"{signal.Signals(number).name} received: cleaning up and leaving\n" == said.decode()
+    assert f"{signal.Signals(number).name} received: cleaning up and leaving\n" == errors.decode()
     assert set() == find_orphans(folder)

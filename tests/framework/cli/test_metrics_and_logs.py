@@ -34,9 +34,9 @@ def running(folder, master, form, statsd):
         "service": {
             "name": f"metered-{form}",
             "user": "root",
-            # Its cluster is everybody's: with its scheduler it goes.
+            # Other tests use this cluster, too: Mesos removes the tasks soon after their scheduler.
             "failover_timeout": 1,
-            # Its name is in what its end is told with, and that goes into the log.
+            # The name of the program is in the message of its end, which is logged.
             "command": f"echo {CANARY}; exec sleep 1000",
             "python": sys.executable,
             "log_format": form,

@@ -29,17 +29,17 @@ SPEC = a_spec(
 )
 
 
-class Nobody:
-    """A driver that nothing reaches."""
+class IdleDriver:
+    """A driver that is never connected."""
 
     def start(self):
-        """Nothing to do."""
+        """Do nothing."""
 
     def stop(self):
-        """Nothing to do."""
+        """Do nothing."""
 
     def perform(self, call):
-        """Nothing to do."""
+        """Do nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def zookeeper() -> Iterator[str]:
 
 @pytest.fixture(params=["file", "path", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
-    """Addresses of places for state, by name."""
+    """Return the address of a state store by its name."""
     if request.param == "zookeeper":
         servers = request.getfixturevalue("zookeeper")
         return lambda name: f"zk://me:{SECRET}@{servers}{tmp_path}/{name}?session_timeout=5"
@@ -60,7 +60,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str
 
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs `dcos-tensorflow state ...`; the exit code, and what it printed."""
+    """Run `dcos-tensorflow state ...`; return exit code, output and error output."""
 
     def run(*arguments: object) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as ended:
@@ -73,7 +73,7 @@ def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str,
 
 
 def live(address: str) -> dict[str, bytes]:
-    """A scheduler launches two tasks, hears of one, and dies; what it stored."""
+    """Return the state of a scheduler that launched two tasks, got a status of one, and exited."""
     with closing(open_store(address, SPEC.name)) as store:
         acquire_leadership(store)
         numbers = iter(range(100))
@@ -83,12 +83,12 @@ def live(address: str) -> dict[str, bytes]:
         runner.put(lambda: OffersReceived((an_offer(),)))
         runner.put(lambda: StatusUpdated(a_status(runner.state.stored.tasks["worker-0"].id, TaskState.RUNNING)))
         runner.put(runner.abort)
-        runner.run(Nobody())
+        runner.run(IdleDriver())
         return dict(store.load())
 
 
-def test_a_backup_moves_a_service(place, command, tmp_path):
-    """Exported from one place and imported into another, everything is the same, and a scheduler can go on with it."""
+def test_backup_moves_service_to_another_store(place, command, tmp_path):
+    """All values are the same, and a scheduler continues with them."""
     stored = live(place("old"))
     backup = tmp_path / "backup.json"
     assert (0, "") == command("export", place("old"), "--service", SPEC.name, "--output", backup)[:2]
@@ -105,34 +105,34 @@ def test_a_backup_moves_a_service(place, command, tmp_path):
     assert {"worker-0", "worker-1"} == state.stored.tasks.keys()
 
 
-def test_what_is_stored_has_no_secret(place):
-    """Neither environment nor command nor principal of a job: nothing that came with the options."""
+def test_stored_values_have_no_secrets(place):
+    """Neither environment nor command nor principal of a job."""
     stored = live(place("here"))
 
     assert len(stored) >= 4
     assert not [key for key, value in stored.items() if SECRET.encode() in value or SECRET in key]
 
 
-def test_show_tells_framework_and_tasks(place, command):
+def test_show_prints_framework_and_tasks(place, command):
     """For people and as JSON."""
     live(place("here"))
     code, out, _ = command("show", place("here"), "--service", f"/{SPEC.name}", "--json")
-    found = json.loads(out)
-    tasks = {task["name"]: task for task in found["tasks"]}
+    summary = json.loads(out)
+    tasks = {task["name"]: task for task in summary["tasks"]}
 
     assert 0 == code
-    assert ("group/tf", "fw-1", None) == (found["service"], found["framework_id"], found["result"])
+    assert ("group/tf", "fw-1", None) == (summary["service"], summary["framework_id"], summary["result"])
     assert {"worker-0": "TASK_RUNNING", "worker-1": None} == {name: task["state"] for name, task in tasks.items()}
     assert {"agent-1"} == {task["hostname"] for task in tasks.values()}
-    assert 2 == found["values"]["tasks"]
+    assert 2 == summary["values"]["tasks"]
     code, text, _ = command("show", place("here"), "--service", SPEC.name)
     assert 0 == code
     for word in ("group/tf", "fw-1", "worker-0", "TASK_RUNNING", tasks["worker-1"]["address"], "tasks: 2"):
         assert word in text
 
 
-def test_a_service_with_state_is_not_replaced_by_accident(place, command, tmp_path):
-    """Only when told to, and then as a whole."""
+def test_import_replaces_state_only_with_replace(place, command, tmp_path):
+    """And then as a whole."""
     backup = tmp_path / "backup.json"
     stored = live(place("old"))
     command("export", place("old"), "--service", SPEC.name, "--output", backup)
@@ -149,8 +149,8 @@ def test_a_service_with_state_is_not_replaced_by_accident(place, command, tmp_pa
         assert stored == store.load()
 
 
-def test_a_state_of_before_begins_another_journal(place, command, tmp_path):
-    """Numbers of events come again, for other events; where nothing was, it goes on."""
+def test_import_over_state_starts_another_journal(place, command, tmp_path):
+    """Because numbers of events are used again. In an empty store the journal continues."""
     backup = tmp_path / "backup.json"
     live(place("old"))
     with closing(open_store(place("old"), SPEC.name)) as store, EventJournal(store) as journal:
@@ -167,8 +167,7 @@ def test_a_state_of_before_begins_another_journal(place, command, tmp_path):
     assert [True, False] == found
 
 
-def test_another_service_may_get_the_state(place, command, tmp_path):
-    """Named at the import."""
+def test_import_can_rename_the_service(place, command, tmp_path):
     backup = tmp_path / "backup.json"
     stored = live(place("old"))
     command("export", place("old"), "--service", SPEC.name, "--output", backup)
@@ -178,19 +177,18 @@ def test_another_service_may_get_the_state(place, command, tmp_path):
         assert stored == store.load()
 
 
-def test_where_nothing_is_stored_nothing_is_made(place, command, tmp_path):
+def test_show_of_missing_state_creates_nothing(place, command, tmp_path):
     """Exit code 3."""
     assert 3 == command("show", place("nowhere"))[0]
     live(place("here"))
     code, out, err = command("export", place("here"), "--service", "other")
 
     assert (3, "") == (code, out)
-    assert "nothing is stored of service other" in err
+    assert "service other: no state stored" in err
     assert not (tmp_path / "nowhere.db").exists()
 
 
-def test_a_file_is_not_overwritten_by_accident(place, command, tmp_path):
-    """An older backup may be all that is left."""
+def test_export_keeps_existing_file_without_force(place, command, tmp_path):
     live(place("here"))
     backup = tmp_path / "backup.json"
     backup.write_text("precious")
@@ -214,8 +212,8 @@ def test_a_file_is_not_overwritten_by_accident(place, command, tmp_path):
         ),
     ],
 )
-def test_what_is_no_backup_is_not_imported(command, tmp_path, text, message):
-    """Nor is one that this program could not go on with; nothing is made."""
+def test_invalid_backup_is_not_imported(command, tmp_path, text, message):
+    """Nor a backup of a newer version; nothing is created."""
     backup = tmp_path / "backup.json"
     backup.write_text(text)
     code, _, err = command("import", tmp_path / "new.db", backup)
@@ -225,16 +223,16 @@ def test_what_is_no_backup_is_not_imported(command, tmp_path, text, message):
     assert not (tmp_path / "new.db").exists()
 
 
-def test_a_bad_address_is_told(command, tmp_path):
-    """With what is allowed."""
+def test_invalid_state_address_is_reported(command, tmp_path):
+    """With valid forms."""
     for address in ("http://a/b", f"zk://me:{SECRET}@a/../b"):
         code, _, err = command("show", address)
         assert (1, True) == (code, "zk://" in err)
 
 
 @pytest.mark.zookeeper
-def test_a_scheduler_that_lives_is_not_overrun(zookeeper, command, tmp_path):
-    """The import says who it is and changes nothing; show and export work all the same."""
+def test_import_rejects_running_scheduler(zookeeper, command, tmp_path):
+    """The message names its process, and nothing is changed; show and export work."""
     address = f"zk://{zookeeper}/live?session_timeout=5"
     live(address)
     backup = tmp_path / "backup.json"
@@ -250,8 +248,7 @@ def test_a_scheduler_that_lives_is_not_overrun(zookeeper, command, tmp_path):
 
 
 @pytest.mark.zookeeper
-def test_nothing_answers(command):
-    """Exit code 3, and why."""
+def test_unavailable_store_exits_with_3(command):
     code, _, err = command("show", "zk://127.0.0.1:1?request_timeout=1")
 
     assert 3 == code

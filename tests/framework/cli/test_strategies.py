@@ -1,4 +1,4 @@
-"""Strategies and jobs on a real Mesos, with programs that are quick: what they are told leads them to each other."""
+"""Strategies and jobs on a real Mesos, with short programs that find each other."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from jobs import PATIENCE, options
 pytestmark = pytest.mark.mesos
 
 NO_PS = {"parameter_server": {"count": 0}}
-#: Horovod's processes, as far as their rendezvous goes: tell the own name, wait for everybody's.
+#: Rendezvous of Horovod's processes: publish the own name, wait for all names.
 MEET = """
 import os, pathlib, time, urllib.error, urllib.request
 base = "http://{HOROVOD_GLOO_RENDEZVOUS_ADDR}:{HOROVOD_GLOO_RENDEZVOUS_PORT}/global/".format(**os.environ)
@@ -35,8 +35,8 @@ print("all are there")
 """
 
 
-def test_horovods_processes_meet_at_the_executor_of_rank_0(start, tmp_path):
-    """With a stand-in; tests/examples has the real ones. All must succeed; each finds what its agent fetched."""
+def test_horovod_processes_meet_at_rank_0(start, tmp_path):
+    """With a stand-in; tests/examples has the real Horovod. Each task finds the fetched file."""
     (tmp_path / "meet.py").write_text(MEET)
     (tmp_path / "numbers.txt").write_text("1 2 3")
     service = {"strategy": "horovod", "job_url": "meet.py", "data": (tmp_path / "numbers.txt").as_uri()}
@@ -51,25 +51,25 @@ def test_horovods_processes_meet_at_the_executor_of_rank_0(start, tmp_path):
 
 
 @pytest.mark.tensorflow
-def test_tensorboard_answers_and_is_kept_after_the_end(start, tmp_path):
-    """Until somebody ends it; the job has succeeded all the same. It is seen through the scheduler, too."""
+def test_tensorboard_stays_after_the_job(start, tmp_path):
+    """Until the operator stops it. It is also available through the scheduler."""
     small = {"cpus": 0.1, "mem": 512, "port": 6006}
     service = {"strategy": "independent", "use_tensorboard": True, "command": "true"}
     finish = {"then": "keep_tensorboard", "keep_seconds": 0}
     sections = {**NO_PS, "tensorboard": small, "finish": finish}
 
     process = start("local", "run", options(tmp_path, "true", service, **sections))
-    told = []
+    log = []
     address = kept = api = None
     for line in iter(process.stderr.readline, ""):
-        told.append(line)
+        log.append(line)
         api = api or re.search(r"the API of small is at (http://\S+)/v1", line)
         address = address or re.search(r"tensorboard-0 on \S+ is running: (http://\S+/)", line)
         kept = kept or ("tensorboard-0" in line and "is left to run, until the service is ended" in line)
         if address and kept:
             break
-    assert address, "".join(told)
-    assert api, "".join(told)
+    assert address, "".join(log)
+    assert api, "".join(log)
     answer = wait_for_answer(address[1] + "data/environment")
     through = f"{api[1]}/tensorboard/"
     with urllib.request.urlopen(through, timeout=PATIENCE) as page:
@@ -80,12 +80,12 @@ def test_tensorboard_answers_and_is_kept_after_the_end(start, tmp_path):
     out, err = process.communicate(timeout=PATIENCE)
 
     assert "data_location" in answer
-    assert 0 == process.returncode, "".join(told) + out + err
+    assert 0 == process.returncode, "".join(log) + out + err
     assert "small succeeded" in out
 
 
 def wait_for_answer(url):
-    """What TensorBoard says, as soon as it answers."""
+    """Return the JSON of a TensorBoard, as soon as it answers."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         threading.Event().wait(0.1)

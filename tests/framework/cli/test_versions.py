@@ -1,4 +1,4 @@
-"""TensorFlow 1.15, an older 2.x and today's train at the same time, as three services on one real Mesos.
+"""TensorFlow 1.15, 2.20 and the newest train at the same time, as three services on one real Mesos.
 
 Their runtimes take 2.5 GB. TensorFlow 1.15 needs Python 3.7.
 """
@@ -15,7 +15,7 @@ from own_runtimes import need
 
 pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(1200)]
 
-#: Name of the runtime -> what it is made of.
+#: Name of the runtime -> arguments that create it.
 RUNTIMES = {
     "test-1.15": ("--tensorflow", "1.15", "--python", "3.7"),
     "test-2.20": ("--tensorflow", "2.20"),
@@ -53,7 +53,7 @@ def _made():
         need(name, *content)
 
 
-def test_three_versions_of_tensorflow_train_side_by_side(run, start, tmp_path):
+def test_three_versions_of_tensorflow_train_together(run, start, tmp_path):
     """Each service sees its own TensorFlow, and all of them ran at the same time."""
     folder, meeting = ("--dir", tmp_path / "cluster"), tmp_path / "meeting"
     meeting.mkdir()
@@ -68,12 +68,12 @@ def test_three_versions_of_tensorflow_train_side_by_side(run, start, tmp_path):
             service = {"name": name, "python": python, "job_url": "train.py"}
             path = options(tmp_path / name, f"python train.py {meeting}/up {name}", service, worker={"count": 1})
             jobs[name] = start("local", "run", path, *folder, "--json")
-        told = {name: process.communicate(timeout=PATIENCE * 2) for name, process in jobs.items()}
+        outputs = {name: process.communicate(timeout=PATIENCE * 2) for name, process in jobs.items()}
     finally:
         run("local", "down", *folder)
 
     seen = {}
-    for name, (out, err) in told.items():
+    for name, (out, err) in outputs.items():
         assert 0 == jobs[name].returncode, f"{name}: {out} {err}"
         (logs,) = [task["logs"] for task in json.loads(out)["tasks"] if task["name"] == "worker-0"]
         seen[name] = (Path(logs) / "stdout").read_text().split()

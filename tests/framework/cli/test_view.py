@@ -15,8 +15,7 @@ from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Progress, TaskRecord
 
 
-def test_progress_stands_beside_its_task() -> None:
-    """In the row of the chief."""
+def test_progress_is_in_the_row_of_its_task() -> None:
     chief = TaskRecord(
         TaskName("chief-0"), TaskId("chief-0__1"), JobKind.CHIEF, 0, AgentId("a"), "agent-1", "10.0.0.1:1", 1, (), 0.0
     )

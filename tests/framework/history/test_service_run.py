@@ -1,11 +1,11 @@
-"""The recording of an installed service becomes a run."""
+"""Import of a service's recording as a run."""
 
 import json
 
 import pytest
 
 from tf_scheduler.errors import JobError
-from tf_scheduler.history.model import from_json, to_json
+from tf_scheduler.history.model import WARNING_KEY, from_json, to_json
 from tf_scheduler.history.record import service_run
 from tf_scheduler.report.page import render_page
 
@@ -24,24 +24,24 @@ def recorded(path, lines):
     return path
 
 
-def test_a_run_has_its_times_its_tasks_and_its_result(tmp_path):
-    """It can be stored and drawn as any other."""
-    found = service_run(recorded(tmp_path / "r", LINES), "dev/mnist", {"service": {"name": "dev/mnist"}})
+def test_service_run_has_times_tasks_and_result(tmp_path):
+    """It can be stored and drawn as any other run."""
+    run = service_run(recorded(tmp_path / "r", LINES), "dev/mnist", {"service": {"name": "dev/mnist"}})
 
-    assert found.id.startswith("dev-mnist-19700101-001640-")
+    assert run.id.startswith("dev-mnist-19700101-001640-")
     assert ("succeeded", "worker-0 has finished", 1000.0, 10.5) == (
-        found.state,
-        found.reason,
-        found.submitted,
-        found.seconds,
+        run.state,
+        run.reason,
+        run.submitted,
+        run.seconds,
     )
-    assert (3, 3.5, "finished") == (found.last.step, found.first_step, found.launches[0].state)
-    assert found == from_json(json.loads(json.dumps(to_json(found))))
-    assert "worker-0" in render_page(found)
+    assert (3, 3.5, "finished") == (run.last.step, run.first_step, run.launches[0].state)
+    assert run == from_json(json.loads(json.dumps(to_json(run))))
+    assert "worker-0" in render_page(run)
 
 
-def test_a_recording_that_has_grown_is_the_same_run(tmp_path):
-    """Taken while the service ran, the last line cut off; and at its end."""
+def test_longer_recording_is_the_same_run(tmp_path):
+    """The first copy was taken while the service ran, with an incomplete last line."""
     early = recorded(tmp_path / "early", LINES[:2])
     early.write_text(early.read_text() + '{"t": 10')
 
@@ -55,21 +55,19 @@ def test_a_recording_that_has_grown_is_the_same_run(tmp_path):
     "text",
     [
         *("", "no recording\n", '{"a": 1}\n[]\n"t"\n', "[" * 100_000, "9" * 90_000),
-        *('{"launched": []}', '{"launched": "a"}', '{"progress": 1}', '{"told": 1}'),
+        *('{"launched": []}', '{"launched": "a"}', '{"progress": 1}', json.dumps({WARNING_KEY: 1})),
         json.dumps({"t": 1e300, **LAUNCHED}),
         json.dumps({"t": "x", **LAUNCHED}),
     ],
     ids=lambda text: text[:20],
 )
-def test_another_file_is_refused(tmp_path, text):
-    """With its name."""
+def test_other_file_is_rejected(tmp_path, text):
     (tmp_path / "other").write_text(text)
 
-    with pytest.raises(JobError, match="other is no recording"):
+    with pytest.raises(JobError, match="other: not a recording"):
         service_run(tmp_path / "other", "mnist", {})
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    """As any other."""
+def test_missing_recording_is_reported(tmp_path):
     with pytest.raises(JobError, match="No such file"):
         service_run(tmp_path / "none", "mnist", {})

@@ -1,4 +1,4 @@
-"""The page of a run: all of it, escaped, and nothing from elsewhere."""
+"""HTML report of a run."""
 
 import re
 from html.parser import HTMLParser
@@ -16,7 +16,7 @@ EVIL = "</style><script>alert(1)</script><img src=x onerror=alert(1)>\"' &amp;"
 
 
 class Reader(HTMLParser):
-    """Every tag closed in its order; the names, attributes and text that were seen."""
+    """Checks that all tags are closed in order; collects names, attributes and text."""
 
     def __init__(self, text):
         super().__init__()
@@ -37,8 +37,7 @@ class Reader(HTMLParser):
         self.text.append(data)
 
 
-def test_the_page_shows_what_the_run_was():
-    """Result, tasks with their restarts and generations, places, curves, environment, options."""
+def test_page_has_result_tasks_curves_and_options():
     seen = Reader(render_page(a_run()))
     text = " ".join(seen.text)
 
@@ -58,14 +57,14 @@ def test_the_page_shows_what_the_run_was():
         "137",
     ):
         assert expected in text
-    # One bar for each launch, and one path in each picture.
+    # One bar for each launch, and one path in each chart.
     bars = [value for name, value in seen.attributes if name == "class" and str(value).startswith("bar ")]
     assert ["bar bad", "bar going", "bar good"] == sorted(bars)
     assert 2 == seen.names.count("path")
 
 
-def test_speeds_of_different_units_are_different_pictures():
-    """The tile has the leader's."""
+def test_each_unit_of_speed_has_its_chart():
+    """The tile has the speed of the leader."""
     curves = {
         "worker-0": (ProgressPoint(T0 + 1, 1, None, 640.0, unit="examples"),),
         "worker-1": (ProgressPoint(T0 + 2, 1, None, 5.0, unit="steps"),),
@@ -76,8 +75,8 @@ def test_speeds_of_different_units_are_different_pictures():
     assert text.index("640|examples a second") < text.index("Examples a second") < text.index("Steps a second")
 
 
-def test_nothing_is_fetched_and_nothing_runs():
-    """No script, no address to load from; the page itself forbids both."""
+def test_page_loads_nothing_and_has_no_scripts():
+    """Its content security policy forbids both."""
     text = render_page(a_run())
     seen = Reader(text)
 
@@ -103,8 +102,7 @@ EVERYWHERE = a_run(
 )
 
 
-def test_what_users_write_stays_text():
-    """Wherever it is shown."""
+def test_page_escapes_all_text():
     seen = Reader(render_page(EVERYWHERE))
 
     assert not {"script", "img"} & set(seen.names)
@@ -120,8 +118,8 @@ POINTS = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(POINTS, st.floats(0, 1e6), st.floats(-10, 1e6), st.none() | st.floats(-10, 1e6))
-def test_whatever_was_recorded_can_be_drawn(points, seconds, launched, ended):
-    """Infinite losses, clocks that differ, runs of no time."""
+def test_any_recording_can_be_drawn(points, seconds, launched, ended):
+    """Also infinite losses, clocks that differ, and runs without duration."""
     run = a_run(
         seconds=seconds,
         curves={"worker-0": tuple(points)},
@@ -134,7 +132,7 @@ def test_whatever_was_recorded_can_be_drawn(points, seconds, launched, ended):
     assert not re.search(r"[\d:]-?(nan|inf)|(nan|inf)%", text)
 
 
-def test_a_run_of_nothing_has_a_page():
+def test_run_without_launches_has_a_page():
     """Refused before anything was launched."""
     text = render_page(
         a_run(state="refused", launches=(), curves={}, warnings=(), agents={}, options={}, environment={})
@@ -145,7 +143,6 @@ def test_a_run_of_nothing_has_a_page():
 
 
 def test_axes_have_round_numbers():
-    """People read them."""
     assert [0.0, 20.0, 40.0, 60.0, 80.0] == ticks(0, 97)
     assert [0.0, 30.0, 60.0, 90.0] == time_ticks(97)
     assert ["45 s", "2:05", "1:02:05"] == [format_clock(value) for value in (45, 125, 3725)]

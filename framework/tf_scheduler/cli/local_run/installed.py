@@ -309,7 +309,7 @@ class _Supervisor:
     def _plan_status(self, scheduler: SupervisedScheduler) -> int:
         # An uninstalling scheduler whose certificate is missing responds unencrypted.
         responses = (get_json(scheduler.address, _PLAN, encrypted=encrypted) for encrypted in (False, True))
-        status, plan = next(filter(None, responses), (0, None))
+        status, plan = next(filter(None, responses), (0, {}))
         self._last = leftovers_message(plan)[0] if status == 200 else ""
         return status
 

@@ -1,4 +1,4 @@
-"""Parts on a terminal."""
+"""Output on a terminal: colours, widths, control characters."""
 
 import io
 import re
@@ -17,7 +17,7 @@ def screen(width=40, **options):
 
 
 def plain(out):
-    """Without the codes for bold and the like."""
+    """Remove the codes of colours and fonts."""
     return re.sub(r"\x1b\[[\d;]*m", "", out.getvalue())
 
 
@@ -25,7 +25,6 @@ TABLE = Table(("task", "status", "why"), [("worker-0", status_word("RUNNING"), "
 
 
 def test_states_have_colours(monkeypatch):
-    """Green is good."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     shown, out = screen()
 
@@ -34,7 +33,7 @@ def test_states_have_colours(monkeypatch):
     assert "\x1b[32mRUNNING\x1b[0m" in out.getvalue()
 
 
-def test_no_color_means_no_colour(monkeypatch):
+def test_no_color_disables_colours(monkeypatch):
     """https://no-color.org"""
     monkeypatch.setenv("NO_COLOR", "1")
     shown, out = screen()
@@ -48,18 +47,18 @@ def test_no_color_means_no_colour(monkeypatch):
     "hostile", ["\x1b]0;x\x07", "\x1b[2J", "\x9b2J", "\r", *map(chr, (0x202E, 0x2067, 0x2028))], ids=ascii
 )
 @pytest.mark.parametrize("width", [16, 80])
-def test_what_a_task_says_commands_no_terminal(hostile, width):
+def test_task_text_has_no_control_characters(hostile, width):
     """In a table, whether it fits or not, and in a sentence."""
-    said = f"a{hostile}b"
+    text = f"a{hostile}b"
     shown, out = screen(width)
-    shown.show([Table(("task", "why", "w"), [(said, Word(said, "bad"), said * 2)]), Line((said,)), said])
-    shown.show([Table((), [], empty=said)])
+    shown.show([Table(("task", "why", "w"), [(text, Word(text, "bad"), text * 2)]), Line((text,)), text])
+    shown.show([Table((), [], empty=text)])
     assert plain(out).replace("\n", "").isprintable()
     assert plain(out).count("a") >= 7
 
 
-def test_pictures_become_smaller_and_numbers_stay_whole(monkeypatch):
-    """Half of a bar is half of it at any width."""
+def test_charts_shrink_and_numbers_stay_whole(monkeypatch):
+    """The bar keeps its proportions at any width."""
     monkeypatch.setenv("NO_COLOR", "1")
     shown, out = screen(40)
     shown.show([Table(("job", "", "step"), [("worker", "#" * 20 + "." * 20, "123456/200000")], charts=(1,))])
@@ -72,8 +71,8 @@ def test_pictures_become_smaller_and_numbers_stay_whole(monkeypatch):
 
 
 @pytest.mark.parametrize("width", [16, 20, 30, 40, 80])
-def test_tables_fit_and_lose_nothing(width, monkeypatch):
-    """What people wrote is no markup."""
+def test_tables_fit_and_keep_all_text(width, monkeypatch):
+    """Brackets are not markup."""
     monkeypatch.setenv("NO_COLOR", "1")
     shown, out = screen(width)
 
@@ -85,8 +84,7 @@ def test_tables_fit_and_lose_nothing(width, monkeypatch):
     assert "[red]" in "".join(text.split())
 
 
-def test_a_tree_keeps_its_shape(monkeypatch):
-    """Its lines are cut, sentences are not."""
+def test_tree_lines_are_cut_and_sentences_are_wrapped(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     shown, out = screen(20)
 
@@ -97,8 +95,8 @@ def test_a_tree_keeps_its_shape(monkeypatch):
     assert 4 == " ".join(others).count("because")
 
 
-def test_raw_text_is_written_as_it_is():
-    """It is no markup either, and has its own ends of lines."""
+def test_raw_text_is_written_unchanged():
+    """Brackets are not markup, and line ends are its own."""
     shown, out = screen(10)
 
     shown.show([Raw("[bold]x[/bold] " * 3), Raw("y\n")])
@@ -106,7 +104,7 @@ def test_raw_text_is_written_as_it_is():
     assert "[bold]x[/bold] " * 3 + "y\n" == out.getvalue()
 
 
-def test_what_is_played_is_drawn_over_itself():
+def test_live_frames_replace_each_other():
     """The last one stays."""
     shown, out = screen()
 

@@ -1,4 +1,4 @@
-"""Names are completed by what the service has."""
+"""Shell completion of names that the service has."""
 
 import pytest
 from click.shell_completion import ShellComplete
@@ -22,8 +22,8 @@ def api(monkeypatch):
         yield live
 
 
-def test_names_of_all_kinds_are_completed(api):
-    """Plans, phases of the plan, steps of the phase, pods, tasks, endpoints."""
+def test_arguments_are_completed(api):
+    """Plans, phases, steps, pods, tasks, endpoints."""
     assert ["deploy", "decommission"] == completed("plan", "status", "de")
     assert ["ps", "worker", "chief"] == completed("plan", "pause", "deploy", "")
     assert ["worker-0", "worker-1"] == completed("plan", "restart", "deploy", "worker", "w")
@@ -32,8 +32,8 @@ def test_names_of_all_kinds_are_completed(api):
     assert ["ps"] == completed("endpoints", "p")
 
 
-def test_names_of_options_and_of_the_update_are_completed(api):
-    """The update is of the plan that rolls out: deploy, as long as there is no other."""
+def test_option_values_and_update_arguments_are_completed(api):
+    """The update is the plan that rolls out: deploy, until there is another one."""
     assert ["chief-0"] == completed("events", "--task", "c")
     assert ["chief-0"] == completed("events", "-t", "c")
     assert ["worker-0", "worker-1"] == completed("pod", "pause", "worker-0", "--task", "w")
@@ -42,21 +42,18 @@ def test_names_of_options_and_of_the_update_are_completed(api):
     assert ["worker-0", "worker-1"] == completed("update", "force-restart", "worker", "w")
 
 
-def test_the_service_may_be_named_before_the_command(api, monkeypatch):
-    """By --url."""
+def test_completion_uses_url_before_the_command(api, monkeypatch):
     monkeypatch.delenv("DCOS_TENSORFLOW_URL")
 
     assert ["chief-0"] == completed("--url", api.url, "why", "c")
 
 
-def test_verbs_are_completed_without_their_other_words():
-    """Aliases are for those who know them."""
+def test_aliases_are_not_completed():
     assert ["list"] == completed("plan", "l")
     assert [] == completed("plan", "int")
 
 
-def test_where_nobody_answers_nothing_is_completed(monkeypatch):
-    """And nothing is complained of."""
+def test_completion_without_answer_is_empty(monkeypatch):
     monkeypatch.setenv("DCOS_TENSORFLOW_URL", "http://127.0.0.1:9")
 
     assert [] == completed("plan", "status", "")

@@ -1,4 +1,4 @@
-"""Notes of where services run on this machine."""
+"""Advertisements of the services of this machine."""
 
 import os
 import subprocess
@@ -15,27 +15,25 @@ def home(monkeypatch, tmp_path):
     return tmp_path / "dcos-tensorflow" / "services"
 
 
-def test_a_note_lives_as_long_as_its_block(home):
-    """Nothing is left of it."""
-    with advertise("digits") as tell:
+def test_advertisement_ends_with_its_block(home):
+    with advertise("digits") as publish:
         assert [] == advertisements()
-        tell("http://127.0.0.1:31000")
+        publish("http://127.0.0.1:31000")
         assert [Advertisement("http://127.0.0.1:31000", "digits")] == advertisements()
     assert [] == advertisements()
     assert [] == list(home.iterdir())
 
 
-def test_a_scheduler_that_moves_is_found_where_it_is():
+def test_advertised_url_can_change():
     """The new URL is shorter."""
-    with advertise("digits") as tell:
-        tell("http://127.0.0.1:31000")
-        tell("http://127.0.0.1:99")
-        tell("http://127.0.0.1:99")
+    with advertise("digits") as publish:
+        publish("http://127.0.0.1:31000")
+        publish("http://127.0.0.1:99")
+        publish("http://127.0.0.1:99")
         assert [Advertisement("http://127.0.0.1:99", "digits")] == advertisements()
 
 
 def test_several_services_are_found():
-    """Each has a note of its own."""
     with advertise("one") as first, advertise("two", "/cluster/services/two") as second:
         first("http://127.0.0.1:1")
         second("http://127.0.0.1:2")
@@ -45,11 +43,11 @@ def test_several_services_are_found():
         } == set(advertisements())
 
 
-def test_the_note_of_a_killed_process_is_gone(home):
-    """It could not remove it; whoever reads it does."""
+def test_advertisement_of_killed_process_is_removed(home):
+    """By the next reader."""
     program = (
         "import os, signal\nfrom tf_scheduler.cli.local_run.process import advertise\n"
-        "with advertise('digits') as tell:\n    tell('http://127.0.0.1:1')\n    os.kill(os.getpid(), signal.SIGKILL)"
+        "with advertise('digits') as note:\n    note('http://127.0.0.1:1')\n    os.kill(os.getpid(), signal.SIGKILL)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", program], env=environment, check=False)
@@ -59,8 +57,7 @@ def test_the_note_of_a_killed_process_is_gone(home):
     assert [] == list(home.iterdir())
 
 
-def test_what_is_no_note_is_no_service(home):
-    """Nobody writes it, so it goes."""
+def test_invalid_advertisement_is_ignored(home):
     home.mkdir(parents=True)
     (home / "x.json").write_text("{")
 

@@ -1,4 +1,4 @@
-"""A person at a laptop: a local run, and the commands that ask it, with no option at all."""
+"""Commands that ask a local run, without options."""
 
 import json
 import signal
@@ -8,13 +8,13 @@ import pytest
 
 from jobs import PATIENCE, options, wait_for
 
-#: Says where it is on both outputs, and waits to be ended.
+#: Writes to both outputs, and waits to be killed.
 PROGRAM = 'echo "hello from $TASK_NAME"; echo oops >&2; touch {marker}.$TASK_NAME; exec sleep 1000'
 
 
 @pytest.fixture
 def asked(run, home, tmp_path):
-    """What a command prints; it has to succeed."""
+    """Run a command, which must succeed; return its output."""
     home["DCOS_DIR"] = str(tmp_path / "no-dcos")
 
     def ask(*arguments):
@@ -26,8 +26,8 @@ def asked(run, home, tmp_path):
 
 
 @pytest.mark.mesos
-def test_a_local_run_is_asked_without_any_option(start, run, asked, tmp_path):
-    """Plans, tasks, logs, events, endpoints; a pod is restarted; at the end nothing answers any more: exit code 3."""
+def test_commands_find_local_run_without_options(start, run, asked, tmp_path):
+    """After the run has ended: exit code 3."""
     marker = tmp_path / "up"
     process = start("local", "run", options(tmp_path, PROGRAM.format(marker=marker)))
     wait_for(*(Path(f"{marker}.{task}") for task in ("ps-0", "worker-0", "worker-1")))

@@ -1,4 +1,4 @@
-"""Which service is meant."""
+"""Discovery of the service that a command means."""
 
 import contextlib
 
@@ -20,7 +20,7 @@ def _home(monkeypatch, tmp_path):
 
 @pytest.fixture
 def running():
-    """Notes of services: name -> URL."""
+    """Advertise a service."""
     with contextlib.ExitStack() as stack:
 
         def add(name, url):
@@ -38,27 +38,25 @@ def running():
         (ServiceOptions(url="https://proxy/x/service/mnist"), "https://proxy/x/service/mnist", "mnist", False),
     ],
 )
-def test_a_url_is_of_a_scheduler_or_of_dcos(wanted, url, name, direct):
+def test_url_is_of_a_scheduler_or_of_dcos(wanted, url, name, direct):
     """DC/OS has its services below /service."""
     found = resolve_service(wanted, NOWHERE)
 
     assert (url, name, direct) == (found.url, found.name, direct)
 
 
-def test_the_environment_says_it_as_well():
-    """An option counts more."""
+def test_options_override_environment():
     environment = {**NOWHERE, "DCOS_TENSORFLOW_URL": "http://env:1", "DCOS_TENSORFLOW_TOKEN": "env"}
 
     assert ("http://env:1", "env") == (
         resolve_service(ServiceOptions(), environment).url,
         resolve_service(ServiceOptions(), environment).cluster.token,
     )
-    said = resolve_service(ServiceOptions(url="http://said:1", token="said"), environment)
-    assert ("http://said:1", "said") == (said.url, said.cluster.token)
+    service = resolve_service(ServiceOptions(url="http://option:1", token="option"), environment)
+    assert ("http://option:1", "option") == (service.url, service.cluster.token)
 
 
-def test_the_only_service_on_this_machine_needs_no_option(running):
-    """That is what `local run` is for."""
+def test_only_local_service_needs_no_option(running):
     running("digits", "http://127.0.0.1:31000")
 
     found = resolve_service(ServiceOptions(), NOWHERE)
@@ -66,8 +64,7 @@ def test_the_only_service_on_this_machine_needs_no_option(running):
     assert ("digits", "http://127.0.0.1:31000", True) == (found.name, found.url, found.direct)
 
 
-def test_of_several_one_is_chosen_by_name(running):
-    """The names are told."""
+def test_several_local_services_need_a_name(running):
     running("digits", "http://127.0.0.1:1")
     running("mnist", "http://127.0.0.1:2")
 
@@ -80,23 +77,23 @@ def test_of_several_one_is_chosen_by_name(running):
         UsageError, match=r"several services run on this machine: (digits, mnist|mnist, digits); choose"
     ):
         resolve_service(ServiceOptions(), NOWHERE)
-    with pytest.raises(UnreachableError, match="no service other runs on this machine; there are: "):
+    with pytest.raises(UnreachableError, match="no service other runs on this machine; running: "):
         resolve_service(ServiceOptions(name="other"), NOWHERE)
 
 
 def test_installed_service_is_found_with_its_installation(tmp_path):
     """By its name, which need not be its id on the cluster."""
     folder = tmp_path / "services" / "mnist-2"
-    with advertise("dev/mnist", str(folder)) as tell:
-        tell("http://127.0.0.1:1")
+    with advertise("dev/mnist", str(folder)) as publish:
+        publish("http://127.0.0.1:1")
         found = resolve_service(ServiceOptions(name="/dev/mnist"), NOWHERE)
 
     assert ("dev/mnist", "http://127.0.0.1:1", True) == (found.name, found.url, found.direct)
     assert LocalInstallation(InstalledService(tmp_path, "mnist-2")) == found.installation
 
 
-def test_the_attached_cluster_is_asked_when_nothing_runs_here(running, tmp_path):
-    """As the dcos command does it; DCOS_URL counts more than what runs here."""
+def test_attached_cluster_is_used_without_local_service(running, tmp_path):
+    """DCOS_URL overrides local services."""
     (tmp_path / "dcos.toml").write_text('[core]\ndcos_url = "https://attached"\ndcos_acs_token = "t"\n')
     environment = {"DCOS_DIR": str(tmp_path)}
 
@@ -111,20 +108,18 @@ def test_the_attached_cluster_is_asked_when_nothing_runs_here(running, tmp_path)
     )
 
 
-def test_where_nothing_is_known_the_ways_are_told():
+def test_missing_service_is_reported_with_hints():
     """Start one, give the URL, attach a cluster."""
     with pytest.raises(UnreachableError, match=r"(?s)local run.*--url.*dcos cluster setup"):
         resolve_service(ServiceOptions(), NOWHERE)
 
 
-def test_a_url_without_a_scheme_is_wrong_usage():
-    """Not guessed."""
+def test_url_without_scheme_is_wrong_usage():
     with pytest.raises(UsageError, match="must begin with http"):
         resolve_service(ServiceOptions(url="10.0.0.1:8080"), NOWHERE)
 
 
 @pytest.mark.parametrize("url", ["http://", "https:///"])
-def test_a_url_without_a_host_is_wrong_usage(url):
-    """Told before anything is asked."""
+def test_url_without_host_is_wrong_usage(url):
     with pytest.raises(UsageError, match="missing host"):
         resolve_service(ServiceOptions(url=url), NOWHERE)
