@@ -115,7 +115,7 @@ def compare(old: str, new: str, as_json: bool) -> None:
 @force_option
 @json_option
 def reproduce(run: str, output: Path | None, force: bool, as_json: bool) -> None:
-    """Write the options file of RUN and list what has changed since.
+    """Write the options file of RUN and list later changes.
 
     Warnings name versions, files and defaults that differ now, and secrets, which are never stored.
     """

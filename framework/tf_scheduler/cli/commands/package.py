@@ -101,7 +101,10 @@ def build(out: Path, no_artefacts: bool, sources: Path, url: str) -> None:
 @examples("package generate")
 @sources_option
 def generate(sources: Path) -> None:
-    """Update config.json and marathon.json.mustache from the schema."""
+    """Update config.json and marathon.json.mustache.
+
+    They are generated from the schema of the options.
+    """
     changed = universe.generate_sources(sources)
     click.echo("\n".join(f"wrote {sources / name}" for name in changed) or f"{sources} is current")
 

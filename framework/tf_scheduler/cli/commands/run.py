@@ -178,7 +178,7 @@ class _Job:
 
     @property
     def console(self) -> bool:
-        """Whether the scheduler's log is printed, because there is no terminal to draw on."""
+        """Whether the scheduler's log is printed, because nothing is drawn on a terminal."""
         return not self.quiet and not sys.stderr.isatty()
 
 

@@ -1,0 +1,38 @@
+"""Help of `dcos-tensorflow` and its commands."""
+
+import inspect
+
+import click
+import pytest
+
+from tf_scheduler.cli.main import SECTIONS, cli
+
+
+def commands(group, words=()):
+    """Yield the words and the command, for each command below a group that help shows."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, (*words, name))
+        if not command.hidden:
+            yield (*words, name), command
+
+
+COMMANDS = list(commands(cli))
+#: Commands of `dcos-tensorflow` alone; `dcos tensorflow` has the others, too.
+LOCAL = [pair for pair in COMMANDS if getattr(pair[1].callback, "__module__", "").startswith("tf_scheduler.")]
+
+
+def test_root_help_has_each_command_in_one_section():
+    listed = [name for names in SECTIONS.values() for name in names]
+
+    assert sorted(words[0] for words, _ in COMMANDS if len(words) == 1) == sorted(listed)
+
+
+@pytest.mark.parametrize("command", [command for _, command in LOCAL], ids=[" ".join(words) for words, _ in LOCAL])
+def test_help_is_short_and_has_examples(command):
+    """The first line has up to 60 characters; groups need no examples."""
+    text = inspect.cleandoc(command.help or "")
+    assert len(text.splitlines()[0]) <= 60
+    assert isinstance(command, click.Group) or "Examples:" in text
