@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import logging
 import os
 import sys
-import uuid
 from pathlib import Path
 from typing import Mapping, NoReturn, Sequence
 
 import tf_executor
 from mesos_client.executor import ExecutorDriver
-from mesos_client.results import DriverAborted, DriverDisconnected
 
-from .contract import events
 from .process.tree import become_subreaper, hide_environment, reset_signals
 from .process.watchdog import start_watchdog
-from .runner import AgentEvent, AgentGone, TaskRunner
+from .runner import TaskRunner
 
 LOG_FILE = "executor.log"
 
@@ -52,24 +48,22 @@ def execute(environ: Mapping[str, str]) -> int:
     Return 0 when the task has ended, 1 when the agent was lost or the executor failed.
     """
     sandbox = environ.get("MESOS_SANDBOX") or str(Path.cwd())
-    _log_to(Path(sandbox) / LOG_FILE)
+    # To a file, because stdout and stderr belong to the user's program.
+    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(filename=str(Path(sandbox) / LOG_FILE), level=logging.INFO, format=form)
     reset_signals()
     watchdog = start_watchdog(environ)
     become_subreaper()
     hide_environment()
     # The driver's callbacks need the runner; the runner uses the driver only after `start`.
     runner = TaskRunner(
-        lambda status: _base64_uuid(driver.send_update(status)),
+        lambda status: driver.send_update(status),
         lambda data: driver.send_message(data).ok,
         environ,
         sandbox,
         watchdog,
     )
-    driver = ExecutorDriver(
-        on_event=lambda event: runner.put(AgentEvent(event)),
-        on_state=lambda state: runner.put(_connection(state)),
-        environ=environ,
-    )
+    driver = ExecutorDriver(on_event=runner.put, on_state=runner.put, environ=environ)
     runner.stop_on_signals()
     driver.start()
     try:
@@ -80,19 +74,3 @@ def execute(environ: Mapping[str, str]) -> int:
         return 1
     finally:
         driver.stop()
-
-
-def _base64_uuid(identity: uuid.UUID) -> str:
-    """Encode `identity` as in an ACKNOWLEDGED event."""
-    return base64.b64encode(identity.bytes).decode()
-
-
-def _connection(state: DriverDisconnected | DriverAborted) -> events.AgentDisconnected | AgentGone:
-    return AgentGone(state.reason) if isinstance(state, DriverAborted) else events.AgentDisconnected()
-
-
-def _log_to(path: Path) -> None:
-    """Log to a file because stdout and stderr belong to the user's program."""
-    logging.basicConfig(
-        filename=str(path), level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )

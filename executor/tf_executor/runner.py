@@ -9,10 +9,13 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from dataclasses import dataclass, replace
+import uuid
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any, Callable, ClassVar, Mapping, Union
 
+from mesos_client.http import encode_data
+from mesos_client.results import DriverAborted, DriverDisconnected, DriverState
 from tf_executor.lifecycle import step
 
 from .around import environment
@@ -25,31 +28,10 @@ from .task import TaskProcess
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class AgentEvent:
-    """An event of the v1 executor API, for example {"type": "KILL", "kill": {...}}."""
-
-    event: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class AgentGone:
-    """The driver has given up reconnecting to the agent."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class SignalReceived:
-    """The executor process received SIGTERM or SIGINT."""
-
-    name: str
-
-
-#: The events of `lifecycle` come from the threads that watch the task.
-Incoming = Union[AgentEvent, AgentGone, SignalReceived, events.Event]
-#: Send a status update until it is acknowledged; return its uuid as in an ACKNOWLEDGED event (base64).
-SendUpdate = Callable[[Mapping[str, Any]], str]
+#: An event of the v1 executor API, a state of the driver, a signal to the executor, or an event of a watching thread.
+Incoming = Union[Mapping[str, Any], DriverState, signal.Signals, events.Event]
+#: Send a status update until it is acknowledged; return its uuid.
+SendUpdate = Callable[[Mapping[str, Any]], uuid.UUID]
 #: Send a best-effort message to the scheduler; return whether it was sent. May block the calling thread.
 SendMessage = Callable[[bytes], bool]
 
@@ -77,7 +59,7 @@ class TaskRunner:
         self._task: TaskProcess | None = None
         self._grace = 0.0
         self._awaits_server = False
-        self._last_update = ""
+        self._last_update: uuid.UUID | None = None
         self._exit_code: int | None = None
 
     def put(self, item: Incoming) -> None:
@@ -88,7 +70,7 @@ class TaskRunner:
         """Stop the task gracefully on SIGTERM and SIGINT."""
 
         def handle(number: int, frame: Any) -> None:  # noqa: ARG001
-            self.put(SignalReceived(signal.Signals(number).name))
+            self.put(signal.Signals(number))
 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, handle)
@@ -119,17 +101,19 @@ class TaskRunner:
             return None
 
     def _receive(self, item: Incoming) -> None:
-        if isinstance(item, AgentEvent):
-            self._on_agent_event(item.event)
-        elif isinstance(item, AgentGone):
+        if isinstance(item, DriverAborted):
             log.error("agent lost: %s", item.reason)
             self._step(events.AgentLost(f"lost the agent: {item.reason}", self._grace))
-        elif isinstance(item, SignalReceived):
+        elif isinstance(item, DriverDisconnected):
+            self._step(events.AgentDisconnected())
+        elif isinstance(item, signal.Signals):
             self._step(events.TaskStopRequested(f"the executor received {item.name}", self._grace))
         elif isinstance(item, events.Exited) and self._task is not None:
             self._step(self._task.with_oom(item))
-        else:
+        elif isinstance(item, events.Event):
             self._step(item)
+        else:
+            self._on_agent_event(item)
 
     # Events from the agent.
 
@@ -178,7 +162,7 @@ class TaskRunner:
         self._step(events.TaskStopRequested("the executor was shut down", wire.shutdown_grace(self._environ)))
 
     def _acknowledged(self, body: Mapping[str, Any]) -> None:
-        if body["uuid"] == self._last_update:
+        if self._last_update is not None and body["uuid"] == encode_data(self._last_update.bytes):
             self._step(events.Acknowledged())
 
     def _message(self, body: Mapping[str, Any]) -> None:
@@ -225,5 +209,5 @@ class TaskRunner:
         if report.state == "TASK_FAILED" or (report.state == "TASK_KILLED" and unready):
             report = replace(report, message=report.message + output)
         log.info("%s %s", report.state, report.message)
-        uuid = self._send_update(wire.status(self._task_id, report))
-        self._last_update = uuid if report.is_final else ""
+        identity = self._send_update(wire.status(self._task_id, report))
+        self._last_update = identity if report.is_final else None

@@ -221,7 +221,7 @@ class ExecutorDriver(StreamProcess, MesosExecutorDriver):  # type: ignore[misc]
         self._updates.close()
         return super()._halt()
 
-    # For the subscriber's thread
+    # For the reader thread
 
     def _subscription(self) -> HttpRequest:
         updates, tasks = self._updates.announce()

@@ -210,7 +210,7 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
             self._last_failure = reason
         self.restart_stream()
 
-    # For the subscriber's thread
+    # For the reader thread
 
     def _subscription(self) -> HttpRequest | None:
         master, info = self._masters.current, self.framework

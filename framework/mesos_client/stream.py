@@ -86,101 +86,6 @@ class StreamLoss:
     request: HttpRequest | None = None
 
 
-class Subscriber:
-    """Reader thread that connects, decodes events, and reconnects. `stop` is thread-safe and may be repeated."""
-
-    def __init__(self, peer: StreamProcess, transport: Transport, name: str, clock: Clock) -> None:
-        self._peer = peer
-        self._transport = transport
-        self._clock, self._pace = clock, AttemptRateLimit()
-        self._lock = threading.Lock()
-        self._stream: Stream | None = None
-        self._stopped = threading.Event()
-        self._restarts = 0
-        self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop the thread soon, also while it blocks in a read."""
-        self._stopped.set()
-        self.reconnect()
-
-    def reconnect(self) -> None:
-        """Drop the current stream or delay, and subscribe again now."""
-        self._wake.set()
-        with self._lock:
-            self._restarts += 1
-            if self._stream is not None:
-                self._stream.abort()
-
-    def join(self, timeout: float | None = None) -> bool:
-        """Wait for the thread, unless it is the caller or was not started; return whether it has exited."""
-        if self._thread.ident is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout)
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        while not self._stopped.is_set():
-            delay = self._attempt()
-            if delay is None:
-                return
-            self._clock.wait(self._wake, delay)
-            self._wake.clear()
-
-    def _attempt(self) -> float | None:
-        """Run one subscription; return the delay before the next, or None to exit. Never raises."""
-        self._clock.wait(self._stopped, self._pace.wait(self._clock.now()))
-        restarts, request = self._restarts, None
-        try:
-            request = self._peer._subscription()
-            if request is None:
-                return threading.TIMEOUT_MAX
-            self._pace.started(self._clock.now())
-            loss = self._follow(request, restarts)
-        except (TransportError, RecordError) as error:
-            loss = StreamLoss(str(error))
-        except Exception as error:
-            logger.exception("event stream dropped after an internal error")
-            loss = StreamLoss(f"internal error: {type(error).__name__}")
-        return None if self._stopped.is_set() else self._peer._lost(replace(loss, request=request))
-
-    def _follow(self, request: HttpRequest, restarts: int) -> StreamLoss:
-        stream = self._transport.stream()
-        with self._lock:
-            # A `reconnect` since the request could not abort this stream.
-            if self._stopped.is_set() or restarts != self._restarts:
-                stream.abort()
-            self._stream = stream
-        try:
-            return self._read(stream, request)
-        finally:
-            with self._lock:
-                self._stream = None
-            stream.close()
-
-    def _read(self, stream: Stream, request: HttpRequest) -> StreamLoss:
-        head = stream.open(request)
-        if head.status != 200:
-            return StreamLoss(f"HTTP {head.status}: {stream.text()}", head.status, head.headers.get("location"))
-        if "chunked" not in head.headers.get("transfer-encoding", ""):
-            raise TransportError("the response to SUBSCRIBE is not an event stream")
-        return self._decode(stream, Subscription(request.url, head.headers.get("mesos-stream-id", "")))
-
-    def _decode(self, stream: Stream, session: Subscription) -> StreamLoss:
-        decoder = RecordDecoder()
-        for chunk in stream.chunks():
-            for record in decoder.feed(chunk):
-                if self._stopped.is_set():
-                    return StreamLoss("stopped")
-                self._peer._received(_event(record), session, stream)
-        return StreamLoss(
-            "the event stream ended" if decoder.is_between_records else "the event stream ended inside a record"
-        )
-
-
 def _event(record: bytes) -> dict[str, Any]:
     try:
         # Mesos copies texts of executors unchanged, including invalid UTF-8.
@@ -224,13 +129,76 @@ class StreamProcess:
         self._session: Subscription | None = None
         self._subscriptions = 0
         self._last_failure: str | None = None
-        self._running = self._halted = False
-        self._subscriber = Subscriber(self, transport, name, clock)
+        self._running = False
+        self._pace = AttemptRateLimit()
+        self._stream_lock = threading.Lock()
+        self._stream: Stream | None = None
+        self._stopped, self._wake = threading.Event(), threading.Event()
+        self._restarts = 0
+        self._reader = threading.Thread(target=self._follow_master, name=name, daemon=True)
 
-    # For the subscriber's thread
+    # The reader thread connects, decodes events, and reconnects
+
+    def _follow_master(self) -> None:
+        while not self._stopped.is_set():
+            delay = self._attempt()
+            if delay is None:
+                return
+            self._clock.wait(self._wake, delay)
+            self._wake.clear()
+
+    def _attempt(self) -> float | None:
+        """Run one subscription; return the delay before the next, or None to exit. Never raises."""
+        self._clock.wait(self._stopped, self._pace.wait(self._clock.now()))
+        restarts, request = self._restarts, None
+        try:
+            request = self._subscription()
+            if request is None:
+                return threading.TIMEOUT_MAX
+            self._pace.started(self._clock.now())
+            loss = self._follow(request, restarts)
+        except (TransportError, RecordError) as error:
+            loss = StreamLoss(str(error))
+        except Exception as error:
+            logger.exception("event stream dropped after an internal error")
+            loss = StreamLoss(f"internal error: {type(error).__name__}")
+        return None if self._stopped.is_set() else self._lost(replace(loss, request=request))
+
+    def _follow(self, request: HttpRequest, restarts: int) -> StreamLoss:
+        stream = self._transport.stream()
+        with self._stream_lock:
+            # A `restart_stream` since the request could not abort this stream.
+            if self._stopped.is_set() or restarts != self._restarts:
+                stream.abort()
+            self._stream = stream
+        try:
+            return self._read(stream, request)
+        finally:
+            with self._stream_lock:
+                self._stream = None
+            stream.close()
+
+    def _read(self, stream: Stream, request: HttpRequest) -> StreamLoss:
+        head = stream.open(request)
+        if head.status != 200:
+            return StreamLoss(f"HTTP {head.status}: {stream.text()}", head.status, head.headers.get("location"))
+        if "chunked" not in head.headers.get("transfer-encoding", ""):
+            raise TransportError("the response to SUBSCRIBE is not an event stream")
+        return self._decode(stream, Subscription(request.url, head.headers.get("mesos-stream-id", "")))
+
+    def _decode(self, stream: Stream, session: Subscription) -> StreamLoss:
+        decoder = RecordDecoder()
+        for chunk in stream.chunks():
+            for record in decoder.feed(chunk):
+                if self._stopped.is_set():
+                    return StreamLoss("stopped")
+                self._received(_event(record), session, stream)
+        return StreamLoss(
+            "the event stream ended" if decoder.is_between_records else "the event stream ended inside a record"
+        )
 
     def _subscription(self) -> HttpRequest | None:
-        """Return the SUBSCRIBE call; None without a master: then `reconnect` starts the next attempt."""
+        """Return the SUBSCRIBE call; None without a master: then `restart_stream` starts the next attempt."""
         raise NotImplementedError
 
     def _subscribed(self, event: Mapping[str, Any], session: Subscription, stream: Stream) -> None:
@@ -264,7 +232,7 @@ class StreamProcess:
     @property
     def aborted(self) -> bool:
         """Whether the driver is not running: not started, stopped or aborted."""
-        return self._halted or not self._running
+        return self._stopped.is_set() or not self._running
 
     @property
     def stream_id(self) -> str | None:
@@ -285,10 +253,10 @@ class StreamProcess:
     def start(self) -> None:
         """Subscribe in the background. Raises RuntimeError if called twice."""
         with self._state_lock:
-            if self._running or self._halted:
+            if self._running or self._stopped.is_set():
                 raise RuntimeError("the driver was already started; create a new one")
             self._running = True
-        self._subscriber.start()
+        self._reader.start()
 
     def stop(self, failover: bool = True) -> None:  # noqa: ARG002
         """Disconnect and wait for the threads; tasks keep running. May be called again.
@@ -296,32 +264,39 @@ class StreamProcess:
         `failover` is pymesos' flag and has no effect: this method never removes the framework.
         """
         self._halt()
-        if not self._subscriber.join(self._call_timeout + 1):
+        self.join(self._call_timeout + 1)
+        if self._reader.is_alive() and self._reader is not threading.current_thread():
             logger.warning("reader thread is still connecting and exits later")
 
     def abort(self) -> None:
         self.stop()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until the driver has stopped."""
-        self._subscriber.join(timeout)
+        """Wait until the driver has stopped, unless its own thread calls this or it was not started."""
+        if self._reader.ident is not None and self._reader is not threading.current_thread():
+            self._reader.join(timeout)
 
     def restart_stream(self) -> None:
-        """Drop the connection and subscribe again immediately."""
-        self._subscriber.reconnect()
+        """Drop the connection or delay, and subscribe again now."""
+        self._wake.set()
+        with self._stream_lock:
+            self._restarts += 1
+            if self._stream is not None:
+                self._stream.abort()
 
     def _halt(self) -> bool:
         """Return whether this call halted the driver."""
         with self._state_lock:
-            first, self._halted, self._session = not self._halted, True, None
-        self._subscriber.stop()
+            first, self._session = not self._stopped.is_set(), None
+            self._stopped.set()
+        self.restart_stream()
         self._transport.close()
         return first
 
     def _establish(self, session: Subscription) -> None:
         with self._state_lock:
             self._subscriptions += 1
-            self._session = None if self._halted else session
+            self._session = None if self._stopped.is_set() else session
         self._last_failure = None
 
     def _drop_session(self, reason: str, interrupt: bool = True) -> bool:

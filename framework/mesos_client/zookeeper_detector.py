@@ -76,7 +76,7 @@ class ZooKeeperDetector(Detector):
 
     def _run(self) -> None:
         client = self._client()
-        client.add_listener(self._state_changed)
+        client.add_listener(self._changed)
         client.start_async()
         try:
             while not self._stopping:
@@ -109,10 +109,7 @@ class ZooKeeperDetector(Detector):
             timer.cancel()
             timer.join()
 
-    def _state_changed(self, _state: str) -> None:
-        self._wake.set()
-
-    def _fired(self, _event: Any) -> None:
+    def _changed(self, _: Any) -> None:
         self._wake.set()
 
     def _poll(self, client: KazooClient) -> float:
@@ -142,9 +139,9 @@ class ZooKeeperDetector(Detector):
     def _read(self, client: KazooClient) -> tuple[Leader | None, str]:
         path = self._url.path
         try:
-            children = _answer(client.get_children_async(path, watch=self._fired))
+            children = _answer(client.get_children_async(path, watch=self._changed))
         except NoNodeError:
-            if _answer(client.exists_async(path, watch=self._fired)) is not None:
+            if _answer(client.exists_async(path, watch=self._changed)) is not None:
                 self._wake.set()  # created meanwhile
             return None, f"{self._url}: node does not exist; no master has registered there"
         node = leading_candidate(children)

@@ -268,16 +268,14 @@ def load_agents(path: Path) -> tuple[AgentSpec, ...]:
 
 
 def _read(path: Path) -> bytes:
-    """Read a regular file; O_NONBLOCK avoids blocking on a pipe."""
+    """Read a regular file: a pipe would block."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as content:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise MesosLocalError(f"The agents file {path} is not a regular file.")
-            if status.st_size > _MAX_FILE_SIZE:
-                raise MesosLocalError(f"The agents file {path} is too large: at most {_MAX_FILE_SIZE >> 20} MB.")
-            return content.read()
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise MesosLocalError(f"The agents file {path} is not a regular file.")
+        if status.st_size > _MAX_FILE_SIZE:
+            raise MesosLocalError(f"The agents file {path} is too large: at most {_MAX_FILE_SIZE >> 20} MB.")
+        return path.read_bytes()
     except OSError as error:
         raise MesosLocalError(f"The agents file {path} cannot be read: {os_error_text(error, path)}") from error
 

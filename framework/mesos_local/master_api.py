@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
-import select
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -47,36 +45,6 @@ def _post(connection: http.client.HTTPConnection, kind: str, **content: Any) -> 
     if response.status not in (http.client.OK, http.client.ACCEPTED):
         raise MasterUnavailableError(f"The master at {connection.host} answers {response.status}: {response.read()!r}")
     return response
-
-
-class MasterEvents:
-    """The master's SUBSCRIBE stream, used only as a signal to poll again."""
-
-    def __init__(self, address: str) -> None:
-        self._connection = http.client.HTTPConnection(address, timeout=_TIMEOUT)
-        self._subscribed = False
-
-    def wait(self, timeout: float) -> None:
-        """Wait up to `timeout` seconds for an event; return immediately after subscribing."""
-        try:
-            if not self._subscribed:
-                _post(self._connection, "SUBSCRIBE")
-                self._subscribed = True
-                return
-            self._drain(timeout)
-        except (OSError, http.client.HTTPException, MasterUnavailableError):
-            self.close()
-            select.select([], [], [], timeout)  # wait for the master
-
-    def _drain(self, timeout: float) -> None:
-        stream = self._connection.sock
-        if select.select([stream], [], [], timeout)[0] and not stream.recv(1 << 16):
-            self.close()
-
-    def close(self) -> None:
-        """Unsubscribe; `wait` subscribes again."""
-        self._connection.close()
-        self._subscribed = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +170,7 @@ def _value(content: Mapping[str, Any]) -> float | str:
 
 
 _NANOSECONDS = 1e9
-_POLL_INTERVAL = 0.1  # seconds; the master announces new agents, but not returning ones
+_POLL_INTERVAL = 0.05  # seconds; the master does not announce returning agents
 
 
 def wait_registered(master: str, nodes: Iterable[Node], timeout: float) -> None:
@@ -213,13 +181,12 @@ def wait_registered(master: str, nodes: Iterable[Node], timeout: float) -> None:
     nodes = tuple(nodes)
     agents = [node for node in nodes if isinstance(node, AgentNode)]
     deadline = time.monotonic() + timeout
-    with closing(MasterEvents(master)) as changes:
-        while missing := unregistered(master, agents):
-            for node in nodes:
-                node.check_alive()
-            if time.monotonic() > deadline:
-                raise missing[0].failed(f"has not registered after {timeout:.0f} s")
-            changes.wait(_POLL_INTERVAL)
+    while missing := unregistered(master, agents):
+        for node in nodes:
+            node.check_alive()
+        if time.monotonic() > deadline:
+            raise missing[0].failed(f"has not registered after {timeout:.0f} s")
+        time.sleep(_POLL_INTERVAL)
 
 
 def unregistered(master: str, agents: Iterable[AgentNode]) -> list[AgentNode]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from mesos_client.http import encode_data
 from tf_executor.contract.payload import Payload
 
 FAKE_AGENT = Path(__file__).with_name("fake_agent.py")
@@ -111,7 +112,8 @@ class Executor:
         return self.update()
 
     def acknowledge(self, state: str) -> None:
-        self.say("ACKNOWLEDGED", task_id={"value": "t1"}, uuid=f"uuid of {state}")
+        identity = encode_data(uuid.uuid5(uuid.NAMESPACE_OID, state).bytes)
+        self.say("ACKNOWLEDGED", task_id={"value": "t1"}, uuid=identity)
 
     def output(self, name: str = "stdout") -> str:
         return (self.sandbox / name).read_text()

@@ -11,20 +11,22 @@ import json
 import os
 import sys
 import threading
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from mesos_client.results import DriverAborted
 from tf_executor.process.tree import become_subreaper, reset_signals
 from tf_executor.process.watchdog import start_watchdog
-from tf_executor.runner import AgentEvent, AgentGone, TaskRunner
+from tf_executor.runner import TaskRunner
 
 events, updates = open(int(sys.argv[1])), open(int(sys.argv[2]), "w", buffering=1)  # noqa: PTH123, SIM115
 is_slow = False
 
 
-def send(status: Mapping[str, Any]) -> str:
+def send(status: Mapping[str, Any]) -> uuid.UUID:
     updates.write(json.dumps(status) + "\n")
-    return f"uuid of {status['state']}"
+    return uuid.uuid5(uuid.NAMESPACE_OID, status["state"])
 
 
 def tell(data: bytes) -> bool:
@@ -41,7 +43,7 @@ def read() -> None:
         if body["type"] == "SLOW":
             is_slow = True
         else:
-            runner.put(AgentGone(body["gone"]["reason"]) if body["type"] == "GONE" else AgentEvent(body))
+            runner.put(DriverAborted(body["gone"]["reason"]) if body["type"] == "GONE" else body)
 
 
 reset_signals()

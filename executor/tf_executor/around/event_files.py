@@ -269,18 +269,16 @@ class _OpenFiles:
 
     def __init__(self, processes: Callable[[], Sequence[int]]) -> None:
         self._find = processes
-        self._processes: Sequence[int] | None = None
-        self._files: set[tuple[int, int]] | None = None
 
-    @property
+    @functools.cached_property
     def processes(self) -> Sequence[int]:
-        if self._processes is None:
-            self._processes = self._find()
-        return self._processes
+        return self._find()
+
+    @functools.cached_property
+    def _files(self) -> set[tuple[int, int]]:
+        return {file for pid in self.processes for file in open_files(pid)}
 
     def has(self, path: Path) -> bool:
-        if self._files is None:
-            self._files = {file for pid in self.processes for file in open_files(pid)}
         try:
             status = path.stat()
         except OSError:

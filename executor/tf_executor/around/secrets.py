@@ -54,10 +54,6 @@ class SecretRequest:
     #: PEM certificates of the authorities; empty: the system's.
     authorities: str = ""
 
-    @property
-    def body(self) -> bytes:
-        return json.dumps({"task_id": self.task_id, "token": self.token, "nonce": self.nonce}).encode()
-
 
 # The task's secrets.
 
@@ -121,7 +117,11 @@ class TaskSecrets:
         """Return the secret variables of a stage; None and internal stages get none."""
         if stage not in STAGES:
             return {}
-        return {item.env: self._variable(item) for item in self._secrets if item.env}
+        return {
+            item.env: f"{self._sandbox}/{item.file}" if item.file else os.fsdecode(item.value)
+            for item in self._secrets
+            if item.env
+        }
 
     def values(self) -> list[str]:
         """Return all values to redact, also in the encodings that programs print."""
@@ -172,9 +172,6 @@ class TaskSecrets:
         """Return reloadable files whose content has changed."""
         current = {item.file: item.value for item in self._secrets if item.file}
         return [item for item in secrets if item.reload and item.value != current.get(item.file, item.value)]
-
-    def _variable(self, item: Secret) -> str:
-        return f"{self._sandbox}/{item.file}" if item.file else os.fsdecode(item.value)
 
 
 def _send_hangup() -> list[int]:
@@ -249,7 +246,8 @@ def _opener(request: SecretRequest) -> urllib.request.OpenerDirector:
 def _post(opener: urllib.request.OpenerDirector, request: SecretRequest) -> list[Secret]:
     if not request.url.startswith(("http://", "https://")):
         raise SecretFetchError(f"invalid URL of the scheduler: `{request.url}`: expected http or https")
-    post = urllib.request.Request(request.url, request.body, {"Content-Type": "application/json"})  # noqa: S310
+    body = json.dumps({"task_id": request.task_id, "token": request.token, "nonce": request.nonce}).encode()
+    post = urllib.request.Request(request.url, body, {"Content-Type": "application/json"})  # noqa: S310
     with opener.open(post, timeout=TIMEOUT) as response:
         return decode(response.read(_MAX_BYTES))
 

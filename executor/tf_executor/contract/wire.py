@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Mapping
 
 from mesos_client.executor import AgentEnvironment, parse_duration
+from mesos_client.http import decode_data, encode_data
 
 from .events import SendReport
 from .reports import NO_END
@@ -40,8 +39,8 @@ def task_launch(info: Mapping[str, Any]) -> TaskLaunch:
 def message(body: Mapping[str, Any]) -> bytes:
     """Return the data of a MESSAGE event's `message`; empty if it is not base64."""
     try:
-        return base64.b64decode(body.get("data", ""), validate=True)
-    except (binascii.Error, ValueError):
+        return decode_data(body.get("data", ""))
+    except ValueError:
         return b""
 
 
@@ -78,5 +77,5 @@ def status(task_id: str, report: SendReport) -> dict[str, Any]:
     if report.healthy is not None:
         result["healthy"] = report.healthy
     if report.ending is not None and report.ending != NO_END:
-        result["data"] = base64.b64encode(report.ending.encode()).decode()
+        result["data"] = encode_data(report.ending.encode())
     return result

@@ -12,8 +12,10 @@ import resource
 import signal
 import subprocess
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Callable, Mapping, Sequence, Union
 
 from tf_executor.contract.events import Exited, TreeGone
@@ -174,16 +176,10 @@ class Supervisor:
 
     def run(self, command: str, context: CommandContext, timeout: float) -> EndReport | None:
         """Run a command to its end; return None if it was killed after `timeout` seconds. Raises SpawnError."""
-        ended = threading.Event()
-        endings: list[EndReport] = []
-
-        def end(ending: EndReport) -> None:
-            endings.append(ending)
-            ended.set()
-
-        pid = self._start(command, context, end)
-        if ended.wait(timeout):
-            return endings[0]
+        endings: SimpleQueue[EndReport] = SimpleQueue()
+        pid = self._start(command, context, endings.put)
+        with suppress(Empty):
+            return endings.get(timeout=timeout)
         with self._changed:
             # The process is not collected yet, so its id is still valid.
             if self._waiting.pop(pid, None) is not None:
