@@ -211,7 +211,7 @@ def check_agents(specs: Sequence[AgentSpec]) -> list[str]:
 def with_ports(specs: Sequence[AgentSpec], first_port: int = FIRST_PORT) -> tuple[AgentSpec, ...]:
     """Assign 100 unique ports to agents without ports. Raises MesosLocalError for invalid agents."""
     if errors := check_agents(specs):
-        raise MesosLocalError("The agents are not valid:\n" + "\n".join(f"  {error}" for error in errors))
+        raise MesosLocalError("invalid agents:\n" + "\n".join(f"  {error}" for error in errors))
     taken = [span for spec in specs for span in port_spans(spec.fields())]
     complete = []
     for spec in specs:
@@ -272,12 +272,12 @@ def _read(path: Path) -> bytes:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise MesosLocalError(f"The agents file {path} is not a regular file.")
+            raise MesosLocalError(f"agents file {path}: not a regular file")
         if status.st_size > _MAX_FILE_SIZE:
-            raise MesosLocalError(f"The agents file {path} is too large: at most {_MAX_FILE_SIZE >> 20} MB.")
+            raise MesosLocalError(f"agents file {path}: too large; maximum: {_MAX_FILE_SIZE >> 20} MB")
         return path.read_bytes()
     except OSError as error:
-        raise MesosLocalError(f"The agents file {path} cannot be read: {os_error_text(error, path)}") from error
+        raise MesosLocalError(f"agents file {path}: cannot be read: {os_error_text(error, path)}") from error
 
 
 def _parse(data: bytes, path: Path) -> object:
@@ -290,7 +290,7 @@ def _parse(data: bytes, path: Path) -> object:
             parse_constant=_refuse,
         )
     except (ValueError, RecursionError) as error:
-        raise MesosLocalError(f"The agents file {path} is not valid JSON: {error}") from error
+        raise MesosLocalError(f"agents file {path}: invalid JSON: {error}") from error
 
 
 def _parse_int(text: str) -> int:
@@ -349,4 +349,4 @@ def _type_error(name: str, value: object) -> list[str]:
 
 
 def _not_valid(path: Path, errors: list[str]) -> MesosLocalError:
-    return MesosLocalError(f"The agents file {path} is not valid:\n" + "\n".join(f"  {error}" for error in errors))
+    return MesosLocalError(f"agents file {path}: invalid:\n" + "\n".join(f"  {error}" for error in errors))

@@ -203,7 +203,7 @@ class LocalCluster:
     def directory(self) -> Path:
         """Folder of the running cluster."""
         if self._directory is None:
-            raise MesosLocalError("The local cluster has not been started.")
+            raise MesosLocalError("the local cluster has not been started")
         return self._directory
 
     @property
@@ -214,7 +214,7 @@ class LocalCluster:
     def nodes(self) -> ClusterNodes:
         """All nodes: ZooKeeper (if any), master, agents."""
         if self._nodes is None:
-            raise MesosLocalError("The local cluster has not been started.")
+            raise MesosLocalError("the local cluster has not been started")
         return self._nodes
 
     @property
@@ -243,7 +243,7 @@ class LocalCluster:
         """Start all nodes and wait until the agents have registered; end all after an error or interrupt."""
         library = ensure_library()
         directory = make_directory(self._requested_directory)
-        with explain_os_errors("The folder", directory), locked(directory / LOCK):
+        with explain_os_errors("folder", directory), locked(directory / LOCK):
             clear_directory(directory)
             self._directory = directory
             try:
@@ -300,7 +300,7 @@ class LocalCluster:
         """Return the folder of an executor's latest run, with its stdout and stderr."""
         for run in self._runs(f"{agent_id}/frameworks/{framework_id}/executors/{executor_id}"):
             return run
-        raise MesosLocalError(f"Agent {agent_id} has no sandbox of executor {executor_id} of framework {framework_id}.")
+        raise MesosLocalError(f"agent {agent_id}: no sandbox of executor {executor_id} of framework {framework_id}")
 
     def sandboxes(self, framework_id: str) -> Mapping[str, Path]:
         """Return the remaining sandboxes of a framework by executor id, oldest first."""

@@ -26,7 +26,7 @@ def call(address: str, kind: str, **content: Any) -> dict[str, Any]:
     try:
         answer = _post(connection, kind, **content).read()
     except (OSError, http.client.HTTPException) as error:
-        raise MasterUnavailableError(f"The master at {address} does not answer: {error!r}") from error
+        raise MasterUnavailableError(f"the master at {address} does not answer: {error!r}") from error
     finally:
         connection.close()
     result: dict[str, Any] = json.loads(answer)[kind.lower()] if answer else {}
@@ -43,7 +43,7 @@ def _post(connection: http.client.HTTPConnection, kind: str, **content: Any) -> 
     connection.request("POST", "/api/v1", json.dumps({"type": kind, **content}), headers)
     response = connection.getresponse()
     if response.status not in (http.client.OK, http.client.ACCEPTED):
-        raise MasterUnavailableError(f"The master at {connection.host} answers {response.status}: {response.read()!r}")
+        raise MasterUnavailableError(f"the master at {connection.host} returned {response.status}: {response.read()!r}")
     return response
 
 

@@ -60,7 +60,7 @@ class Node:
     def launch(self) -> None:
         """Start without waiting. Raises MesosLocalError if it is already running."""
         if self.process is not None and self.process.alive():
-            raise MesosLocalError(f"{self.name} is already running (process {self.process.pid}).")
+            raise MesosLocalError(f"{self.name} is already running (process {self.process.pid})")
         self.started_at, self.frozen = time.time(), False
         self.process = spawn(self._command(), self._environment, self.log_path)
         self._changed()
@@ -107,22 +107,22 @@ class Node:
         """Raise NodeDiedError if it exited unexpectedly."""
         if self.process is not None and not self.process.alive():
             cause = self.process.how_it_ended() or "its log may say why"
-            raise NodeDiedError(f"{self.name} has ended: {cause}.{self._end_of_log()}")
+            raise NodeDiedError(f"{self.name} has exited: {cause}{self._end_of_log()}")
 
     def failed(self, what: str) -> MesosLocalError:
         """Return an error with the end of the log as `details`."""
-        return MesosLocalError(f"{self.name} {what}.{self._end_of_log()}")
+        return MesosLocalError(f"{self.name} {what}{self._end_of_log()}")
 
     def _end_of_log(self) -> str:
         """Return the last log lines, or an empty string."""
         with suppress(OSError):
             lines = self.log_path.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-            return "\n  ".join([f"\nThe end of {self.log_path}:", *lines])
+            return "\n  ".join([f"\nend of {self.log_path}:", *lines])
         return ""
 
     def _running(self) -> ProcessId:
         if self.process is None:
-            raise MesosLocalError(f"{self.name} is not running.")
+            raise MesosLocalError(f"{self.name} is not running")
         return self.process
 
 
@@ -135,7 +135,7 @@ class AgentNode(Node):
     def agent_id(self) -> str:
         """Agent id assigned by the master. Raises MesosLocalError before registration."""
         if self.registered_id is None:
-            raise MesosLocalError(f"{self.name} has not registered yet.")
+            raise MesosLocalError(f"{self.name} has not registered yet")
         return self.registered_id
 
 
@@ -148,7 +148,7 @@ def is_listening(address: str) -> bool:
 
 #: Folder of the jars of Debian's package `zookeeper`.
 JARS = Path("/usr/share/java")
-_MISSING = "A local ZooKeeper needs {}: on Debian, apt-get install zookeeper default-jre-headless."
+_MISSING = "missing for a local ZooKeeper: {}; on Debian: apt-get install zookeeper default-jre-headless"
 # The server and what it loads; slf4j-simple logs to standard error.
 _NETTY = (
     *("handler", "common", "buffer", "transport", "codec", "resolver"),

@@ -71,8 +71,8 @@ class ClusterRecord:
         """Return the error message for a cluster with `ended` nodes."""
         alive = [name for name, node in self.nodes.items() if node.alive()]
         return (
-            f"Of the local cluster in {directory} {_listed(self.ended(), 'has ended', 'have ended')}, and "
-            f"{_listed(alive, 'still runs', 'still run')}. End it first: {down_command(directory)}"
+            f"local cluster in {directory}: {_listed(self.ended(), 'has exited', 'have exited')}, "
+            f"{_listed(alive, 'still runs', 'still run')}; stop it first: {down_command(directory)}"
         )
 
     def write(self, directory: Path) -> None:
@@ -97,8 +97,8 @@ def read_record(directory: Path) -> ClusterRecord | None:
         raise MesosLocalError(f"{path} cannot be read: {os_error_text(error, path)}") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, MesosLocalError) as error:
         raise DamagedRecordError(
-            f"{path} is damaged, or another version of this program wrote it ({type(error).__name__}). "
-            f"End that cluster with: {down_command(directory)}"
+            f"{path} is damaged, or another version of this program wrote it ({type(error).__name__}); "
+            f"stop that cluster with: {down_command(directory)}"
         ) from error
 
 
@@ -164,7 +164,7 @@ def make_directory(requested: Path | None) -> Path:
     """Create `requested` or a temporary folder; return it without symbolic links. Raises MesosLocalError."""
     where = requested or Path(tempfile.gettempdir())
     if not str(where.absolute()).isprintable():  # ZooKeeper's configuration is line-based
-        raise MesosLocalError(f"{str(where)!r} cannot be used: the path contains unprintable characters.")
+        raise MesosLocalError(f"{str(where)!r} cannot be used: the path contains unprintable characters")
     try:
         if requested is not None:
             requested.mkdir(parents=True, exist_ok=True)
@@ -173,9 +173,9 @@ def make_directory(requested: Path | None) -> Path:
         directory.chmod(0o755)  # tasks may run as another user
         return directory
     except FileExistsError as error:
-        raise MesosLocalError(f"The folder {where} cannot be used: it is a file.") from error
+        raise MesosLocalError(f"folder {where} cannot be used: it is a file") from error
     except OSError as error:
-        raise MesosLocalError(f"The folder {where} cannot be used: {os_error_text(error, where)}") from error
+        raise MesosLocalError(f"folder {where} cannot be used: {os_error_text(error, where)}") from error
 
 
 def is_temporary(directory: Path) -> bool:
@@ -194,9 +194,9 @@ def clear_directory(directory: Path) -> None:
 
     Raises MesosLocalError if a cluster is running there, or for files of another program.
     """
-    with explain_os_errors("The folder", directory):
+    with explain_os_errors("folder", directory):
         if not has_been_used(directory) and any(entry.name != LOCK for entry in directory.iterdir()):
-            raise MesosLocalError(f"{directory} is not empty, and its files are not from a local cluster.")
+            raise MesosLocalError(f"{directory} is not empty, and its files are not from a local cluster")
         record = read_record(directory)
         if record and record.any_alive():
             raise _occupied(directory, record)
@@ -208,9 +208,9 @@ def clear_directory(directory: Path) -> None:
 
 def _occupied(directory: Path, record: ClusterRecord) -> MesosLocalError:
     if record.ended():
-        return NodeDiedError(f"{record.broken(directory)} Then start a new one.")
+        return NodeDiedError(record.broken(directory))
     master = record.nodes["master"].address
-    return MesosLocalError(f"A local cluster already runs in {directory} (master {master}).")
+    return MesosLocalError(f"a local cluster already runs in {directory} (master {master})")
 
 
 def release_directory(directory: Path, temporary: bool) -> None:
@@ -221,8 +221,8 @@ def release_directory(directory: Path, temporary: bool) -> None:
     if temporary:
         shutil.rmtree(directory, ignore_errors=True)
         if directory.exists():
-            raise MesosLocalError(f"The folder {directory} cannot be removed.")
+            raise MesosLocalError(f"folder {directory} cannot be removed")
     else:
-        with explain_os_errors("The folder", directory):
+        with explain_os_errors("folder", directory):
             (directory / _LAST).touch()
             (directory / NAME).unlink(missing_ok=True)

@@ -36,7 +36,7 @@ class DamagedRecordError(MesosLocalError):
 
 @contextmanager
 def explain_os_errors(what: str, path: Path) -> Iterator[None]:
-    """Translate OSError to MesosLocalError, with `what` ("The cache folder"), its path and the system's message."""
+    """Translate OSError to MesosLocalError, with `what` ("cache folder"), its path and the system's message."""
     try:
         yield
     except OSError as error:

@@ -68,8 +68,8 @@ def without_credentials(text: str, endpoint: str) -> str:
 
 
 UNSUPPORTED = (
-    "A local Mesos requires Linux x86-64, and this is {system} {machine}: use a Linux x86-64 container or machine, "
-    "or point the scheduler at the master of an existing Mesos instead."
+    "a local Mesos requires Linux x86-64, and this is {system} {machine}; use a Linux x86-64 container or machine, "
+    "or point the scheduler at the master of an existing Mesos"
 )
 
 
@@ -100,7 +100,7 @@ def ensure_library(cache: Path | None = None, index: str | None = None) -> Path:
     check_platform()
     folder = cache or default_cache()
     library = folder / LIBRARY
-    with explain_os_errors("The cache folder", folder):
+    with explain_os_errors("cache folder", folder):
         if not _has_digest(library, LIBRARY_SHA256):  # before locking: the cache may be read-only
             folder.mkdir(parents=True, exist_ok=True)
             with locked(folder / "lock"):
@@ -134,8 +134,8 @@ def _download(path: Path, index: str | None, folder: Path) -> Path:
             return path
         reasons.append(without_credentials(f"{endpoint}: {reason}", endpoint))
     raise MesosLocalError(
-        f"Mesos {VERSION} cannot be downloaded from {'; '.join(reasons)}. Without a network, "
-        f"put the file {EGG} of project {PROJECT} into {folder}.\n{INDEX_HELP}"
+        f"Mesos {VERSION} cannot be downloaded from {'; '.join(reasons)}; without a network, "
+        f"put the file {EGG} of project {PROJECT} into {folder}\n{INDEX_HELP}"
     )
 
 

@@ -159,11 +159,11 @@ def test_cluster_without_master_is_reported(local: Command, folder: Path, agents
     assert master is not None
     master.signal(signal.SIGKILL)
     assert master.wait(30)
-    said = f"Of the local cluster in {folder} master has ended, and only still runs. End it first: "
+    message = f"local cluster in {folder}: master has exited, only still runs; stop it first: "
     for code, command in ((3, ["status"]), (1, ["up"]), (1, ["run", str(EXAMPLE)])):
         result = local(*command)
         assert code == result.returncode
-        assert result.stderr.startswith(f"{said}dcos-tensorflow local down --dir {folder}")
+        assert result.stderr.startswith(f"{message}dcos-tensorflow local down --dir {folder}")
     assert "has stopped" in local("down").stdout
     assert set() == find_orphans(folder)
 

@@ -89,10 +89,10 @@ def test_dead_node_ends_the_run(start, tmp_path, home):
 
     assert 1 == code
     assert "small failed after" in out
-    assert "agent-1 has ended" in out
+    assert "agent-1 has exited" in out
     assert "Traceback" not in err
     (run,) = (tmp_path / "state" / "dcos-tensorflow" / "runs").iterdir()
-    assert "agent-1 has ended" in json.loads((run / "result.json").read_text())["reason"]
+    assert "agent-1 has exited" in json.loads((run / "result.json").read_text())["reason"]
     assert "here\n" == (run / "logs" / "worker-0" / "stdout").read_text()
 
 

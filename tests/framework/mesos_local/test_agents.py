@@ -226,8 +226,8 @@ def test_non_regular_file_is_rejected_without_waiting(tmp_path: Path) -> None:
     """A pipe that nobody writes to, a device without an end, a folder."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    for path, reason in ((pipe, "is not a reg"), (Path("/dev/zero"), "is not a reg"), (tmp_path, ".*Is a directory")):
-        with pytest.raises(MesosLocalError, match=f"The agents file {path} {reason}"):
+    for path in (pipe, Path("/dev/zero"), tmp_path):
+        with pytest.raises(MesosLocalError, match=f"agents file {path}: not a regular file"):
             load_agents(path)
 
 
@@ -236,7 +236,7 @@ def test_huge_file_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "agents.json"
     with path.open("wb") as content:
         content.truncate(1 << 40)
-    with pytest.raises(MesosLocalError, match="too large: at most 10 MB"):
+    with pytest.raises(MesosLocalError, match="too large; maximum: 10 MB"):
         load_agents(path)
 
 

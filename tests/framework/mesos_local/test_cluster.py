@@ -121,8 +121,8 @@ def test_dead_node_is_reported_with_its_log(cluster: LocalCluster) -> None:
         agent.kill()
         agent.start()
         cluster.wait_registered()
-    assert "agent-1 has ended: killed by SIGKILL." == caught.value.sentence == str(caught.value).splitlines()[0]
-    assert caught.value.details.startswith(f"The end of {agent.log_path}:\n")
+    assert "agent-1 has exited: killed by SIGKILL" == caught.value.sentence == str(caught.value).splitlines()[0]
+    assert caught.value.details.startswith(f"end of {agent.log_path}:\n")
     assert "slave.cpp" in caught.value.details
 
 
@@ -295,8 +295,8 @@ def test_a_cluster_without_its_master_is_named(tmp_path: Path) -> None:
     with LocalCluster(ONE_AGENT, folder) as cluster:
         os.kill(cluster.master.pid, signal.SIGKILL)
         os.waitid(os.P_PID, cluster.master.pid, os.WEXITED | os.WNOWAIT)
-        said = f"Of the local cluster in {folder} master has ended, and agent-1 still runs. End it first: "
+        message = f"local cluster in {folder}: master has exited, agent-1 still runs; stop it first: "
         for use in (lambda: LocalCluster.running(folder), LocalCluster(ONE_AGENT, folder).start):
             with pytest.raises(NodeDiedError) as caught:
                 use()
-            assert str(caught.value).startswith(f"{said}dcos-tensorflow local down --dir {folder}")
+            assert str(caught.value).startswith(f"{message}dcos-tensorflow local down --dir {folder}")

@@ -197,7 +197,7 @@ def test_unusable_cache_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "cache" / native.LIBRARY).mkdir(parents=True)
     for cache in (tmp_path / "file", tmp_path / "file" / "sub", tmp_path / "cache", Path("/sys/cache")):
-        with pytest.raises(MesosLocalError, match=f"^The cache folder {cache} cannot be used: [A-Z]"):
+        with pytest.raises(MesosLocalError, match=f"^cache folder {cache} cannot be used: [A-Z]"):
             download.ensure_library(cache, nowhere())
 
 
@@ -209,7 +209,7 @@ def test_full_disk_is_reported(tmp_path: Path, egg: Path, pinned_egg: None) -> N
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(FAKE_LIBRARY) - 1, before[1]))
-        with pytest.raises(MesosLocalError, match=f"^The cache folder {cache} cannot be used: File too large"):
+        with pytest.raises(MesosLocalError, match=f"^cache folder {cache} cannot be used: File too large"):
             download.ensure_library(cache)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

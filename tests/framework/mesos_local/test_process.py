@@ -205,12 +205,12 @@ def test_full_disk_is_reported_and_cleaned_up(tmp_path: Path, monkeypatch: pytes
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
-        with pytest.raises(MesosLocalError, match=f"^The folder {tmp_path / 'c'} cannot be used: File too large"):
+        with pytest.raises(MesosLocalError, match=f"^folder {tmp_path / 'c'} cannot be used: File too large"):
             LocalCluster(None, tmp_path / "c").start()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert {"last-cluster", "lock", "logs"} == {path.name for path in (tmp_path / "c").iterdir()}
-    with pytest.raises(MesosLocalError, match=r"^The folder /sys/c cannot be used: [A-Z]"):
+    with pytest.raises(MesosLocalError, match=r"^folder /sys/c cannot be used: [A-Z]"):
         LocalCluster(None, Path("/sys/c")).start()
 
 
