@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from mesos_client.results import DriverAborted
 from mesos_client.scheduler import SchedulerDriver
 from wire.certificates import Certificates
+from wire.client import acknowledge
 from wire.peer import PATIENCE
 from wire.process import FRAMEWORK
 
@@ -28,6 +30,48 @@ class Recorder:
             report = self.next()
             if isinstance(report, dict) and report["type"] == kind:
                 return report
+
+
+class Scheduler(Recorder):
+    """A started driver and what it reports."""
+
+    def __init__(self, master: str, info: dict[str, Any], **options: Any) -> None:
+        super().__init__()
+        self.driver = SchedulerDriver(info, master, on_event=self.reports.put, on_state=self.reports.put, **options)
+        self.driver.start()
+
+    def wait(self, kind: str) -> Any:
+        """Return the next event or state of that kind; fail if the driver aborts first."""
+        while True:
+            report = self.next()
+            if isinstance(report, dict) and report["type"] == kind:
+                return report.get(kind.lower())
+            if type(report).__name__ == kind:
+                return report
+            assert not isinstance(report, DriverAborted), report
+
+    def state_after(self, known: str) -> str:
+        """Return the next other state. Acknowledge every update; some are repeated after an agent's restart."""
+        while True:
+            status = self.wait("UPDATE")["status"]
+            self.driver.send(acknowledge(status))
+            if status["state"] != known:
+                return str(status["state"])
+
+
+@pytest.fixture
+def scheduler_of() -> Iterator[Callable[..., Scheduler]]:
+    """Make schedulers on real masters; their frameworks are removed after the test."""
+    made: list[Scheduler] = []
+
+    def make(master: str, info: dict[str, Any] | None = None, **options: Any) -> Scheduler:
+        made.append(Scheduler(master, info or {**FRAMEWORK, "failover_timeout": 60.0}, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.driver.teardown()
+        one.driver.stop()
 
 
 @pytest.fixture

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_client.credentials import BasicCredentials, TokenCredentials
-from mesos_client.results import DriverAborted, DriverDisconnected, NotConnected
-from mesos_client.scheduler import SchedulerDriver
+from mesos_client.results import DriverDisconnected, NotConnected
 from mesos_local import master_api
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
@@ -32,41 +30,7 @@ ONE_AGENT = [AgentSpec("agent-1", "cpus:1;mem:512;ports:[31980-31989]")]
 
 
 def framework(**fields: Any) -> dict[str, Any]:
-    return {**FRAMEWORK, "name": "masters-test", "failover_timeout": 60.0, **fields}
-
-
-class Scheduler:
-    """A driver, and what it reports."""
-
-    def __init__(self, master: str, info: dict[str, Any], **options: Any) -> None:
-        self.reports: queue.Queue[Any] = queue.Queue()
-        self.driver = SchedulerDriver(info, master, on_event=self.reports.put, on_state=self.reports.put, **options)
-        self.driver.start()
-
-    def wait(self, kind: str) -> Any:
-        """The next event or state of that kind."""
-        while True:
-            report = self.reports.get(timeout=PATIENCE)
-            if isinstance(report, dict) and report["type"] == kind:
-                return report.get(kind.lower())
-            if type(report).__name__ == kind:
-                return report
-            assert not isinstance(report, DriverAborted), report
-
-
-@pytest.fixture
-def scheduler_of() -> Iterator[Callable[..., Scheduler]]:
-    """Make schedulers whose frameworks end with the test."""
-    made: list[Scheduler] = []
-
-    def make(master: str, info: dict[str, Any] | None = None, **options: Any) -> Scheduler:
-        made.append(Scheduler(master, info or framework(), **options))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.driver.teardown()
-        one.driver.stop()
+    return {**FRAMEWORK, "failover_timeout": 60.0, **fields}
 
 
 # Authentication.
