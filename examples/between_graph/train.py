@@ -6,7 +6,7 @@ with the variables placed on the ps, and runs the training step on its own; with
 make one step together. Worker 0 also initialises the variables, writes the checkpoints, and tests the last one. A
 worker that is started again takes the variables as the ps has them.
 
-The data are the 1797 images of digits that scikit-learn brings along, so nothing is downloaded.
+The data are the 1797 images of scikit-learn, so nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sklearn.model_selection import train_test_split
 
 
 def main() -> None:
-    """Run the task that this process is. A ps serves until it is ended: nobody tells it that training is over."""
+    """Run this process' task. A ps serves until it is stopped: it does not learn that training is over."""
     parser = argparse.ArgumentParser(description="Train a digits classifier on the cluster of TF_CONFIG, or of flags.")
     parser.add_argument("--model-dir", type=Path, required=True, help="folder for checkpoints")
     parser.add_argument("--steps", type=int, default=2000, help="steps of all workers together (default: %(default)s)")
@@ -82,7 +82,7 @@ def train(cluster: Any, server: Any, index: int, options: argparse.Namespace, da
             save_checkpoint_steps=500,
             hooks=hooks,
             config=session_config,
-            # With --sync a thread of worker 0 waits for the next gradients, which nobody makes any more.
+            # With --sync a thread of worker 0 waits for the next gradients, which no worker computes any more.
             stop_grace_period_secs=2,
         ) as session:
             printed = 0

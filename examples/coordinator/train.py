@@ -6,7 +6,7 @@ one when it is done with one, reads a batch of its own data, and applies its gra
 A step whose worker is lost is done again by another. After every epoch the chief writes a checkpoint. A chief that is
 started again with the same --model-dir goes on after the last finished epoch.
 
-The data are the 1797 images that scikit-learn brings along, so nothing is downloaded.
+The data are the 1797 images of scikit-learn, so nothing is downloaded.
 
 Why Keras 2 (the package tf_keras): since TensorFlow 2.16 tf.keras is Keras 3. The variables of its optimizers lose
 updates here, because they store "old value + change" instead of adding on the ps.
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def serve(cluster: Any) -> None:
-    """Do what the chief asks. This never returns: nobody tells a ps or a worker that training is over."""
+    """Serve the chief. Never returns: a ps or a worker does not learn that training is over."""
     # Steps wait for variables on the ps; with fewer threads than waiting workers a small machine could stand still.
     config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=cluster.cluster_spec().num_tasks("worker") + 1)
     server = tf.distribute.Server(cluster.cluster_spec(), cluster.task_type, cluster.task_id, "grpc", config)

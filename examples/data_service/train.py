@@ -4,7 +4,7 @@ DATA_SERVICE_ADDRESS says where its dispatcher is. This process describes the da
 run it, here with distortions that keep a CPU busy, and send the batches. The model is trained as usual, so the
 accelerator of a trainer need not wait for its CPU.
 
-The data are the 1797 images that scikit-learn brings along, so nothing is downloaded.
+The data are the 1797 images of scikit-learn, so nothing is downloaded.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ each task who it is. The ps holds the variables. The workers compute gradients a
 other. The chief hands out the steps, writes a checkpoint after every epoch, and at the end saves the model and tests
 what it saved. A chief that is started again with the same --model-dir goes on after the last finished epoch.
 
-The data are the 1797 images that scikit-learn brings along, so nothing is downloaded.
+The data are the 1797 images of scikit-learn, so nothing is downloaded.
 
 Why Keras 2 (the package tf_keras): since TensorFlow 2.16 tf.keras is Keras 3. Its Model.fit refuses this strategy, and
 in a hand-written loop its variables lose updates, because they store "old value + change" instead of adding on the ps.
@@ -51,7 +51,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def serve(cluster: Any) -> None:
-    """Do what the chief asks. This never returns: nobody tells a ps or a worker that training is over."""
+    """Serve the chief. Never returns: a ps or a worker does not learn that training is over."""
     # Steps wait for variables on the ps; with fewer threads than waiting workers a small machine could stand still.
     config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=cluster.cluster_spec().num_tasks("worker") + 1)
     server = tf.distribute.Server(cluster.cluster_spec(), cluster.task_type, cluster.task_id, "grpc", config)
@@ -135,7 +135,7 @@ class Progress(tf.keras.callbacks.Callback):
 
 
 class Curve(tf.keras.callbacks.Callback):
-    """Writes loss and images so far for TensorBoard, in event files; others who read them see the training go on."""
+    """Write the loss and the number of images to event files, for TensorBoard and the executor."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()

@@ -4,7 +4,7 @@ Start it once as a worker and once as an evaluator: TF_CONFIG says which. The wo
 epoch and knows nothing of the evaluator. The evaluator waits for each new checkpoint, measures how it does on images
 that the training has not seen, and ends after the last one. Both write summaries that TensorBoard shows.
 
-The data are the 1797 images that scikit-learn brings along, so nothing is downloaded.
+The data are the 1797 images of scikit-learn, so nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sklearn.model_selection import train_test_split
 
 
 def main() -> None:
-    """Be what TF_CONFIG says."""
+    """Run the task that TF_CONFIG names."""
     parser = argparse.ArgumentParser(description="Train a digits classifier, or evaluate its checkpoints.")
     parser.add_argument("--model-dir", type=Path, required=True, help="folder for checkpoints and summaries")
     parser.add_argument("--epochs", type=int, default=12, help="passes over the training data (default: %(default)s)")

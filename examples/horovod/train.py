@@ -4,7 +4,7 @@ Start the same command once for each worker. The variables that horovodrun sets 
 Rank 0 writes a checkpoint after every epoch. It reads the newest when all are started again, and the others get its
 variables, so that they go on after the last finished epoch.
 
-The data are the 1797 images that scikit-learn brings along, so nothing is downloaded.
+The data are the 1797 images of scikit-learn, so nothing is downloaded.
 """
 
 from __future__ import annotations

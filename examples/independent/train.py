@@ -46,7 +46,7 @@ def attempt(width: int, rate: float) -> dict[str, float]:
 
 
 def keep(file: Path, result: dict[str, float]) -> None:
-    """All of it or nothing: the process may be ended at any moment."""
+    """Write atomically: the process may be killed at any moment."""
     part = file.with_suffix(".part")
     part.write_text(json.dumps(result))
     part.rename(file)

@@ -90,7 +90,7 @@ def train(data: tuple[torch.Tensor, torch.Tensor], file: Path, epochs: int) -> n
 
 
 def keep(file: Path, content: dict[str, object]) -> None:
-    """All of it or nothing: the process may be ended at any moment."""
+    """Write atomically: the process may be killed at any moment."""
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_suffix(".part")
     torch.save(content, part)

@@ -18,7 +18,7 @@ PATIENCE = float(os.environ.get("SANITY_PATIENCE", "300"))  # seconds
 
 
 class Answer(socketserver.BaseRequestHandler):
-    """Tells who asks whether this task has reached everybody."""
+    """Answers whether this task has reached all others."""
 
     def handle(self) -> None:
         self.request.sendall(b"done\n" if self.server.done.is_set() else b"here\n")
@@ -33,7 +33,7 @@ class Server(socketserver.ThreadingTCPServer):
 
 
 def ask(address: str) -> str:
-    """`here`, `done`, or empty when nobody answers."""
+    """Return `here`, `done`, or an empty string without an answer."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=5) as connection:
@@ -43,7 +43,7 @@ def ask(address: str) -> str:
 
 
 def wait_for(addresses: dict[str, str], answers: tuple[str, ...]) -> None:
-    """Until each of them has given one of the answers; exit 1 when the time is over."""
+    """Wait until each task has given one of the answers; exit 1 after the timeout."""
     end = time.monotonic() + PATIENCE
     left = dict(addresses)
     while left:
