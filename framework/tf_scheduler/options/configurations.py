@@ -79,17 +79,15 @@ def rollback_options(
     except OptionsError:
         return None
     for option in OPTIONS:
-        section: Any = old
-        for name in option.path[:-1]:
-            section = section[name]
-        was, now = section[option.path[-1]], option.value(present)
+        was, now = option.value(old), option.value(present)
         if isinstance(was, Mapping) and isinstance(now, Mapping):
             hidden = mask_value(option, now)  # only a part may be masked, such as the password in a URL
-            section[option.path[-1]] = {
+            unmasked = {
                 key: now.get(key, text) if text in (MASK, hidden.get(key)) else text for key, text in was.items()
             }
+            option.put(old, unmasked)
         elif was == mask_value(option, now):
-            section[option.path[-1]] = now
+            option.put(old, now)
     return old
 
 
@@ -101,10 +99,7 @@ def without_defaults(options: Document, provided: Mapping[str, Mapping[str, Any]
         default = provided.get(option.path[0], {}).get(option.path[-1]) if len(option.path) == 2 else None
         if value in (option.default, default):
             continue
-        section = document
-        for name in option.path[:-1]:
-            section = section.setdefault(name, {})
-        section[option.path[-1]] = value
+        option.put(document, value)
     result: dict[str, Any] = json.loads(json.dumps(document))
     return result
 

@@ -42,10 +42,7 @@ def to_document(environment: Mapping[str, str]) -> dict[str, Any]:
         text = environment.get(variable_name(option))
         if text is None or text == _text(option.field, option.default):
             continue
-        section = document
-        for name in option.path[:-1]:
-            section = section.setdefault(name, {})
-        section[option.path[-1]] = _value(option.field, text)
+        option.put(document, _value(option.field, text))
     return document
 
 

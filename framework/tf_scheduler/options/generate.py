@@ -1,4 +1,4 @@
-"""Generate config.json (JSON Schema, draft 4) and docs/options.md from the options schema.
+"""Generate config.json (JSON Schema, draft 4) and explanations from the options schema.
 
 config.json omits the rules over several options. Its environments are lists, because DC/OS cannot render an object.
 """
@@ -12,7 +12,7 @@ from typing import Any
 from marshmallow import Schema, fields
 
 from .environment import variable_name
-from .schema.document import Option, Options, options_of
+from .schema.document import Option, Options
 from .schema.fields import VARIABLE_PATTERN, Boolean, Environment, Integer, IntegerList, Number, RecordList, String
 
 Json = dict[str, Any]
@@ -23,7 +23,7 @@ def config_schema() -> Json:
     return {"$schema": "http://json-schema.org/schema#", **_object(Options())}
 
 
-def json_type(field: fields.Field[Any]) -> Json:
+def jsonoption_type(field: fields.Field[Any]) -> Json:
     """Return the JSON Schema type and bounds of a field."""
     for kind, describe in _TYPES.items():
         if isinstance(field, kind):
@@ -58,7 +58,7 @@ def _property(name: str, field: fields.Field[Any]) -> Json:
     default = None if field.required else json_default(option)
     return {
         "description": f"{option.description}{unit}",
-        **json_type(field),
+        **jsonoption_type(field),
         **({"default": default} if default is not None else {}),
         **({"media": field.metadata["media"]} if "media" in field.metadata else {}),
     }
@@ -92,7 +92,7 @@ def _variables(_: Environment) -> Json:
 
 
 def _list(field: IntegerList) -> Json:
-    return {"type": "array", "items": json_type(field.item)}
+    return {"type": "array", "items": jsonoption_type(field.item)}
 
 
 def _records(field: RecordList) -> Json:
@@ -110,92 +110,17 @@ _TYPES: Mapping[type, Callable[[Any], Json]] = {
 }
 
 
-_HEAD = """\
-# Options
-
-The options of a service are one JSON file, the same for `dcos package install tensorflow --options=FILE` and for
-`dcos-tensorflow local run FILE`. Omitted options have their defaults. Options files of the DC/OS package
-beta-tensorflow (0.2.0-1.5.0) work unchanged: names, types and defaults are the same.
-
-    {
-      "service": {"name": "mnist", "command": "python train.py", "job_url": "https://example.com/train.py"},
-      "worker": {"count": 4, "mem": 8192}
-    }
-
-| command | purpose |
-| --- | --- |
-| `dcos-tensorflow options validate FILE` | list all errors, one `path: message` per line |
-| `dcos-tensorflow options show FILE` | print every option with its value; secrets are hidden |
-| `dcos-tensorflow options diff OLD NEW` | preview an update: restarted tasks and refused changes |
-| `dcos-tensorflow options explain PATH` | describe one option or section |
-| `dcos-tensorflow options schema` | print the JSON Schema of the file |
-
-The shell completes commands, files and the options of `explain` after
-`eval "$(_DCOS_TENSORFLOW_COMPLETE=bash_source dcos-tensorflow)"` (for zsh: `zsh_source`, for fish: `fish_source`).
-
-Unknown names are errors. Options without effect are accepted with a warning.
-
-*Update* is the effect of a new value on a running service. *live*: no task restarts; *scale*: tasks are added or
-removed, and tasks that need every address restart; *restart*: the affected tasks restart; *fixed*: the change is
-refused, install another service. *Variable* is the environment variable that carries the option to the scheduler. In
-a list, the control character 0x1e ends each entry, and 0x1f ends each field of an object.
-
-This page is generated from the schema by `scripts/generate-options`.
-"""
-
-
-def options_page() -> str:
-    """Return the content of docs/options.md."""
-    schema = Options()
-    return "\n".join([_HEAD, *(_section(name, field) for name, field in schema.fields.items())])
-
-
 def explain(option: Option) -> str:
     """Describe one option: type, default, examples, effect of an update, variable."""
-    facts = [f"{option}: {_type(option)}", f"  {option.description}"]
+    facts = [f"{option}: {option_type(option)}", f"  {option.description}"]
     facts += [f"  default: {_json(json_default(option))}"] if option.default is not None else ["  no default"]
     facts += [f"  example: {_json(example)}" for example in option.metadata("examples") or ()]
     return "\n".join([*facts, f"  update: {option.on_update.value}", f"  variable: {variable_name(option)}"])
 
 
-def _section(name: str, field: fields.Field[Any]) -> str:
-    if isinstance(field, fields.Nested):
-        options = tuple(options_of(field.schema, (name,)))
-        return _page_part(name, field.metadata["description"], options)
-    option = Option((name,), field)
-    inner = field.schema if isinstance(field, RecordList) else Schema()
-    rows = [f"| `{part}` | {_type(part)} | {_meaning(part)} |" for part in options_of(inner)]
-    table = ["| field | type | meaning |", "| --- | --- | --- |", *rows]
-    facts = f"A list of objects; default `[]`; update: {option.on_update.value}; variable `{variable_name(option)}`."
-    return "\n".join([f"## {name}", "", option.description, facts, "", *table, ""])
-
-
-def _page_part(name: str, description: str, options: tuple[Option, ...]) -> str:
-    head = ["| option | type | default | meaning | update | variable |", "| --- | --- | --- | --- | --- | --- |"]
-    return "\n".join([f"## {name}", "", description, "", *head, *(_row(option) for option in options), ""])
-
-
-def _row(option: Option) -> str:
-    default = "" if option.default is None else f"`{_escaped(_json(json_default(option)))}`"
-    cells = (
-        f"`{option}`",
-        _type(option),
-        default,
-        _meaning(option),
-        option.on_update.value,
-        f"`{variable_name(option)}`",
-    )
-    return f"| {' | '.join(cells)} |"
-
-
-def _meaning(option: Option) -> str:
-    examples = option.metadata("examples")
-    suffix = f" Examples: {', '.join(f'`{_json(example)}`' for example in examples)}." if examples else ""
-    return _escaped(f"{option.description}{suffix}")
-
-
-def _type(option: Option) -> str:
-    return "; ".join(_facts(json_type(option.field), option.metadata("unit")))
+def option_type(option: Option) -> str:
+    """Describe type, unit and bounds of an option."""
+    return "; ".join(_facts(jsonoption_type(option.field), option.metadata("unit")))
 
 
 def _facts(schema: dict[str, Any], unit: str | None) -> Iterator[str]:
@@ -211,8 +136,3 @@ def _facts(schema: dict[str, Any], unit: str | None) -> Iterator[str]:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _escaped(text: str) -> str:
-    """Escape bars, which would end the table cell."""
-    return text.replace("|", "\\|")

@@ -232,7 +232,7 @@ _FETCHER = ("http", "https", "ftp", "ftps", "file")
 
 def to_spec(options: Document) -> ServiceSpec:
     """Return the spec of the service."""
-    service = options["service"]
+    service, recovery = options["service"], options["recovery"]
     return ServiceSpec(
         name=service["name"].strip("/"),
         user=service["user"],
@@ -254,7 +254,7 @@ def to_spec(options: Document) -> ServiceSpec:
         gang=_gang(options["gang"]),
         placement=_placement(options["placement"], service["region"]),
         restart=_restart(options["restart"]),
-        recovery=_recovery(options["recovery"]),
+        recovery=RecoveryPolicy(**{**recovery, "start_timeout": recovery["start_timeout"] or None}),
         finish=_finish(options["finish"]),
         secrets=secrets_of(options),
         secret_delivery=delivery_of(options),
@@ -377,23 +377,7 @@ def _own_restart(restart: Document, job: Document) -> RestartPolicy | None:
 
 
 def _restart(restart: Document) -> RestartPolicy:
-    return RestartPolicy(
-        max_failures=restart["max_failures"],
-        window=restart["window"],
-        backoff=restart["backoff"],
-        max_backoff=restart["max_backoff"],
-        uncounted_exit_codes=frozenset(restart["uncounted_exit_codes"]),
-    )
-
-
-def _recovery(recovery: Document) -> RecoveryPolicy:
-    return RecoveryPolicy(
-        unreachable_timeout=recovery["unreachable_timeout"],
-        start_timeout=recovery["start_timeout"] or None,
-        shrink_after=recovery["shrink_after"],
-        avoid_after=recovery["avoid_after"],
-        avoid_for=recovery["avoid_for"],
-    )
+    return RestartPolicy(**{**restart, "uncounted_exit_codes": frozenset(restart["uncounted_exit_codes"])})
 
 
 def _finish(finish: Document) -> FinishPolicy:

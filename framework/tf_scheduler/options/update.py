@@ -6,7 +6,7 @@ The update plan (core.plans) carries out the restarts.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.state.spec_index import config_digest, index_of, launch_settings
 from tf_scheduler.errors import Problem
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.spec import JobKind, ServiceSpec, TaskSpec
+from tf_scheduler.model.spec import JobKind, ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 
 from .rules.update import find_refusals
@@ -37,7 +37,9 @@ _WORDS = {
     "cluster": "the size of the cluster",
 }
 
-Tasks = Mapping[TaskName, TaskSpec]
+Document = Mapping[str, Any]
+#: Maximum options or tasks in a message; maximum characters of a value.
+_MAX_ITEMS, _MAX_VALUE = 12, 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,118 +48,6 @@ class TaskRestart:
 
     task: TaskName
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """Two specs of one service and their tasks by name."""
-
-    old: ServiceSpec
-    new: ServiceSpec
-    before: Tasks
-    after: Tasks
-
-    @classmethod
-    def of(cls, old: ServiceSpec, new: ServiceSpec) -> Update:
-        return cls(old, new, {task.name: task for task in old.tasks()}, {task.name: task for task in new.tasks()})
-
-    @property
-    def added(self) -> tuple[TaskName, ...]:
-        """New tasks."""
-        return tuple(name for name in self.after if name not in self.before)
-
-    @property
-    def removed(self) -> tuple[TaskName, ...]:
-        """Tasks without a place in the new spec."""
-        return tuple(name for name in self.before if name not in self.after)
-
-    @property
-    def kept(self) -> tuple[TaskName, ...]:
-        """Tasks of both specs, in the order of the new spec."""
-        return tuple(name for name in self.after if name in self.before)
-
-
-def restarts_by_options(update: Update) -> list[TaskRestart]:
-    """Return each restarted task with its first reason, in the order of the tasks."""
-    found: dict[TaskName, str] = {}
-    for rule in RESTART_RULES:
-        for restart in rule(update):
-            found.setdefault(restart.task, restart.reason)
-    return [TaskRestart(name, found[name]) for name in update.kept if name in found]
-
-
-def restarts_of_changed_launches(update: Update) -> Iterator[TaskRestart]:
-    """Compare the same launch settings as the update plan."""
-    for name in update.kept:
-        old, new = (
-            launch_settings(update.old, update.before[name].job),
-            launch_settings(update.new, update.after[name].job),
-        )
-        changed = [_WORDS.get(part, part) for part in new if old[part] != new[part]]
-        if changed:
-            yield TaskRestart(name, f"{_listed(list(dict.fromkeys(changed)))} changed")
-
-
-def restarts_of_dependents(update: Update) -> Iterator[TaskRestart]:
-    """Restart the tasks that the recovery rules restart with a lost peer.
-
-    The rules treat all tasks of a job alike, so one task per job is enough.
-    """
-    first: dict[JobKind, TaskName] = {}
-    for restart in restarts_of_changed_launches(update):
-        first.setdefault(update.after[restart.task].job.kind, restart.task)
-    for name in first.values():
-        yield from (
-            TaskRestart(other, f"{name} restarts") for other in index_of(update.new).restarts([name], moved=False)
-        )
-
-
-RESTART_RULES: tuple[Callable[[Update], Iterator[TaskRestart]], ...] = (
-    restarts_of_changed_launches,
-    restarts_of_dependents,
-)
-
-
-def _listed(words: list[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
-def restarts_by_state(state: SchedulerState, update: Update) -> list[TaskRestart]:
-    """Return running tasks that the update plan restarts, in the order of the new spec, with their first reason.
-
-    Each task is compared with its own launch: an earlier update may not have reached all tasks.
-    """
-    open_tasks = view_of(replace(state, spec=update.new, stored=replace(state.stored, full_spec=None))).open_tasks
-    names = [name for name in update.after if name in open_tasks and _runs(state, name)]
-    outdated = [name for name in names if state.stored.tasks[name].config != config_digest(update.new, name)]
-    reasons = {restart.task: restart.reason for restart in restarts_by_options(update)}
-    return [TaskRestart(name, _reason(name, outdated, reasons)) for name in names]
-
-
-def _reason(name: TaskName, outdated: list[TaskName], reasons: Mapping[TaskName, str]) -> str:
-    if name in outdated:
-        return reasons.get(name, "it was launched with earlier options")
-    return f"{outdated[0]} restarts" if outdated else "requested by an operator or an earlier update"
-
-
-def added_tasks(state: SchedulerState, update: Update) -> tuple[TaskName, ...]:
-    """Return the new tasks, without those that still run because an earlier update has not removed them yet."""
-    return tuple(name for name in update.added if not _runs(state, name))
-
-
-def removed_tasks(state: SchedulerState, update: Update) -> tuple[TaskName, ...]:
-    """Return the tasks to stop, with those that an earlier update has not stopped yet."""
-    remaining = (name for name in state.stored.tasks if name not in update.before and name not in update.after)
-    return (*update.removed, *remaining)
-
-
-def _runs(state: SchedulerState, name: TaskName) -> bool:
-    return name in state.stored.tasks and state.is_live(state.stored.tasks[name])
-
-
-Document = Mapping[str, Any]
-#: Maximum options or tasks in a message; maximum characters of a value.
-_MAX_ITEMS, _MAX_VALUE = 12, 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,15 +71,62 @@ class Difference:
 
 
 def difference(old: Document, new: Document, state: SchedulerState | None = None) -> Difference:
-    """Compare two resolved documents. `state` holds the launches; None: all tasks run with the old options."""
+    """Compare two resolved documents. `state` has the launches; None: all tasks run with the old options."""
     changed = tuple(changed_options(old, new))
     if refused := find_refusals(old, new):
         return Difference(changed, tuple(refused))
-    update = Update.of(to_spec(old), to_spec(new))
-    if state is None:
-        return Difference(changed, (), tuple(restarts_by_options(update)), update.added, update.removed)
-    again = restarts_by_state(state, update)
-    return Difference(changed, (), tuple(again), added_tasks(state, update), removed_tasks(state, update))
+    before, after = to_spec(old), to_spec(new)
+    old_names, new_names = ({task.name: None for task in spec.tasks()} for spec in (before, after))
+    reasons = _restart_reasons(before, after)
+    added = [name for name in new_names if name not in old_names]
+    removed = [name for name in old_names if name not in new_names]
+    if state is not None:
+        reasons = _reasons_by_state(state, after, reasons)
+        # An earlier update may not have stopped all tasks that it removed.
+        added = [name for name in added if not _runs(state, name)]
+        removed += [name for name in state.stored.tasks if name not in old_names and name not in new_names]
+    restarted = tuple(TaskRestart(name, reason) for name, reason in reasons.items())
+    return Difference(changed, (), restarted, tuple(added), tuple(removed))
+
+
+def _restart_reasons(old: ServiceSpec, new: ServiceSpec) -> dict[TaskName, str]:
+    """Return each restarted task of both specs with its first reason, in the order of the new spec."""
+    before = {task.name: task.job for task in old.tasks()}
+    kept = {task.name: task.job for task in new.tasks() if task.name in before}
+    reasons: dict[TaskName, str] = {}
+    first_of_job: dict[JobKind, TaskName] = {}
+    for name, job in kept.items():
+        was, now = launch_settings(old, before[name]), launch_settings(new, job)
+        changed = dict.fromkeys(_WORDS.get(part, part) for part in now if was[part] != now[part])
+        if changed:
+            reasons[name] = f"{_listed([*changed])} changed"
+            first_of_job.setdefault(job.kind, name)
+    # The recovery rules treat all tasks of a job alike, so one task per job is enough.
+    for name in first_of_job.values():
+        for other in index_of(new).restarts([name], moved=False):
+            reasons.setdefault(other, f"{name} restarts")
+    return {name: reasons[name] for name in kept if name in reasons}
+
+
+def _reasons_by_state(state: SchedulerState, spec: ServiceSpec, reasons: Mapping[TaskName, str]) -> dict[TaskName, str]:
+    """Return running tasks that the update plan restarts, in the order of the spec, with their first reason.
+
+    Each task is compared with its own launch: an earlier update may not have reached all tasks.
+    """
+    open_tasks = view_of(replace(state, spec=spec, stored=replace(state.stored, full_spec=None))).open_tasks
+    names = [task.name for task in spec.tasks() if task.name in open_tasks and _runs(state, task.name)]
+    outdated = [name for name in names if state.stored.tasks[name].config != config_digest(spec, name)]
+    own = {name: reasons.get(name, "it was launched with earlier options") for name in outdated}
+    other = f"{outdated[0]} restarts" if outdated else "requested by an operator or an earlier update"
+    return {name: own.get(name, other) for name in names}
+
+
+def _runs(state: SchedulerState, name: TaskName) -> bool:
+    return name in state.stored.tasks and state.is_live(state.stored.tasks[name])
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def changed_options(old: Document, new: Document) -> Iterator[OptionChange]:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from options_page import options_page
 from tf_scheduler.options.environment import variable_name
-from tf_scheduler.options.generate import explain, options_page
+from tf_scheduler.options.generate import explain
 from tf_scheduler.options.schema.document import OPTIONS
 
 PAGE = Path(__file__).parents[3] / "docs" / "options.md"

@@ -1,14 +1,14 @@
-"""Writes to SQLite stores and dies at a given point. Run by test_sqlite_crash.py, which looks at what is left.
+"""Write to SQLite stores and die at a given point; run by test_sqlite_crash.py, which checks the files.
 
     crasher.py FOLDER statement|log|checkpoint POINT...   one store and one death per point: FOLDER/POINT.db
-    crasher.py FOLDER for-ever                            FOLDER/state.db, until it is killed
+    crasher.py FOLDER forever                             FOLDER/state.db, until it is killed
 
-Each apply that has returned adds one byte to FOLDER/NAME.acknowledged, and a line to the output of `for-ever`. Else
-the output has a line for each point: the number of the signal that ended the writer, 0 when it came to its end.
+Each completed apply adds one byte to FOLDER/NAME.acknowledged, and a line to the output of `forever`. Otherwise the
+output has a line for each point: the number of the signal that ended the writer, 0 if it exited.
 
     statement    SIGKILL before the n-th SQL statement, from the first one at opening to the last COMMIT
     log          the kernel ends the process while it writes the log (-wal), n bytes after what opening wrote
-    checkpoint   the same while the log is moved into the file, at its n-th byte
+    checkpoint   as `log`, while the log is moved into the file, at its n-th byte
 """
 
 from __future__ import annotations
@@ -19,30 +19,14 @@ import resource
 import signal
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
-from tf_scheduler.store.interface import Delete, Put, Write
+from kit.stores import apply_transactions, run_in_child
 from tf_scheduler.store.sqlite import SqliteStore
 
 #: Enough for each kind of write and for several pages.
 TRANSACTIONS = 4
-
-
-def transaction(number: int) -> list[Write]:
-    """Return writes that leave four equal parts and the log entries of the last two transactions."""
-    parts = [Put(f"part/{part}", b"%06d" % number * 200) for part in range(4)]
-    return [*parts, Put(f"log/{number}", b""), Delete(f"log/{number - 2}")]
-
-
-def write(
-    store, acknowledged: Path, numbers: Iterable[int], answer: Callable[[int], None] = lambda number: None
-) -> None:
-    with acknowledged.open("ab", buffering=0) as acknowledgements:
-        for number in numbers:
-            store.apply(transaction(number))
-            acknowledgements.write(b".")
-            answer(number)
 
 
 def die_before_statement(point: int) -> None:
@@ -74,29 +58,21 @@ def run(file: Path, kind: str, point: int) -> None:
     store.load()
     if kind == "log":
         die_at_byte(Path(f"{file}-wal").stat().st_size + point)
-    write(store, file.with_suffix(".acknowledged"), range(1, TRANSACTIONS + 1))
+    for _ in apply_transactions(store, file.with_suffix(".acknowledged"), range(1, TRANSACTIONS + 1)):
+        pass
     if kind == "checkpoint":
         die_at_byte(point)
     store.close()
 
 
-def run_in_child(file: Path, kind: str, point: int) -> int:
-    """Return the signal that ended the child, 0 for none."""
-    child = os.fork()
-    if child == 0:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        run(file, kind, point)
-        os._exit(0)
-    return -min(0, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-
-
 def main(folder: Path, kind: str, *points: str) -> None:
-    if kind == "for-ever":
+    if kind == "forever":
         store = SqliteStore(folder / "state.db", "tensorflow")
         store.load()
-        write(store, folder / "state.acknowledged", itertools.count(1), lambda number: print(number, flush=True))
+        for number in apply_transactions(store, folder / "state.acknowledged", itertools.count(1)):
+            print(number, flush=True)
     for point in points:
-        print(run_in_child(folder / f"{point}.db", kind, int(point)), flush=True)
+        print(run_in_child(partial(run, folder / f"{point}.db", kind, int(point))), flush=True)
 
 
 if __name__ == "__main__":

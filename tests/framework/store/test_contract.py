@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from kit.stores import increment_concurrently
 from tf_scheduler.store.interface import Delete, InvalidKeyError, Put, StoreConflictError, StoreError
 
 
@@ -208,22 +209,7 @@ def test_store_works_across_threads(open_store):
 
 def test_concurrent_writers_lose_no_update(open_store):
     """Three writers that increment one key, loading again after each conflict, reach the full count."""
-
-    def count(store) -> None:
-        done = 0
-        while done < 15:
-            number = int(store.load().get("count", b"0"))
-            try:
-                store.apply([Put("count", b"%d" % (number + 1))])
-                done += 1
-            except StoreConflictError:
-                continue
-
-    threads = [threading.Thread(target=count, args=(open_store(),)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    increment_concurrently([open_store() for _ in range(3)], 15)
 
     assert open_store().load() == {"count": b"45"}
 

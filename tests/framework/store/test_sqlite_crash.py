@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from contextlib import closing
@@ -11,19 +10,17 @@ from signal import SIGKILL, SIGXFSZ
 
 import pytest
 
-import tf_scheduler
-from tf_scheduler.store.interface import Put
+from kit.stores import CRASHER_ENVIRONMENT, check_transactions
 from tf_scheduler.store.sqlite import SqliteStore
 
 CRASHER = Path(__file__).with_name("crasher.py")
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(tf_scheduler.__file__).parents[1])}
 TRANSACTIONS = 4
 
 
 def crash(folder: Path, kind: str, points: range) -> dict[tuple[int, int], set[int]]:
     """Run the crasher at each point; return the (acknowledged, stored) transactions that it left, with the signals."""
     command = [sys.executable, str(CRASHER), str(folder), kind, *map(str, points)]
-    output = subprocess.run(command, env=ENVIRONMENT, check=True, stdout=subprocess.PIPE).stdout
+    output = subprocess.run(command, env=CRASHER_ENVIRONMENT, check=True, stdout=subprocess.PIPE).stdout
     left: dict[tuple[int, int], set[int]] = {}
     for point, ended_by in zip(points, map(int, output.split()), strict=True):
         left.setdefault(left_behind(folder / f"{point}.db"), set()).add(ended_by)
@@ -31,21 +28,8 @@ def crash(folder: Path, kind: str, points: range) -> dict[tuple[int, int], set[i
 
 
 def left_behind(file: Path) -> tuple[int, int]:
-    """Return (acknowledged, stored) transactions, after checking that the stored ones are complete and usable."""
-    acknowledged = file.with_suffix(".acknowledged")
     with closing(SqliteStore(file, "tensorflow")) as store:
-        values = store.load()
-        stored = max((int(key.removeprefix("log/")) for key in values if key.startswith("log/")), default=0)
-        assert state_after(stored) == values
-        store.apply([Put("after", b"the crash")])
-        assert state_after(stored) | {"after": b"the crash"} == store.load()
-    return (acknowledged.stat().st_size if acknowledged.exists() else 0), stored
-
-
-def state_after(number: int) -> dict[str, bytes]:
-    """Return the result of the crasher's first `number` transactions."""
-    parts = {f"part/{part}": b"%06d" % number * 200 for part in range(4)} if number else {}
-    return parts | {f"log/{entry}": b"" for entry in range(max(1, number - 1), number + 1)}
+        return check_transactions(store, file.with_suffix(".acknowledged"))
 
 
 def test_kill_before_each_statement(tmp_path):
@@ -72,8 +56,8 @@ def test_kill_while_log_moves_into_file(tmp_path):
 
 @pytest.mark.parametrize("answers", [1, 2, 3, 10, 100, 400])
 def test_kill_from_outside(tmp_path, answers):
-    command = [sys.executable, str(CRASHER), str(tmp_path), "for-ever"]
-    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE) as writer:
+    command = [sys.executable, str(CRASHER), str(tmp_path), "forever"]
+    with subprocess.Popen(command, env=CRASHER_ENVIRONMENT, stdout=subprocess.PIPE) as writer:
         try:
             for _ in range(answers):
                 assert writer.stdout.readline()

@@ -111,6 +111,12 @@ class Option:
             value = value[name]
         return value
 
+    def put(self, document: dict[str, Any], value: Any) -> None:
+        """Set the value in a document, and create its sections."""
+        for name in self.path[:-1]:
+            document = document.setdefault(name, {})
+        document[self.path[-1]] = value
+
 
 def options_of(schema: Schema, path: tuple[str, ...] = ()) -> Iterator[Option]:
     """Return all options of a schema, section by section."""
@@ -129,10 +135,7 @@ def mask_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Mask secret options, variables with names of secrets, and passwords in URLs."""
     masked: dict[str, Any] = {}
     for option in OPTIONS:
-        section = masked
-        for name in option.path[:-1]:
-            section = section.setdefault(name, {})
-        section[option.path[-1]] = mask_value(option, option.value(options))
+        option.put(masked, mask_value(option, option.value(options)))
     return masked
 
 

@@ -44,7 +44,6 @@ def open_at() -> Iterator[Callable[..., ZooKeeperStore]]:
     with ExitStack() as stores:
 
         def open_at(place: ZooKeeperAddress, service: str = "tensorflow", **changes: Any) -> ZooKeeperStore:
-            """Return a function that opens a store of `tensorflow` at an address, with changed settings."""
             return stores.enter_context(closing(ZooKeeperStore(replace(place, **changes), service)))
 
         yield open_at

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -13,42 +12,28 @@ from signal import SIGKILL
 
 import pytest
 
-import tf_scheduler
-from tf_scheduler.store.interface import Put
+from kit.stores import CRASHER_ENVIRONMENT, check_transactions
 from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore
 
 pytestmark = pytest.mark.zookeeper
 
 CRASHER = Path(__file__).with_name("crasher.py")
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(tf_scheduler.__file__).parents[1])}
 TRANSACTIONS = 6
 POINTS = 110
 
 
-def state_after(number: int) -> dict[str, bytes]:
-    """Return the result of the crasher's first `number` transactions."""
-    parts = {f"part/{part}": b"%06d" % number * 200 for part in range(4)} if number else {}
-    return parts | {f"log/{entry}": b"" for entry in range(max(1, number - 1), number + 1)}
-
-
 def left_behind(place: ZooKeeperAddress, acknowledged: Path) -> tuple[int, int]:
-    """Return (acknowledged, stored) transactions, after checking that the stored ones are complete and usable."""
     with closing(ZooKeeperStore(place, "tensorflow")) as store:
-        # As the next scheduler does; the dead one's requests are settled when its session has ended.
+        # The requests of the dead scheduler are settled when its session has ended.
         store.lead()
-        values = store.load()
-        stored = max((int(key.removeprefix("log/")) for key in values if key.startswith("log/")), default=0)
-        assert state_after(stored) == values
-        store.apply([Put("after", b"the crash")])
-        assert state_after(stored) | {"after": b"the crash"} == store.load()
-    return (acknowledged.stat().st_size if acknowledged.exists() else 0), stored
+        return check_transactions(store, acknowledged)
 
 
 @pytest.mark.parametrize("kind", ["before", "after"])
 def test_kill_at_every_request(zookeeper, tmp_path, kind):
     """Every acknowledged decision is stored, and at most one more."""
     command = [sys.executable, str(CRASHER), zookeeper.servers[0], str(tmp_path), kind, *map(str, range(POINTS))]
-    output = subprocess.run(command, env=ENVIRONMENT, check=True, stdout=subprocess.PIPE, timeout=170).stdout
+    output = subprocess.run(command, env=CRASHER_ENVIRONMENT, check=True, stdout=subprocess.PIPE, timeout=170).stdout
     ended_by = [int(line) for line in output.split()]
     left = Counter()
     for point in range(POINTS):

@@ -11,6 +11,7 @@ from typing import TypeVar
 import pytest
 from kazoo.exceptions import BadVersionError
 
+from kit.stores import increment_concurrently
 from tf_scheduler.store.interface import Put, StoreConflictError, StoreError, StoreUnavailableError
 from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore
 from zookeeper_proxy import ZooKeeperProxy
@@ -256,22 +257,7 @@ def test_state_survives_restart_of_all_servers(ensemble, three_places, open_at):
 def test_writers_on_different_servers_lose_no_update(ensemble, three_places, open_at):
     """Three writers, each connected to another server, increment one key and reach the full count."""
     stores = [open_at(three_places, servers=(server.address,)) for server in ensemble.servers]
-
-    def count(store: ZooKeeperStore) -> None:
-        done = 0
-        while done < 20:
-            number = int(store.load().get("count", b"0"))
-            try:
-                store.apply([Put("count", b"%d" % (number + 1))])
-                done += 1
-            except StoreConflictError:
-                continue
-
-    threads = [threading.Thread(target=count, args=(store,)) for store in stores]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    increment_concurrently(stores, 20)
 
     assert {"count": b"60"} == open_at(three_places).load()
 

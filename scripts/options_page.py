@@ -1,0 +1,97 @@
+"""Generate docs/options.md from the options schema."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from marshmallow import Schema, fields
+
+from tf_scheduler.options.environment import variable_name
+from tf_scheduler.options.generate import json_default, option_type
+from tf_scheduler.options.schema.document import Option, Options, options_of
+from tf_scheduler.options.schema.fields import RecordList
+
+_HEAD = """\
+# Options
+
+The options of a service are one JSON file, the same for `dcos package install tensorflow --options=FILE` and for
+`dcos-tensorflow local run FILE`. Omitted options have their defaults. Options files of the DC/OS package
+beta-tensorflow (0.2.0-1.5.0) work unchanged: names, types and defaults are the same.
+
+    {
+      "service": {"name": "mnist", "command": "python train.py", "job_url": "https://example.com/train.py"},
+      "worker": {"count": 4, "mem": 8192}
+    }
+
+| command | purpose |
+| --- | --- |
+| `dcos-tensorflow options validate FILE` | list all errors, one `path: message` per line |
+| `dcos-tensorflow options show FILE` | print every option with its value; secrets are hidden |
+| `dcos-tensorflow options diff OLD NEW` | preview an update: restarted tasks and refused changes |
+| `dcos-tensorflow options explain PATH` | describe one option or section |
+| `dcos-tensorflow options schema` | print the JSON Schema of the file |
+
+The shell completes commands, files and the options of `explain` after
+`eval "$(_DCOS_TENSORFLOW_COMPLETE=bash_source dcos-tensorflow)"` (for zsh: `zsh_source`, for fish: `fish_source`).
+
+Unknown names are errors. Options without effect are accepted with a warning.
+
+*Update* is the effect of a new value on a running service. *live*: no task restarts; *scale*: tasks are added or
+removed, and tasks that need every address restart; *restart*: the affected tasks restart; *fixed*: the change is
+refused, install another service. *Variable* is the environment variable that carries the option to the scheduler. In
+a list, the control character 0x1e ends each entry, and 0x1f ends each field of an object.
+
+This page is generated from the schema by `scripts/generate-options`.
+"""
+
+
+def options_page() -> str:
+    """Return the content of docs/options.md."""
+    schema = Options()
+    return "\n".join([_HEAD, *(_section(name, field) for name, field in schema.fields.items())])
+
+
+def _section(name: str, field: fields.Field[Any]) -> str:
+    if isinstance(field, fields.Nested):
+        options = tuple(options_of(field.schema, (name,)))
+        return _page_part(name, field.metadata["description"], options)
+    option = Option((name,), field)
+    inner = field.schema if isinstance(field, RecordList) else Schema()
+    rows = [f"| `{part}` | {option_type(part)} | {_meaning(part)} |" for part in options_of(inner)]
+    table = ["| field | type | meaning |", "| --- | --- | --- |", *rows]
+    facts = f"A list of objects; default `[]`; update: {option.on_update.value}; variable `{variable_name(option)}`."
+    return "\n".join([f"## {name}", "", option.description, facts, "", *table, ""])
+
+
+def _page_part(name: str, description: str, options: tuple[Option, ...]) -> str:
+    head = ["| option | type | default | meaning | update | variable |", "| --- | --- | --- | --- | --- | --- |"]
+    return "\n".join([f"## {name}", "", description, "", *head, *(_row(option) for option in options), ""])
+
+
+def _row(option: Option) -> str:
+    default = "" if option.default is None else f"`{_escaped(_json(json_default(option)))}`"
+    cells = (
+        f"`{option}`",
+        option_type(option),
+        default,
+        _meaning(option),
+        option.on_update.value,
+        f"`{variable_name(option)}`",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _meaning(option: Option) -> str:
+    examples = option.metadata("examples")
+    suffix = f" Examples: {', '.join(f'`{_json(example)}`' for example in examples)}." if examples else ""
+    return _escaped(f"{option.description}{suffix}")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _escaped(text: str) -> str:
+    """Escape bars, which would end the table cell."""
+    return text.replace("|", "\\|")
