@@ -23,7 +23,7 @@ def config_schema() -> Json:
     return {"$schema": "http://json-schema.org/schema#", **_object(Options())}
 
 
-def jsonoption_type(field: fields.Field[Any]) -> Json:
+def json_type(field: fields.Field[Any]) -> Json:
     """Return the JSON Schema type and bounds of a field."""
     for kind, describe in _TYPES.items():
         if isinstance(field, kind):
@@ -58,7 +58,7 @@ def _property(name: str, field: fields.Field[Any]) -> Json:
     default = None if field.required else json_default(option)
     return {
         "description": f"{option.description}{unit}",
-        **jsonoption_type(field),
+        **json_type(field),
         **({"default": default} if default is not None else {}),
         **({"media": field.metadata["media"]} if "media" in field.metadata else {}),
     }
@@ -92,7 +92,7 @@ def _variables(_: Environment) -> Json:
 
 
 def _list(field: IntegerList) -> Json:
-    return {"type": "array", "items": jsonoption_type(field.item)}
+    return {"type": "array", "items": json_type(field.item)}
 
 
 def _records(field: RecordList) -> Json:
@@ -120,7 +120,7 @@ def explain(option: Option) -> str:
 
 def option_type(option: Option) -> str:
     """Describe type, unit and bounds of an option."""
-    return "; ".join(_facts(jsonoption_type(option.field), option.metadata("unit")))
+    return "; ".join(_facts(json_type(option.field), option.metadata("unit")))
 
 
 def _facts(schema: dict[str, Any], unit: str | None) -> Iterator[str]:

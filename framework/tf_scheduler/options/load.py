@@ -97,15 +97,15 @@ _Level = Schema | RecordList | None
 
 def to_problems(messages: Mapping[str, Any], level: _Level, document: object) -> Iterator[Problem]:
     """Convert marshmallow's messages, whose structure mirrors the document, to problems with paths."""
-    for name, found in messages.items():
+    for name, content in messages.items():
         field, value = _field(level, name), document.get(name) if isinstance(document, Mapping) else None
-        if not isinstance(found, Mapping):
-            yield from (_problem(message, name, level) for message in found)
-        elif found.keys() == {"_schema"}:
+        if not isinstance(content, Mapping):
+            yield from (_problem(message, name, level) for message in content)
+        elif content.keys() == {"_schema"}:
             yield Problem(name, f"must be an object, not {json_excerpt(value)}", "wrong_type")
         else:
             inner = field.schema if isinstance(field, fields.Nested) else field
-            below = to_problems(found, inner if isinstance(inner, (Schema, RecordList)) else None, value)
+            below = to_problems(content, inner if isinstance(inner, (Schema, RecordList)) else None, value)
             yield from (replace(problem, path=f"{name}.{problem.path}") for problem in below)
 
 

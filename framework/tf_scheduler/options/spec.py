@@ -57,7 +57,7 @@ def to_plans(options: Mapping[str, Any]) -> Mapping[str, PlanSpec]:
         phases.setdefault(phase["plan"], []).append(phase)
     if not phases["update"]:
         phases["update"] = phases["deploy"]
-    return {name: _plan(name, options, found) for name, found in phases.items()}
+    return {name: _plan(name, options, own) for name, own in phases.items()}
 
 
 def _plan(name: str, options: Mapping[str, Any], phases: Sequence[Mapping[str, str]]) -> PlanSpec:

@@ -18,8 +18,8 @@ _OTHERS = tuple(name for name in RESERVED_PLAN_NAMES if name not in (DEPLOY, UPD
 
 def _phases(options: Document) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Return each phase with its path in the document."""
-    for place, phase in enumerate(options["plans"]["phases"]):
-        yield f"plans.phases.{place}", phase
+    for index, phase in enumerate(options["plans"]["phases"]):
+        yield f"plans.phases.{index}", phase
 
 
 def custom_plans_have_unreserved_names(options: Document) -> Iterator[Problem]:
@@ -41,11 +41,11 @@ def task_indexes_exist(options: Document) -> Iterator[Problem]:
         if phase["job"] not in JOBS:
             continue
         first = options["worker"]["count"] if phase["job"] == "gpu_worker" else 0
-        known = {str(index) for index in range(first, first + options[phase["job"]]["count"])}
-        wrong = [index for index in split_names(phase["tasks"]) if index not in known]
+        indexes = {str(index) for index in range(first, first + options[phase["job"]]["count"])}
+        wrong = [index for index in split_names(phase["tasks"]) if index not in indexes]
         if wrong:
-            last = first + len(known) - 1
-            allowed = f"{first} to {last}" if known else f"nothing: {phase['job']}.count is 0"
+            last = first + len(indexes) - 1
+            allowed = f"{first} to {last}" if indexes else f"nothing: {phase['job']}.count is 0"
             yield Problem(f"{path}.tasks", f"must be {allowed}, not {', '.join(wrong)}")
 
 
@@ -70,8 +70,8 @@ def phase_dependencies_exist(options: Document) -> Iterator[Problem]:
         names = [other["phase"] for _, other in _phases(options) if other["plan"] == phase["plan"]]
         wrong = [name for name in split_names(phase["after"]) if name not in names]
         if wrong:
-            known = f"plan {phase['plan']} has {', '.join(names)}"
-            yield Problem(f"{path}.after", f"unknown phase {', '.join(wrong)}: {known}")
+            phases = f"plan {phase['plan']} has {', '.join(names)}"
+            yield Problem(f"{path}.after", f"unknown phase {', '.join(wrong)}: {phases}")
 
 
 def phase_dependencies_are_acyclic(options: Document) -> Iterator[Problem]:
@@ -134,7 +134,7 @@ def chief_phase_is_last(options: Document) -> Iterator[Problem]:
     for name in (DEPLOY, UPDATE):
         phases = [(path, phase) for path, phase in _phases(options) if phase["plan"] == name]
         serial = options["plans"][name] != _PARALLEL and not any(phase["after"] for _, phase in phases)
-        chiefs = [place for place, (_, phase) in enumerate(phases) if phase["job"] == "chief"]
+        chiefs = [index for index, (_, phase) in enumerate(phases) if phase["job"] == "chief"]
         if serial and chiefs and chiefs[0] < len(phases) - 1:
             yield Problem(phases[chiefs[0]][0], f"must be the last phase of {name}: the chief needs all addresses")
         for path, phase in phases:

@@ -69,8 +69,8 @@ def secret_files_are_relative(options: Document) -> Iterator[Problem]:
     for index, record in enumerate(options["secrets"]):
         parts = record["file"].split("/")
         if record["file"] and {"", ".", ".."} & set(parts):
-            wanted = "a name, or a path below the working directory"
-            yield Problem(f"secrets.{index}.file", f"must be {wanted}, not {json_excerpt(record['file'])}")
+            expected = "a name, or a path below the working directory"
+            yield Problem(f"secrets.{index}.file", f"must be {expected}, not {json_excerpt(record['file'])}")
 
 
 def secret_files_are_unused(options: Document) -> Iterator[Problem]:
@@ -162,8 +162,8 @@ def volume_container_paths_are_valid(options: Document) -> Iterator[Problem]:
     for index, record in enumerate(options["volumes"]):
         path = record["container_path"]
         if {".", ".."} & set(path.split("/")) or not path.strip("/"):
-            wanted = "an absolute path, or a path below the working directory, without '.' and '..'"
-            yield Problem(f"volumes.{index}.container_path", f"must be {wanted}, not {json_excerpt(path)}")
+            expected = "an absolute path, or a path below the working directory, without '.' and '..'"
+            yield Problem(f"volumes.{index}.container_path", f"must be {expected}, not {json_excerpt(path)}")
 
 
 def volume_paths_are_unique(options: Document) -> Iterator[Problem]:

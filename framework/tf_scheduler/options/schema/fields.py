@@ -243,13 +243,13 @@ class Environment(OptionField[Mapping[str, str]]):
 def _variables(entries: Sequence[object]) -> Mapping[str, str]:
     variables: dict[str, str] = {}
     wrong: dict[str, list[str]] = {}
-    for place, entry in enumerate(entries):
+    for index, entry in enumerate(entries):
         problem = _entry_problem(entry)
         if not problem and isinstance(entry, dict):
             problem = f"duplicate variable {entry['name']}" if entry["name"] in variables else ""
             variables[entry["name"]] = entry["value"]
         if problem:
-            wrong[str(place)] = [problem]
+            wrong[str(index)] = [problem]
     if wrong:
         raise ValidationError(wrong)
     return variables

@@ -111,7 +111,8 @@ class JobSection(JobPolicySection):
         maximum=19,
     )
     ulimits = Ulimits(
-        f"Resource limits as name=soft:hard, separated by commas; names as in setrlimit(2). {NEXT_LAUNCH_ONLY}",
+        "Resource limits as name=soft:hard, separated by commas; names as in setrlimit(2). Empty: none. "
+        f"{NEXT_LAUNCH_ONLY}",
         examples=["nofile=65536", "core=0:unlimited,nproc=4096"],
     )
     gpu_check = Boolean(
@@ -151,7 +152,7 @@ class WorkerSection(VolumeSection):
         "Number of workers, without those of gpu_worker.", 3, maximum=100_000, update=OnUpdate.SCALE, form_required=True
     )
     min_count = Integer(
-        "Minimum workers of a restart when recovery.shrink_after passes without a place for all; 0: all workers. "
+        "Minimum workers of a restart when recovery.shrink_after passes without agents for all; 0: all workers. "
         "Requires strategy multi_worker_mirrored without gpu_worker. The next restart requests all workers again.",
         0,
         maximum=100_000,

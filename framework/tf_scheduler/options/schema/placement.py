@@ -46,21 +46,21 @@ class NetworkOptions(Section):
         "Name of the virtual network.", "dcos", update=OnUpdate.REJECTED, variable="VIRTUAL_NETWORK_NAME"
     )
     virtual_network_plugin_labels = String(
-        "Labels for the plugin of the virtual network, as k_0:v_0,k_1:v_1.",
+        "Labels for the plugin of the virtual network, as k_0:v_0,k_1:v_1; empty: none.",
         update=OnUpdate.REJECTED,
         variable="VIRTUAL_NETWORK_PLUGIN_LABELS",
     )
 
 
 class GangSection(Section):
-    hold_seconds = Seconds("Time to hold offers while some tasks have no place.", 5.0, maximum=60.0)
+    hold_seconds = Seconds("Time to hold offers while some tasks have no agent.", 5.0, maximum=60.0)
     mode = choice(
         "Handling of offers for an incomplete gang. launch: hold the offers, then decline them; reserve: reserve the "
         "resources until the gang is complete.",
         GangMode.LAUNCH,
     )
     reserve_timeout = Seconds(
-        "Time to keep reservations while some tasks have no place.", 120.0, minimum=1.0, maximum=86_400.0
+        "Time to keep reservations while some tasks have no agent.", 120.0, minimum=1.0, maximum=86_400.0
     )
 
 

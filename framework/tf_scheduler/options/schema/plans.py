@@ -22,8 +22,8 @@ class PhaseRecord(Section):
     strategy = String("Order in which the steps start; empty: parallel.", choices=(*ORDERS, ""), examples=["canary"])
     tasks = String("Indexes of the tasks in the order of their steps, separated by commas; empty: all.")
     after = String(
-        "Phases of the same plan that must complete first, separated by commas. A plan without dependencies starts "
-        "its phases in the order of its strategy; a custom plan starts them serially."
+        "Phases of the same plan that must complete first, separated by commas; empty: none. A plan without "
+        "dependencies starts its phases in the order of its strategy; a custom plan starts them serially."
     )
 
 

@@ -44,7 +44,8 @@ class HealthSection(Section):
         choices=("none", *(kind.value for kind in LivenessKind)),
     )
     target = String(
-        f"Command line or URL of the check; {{port}} is replaced by the task's port. {NEXT_LAUNCH_ONLY}",
+        "Command line or URL of the check, required for command and http; {port} is replaced by the task's port. "
+        f"{NEXT_LAUNCH_ONLY}",
         examples=["http://127.0.0.1:{port}/health"],
     )
     interval = Seconds(f"Time between two checks. {NEXT_LAUNCH_ONLY}", 10.0, minimum=0.1, maximum=86_400.0)

@@ -31,7 +31,7 @@ class SchedulerSection(Section):
 
 
 class ExecutorSection(Section):
-    url = String("URL of the executor's bundle, which agents fetch.")
+    url = String("URL of the executor's bundle, which agents fetch; empty: the bundle of the package.")
     python = String("Python interpreter of the executor on the agents (3.8 or newer).", "python3", non_empty=True)
     cpus = Cores("CPUs of each executor.", 0.1, maximum=64.0)
     output_bytes = Integer(

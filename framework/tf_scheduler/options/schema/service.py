@@ -16,7 +16,7 @@ class ProgramOptions(Section):
     """Program options of `service`."""
 
     command = String(
-        "Shell command line of every task without a command of its own.",
+        "Shell command line of tasks without a command of their own; empty: the module job_name.",
         update=OnUpdate.RESTART,
         examples=['python train.py --model-dir "$CHECKPOINT_DIR"'],
     )
@@ -41,10 +41,12 @@ class ProgramOptions(Section):
         update=OnUpdate.RESTART,
     )
     job_path = String(
-        "Folder in the job's archive that contains the module job_name.", update=OnUpdate.RESTART, variable="JOB_PATH"
+        "Folder of the module job_name in the job's archive; empty: its top folder.",
+        update=OnUpdate.RESTART,
+        variable="JOB_PATH",
     )
     job_name = String(
-        "Module, without .py, whose main(server, log_dir, context) is called by tasks without a command.",
+        "Module, without .py, whose main(server, log_dir, context) is called by tasks without a command; empty: none.",
         update=OnUpdate.RESTART,
         variable="JOB_NAME",
         form_required=True,
@@ -121,7 +123,7 @@ class StorageOptions(Section):
         "Folder shared by all tasks, available as CHECKPOINT_DIR; empty: shared_filesystem.", update=OnUpdate.RESTART
     )
     shared_filesystem = String(
-        "Name of checkpoint_dir in the original package.",
+        "Name of checkpoint_dir in the original package; used if checkpoint_dir is empty.",
         update=OnUpdate.RESTART,
         variable="SHARED_FILESYSTEM",
         examples=["gs://bucket/path", "hdfs://default/path"],
@@ -129,7 +131,7 @@ class StorageOptions(Section):
     hdfs = section(HdfsSection, "Access to HDFS.")
     gcs_key = String(
         "Key of a Google Cloud service account, JSON as text. Tasks get the key as a file named by "
-        "GOOGLE_APPLICATION_CREDENTIALS. Users with read access to the Marathon app can read the key.",
+        "GOOGLE_APPLICATION_CREDENTIALS. Users with read access to the Marathon app can read the key. Empty: none.",
         variable="GCS_KEY",
         secret=True,
     )
@@ -180,7 +182,7 @@ class IdentityOptions(Section):
         "Mesos principal; empty: service_account, if any.", pattern=_LINE, expected=_ONE_LINE, update=OnUpdate.REJECTED
     )
     service_account = String(
-        "DC/OS service account; its id is the Mesos principal.",
+        "DC/OS service account; its id is the Mesos principal. Empty: none.",
         pattern=_LINE,
         expected=_ONE_LINE,
         update=OnUpdate.REJECTED,
@@ -188,7 +190,7 @@ class IdentityOptions(Section):
     )
     service_account_secret = String(
         "Path of the secret with the private key of the service account, for the scheduler's DC/OS login. The "
-        "scheduler gets the key as DCOS_SERVICE_ACCOUNT_CREDENTIAL."
+        "scheduler gets the key as DCOS_SERVICE_ACCOUNT_CREDENTIAL. Empty: no login."
     )
     strategy = choice(
         "Distribution strategy of the training program.", Strategy.BETWEEN_GRAPH, update=OnUpdate.REJECTED
