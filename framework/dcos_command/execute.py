@@ -15,13 +15,7 @@ from .errors import CommandError, RefusedError, UnreachableError
 from .output import Line, Renderable, Screen, confirm, dim
 from .plans import fetch_plan, rollout_plan
 
-COMMANDS: tuple[Command, ...] = (
-    *plans.COMMANDS,
-    *tasks.COMMANDS,
-    *logs.COMMANDS,
-    *service.COMMANDS,
-    *update.COMMANDS,
-)
+COMMANDS: tuple[Command, ...] = (*plans.COMMANDS, *tasks.COMMANDS, *logs.COMMANDS, *service.COMMANDS, *update.COMMANDS)
 #: First words of commands -> their help.
 GROUPS: Mapping[str, str] = {
     "plan": "Show and control the plans of the service.",

@@ -307,11 +307,7 @@ COMMANDS = (
         aliases=("state framework_id", "debug state framework_id"),
     ),
     _sdk_state(
-        "state properties",
-        "List the stored properties.",
-        "state",
-        "properties",
-        aliases=("debug state properties",),
+        "state properties", "List the stored properties.", "state", "properties", aliases=("debug state properties",)
     ),
     Command(
         "state property",
@@ -343,9 +339,6 @@ COMMANDS = (
         _show_offers,
     ),
     Command(
-        "debug reservations",
-        "List reserved resources by agent.",
-        get("debug", "reservations"),
-        _show_reservations,
+        "debug reservations", "List reserved resources by agent.", get("debug", "reservations"), _show_reservations
     ),
 )

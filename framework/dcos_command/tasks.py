@@ -142,11 +142,7 @@ COMMANDS = (
         examples=("worker-0 --yes",),
     ),
     _control(
-        "pause",
-        "Stop its program, keep its resources.",
-        "is paused",
-        options=(_TASKS,),
-        aliases=("debug pod pause",),
+        "pause", "Stop its program, keep its resources.", "is paused", options=(_TASKS,), aliases=("debug pod pause",)
     ),
     _control(
         "resume",

@@ -211,7 +211,7 @@ def test_the_installed_command_has_the_verbs_of_the_sdk(service, dcos):
 
     assert ["ps-0", "worker-0", "worker-1"] == json.loads(ask("pod", "list"))
     before = json.loads(ask("pod", "status", "worker-1", "--json"))["tasks"][0]["id"]
-    assert "worker-1 is launched again" in ask("pod", "restart", "worker-1")
+    assert "worker-1 is restarted" in ask("pod", "restart", "worker-1")
     wait_until(lambda: json.loads(ask("pod", "status", "worker-1", "--json"))["tasks"][0]["id"] != before)
     wait_until(lambda: "(COMPLETE)" in ask("plan", "status", "recovery").splitlines()[0])
     assert {"dns", "address"} == set(json.loads(ask("endpoints", "worker")))

@@ -229,7 +229,7 @@ def test_unavailable_scheduler_is_given_up() -> None:
     assert "the-token" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("code", "text"), [(403, "no"), (424, "env:A: the scheduler has no such variable")])
+@pytest.mark.parametrize(("code", "text"), [(403, "no"), (424, "env:A: missing variable")])
 def test_final_status_codes_are_not_retried(desk_of: Any, code: int, text: str) -> None:
     desk = desk_of((code, text))
     with pytest.raises(SecretFetchError, match=f"the scheduler returned {code}: {text}"):

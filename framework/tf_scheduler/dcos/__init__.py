@@ -1,1 +1,1 @@
-"""DC/OS as a scheduler meets it: the login of a service account, and the secret store."""
+"""DC/OS services that a scheduler uses: the login of a service account, and the secret store."""

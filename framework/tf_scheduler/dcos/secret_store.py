@@ -12,23 +12,23 @@ import requests
 from mesos_client.credentials import Credentials
 from tf_scheduler.errors import SchedulerError
 
-#: Seconds for one request.
+#: Timeout of one request in seconds.
 TIMEOUT = 10.0
-#: Secrets of which the last name begins so hold base64 (DC/OS documentation, Kerberos).
+#: Prefix of names of secrets that hold base64 (DC/OS documentation, Kerberos).
 BASE64_PREFIX = "__dcos_base64__"
 _BINARY = "application/octet-stream"
 _MAX_TEXT = 300
 
 
 class SecretStoreRefusedError(SchedulerError):
-    """There is no such secret, or the account may not read it."""
+    """The secret does not exist, or the account may not read it."""
 
     kind = "secret_missing"
     http_status = 424
 
 
 class SecretStoreUnavailableError(SchedulerError):
-    """The store does not answer for now."""
+    """The store does not answer; a retry may help."""
 
     kind = "secret_source_unavailable"
     http_status = 503
@@ -36,23 +36,23 @@ class SecretStoreUnavailableError(SchedulerError):
 
 @dataclass(frozen=True, slots=True)
 class SecretStore:
-    """`cluster`: base address of DC/OS; `verify`: authorities to trust, True: the machine's."""
+    """`cluster`: base URL of DC/OS; `verify`: file of trusted authorities, True: the machine's."""
 
     cluster: str
     credentials: Credentials
     verify: bool | str = True
 
     def read(self, path: str) -> bytes:
-        """The value. Raise SecretStoreRefusedError, SecretStoreUnavailableError."""
+        """Return the value. Raise SecretStoreRefusedError, SecretStoreUnavailableError."""
         answer = self._get(path)
         if answer.status_code == requests.codes.ok:
             return _value(path, answer)
-        told = f"HTTP {answer.status_code}: {answer.text[:_MAX_TEXT]}"
+        message = f"HTTP {answer.status_code}: {answer.text[:_MAX_TEXT]}"
         if answer.status_code >= requests.codes.server_error or answer.status_code == requests.codes.too_many_requests:
-            raise SecretStoreUnavailableError(told)
+            raise SecretStoreUnavailableError(message)
         if answer.status_code == requests.codes.forbidden:
-            raise SecretStoreRefusedError(f"{told}; the account needs dcos:secrets:default:/{path} read")
-        raise SecretStoreRefusedError(told)
+            raise SecretStoreRefusedError(f"{message}; the account needs dcos:secrets:default:/{path} read")
+        raise SecretStoreRefusedError(message)
 
     def _get(self, path: str) -> requests.Response:
         answer = self._once(path)
@@ -68,7 +68,7 @@ class SecretStore:
             try:
                 headers = {"Authorization": self.credentials.header() or "", "Accept": f"application/json, {_BINARY}"}
                 return session.get(url, headers=headers, timeout=TIMEOUT, verify=self.verify, allow_redirects=False)
-            except OSError as error:  # of requests, or of the login
+            except OSError as error:  # from requests or the login
                 raise SecretStoreUnavailableError(str(error)[:_MAX_TEXT]) from error
 
 
@@ -79,4 +79,4 @@ def _value(path: str, answer: requests.Response) -> bytes:
         value: bytes = answer.json()["value"].encode()
         return base64.b64decode(value, validate=True) if path.rpartition("/")[2].startswith(BASE64_PREFIX) else value
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
-        raise SecretStoreRefusedError("the store answers what is no secret") from None
+        raise SecretStoreRefusedError("the store did not return a secret") from None

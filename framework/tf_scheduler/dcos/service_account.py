@@ -1,4 +1,4 @@
-"""Log in to DC/OS as a service account: a short token signed with the account's key, exchanged for a long one.
+"""Log in to DC/OS as a service account, with a token signed with the account's key.
 
 POST <login_endpoint> {"uid", "token"}  ->  200 {"token"}; then `Authorization: token=<token>`
 PyJWT and cryptography, the extra `dcos`, are imported only when a credential is configured.
@@ -22,13 +22,13 @@ from tf_scheduler.errors import SchedulerError
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-#: Variable with the credential, or with the path of a file that holds it (DC/OS SDK: both).
+#: Variable with the credential, or with the path of its file (as in the DC/OS SDK).
 VARIABLE = "DCOS_SERVICE_ACCOUNT_CREDENTIAL"
-#: Seconds that the token signed here is valid: it is used immediately (DC/OS SDK: 120, dcos command: 300).
+#: Validity in seconds of the signed token, which is used immediately (DC/OS SDK: 120, dcos command: 300).
 LOGIN_TOKEN_SECONDS = 120
-#: Seconds before its end in which a token is not used any more, at most half of its life.
+#: A token is renewed this many seconds before it expires, but not before half of its life.
 RENEWAL_SECONDS = 1800.0
-#: Seconds for one request.
+#: Timeout of one request in seconds.
 TIMEOUT = 10.0
 _ALGORITHM = "RS256"
 _SCHEME = "token="
@@ -36,7 +36,7 @@ _MAX_TEXT = 300
 
 
 class AccountError(SchedulerError):
-    """The credential cannot be used. The text quotes nothing of it."""
+    """Invalid credential; the text does not quote it."""
 
 
 class MissingExtraError(AccountError):
@@ -47,7 +47,7 @@ class MissingExtraError(AccountError):
 
 
 class LoginError(SchedulerError, OSError):
-    """DC/OS gave no token; the text says why. The driver logs it and retries later."""
+    """DC/OS returned no token. The driver logs it and retries later."""
 
     kind = "login_failed"
     http_status = 503
@@ -55,7 +55,7 @@ class LoginError(SchedulerError, OSError):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A service account's credential: its id, its private key, and where to log in."""
+    """Credential of a service account."""
 
     uid: str
     key: RSAPrivateKey = field(repr=False)
@@ -63,20 +63,20 @@ class Account:
 
     @property
     def cluster(self) -> str:
-        """Base address of the cluster's services."""
+        """Base URL of the cluster's services."""
         parts = urlsplit(self.login_endpoint)
         return f"{parts.scheme}://{parts.netloc}"
 
 
 def account_of(environment: Mapping[str, str]) -> Account | None:
-    """Return the account of the scheduler's environment; None: it has none. Raise AccountError."""
+    """Return the account of the environment, or None. Raise AccountError."""
     value = environment.get(VARIABLE, "").strip()
     if not value:
         return None
     try:
         text = value if value.startswith("{") else Path(value).read_text()
     except (OSError, ValueError) as error:
-        raise AccountError(f"{VARIABLE} names a file that cannot be read: {type(error).__name__}") from None
+        raise AccountError(f"{VARIABLE}: the file that it names cannot be read: {type(error).__name__}") from None
     return parse_account(text)
 
 
@@ -86,23 +86,20 @@ def parse_account(text: str) -> Account:
         document: dict[str, Any] = json.loads(text)
         uid, pem, endpoint = (str(document[name]) for name in ("uid", "private_key", "login_endpoint"))
     except (ValueError, KeyError, TypeError, RecursionError):
-        fields = "a JSON object with uid, private_key, login_endpoint and scheme"
-        raise AccountError(
-            f"{VARIABLE} must be {fields}, as `dcos security secrets create-sa-secret` makes it"
-        ) from None
+        what = "must be a JSON object with uid, private_key, login_endpoint and scheme"
+        raise AccountError(f"{VARIABLE}: {what}; create it with `dcos security secrets create-sa-secret`") from None
     if document.get("scheme", _ALGORITHM) != _ALGORITHM:
         raise AccountError(f"{VARIABLE}: the scheme must be {_ALGORITHM}")
     if urlsplit(endpoint).scheme not in ("http", "https") or not urlsplit(endpoint).netloc:
-        raise AccountError(
-            f"{VARIABLE}: login_endpoint must be an address such as https://leader.mesos/acs/api/v1/auth/login"
-        )
+        example = "https://leader.mesos/acs/api/v1/auth/login"
+        raise AccountError(f"{VARIABLE}: login_endpoint must be a URL such as {example}")
     return Account(uid, _load_private_key(pem), endpoint)
 
 
 def _load_private_key(pem: str) -> RSAPrivateKey:
     """Load PKCS#8 (`BEGIN PRIVATE KEY`, what DC/OS makes) or PKCS#1. Raise AccountError."""
     try:
-        import jwt  # noqa: F401 - to report it here, not at the first login
+        import jwt  # noqa: F401 - reported here, not at the first login
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -118,7 +115,7 @@ def _load_private_key(pem: str) -> RSAPrivateKey:
 
 
 def claims_of(token: str) -> Mapping[str, Any]:
-    """Return what a token says, without verifying it; empty for what is not a token."""
+    """Return the claims of a token without verifying it; empty for an invalid token."""
     import jwt
 
     try:
@@ -129,7 +126,7 @@ def claims_of(token: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ServiceLogin:
-    """Gets tokens for an account. `verify`: authorities to trust, a file or folder; True: the machine's."""
+    """Requests tokens for an account. `verify`: file or folder of trusted authorities, True: the machine's."""
 
     account: Account
     verify: bool | str = True
@@ -147,7 +144,7 @@ class ServiceLogin:
             raise LoginError(f"{self.account.login_endpoint} did not answer with a token") from None
 
     def is_stale(self, token: str) -> bool:
-        """Whether a new one is due: this one ends soon. A token that does not say when is good until it is refused."""
+        """Whether the token expires soon. A token without expiry is valid until it is refused."""
         claims = claims_of(token)
         end, begin = _number(claims.get("exp")), _number(claims.get("iat"))
         if end is None:
@@ -156,7 +153,7 @@ class ServiceLogin:
         return self.clock() >= end - min(RENEWAL_SECONDS, life / 2)
 
     def credentials(self) -> TokenCredentials:
-        """Credentials for the drivers: renewed before their end, and when Mesos answers 401."""
+        """Credentials for the drivers, renewed before they expire and after a 401."""
         return TokenCredentials(self.token, _SCHEME, self.is_stale)
 
     def _ask(self, body: dict[str, str]) -> requests.Response:
@@ -168,9 +165,8 @@ class ServiceLogin:
             except requests.RequestException as error:
                 raise LoginError(f"{endpoint} does not answer: {type(error).__name__}") from error
         if answer.status_code != requests.codes.ok:
-            raise LoginError(
-                f"DC/OS refuses the login of {self.account.uid}: HTTP {answer.status_code}: {answer.text[:_MAX_TEXT]}"
-            )
+            reason = f"HTTP {answer.status_code}: {answer.text[:_MAX_TEXT]}"
+            raise LoginError(f"DC/OS refused the login of {self.account.uid}: {reason}")
         return answer
 
 

@@ -1,6 +1,6 @@
-"""The files that a package points to: the scheduler, the executor, the sub-command, the examples.
+"""Build the package's artefacts: scheduler, executor, sub-command, examples, icons.
 
-Each is one file; the same sources give the same bytes.
+Each is one file, and the same sources give the same bytes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from tf_scheduler.zipapp_builder import build, build_bundle, licences, pack, pac
 SCHEDULER, EXECUTOR = "tensorflow-scheduler.pyz", "tensorflow-executor.pyz"
 COMMAND, EXAMPLES = "dcos-tensorflow", "tensorflow-examples.zip"
 ICONS = ("icon-small.png", "icon-medium.png", "icon-large.png")
-#: Our packages that the scheduler imports, and the distributions that those need.
+#: Packages of this project that the scheduler imports, and the distributions that they need.
 _PACKAGES = ("tf_scheduler", "tf_executor", "mesos_client")
 _DISTRIBUTIONS = (
     "click",
@@ -34,10 +35,10 @@ _DISTRIBUTIONS = (
     "starlette",
     "uvicorn",
 )
-#: Besides sources: the certificates that requests trusts, the files of the web page.
+#: Files besides Python: the certificates that requests trusts, the files of the web page.
 _DATA_SUFFIXES = (".pem",)
 _SOURCE_SUFFIXES = (".py", ".css", ".html", ".js", ".svg")
-#: No scheduler runs from here: commands of a checkout, and what pymesos does with pickles or compiled modules.
+#: Parts of distributions that a scheduler never imports.
 _EXCLUDED = ("pymesos/subprocess/", "pymesos/zkpython.py", "kazoo/tests/", "kazoo/testing/")
 _DESCRIPTION = "the scheduler's bundle"
 _MAIN = """\
@@ -67,34 +68,30 @@ class Artefact:
 
 
 def build_artefacts(folder: Path, sources_folder: Path) -> list[Artefact]:
-    """Build all into `folder`; what is current is left as it is. Raise BundleError."""
-    paths = [
-        build_scheduler(folder / SCHEDULER),
-        build_bundle(folder / EXECUTOR),
-        _write_changed(command_bytes(), folder / COMMAND, "the sub-command", 0o755),
-        _write_changed(examples_bytes(sources_folder.parent / "examples"), folder / EXAMPLES, "the examples"),
-        *(_write_changed((sources_folder / name).read_bytes(), folder / name, "the icon") for name in ICONS),
-    ]
+    """Build all into `folder`; unchanged files are not written. Raise BundleError."""
+    build_scheduler(folder / SCHEDULER)
+    build_bundle(folder / EXECUTOR)
+    write_changed(command_bytes(), folder / COMMAND, "the sub-command", 0o755)
+    write_changed(examples_bytes(sources_folder.parent / "examples"), folder / EXAMPLES, "the examples")
+    for name in ICONS:
+        write_changed((sources_folder / name).read_bytes(), folder / name, "the icon")
+    paths = [folder / name for name in (SCHEDULER, EXECUTOR, COMMAND, EXAMPLES, *ICONS)]
     return [Artefact(path, sha256(path.read_bytes())) for path in paths]
 
 
 def sha256(content: bytes) -> str:
-    """As `sha256sum` prints it."""
+    """The digest in hex, as `sha256sum` prints it."""
     return hashlib.sha256(content).hexdigest()
 
 
 def build_scheduler(target: Path) -> Path:
-    """The scheduler with all that it imports, no compiled module: `python3 FILE run`.
+    """Build the scheduler with all its imports and without compiled modules: `python3 FILE run`.
 
-    It runs on the Python that built it, and newer ones: which distributions are needed depends on the version.
+    It runs on the Python that built it, and newer ones: the required distributions depend on the version.
     """
-    return build(_scheduler_sources(), target, _DESCRIPTION)
-
-
-def _scheduler_sources() -> dict[str, bytes]:
     minimum = sys.version_info[:2]
     main = _MAIN.format(minimum=tuple(minimum), text=".".join(map(str, minimum)))
-    return {"__main__.py": main.encode(), **dict(_scheduler_files())}
+    return build({"__main__.py": main.encode(), **dict(_scheduler_files())}, target, _DESCRIPTION)
 
 
 def _scheduler_files() -> Iterator[tuple[str, bytes]]:
@@ -109,32 +106,25 @@ def _scheduler_files() -> Iterator[tuple[str, bytes]]:
 
 
 def _closure(names: tuple[str, ...]) -> set[str]:
-    """These distributions and what they require, as far as it is installed: markers leave the rest out."""
-    found: set[str] = set()
+    """These distributions and their installed requirements; markers exclude the rest."""
+    closure: set[str] = set()
     left = list(names)
     while left:
-        name = left.pop()
-        if name not in found and _is_installed(name):
-            found.add(name)
-            left += [_name(line) for line in importlib.metadata.requires(name) or () if "extra ==" not in line]
-    return found
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        return bool(importlib.metadata.distribution(name))
-    except importlib.metadata.PackageNotFoundError:
-        return False
+        if (name := left.pop()) not in closure:
+            with suppress(importlib.metadata.PackageNotFoundError):
+                left += [_name(line) for line in importlib.metadata.requires(name) or () if "extra ==" not in line]
+                closure.add(name)
+    return closure
 
 
 def _name(requirement: str) -> str:
-    """The distribution of a requirement line, in the normal form of the package index."""
+    """The distribution of a requirement line, in normalized form."""
     name = re.match(r"[\w.-]+", requirement)
     return re.sub(r"[-_.]+", "-", name[0]).lower() if name else ""
 
 
 def command_bytes() -> bytes:
-    """The sub-command `dcos tensorflow` with click, stored without compression: its digest is part of the package."""
+    """The sub-command `dcos tensorflow` with click; uncompressed, because its digest is part of the package."""
     files = {
         name: content for package in ("dcos_command", "click") for name, content in package_files(package, COMMAND)
     }
@@ -149,7 +139,9 @@ def examples_bytes(folder: Path) -> bytes:
     return pack(files, runnable=False)
 
 
-def _write_changed(content: bytes, target: Path, what: str, mode: int = 0o644) -> Path:
-    if not target.is_file() or target.read_bytes() != content:
+def write_changed(content: bytes, target: Path, what: str, mode: int = 0o644) -> bool:
+    """Write a file unless it has this content; return whether it changed."""
+    changed = not target.is_file() or target.read_bytes() != content
+    if changed:
         write(content, target, what, mode)
-    return target
+    return changed

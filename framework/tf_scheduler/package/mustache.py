@@ -1,6 +1,6 @@
-"""Mustache as Cosmos speaks it (dcos/cosmos, PackageDefinitionRenderer, on mustache.java).
+"""Mustache with the semantics of Cosmos (dcos/cosmos, PackageDefinitionRenderer, on mustache.java).
 
-It differs from what Python's mustache libraries do:
+Differences from Python's mustache libraries:
 
     {{x}}, {{{x}}}, {{&x}}   the same: nothing is escaped for HTML
     text                     written as inside a JSON string, without the quotes around it
@@ -10,7 +10,7 @@ It differs from what Python's mustache libraries do:
     {{#x}}                   left out for null, false, "" and []; *not* for 0 and {}
     {{#asJson}}x{{/asJson}}  the text of the top-level value x as it is, else `null`
 
-White space is kept as it stands, also around tags that have a line for themselves: in JSON it makes no difference.
+White space is kept, also around tags alone on a line: in JSON it makes no difference.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from tf_scheduler.errors import PackageError
@@ -28,7 +29,7 @@ _AS_JSON = "asJson"
 
 
 class TemplateError(PackageError):
-    """The template is not well formed; the message names the line."""
+    """Malformed template; the message names the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class TemplateVariable:
 
 @dataclass(frozen=True, slots=True)
 class TemplateSection:
-    """`{{#name}}...{{/name}}`, with `{{^` inverted. `source`: what stands between the tags."""
+    """`{{#name}}...{{/name}}`, with `{{^` inverted. `source`: the text between the tags."""
 
     name: str
     inverted: bool
@@ -56,14 +57,14 @@ Node = TemplateText | TemplateVariable | TemplateSection
 
 @dataclass(slots=True)
 class _Open:
-    """A section whose end has not come yet; the outermost one has no tag."""
+    """A section that is not closed yet; the outermost one has no tag."""
 
     tag: re.Match[str] | None
     nodes: list[Node]
 
 
 def parse(template: str) -> tuple[Node, ...]:
-    """Raise TemplateError for sections that do not match, partials and changed delimiters."""
+    """Parse a template. Raise TemplateError for unmatched sections, partials and changed delimiters."""
     stack, end = [_Open(None, [])], 0
     for tag in _TAG.finditer(template):
         stack[-1].nodes.append(TemplateText(template[end : tag.start()]))
@@ -100,12 +101,12 @@ def _error(tag: re.Match[str], template: str, problem: str) -> TemplateError:
 
 
 def render(template: str, context: Mapping[str, Any]) -> str:
-    """`context`: a JSON object. Raise TemplateError."""
+    """Render a template with a JSON object. Raise TemplateError."""
     return "".join(_Renderer(context).nodes(parse(template), (_java(context),)))
 
 
 def _java(value: Any, *, in_list: bool = False) -> Any:
-    """What mustache.java is given: every text is encoded already, before it is known where it will stand."""
+    """Encode all texts as JSON before rendering, as Cosmos does for mustache.java."""
     if isinstance(value, str):
         text = json.dumps(value, ensure_ascii=False)
         return text if in_list else text[1:-1]
@@ -116,7 +117,7 @@ def _java(value: Any, *, in_list: bool = False) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Renderer:
-    #: As it was given: the function asJson does not encode.
+    #: The context without encoding, for the function asJson.
     raw: Mapping[str, Any]
 
     def nodes(self, nodes: Sequence[Node], scopes: tuple[Any, ...]) -> Iterator[str]:
@@ -132,7 +133,7 @@ class _Renderer:
     def _section(self, section: TemplateSection, scopes: tuple[Any, ...]) -> Iterator[str]:
         if section.name == _AS_JSON and not section.inverted:
             raw = self.raw.get(section.source)
-            # What the function returns is a template again: so mustache.java treats every TemplateFunction.
+            # Its result is rendered as a template, as mustache.java does for every TemplateFunction.
             yield from self.nodes(parse(raw if isinstance(raw, str) else "null"), scopes)
             return
         value = lookup(section.name, scopes)
@@ -146,12 +147,12 @@ class _Renderer:
 
 
 def is_rendered(value: Any) -> bool:
-    """Whether a section of this value is rendered: 0 and {} are, unlike in Python."""
+    """Whether a section of this value is rendered; unlike in Python, 0 and {} are."""
     return not (value is None or value is False or value in ("", []))
 
 
 def lookup(name: str, scopes: Sequence[Any]) -> Any:
-    """The first part of a dotted name is sought from the innermost scope outward, the rest only there."""
+    """Look up the first part of a dotted name from the innermost scope outward, the rest below it."""
     if name == ".":
         return scopes[-1]
     first, *rest = name.split(".")
@@ -162,7 +163,7 @@ def lookup(name: str, scopes: Sequence[Any]) -> Any:
 
 
 def format_value(value: Any) -> str:
-    """A value as it appears in the output; texts are encoded already."""
+    """Format a value for the output; texts are already encoded."""
     if isinstance(value, str):
         return value
     if value is None or isinstance(value, bool):
@@ -175,21 +176,10 @@ def format_value(value: Any) -> str:
 
 
 def format_number(value: float) -> str:
-    """A whole number as digits, any other as Java writes a double (java.lang.Double.toString)."""
+    """Format a whole number as digits, any other as Java does (java.lang.Double.toString)."""
     if value == int(value):
         return str(int(value))
     if 1e-3 <= abs(value) < 1e7:
         return repr(float(value))
-    sign, digits, exponent = _digits(value)
-    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
-
-
-def _digits(value: float) -> tuple[str, str, int]:
-    """Sign, significant digits and decimal exponent of the shortest text that gives the same double."""
-    mantissa, _, exponent = f"{abs(value):.17e}".partition("e")
-    for precision in range(17):
-        text = f"{abs(value):.{precision}e}"
-        if float(text) == abs(value):
-            mantissa, _, exponent = text.partition("e")
-            break
-    return "-" if value < 0 else "", mantissa.replace(".", ""), int(exponent)
+    sign, (first, *rest), exponent = Decimal(repr(float(value))).as_tuple()
+    return f"{'-' * sign}{first}.{''.join(map(str, rest)) or '0'}E{len(rest) + int(exponent)}"

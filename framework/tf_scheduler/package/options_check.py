@@ -1,4 +1,4 @@
-"""config.json: its defaults, and what of the options does not fit it, told as Cosmos tells it.
+"""Defaults of config.json, and problems of options in the form of Cosmos' messages.
 
 Cosmos validates with the fge json-schema-validator, draft 4. Its messages carry facts (`found`, `expected`, `unwanted`)
 that the dcos command prints.
@@ -21,13 +21,13 @@ _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list:
 
 
 def _is_integer(_checker: object, value: object) -> bool:
-    """1.0 is an integer to Cosmos: it turns whole numbers into integers before it validates."""
+    """Accept 1.0: Cosmos turns whole numbers into integers before it validates."""
     return (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and value.is_integer())
 
 
 @cache
 def _validator() -> Any:
-    from jsonschema import Draft4Validator  # slow to import, and most of our commands never validate
+    from jsonschema import Draft4Validator  # slow to import, and most commands never validate
     from jsonschema.validators import extend
 
     checker = Draft4Validator.TYPE_CHECKER.redefine("integer", _is_integer)
@@ -35,18 +35,18 @@ def _validator() -> Any:
 
 
 def defaults(schema: Mapping[str, Json]) -> dict[str, Json]:
-    """The defaults of a schema's properties; the default of an object wins over those of its properties."""
-    found = {}
+    """The defaults of a schema's properties; an object's default wins over those of its properties."""
+    values = {}
     for name, option in (schema.get("properties") or {}).items():
         if "default" in option:
-            found[name] = option["default"]
+            values[name] = option["default"]
         elif inner := defaults(option):
-            found[name] = inner
-    return found
+            values[name] = inner
+    return values
 
 
 def merge(base: Mapping[str, Json], over: Mapping[str, Json]) -> dict[str, Json]:
-    """Objects are merged at every depth; of anything else, lists and null too, `over` wins."""
+    """Merge objects at every depth; any other value of `over`, also a list or null, wins."""
     merged = dict(base)
     for name, value in over.items():
         below = merged.get(name)
@@ -56,18 +56,18 @@ def merge(base: Mapping[str, Json], over: Mapping[str, Json]) -> dict[str, Json]
 
 
 def mismatches(options: Mapping[str, Json], schema: Mapping[str, Json]) -> list[dict[str, Any]]:
-    """Everything that does not fit, in the order of the schema; empty when the options fit."""
-    told: dict[tuple[str, str], dict[str, Any]] = {}
+    """List all problems of the options in the order of the schema."""
+    entries: dict[tuple[str, str], dict[str, Any]] = {}
     for error in _validator()(schema).iter_errors(options):
         entry = _entry(error)
-        # One entry for all properties that an object lacks, as fge has it.
-        told.setdefault((entry["schema"]["pointer"] + entry["keyword"], entry["instance"]["pointer"]), entry)
-    return list(told.values())
+        # One entry for all missing properties of an object, as in fge.
+        entries.setdefault((entry["schema"]["pointer"] + entry["keyword"], entry["instance"]["pointer"]), entry)
+    return list(entries.values())
 
 
 def _entry(error: ValidationError) -> dict[str, Any]:
     keyword = str(error.validator)
-    message, facts = _FACTS.get(keyword, _other)(error)
+    message, facts = _FACTS[keyword](error) if keyword in _FACTS else (error.message, {})
     return {
         "level": "error",
         "schema": {"loadingURI": "#", "pointer": _pointer(list(error.absolute_schema_path)[:-1])},
@@ -106,25 +106,17 @@ def _required(error: ValidationError) -> Facts:
 
 def _additional(error: ValidationError) -> Facts:
     schema: Any = error.schema
-    given: Any = error.instance
-    unwanted = sorted(set(given) - set(schema.get("properties", {})))
+    instance: Any = error.instance
+    unwanted = sorted(set(instance) - set(schema.get("properties", {})))
     message = f"object instance has properties which are not allowed by the schema: {_compact(unwanted)}"
     return message, {"unwanted": unwanted}
 
 
-def _minimum(error: ValidationError) -> Facts:
-    facts = {"minimum": error.validator_value, "found": error.instance}
-    return f"numeric instance is lower than the required minimum (minimum: {_limit_and_value(facts)})", facts
-
-
-def _maximum(error: ValidationError) -> Facts:
-    facts = {"maximum": error.validator_value, "found": error.instance}
-    return f"numeric instance is greater than the required maximum (maximum: {_limit_and_value(facts)})", facts
-
-
-def _limit_and_value(facts: Mapping[str, Any]) -> str:
-    limit, found = facts.values()
-    return f"{_compact(limit)}, found: {_compact(found)}"
+def _bound(error: ValidationError) -> Facts:
+    name, limit, value = str(error.validator), error.validator_value, error.instance
+    relation = "lower" if name == "minimum" else "greater"
+    values = f"{name}: {_compact(limit)}, found: {_compact(value)}"
+    return f"numeric instance is {relation} than the required {name} ({values})", {name: limit, "found": value}
 
 
 def _enum(error: ValidationError) -> Facts:
@@ -139,23 +131,19 @@ def _pattern(error: ValidationError) -> Facts:
     return message, {"regex": regex, "string": text}
 
 
-def _other(error: ValidationError) -> Facts:
-    return error.message, {}
-
-
 _FACTS: Mapping[str, Callable[[ValidationError], Facts]] = {
     "type": _type,
     "required": _required,
     "additionalProperties": _additional,
-    "minimum": _minimum,
-    "maximum": _maximum,
+    "minimum": _bound,
+    "maximum": _bound,
     "enum": _enum,
     "pattern": _pattern,
 }
 
 
 def option_paths(schema: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Json]]]:
-    """Dotted path and schema of every option, depth first; objects with properties are not options themselves."""
+    """Dotted path and schema of every option, depth first; objects with properties are not options."""
     for name, option in schema.get("properties", {}).items():
         if option.get("properties"):
             yield from option_paths(option, f"{prefix}{name}.")

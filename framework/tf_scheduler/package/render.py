@@ -1,4 +1,4 @@
-"""Options and a package -> the Marathon app, step by step as Cosmos does it (dcos/cosmos, PackageDefinitionRenderer).
+"""Render the Marathon app of a package as Cosmos does (PackageDefinitionRenderer).
 
 defaults of config.json <- options           objects merged, the rest replaced
 validated against config.json
@@ -29,50 +29,43 @@ def render_app(
     options: Mapping[str, Json] | None = None,
     source: str = "",
     app_id: str | None = None,
-    *,
-    checked: bool = False,
 ) -> dict[str, Json]:
-    """The Marathon app of a package (one object of a repository document) with these options.
+    """Render the Marathon app of a package (one object of a repository document) with these options.
 
-    `source`: URI of its repository. `checked`: the options are known to fit, which takes long to see. Raise
-    OptionsMismatchError when they do not fit, CosmosError otherwise.
+    `source`: URI of its repository. Raise OptionsMismatchError for invalid options, CosmosError otherwise.
     """
-    template = template_of(package)
-    values = (
-        merge(defaults(package.get("config") or {}), options or {}) if checked else resolve_options(package, options)
-    )
-    app = _parsed(mustache.render(template, {**values, **_resource(package)}))
+    resource = {"resource": package["resource"]} if "resource" in package else {}
+    app = _parsed(mustache.render(template_of(package), {**resolve_options(package, options), **resource}))
     labels = {**_labels_of(app), **package_labels(package, options or {}, source)}
     identity = {} if app_id is None else {"id": "/" + app_id.strip("/")}
     return {**app, **identity, "labels": labels}
 
 
 def resolve_options(package: Mapping[str, Json], options: Mapping[str, Json] | None) -> dict[str, Json]:
-    """The options completed with the defaults. Raise OptionsMismatchError, or CosmosError when none are allowed."""
+    """Complete the options with the defaults. Raise OptionsMismatchError, or CosmosError if none are allowed."""
     schema = package.get("config")
     merged = merge(defaults(schema or {}), options or {})
     if merged and schema is None:
         raise CosmosError("OptionsNotAllowed", "No schema available to validate the provided options")
-    wrong = mismatches(merged, schema) if merged and schema is not None else []
-    if wrong:
-        raise OptionsMismatchError(wrong)
+    if merged and schema is not None and (problems := mismatches(merged, schema)):
+        raise OptionsMismatchError(problems)
     return merged
 
 
 def template_of(package: Mapping[str, Json]) -> str:
-    """The text of marathon.json.mustache. Raise CosmosError for a package without one."""
+    """Return the text of marathon.json.mustache. Raise CosmosError for a package without one."""
     try:
         encoded = package["marathon"]["v2AppMustacheTemplate"]
     except KeyError:
         about = {"packageName": package["name"], "packageVersion": package["version"]}
-        message = f"Package: [{package['name']}] version: [{package['version']}] does not have a Marathon template"
-        sentence = f"{message} defined and can not be rendered"
-        raise CosmosError("ServiceMarathonTemplateNotFound", sentence, about) from None
+        name = f"Package: [{package['name']}] version: [{package['version']}]"
+        message = f"{name} does not have a Marathon template defined and can not be rendered"
+        raise CosmosError("ServiceMarathonTemplateNotFound", message, about) from None
     return base64.b64decode(encoded).decode()
 
 
 def package_labels(package: Mapping[str, Json], options: Mapping[str, Json], source: str) -> dict[str, str]:
-    """What tells Cosmos, later, which package and options an app was made of."""
+    """Labels by which Cosmos later recognizes the app's package and options."""
     return {
         "DCOS_PACKAGE_NAME": package["name"],
         "DCOS_PACKAGE_VERSION": package["version"],
@@ -80,19 +73,6 @@ def package_labels(package: Mapping[str, Json], options: Mapping[str, Json], sou
         "DCOS_PACKAGE_OPTIONS": _encoded(options),
         "DCOS_PACKAGE_DEFINITION": _encoded(_envelope(package)),
     }
-
-
-def decode_options(label: str) -> dict[str, Json]:
-    """The options of the label DCOS_PACKAGE_OPTIONS."""
-    options: dict[str, Json] = json.loads(base64.b64decode(label))
-    return options
-
-
-def decode_definition(label: str) -> dict[str, Json]:
-    """The package of the label DCOS_PACKAGE_DEFINITION."""
-    envelope = json.loads(base64.b64decode(label))
-    package: dict[str, Json] = json.loads(gzip.decompress(base64.b64decode(envelope["data"])))
-    return package
 
 
 def _envelope(package: Mapping[str, Json]) -> dict[str, Json]:
@@ -106,7 +86,7 @@ def _encoded(value: Json) -> str:
 
 
 def _without_nulls(value: Json) -> str:
-    """Compact JSON; like Cosmos' printer it leaves out members that are null."""
+    """Compact JSON without null members, like Cosmos' printer."""
     return json.dumps(_dropped(value), separators=(",", ":"), ensure_ascii=False)
 
 
@@ -114,10 +94,6 @@ def _dropped(value: Json) -> Json:
     if isinstance(value, Mapping):
         return {name: _dropped(item) for name, item in value.items() if item is not None}
     return [_dropped(item) for item in value] if isinstance(value, list) else value
-
-
-def _resource(package: Mapping[str, Json]) -> dict[str, Json]:
-    return {"resource": package["resource"]} if "resource" in package else {}
 
 
 def _parsed(text: str) -> dict[str, Json]:

@@ -1,11 +1,11 @@
-"""The four files of package/, read strictly."""
+"""Read the four files of package/, and write repository documents."""
 
 from __future__ import annotations
 
 import base64
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,18 @@ FILES = (PACKAGE, CONFIG, RESOURCE, TEMPLATE)
 
 
 def package_folder(installed: Path, checkout: Path) -> Path:
-    """The folder of the sources; the examples lie beside it. A wheel brought both to the folder `installed`."""
+    """The folder of the package's sources, next to the examples; a wheel installs both in `installed`."""
     carried = installed / "dcos_sources" / "package"
     return carried if carried.is_dir() else checkout / "package"
 
 
-#: Of this installation.
+#: The folder of this installation.
 PACKAGE_FOLDER = package_folder(*Path(__file__).resolve().parents[2:4])
 
 
 @dataclass(frozen=True, slots=True)
 class PackageSources:
-    """What could be read, and what is wrong with the rest. A JSON file that is not an object is empty here."""
+    """The content of the files, and their problems. A JSON file that is not an object is empty here."""
 
     package: dict[str, Any]
     config: dict[str, Any]
@@ -39,11 +39,12 @@ class PackageSources:
 
 
 def read_sources(folder: Path = PACKAGE_FOLDER) -> PackageSources:
-    """Never raises: a file that is missing or broken is a problem among others."""
+    """Read the files; a missing or broken file is one of the problems."""
     problems: list[Problem] = []
     texts = {name: _text(folder / name, problems) for name in FILES}
     package, config, resource = (_document(name, texts[name], problems) for name in (PACKAGE, CONFIG, RESOURCE))
-    problems += _forbidden_files(folder)
+    if (folder / "command.json").exists():
+        problems.append(Problem("command.json", "not allowed since packaging version 4.0; use `cli` in resource.json"))
     return PackageSources(package, config, resource, texts[TEMPLATE], tuple(problems))
 
 
@@ -66,9 +67,9 @@ def _document(name: str, text: str, problems: list[Problem]) -> dict[str, Any]:
         problems.append(Problem(name, f"line {error.lineno} column {error.colno}: {error.msg}"))
         return {}
     except (ValueError, RecursionError) as error:
-        problems.append(Problem(name, f"is not JSON that we accept: {error}"))
+        problems.append(Problem(name, f"invalid JSON: {error}"))
         return {}
-    problems += [Problem(name, f"{key!r} is given more than once in one object") for key in repeated]
+    problems += [Problem(name, f"`{key}`: duplicate name in one object") for key in repeated]
     if "\\u" in json.dumps(document):
         problems.append(Problem(name, "only ASCII is allowed in a Universe package, also as \\u escapes"))
     if not isinstance(document, dict):
@@ -83,17 +84,10 @@ def _object(pairs: list[tuple[str, Any]], repeated: list[str]) -> dict[str, Any]
     return dict(pairs)
 
 
-def _forbidden_files(folder: Path) -> Iterator[Problem]:
-    """command.json is an error from packaging version 4.0 on; pictures and texts may lie beside the four files."""
-    if (folder / "command.json").exists():
-        yield Problem("command.json", "is not allowed from packaging version 4.0 on; use `cli` in resource.json")
-
-
 # --- repository
-# Repository documents: what Cosmos fetches from `dcos package repo add`.
-#
-# One object per package, with its four files in it. The media type's version says which packaging versions are
-# understood: v3 (DC/OS up to 1.9) 2.0 and 3.0, v4 (up to 1.11) 4.0 as well, v5 (from 1.12) 5.0 as well.
+# Repository documents, which Cosmos fetches after `dcos package repo add`: one object per package with its four files.
+# Versions of the media type and their packaging versions: v3 (DC/OS up to 1.9) 2.0 and 3.0, v4 (up to 1.11) also 4.0,
+# v5 (from 1.12) also 5.0.
 
 
 VERSIONS = ("v3", "v4", "v5")
@@ -122,13 +116,13 @@ def repository_document(packages: list[dict[str, Any]], version: str) -> dict[st
 
 
 def _packaging_3(package: Mapping[str, Any]) -> dict[str, Any]:
-    """Packaging version 3.0 knows no lists of upgrades; nothing else of ours is new in 4.0."""
+    """Packaging version 3.0 has no lists of upgrades; the package uses nothing else of 4.0."""
     kept = {name: value for name, value in package.items() if name not in ("upgradesFrom", "downgradesTo")}
     return {**kept, "packagingVersion": "3.0"}
 
 
 # --- options_block
-# The block of marathon.json.mustache that hands the options to the scheduler: generated, between two comments.
+# The generated block of marathon.json.mustache that passes the options to the scheduler, between two comments.
 
 
 BEGIN = "{{! options: this block is generated from the options' schema }}"
@@ -137,10 +131,10 @@ _BLOCK = re.compile(rf"(?m)^(?P<indent>[ ]*){re.escape(BEGIN)}\n.*?^[ ]*{re.esca
 
 
 def with_options_block(template: str) -> str:
-    """The template with the block as the schema has it now. Raise PackageError when it has no place for it."""
-    found = _BLOCK.search(template)
-    if found is None:
-        raise PackageError(f"has no lines {BEGIN} and {END}")
+    """The template with the block generated again. Raise PackageError if its comments are missing."""
+    match = _BLOCK.search(template)
+    if match is None:
+        raise PackageError(f"missing lines {BEGIN} and {END}")
     lines = [BEGIN, *(f"{line}," for line in template_lines()), END]
-    block = "\n".join(found["indent"] + line for line in lines)
-    return template[: found.start()] + block + template[found.end() :]
+    block = "\n".join(match["indent"] + line for line in lines)
+    return template[: match.start()] + block + template[match.end() :]

@@ -1,6 +1,6 @@
-"""The rules of a Universe package, one function each, named as the sentence that it enforces; all are checked.
+"""Rules of a Universe package, one function each, named after the rule.
 
-The Universe's own rules first, then ours: what its validator does not see but a user would.
+The Universe's own rules come first, then those that its validator does not check.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from .render import render_app
 from .sources import CONFIG, PACKAGE, RESOURCE, TEMPLATE, PackageSources, repository_entry
 
 # --- shapes
-# The shapes of package.json, resource.json and a repository's package, as JSON Schema (draft 4).
-#
-# Facts: mesosphere/universe, repo/meta/schema; the tests compare what these accept with what those do.
+# JSON Schemas (draft 4) of package.json, resource.json and a repository's package. Source: mesosphere/universe,
+# repo/meta/schema; the tests compare both.
 
 
 Shape = Mapping[str, Any]
@@ -32,7 +31,7 @@ _TEXTS: Shape = {"type": "array", "items": _TEXT}
 
 
 def _object(required: Mapping[str, Shape] | None = None, **optional: Shape) -> dict[str, Any]:
-    """An object with these members and no other."""
+    """Schema of an object with exactly these members."""
     wanted = {"required": sorted(required)} if required else {}
     return {"type": "object", "properties": {**(required or {}), **optional}, "additionalProperties": False, **wanted}
 
@@ -82,9 +81,9 @@ def _resource(url: Shape) -> dict[str, Any]:
 
 #: package.json, packaging version 4.0.
 PACKAGE_SHAPE: Shape = _object(_REQUIRED, **_OPTIONAL)
-#: resource.json as it lies in package/: its addresses are filled in by the build.
+#: resource.json in package/, before the build fills in its addresses.
 RESOURCE_SHAPE: Shape = _resource(_TEXT)
-#: One package of a repository document, all its files in one object.
+#: One package of a repository document.
 ENTRY_SHAPE: Shape = _object(
     {**_REQUIRED, "releaseVersion": {"type": "integer", "minimum": 0}},
     **_OPTIONAL,
@@ -95,9 +94,8 @@ ENTRY_SHAPE: Shape = _object(
 
 
 # --- app_rules
-# What Marathon demands of an app beyond its schema: the rules that a scheduler's app can break, one function each.
-#
-# Facts: mesosphere/marathon, api/v2/validation (AppValidation, SchedulingValidation, EnvVarValidation).
+# Marathon's rules for an app that a scheduler's app can break, one function each. Source: mesosphere/marathon,
+# api/v2/validation (AppValidation, SchedulingValidation, EnvVarValidation).
 
 
 App = Mapping[str, Any]
@@ -108,7 +106,7 @@ _COUNT = {"type": "integer", "minimum": 0}
 _AMOUNT = {"type": "number", "minimum": 0}
 _APP_TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
 
-#: The members that we look at; others are left to the real Marathon.
+#: The members that are checked; others are left to the real Marathon.
 APP_SHAPE: Mapping[str, Any] = {
     "type": "object",
     "required": ["id"],
@@ -139,21 +137,21 @@ APP_SHAPE: Mapping[str, Any] = {
 
 
 def app_problems(app: App) -> list[Problem]:
-    """Everything that Marathon would answer 422 for; empty for an app that it takes."""
-    found = [Problem(entry["instance"]["pointer"] or "/", entry["message"]) for entry in mismatches(app, APP_SHAPE)]
-    return found or [problem for rule in APP_RULES for problem in rule(app)]
+    """List all problems for which Marathon would answer 422."""
+    misfits = [Problem(entry["instance"]["pointer"] or "/", entry["message"]) for entry in mismatches(app, APP_SHAPE)]
+    return misfits or [problem for rule in APP_RULES for problem in rule(app)]
 
 
 def the_id_is_a_path(app: App) -> Iterator[Problem]:
     if not _ID.fullmatch(app["id"]):
-        yield Problem("/id", f"{app['id']!r} is no path of lower-case letters, digits, dots and dashes")
+        yield Problem("/id", f"`{app['id']}`: must be a path of lower-case letters, digits, dots and dashes")
 
 
 def there_is_a_command_or_an_image(app: App) -> Iterator[Problem]:
-    given = [name for name in ("cmd", "args", "container") if app.get(name) is not None]
-    if given[:2] == ["cmd", "args"]:
+    names = [name for name in ("cmd", "args", "container") if app.get(name) is not None]
+    if names[:2] == ["cmd", "args"]:
         yield Problem("/", "has both cmd and args")
-    if not given:
+    if not names:
         yield Problem("/", "has neither cmd nor args nor container")
 
 
@@ -168,21 +166,19 @@ def a_single_instance_app_has_one_instance_and_no_overlap(app: App) -> Iterator[
         return
     if app.get("instances", 1) > 1:
         yield Problem("/instances", "a single instance app may have one instance only")
-    if app.get("upgradeStrategy", {"minimumHealthCapacity": 0, "maximumOverCapacity": 0}) != {
-        "minimumHealthCapacity": 0,
-        "maximumOverCapacity": 0,
-    }:
+    no_overlap = {"minimumHealthCapacity": 0, "maximumOverCapacity": 0}
+    if app.get("upgradeStrategy", no_overlap) != no_overlap:
         yield Problem("/upgradeStrategy", "of a single instance app must be 0 and 0")
 
 
-def health_checks_name_a_port_that_there_is(app: App) -> Iterator[Problem]:
+def health_checks_name_an_existing_port(app: App) -> Iterator[Problem]:
     ports = len(app.get("portDefinitions", ()))
     for index, check in enumerate(app.get("healthChecks", ())):
         if check.get("protocol") != "COMMAND" and "port" not in check and check.get("portIndex", 0) >= ports:
-            yield Problem(f"/healthChecks/{index}/portIndex", f"there are {ports} ports only")
+            yield Problem(f"/healthChecks/{index}/portIndex", f"out of range: the app has {ports} ports")
 
 
-def at_most_one_health_check_is_done_by_mesos(app: App) -> Iterator[Problem]:
+def mesos_runs_at_most_one_health_check(app: App) -> Iterator[Problem]:
     if sum(str(check.get("protocol", "")).startswith("MESOS_") for check in app.get("healthChecks", ())) > 1:
         yield Problem("/healthChecks", "at most one MESOS_ check is allowed")
 
@@ -192,8 +188,8 @@ APP_RULES: tuple[Callable[[App], Iterator[Problem]], ...] = (
     there_is_a_command_or_an_image,
     secrets_in_the_environment_are_declared,
     a_single_instance_app_has_one_instance_and_no_overlap,
-    health_checks_name_a_port_that_there_is,
-    at_most_one_health_check_is_done_by_mesos,
+    health_checks_name_an_existing_port,
+    mesos_runs_at_most_one_health_check,
 )
 
 
@@ -204,7 +200,7 @@ Rule = Callable[[PackageSources], Iterator[Problem]]
 
 
 def validate(sources: PackageSources) -> list[Problem]:
-    """Everything that is wrong; empty for a package that can be published."""
+    """List all problems; empty for a package that can be published."""
     problems = list(sources.problems)
     broken = {problem.path for problem in problems}
     for rule in RULES:
@@ -221,12 +217,13 @@ def resource_json_has_the_universes_shape(sources: PackageSources) -> Iterator[P
 
 
 def config_json_is_a_draft_4_schema(sources: PackageSources) -> Iterator[Problem]:
-    from jsonschema import Draft4Validator, SchemaError  # as in options_check: only when it is needed
+    from jsonschema import Draft4Validator, SchemaError  # slow to import, as in options_check
 
     try:
         Draft4Validator.check_schema(sources.config)
     except SchemaError as error:
-        yield Problem(_at(CONFIG, error.absolute_path), error.message)
+        path = ".".join(map(str, error.absolute_path))
+        yield Problem(f"{CONFIG}: {path}" if path else CONFIG, error.message)
 
 
 def the_template_is_mustache(sources: PackageSources) -> Iterator[Problem]:
@@ -237,7 +234,7 @@ def the_template_is_mustache(sources: PackageSources) -> Iterator[Problem]:
 
 
 def every_default_fits(sources: PackageSources) -> Iterator[Problem]:
-    """Then the package installs without any options."""
+    """Otherwise the package could not be installed without options."""
     yield from _misfits(CONFIG, defaults(sources.config), sources.config)
 
 
@@ -254,7 +251,7 @@ def unknown_options_are_refused(sources: PackageSources) -> Iterator[Problem]:
             yield Problem(f"{CONFIG}: {path or 'top level'}", "does not say additionalProperties")
 
 
-def the_template_uses_only_what_there_is(sources: PackageSources) -> Iterator[Problem]:
+def the_template_uses_only_known_names(sources: PackageSources) -> Iterator[Problem]:
     """A misspelt name renders as nothing, without an error."""
     options = dict(option_paths(sources.config))
     known = {*options, *_resource_names(sources.resource), ".", "asJson"}
@@ -263,7 +260,7 @@ def the_template_uses_only_what_there_is(sources: PackageSources) -> Iterator[Pr
 
 
 def every_option_is_used(sources: PackageSources) -> Iterator[Problem]:
-    """An option that the template leaves out would be taken and have no effect."""
+    """An option that the template leaves out would have no effect."""
     used = set(_used(_nodes(sources.template)))
     yield from (
         Problem(f"{CONFIG}: {path}", f"is not used in {TEMPLATE}")
@@ -275,12 +272,12 @@ def every_option_is_used(sources: PackageSources) -> Iterator[Problem]:
 def the_options_block_is_current(sources: PackageSources) -> Iterator[Problem]:
     try:
         if package_sources.with_options_block(sources.template) != sources.template:
-            yield Problem(TEMPLATE, "its options are not those of the schema; run: dcos-tensorflow package generate")
+            yield Problem(TEMPLATE, "its options differ from the schema; run: scripts/generate-options")
     except PackageError as error:
         yield Problem(TEMPLATE, str(error))
 
 
-def the_default_app_is_one_that_marathon_takes(sources: PackageSources) -> Iterator[Problem]:
+def marathon_accepts_the_default_app(sources: PackageSources) -> Iterator[Problem]:
     try:
         app = render_app(repository_entry(sources, 0), {})
     except (SchedulerError, KeyError) as error:
@@ -297,22 +294,17 @@ RULES: tuple[Rule, ...] = (
     every_default_fits,
     every_option_is_described,
     unknown_options_are_refused,
-    the_template_uses_only_what_there_is,
+    the_template_uses_only_known_names,
     every_option_is_used,
     the_options_block_is_current,
-    the_default_app_is_one_that_marathon_takes,
+    marathon_accepts_the_default_app,
 )
 
 
 def _misfits(file: str, document: Mapping[str, Any], shape: Mapping[str, Any]) -> Iterator[Problem]:
-    for found in mismatches(document, shape):
-        path = found["instance"]["pointer"].strip("/").replace("/", ".")
-        yield Problem(f"{file}: {path}" if path else file, found["message"])
-
-
-def _at(file: str, path: Any) -> str:
-    text = ".".join(str(part) for part in path)
-    return f"{file}: {text}" if text else file
+    for problem in mismatches(document, shape):
+        path = problem["instance"]["pointer"].strip("/").replace("/", ".")
+        yield Problem(f"{file}: {path}" if path else file, problem["message"])
 
 
 def _objects(schema: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -336,7 +328,7 @@ def _nodes(template: str) -> Sequence[mustache.Node]:
 
 
 def _unknown(nodes: Sequence[mustache.Node], known: set[str], options: Mapping[str, Any]) -> Iterator[str]:
-    """Names that are not known; inside a list of objects their members are, too."""
+    """Unknown names; inside a list of objects, their members are known."""
     for node in nodes:
         if isinstance(node, mustache.TemplateText):
             continue

@@ -1,1 +1,1 @@
-"""Virtual environments with one TensorFlow each, by name, so that several versions run side by side on one machine."""
+"""Named virtual environments with one TensorFlow each, so that several versions run on one machine."""

@@ -1,4 +1,4 @@
-"""Which TensorFlow runs on which Python, and what is to be installed with it. Pure.
+"""Supported Python versions and pip arguments of each TensorFlow version. Pure.
 
 Source: the tested build configurations of TensorFlow's installation guide, and the `Requires-Python` of its wheels.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-#: First version of a series -> the Python 3 minor versions that its wheels are made for, first and last.
+#: First TensorFlow version -> first and last Python 3 minor version of its wheels.
 _PYTHONS = {
     (1, 15): (5, 7),
     (2, 0): (5, 7),
@@ -25,13 +25,13 @@ _PYTHONS = {
     (2, 21): (10, 13),
 }
 _OLDEST = min(_PYTHONS)
-#: From this one on the Keras in TensorFlow is Keras 3, with which distributed `Model.fit` does not work.
+#: First version with Keras 3, which does not support distributed `Model.fit`.
 _KERAS_3 = (2, 16)
 _VERSION = re.compile(r"(\d+)\.(\d+)(\.\d+)?")
-#: Minor version of the first Python 3 that tf_executor runs programs with.
+#: Oldest supported Python 3 minor version of programs.
 OLDEST_PYTHON = 6
 _PYTHON = re.compile(r"3\.(\d+)")
-#: A name with its versions, and when it is needed (Python packaging, "Dependency specifiers"); pip takes paths, too.
+#: A requirement with versions and markers (Python packaging, "Dependency specifiers").
 _REQUIREMENT = re.compile(
     r"""\s*[a-z0-9]([a-z0-9._-]*[a-z0-9])?\s*(\[[a-z0-9._,\s-]*\])?
     \s*(\(?\s*(~=|===?|!=|<=?|>=?)\s*[a-z0-9.*+!_-]+(\s*,\s*(~=|===?|!=|<=?|>=?)\s*[a-z0-9.*+!_-]+)*\s*,?\s*\)?)?
@@ -42,7 +42,7 @@ _REQUIREMENT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class RuntimeRequest:
-    """What a runtime shall have."""
+    """The requested content of a runtime."""
 
     #: `2.20` or `2.20.0`; empty: no TensorFlow.
     tensorflow: str = ""
@@ -50,36 +50,36 @@ class RuntimeRequest:
     gpu: bool = False
     #: Further requirements, as pip takes them.
     others: tuple[str, ...] = ()
-    #: The same, of such as are built of their sources, against what is installed before.
+    #: Further requirements to build from source against the installed packages.
     builds: tuple[str, ...] = ()
 
 
 def request_problems(wanted: RuntimeRequest, python: str) -> list[str]:
-    """Why that cannot be, as sentences; `python` is `3.11`."""
-    found = []
+    """List why the request cannot be met; `python`: a version such as `3.11`."""
+    problems = []
     if not (wanted.tensorflow or wanted.others or wanted.builds):
-        found.append("there is nothing to install: say --tensorflow VERSION or --package REQUIREMENT")
+        problems.append("nothing to install; pass --tensorflow VERSION or --package REQUIREMENT")
     minor = _PYTHON.fullmatch(python)
     if minor is None:
-        found.append(f"--python must be a version such as 3.11, not {python}")
-    found += [
-        f"{text!r} is no requirement: say a name, such as numpy or 'numpy<2', or a path"
+        problems.append(f"--python: `{python}`: must be a version such as 3.11")
+    problems += [
+        f"`{text}`: invalid requirement; use a name such as numpy or 'numpy<2', or a path"
         for text in (*wanted.others, *wanted.builds)
         if not _is_pip_argument(text)
     ]
     if wanted.tensorflow:
-        found += _tensorflow_problems(wanted.tensorflow, None if minor is None else int(minor[1]))
-    return found
+        problems += _tensorflow_problems(wanted.tensorflow, None if minor is None else int(minor[1]))
+    return problems
 
 
 def is_supported_python(python: str) -> bool:
-    """Whether programs of tasks can run on it: `3`, `3.11`, `3.11.7` (docs/tasks.md)."""
-    found = re.fullmatch(r"3(\.(\d+)(\.\d+)?)?", python)
-    return found is not None and (found[2] is None or int(found[2]) >= OLDEST_PYTHON)
+    """Whether programs can run on this Python, such as `3`, `3.11` or `3.11.7` (docs/tasks.md)."""
+    match = re.fullmatch(r"3(\.(\d+)(\.\d+)?)?", python)
+    return match is not None and (match[2] is None or int(match[2]) >= OLDEST_PYTHON)
 
 
 def _is_pip_argument(text: str) -> bool:
-    """Whether it may be one: of paths, addresses and options only pip knows."""
+    """Whether pip may accept it; paths, URLs and options are left to pip."""
     before = text.partition(";")[0]
     return "/" in before or before.startswith((".", "-")) or _REQUIREMENT.fullmatch(text) is not None
 
@@ -87,22 +87,22 @@ def _is_pip_argument(text: str) -> bool:
 def _tensorflow_problems(version: str, minor: int | None) -> list[str]:
     series = _series(version)
     if series is None:
-        return [f"--tensorflow must be a version such as 2.20 or 2.20.0, not {version}"]
+        return [f"--tensorflow: `{version}`: must be a version such as 2.20 or 2.20.0"]
     if series < _OLDEST or (1, 15) < series < (2, 0):
-        return [f"TensorFlow {version} has no wheels that work here; 1.15 and 2.0 to today are the choice"]
+        return [f"TensorFlow {version} has no usable wheels; choose 1.15, or 2.0 or newer"]
     first, last = _PYTHONS[max(start for start in _PYTHONS if start <= series)]
-    # Of versions that came after this table nobody knows yet where they end.
-    known = series <= max(_PYTHONS)
-    if minor is not None and (minor < first or (known and minor > last)):
-        return [f"TensorFlow {version} needs Python 3.{first} to 3.{last}, not 3.{minor}: say --python"]
+    # Newer versions than this table's may support newer Pythons.
+    is_listed = series <= max(_PYTHONS)
+    if minor is not None and (minor < first or (is_listed and minor > last)):
+        return [f"TensorFlow {version} needs Python 3.{first} to 3.{last}, not 3.{minor}; choose one with --python"]
     return []
 
 
 def pip_arguments(wanted: RuntimeRequest) -> list[tuple[str, ...]]:
-    """What to give to `pip install`, one call after the other."""
+    """Arguments of each call of `pip install`."""
     calls = _wheel_arguments(wanted)
     if wanted.builds:
-        # What was built against another TensorFlow must not come from pip's cache.
+        # pip's cache may hold a build against another TensorFlow.
         calls.append(("--no-build-isolation", "--no-cache-dir", *wanted.builds))
     return calls
 
@@ -112,9 +112,10 @@ def _wheel_arguments(wanted: RuntimeRequest) -> list[tuple[str, ...]]:
     if series is None:
         return [wanted.others] if wanted.others else []
     exact = f"=={wanted.tensorflow}" if wanted.tensorflow.count(".") == 2 else f"=={wanted.tensorflow}.*"
-    calls = [(_distribution(series, wanted.gpu) + exact, *_old_pins(series), *wanted.others)]
+    pins = ("protobuf<3.21",) if series < (2, 9) else ()  # undeclared requirement of TensorFlow before 2.9
+    calls = [(_distribution(series, wanted.gpu) + exact, *pins, *wanted.others)]
     if series >= _KERAS_3:
-        # With its own dependencies it would bring a second TensorFlow.
+        # Its dependencies would install a second TensorFlow.
         calls.append(("--no-deps", f"tf_keras=={series[0]}.{series[1]}.*"))
     return calls
 
@@ -125,11 +126,6 @@ def _distribution(series: tuple[int, int], gpu: bool) -> str:
     return "tensorflow-gpu" if series < (2, 0) else "tensorflow[and-cuda]" if series >= (2, 14) else "tensorflow"
 
 
-def _old_pins(series: tuple[int, int]) -> tuple[str, ...]:
-    """TensorFlow before 2.9 does not say that it cannot live with today's protobuf."""
-    return ("protobuf<3.21",) if series < (2, 9) else ()
-
-
 def _series(version: str) -> tuple[int, int] | None:
-    found = _VERSION.fullmatch(version)
-    return None if found is None else (int(found[1]), int(found[2]))
+    match = _VERSION.fullmatch(version)
+    return None if match is None else (int(match[1]), int(match[2]))

@@ -1,8 +1,7 @@
-"""Runtimes on disk: made whole or not at all, listed, removed.
+"""Create, list and remove runtimes: virtual environments in folders of their names.
 
-Each is a virtual environment in a folder of its name. A virtual environment cannot be moved, so it is made where it
-stays, and a file that is written last says that it is complete; without that file it is no runtime, and the next
-attempt begins anew. A lock keeps two attempts at one name apart; it ends with its process.
+A virtual environment cannot be moved, so it is created in place. A file written last marks it as complete; a folder
+without that file is not a runtime and is created again. A file lock serializes concurrent changes to one name.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from tf_scheduler.errors import JobError
 
 from .catalogue import OLDEST_PYTHON, RuntimeRequest, is_supported_python, pip_arguments, request_problems
 
-#: Written last.
+#: Marker of a complete runtime, with its content.
 _COMPLETE = "runtime.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-#: Lines of pip's output that an error shows.
+#: Lines of pip's output in an error.
 _MAX_LINES = 8
 _TRACEBACK = "Traceback (most recent call last):"
 _PRINT_VERSION = "import platform; print(platform.python_version())"
@@ -34,10 +33,10 @@ _PRINT_VERSION = "import platform; print(platform.python_version())"
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """One that is complete."""
+    """A complete runtime."""
 
     name: str
-    #: Its interpreter: what options name as `python`.
+    #: Path of its interpreter, for the option `python`.
     python: str
     #: Version of the interpreter, such as 3.11.7.
     version: str
@@ -47,56 +46,55 @@ class Runtime:
 
     @property
     def content(self) -> tuple[str, ...]:
-        """In words, for people."""
+        """Its packages, for display."""
         return (*([f"TensorFlow {self.tensorflow}"] if self.tensorflow else []), *self.others, *self.builds)
 
 
 def runtimes_folder() -> Path:
     """`$XDG_DATA_HOME/dcos-tensorflow/runtimes`. A relative value is ignored (XDG base directory specification)."""
-    given = Path(os.environ.get("XDG_DATA_HOME", ""))
-    return (given if given.is_absolute() else Path.home() / ".local" / "share") / "dcos-tensorflow" / "runtimes"
+    data_home = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return (data_home if data_home.is_absolute() else Path.home() / ".local" / "share") / "dcos-tensorflow" / "runtimes"
 
 
 def create_runtime(
     name: str, wanted: RuntimeRequest, python: str = "", begins: Callable[[], None] = lambda: None
 ) -> tuple[Runtime, bool]:
-    """The runtime, and whether it was made now. `python`: `3.11`; empty: the one that runs us. `begins`: called before.
+    """Return the runtime, and whether it was created now; an existing one with the same content is kept.
 
-    Raise JobError with every reason why it cannot be, or with what pip says. One with that name and the same content is
-    left as it is; one with another content is refused.
+    `python`: a version such as `3.11`; empty: the running one. `begins`: called before the creation.
+    Raise JobError with all problems of the request, with pip's output, or if the name exists with other content.
     """
     interpreter, version = _interpreter(python)
-    wrong = (
-        [] if _NAME.fullmatch(name) else [f"{name} is no name: letters, digits, '.', '_' and '-'"]
-    ) + request_problems(wanted, ".".join(version.split(".")[:2]))
-    if wrong:
-        raise JobError("\n".join(wrong))
+    problems = [] if _NAME.fullmatch(name) else [f"`{name}`: invalid name: use letters, digits, '.', '_' and '-'"]
+    problems += request_problems(wanted, ".".join(version.split(".")[:2]))
+    if problems:
+        raise JobError("\n".join(problems))
     folder = runtimes_folder() / name
     with _lock(folder):
-        there = _read(folder)
-        if there is not None:
-            return _checked_content(there, wanted, version), False
+        existing = _read(folder)
+        if existing is not None:
+            return _checked_content(existing, wanted, version), False
         begins()
         return _make(folder, wanted, interpreter, version), True
 
 
 def list_runtimes() -> list[Runtime]:
-    """All that are complete, by name."""
+    """All complete runtimes by name."""
     home = runtimes_folder()
     folders = sorted(home.iterdir()) if home.is_dir() else []
-    return [found for folder in folders if (found := _read(folder)) is not None]
+    return [runtime for folder in folders if (runtime := _read(folder)) is not None]
 
 
 def find_runtime(name: str) -> Runtime:
-    """Raise JobError that names what there is."""
-    found = {one.name: one for one in list_runtimes()}
-    if name not in found:
-        raise JobError(f"there is no runtime {name}; there are: {', '.join(found) or 'none'}")
-    return found[name]
+    """Return the runtime. Raise JobError with the valid names."""
+    runtimes = {runtime.name: runtime for runtime in list_runtimes()}
+    if name not in runtimes:
+        raise JobError(f"unknown runtime `{name}`; valid names: {', '.join(runtimes) or 'none'}")
+    return runtimes[name]
 
 
 def remove_runtime(name: str) -> None:
-    """Also one that was left half-made. Raise JobError when there is none."""
+    """Remove a runtime, also an incomplete one. Raise JobError if it does not exist."""
     folder = runtimes_folder() / name
     if not _NAME.fullmatch(name) or not folder.is_dir():
         find_runtime(name)
@@ -105,50 +103,49 @@ def remove_runtime(name: str) -> None:
 
 
 def _interpreter(python: str) -> tuple[str, str]:
-    """Path and version of the first that works: a name on the PATH may stand for nothing, as pyenv's do."""
+    """Path and version of the first working interpreter; pyenv's names on the PATH may not work."""
     paths = list(_candidates(python)) if python else [sys.executable]
     if python and not is_supported_python(python):
-        raise JobError(f"--python must be a version of Python 3 from 3.{OLDEST_PYTHON} on, such as 3.11, not {python}")
+        raise JobError(f"--python: `{python}`: must be 3.{OLDEST_PYTHON} or newer, such as 3.11")
     if not paths:
-        raise JobError(f"there is no program python{python} on this machine; install it, or leave --python out")
-    wrong = []
+        raise JobError(f"python{python} is not installed on this machine; install it, or omit --python")
+    problems = []
     for path in paths:
         try:
             done = subprocess.run([path, "-I", "-c", _PRINT_VERSION], capture_output=True, text=True, check=True)
             return path, done.stdout.strip()
         except (OSError, subprocess.SubprocessError) as error:
-            wrong.append(f"{path} does not work: {_reason(error)}")
-    raise JobError("\n".join(wrong))
+            problems.append(f"{path} does not work: {_reason(error)}")
+    raise JobError("\n".join(problems))
 
 
 def _reason(error: OSError | subprocess.SubprocessError) -> str:
-    """What the program said last, or how it ended."""
+    """The program's last line of output, or its exit code."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
-    said = (getattr(error, "stderr", "") or "").strip().splitlines()
-    return said[-1] if said else f"it ends with {getattr(error, 'returncode', 'an error')}"
+    lines = (getattr(error, "stderr", "") or "").strip().splitlines()
+    return lines[-1] if lines else f"exit code {getattr(error, 'returncode', 'unknown')}"
 
 
 def _candidates(python: str) -> Iterator[str]:
-    """On the PATH, and of pyenv, which hides the versions that are not chosen."""
+    """Interpreters on the PATH and in pyenv, which hides versions that are not selected."""
     program = f"python{python}"
     for folder in os.get_exec_path():
         path = Path(folder) / program
         if os.access(path, os.X_OK):
             yield str(path)
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    with suppress(PermissionError):  # of another user's
+    with suppress(PermissionError):  # a folder of another user
         yield from (str(path) for path in sorted(root.glob(f"versions/{python}.*/bin/{program}")))
 
 
-def _checked_content(there: Runtime, wanted: RuntimeRequest, version: str) -> Runtime:
-    has = (there.tensorflow, there.others, there.builds, there.version)
-    if has != (wanted.tensorflow, wanted.others, wanted.builds, version):
-        content = ", ".join([*([] if there.tensorflow else ["no TensorFlow"]), *there.content])
-        raise JobError(
-            f"{there.name} is there already, with {content} on Python {there.version}; remove it, or use another name"
-        )
-    return there
+def _checked_content(existing: Runtime, wanted: RuntimeRequest, version: str) -> Runtime:
+    present = (existing.tensorflow, existing.others, existing.builds, existing.version)
+    if present != (wanted.tensorflow, wanted.others, wanted.builds, version):
+        content = ", ".join([*([] if existing.tensorflow else ["no TensorFlow"]), *existing.content])
+        what = f"`{existing.name}` already exists, with {content} on Python {existing.version}"
+        raise JobError(f"{what}; remove it, or use another name")
+    return existing
 
 
 def _make(folder: Path, wanted: RuntimeRequest, interpreter: str, version: str) -> Runtime:
@@ -157,48 +154,47 @@ def _make(folder: Path, wanted: RuntimeRequest, interpreter: str, version: str) 
         _run("the virtual environment", [interpreter, "-m", "venv", str(folder)])
         python = folder / "bin" / "python"
         pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-        for given in pip_arguments(wanted):
-            _run(f"pip install {' '.join(given)}", [*pip, *given], python.parent)
-        made = Runtime(folder.name, str(python), version, wanted.tensorflow, wanted.others, wanted.builds)
-        (folder / _COMPLETE).write_text(json.dumps(asdict(made)))
+        for arguments in pip_arguments(wanted):
+            _run(f"pip install {' '.join(arguments)}", [*pip, *arguments], python.parent)
+        runtime = Runtime(folder.name, str(python), version, wanted.tensorflow, wanted.others, wanted.builds)
+        (folder / _COMPLETE).write_text(json.dumps(asdict(runtime)))
     except BaseException:
         _delete(folder)
         raise
-    return made
+    return runtime
 
 
 def _run(what: str, command: list[str], programs: Path | None = None) -> None:
-    """Raise JobError with the end of what it says. `programs`: a folder of such as come before others of their name."""
+    """Run a program. Raise JobError with the end of its output. `programs`: a folder to put first on the PATH."""
     environment = _environment()
     if programs is not None:
         environment["PATH"] = os.pathsep.join([str(programs), *os.get_exec_path()])
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
-        said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        shown = said[-1:] if _TRACEBACK in said else said[-_MAX_LINES:]  # where in pip it was is nothing to the user
-        raise JobError("\n".join([f"{what} failed with exit code {done.returncode}:", *shown]))
+        output = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        last = output[-1:] if _TRACEBACK in output else output[-_MAX_LINES:]  # a traceback of pip does not help users
+        raise JobError("\n".join([f"{what} failed with exit code {done.returncode}:", *last]))
 
 
 def _environment() -> dict[str, str]:
-    """Ours, without what would lead the new interpreter to our packages."""
-    return {
-        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-    }
+    """The environment without variables that lead the new interpreter to this one's packages."""
+    excluded = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+    return {name: value for name, value in os.environ.items() if name not in excluded}
 
 
 def _read(folder: Path) -> Runtime | None:
-    """None: there is none, or it is not complete."""
+    """Return the runtime, or None if it does not exist or is incomplete."""
     try:
         document = json.loads((folder / _COMPLETE).read_text())
         lists = {name: tuple(document.get(name, ())) for name in ("others", "builds")}
-        found = Runtime(**{**document, **lists})
+        runtime = Runtime(**{**document, **lists})
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    return found if Path(found.python).exists() else None
+    return runtime if Path(runtime.python).exists() else None
 
 
 def _delete(folder: Path) -> None:
-    """The file that makes it complete goes first: whoever looks on sees all of it or nothing."""
+    """Remove the marker first, so that other processes never see a partial runtime as complete."""
     (folder / _COMPLETE).unlink(missing_ok=True)
     if folder.exists():
         shutil.rmtree(folder)

@@ -1,1 +1,1 @@
-"""Where secret values come from, and the desk that hands them to executors. A value lives for one answer only."""
+"""Sources of secret values, and the service that delivers them to executors; values are never kept."""

@@ -1,4 +1,4 @@
-"""All sources behind one question: what is the value of `scheme:path#key` now?"""
+"""Read the value of a secret source, written `scheme:path#key`."""
 
 from __future__ import annotations
 
@@ -16,49 +16,49 @@ from hvac import exceptions
 from tf_scheduler.errors import SecretError, SourceUnavailableError
 from tf_scheduler.model.secrets import INLINE_SCHEME, HiddenText, SecretSource, parse_source
 
-#: The value of a source of one scheme. Raises SecretError.
+#: Returns the value of a source of one scheme. Raises SecretError.
 Reader = Callable[[SecretSource], bytes]
 
 
 class SecretSources:
-    """Asked anew for each launch: a value that has changed is delivered at the next start. Safe for threads."""
+    """All sources by scheme, read again for each launch. Thread-safe."""
 
     def __init__(self, readers: Mapping[str, Reader]) -> None:
         self._readers = readers
 
     def value(self, text: str) -> bytes:
-        """Raise SecretError, or SourceUnavailableError when it may be had later."""
+        """Return the value. Raise SecretError, or SourceUnavailableError if a retry may help."""
         scheme, _, rest = text.partition(":")
         try:
             source = SecretSource(INLINE_SCHEME, rest) if scheme == INLINE_SCHEME else parse_source(text)
         except ValueError as error:
-            raise SecretError(f"the source {text} {error}") from None
+            raise SecretError(f"source `{text}`: {error}") from None
         reader = self._readers.get(source.scheme)
         if reader is None:
-            raise SecretError(f"{source}: this scheduler has no access to such a source")
+            raise SecretError(f"{source}: this scheduler is not configured for `{source.scheme}:` sources")
         return reader(source)
 
 
 def environment_reader(environment: Mapping[str, str]) -> Reader:
-    """Variables of the scheduler."""
+    """Read environment variables of the scheduler."""
 
     def read(source: SecretSource) -> bytes:
         if source.path not in environment:
-            raise SecretError(f"{source}: the scheduler has no such variable")
+            raise SecretError(f"{source}: missing variable in the scheduler's environment")
         return os.fsencode(environment[source.path])
 
     return read
 
 
 def directory_reader(folder: Path) -> Reader:
-    """Files below a folder, as Docker and Kubernetes mount them: one value each; links may lead nowhere else."""
+    """Read files below a folder, as Docker and Kubernetes mount them; links must not lead out of it."""
 
     def read(source: SecretSource) -> bytes:
         try:
-            # Kubernetes renews a secret by moving a link, so the file is looked up each time.
+            # Kubernetes replaces a secret by moving a link, so the path is resolved each time.
             root, path = folder.resolve(strict=True), (folder / source.path).resolve(strict=True)
             if not path.is_relative_to(root):
-                raise SecretError(f"{source}: it leads out of {folder}")
+                raise SecretError(f"{source}: leads out of {folder}")
             return path.read_bytes()
         except OSError as error:
             raise SecretError(f"{source}: {folder / source.path}: {error.strerror}") from error
@@ -67,7 +67,7 @@ def directory_reader(folder: Path) -> Reader:
 
 
 def options_reader(options: Mapping[str, HiddenText]) -> Reader:
-    """Values that stand in the options themselves, by the option's path."""
+    """Read values of the options themselves, by the option's path."""
 
     def read(source: SecretSource) -> bytes:
         return options[source.path].reveal().encode()
@@ -76,18 +76,18 @@ def options_reader(options: Mapping[str, HiddenText]) -> Reader:
 
 
 # --- vault
-# HashiCorp Vault, or a server that speaks its API: key-value engines 1 and 2, with a token or an AppRole.
+# HashiCorp Vault, or a server with its API: key-value engines 1 and 2, with a token or an AppRole.
 
 
-#: Seconds for one request.
+#: Timeout of one request in seconds.
 TIMEOUT = 10
-#: Questions that wait for the server at one time.
+#: Maximum number of concurrent requests; others are refused, so that a slow server cannot block all API threads.
 _MAX_REQUESTS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class VaultLogin:
-    """How we get in: with a token, or with role and secret id. Each is asked for anew at each login."""
+    """Login with a token, or with role and secret id; both are read again at each login."""
 
     token: Callable[[], bytes] | None = None
     role_id: str = ""
@@ -95,66 +95,55 @@ class VaultLogin:
 
 
 class Vault:
-    """One server. Safe for threads."""
+    """One server. Thread-safe."""
 
     def __init__(self, address: str, login: VaultLogin, ca_file: str = "", namespace: str = "") -> None:
         self._login = login
         self._lock = threading.Lock()
-        self._places = threading.BoundedSemaphore(_MAX_REQUESTS)
+        self._requests = threading.BoundedSemaphore(_MAX_REQUESTS)
         self._address = address
-        self._client = hvac.Client(
-            address, token="", verify=ca_file or True, namespace=namespace or None, timeout=TIMEOUT
-        )
+        verify = ca_file or True
+        self._client = hvac.Client(address, token="", verify=verify, namespace=namespace or None, timeout=TIMEOUT)
 
     def read(self, source: SecretSource) -> bytes:
-        """The value of one key. Raise SecretError, SourceUnavailableError."""
-        # Who waits here is one of those who could answer other questions meanwhile.
-        if not self._places.acquire(blocking=False):
-            raise SourceUnavailableError(
-                f"{source}: Vault at {self._address} is slow: {_MAX_REQUESTS} questions wait for it"
-            )
+        """Return the value of one key. Raise SecretError, SourceUnavailableError."""
+        if not self._requests.acquire(blocking=False):
+            raise self._unavailable(source, f"is slow: {_MAX_REQUESTS} requests are waiting")
         try:
-            return self._asked(source)
-        finally:
-            self._places.release()
-
-    def _asked(self, source: SecretSource) -> bytes:
-        with self._lock:
-            try:
+            with self._lock:
                 return self._read(source)
-            except exceptions.InvalidPath:
-                raise SecretError(f"{source}: Vault has nothing there") from None
-            except exceptions.Forbidden:
-                raise SecretError(f"{source}: Vault does not permit it: {self._policy(source)}") from None
-            except exceptions.VaultDown as error:
-                raise SourceUnavailableError(
-                    f"{source}: Vault at {self._address} is sealed or away: {_server_message(error)}"
-                ) from None
-            except (exceptions.InternalServerError, exceptions.BadGateway, exceptions.RateLimitExceeded) as error:
-                raise SourceUnavailableError(
-                    f"{source}: Vault at {self._address} is in trouble: {_server_message(error)}"
-                ) from None
-            except exceptions.VaultError as error:
-                raise SecretError(f"{source}: Vault refuses it: {_server_message(error)}") from None
-            except OSError as error:  # what the HTTP client raises
-                raise SourceUnavailableError(
-                    f"{source}: Vault at {self._address} does not answer: {type(error).__name__}"
-                ) from None
+        except exceptions.InvalidPath:
+            raise SecretError(f"{source}: does not exist in Vault") from None
+        except exceptions.Forbidden:
+            raise SecretError(f"{source}: not permitted by Vault: {self._policy(source)}") from None
+        except exceptions.VaultDown as error:
+            raise self._unavailable(source, f"is sealed or unavailable: {_server_message(error)}") from None
+        except (exceptions.InternalServerError, exceptions.BadGateway, exceptions.RateLimitExceeded) as error:
+            raise self._unavailable(source, f"has failed: {_server_message(error)}") from None
+        except exceptions.VaultError as error:
+            raise SecretError(f"{source}: refused by Vault: {_server_message(error)}") from None
+        except OSError as error:  # from the HTTP client
+            raise self._unavailable(source, f"does not answer: {type(error).__name__}") from None
+        finally:
+            self._requests.release()
+
+    def _unavailable(self, source: SecretSource, why: str) -> SourceUnavailableError:
+        return SourceUnavailableError(f"{source}: Vault at {self._address} {why}")
 
     def _read(self, source: SecretSource) -> bytes:
         fresh = not self._client.token
         if fresh:
-            self._enter()
+            self._log_in()
         try:
             return self._value(source)
         except exceptions.Forbidden:
-            # A token that has expired looks like one that may not.
+            # An expired token has the same answer as a missing permission.
             if fresh:
                 raise
-            self._enter()
+            self._log_in()
             return self._value(source)
 
-    def _enter(self) -> None:
+    def _log_in(self) -> None:
         self._client.token = ""
         if self._login.role_id:
             secret = None if self._login.secret_id is None else _text(self._login.secret_id())
@@ -172,12 +161,12 @@ class Vault:
         else:
             values = engine.v1.read_secret(inside, mount_point=mount)["data"]
         if source.key not in values:
-            raise SecretError(f"{source}: there is no such key; there are {', '.join(sorted(values))}")
+            raise SecretError(f"{source}: unknown key; valid keys: {', '.join(sorted(values))}")
         value = values[source.key]
         return (value if isinstance(value, str) else json.dumps(value)).encode()
 
     def _mount(self, path: str) -> tuple[str, int]:
-        """Where the engine is mounted that holds the path, and its version; any token that may read it may ask."""
+        """Mount point and version of the path's engine; any token that may read the path may ask."""
         answer: Any = self._client.adapter.get(f"/v1/sys/internal/ui/mounts/{path}")
         about = answer["data"]
         return about["path"].strip("/"), int((about.get("options") or {}).get("version") or 1)
@@ -192,5 +181,5 @@ def _text(value: bytes) -> str:
 
 
 def _server_message(error: Exception) -> str:
-    """The server's words, without the address that the client adds."""
+    """The server's message, without the address that the client adds."""
     return "; ".join(map(str, getattr(error, "errors", None) or [error]))[:300]

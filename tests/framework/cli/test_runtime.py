@@ -46,7 +46,7 @@ def test_runtime_is_created_once_and_completely(run, tmp_path, wheel):
 
     other = run("runtime", "create", "mine", "--package", "another")
     assert (1, "") == other[:2]
-    assert "mine is there already, with no TensorFlow" in other[2]
+    assert "`mine` already exists, with no TensorFlow" in other[2]
 
     failed = run("runtime", "create", "broken", "--package", tmp_path / "none.whl")
     assert (1, "") == failed[:2]
@@ -56,7 +56,7 @@ def test_runtime_is_created_once_and_completely(run, tmp_path, wheel):
 
     assert 0 == run("runtime", "remove", "mine")[0]
     assert "" == run("runtime", "list")[1]
-    assert "there is no runtime mine; there are: none" in run("runtime", "remove", "mine")[2]
+    assert "unknown runtime `mine`; valid names: none" in run("runtime", "remove", "mine")[2]
 
 
 def test_package_is_built_against_the_runtime(run, tmp_path, wheel):
@@ -78,7 +78,7 @@ def test_package_is_built_against_the_runtime(run, tmp_path, wheel):
     subprocess.run([made["python"], "-c", "import own; assert own.BUILT_WITH == 1"], check=True)
     assert [str(source)] == made["builds"]
     assert str(source) in run("runtime", "list")[1]
-    assert "mine is there already" in run("runtime", "create", "mine", "--package", wheel)[2]
+    assert "`mine` already exists" in run("runtime", "create", "mine", "--package", wheel)[2]
 
 
 def test_incomplete_runtime_is_created_again(run, tmp_path, wheel):
@@ -99,10 +99,10 @@ def test_incomplete_runtime_is_created_again(run, tmp_path, wheel):
     ("arguments", "reason"),
     [
         (("--tensorflow", "1.15"), "TensorFlow 1.15 needs Python 3.5 to 3.7"),
-        (("--python", "3.99", "--tensorflow", "2.20"), "there is no program python3.99 on this machine"),
-        ((), "there is nothing to install"),
-        (("--python", "2.7", "--package", "six"), "--python must be a version of Python 3 from 3.6 on, such as 3.11"),
-        (("--package", "six; rm -rf /"), "'six; rm -rf /' is no requirement: say a name, such as numpy"),
+        (("--python", "3.99", "--tensorflow", "2.20"), "python3.99 is not installed on this machine"),
+        ((), "nothing to install"),
+        (("--python", "2.7", "--package", "six"), "--python: `2.7`: must be 3.6 or newer, such as 3.11"),
+        (("--package", "six; rm -rf /"), "`six; rm -rf /`: invalid requirement; use a name such as numpy"),
     ],
 )
 def test_invalid_runtime_is_rejected_first(run, tmp_path, arguments, reason):
@@ -119,7 +119,7 @@ def test_missing_runtime_is_reported_with_its_option(run, tmp_path):
     code, _, err = run("local", "run", options(tmp_path, service={"python": "runtime:gone"}))
 
     assert 1 == code
-    assert "service.python: there is no runtime gone; there are: none" in err
+    assert "service.python: unknown runtime `gone`; valid names: none" in err
 
 
 @pytest.mark.mesos

@@ -87,7 +87,7 @@ def test_a_token_that_is_refused_is_renewed(dcos):
 
 def test_a_stranger_is_refused_in_the_servers_words(dcos):
     """Another account's name; the key is not quoted."""
-    with pytest.raises(LoginError, match=r"DC/OS refuses the login of nobody: HTTP 401: .*Invalid credentials"):
+    with pytest.raises(LoginError, match=r"DC/OS refused the login of nobody: HTTP 401: .*Invalid credentials"):
         login_of(dcos, uid="nobody").token()
 
 
@@ -113,9 +113,9 @@ def test_the_credential_may_be_in_a_file(dcos, tmp_path):
     [
         ("{}", "must be a JSON object with uid, private_key, login_endpoint and scheme"),
         ("{", "must be a JSON object"),
-        ("/nowhere/at/all", "names a file that cannot be read: FileNotFoundError"),
+        ("/nowhere/at/all", "the file that it names cannot be read: FileNotFoundError"),
         ({"scheme": "HS256"}, "the scheme must be RS256"),
-        ({"login_endpoint": "leader.mesos"}, "login_endpoint must be an address"),
+        ({"login_endpoint": "leader.mesos"}, "login_endpoint must be a URL"),
         ({"private_key": "hush"}, "private_key must be an RSA key"),
         ({"private_key": pem().replace("M", "N", 40)}, "undamaged and without a password"),
     ],

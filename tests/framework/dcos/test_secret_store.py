@@ -45,7 +45,7 @@ def test_a_token_that_was_revoked_is_renewed(store, dcos):
     [
         ("team/none", "HTTP 404: .*ERR_SECRET_NOT_FOUND"),
         ("forbidden/key", "HTTP 403: access denied; the account needs dcos:secrets:default:/forbidden/key read"),
-        ("team/odd", "what is no secret"),
+        ("team/odd", "did not return a secret"),
     ],
 )
 def test_what_cannot_be_had_is_told(store, path, problem):
@@ -61,5 +61,5 @@ def test_a_store_that_is_away_may_come_back(store, dcos):
     with pytest.raises(SecretStoreUnavailableError, match="HTTP 503: sealed"):
         store.read("team/key")
     fresh = SecretStore(dcos.address, ServiceLogin(parse_account(dcos.credential())).credentials())
-    with pytest.raises(SecretStoreUnavailableError, match="DC/OS refuses the login"):
+    with pytest.raises(SecretStoreUnavailableError, match="DC/OS refused the login"):
         fresh.read("team/key")

@@ -5,9 +5,10 @@ import json
 
 import pytest
 
+from kit.package_labels import decode_definition, decode_options
 from tf_scheduler.errors import CosmosError, OptionsMismatchError
 from tf_scheduler.package.options_check import defaults, merge
-from tf_scheduler.package.render import decode_definition, decode_options, render_app
+from tf_scheduler.package.render import render_app
 
 CONFIG = {
     "type": "object",

@@ -232,7 +232,7 @@ def test_an_unknown_digest_is_an_error():
     other = {**binaries, "contentHash": [{"algo": "sha256", "value": "{{sha256:other}}"}]}
     resource = merge(sources.resource, {"cli": {"binaries": {"linux": {"x86-64": other}}}})
 
-    with pytest.raises(PackageError, match=r"\{\{sha256:other\}\} is unknown"):
+    with pytest.raises(PackageError, match=r"\{\{sha256:other\}\}: unknown"):
         universe.check_and_fill(replace(sources, resource=resource))
 
 

@@ -17,12 +17,12 @@ def test_what_works_is_not_refused(tensorflow, python):
 @pytest.mark.parametrize(
     ("tensorflow", "python", "reason"),
     [
-        ("1.15", "3.11", "TensorFlow 1.15 needs Python 3.5 to 3.7, not 3.11: say --python"),
-        ("2.15", "3.12", "TensorFlow 2.15 needs Python 3.9 to 3.11, not 3.12: say --python"),
-        ("2.30", "3.9", "TensorFlow 2.30 needs Python 3.10 to 3.13, not 3.9: say --python"),
-        ("1.4", "3.6", "TensorFlow 1.4 has no wheels that work here; 1.15 and 2.0 to today are the choice"),
-        ("latest", "3.11", "--tensorflow must be a version such as 2.20 or 2.20.0, not latest"),
-        ("2.20", "4.0", "--python must be a version such as 3.11, not 4.0"),
+        ("1.15", "3.11", "TensorFlow 1.15 needs Python 3.5 to 3.7, not 3.11; choose one with --python"),
+        ("2.15", "3.12", "TensorFlow 2.15 needs Python 3.9 to 3.11, not 3.12; choose one with --python"),
+        ("2.30", "3.9", "TensorFlow 2.30 needs Python 3.10 to 3.13, not 3.9; choose one with --python"),
+        ("1.4", "3.6", "TensorFlow 1.4 has no usable wheels; choose 1.15, or 2.0 or newer"),
+        ("latest", "3.11", "--tensorflow: `latest`: must be a version such as 2.20 or 2.20.0"),
+        ("2.20", "4.0", "--python: `4.0`: must be a version such as 3.11"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_reason(tensorflow, python, reason):
@@ -54,7 +54,7 @@ def test_what_is_no_requirement_is_refused(text):
     """By its name."""
     (reason,) = request_problems(RuntimeRequest(builds=(text,)), "3.11")
 
-    assert reason.startswith(f"{text!r} is no requirement")
+    assert reason.startswith(f"`{text}`: invalid requirement")
 
 
 @pytest.mark.parametrize(("python", "is_one"), [("3", True), ("3.6", True), ("3.11.7", True), ("3.5", False)])

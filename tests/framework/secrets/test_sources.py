@@ -61,14 +61,14 @@ def test_a_new_value_is_seen_at_the_next_question(sources, tmp_path):
 @pytest.mark.parametrize(
     ("source", "problem"),
     [
-        ("env:OTHER", "env:OTHER: the scheduler has no such variable"),
+        ("env:OTHER", "env:OTHER: missing variable"),
         ("file:db/user", "file:db/user: .*No such file"),
         ("file:db", "file:db: .*Is a directory"),
-        ("file:link", "file:link: it leads out of"),
+        ("file:link", "file:link: leads out of"),
         ("file:../outside", "must be file:FOLDER/NAME"),
         ("file:/etc/passwd", "must be file:FOLDER/NAME"),
-        ("vault:secret/a#b", "vault:secret/a#b: this scheduler has no access to such a source"),
-        ("a/b", "dcos:a/b: this scheduler has no access"),
+        ("vault:secret/a#b", "vault:secret/a#b: this scheduler is not configured"),
+        ("a/b", "dcos:a/b: this scheduler is not configured"),
     ],
 )
 def test_what_cannot_be_had_is_told(sources, source, problem):

@@ -68,10 +68,10 @@ def test_a_token_that_ended_is_fetched_anew(bao, vault):
 @pytest.mark.parametrize(
     ("source", "problem"),
     [
-        ("vault:secret/team/nothing#a", "Vault has nothing there"),
-        ("vault:secret/team/db#user", "there is no such key; there are password, port"),
-        ("vault:secret/other/db#password", "does not permit it: the policy needs read on secret/data/other/db"),
-        ("vault:nowhere/db#password", "does not permit it"),
+        ("vault:secret/team/nothing#a", "does not exist in Vault"),
+        ("vault:secret/team/db#user", "unknown key; valid keys: password, port"),
+        ("vault:secret/other/db#password", "not permitted by Vault: the policy needs read on secret/data/other/db"),
+        ("vault:nowhere/db#password", "not permitted by Vault"),
     ],
 )
 def test_what_cannot_be_had_is_told(vault, source, problem):
@@ -84,7 +84,7 @@ def test_what_cannot_be_had_is_told(vault, source, problem):
 
 def test_a_wrong_token_is_told(bao):
     """It is not quoted."""
-    with pytest.raises(SecretError, match="does not permit it") as caught:
+    with pytest.raises(SecretError, match="not permitted by Vault") as caught:
         read(Vault(bao.address, VaultLogin(token=lambda: b"hush-hush")), "vault:secret/team/db#password")
     assert "hush" not in str(caught.value)
 
@@ -92,7 +92,7 @@ def test_a_wrong_token_is_told(bao):
 def test_a_wrong_approle_is_told(bao):
     """In Vault's words."""
     login = VaultLogin(role_id="nobody", secret_id=lambda: b"hush")
-    with pytest.raises(SecretError, match="Vault refuses it: invalid role"):
+    with pytest.raises(SecretError, match="refused by Vault: invalid role"):
         read(Vault(bao.address, login), "vault:secret/team/db#password")
 
 
@@ -111,4 +111,4 @@ def test_a_vault_that_hangs_takes_no_more_than_its_share_of_those_who_answer():
         busy = [str(one.exception()) for one in itertools.islice(as_completed(asked), 4)]
         silent.close()
         # The first has been heard by nobody; the others find nobody there.
-        assert all("is slow: 16 questions wait for it" in why for why in busy)
+        assert all("is slow: 16 requests are waiting" in why for why in busy)

@@ -44,7 +44,7 @@ def test_tokens_from_environment_and_files(tmp_path):
 
 @pytest.mark.parametrize(
     ("source", "message"),
-    [("env:NONE", "no such variable"), ("file:none", "No such file"), ("env:EMPTY", "empty token")],
+    [("env:NONE", "missing variable"), ("file:none", "No such file"), ("env:EMPTY", "empty token")],
 )
 def test_missing_token_is_an_error(tmp_path, source, message):
     """An empty token would refuse or admit all clients."""
