@@ -49,43 +49,43 @@ _LONGEST = 200
 HEAD = """\
 # Reliability
 
-What is done to a real training on a real Mesos, and what comes of it. This page is made by a command, which repeats it:
+Faults during a real training on a real Mesos, and their measured effects. This command repeats the measurement and
+writes this page:
 
     {command}
 
 It trains [examples/digits](../examples/digits) (a chief, a parameter server, two workers) on a local cluster of three
-agents, with the scheduler as a process of its own that Marathon keeps running. The faults strike one by one, each when
-the one before is healed; *killed* is SIGKILL, *frozen* SIGSTOP. The same `--seed` makes the same plan. With `--minutes`
-it goes on until then, with `--faults` only some of them strike. Exit code 0: every training succeeded, and everything
+agents, with the scheduler as a separate process that Marathon restarts. The faults occur one by one, each after
+recovery from the previous one; *killed* is SIGKILL, *frozen* SIGSTOP. The same `--seed` gives the same sequence.
+`--minutes` limits the time, `--faults` selects faults. Exit code 0: every training succeeded, and all invariants
 below held.
 """
 
 COLUMNS = """\
-Seconds; of several strikes the median, and in parentheses the longest.
+Seconds; for several strikes the median, and in parentheses the maximum.
 
-- *noticed*: from the fault until executor, agent or master said that the task was lost (out of reach, for a frozen
+- *noticed*: from the fault until executor, agent or master reported the task as lost (as unreachable, for a frozen
   agent).
-- *decided*: from then, the way to the scheduler included, until it had stored what starts again. `-`: nothing to
-  decide.
-- *answers again*: from the fault until the TensorFlow servers of all tasks that were hit answered again, each in a new
+- *decided*: from that report, its delivery included, until the scheduler had stored the restart. `-`: no decision.
+- *answers again*: from the fault until the TensorFlow servers of all affected tasks answered again, each in a new
   process that has imported TensorFlow.
-- *stood still*: how much longer than usual no epoch was finished.
+- *stood still*: additional time without a finished epoch.
 - *all as before*: from the fault until every task ran and answered, everything was registered with the master, every
-  update was acknowledged, and an epoch was finished after that.
-- *steps lost*: steps of training that were done again, at most: those of finished epochs, and of the epoch that was
-  under way, which a new chief begins anew. *none*: training went on where it was.
-- *hit*: tasks whose programs the fault ended. *others*: tasks that started again besides.
+  update was acknowledged, and another epoch was finished.
+- *steps lost*: maximum number of repeated training steps: those of finished epochs, and of the running epoch, which a
+  new chief restarts. *none*: training continued where it was.
+- *hit*: tasks whose programs the fault ended. *others*: further restarted tasks.
 """
 
 HELD = """\
-Looked at all the time, after each fault, and after the end:
+Checked continuously, after each fault, and at the end:
 
-- the training ended in success, with the accuracy that its chief demands (0.95);
-- no task was launched while its last launch was neither ended nor given up, and no two programs of one task ran at
-  once, but for one on an agent that was out of reach;
-- every ended task was acknowledged: no agent kept an update to send again;
-- in the end no task, framework, reservation or used resource was left in Mesos, no executor or program on the machine,
-  no task's port open, and after the cluster's end no process and no folder of it.
+- the training succeeded, with the accuracy that its chief requires (0.95);
+- no task was launched before its previous launch had ended or was abandoned, and no two programs of one task ran at
+  the same time, except on an unreachable agent;
+- every ended task was acknowledged: no agent had an update left to resend;
+- finally no task, framework, reservation or used resource was left in Mesos, no executor or program on the machine,
+  no open port of a task, and after the cluster's end no process or folder.
 """
 
 
@@ -93,13 +93,13 @@ def page(circumstances: Circumstances, trainings: Sequence[Training]) -> str:
     """`trainings`: at least one."""
     parts = [
         HEAD.format(command=circumstances.command),
-        "## What each fault cost\n",
+        "## Cost of each fault\n",
         "\n".join(_table(trainings)) + "\n",
         COLUMNS,
-        "## What is aimed at\n",
+        "## Goals\n",
         "\n".join(_goals(_all_costs(trainings), _all_bare(trainings))) + "\n",
         " ".join(_bare(trainings)) + "\n",
-        "## What held\n",
+        "## Invariants\n",
         HELD,
         "\n".join(_trainings(trainings)) + "\n",
         " ".join(_circumstances(circumstances)) + "\n",
@@ -150,7 +150,7 @@ def _lost(costs: Sequence[Cost]) -> str:
     if all(cost.epochs_lost is None for cost in costs):
         return "none"
     known = [cost.steps_lost for cost in costs if cost.steps_lost is not None]
-    return str(max(known)) if known else "not told"
+    return str(max(known)) if known else "unknown"
 
 
 def _names(found: Iterable[Sequence[str]]) -> str:
@@ -183,13 +183,13 @@ def _bare(trainings: Sequence[Training]) -> Iterator[str]:
     if times is None:
         yield "Not measured: no worker was killed, or none was started by hand."
         return
-    yield f"Started by hand beside the training, a worker's program takes {median(bare):.1f} s until it answers."
+    yield f"Started by hand during the training, a worker's program takes {median(bare):.1f} s until it answers."
     yield f"From the kill of a worker to the answer of the next one it took {median(known):.1f} s:"
     yield f"{times:.2f} times as long."
 
 
 def _trainings(trainings: Sequence[Training]) -> Iterator[str]:
-    yield "| state in | result | accuracy | epochs | seconds | strikes | what did not hold |"
+    yield "| state in | result | accuracy | epochs | seconds | strikes | violated invariants |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for each in trainings:
         accuracy = "-" if each.accuracy is None else f"{each.accuracy:.4f}"
@@ -199,7 +199,7 @@ def _trainings(trainings: Sequence[Training]) -> Iterator[str]:
 
 
 def _circumstances(found: Circumstances) -> Iterator[str]:
-    yield f"Measured on {found.day}, on {found.processors} processors, with {found.load:.1f} processes that wanted one"
-    yield "on average: chief, parameter server and workers are four of them."
+    yield f"Measured on {found.day}, on {found.processors} processors, with a load of {found.load:.1f}"
+    yield "on average, to which chief, parameter server and workers contribute 4."
     if found.load > 2 * found.processors:
-        yield "The machine was busy with other work, too: to import TensorFlow takes a multiple of its usual time then."
+        yield "The machine was busy with other work: importing TensorFlow then takes a multiple of its usual time."
