@@ -63,7 +63,7 @@ def _texts(field: Any) -> st.SearchStrategy[str]:
     if field.pattern:
         fitting = st.from_regex(field.pattern, fullmatch=True)
         return fitting if field.non_empty else fitting | st.just("")
-    # An option without a default has no empty value of its own.
+    # An option without a default has no empty value.
     return FILLED if field.non_empty or field.load_default is None else TEXT
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import TracebackType
 
 MULTI = 14  # request type of a multi-operation (ZooDefs.OpCode)
-_HEADER = struct.Struct(">ii")  # of a request: xid, type; of an answer: xid and more
+_HEADER = struct.Struct(">ii")  # of a request: xid, type; of an answer: xid, more fields
 
 
 class ZooKeeperProxy:

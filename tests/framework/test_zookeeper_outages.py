@@ -26,15 +26,14 @@ from tf_scheduler.zipapp_builder import build_bundle
 pytestmark = [pytest.mark.mesos, pytest.mark.zookeeper]
 
 NAME = "zookeeper-outages"
-#: Each start of a task leaves a line. Worker 0 ends, and so the job, when there is a file `end`; worker 1 kills itself
-#: when there is a file `fail`.
+#: Each start of a task writes a line. A file `end` ends worker 0, and so the job; a file `fail` kills worker 1.
 COMMAND = (
     'echo "$TASK_NAME" >> $CHECKPOINT_DIR/starts; case "$TASK_NAME" in '
     "worker-0) until [ -e $CHECKPOINT_DIR/end ]; do sleep 0.1; done;; "
     "worker-1) until [ -e $CHECKPOINT_DIR/fail ]; do sleep 0.1; done; rm $CHECKPOINT_DIR/fail; kill -KILL $$;; "
     "*) exec sleep 1000;; esac"
 )
-#: Seconds. So long that a scheduler without ZooKeeper can be looked at while it waits, and so short that it need not.
+#: Seconds; long enough to observe a scheduler that waits for ZooKeeper.
 LONG, SHORT = 120, 6
 CANNOT_STORE = 319  # docs/api.md, /v1/health
 LOST_ZOOKEEPER = 3  # exit code
@@ -134,7 +133,7 @@ def test_job_survives_zookeeper_outages(host):
     before = host.running()
     assert {"ps-0", "worker-0", "worker-1"} == set(before)
 
-    # The leader is killed: what has to be stored is, on the other two.
+    # The leader is killed: the other two store everything.
     leader = ensemble.leader()
     leader.kill()
     ensemble.wait_serving()
@@ -143,7 +142,7 @@ def test_job_survives_zookeeper_outages(host):
     leader.launch()
     ensemble.wait_serving()
 
-    # Two are killed: the last one refuses everything.
+    # Two are killed: the last one rejects everything.
     before = host.running()
     killed, last = ensemble.servers[:2], ensemble.servers[2]
     for server in killed:
@@ -171,7 +170,7 @@ def test_job_survives_zookeeper_outages(host):
         server.freeze()
     assert LOST_ZOOKEEPER == second.wait(PATIENCE)
     assert "this scheduler is no longer the leader" in host.log.read_text()
-    # The next ones find nobody who answers, and end.
+    # The next schedulers get no answer and exit.
     others = host.fail()
     host.until(lambda: time.monotonic() > frozen_at + SHORT)
     for server in ensemble.servers:

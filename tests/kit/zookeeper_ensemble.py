@@ -16,7 +16,7 @@ from mesos_local.host.process import ProcessId, free_ports, uninterrupted
 from mesos_local.node import NO_SYNC, ZOOKEEPER_ENVIRONMENT, ZooKeeperNode, zookeeper_command
 from mesos_local.record import make_directory, release_directory
 
-_LOOK_AGAIN = 0.05  # seconds; a server does not report that it starts to serve or to lead
+_POLL_INTERVAL = 0.05  # seconds; a server does not report that it starts to serve or to lead
 _LEADING = ("leader", "standalone")
 _GRACE = 3.0  # seconds
 # In ticks of 500 ms: to join a leader, and to lag behind it.
@@ -100,7 +100,7 @@ class ZooKeeperEnsemble:
             if self._directory is not None:
                 end_nodes(self._directory, self.servers, 0, _GRACE, self._guard)
                 release_directory(self._directory, temporary=True)
-            # Last: whatever ends us before, the guard does the rest.
+            # Last: if this process dies earlier, the guard cleans up.
             if self._guard is not None:
                 self._guard.end(0)
             self._directory, self._guard, self.servers = None, None, ()
@@ -123,12 +123,12 @@ class ZooKeeperEnsemble:
             behind.check_alive()
             if time.monotonic() > deadline:
                 raise behind.failed(f"does not serve after {timeout:.0f} s")
-            time.sleep(_LOOK_AGAIN)
+            time.sleep(_POLL_INTERVAL)
 
     def _not_serving(self) -> ZooKeeperNode | None:
         """Return a server that does not serve, or any server without a leader and a majority; None if all serve."""
         modes = {server: server.mode() for server in self._running()}
-        # A leader believes in itself for a while (syncLimit) after its followers are gone.
+        # A leader without followers continues for a while (syncLimit).
         if sum(mode in _LEADING for mode in modes.values()) != 1 or 2 * len(modes) <= self._count:
             return next(iter(modes), None)
         return next((server for server, mode in modes.items() if mode is None), None)

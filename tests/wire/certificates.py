@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Whom the server's certificate names.
+#: Host names in the server's certificate.
 NAMES = "DNS:localhost,IP:127.0.0.1"
 
 

@@ -176,7 +176,7 @@ def main() -> None:
         client.stop()
     say(left=[thread.name for thread in threading.enumerate() if thread is not threading.main_thread()])
     if kind == "stock":
-        os._exit(0)  # its thread would interrupt the interpreter's end, or send TEARDOWN
+        os._exit(0)  # its thread would interrupt the exit of the interpreter, or send TEARDOWN
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import Any
 
 from mesos_client.executor import ExecutorDriver
 
-LOOK_AGAIN = 0.05  # seconds
+POLL_INTERVAL = 0.05  # seconds
 
 
 class Task:
@@ -49,7 +49,7 @@ class Task:
 
     def work(self) -> None:
         while not Path("finish").exists():
-            self.ended.wait(LOOK_AGAIN)
+            self.ended.wait(POLL_INTERVAL)
         self.end("TASK_FINISHED")
 
     def end(self, state: str) -> None:

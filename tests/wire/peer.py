@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-#: Longest wait for something that must happen; only a failing test waits so long.
+#: Maximum seconds to wait for an event; only a failing test waits this long.
 PATIENCE = 30.0
 
 
@@ -148,7 +148,7 @@ class Peer:
         for connection in self._connections:
             connection.close()
 
-    # What the test sees and does
+    # Interface of tests
 
     def all(self, kind: str) -> list[Received]:
         with self._changed:
@@ -186,7 +186,7 @@ class Peer:
     def has_left(self) -> bool:
         return bool(self._left)
 
-    # Inside
+    # Implementation
 
     def left(self, exchange: Exchange) -> None:
         with self._changed:
@@ -223,7 +223,7 @@ class Peer:
             try:
                 connection = self._tls.wrap_socket(connection, server_side=True)
             except OSError:
-                return  # the client does not like our certificate, or we do not like its
+                return  # one side rejected the certificate of the other
             self._connections.append(connection)
         with connection.makefile("rb") as reader:
             try:
@@ -261,7 +261,7 @@ def _listen(host: str) -> tuple[socket.socket, str]:
 
 
 def _shutdown(connection: socket.socket) -> None:
-    with suppress(OSError):  # closed already
+    with suppress(OSError):  # already closed
         # Not the method of SSLSocket, which would disturb the thread that reads.
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
 

@@ -60,7 +60,7 @@ class ClientProcess:
             reader.join(PATIENCE)
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             assert pipe is not None
-            with suppress(BrokenPipeError):  # a command that was never read
+            with suppress(BrokenPipeError):  # the program did not read the last command
                 pipe.close()
 
     def do(self, command: str, *arguments: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 from wire.certificates import Certificates
 
-#: What `stat` says of the files in the working directory.
+#: File modes in the working directory.
 MODES = {"stdout": "-rw-r--r--", "pipe": "prw-r--r--", "logs": "drwxr-xr-x", "null": "crw-rw-rw-"}
 CONTENT = "what the program said"
 RECORD = TaskRecord(
@@ -36,7 +36,7 @@ class Mesos:
 
     def __init__(self, certificates: Certificates) -> None:
         self.asked: list[tuple[str, str]] = []
-        #: Path of what it refuses; whether reads get no answer (`silent`) or one that does not end (`slow`).
+        #: Refused path; whether reads get no answer (`silent`) or an endless one (`slow`).
         self.refuses = self.hangs = ""
         self.end = threading.Event()
         mesos = self
@@ -149,4 +149,4 @@ def test_hanging_agent_times_out(mesos, certificates, how, monkeypatch):
     assert (502, True) == (refused.value.http_status, refused.value.silent)
     mesos.hangs = ""
     files.read(STATE, RECORD, "stdout", None, 1000)
-    assert 2 == [path for path, _ in mesos.asked].count("/slaves")  # it may be at another address now
+    assert 2 == [path for path, _ in mesos.asked].count("/slaves")  # its address may have changed

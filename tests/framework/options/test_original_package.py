@@ -12,10 +12,10 @@ from tf_scheduler.package.options_check import option_paths
 
 ORIGINAL = json.loads((Path(__file__).parent / "beta_tensorflow.json").read_text())
 OURS = dict(option_paths(config_schema()))
-#: What the reference writes where the original schema gives no default.
+#: Stands for a missing default in the reference.
 NO_DEFAULT = "<none>"
 
-#: As in the tutorials of its time.
+#: From the tutorials of the original package.
 HELLO = {
     "service": {
         "name": "helloworld",

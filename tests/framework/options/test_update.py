@@ -11,7 +11,7 @@ from tf_scheduler.options.schema.document import OPTIONS
 from tf_scheduler.options.schema.fields import Boolean, Environment, IntegerList, OnUpdate, RecordList, String
 from tf_scheduler.options.update import difference
 
-#: Every job has tasks, so that every option concerns one.
+#: Every job has tasks, so that every option affects one.
 ALL_JOBS = {
     "service": {
         "command": "",
@@ -27,7 +27,7 @@ ALL_JOBS = {
     "evaluator": {"count": 1},
     "data_service": {"workers": 1},
 }
-#: Values where "changed" is none.
+#: Other values of options that do not accept "changed".
 CHANGED = {
     "service.name": "changed",
     "service.job_context": '{"rate": 1}',

@@ -36,7 +36,7 @@ def test_kill_before_each_statement(tmp_path):
     """Including the creation of the file."""
     left = crash(tmp_path, "statement", range(64))
 
-    # The last points lie behind the last statement: every statement had its turn.
+    # The last points are after the last statement: every statement was covered.
     assert {(n, n): {SIGKILL} for n in range(TRANSACTIONS)} | {(TRANSACTIONS, TRANSACTIONS): {0}} == left
 
 

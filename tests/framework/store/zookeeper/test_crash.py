@@ -41,10 +41,10 @@ def test_kill_at_every_request(zookeeper, tmp_path, kind):
         acknowledged, stored = left_behind(place, tmp_path / f"{kind}-{point}")
         left[acknowledged, stored - acknowledged] += 1
 
-    # The last points lie behind the last request: every request had its turn.
+    # The last points are after the last request: every request was covered.
     assert [SIGKILL] * ended_by.count(SIGKILL) + [0] * ended_by.count(0) == ended_by
     assert 0 == ended_by[-1]
-    # Before a commit's request nothing more is stored than was acknowledged; after it, one decision more.
+    # Before a commit's request only acknowledged decisions are stored; after it, one more.
     more = 0 if kind == "before" else 1
     assert {(done, more) for done in range(TRANSACTIONS)} | {(TRANSACTIONS, 0)} <= left.keys()
     assert {stored_more for _, stored_more in left} <= {0, 1}

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.zookeeper
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(tf_scheduler.__file__).parents[1])}
 ROOT = "dcos-service-tensorflow"
-#: Seconds that a test waits for what has to come.
+#: Maximum seconds to wait for an event.
 LONG = 60.0
 
 
