@@ -13,11 +13,11 @@ from tf_scheduler.options.schema.fields import (
     Integer,
     IntegerList,
     Number,
-    PlacementConstraint,
     RecordList,
     String,
-    Ulimits,
+    parse_ulimits,
 )
+from tf_scheduler.options.schema.values import parse_constraints
 
 Document = dict[str, Any]
 
@@ -57,9 +57,17 @@ def _wholes(field: Any) -> st.SearchStrategy[int]:
     )
 
 
+_PARSED = {
+    parse_constraints: CONSTRAINT,
+    parse_ulimits: st.sampled_from(["", "nofile=65536", "core=0:unlimited, nproc=1:2"]),
+}
+
+
 def _texts(field: Any) -> st.SearchStrategy[str]:
     if field.choices:
         return st.sampled_from(field.choices)
+    if field.parse in _PARSED:
+        return _PARSED[field.parse]
     if field.pattern:
         fitting = st.from_regex(field.pattern, fullmatch=True)
         return fitting if field.non_empty else fitting | st.just("")
@@ -79,8 +87,6 @@ def _records(field: Any) -> st.SearchStrategy[Any]:
 
 
 _VALUES = {
-    PlacementConstraint: lambda _: CONSTRAINT,
-    Ulimits: lambda _: st.sampled_from(["", "nofile=65536", "core=0:unlimited, nproc=1:2"]),
     String: _texts,
     Boolean: lambda _: st.booleans(),
     Integer: _wholes,

@@ -8,7 +8,16 @@ import pytest
 from tf_scheduler.model.redaction import MASK
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import OPTIONS
-from tf_scheduler.options.schema.fields import Boolean, Environment, IntegerList, OnUpdate, RecordList, String
+from tf_scheduler.options.schema.fields import (
+    Boolean,
+    Environment,
+    IntegerList,
+    OnUpdate,
+    RecordList,
+    String,
+    parse_ulimits,
+)
+from tf_scheduler.options.schema.values import parse_constraints
 from tf_scheduler.options.update import difference
 
 #: Every job has tasks, so that every option affects one.
@@ -67,7 +76,7 @@ def another(field, value):
     if isinstance(field, Boolean):
         return not value
     if isinstance(field, String):
-        special = {"PlacementConstraint": "rack:MAX_PER:1", "Ulimits": "core=0"}.get(type(field).__name__, "changed")
+        special = {parse_constraints: "rack:MAX_PER:1", parse_ulimits: "core=0"}.get(field.parse, "changed")
         return next((choice for choice in field.choices if choice != value), special)
     if isinstance(field, Environment):
         return {"CHANGED": "1"}

@@ -13,8 +13,6 @@ from typing import Any, TypeGuard, TypeVar, cast
 
 from marshmallow import RAISE, Schema, ValidationError, fields, missing
 
-from .values import ConstraintError, parse_constraints
-
 _T = TypeVar("_T")
 
 #: ASCII separators of list entries, and of the fields of an entry, in environment variables.
@@ -104,7 +102,10 @@ class OptionField(fields.Field[_T]):
 
 
 class String(OptionField[str]):
-    """Text: one of `choices`, or a match of `pattern`, which error messages describe as `expected`."""
+    """Text: one of `choices`, or a match of `pattern`, which error messages describe as `expected`.
+
+    `parse` raises ValueError for an invalid value; each of its arguments is a message. The value stays text.
+    """
 
     def __init__(
         self,
@@ -115,12 +116,13 @@ class String(OptionField[str]):
         non_empty: bool = False,
         pattern: str = "",
         expected: str = "",
+        parse: Callable[[str], object] = str,
         **options: Any,
     ) -> None:
         super().__init__(description, default, **options)
         self.choices = tuple(choices)
         self.non_empty = non_empty
-        self.pattern, self.expected = pattern, expected
+        self.pattern, self.expected, self.parse = pattern, expected, parse
 
     def _deserialize(self, value: object, *_args: Any, **_options: Any) -> str:
         if not isinstance(value, str):
@@ -133,24 +135,16 @@ class String(OptionField[str]):
             raise ValidationError("must not contain a NUL character")
         if value and self.pattern and not re.fullmatch(self.pattern, value):
             raise ValidationError(f"must be {self.expected}, not {json_excerpt(value)}")
+        try:
+            self.parse(value)
+        except ValueError as error:
+            raise ValidationError([str(message) for message in error.args]) from error
         return value
 
 
 def choice(description: str, default: Enum, **options: Any) -> String:
     """Return a field with one of the default's enumeration."""
     return String(description, default.value, choices=[item.value for item in type(default)], **options)
-
-
-class PlacementConstraint(String):
-    """Text in Marathon's constraint language; validated, not converted."""
-
-    def _deserialize(self, value: object, *_args: Any, **_options: Any) -> str:
-        text = super()._deserialize(value)
-        try:
-            parse_constraints(text)
-        except ConstraintError as error:
-            raise ValidationError(list(error.messages)) from error
-        return text
 
 
 class Boolean(OptionField[bool]):
@@ -397,18 +391,6 @@ def parse_ulimits(text: str) -> dict[str, tuple[int, int]]:
             raise ValueError(f"{match['name']}: the soft limit exceeds the hard limit in {json_excerpt(entry)}")
         limits[match["name"]] = (soft, hard)
     return limits
-
-
-class Ulimits(String):
-    """Text for `parse_ulimits`; validated, not converted."""
-
-    def _deserialize(self, value: object, *_args: Any, **_options: Any) -> str:
-        text = super()._deserialize(value)
-        try:
-            parse_ulimits(text)
-        except ValueError as error:
-            raise ValidationError(str(error)) from error
-        return text
 
 
 def _number(text: str) -> int:

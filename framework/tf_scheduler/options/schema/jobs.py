@@ -15,13 +15,13 @@ from .fields import (
     IntegerList,
     Memory,
     OnUpdate,
-    PlacementConstraint,
     Seconds,
     Section,
     String,
-    Ulimits,
     choice,
+    parse_ulimits,
 )
+from .values import parse_constraints
 
 
 class JobPolicySection(Section):
@@ -72,10 +72,11 @@ class JobSection(JobPolicySection):
         "Disk of each task.", 4096, maximum=1_000_000_000, unit="MB", update=OnUpdate.RESTART, form_required=True
     )
     gpus = Integer("Whole GPUs of each task.", 0, maximum=1024, update=OnUpdate.RESTART)
-    placement_constraint = PlacementConstraint(
+    placement_constraint = String(
         "Marathon constraints, as JSON or as field:OPERATOR:value,...; [] or empty: none. Applies to tasks placed "
         "after the change.",
         "[]",
+        parse=parse_constraints,
         media="application/x-zone-constraints+json",
         examples=['[["hostname", "UNIQUE"]]', "rack:MAX_PER:2"],
     )
@@ -110,9 +111,10 @@ class JobSection(JobPolicySection):
         minimum=-20,
         maximum=19,
     )
-    ulimits = Ulimits(
+    ulimits = String(
         "Resource limits as name=soft:hard, separated by commas; names as in setrlimit(2). Empty: none. "
         f"{NEXT_LAUNCH_ONLY}",
+        parse=parse_ulimits,
         examples=["nofile=65536", "core=0:unlimited,nproc=4096"],
     )
     gpu_check = Boolean(

@@ -21,11 +21,7 @@ _OPERATORS = ", ".join(item.value for item in Operator)
 
 
 class ConstraintError(ValueError):
-    """Invalid constraints, with one message per error."""
-
-    def __init__(self, messages: Sequence[str]) -> None:
-        super().__init__("; ".join(messages))
-        self.messages = tuple(messages)
+    """Invalid constraints; `args` has one message per error."""
 
 
 def parse_constraints(text: str) -> tuple[Constraint, ...]:
@@ -35,7 +31,7 @@ def parse_constraints(text: str) -> tuple[Constraint, ...]:
     rows = _rows(text)
     errors = [error for row in rows for error in _errors(row)]
     if errors:
-        raise ConstraintError(errors)
+        raise ConstraintError(*errors)
     return tuple(_constraint(row) for row in rows)
 
 
@@ -44,20 +40,20 @@ def _rows(text: str) -> list[list[str]]:
         content = json.loads(text)
     except (ValueError, RecursionError):
         if text.lstrip().startswith("["):
-            raise ConstraintError([f"is not JSON; write {_FORMS}"]) from None
+            raise ConstraintError(f"is not JSON; write {_FORMS}") from None
         return [_split(row, ":") for row in _split(text, ",")]
     if isinstance(content, list) and all(isinstance(row, list) for row in content):
         return [_texts(row) for row in content]
     if isinstance(content, list):
         return [_texts(content)]
-    raise ConstraintError([f"must be {_FORMS}"])
+    raise ConstraintError(f"must be {_FORMS}")
 
 
 def _texts(row: Sequence[Any]) -> list[str]:
     """Convert numbers in hand-written JSON to text: ["rack", "MAX_PER", 2]."""
     wrong = [item for item in row if isinstance(item, bool) or not isinstance(item, (str, int, float))]
     if wrong:
-        raise ConstraintError([f"{json.dumps(row)}: {json.dumps(wrong[0])} is neither text nor a number"])
+        raise ConstraintError(f"{json.dumps(row)}: {json.dumps(wrong[0])} is neither text nor a number")
     return [str(item) for item in row]
 
 
