@@ -55,13 +55,9 @@ class ZooKeeperAddress:
 
     @classmethod
     def parse(cls, url: str) -> ZooKeeperAddress:
-        """Parse an address like Mesos' `--zk`, and read the credentials file if it names one.
+        """Parse an address (`_GRAMMAR`), and read the credentials file if it names one. Raises StoreAddressError.
 
-            zk://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT]...[/CHROOT][?OPTION=VALUE&...]
-
-        `zks://` selects TLS. Options: `session_timeout` (10) and `request_timeout` (15), in seconds; `credentials`, a
-        file with USER:PASSWORD, which does not show up in the list of processes; for `zks`: `ca`, `certificate`, `key`,
-        PEM files. The address on DC/OS is zk://master.mesos:2181. Raises StoreAddressError.
+        A credentials file keeps the password out of the list of processes. On DC/OS: zk://master.mesos:2181.
         """
         scheme, _, rest = url.partition("://")
         if scheme not in (PLAIN, SECURE):

@@ -145,8 +145,8 @@ class ServiceTree:
 
     def __init__(self, session: ZooKeeperSession, service: str) -> None:
         self._session = session
-        self.place = session.place
-        self.path = f"{session.place.chroot}/{layout.service_folder(service)}"
+        self.address = session.address
+        self.path = f"{session.address.chroot}/{layout.service_folder(service)}"
         self.head = f"{self.path}/{layout.HEAD}"
         self.guard: str | None = None
 
@@ -156,7 +156,7 @@ class ServiceTree:
 
     def describe(self, path: str) -> str:
         """Return the node and its ZooKeeper, for messages."""
-        return f"{path} in {self.place}"
+        return f"{path} in {self.address}"
 
     def ensure(self, deadline: Deadline) -> None:
         """Create the service's node and its parents, if missing."""

@@ -83,8 +83,8 @@ def encode_head(head: Head) -> bytes:
     return json.dumps({"schema": SCHEMA, **asdict(head)}).encode()
 
 
-def decode_head(data: bytes, place: str) -> tuple[Head, int]:
-    """Return the head and its stored schema. Raises StoreCorruptError or StoreVersionError naming the place."""
+def decode_head(data: bytes, node: str) -> tuple[Head, int]:
+    """Return the head and its stored schema. Raises StoreCorruptError or StoreVersionError naming the node."""
     try:
         fields: dict[str, Any] = json.loads(data)
         schema = fields.pop("schema")
@@ -92,14 +92,14 @@ def decode_head(data: bytes, place: str) -> tuple[Head, int]:
             raise ValueError(f"schema {schema!r}")
         if schema > SCHEMA:
             raise StoreVersionError(
-                f"{place} was written by a newer version of this program (schema {schema}, supported up to {SCHEMA}): "
+                f"{node} was written by a newer version of this program (schema {schema}, supported up to {SCHEMA}): "
                 "run that version"
             )
         for upgrade in HEAD_UPGRADES[schema - 1 :]:
             fields = upgrade(fields)
         return Head(**fields), schema
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreCorruptError(f"{place} cannot be read: {error!r}; restore a backup with `state import`") from error
+        raise StoreCorruptError(f"{node} cannot be read: {error!r}; restore a backup with `state import`") from error
 
 
 def encode_writes(writes: Iterable[Write]) -> bytes:
@@ -107,17 +107,17 @@ def encode_writes(writes: Iterable[Write]) -> bytes:
     return bytes([SCHEMA]) + zlib.compress(b"".join(_encoded(writes)))
 
 
-def decode_writes(data: bytes, place: str) -> list[Write]:
-    """Decode the result of `encode_writes`. Raises StoreCorruptError or StoreVersionError naming the place."""
+def decode_writes(data: bytes, node: str) -> list[Write]:
+    """Decode the result of `encode_writes`. Raises StoreCorruptError or StoreVersionError naming the node."""
     decoder = DECODERS.get(data[0]) if data else None
     if decoder is None:
         if data and data[0] > SCHEMA:
-            raise StoreVersionError(f"{place} was written by a newer version of this program (schema {data[0]})")
-        raise StoreCorruptError(f"{place} was written by another program; restore a backup with `state import`")
+            raise StoreVersionError(f"{node} was written by a newer version of this program (schema {data[0]})")
+        raise StoreCorruptError(f"{node} was written by another program; restore a backup with `state import`")
     try:
         return decoder(data[1:])
     except (ValueError, struct.error, zlib.error) as error:
-        raise StoreCorruptError(f"{place} is damaged: {error}; restore a backup with `state import`") from error
+        raise StoreCorruptError(f"{node} is damaged: {error}; restore a backup with `state import`") from error
 
 
 def split(data: bytes) -> Sequence[bytes]:

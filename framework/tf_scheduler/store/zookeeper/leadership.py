@@ -79,7 +79,7 @@ class ZooKeeperLeadership:
                 waiting(holder)
                 reported = holder
             # A watch may get lost with a session: poll as well.
-            if not self._changed.wait(min(deadline.left, self._session.place.session_timeout)) and deadline.left == 0:
+            if not self._changed.wait(min(deadline.left, self._session.address.session_timeout)) and deadline.left == 0:
                 raise StoreUnavailableError(f"another scheduler leads this service: {holder}")
         self._session.on_expired(lambda: self._lose("the ZooKeeper session has expired"))
         self._thread.start()

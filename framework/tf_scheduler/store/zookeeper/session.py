@@ -170,16 +170,16 @@ class ZooKeeperSession:
     answers in time, StoreError for unusable TLS files.
     """
 
-    def __init__(self, place: ZooKeeperAddress) -> None:
-        self.place = place
+    def __init__(self, address: ZooKeeperAddress) -> None:
+        self.address = address
         # Leaves time to try a second server before a leader has to step down.
-        self._sockets = KazooSockets(place.tls, place.session_timeout / 4)
+        self._sockets = KazooSockets(address.tls, address.session_timeout / 4)
         self._connected = threading.Event()
         self._closed = threading.Event()
-        self._client = _client(place, self._sockets)
-        self._connection = observe_connection(self._client, place.session_timeout / 4)
+        self._client = _client(address, self._sockets)
+        self._connection = observe_connection(self._client, address.session_timeout / 4)
         self._client.add_listener(self._on_state)
-        self.acl = CREATOR_ALL_ACL if place.credentials or (place.tls and place.tls.key) else OPEN_ACL_UNSAFE
+        self.acl = CREATOR_ALL_ACL if address.credentials or (address.tls and address.tls.key) else OPEN_ACL_UNSAFE
         self._start()
 
     @property
@@ -245,7 +245,7 @@ class ZooKeeperSession:
     def unavailable(self) -> StoreUnavailableError:
         """Return the error for a ZooKeeper that does not answer."""
         cause = f" ({self._sockets.problem})" if self._sockets.problem else ""
-        return StoreUnavailableError(f"ZooKeeper at {self.place} does not answer{cause}")
+        return StoreUnavailableError(f"ZooKeeper at {self.address} does not answer{cause}")
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
@@ -254,11 +254,11 @@ class ZooKeeperSession:
             yield
         except NoAuthError as error:
             raise StoreError(
-                f"ZooKeeper at {self.place} denies access to this service's nodes: they belong to another user or "
+                f"ZooKeeper at {self.address} denies access to this service's nodes: they belong to another user or "
                 "certificate; use the same credentials"
             ) from error
         except KazooException as error:
-            raise StoreError(f"ZooKeeper at {self.place}: {error!r}") from error
+            raise StoreError(f"ZooKeeper at {self.address}: {error!r}") from error
 
     def close(self) -> None:
         """End the session and its ephemeral nodes. May be called again."""
@@ -271,18 +271,18 @@ class ZooKeeperSession:
             self._client.stop()
             self._client.close()
         except KazooException:
-            log.warning("closing the session with ZooKeeper at %s failed", self.place, exc_info=True)
+            log.warning("closing the session with ZooKeeper at %s failed", self.address, exc_info=True)
         finally:
             timer.cancel()
             timer.join()
 
     @property
     def _answer_timeout(self) -> float:
-        return (self.timeout or self.place.session_timeout) / 4
+        return (self.timeout or self.address.session_timeout) / 4
 
     def _start(self) -> None:
         try:
-            self._client.start(timeout=self.place.request_timeout)
+            self._client.start(timeout=self.address.request_timeout)
         except KazooTimeoutError as error:
             raise self.unavailable() from error
 
@@ -308,16 +308,16 @@ class _RequestBatch:
         return [request.get(timeout=timeout) for request in self._pending]
 
 
-def _client(place: ZooKeeperAddress, sockets: KazooSockets) -> KazooClient:
-    servers = random.sample(place.servers, len(place.servers))
+def _client(address: ZooKeeperAddress, sockets: KazooSockets) -> KazooClient:
+    servers = random.sample(address.servers, len(address.servers))
     # Below this level kazoo logs passwords.
     logger = log.getChild("client")
     logger.setLevel(logging.WARNING)
     return KazooClient(
         hosts=",".join(servers),
-        timeout=place.session_timeout,
+        timeout=address.session_timeout,
         handler=sockets,
-        auth_data=[("digest", place.credentials)] if place.credentials else None,
+        auth_data=[("digest", address.credentials)] if address.credentials else None,
         # In a fixed order kazoo tries another server after a failure.
         randomize_hosts=False,
         connection_retry=KazooRetry(max_tries=-1, delay=_RETRY_DELAY, max_delay=0.5, sleep_func=sockets.sleep_func),

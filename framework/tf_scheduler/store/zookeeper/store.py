@@ -93,15 +93,15 @@ _MIN_LOG_COST = 256 * 1024
 
 
 class ZooKeeperStore:
-    """StateStore in the ZooKeeper at `place`, with leader election. The first change creates its nodes.
+    """StateStore in the ZooKeeper at `address`, with leader election. The first change creates its nodes.
 
     Raises InvalidKeyError for an invalid service name, StoreUnavailableError if no server answers within
-    `place.request_timeout`, StoreError for unusable TLS files.
+    `address.request_timeout`, StoreError for unusable TLS files.
     """
 
-    def __init__(self, place: ZooKeeperAddress, service: str) -> None:
+    def __init__(self, address: ZooKeeperAddress, service: str) -> None:
         self._service = service_key(service)
-        self._session: ZooKeeperSession | None = ZooKeeperSession(place)
+        self._session: ZooKeeperSession | None = ZooKeeperSession(address)
         self._tree = ServiceTree(self._session, self._service)
         self._leadership: ZooKeeperLeadership | None = None
         self._seen: HeadVersion | None = None
@@ -178,7 +178,7 @@ class ZooKeeperStore:
     def _open(self) -> tuple[ZooKeeperSession, Deadline]:
         if self._session is None:
             raise StoreError(f"the store of service {self._service} is closed")
-        return self._session, Deadline(self._session.place.request_timeout)
+        return self._session, Deadline(self._session.address.request_timeout)
 
     def _loaded(self) -> HeadVersion:
         """Return the loaded version, which may be outdated. Raises StoreConflictError if nothing is loaded."""
@@ -225,6 +225,6 @@ class ZooKeeperStore:
             raise LeadershipLostError(f"this scheduler no longer leads service {self._service}")
         if outcome is CommitOutcome.CONFLICT:
             raise StoreConflictError(
-                f"another process changed the state of service {self._service} in {self._tree.place}; "
+                f"another process changed the state of service {self._service} in {self._tree.address}; "
                 "if two schedulers run for this service, stop one of them"
             )
