@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tf_scheduler.core.state.spec_index import index_of
-from tf_scheduler.errors import OptionsError, Problem
+from tf_scheduler.errors import OptionsError
 from tf_scheduler.model.effects import Change, ConfigurationForgotten, ConfigurationStored
 from tf_scheduler.model.redaction import MASK
 from tf_scheduler.model.state import Configuration, newest_first
@@ -60,7 +60,8 @@ def select_configuration(
         if old is not None and refused:
             if strict and index_of(to_spec(old)).target != before[0].target:
                 raise OptionsError(refused)
-            return SelectedConfiguration(old, (), tuple(map(_rejection, refused)))
+            rejected = (f"{item.path}: {item.message}; the previous options remain active" for item in refused)
+            return SelectedConfiguration(old, (), tuple(rejected))
     if before and before[0].id == candidate.id:
         return SelectedConfiguration(options)
     dropped = [item for item in before if item.id != candidate.id][MAX_CONFIGURATIONS - 1 :]
@@ -117,7 +118,3 @@ def _stored_changes(old: Document, new: Document) -> Sequence[Mapping[str, Any]]
     items = [{"option": item.path, "old": item.old, "new": item.new} for item in changed_options(old, new)]
     stored: list[dict[str, Any]] = json.loads(json.dumps(items, default=str))
     return stored
-
-
-def _rejection(problem: Problem) -> str:
-    return f"{problem.path}: {problem.message}; the previous options remain active"

@@ -119,21 +119,27 @@ def image_of(service: Document, own: str, has_gpus: bool) -> str:
     return "" if image in (ORIGINAL_IMAGE, ORIGINAL_GPU_IMAGE) else image
 
 
-def _needs(section: Document) -> Needs:
-    return Needs(thousandths(section["cpus"]), section["mem"] * UNIT, section.get("disk", 0) * UNIT)
+def _needs(section: Document, ports: int = 0) -> Needs:
+    disk, gpus = section.get("disk", 0) * UNIT, section.get("gpus", 0) * UNIT
+    return Needs(thousandths(section["cpus"]), section["mem"] * UNIT, disk, gpus, ports)
+
+
+def _environment(service: Document, own: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the job's environment; Hadoop's clients read their configuration from the working directory."""
+    hadoop = {"HADOOP_CONF_DIR": "."} if service["hdfs"]["config_uri"] else {}
+    return {**hadoop, **service["environment"], **own}
 
 
 def _side_job(
     options: Document, kind: JobKind, section: str, command: str, needs: Needs, count: int = 1, port: int = 0
 ) -> JobSpec:
     service = options["service"]
-    hadoop = {"HADOOP_CONF_DIR": "."} if service["hdfs"]["config_uri"] else {}
     return JobSpec(
         kind=kind,
         count=count,
         needs=replace(needs, ports=ports_of(service)),
         command=command,
-        environment={**hadoop, **service["environment"]},
+        environment=_environment(service, {}),
         python=service["python"],
         section=section,
         image=image_of(service, "", has_gpus=False),
@@ -224,15 +230,13 @@ def _krb5_conf(kerberos: Document) -> str:
     return f"[libdefaults]\n  default_realm = {realm}\n[realms]\n  {where}\n"
 
 
-#: Hadoop's clients read their configuration from the task's working directory.
-_HADOOP = {"HADOOP_CONF_DIR": "."}
 #: URL schemes of the Mesos fetcher that need no Hadoop client (Mesos documentation, fetcher).
 _FETCHER = ("http", "https", "ftp", "ftps", "file")
 
 
 def to_spec(options: Document) -> ServiceSpec:
     """Return the spec of the service."""
-    service, recovery = options["service"], options["recovery"]
+    service, recovery, executor, gang = (options[name] for name in ("service", "recovery", "executor", "gang"))
     return ServiceSpec(
         name=service["name"].strip("/"),
         user=service["user"],
@@ -243,15 +247,15 @@ def to_spec(options: Document) -> ServiceSpec:
             *(_job(options, name) for name in JOBS if options[name]["count"]),
             *downstream_side_jobs(options),
         ),
-        executor=_executor(options["executor"]),
+        executor=ExecutorSpec(executor["url"], executor["python"], _needs(executor)),
         uris=tuple(_uris(service)),
         fetch=() if _agents_fetch(service["job_url"]) else (service["job_url"],),
         program=_program(service),
-        output=OutputPolicy(options["executor"]["output_bytes"], options["executor"]["output_backups"]),
+        output=OutputPolicy(executor["output_bytes"], executor["output_backups"]),
         principal=service["principal"] or service["service_account"],
         checkpoint_dir=service["checkpoint_dir"] or service["shared_filesystem"],
         failover_timeout=service["failover_timeout"],
-        gang=_gang(options["gang"]),
+        gang=GangSpec(gang["hold_seconds"], GangMode(gang["mode"]), gang["reserve_timeout"]),
         placement=_placement(options["placement"], service["region"]),
         restart=_restart(options["restart"]),
         recovery=RecoveryPolicy(**{**recovery, "start_timeout": recovery["start_timeout"] or None}),
@@ -266,19 +270,12 @@ def to_spec(options: Document) -> ServiceSpec:
 
 def _job(options: Document, section: str) -> JobSpec:
     service, job = options["service"], options[section]
-    hadoop = _HADOOP if service["hdfs"]["config_uri"] else {}
     return JobSpec(
         kind=JOBS[section],
         count=job["count"],
-        needs=Needs(
-            cpus=thousandths(job["cpus"]),
-            mem=job["mem"] * UNIT,
-            disk=job["disk"] * UNIT,
-            gpus=job["gpus"] * UNIT,
-            ports=ports_of(service),
-        ),
+        needs=_needs(job, ports_of(service)),
         command=job["command"] or service["command"],
-        environment={**hadoop, **service["environment"], **job["environment"]},
+        environment=_environment(service, job["environment"]),
         python=job["python"] or service["python"],
         kill_grace=job["kill_grace"],
         min_count=job.get("min_count", 0),
@@ -340,18 +337,6 @@ def _uris(service: Document) -> Iterator[Uri]:
     if folder := service["hdfs"]["config_uri"].rstrip("/"):
         yield Uri(f"{folder}/core-site.xml", extract=False)
         yield Uri(f"{folder}/hdfs-site.xml", extract=False)
-
-
-def _executor(executor: Document) -> ExecutorSpec:
-    return ExecutorSpec(
-        uri=executor["url"],
-        python=executor["python"],
-        needs=Needs(cpus=thousandths(executor["cpus"]), mem=executor["mem"] * UNIT),
-    )
-
-
-def _gang(gang: Document) -> GangSpec:
-    return GangSpec(gang["hold_seconds"], GangMode(gang["mode"]), gang["reserve_timeout"])
 
 
 def _placement(placement: Document, region: str) -> PlacementSpec:
