@@ -13,7 +13,7 @@ from typing import Any
 from marshmallow import fields
 
 from .schema.document import OPTIONS, Option
-from .schema.fields import RECORD_END, UNIT_END, Boolean, Environment, Integer, IntegerList, Number, RecordList, String
+from .schema.fields import RECORD_END, UNIT_END, Boolean, Environment, Integer, IntegerList, Number, RecordList
 
 
 def variable_name(option: Option) -> str:
@@ -81,43 +81,34 @@ def _entry_tag(field: fields.Field[Any]) -> str:
 
 
 def _value(field: fields.Field[Any], text: str) -> Any:
-    for kind, read in _READERS.items():
-        if isinstance(field, kind):
-            return read(field, text)
-    raise TypeError(field)
+    match field:
+        case Boolean():
+            return {"true": True, "false": False}.get(text, text)
+        case Integer():
+            return _number(text, int)
+        case Number():
+            return _number(text, float)
+        case IntegerList():
+            return [_number(entry, int) for entry in _entries(text)]
+        case Environment():
+            return [dict(zip(("name", "value"), entry.split("=", 1), strict=False)) for entry in _entries(text)]
+        case RecordList():
+            return [_record_of(field, entry.split(UNIT_END)) for entry in _entries(text)]
+    return text
 
 
 def _entries(text: str) -> list[str]:
     return text.split(RECORD_END)[:-1]
 
 
-def _read_records(field: RecordList, text: str) -> list[dict[str, str]]:
-    return [_read_record(field, entry.split(UNIT_END)) for entry in _entries(text)]
-
-
-def _read_record(field: RecordList, parts: list[str]) -> dict[str, str]:
+def _record_of(field: RecordList, parts: list[str]) -> dict[str, str]:
     """Omit empty optional fields."""
     named = zip(field.schema.fields.items(), parts, strict=False)
     return {name: part for (name, kind), part in named if part or kind.required}
 
 
-def _read_variables(text: str) -> list[dict[str, str]]:
-    return [dict(zip(("name", "value"), entry.split("=", 1), strict=False)) for entry in _entries(text)]
-
-
-def _read_number(text: str, read: Callable[[str], float]) -> float | str:
+def _number(text: str, read: Callable[[str], float]) -> float | str:
     try:
         return read(text)
     except ValueError:
         return text
-
-
-_READERS: Mapping[type, Callable[[Any, str], Any]] = {
-    String: lambda _, text: text,
-    Boolean: lambda _, text: {"true": True, "false": False}.get(text, text),
-    Integer: lambda _, text: _read_number(text, int),
-    Number: lambda _, text: _read_number(text, float),
-    Environment: lambda _, text: _read_variables(text),
-    IntegerList: lambda _, text: [_read_number(entry, int) for entry in _entries(text)],
-    RecordList: _read_records,
-}

@@ -6,7 +6,7 @@ config.json omits the rules over several options. Its environments are lists, be
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from marshmallow import Schema, fields
@@ -25,9 +25,26 @@ def config_schema() -> Json:
 
 def json_type(field: fields.Field[Any]) -> Json:
     """Return the JSON Schema type and bounds of a field."""
-    for kind, describe in _TYPES.items():
-        if isinstance(field, kind):
-            return describe(field)
+    match field:
+        case String():
+            return {
+                "type": "string",
+                **({"enum": list(field.choices)} if field.choices else {}),
+                **({"minLength": 1} if field.non_empty else {}),
+                **({"pattern": _whole(field.pattern, field.non_empty)} if field.pattern else {}),
+            }
+        case Boolean():
+            return {"type": "boolean"}
+        case Integer() | Number():
+            kind = "integer" if isinstance(field, Integer) else "number"
+            return {"type": kind, "minimum": field.minimum, "maximum": field.maximum}
+        case Environment():
+            name = {"type": "string", "pattern": _whole(VARIABLE_PATTERN, non_empty=True)}
+            return {"type": "array", "items": _entry({"name": name, "value": {"type": "string"}}, ["name", "value"])}
+        case IntegerList():
+            return {"type": "array", "items": json_type(field.item)}
+        case RecordList():
+            return {"type": "array", "items": _object(field.schema)}
     raise TypeError(field)
 
 
@@ -41,13 +58,13 @@ def json_default(option: Option) -> Any:
 
 def _object(schema: Schema) -> Json:
     required = [name for name, field in schema.fields.items() if field.required or field.metadata.get("required")]
-    return {
-        "type": "object",
-        "properties": {name: _property(name, field) for name, field in schema.fields.items()},
-        # Draft 4 forbids an empty list.
-        **({"required": required} if required else {}),
-        "additionalProperties": False,
-    }
+    return _entry({name: _property(name, field) for name, field in schema.fields.items()}, required)
+
+
+def _entry(properties: Json, required: list[str]) -> Json:
+    """Return the type of an object; draft 4 forbids an empty list of required properties."""
+    needed = {"required": required} if required else {}
+    return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
 
 
 def _property(name: str, field: fields.Field[Any]) -> Json:
@@ -64,50 +81,9 @@ def _property(name: str, field: fields.Field[Any]) -> Json:
     }
 
 
-def _text(field: String) -> Json:
-    return {
-        "type": "string",
-        **({"enum": list(field.choices)} if field.choices else {}),
-        **({"minLength": 1} if field.non_empty else {}),
-        **({"pattern": _whole(field.pattern, field.non_empty)} if field.pattern else {}),
-    }
-
-
 def _whole(pattern: str, non_empty: bool) -> str:
     """Anchor the pattern, because JSON Schema matches substrings."""
     return f"^({pattern})$" if non_empty else f"^({pattern})?$"
-
-
-def _number(kind: str) -> Callable[[Integer | Number], Json]:
-    return lambda field: {"type": kind, "minimum": field.minimum, "maximum": field.maximum}
-
-
-def _variables(_: Environment) -> Json:
-    properties = {
-        "name": {"type": "string", "pattern": _whole(VARIABLE_PATTERN, non_empty=True)},
-        "value": {"type": "string"},
-    }
-    entry = {"type": "object", "properties": properties, "required": ["name", "value"], "additionalProperties": False}
-    return {"type": "array", "items": entry}
-
-
-def _list(field: IntegerList) -> Json:
-    return {"type": "array", "items": json_type(field.item)}
-
-
-def _records(field: RecordList) -> Json:
-    return {"type": "array", "items": _object(field.schema)}
-
-
-_TYPES: Mapping[type, Callable[[Any], Json]] = {
-    String: _text,
-    Boolean: lambda _: {"type": "boolean"},
-    Integer: _number("integer"),
-    Number: _number("number"),
-    Environment: _variables,
-    IntegerList: _list,
-    RecordList: _records,
-}
 
 
 def explain(option: Option) -> str:
