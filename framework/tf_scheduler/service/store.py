@@ -26,10 +26,8 @@ def open_store(url: str | Path, service: str) -> StateStore:
     file = state_file(url)
     if file is not None:
         return SqliteStore(file, service)
-    from tf_scheduler.store.zookeeper import (  # slow import, needed for ZooKeeper only
-        ZooKeeperAddress,
-        ZooKeeperStore,
-    )
+    # A slow import, needed for ZooKeeper only.
+    from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore
 
     return ZooKeeperStore(ZooKeeperAddress.parse(str(url)), service)
 
@@ -61,13 +59,8 @@ def acquire_leadership(
     A file has no standbys: two schedulers detect each other at their first write.
     Raises StoreUnavailableError on timeout, or if ZooKeeper does not answer.
     """
-    if isinstance(store, SqliteStore):
-        return SoleLeadership()
-    from tf_scheduler.store.zookeeper import ZooKeeperStore
-
-    if isinstance(store, ZooKeeperStore):
-        return store.lead(timeout=timeout, waiting=waiting)
-    return SoleLeadership()
+    lead: Callable[..., Leadership] | None = getattr(store, "lead", None)
+    return SoleLeadership() if lead is None else lead(timeout=timeout, waiting=waiting)
 
 
 class SoleLeadership:

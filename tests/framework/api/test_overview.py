@@ -1,11 +1,12 @@
 """Overview of a service: view, and parsing by its readers."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
 from builders import a_spec, with_fields
-from tf_scheduler.api.views.overview import AgentRow, from_json, overview, to_json
+from tf_scheduler.api.views.overview import AgentRow, from_json, overview
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import TaskLaunched
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName
@@ -27,7 +28,7 @@ def state():
 def test_overview_round_trip(state):
     """Also with fields of a newer scheduler."""
     shown = overview(state)
-    document = json.loads(json.dumps(to_json(shown)))
+    document = json.loads(json.dumps(asdict(shown)))
 
     assert shown == from_json(document)
     assert shown == from_json({**document, "new": 1, "tasks": [{**task, "new": 1} for task in document["tasks"]]})

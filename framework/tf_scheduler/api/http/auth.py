@@ -108,13 +108,8 @@ def _credentials(authorization: str) -> tuple[str, str | None]:
             name, _, token = base64.b64decode(rest.strip(), validate=True).decode().partition(":")
         except (binascii.Error, UnicodeDecodeError):
             return "nobody", ""
-        return _printable(name) or "nobody", token
+        return "".join(char for char in name[:80] if char.isprintable()) or "nobody", token
     return "nobody", None
-
-
-def _printable(name: str) -> str:
-    """Sanitize a name for the log."""
-    return "".join(char for char in name[:80] if char.isprintable())
 
 
 def _token_matches(candidate: str, token: str) -> bool:

@@ -65,6 +65,23 @@ class CommandBus:
 MAX_POINTS = 512
 
 
+@dataclass(slots=True)
+class _Curve:
+    points: list[Progress]
+    #: Number of reports per point, and of reports since the last point.
+    stride: int = 1
+    skipped: int = 0
+    newest: Progress | None = None
+
+    def add(self, point: Progress) -> None:
+        self.newest, self.skipped = point, self.skipped + 1
+        if self.skipped >= self.stride:
+            self.points.append(point)
+            self.skipped = 0
+        if len(self.points) >= MAX_POINTS:
+            self.points, self.stride = self.points[::2], 2 * self.stride
+
+
 class CurveRecorder:
     """Observer that records the training curve of each task. Other threads may read it.
 
@@ -72,36 +89,19 @@ class CurveRecorder:
     """
 
     def __init__(self, before: Mapping[TaskName, TrainingCurve] | None = None) -> None:
-        previous = before or {}
-        self._curves = {name: list(curve.points) for name, curve in previous.items()}
-        self._strides = {name: curve.stride for name, curve in previous.items()}
-        self._skipped: dict[TaskName, int] = {}
-        self._newest: dict[TaskName, Progress] = {}
+        self._curves = {name: _Curve(list(curve.points), curve.stride) for name, curve in (before or {}).items()}
 
     def __call__(self, event: Event, _decision: Decision) -> None:
         if isinstance(event, ProgressReported):
-            self._add(name_of(event.task_id), event.progress)
-
-    def _add(self, name: TaskName, point: Progress) -> None:
-        self._newest[name] = point
-        skipped = self._skipped.get(name, 0) + 1
-        if skipped < self._strides.get(name, 1):
-            self._skipped[name] = skipped
-            return
-        self._skipped[name] = 0
-        curve = self._curves.setdefault(name, [])
-        curve.append(point)
-        if len(curve) >= MAX_POINTS:
-            self._curves[name] = curve[::2]
-            self._strides[name] = 2 * self._strides.get(name, 1)
+            self._curves.setdefault(name_of(event.task_id), _Curve([])).add(event.progress)
 
     def current(self) -> Mapping[TaskName, TrainingCurve]:
         """Return the curve of each task, oldest point first, including the newest point."""
         curves = {}
-        for name, points in tuple(self._curves.items()):
-            curve, newest = tuple(points), self._newest.get(name)
-            last = () if newest is None or (curve and curve[-1] is newest) else (newest,)
-            curves[name] = TrainingCurve((*curve, *last), self._strides.get(name, 1))
+        for name, curve in tuple(self._curves.items()):
+            points, newest = tuple(curve.points), curve.newest
+            last = () if newest is None or (points and points[-1] is newest) else (newest,)
+            curves[name] = TrainingCurve((*points, *last), curve.stride)
         return curves
 
 

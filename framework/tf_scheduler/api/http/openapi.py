@@ -93,28 +93,20 @@ def openapi_document(table: Iterable[Endpoint]) -> dict[str, Any]:
 def _operation(row: Endpoint, schemas: Schemas) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "summary": row.summary,
-        "operationId": _operation_id(row),
+        # Unique, such as `get_plans_plan`.
+        "operationId": "_".join([row.method.lower(), *re.findall(r"\w+", row.path)]),
         "tags": [row.path.split("/")[2]],
         "responses": _responses(row, schemas),
     }
-    names = re.findall(r"{(\w+)}", row.path)
-    parameters = [
-        *(_path_parameter(name, row.path_formats.get(name)) for name in names),
-        *map(_query_parameter, row.query),
-    ]
-    if parameters:
-        operation["parameters"] = parameters
+    parameters = [_path_parameter(name, row.path_formats.get(name)) for name in re.findall(r"{(\w+)}", row.path)]
+    if parameters or row.query:
+        operation["parameters"] = [*parameters, *map(_query_parameter, row.query)]
     if row.body_type is not None:
         content = _FORM if row.body_type is bytes else {"application/json": {"schema": schemas.of(row.body_type)}}
         operation["requestBody"] = {"required": not row.body_optional, "content": content}
     if row.access is not EndpointAccess.OPEN:
         operation["security"] = _SECURITY
     return operation
-
-
-def _operation_id(row: Endpoint) -> str:
-    """Return a unique id, such as `get_plans_plan`."""
-    return "_".join([row.method.lower(), *re.findall(r"\w+", row.path)])
 
 
 def _path_parameter(name: str, form: str | None) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import ssl
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -90,9 +89,7 @@ class ApiServer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._server.should_exit = True
         self._thread.join()
         self._socket.close()

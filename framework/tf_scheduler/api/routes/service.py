@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from tf_scheduler.api.http.backend import MAX_POINTS, JournalReader
 from tf_scheduler.api.http.endpoint import ApiRequest, AsyncHandler, BadRequestError, Endpoint, QueryParameter
 from tf_scheduler.api.views import events, tasks, training
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, Snapshot, View
-from tf_scheduler.api.views.overview import overview, to_json
+from tf_scheduler.api.views.overview import overview
 from tf_scheduler.api.views.types import (
     ClusterBody,
     EndBody,
@@ -70,7 +70,7 @@ def _views() -> Iterator[Endpoint]:
 
 
 def _overview(snapshot: Snapshot, _params: object) -> ApiAnswer:
-    return View(to_json(overview(snapshot.state)))
+    return View(asdict(overview(snapshot.state)))
 
 
 def _handlers(streams: EventStreams) -> Iterator[Endpoint]:

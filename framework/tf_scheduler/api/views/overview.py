@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Any
 
@@ -104,22 +104,14 @@ class Overview:
         return next((task for task in self.tasks if task.name == name), None)
 
 
-def to_json(body: Overview) -> dict[str, Any]:
-    return asdict(body)
-
-
 def from_json(document: Mapping[str, Any]) -> Overview:
     """Parse an answer of the API; unknown fields of newer schedulers are ignored."""
     fields = {name: document[name] for name in Overview.__dataclass_fields__}
-    fields["steps"] = tuple(StepRow(**_known_fields(StepRow, row)) for row in fields["steps"])
-    fields["tasks"] = tuple(TaskRow(**_known_fields(TaskRow, row)) for row in fields["tasks"])
-    fields["agents"] = tuple(AgentRow(**_known_fields(AgentRow, row)) for row in fields["agents"])
+    kinds: dict[str, Any] = {"steps": StepRow, "tasks": TaskRow, "agents": AgentRow}
+    for name, kind in kinds.items():
+        fields[name] = tuple(kind(**{key: row[key] for key in kind.__dataclass_fields__}) for row in fields[name])
     fields["pending"] = {name: tuple(why) for name, why in fields["pending"].items()}
     return Overview(**fields)
-
-
-def _known_fields(kind: type[StepRow] | type[TaskRow] | type[AgentRow], row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in kind.__dataclass_fields__}
 
 
 #: Maximum number of agents without tasks in the answer.

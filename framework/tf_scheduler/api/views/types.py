@@ -30,10 +30,13 @@ class ResourcesBody(TypedDict):
     gpus: float
 
 
-class TaskBody(TypedDict):
+class _Member(TypedDict):
     name: str
     job: str
     index: int
+
+
+class TaskBody(_Member):
     state: str | None
     status: str
     healthy: bool | None
@@ -58,16 +61,6 @@ class TasksBody(TypedDict):
     tasks: list[TaskBody]
 
 
-class LogBody(TypedDict):
-    task: str
-    id: str
-    file: str
-    offset: int
-    data: str
-    size: int
-    next: int
-
-
 class LogEventBody(TypedDict):
     """Data of event `log`: new bytes of the file."""
 
@@ -75,6 +68,12 @@ class LogEventBody(TypedDict):
     data: str
     size: int
     next: int
+
+
+class LogBody(LogEventBody):
+    task: str
+    id: str
+    file: str
 
 
 class LaunchedBody(TypedDict):
@@ -89,10 +88,7 @@ class EndBody(TypedDict):
     state: str | None
 
 
-class ClusterTaskBody(TypedDict):
-    name: str
-    job: str
-    index: int
+class ClusterTaskBody(_Member):
     address: str
     hostname: str
     generation: int
@@ -113,10 +109,7 @@ class PointBody(TypedDict):
     steps_per_second: float | None
 
 
-class ProgressBody(TypedDict):
-    name: str
-    job: str
-    index: int
+class ProgressBody(_Member):
     status: str
     time: float | None
     step: int | None
