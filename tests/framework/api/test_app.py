@@ -8,12 +8,11 @@ import pytest
 
 from asgi_client import ask, ask_async
 from builders import a_spec, a_status, with_fields
+from kit.api import ServiceLoop, a_record, an_app, registered
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.backend import Backend
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.core.plans import view as plans_view
-from tf_scheduler.core.scheduler import handle
-from tf_scheduler.core.state import spec_index
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.model.events import PodCommand, ProgressReported, StopRequested
@@ -25,8 +24,8 @@ from tf_scheduler.model.redaction import MASK
 from tf_scheduler.model.resources import Shortage
 from tf_scheduler.model.secrets import SecretSpec
 from tf_scheduler.model.spec import LivenessCheck, LivenessKind, TaskLimits
-from tf_scheduler.model.state import Configuration, Result, SchedulerState, Verdict
-from tf_scheduler.model.task import PodVerb, Progress, TaskRecord, TaskState
+from tf_scheduler.model.state import Configuration, Result, Verdict
+from tf_scheduler.model.task import PodVerb, Progress, TaskState
 from tf_scheduler.options.configurations import select_configuration
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import OPTIONS
@@ -36,21 +35,14 @@ from tf_scheduler.store.interface import StoreError
 PREVIEW = "/v1/tf/update/preview"
 
 
-def a_record(spec, task, **options):
-    name, port = task.name, 31000 + task.index
-    record = TaskRecord(name, f"{name}__1", task.job.kind, task.index, "S1", "agent-1", f"10.0.0.1:{port}", 2, (), 5.0)
-    return replace(record, config=spec_index.config_digest(spec, name), group=task.job.group, **options)
-
-
 @pytest.fixture
 def state():
     """A chief and a ps that run; worker-0 lacks CPUs."""
     spec = a_spec(workers=1)
-    records = {task.name: a_record(spec, task) for task in spec.tasks() if task.name != "worker-0"}
+    records = {name: a_record(spec, name, generation=2) for name in ("ps-0", "chief-0")}
     why = (AgentRejected("agent-1", (TooSmall((Shortage("cpus", 4000, 2000),)),)),)
-    return with_fields(
-        SchedulerState(spec),
-        framework_id="framework-1",
+    return registered(
+        spec,
         tasks=records,
         statuses={record.id: a_status(record.id) for record in records.values()},
         pending={"worker-0": why},
@@ -60,28 +52,12 @@ def state():
 
 @pytest.fixture
 def app(state):
-    return create_app(lambda: Snapshot(state))
-
-
-class Loop:
-    """A scheduler's loop as short as can be: what is put is handled at once."""
-
-    def __init__(self, state):
-        self.state, self.events = state, []
-        self.backend = Backend(lambda: Snapshot(self.state), self.put)
-        self.app = create_app(self.backend)
-
-    def put(self, thunk):
-        event = thunk()
-        self.events.append(event)
-        decision = handle(self.state, event, 9.0, lambda: "id")
-        self.state = decision.state
-        self.backend.observe(event, decision)
+    return an_app(state)
 
 
 @pytest.fixture
 def loop(state):
-    return Loop(state)
+    return ServiceLoop(state)
 
 
 def test_tasks_have_mesos_status_and_pending_reasons(app):
@@ -221,7 +197,7 @@ def test_plan_start_passes_parameters(loop):
 
 def test_command_after_end_is_409(state):
     result = Result(Verdict.SUCCEEDED, "all done", 8.0)
-    loop = Loop(with_fields(state, finished=True, result=result))
+    loop = ServiceLoop(with_fields(state, finished=True, result=result))
 
     assert 409 == ask(loop.app, "/v1/plans/deploy/stop", "POST").code
     assert [] == loop.events
@@ -305,7 +281,7 @@ def test_pods_are_tasks(app):
     assert ["chief-0", "ps-0"] == ask(app, "/v1/pod").body
     assert ["chief", "ps"] == [pod["name"] for pod in ask(app, "/v1/pod/status").body["pods"]]
     (launch,) = ask(app, "/v1/pod/ps-0/info").body
-    assert ("S1", "python train.py") == (launch["info"]["slaveId"]["value"], launch["info"]["command"]["value"])
+    assert ("agent-1-id", "python train.py") == (launch["info"]["slaveId"]["value"], launch["info"]["command"]["value"])
     assert ("TASK_RUNNING", "ps-0__1") == (launch["status"]["state"], launch["status"]["taskId"]["value"])
 
 
@@ -341,7 +317,7 @@ def test_secrets_are_masked_in_pods_and_configurations(state):
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.metadata("secret")], ids=str)
 def test_secret_options_are_masked(option):
     """In the current and in the previous configuration."""
-    state = with_fields(SchedulerState(to_spec(resolve({"service": {"command": "x"}}))), framework_id="f")
+    state = registered(to_spec(resolve({"service": {"command": "x"}})))
     for number, command in enumerate(("x", "y")):
         document = {"service": {"command": command}}
         inner = document

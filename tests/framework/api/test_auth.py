@@ -9,21 +9,16 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from asgi_client import ask
-from builders import a_spec, with_fields
+from kit.api import an_app, registered
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.api.http.limits import BODY_LIMIT
 from tf_scheduler.api.views.base import Snapshot
-from tf_scheduler.model.state import SchedulerState
 
 READ, WRITE = "GET", "POST"
 PATH = "/v1/plans/deploy"
 COMMAND = f"{PATH}/stop"
 DONE = 409  # no loop takes the command, but it was let in
-
-
-def an_app(**options):
-    return create_app(lambda: Snapshot(with_fields(SchedulerState(a_spec()), framework_id="f")), Policy(**options))
 
 
 def bearer(token):
@@ -224,7 +219,7 @@ def test_every_write_is_audited(caplog):
 
 def test_uninstall_plan_needs_no_token():
     """DC/OS polls it without a token until it is complete."""
-    state = with_fields(SchedulerState(a_spec()), framework_id="f")
+    state = registered()
     leaving = create_app(lambda: Snapshot(state, uninstalling=True), Policy(write_token="w"))
 
     assert [202, 401, 401] == [ask(leaving, path).code for path in (PATH, "/v1/plans", f"{PATH}/")]

@@ -12,49 +12,29 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from asgi_client import ask
-from builders import a_spec, a_status, with_fields
+from builders import a_spec, a_status
+from kit.api import ServiceLoop, a_record, registered
 from kit.memory_store import MemoryStore
 from tf_scheduler.api.app import create_app
-from tf_scheduler.api.http.backend import Backend
 from tf_scheduler.api.routes.metrics import metric_routes
-from tf_scheduler.api.views.base import Snapshot
-from tf_scheduler.core.scheduler import handle
 from tf_scheduler.model.events import ProgressReported
-from tf_scheduler.model.ids import TaskId
-from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Progress, TaskRecord
+from tf_scheduler.model.task import Progress
 from tf_scheduler.store.journal import EventJournal
 from tf_scheduler.store.operator_files import OperatorFiles
 
 
-class Service:
-    """A scheduler that answers at once, with a task that runs and one that waits."""
-
-    def __init__(self) -> None:
-        spec = a_spec(workers=1, ps=0)
-        task = next(task for task in spec.tasks() if task.name == "chief-0")
-        record = TaskRecord(
-            task.name, TaskId("chief-0__1"), task.job.kind, 0, "S1", "agent-1", "10.0.0.1:31000", 1, (), 0.0
-        )
-        status = a_status(record.id)
-        self.state = with_fields(
-            SchedulerState(spec), framework_id="f", tasks={task.name: record}, statuses={record.id: status}
-        )
-        self.journal = EventJournal(clock=lambda: 1.0)
-        store = MemoryStore("service")
-        kept = OperatorFiles(store, store.load())
-        self.backend = Backend(lambda: Snapshot(self.state), self.put, journal=self.journal, operator_files=kept)
-        self.put(lambda: ProgressReported(record.id, Progress(1, 1.0, step=1, total=9, loss=0.1)))
-
-    def put(self, thunk) -> None:
-        event = thunk()
-        decision = handle(self.state, event, 2.0, lambda: "id")
-        self.state = decision.state
-        self.backend.observe(event, decision)
-        self.journal(event, decision)
+def a_backend():
+    """Of a service with a running task and a pending one."""
+    spec, store, journal = a_spec(workers=1, ps=0), MemoryStore("service"), EventJournal(clock=lambda: 1.0)
+    record = a_record(spec, "chief-0")
+    state = registered(spec, tasks={record.name: record}, statuses={record.id: a_status(record.id)})
+    loop = ServiceLoop(state, journal=journal, operator_files=OperatorFiles(store, store.load()))
+    loop.put(lambda: ProgressReported(record.id, Progress(1, 1.0, step=1, total=9, loss=0.1)))
+    journal.note("Tick", "an event")
+    return loop.backend
 
 
-APP = create_app(Service().backend, more=tuple(metric_routes(lambda: b"up 1\n", lambda: {"gauges": {}})))
+APP = create_app(a_backend(), more=tuple(metric_routes(lambda: b"up 1\n", lambda: {"gauges": {}})))
 DOCUMENT = ask(APP, "/v1/openapi.json").body
 SCHEMA = schemathesis.openapi.from_asgi("/v1/openapi.json", APP)
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]

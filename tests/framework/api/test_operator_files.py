@@ -3,13 +3,12 @@
 import pytest
 
 from asgi_client import ask
-from builders import a_spec, with_fields
+from kit.api import registered
 from kit.memory_store import MemoryStore
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.api.http.backend import Backend
 from tf_scheduler.api.views.base import Snapshot
-from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.store.operator_files import OperatorFiles
 
 PATH = "/v1/state/files/note"
@@ -18,7 +17,7 @@ CONTENT = b"one\r\ntwo\n\xff\x00--xy"
 
 
 def an_app(*, uninstalling=False, **options):
-    store, state = MemoryStore("service"), with_fields(SchedulerState(a_spec()), framework_id="f")
+    store, state = MemoryStore("service"), registered()
     kept = OperatorFiles(store, store.load())
     return create_app(Backend(lambda: Snapshot(state, uninstalling), operator_files=kept), Policy(**options))
 

@@ -6,21 +6,18 @@ from dataclasses import asdict
 import pytest
 
 from builders import a_spec, with_fields
+from kit.api import a_record
 from tf_scheduler.api.views.overview import AgentRow, from_json, overview
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import TaskLaunched
-from tf_scheduler.model.ids import AgentId, TaskId, TaskName
+from tf_scheduler.model.ids import AgentId
 from tf_scheduler.model.offer import AgentSnapshot
-from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord
 
 
 @pytest.fixture
 def state():
-    chief = TaskRecord(
-        TaskName("chief-0"), TaskId("chief-0__1"), JobKind.CHIEF, 0, AgentId("a"), "agent-1", "10.0.0.1:1", 1, (), 0.0
-    )
+    chief = a_record(a_spec(), "chief-0")
     others = {AgentId(name): AgentSnapshot(name, "", "", 4000, 1_024_000, 2000, 5.0) for name in ("agent-1", "agent-2")}
     return apply(with_fields(SchedulerState(a_spec()), connected=True, agent_snapshots=others), TaskLaunched(chief))
 

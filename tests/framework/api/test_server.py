@@ -9,20 +9,16 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from builders import a_spec, with_fields
+from kit.api import an_app
 from tf_scheduler.api import app as api_app
-from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http import limits
 from tf_scheduler.api.http.auth import Guard, Policy
 from tf_scheduler.api.http.server import ApiError, ApiServer, listen_address
-from tf_scheduler.api.views.base import Snapshot
-from tf_scheduler.model.state import SchedulerState
 
 
 @pytest.fixture
 def server():
-    state = with_fields(SchedulerState(a_spec()), framework_id="framework-1")
-    with ApiServer(create_app(lambda: Snapshot(state)), "127.0.0.1", 0) as api:
+    with ApiServer(an_app(), "127.0.0.1", 0) as api:
         yield api
 
 
@@ -165,12 +161,12 @@ def test_port_in_use_is_reported():
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(ApiError, match=f"cannot listen at 127.0.0.1:{port}"):
-            ApiServer(create_app(lambda: Snapshot(SchedulerState(a_spec()))), "127.0.0.1", port)
+            ApiServer(an_app(), "127.0.0.1", port)
 
 
 def test_port_is_free_after_stop():
     """The next scheduler on this agent may get it."""
-    with ApiServer(create_app(lambda: Snapshot(SchedulerState(a_spec()))), "127.0.0.1", 0) as api:
+    with ApiServer(an_app(), "127.0.0.1", 0) as api:
         port = api.port
         assert 200 == get(api, "/v1/plans")[0]
     socket.create_server(("127.0.0.1", port)).close()
@@ -211,7 +207,7 @@ def small(monkeypatch):
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    answers = create_app(lambda: Snapshot(with_fields(SchedulerState(a_spec()), framework_id="framework-1")))
+    answers = an_app()
 
     async def choose(scope, receive, send):
         await (Guard(slow, Policy(), lambda *_: False) if scope["path"] == "/slow" else answers)(scope, receive, send)
@@ -254,7 +250,7 @@ def test_idle_connections_at_the_cap_are_closed_oldest_first(small):
 def test_silent_connection_is_closed(monkeypatch):
     assert 5 == limits.IDLE_TIMEOUT
     monkeypatch.setattr(limits, "IDLE_TIMEOUT", 0.2)
-    app = create_app(lambda: Snapshot(SchedulerState(a_spec())))
+    app = an_app()
     with ApiServer(app, "127.0.0.1", 0) as api:
         assert b"HTTP/1.1 200" in said(api, b"GET /v1/plans HTTP/1.1\r\nHost: localhost\r\n\r\n")
 

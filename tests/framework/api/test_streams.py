@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from asgi_client import ask
 from builders import a_spec, a_status, with_fields
+from kit.api import a_record, registered
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.backend import Backend
 from tf_scheduler.api.http.server import ApiServer
@@ -18,9 +19,7 @@ from tf_scheduler.api.routes import streams, task_files
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.errors import FileError
 from tf_scheduler.interfaces import FileChunk
-from tf_scheduler.model.spec import JobKind
-from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord, TaskState
+from tf_scheduler.model.task import TaskState
 from tf_scheduler.store.journal import EventJournal
 
 PATIENCE = 20
@@ -30,11 +29,8 @@ class Service:
     """A task with a file, which grows by what the test writes."""
 
     def __init__(self):
-        record = TaskRecord("chief-0", "chief-0__1", JobKind.CHIEF, 0, "S1", "agent-1", "10.0.0.1:1", 1, (), 0.0)
-        statuses = {record.id: a_status(record.id)}
-        self.state = with_fields(
-            SchedulerState(a_spec()), framework_id="f", tasks={record.name: record}, statuses=statuses
-        )
+        record = a_record(a_spec(), "chief-0")
+        self.state = registered(tasks={record.name: record}, statuses={record.id: a_status(record.id)})
         self.files = {record.id: b""}
         self.journal = EventJournal(clock=lambda: 1.0)
         self.backend = Backend(lambda: Snapshot(self.state), journal=self.journal, files=self)

@@ -15,13 +15,11 @@ import pytest
 
 from asgi_client import ask
 from builders import a_job, a_spec, a_status, with_fields
-from tf_scheduler.api.app import create_app
-from tf_scheduler.api.http.auth import Policy
+from kit.api import a_record, an_app, registered
 from tf_scheduler.api.routes import tensorboard
-from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord, TaskState
+from tf_scheduler.model.task import TaskState
 
 TOKENS = {"read_token": "r", "write_token": "w"}
 READER = {"Authorization": "Bearer r"}
@@ -82,13 +80,8 @@ def place():
 
 def a_state(address, word=TaskState.RUNNING):
     spec = a_spec(jobs=(a_job(), a_job(JobKind.TENSORBOARD)))
-    record = TaskRecord("tensorboard-0", "t__1", JobKind.TENSORBOARD, 0, "S1", "agent-1", address, 1, (), 0.0)
-    statuses = {record.id: a_status(record.id, word)}
-    return with_fields(SchedulerState(spec), framework_id="f", tasks={record.name: record}, statuses=statuses)
-
-
-def an_app(state, **options):
-    return create_app(lambda: Snapshot(state), Policy(**options))
+    record = a_record(spec, "tensorboard-0", address=address)
+    return registered(spec, tasks={record.name: record}, statuses={record.id: a_status(record.id, word)})
 
 
 def test_proxy_forwards_requests_and_answers(place):
@@ -197,7 +190,7 @@ def test_path_key_is_not_logged(place, caplog):
 @pytest.mark.parametrize(
     ("state", "code", "words"),
     [
-        (with_fields(SchedulerState(a_spec()), framework_id="f"), 404, "service.use_tensorboard"),
+        (registered(), 404, "service.use_tensorboard"),
         (SchedulerState(a_spec(jobs=(a_job(JobKind.TENSORBOARD),))), 503, "has not been launched"),
         (a_state("127.0.0.1:9", TaskState.FAILED), 503, "tensorboard-0 on agent-1 is failed"),
         (with_fields(a_state("127.0.0.1:9"), statuses={}), 503, "tensorboard-0 on agent-1 is launching"),

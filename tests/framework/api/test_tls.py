@@ -8,13 +8,9 @@ from contextlib import suppress
 
 import pytest
 
-from builders import a_spec, with_fields
-from tf_scheduler.api.app import create_app
+from kit.api import an_app
 from tf_scheduler.api.http import limits
-from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.api.http.server import ApiError, ApiServer, ServerTls
-from tf_scheduler.api.views.base import Snapshot
-from tf_scheduler.model.state import SchedulerState
 
 PATIENCE = 20
 
@@ -35,10 +31,6 @@ def certificates(tmp_path_factory):
         signing = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names")
         openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.pem", *signing)
     return folder
-
-
-def an_app(**options):
-    return create_app(lambda: Snapshot(with_fields(SchedulerState(a_spec()), framework_id="f")), Policy(**options))
 
 
 def ask(port, folder, method, path, who=""):

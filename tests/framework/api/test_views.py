@@ -5,28 +5,20 @@ from dataclasses import replace
 import pytest
 
 from builders import a_spec, a_status, with_fields
+from kit.api import a_record, registered
 from tf_scheduler.api.views import configurations, plans, pods, service, tasks
 from tf_scheduler.api.views.base import ApiProblem, Snapshot, View
 from tf_scheduler.api.views.overview import overview
-from tf_scheduler.core.state.spec_index import config_digest
 from tf_scheduler.model.plan import PlanControl
-from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord, TaskState
-
-
-def a_record(spec, task):
-    name, kind = task.name, task.job.kind
-    record = TaskRecord(name, f"{name}__uuid", kind, task.index, "agent-1-id", "agent-1", "10.0.0.1:31000", 1, (), 0.0)
-    return replace(record, config=config_digest(spec, name))
+from tf_scheduler.model.task import TaskState
 
 
 def a_state(*states, **options):
     """A chief and one ps; the first `states` of them are launched and have these states."""
     spec = a_spec(workers=0)
-    records = [a_record(spec, task) for task, _ in zip(spec.tasks(), states, strict=False)]
+    records = [a_record(spec, task.name) for task, _ in zip(spec.tasks(), states, strict=False)]
     statuses = {r.id: a_status(r.id, s) for r, s in zip(records, states, strict=True) if s is not None}
-    fields = {"framework_id": "framework-1", "tasks": {r.name: r for r in records}, "statuses": statuses, **options}
-    return with_fields(SchedulerState(spec), **fields)
+    return registered(spec, **{"tasks": {r.name: r for r in records}, "statuses": statuses, **options})
 
 
 RUNNING, FAILED, FINISHED = TaskState.RUNNING, TaskState.FAILED, TaskState.FINISHED
