@@ -218,21 +218,16 @@ class OptionsHistory:
 
         Raises OptionsError with all problems.
         """
-        environment = {**self.environment, **_texts(update.get("environment"), "environment")}
+        app = update.get("environment")
+        if not isinstance(app, Mapping | None):
+            raise OptionsError([Problem("environment", "must be a JSON object")])
+        # References to DC/OS secrets are not strings.
+        environment = {**self.environment, **{key: text for key, text in (app or {}).items() if isinstance(text, str)}}
         document = update.get("options") if "options" in update else to_document(environment)
         if not isinstance(document, Mapping):
             raise OptionsError([Problem("options", "must be a JSON object")])
         new = resolve(document, package_defaults(document, environment))
         return _as_json(difference(self.options, new, state))
-
-
-def _texts(value: Any, name: str) -> dict[str, str]:
-    """Return the variables with plain values; references to DC/OS secrets are skipped."""
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise OptionsError([Problem(name, "must be a JSON object")])
-    return {key: text for key, text in value.items() if isinstance(text, str)}
 
 
 def _as_json(change: Difference) -> dict[str, Any]:

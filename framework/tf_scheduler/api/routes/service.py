@@ -126,12 +126,11 @@ async def _events(streams: EventStreams, request: ApiRequest) -> ApiAnswer | Res
         return ApiProblem(503, "this scheduler stores no events")
     limit = request.params["limit"]
     if journal is None:
-        return events.events_page((), events.JournalRange(), request.params["after"], limit, task)
-    after = _start(journal, request)
-    journal_range = events.JournalRange(journal.id, journal.first, journal.last)
+        return events.events_page((), ("", 1, 0), request.params["after"], limit, task)
+    after, last = _start(journal, request), journal.last
     # Leave entries added meanwhile to the next request, so that `next` is consistent.
-    entries = [entry for entry in journal.after(after or 0) if entry.number <= journal_range.last]
-    return events.events_page(entries, journal_range, after, limit, task)
+    entries = [entry for entry in journal.after(after or 0) if entry.number <= last]
+    return events.events_page(entries, (journal.id, journal.first, last), after, limit, task)
 
 
 def _start(journal: JournalReader, request: ApiRequest, position: events.JournalPosition | None = None) -> int | None:

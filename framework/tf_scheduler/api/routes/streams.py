@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.responses import Response, StreamingResponse
@@ -50,12 +50,6 @@ class _EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._quota.release()
-
-
-def resume_offset(headers: Mapping[str, str], offset: int | None) -> int | None:
-    """Return the Last-Event-ID header as the offset to resume at, else `offset`."""
-    last = headers.get("last-event-id", "")
-    return int(last) if last.isascii() and last.isdecimal() and len(last) < 17 else offset
 
 
 async def follow_journal(journal: JournalReader, number: int, task: str | None) -> AsyncIterator[str]:

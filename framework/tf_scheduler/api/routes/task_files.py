@@ -22,7 +22,7 @@ from tf_scheduler.model.ids import AgentId, TaskName
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
-from .streams import KEEP_ALIVE, EventStreams, format_event, resume_offset
+from .streams import KEEP_ALIVE, EventStreams, format_event
 
 #: Maximum number of concurrent reads, and of reads from one agent.
 MAX_READS, MAX_READS_PER_AGENT = 16, 2
@@ -101,7 +101,13 @@ class TaskFileHandler:
         _check_path(file)
         if record is None:
             return _no_launch(request.snapshot.state, name)
-        offset, length = resume_offset(request.headers, request.params["offset"]), request.params["length"]
+        offset, length, last = (
+            request.params["offset"],
+            request.params["length"],
+            request.headers.get("last-event-id", ""),
+        )
+        if last.isascii() and last.isdecimal() and len(last) < 17:
+            offset = int(last)
         if request.wants_stream:
             return self._streams.open(self._follow(request.backend, record, file, offset, length))
         piece = await self._read(request.backend, record, file, offset, length)

@@ -45,27 +45,22 @@ class JournalPosition:
         return f"{self.number}-{self.journal}"
 
 
-@dataclass(frozen=True, slots=True)
-class JournalRange:
-    """Numbers that a journal has."""
-
-    journal: str = ""
-    first: int = 1
-    last: int = 0
-
-
 def events_page(
-    entries: Sequence[JournalEntry], journal_range: JournalRange, after: int | None, limit: int, task: str | None
+    entries: Sequence[JournalEntry], numbers: tuple[str, int, int], after: int | None, limit: int, task: str | None
 ) -> ApiAnswer:
-    """Return the next `limit` entries after a number; without a number, the newest."""
+    """Return the next `limit` entries after a number; without a number, the newest.
+
+    `numbers`: id of the journal, and its first and last number.
+    """
+    journal, first, last = numbers
     chosen = [entry for entry in entries if task in (None, entry.task)]
     selected = chosen[-limit:] if after is None else chosen[:limit]
     complete = after is None or len(selected) == len(chosen)
     body: EventsBody = {
         "events": [event_body(entry) for entry in selected],
-        "first": journal_range.first,
-        "last": journal_range.last,
-        "next": journal_range.last if complete else selected[-1].number,
-        "journal": journal_range.journal,
+        "first": first,
+        "last": last,
+        "next": last if complete else selected[-1].number,
+        "journal": journal,
     }
     return View(body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Any
@@ -116,6 +116,8 @@ def from_json(document: Mapping[str, Any]) -> Overview:
 
 #: Maximum number of agents without tasks in the answer.
 _MAX_AGENTS = 50
+#: The chief, else worker 0.
+_LEADERS = (f"{JobKind.CHIEF.value}-0", f"{JobKind.WORKER.value}-0")
 
 
 def overview(state: SchedulerState) -> Overview:
@@ -127,7 +129,11 @@ def overview(state: SchedulerState) -> Overview:
         framework_id=state.stored.framework_id,
         plan=plan.name,
         status=plan.status.value,
-        steps=tuple(_steps(plan)),
+        steps=tuple(
+            StepRow(phase.name, step.name, step.display_status.value, step.message, step.task)
+            for phase in plan.phases
+            for step in phase.steps
+        ),
         tasks=tuple(_task(state, record) for record in state.stored.tasks.values()),
         agents=tuple(map(_agent, nsmallest(_MAX_AGENTS, others, key=lambda agent: agent.hostname))),
         more_agents=max(0, len(others) - _MAX_AGENTS),
@@ -135,7 +141,7 @@ def overview(state: SchedulerState) -> Overview:
             name: tuple(map(str, why)) for name, why in state.session.pending.items() if name not in state.stored.tasks
         },
         unplaced=bool(state.unplaced()),
-        leader=_leader(state),
+        leader=next((name for name in _LEADERS if name in state.stored.tasks), None),
         verdict=state.stored.result.verdict.value if state.stored.result else "",
         reason=state.stored.result.sentence if state.stored.result else "",
         kept=state.stored.result is not None
@@ -149,12 +155,6 @@ def _active_plan(state: SchedulerState) -> Plan:
     by_name = {plan.name: plan for plan in view.plans(state)}
     update = by_name.get(model_plan.UPDATE)
     return update if update is not None and update.status is not Status.COMPLETE else by_name[model_plan.DEPLOY]
-
-
-def _steps(plan: Plan) -> Iterator[StepRow]:
-    for phase in plan.phases:
-        for step in phase.steps:
-            yield StepRow(phase.name, step.name, step.display_status.value, step.message, step.task)
 
 
 def _task(state: SchedulerState, record: TaskRecord) -> TaskRow:
@@ -188,9 +188,3 @@ def _unused_agents(state: SchedulerState) -> Sequence[AgentSnapshot]:
 def _agent(agent: AgentSnapshot) -> AgentRow:
     amounts = agent.cpus / UNIT, agent.mem / UNIT, agent.gpus / UNIT
     return AgentRow(agent.hostname, agent.region, agent.zone, *amounts, offered_at=agent.at)
-
-
-def _leader(state: SchedulerState) -> str | None:
-    """Return the chief, else worker 0."""
-    names = (f"{JobKind.CHIEF.value}-0", f"{JobKind.WORKER.value}-0")
-    return next((name for name in names if name in state.stored.tasks), None)

@@ -9,8 +9,7 @@ from typing import Any
 from tf_scheduler.core.plans import view as plans_view
 from tf_scheduler.model import plan as model_plan
 from tf_scheduler.model.plan import DEPLOY, Plan, Status
-from tf_scheduler.model.state import SchedulerState, Verdict
-from tf_scheduler.model.task import TaskRecord
+from tf_scheduler.model.state import Verdict
 
 from .base import ApiAnswer, ApiProblem, Snapshot, View
 from .types import EndpointBody, HealthBody
@@ -101,16 +100,10 @@ def endpoint(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
     if not records:
         return ApiProblem(404, f"Endpoint {params['name']} not found")
     records.sort(key=lambda record: record.index)
-    body: EndpointBody = {
-        "address": [record.address for record in records],
-        "dns": [_dns(snapshot.state, record) for record in records],
-    }
+    domain, addresses = f"{snapshot.state.spec.name.replace('/', '')}.{_DOMAIN}", [item.address for item in records]
+    names = [f"{record.name}.{domain}:{record.address.rpartition(':')[2]}" for record in records]
+    body: EndpointBody = {"address": addresses, "dns": names}
     return View(body)
-
-
-def _dns(state: SchedulerState, record: TaskRecord) -> str:
-    port = record.address.rpartition(":")[2]
-    return f"{record.name}.{state.spec.name.replace('/', '')}.{_DOMAIN}:{port}"
 
 
 def framework_id(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:

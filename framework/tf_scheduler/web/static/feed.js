@@ -13,15 +13,10 @@ export class Feed {
   #last = null;
   #journal = "";
   #listening = null;
-  #polling = false;
 
   // `news` is called after new events.
   constructor(news) {
     this.news = news;
-  }
-
-  get live() {
-    return this.#listening !== null && !this.#polling;
   }
 
   start() {
@@ -101,7 +96,6 @@ export class Feed {
   }
 
   #showState(polling) {
-    this.#polling = polling;
     byId("events-state").textContent = polling ? "polled every 2 s" : "live";
   }
 }
