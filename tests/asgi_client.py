@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message
 
 @dataclass(slots=True)
 class Reply:
-    """One answer, whole."""
+    """Complete answer."""
 
     code: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ async def ask_async(
 
     async def receive() -> Message:
         if not waiting:
-            await asyncio.Event().wait()  # the client neither says more nor leaves
+            await asyncio.Event().wait()  # the client sends nothing more and stays connected
         return {"type": "http.request", "body": waiting.pop(0), "more_body": bool(waiting)}
 
     async def send(message: Message) -> None:
@@ -73,5 +73,5 @@ def ask(
     parts: Iterable[bytes] = (),
     peer: str | None = None,
 ) -> Reply:
-    """`parts`: a body that comes in pieces and does not tell its length; `peer`: of a client certificate."""
+    """`parts`: chunks of a body without a declared length; `peer`: common name of a client certificate."""
     return asyncio.run(ask_async(app, method, path, headers or {}, tuple(parts) or (body,), peer))

@@ -8,11 +8,11 @@ from contextlib import closing
 from typing import Any
 
 Json = dict[str, Any]
-_TIMEOUT = 60.0  # seconds without an event: the test fails, it does not hang
+_TIMEOUT = 60.0  # seconds without an event until the test fails
 
 
 class HttpScheduler:
-    """Subscribed after construction. `close` tears the framework down."""
+    """Scheduler that is subscribed after construction. `close` tears the framework down."""
 
     def __init__(self, master: str, checkpoint: bool = True) -> None:
         self._master = master
@@ -28,7 +28,7 @@ class HttpScheduler:
         self.framework_id = self.next("SUBSCRIBED")["framework_id"]["value"]
 
     def next(self, kind: str) -> Json:
-        """The next event of this kind; others before it are dropped."""
+        """Return the next event of this kind; drop other events before it."""
         while True:
             event = json.loads(self._stream.read(int(self._stream.readline())))
             if event["type"] == kind:
@@ -36,7 +36,7 @@ class HttpScheduler:
                 return content
 
     def next_state(self) -> str:
-        """The state of the next status update, which is acknowledged."""
+        """Return the state of the next status update, and acknowledge it."""
         status = self.next("UPDATE")["status"]
         if "uuid" in status:
             content = {"agent_id": status["agent_id"], "task_id": status["task_id"], "uuid": status["uuid"]}
@@ -44,7 +44,7 @@ class HttpScheduler:
         return str(status["state"])
 
     def await_state(self, wanted: str) -> None:
-        """Fails the test if the task ends in another way first."""
+        """Wait for a state; fail the test if the task ends in another one."""
         while (state := self.next_state()) != wanted:
             assert state in ("TASK_STARTING", "TASK_RUNNING", "TASK_UNREACHABLE"), state
 
@@ -57,7 +57,7 @@ class HttpScheduler:
             assert response.status == 202, response.read()
 
     def launch(self, hostname: str, command: Json, task_id: str = "t1") -> str:
-        """Launch on the agent with this hostname; returns its agent id."""
+        """Launch on the agent with this hostname; return its agent id."""
         while True:
             for offer in self.next("OFFERS")["offers"]:
                 if offer["hostname"] == hostname:
@@ -82,7 +82,7 @@ class HttpScheduler:
             self.drop()
 
     def drop(self) -> None:
-        """Only close the connection."""
+        """Close the connection without a teardown."""
         self._stream.close()
         self._connection.close()
 
@@ -91,7 +91,7 @@ def _headers() -> dict[str, str]:
     return {"Content-Type": "application/json", "Accept": "application/json"}
 
 
-# An executor as small as can be: subscribes at its agent, reports RUNNING, and obeys kill. It needs Python only.
+# Minimal executor that needs Python only: subscribes at its agent, reports RUNNING, exits on SHUTDOWN.
 EXECUTOR = r"""
 import base64, http.client, json, os, sys, time, uuid
 agent = os.environ["MESOS_AGENT_ENDPOINT"]

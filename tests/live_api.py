@@ -26,7 +26,7 @@ from tf_scheduler.web.pages import pages
 
 
 class Pages:
-    """Entries that were given, and those that come: a journal."""
+    """Journal whose entries the test adds."""
 
     def __init__(self) -> None:
         self.entries: list[JournalEntry] = []
@@ -69,13 +69,10 @@ class Sandboxes:
 
 
 class LiveApi:
-    """A context manager. `world`: the service, with its scheduler and a Mesos; commands are decided on in it.
+    """Context manager that serves the API at `url`, and below /service/NAME/ like DC/OS' Admin Router.
 
-    It is served at `url`, and below it as DC/OS' admin router does it, with the routes of `after` beside it.
+    `world` is the simulated service that handles the commands; `after`: further routes of the server.
     """
-
-    #: What a test notes.
-    seen: list[str]
 
     def __init__(self, spec: ServiceSpec, policy: Policy | None = None, after: Sequence[BaseRoute] = ()) -> None:
         self.world = World(spec, *(an_agent(f"agent-{number}") for number in range(3)))
@@ -87,14 +84,14 @@ class LiveApi:
 
     @property
     def url(self) -> str:
-        """Of the scheduler; of DC/OS as well."""
+        """Base URL of the scheduler, and of DC/OS."""
         return f"http://127.0.0.1:{self._server.port}"
 
     def register(self) -> None:
         play(self.world, send.register())
 
     def deploy(self) -> None:
-        """Until every task runs."""
+        """Register, and launch all tasks."""
         play(self.world, send.register(), send.offers(), send.running())
 
     def _put(self, thunk: Callable[[], Event | None]) -> None:

@@ -17,7 +17,7 @@ from tf_scheduler.model.task import Progress, TaskState
 
 
 class MeteredWorld(World):
-    """Its metrics exist from the first decision on."""
+    """World with metrics from its first decision."""
 
     meter: Meter | None = None
 
@@ -34,12 +34,12 @@ class MeteredWorld(World):
         return decision
 
     def samples(self):
-        """(name, labels, value) of all that Prometheus gets."""
+        """Return (name, labels, value) of each Prometheus sample."""
         families = self.meter.loop.registry.collect()
         return [(sample.name, sample.labels, sample.value) for family in families for sample in family.samples]
 
     def value(self, name, **labels):
-        """Of one of them; 0 when there is none, as Prometheus' sums have it."""
+        """Return the value of a sample; 0 if it does not exist."""
         found = [value for known, has, value in self.samples() if known == f"tensorflow_{name}" and has == labels]
         return found[0] if found else 0
 

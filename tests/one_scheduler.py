@@ -1,6 +1,6 @@
 """One scheduler process: one_scheduler.py OPTIONS MASTER STATE
 
-Prints `leads` when it does, the log, and at the end the verdict.
+Prints `leads` when it leads, its log, and the verdict at the end.
 """
 
 from __future__ import annotations

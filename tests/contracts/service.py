@@ -1,6 +1,6 @@
-"""The one place where the contract tests touch internals: a scheduler on a stored state, driven by Mesos' JSON.
+"""A scheduler on a stored state, driven by Mesos' JSON, for contract tests.
 
-Everything else compares JSON. A redesign of the composition or of the state changes this file only.
+Only this module uses internals; the tests compare JSON.
 """
 
 from __future__ import annotations
@@ -40,14 +40,9 @@ Json = Mapping[str, Any]
 
 
 class Service:
-    """A scheduler that has opened a store. Nothing of it runs in a thread."""
+    """Scheduler without threads."""
 
-    def __init__(
-        self,
-        options: Json,
-        store: StateStore,
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, options: Json, store: StateStore, clock: Callable[[], float]) -> None:
         numbers = count(1)
         shared = SharedStore(store)
         state = OptionsHistory(resolve(options), {}, to_spec, clock=clock).activate(shared)
@@ -68,7 +63,7 @@ class Service:
         self._calls: list[Any] = []
 
     def hear(self, raw: Json | None) -> list[Any]:
-        """Handle a Mesos event, or that time has passed; return the calls that follow, as Mesos gets them."""
+        """Handle a Mesos event, or a tick without one; return the calls in Mesos' JSON."""
         event = Tick() if raw is None else decode.event(raw)
         self._calls = []
         if event is not None:
@@ -87,7 +82,7 @@ class Service:
         """The driver's part."""
 
     def answers(self) -> dict[str, Any]:
-        """Path -> status and body of every GET endpoint that answers from the state."""
+        """Return status and body of every GET endpoint that answers from the state, by path."""
         return {path: self._answer(path) for path in self._paths()}
 
     def _answer(self, path: str) -> dict[str, Any]:
@@ -96,7 +91,7 @@ class Service:
         return {"code": reply.code, "body": reply.body if is_json and reply.content else reply.text}
 
     def _paths(self) -> Iterator[str]:
-        """Each path of the API's document, with each value that its parameters have."""
+        """Yield each path of the OpenAPI document, with all values of its parameters."""
         lists = {"plan": "/v1/plans", "pod": "/v1/pod", "id": "/v1/configurations", "key": "/v1/state/properties"}
         values = {name: ask(self.app, path).body for name, path in lists.items()}
         values["task"] = [*values["pod"], "nobody"]
@@ -119,7 +114,7 @@ class Service:
         yield "/v1/events?after=0&limit=1000"
 
 
-#: Metrics, and what is read from threads and agents.
+#: Metrics, and endpoints that read from threads or agents.
 NOT_FROM_STATE = frozenset(
     {
         "/v1/debug/threads",
@@ -133,7 +128,7 @@ NOT_FROM_STATE = frozenset(
 
 
 def stored_again(options: Json, values: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Every stored value, decoded and encoded."""
+    """Return every stored value, decoded and encoded again."""
     state = SchedulerState(to_spec(resolve(options)))
     return {
         write.key: write.value
@@ -144,7 +139,7 @@ def stored_again(options: Json, values: Mapping[str, bytes]) -> dict[str, bytes]
 
 
 def digests(options: Json) -> dict[str, str]:
-    """Digest of what each task is launched with; of the service under the empty name."""
+    """Return the launch digest of each task, and of the service under the empty name."""
     spec = to_spec(resolve(options))
     return {
         "": spec_index.index_of(spec).target,
@@ -153,7 +148,7 @@ def digests(options: Json) -> dict[str, str]:
 
 
 def names() -> dict[str, list[str]]:
-    """Kinds of reasons and events, which leave the process as texts."""
+    """Return the kinds of reasons and events, which leave the process as texts."""
     kinds = (*get_args(reasons.Reason), *get_args(reasons.AgentReason))
     return {
         "reasons": sorted(kind.kind for kind in kinds),
@@ -162,7 +157,7 @@ def names() -> dict[str, list[str]]:
 
 
 def readable(calls: list[Any]) -> list[Any]:
-    """The same calls, with the payloads of launches as JSON."""
+    """Return the calls with the payloads of launches as JSON."""
     found = json.loads(json.dumps(calls))
     for call in found:
         for operation in call.get("accept", {}).get("operations", ()):

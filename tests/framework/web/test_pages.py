@@ -8,21 +8,16 @@ from importlib import resources
 import pytest
 
 from asgi_client import ask
-from builders import a_spec, with_fields
+from kit.api import registered
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.api.views.base import Snapshot
-from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.package.artefacts import build_scheduler
 from tf_scheduler.web.pages import KINDS, pages
 
 FILES = {item.name: item.read_text() for item in resources.files("tf_scheduler.web").joinpath("static").iterdir()}
 SCRIPTS = [name for name in FILES if name.endswith(".js")]
-APP = create_app(
-    lambda: Snapshot(with_fields(SchedulerState(a_spec()), framework_id="f")),
-    Policy(read_token="r", write_token="w"),
-    pages=pages(),
-)
+APP = create_app(lambda: Snapshot(registered()), Policy(read_token="r", write_token="w"), pages=pages())
 
 
 def test_page_is_public_and_its_data_is_not():
