@@ -74,6 +74,9 @@ class LiveApi:
     `world` is the simulated service that handles the commands; `after`: further routes of the server.
     """
 
+    #: Notes of a test.
+    seen: list[str]
+
     def __init__(self, spec: ServiceSpec, policy: Policy | None = None, after: Sequence[BaseRoute] = ()) -> None:
         self.world = World(spec, *(an_agent(f"agent-{number}") for number in range(3)))
         self.pages, self.sandboxes = Pages(), Sandboxes()
