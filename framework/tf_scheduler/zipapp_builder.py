@@ -32,12 +32,6 @@ class BundleError(SchedulerError):
     """The file cannot be built on this machine."""
 
 
-def cache_folder(name: str) -> Path:
-    """Return `dcos-tensorflow/NAME` in the user's cache folder (XDG_CACHE_HOME)."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "dcos-tensorflow" / name
-
-
 def package_files(package: str, what: str, kinds: tuple[str, ...] = (".py",)) -> Iterator[tuple[str, bytes]]:
     """Yield zip name and content of an installed package's files. Raises BundleError if it is not installed."""
     spec = importlib.util.find_spec(package)
@@ -162,13 +156,11 @@ def build_bundle(output: Path | None = None) -> Path:
     Default: `dcos-tensorflow/executor/tf_executor-<digest>.pyz` in the user's cache folder (XDG_CACHE_HOME). Agents may
     cache the bundle by name. Safe for concurrent processes. Raises BundleError.
     """
-    files = {"__main__.py": _MAIN, **_sources()}
+    sources = dict(entry for package in PACKAGES for entry in package_files(package, _NAME))
+    files = {name: content for name, content in sources.items() if not name.startswith(EXCLUDED)}
+    files["__main__.py"] = _MAIN
     for distribution in DISTRIBUTIONS:
         files.update(licences(distribution))
-    target = output or cache_folder("executor") / f"tf_executor-{digest(files)[:16]}.pyz"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "dcos-tensorflow", "executor")
+    target = output or cache / f"tf_executor-{digest(files)[:16]}.pyz"
     return build(files, target, _NAME)
-
-
-def _sources() -> dict[str, bytes]:
-    files = (entry for package in PACKAGES for entry in package_files(package, _NAME))
-    return {name: content for name, content in files if not name.startswith(EXCLUDED)}

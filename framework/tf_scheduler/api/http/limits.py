@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import resource
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import h11
 from starlette.exceptions import HTTPException
-from starlette.types import Message, Receive
+from starlette.responses import StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tf_scheduler.api.views.base import ApiProblem
@@ -42,6 +44,20 @@ class Quota:
 
     def release(self) -> None:
         self._free += 1
+
+
+class LimitedStream(StreamingResponse):
+    """Streaming response that calls `on_end` when it ends, even if the client disconnects before the first part."""
+
+    def __init__(self, content: AsyncIterator[bytes | str], on_end: Callable[[], None], **options: Any) -> None:
+        super().__init__(content, **options)
+        self._on_end = on_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._on_end()
 
 
 def connection_limit() -> int:

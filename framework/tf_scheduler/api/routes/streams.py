@@ -7,11 +7,10 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.responses import Response
 
 from tf_scheduler.api.http.backend import JournalReader
-from tf_scheduler.api.http.limits import MAX_STREAMS, Quota
+from tf_scheduler.api.http.limits import MAX_STREAMS, LimitedStream, Quota
 from tf_scheduler.api.views.base import ApiProblem
 from tf_scheduler.api.views.events import JournalPosition, event_body
 
@@ -34,22 +33,10 @@ class EventStreams:
 
     def open(self, events: AsyncIterator[str]) -> Response | ApiProblem:
         """Return the response that sends the events, or a problem at the limit."""
-        return self._quota.acquire() or _EventStream(events, self._quota)
-
-
-class _EventStream(StreamingResponse):
-    """Event stream that releases its quota when it ends, even if the client disconnects before the first event."""
-
-    def __init__(self, events: AsyncIterator[str], quota: Quota) -> None:
+        if problem := self._quota.acquire():
+            return problem
         headers = {"x-accel-buffering": "no", "cache-control": "no-store"}
-        super().__init__(events, media_type="text/event-stream", headers=headers)
-        self._quota = quota
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._quota.release()
+        return LimitedStream(events, self._quota.release, media_type="text/event-stream", headers=headers)
 
 
 async def follow_journal(journal: JournalReader, number: int, task: str | None) -> AsyncIterator[str]:

@@ -13,12 +13,11 @@ from urllib.parse import quote
 
 import h11
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from tf_scheduler.api.http.endpoint import Endpoint, respond
-from tf_scheduler.api.http.limits import BODY_TIMEOUT, Quota
+from tf_scheduler.api.http.limits import BODY_TIMEOUT, LimitedStream, Quota
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, Snapshot, View
 from tf_scheduler.api.views.tasks import pending_reasons
 from tf_scheduler.api.views.types import BoardBody
@@ -194,7 +193,13 @@ class TensorBoardProxy:
         except BaseException:
             self._requests.release()
             raise
-        return _ProxiedResponse(answer, _response_headers(answer, snapshot.state.spec.name), self._requests.release)
+
+        def end() -> None:
+            answer.close()
+            self._requests.release()
+
+        headers = _response_headers(answer, snapshot.state.spec.name)
+        return LimitedStream(_pieces(answer), end, status_code=answer.status, headers=headers)
 
     async def _forward(self, request: Request, record: TaskRecord) -> UpstreamResponse:
         try:
@@ -213,21 +218,6 @@ class TensorBoardProxy:
             answer.close()
             raise UpstreamTimeoutError("redirects are not followed")
         return answer
-
-
-class _ProxiedResponse(StreamingResponse):
-    """Answer of TensorBoard; `on_end` is called after it, also after a disconnect."""
-
-    def __init__(self, answer: UpstreamResponse, headers: Mapping[str, str], on_end: Callable[[], None]) -> None:
-        super().__init__(_pieces(answer), answer.status, headers)
-        self._answer, self._on_end = answer, on_end
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._answer.close()
-            self._on_end()
 
 
 def _response_headers(answer: UpstreamResponse, service: str) -> dict[str, str]:
