@@ -32,7 +32,7 @@ def a_record(spec: ServiceSpec, name: str, **options: Any) -> TaskRecord:
 
 def registered(spec: ServiceSpec | None = None, **fields: Any) -> SchedulerState:
     """Return the state of a service that is registered with Mesos."""
-    return with_fields(SchedulerState(spec or a_spec()), framework_id="framework-1", **fields)
+    return with_fields(SchedulerState(spec or a_spec()), **{"framework_id": "framework-1", **fields})
 
 
 def an_app(state: SchedulerState | None = None, **policy: Any) -> ASGIApp:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import resources
+from pathlib import PurePath
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -35,15 +36,11 @@ def pages() -> tuple[Route, ...]:
 def _files() -> dict[str, bytes]:
     """Read the files, which may be in a zip."""
     files = resources.files(__package__).joinpath("static").iterdir()
-    return {item.name: item.read_bytes() for item in files if _kind(item.name) in KINDS}
+    return {item.name: item.read_bytes() for item in files if PurePath(item.name).suffix in KINDS}
 
 
 def _route(name: str, content: bytes) -> Route:
     async def handle(_request: Request) -> Response:
-        return Response(content, headers=_HEADERS, media_type=KINDS[_kind(name)])
+        return Response(content, headers=_HEADERS, media_type=KINDS[PurePath(name).suffix])
 
     return Route("/" if name == "index.html" else f"/{FOLDER}/{name}", handle, methods=["GET"], name=name)
-
-
-def _kind(name: str) -> str:
-    return name[name.rfind(".") :]

@@ -8,7 +8,7 @@ import logging
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 import h11
@@ -44,17 +44,29 @@ class UpstreamTimeoutError(SchedulerError):
 class UpstreamResponse:
     """Answer of TensorBoard with an unread body. Close it, or read all `chunks`."""
 
-    status: int
-    #: Names in lower case.
-    headers: dict[str, str]
-    _http: h11.Connection
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter
+    _http: h11.Connection = field(default_factory=lambda: h11.Connection(h11.CLIENT))
+    status: int = 0
+    #: Names in lower case.
+    headers: dict[str, str] = field(default_factory=dict)
+
+    async def send(self, request: h11.Request, body: bytes) -> None:
+        """Send the request and read the head of the answer."""
+        for event in (request, h11.Data(data=body), h11.EndOfMessage()):
+            self._writer.write(self._http.send(event) or b"")
+        while isinstance(head := await self._next(), h11.InformationalResponse):
+            pass
+        if not isinstance(head, h11.Response):
+            raise UpstreamTimeoutError("connection closed without an answer")
+        self.status = head.status_code
+        for name, value in ((name.decode("ascii"), value.decode("latin-1")) for name, value in head.headers):
+            self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """Yield the decoded body. Raises UpstreamTimeoutError if it is incomplete."""
         try:
-            while isinstance(event := await _next(self._http, self._reader, READ_TIMEOUT), h11.Data):
+            while isinstance(event := await self._next(), h11.Data):
                 yield bytes(event.data)
         finally:
             self.close()
@@ -63,52 +75,35 @@ class UpstreamResponse:
         """Abort the connection."""
         self._writer.transport.abort()
 
+    async def _next(self) -> object:
+        try:
+            while (event := self._http.next_event()) is h11.NEED_DATA:
+                self._http.receive_data(await asyncio.wait_for(self._reader.read(_PIECE), READ_TIMEOUT))
+        except (OSError, asyncio.TimeoutError, h11.ProtocolError) as error:
+            raise UpstreamTimeoutError(f"incomplete answer: {error or 'timeout'}") from error
+        return event
+
 
 async def fetch(address: str, method: str, target: str, headers: Headers, body: bytes = b"") -> UpstreamResponse:
     """Request `target` (path and query) from `host:port` without following redirects. Raises UpstreamTimeoutError."""
     host, _, port = address.rpartition(":")
     try:
         connecting = asyncio.open_connection(host.strip("[]"), int(port))
-        reader, writer = await asyncio.wait_for(connecting, CONNECT_TIMEOUT)
+        answer = UpstreamResponse(*await asyncio.wait_for(connecting, CONNECT_TIMEOUT))
     except (OSError, asyncio.TimeoutError) as error:
         raise UpstreamTimeoutError(f"cannot connect to {address}: {error or 'timeout'}") from error
+    own = [("host", address), ("connection", "close"), ("content-length", str(len(body)))]
     try:
-        http = h11.Connection(h11.CLIENT)
-        own = [("host", address), ("connection", "close"), ("content-length", str(len(body)))]
-        writer.write(_bytes(http, h11.Request(method=method, target=target, headers=[*own, *headers])))
-        writer.write(_bytes(http, h11.Data(data=body)) + _bytes(http, h11.EndOfMessage()))
-        answer = await asyncio.wait_for(_head(http, reader), HEAD_TIMEOUT)
+        request = h11.Request(method=method, target=target, headers=[*own, *headers])
+        await asyncio.wait_for(answer.send(request, body), HEAD_TIMEOUT)
     except BaseException as error:
-        writer.transport.abort()
+        answer.close()
         if isinstance(error, asyncio.TimeoutError):
             raise UpstreamTimeoutError(f"{address}: no answer within {HEAD_TIMEOUT:g} s") from error
         if isinstance(error, (OSError, h11.ProtocolError)):
             raise UpstreamTimeoutError(f"{address}: invalid answer: {error}") from error
         raise
-    fields: dict[str, str] = {}
-    for name, value in ((name.decode("ascii"), value.decode("latin-1")) for name, value in answer.headers):
-        fields[name] = f"{fields[name]}, {value}" if name in fields else value
-    return UpstreamResponse(answer.status_code, fields, http, reader, writer)
-
-
-def _bytes(http: h11.Connection, event: h11.Event) -> bytes:
-    return http.send(event) or b""
-
-
-async def _head(http: h11.Connection, reader: asyncio.StreamReader) -> h11.Response:
-    while not isinstance(event := await _next(http, reader, HEAD_TIMEOUT), h11.Response):
-        if not isinstance(event, h11.InformationalResponse):
-            raise UpstreamTimeoutError("connection closed without an answer")
-    return event
-
-
-async def _next(http: h11.Connection, reader: asyncio.StreamReader, patience: float) -> object:
-    try:
-        while (event := http.next_event()) is h11.NEED_DATA:
-            http.receive_data(await asyncio.wait_for(reader.read(_PIECE), patience))
-    except (OSError, asyncio.TimeoutError, h11.ProtocolError) as error:
-        raise UpstreamTimeoutError(f"incomplete answer: {error or 'timeout'}") from error
-    return event
+    return answer
 
 
 log = logging.getLogger(__name__)
@@ -187,12 +182,11 @@ class TensorBoardProxy:
             return respond(problem, as_json=True)
         try:
             answer = await self._forward(request, target)
-        except UpstreamTimeoutError as error:
+        except BaseException as error:
             self._requests.release()
+            if not isinstance(error, UpstreamTimeoutError):
+                raise
             return respond(ApiProblem(503, f"TensorBoard does not answer: {error}"), as_json=True)
-        except BaseException:
-            self._requests.release()
-            raise
 
         def end() -> None:
             answer.close()

@@ -7,6 +7,7 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tf_scheduler.model import plan as model_plan
@@ -86,20 +87,16 @@ def _filtered(all_plans: list[Plan], params: Mapping[str, Any]) -> tuple[list[Pl
         return [], "Supplied plan not found in list of all available plans!"
     if phase and not any(item.name == phase for item in chosen[0].phases):
         return [], "Supplied phase not found in the plan!"
-    if step and not any(item.name == step for part in _parts(chosen[0], phase) for item in part.steps):
+    if step and not any(part.steps for part in _narrowed(chosen[0], phase, step)):
         return [], "Supplied step not found in the phase!"
-    narrowed = [Plan(item.name, item.status, _narrowed(item, phase, step), item.strategy) for item in chosen]
-    return narrowed, ""
-
-
-def _parts(plan: Plan, phase: str | None) -> tuple[Phase, ...]:
-    return tuple(part for part in plan.phases if not phase or part.name == phase)
+    return [replace(item, phases=_narrowed(item, phase, step)) for item in chosen], ""
 
 
 def _narrowed(plan: Plan, phase: str | None, step: str | None) -> tuple[Phase, ...]:
     return tuple(
         Phase(part.name, part.status, tuple(item for item in part.steps if not step or item.name == step))
-        for part in _parts(plan, phase)
+        for part in plan.phases
+        if not phase or part.name == phase
     )
 
 
