@@ -24,7 +24,7 @@ _MARKED_TABLE = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re
 
 
 def pages() -> Iterator[tuple[Path, str]]:
-    """Each generated page with the text that it must have."""
+    """Yield each generated page with its text."""
     docs = HOME / "docs"
     yield docs / "state-machine.md", state_machine()
     yield docs / "recovery.md", recovery()
@@ -33,7 +33,7 @@ def pages() -> Iterator[tuple[Path, str]]:
 
 
 def main() -> None:
-    """Write the pages that are not current."""
+    """Write outdated pages."""
     for path, text in pages():
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
@@ -49,23 +49,22 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 _HEAD = """\
 # State machines of plans
 
-What a step, a phase and a plan are, and how they move. This page is made from the tables that decide it. What plans
-are for, and how to use them, is in [plans.md](plans.md).
+Statuses of steps, phases and plans, and their transitions. This page is generated from the tables that the code uses.
+How to use plans is described in [plans.md](plans.md).
 
-No status is stored. Each follows from three things that are: the records (what was launched, with what), the statuses
-(what Mesos said of it last), and the operators' orders (interrupts, forced steps, restarts, parameters). So a scheduler
-that starts anew shows the same plans as the one before, and goes on with them.
+No status is stored. Each is derived from records (launches and their options), task statuses (as last reported by Mesos)
+and operators' commands (interrupts, forced steps, restarts, parameters). A restarted scheduler therefore shows and
+continues the same plans.
 """
 
 _SHOWN = """\
-A step that is PENDING or PREPARED is shown as WAITING when it is interrupted, or held as a canary. A step whose task an
-operator has paused is shown as PAUSING, and as PAUSED when its place is kept and no program runs there; phase and plan
-go by its status.
+A PENDING or PREPARED step is shown as WAITING while it is interrupted, or while it is a canary that is not released.
+The step of a paused task is shown as PAUSING, and as PAUSED when its placeholder runs. Phase and plan use the step's
+own status.
 """
 
 _MOVES_HEAD = """\
-The simulation checks at every event that no step moves in another way, and that every one of these moves happens
-(`tests/simulation/test_moves.py`).
+The simulation checks that no other transition happens, and that each of these does (`tests/simulation/test_moves.py`).
 """
 
 
@@ -77,35 +76,35 @@ def state_machine() -> str:
 def _sections() -> Iterator[str]:
     yield _HEAD
     yield "## A step that launches a task"
-    yield "The first row that holds:"
-    yield _table(("the step's task", "status"), ((row.value, _of(status)) for row, status in SITUATIONS.items()))
-    yield "And if the launch that it wants is there:"
-    yield _table(("Mesos says", "status"), _launched())
-    yield "## A step that ends something"
-    yield "It kills a task, erases its record, gives a reservation back, or deregisters. The first row that holds:"
-    yield _table(("what is known", "status"), ((row.value, status.value) for row, status in ENDINGS.items()))
+    yield "The first row that applies:"
+    yield _table(("step", "status"), ((row.value, _of(status)) for row, status in SITUATIONS.items()))
+    yield "If its task has the wanted launch:"
+    yield _table(("state of the launch", "status"), _launched())
+    yield "## A step that stops or removes something"
+    yield "It kills a task, erases its record, releases a reservation, or deregisters. The first row that applies:"
+    yield _table(("step", "status"), ((row.value, status.value) for row, status in ENDINGS.items()))
     yield _SHOWN
-    yield "## How a step moves"
+    yield "## Transitions of a step"
     yield _diagram()
     yield _MOVES_HEAD
-    yield _table(("from", "to", "because"), _moves())
-    yield "## A phase, or a plan"
-    yield "The first row that holds; `children` are the steps of the phase, or the phases of the plan:"
-    yield _table(("when", "status"), ((words, status.value) for status, _, words in AGGREGATE))
-    yield "## What operators say"
+    yield _table(("from", "to", "reason"), _moves())
+    yield "## Phases and plans"
+    yield "The first row that applies; `children` are the steps of the phase, or the phases of the plan:"
+    yield _table(("condition", "status"), ((words, status.value) for status, _, words in AGGREGATE))
+    yield "## Commands"
     yield (
-        "Each verb is for a plan, a phase or a step. It is answered with 208 if the status is one of these and nothing "
-        "would change; else with 200."
+        "Each verb applies to a plan, a phase or a step. The answer is 208 if the node has one of these statuses and "
+        "nothing would change, otherwise 200."
     )
-    yield _table(("verb", "done already when"), _verbs())
-    yield f"A canary strategy holds the first {CANARIES} steps that are not complete; each `continue` lets one go."
-    yield "## Which plans there are"
-    yield "In this order they have the say over a task that several want:"
-    yield _table(("plan", "what it is for"), _kinds())
-    yield "## Who must know every address"
+    yield _table(("verb", "already done"), _verbs())
+    yield f"A canary strategy holds the first {CANARIES} incomplete steps; each `continue` releases one."
+    yield "## Plans"
+    yield "In order of priority for a task that several plans would work on:"
+    yield _table(("plan", "purpose"), _kinds())
+    yield "## Jobs that need every address"
     yield (
-        "These tasks are launched together with all that have no address yet, and launched again when an address has "
-        "changed:"
+        "These tasks are launched together with all tasks that have no address yet, and relaunched when an address "
+        "changes:"
     )
     yield _table(
         ("strategy", "jobs"), ((strategy.value, _listed(kinds)) for strategy, kinds in ADDRESS_DEPENDENTS.items())
@@ -117,10 +116,10 @@ def _of(status: Status | None) -> str:
 
 
 def _launched() -> Iterator[tuple[str, str]]:
-    yield "nothing yet", Status.STARTING.value
+    yield "no status yet", Status.STARTING.value
     for state, status in LAUNCHED.items():
         if state is TaskState.RUNNING:
-            yield f"{state.value}, and its health check says no, or it is paused", Status.STARTED.value
+            yield f"{state.value}, with a failing health check, or paused", Status.STARTED.value
         yield state.value, status.value
     yield "TASK_KILLING or TASK_KILLED, after the end of the job", Status.COMPLETE.value
 
@@ -136,7 +135,7 @@ def _diagram() -> str:
     return "\n".join(["```mermaid", "stateDiagram-v2", "    [*] --> PENDING", *lines, "```"])
 
 
-#: What the picture shows: the way of a launch, and back; the table has the others.
+#: Transitions in the diagram: of a launch, and back; the table has the others.
 MAIN_MOVES = (
     (Status.PENDING, Status.WAITING),
     (Status.WAITING, Status.PENDING),
@@ -162,11 +161,11 @@ def _verbs() -> Iterator[tuple[str, str]]:
 
 def _kinds() -> Iterator[tuple[str, str]]:
     names = {
-        PlanKind.UNINSTALL: "`uninstall`, when the end is decided",
-        PlanKind.ROLL_OUT: "`deploy`, and `update` from the first complete deployment on",
+        PlanKind.UNINSTALL: "`uninstall`, after the end of the job",
+        PlanKind.ROLL_OUT: "`deploy`, and `update` after the first complete deployment",
         PlanKind.RECOVERY: "`recovery`",
         PlanKind.DECOMMISSION: "`decommission`",
-        PlanKind.CUSTOM: "those of the options",
+        PlanKind.CUSTOM: "user plans",
     }
     for kind, name in names.items():
         yield name, kind.value
@@ -180,86 +179,81 @@ def _listed(items: Iterable[Status | JobKind]) -> str:
 
 _INTRODUCTION = f"""# Recovery
 
-What happens when a task ends that has not finished, or is lost. This page is made from the tables that decide it.
+What happens when a task is lost, or ends without having finished. The tables of this page are generated from the code.
 
-1. Its **cause** is found: the first row of the first table that fits.
-2. If another launch can help, the task and its **unit** (second table) start again: those that still run are told to
-   end, at once.
+1. The **cause** is determined: the first row that applies in the [first table](#why-it-ended).
+2. If a relaunch can help, the task restarts with its **restart group** ([second table](#what-starts-again)). Tasks of
+   the group that still run are stopped immediately.
 3. The task waits for its **back-off**: none after the first loss, then `restart.backoff` seconds, doubled each time up
-   to `restart.max_backoff`, with jitter. A launch that lasted {recover.STEADY_SECONDS:g} s begins the row anew.
-4. From its end on it seeks its **old address**, the same agent and port, for {replacement.PREVIOUS_ADDRESS_WAIT:g} s: then nobody else
-   has to start again. If its agent is gone, or that time is over, it goes wherever it fits. The ClusterSpec gets a new
-   generation, and the tasks that must know every address start again with it (fourth column of the second table).
-5. A program that ends **at once**, twice in a row at the same address, does not go there again, as somebody who is no
-   task of Mesos may have its port: the next launch gets other ports, as in 4. *At once*: with an error of its own (an
-   exit code that asks for no restart, or SIGABRT), within {recover.CRASH_WINDOW:g} s of its launch, before its server
-   answered and before it told progress. No task of the service gets that port then, as long as a round of offers finds
-   places without it. The last {recover.MAX_BAD_ADDRESSES} such addresses of each task are remembered.
+   to `restart.max_backoff`, with jitter. A launch of {recover.STEADY_SECONDS:g} s or more resets the back-off.
+4. From its end on, the task waits {replacement.PREVIOUS_ADDRESS_WAIT:g} s for its **previous address** (agent and port), so that no other
+   task must restart. If its agent is gone, or after that time, it is placed on any agent. The ClusterSpec gets a new
+   generation, and the tasks that need every address restart (fourth column of the second table).
+5. After two consecutive **crashes** at one address, the task gets other ports, because a process outside Mesos may hold
+   the port. A crash is a failure of the program (an exit code that does not request a restart, or SIGABRT) within
+   {recover.CRASH_WINDOW:g} s of its launch, before its server answered and before it reported progress. All tasks of the service avoid
+   the port unless a round of offers fails. The last {recover.MAX_BAD_ADDRESSES} such addresses of each task are remembered.
 
-Everything of this is stored before it is done: the back-off and the count of failures survive the scheduler.
+Each of these decisions is stored before it is carried out, so back-off and failure counts survive the scheduler.
 
-A task that has finished is never launched again. Where a lost task starts again together with every task of the cluster
-(second table), and one of these has finished, the job fails, with that reason: the lost one would wait for it in vain.
+Finished tasks are not relaunched. If a lost task restarts together with the whole cluster (second table) and one of its
+tasks has finished, the job fails with this reason, because the lost task would wait for it forever.
 
-When a task becomes unreachable (its agent does not answer), it is waited for `recovery.unreachable_timeout` seconds, or
-what its own section says; then it counts as lost, and if it returns it is killed. One that is gone for good is replaced
-at once.
+An unreachable task, whose agent does not answer, counts as lost after `recovery.unreachable_timeout` seconds, or the
+value of its section. If it returns later, it is killed. A task that is permanently gone is replaced immediately.
 
-## Who does not join, and who hangs
+## Start-up timeout and hang detection
 
-TensorFlow waits for a missing peer silently and for ever, and looks well. A program that has not opened its TensorFlow
-server's port `recovery.start_timeout` seconds after its start, and that has told no progress, is ended and launched
-again, with its unit, if it is known to open one: those of others answer, that of an earlier launch did, or its
-server is opened for it (`service.job_name`). Its last output is told. That counts as no failure, but after
-{startup_timeout.MAX_LATE_LAUNCHES} such launches in a row the next one ends the job. When nobody's server answers, and nothing is known,
-that is told, with the names of all, and nobody is ended: a program may have no server. In the first {startup_timeout.RECONNECT_GRACE:g} s
-of a scheduler nobody is late.
+TensorFlow blocks forever, without an error, on a missing peer. A program is stopped and relaunched with its restart
+group if its TensorFlow server does not answer `recovery.start_timeout` seconds after its start, and it has reported no
+progress. This applies only if a server is expected: servers of peers answer, an earlier launch had one, or the executor
+opens it (`service.job_name`). The last output of the program is reported. Late launches do not count as failures, but
+after {startup_timeout.MAX_LATE_LAUNCHES} consecutive ones the next one fails the job. If no server is expected and none answers, the task names are
+logged and no task is stopped, because programs may have no server. In the first {startup_timeout.RECONNECT_GRACE:g} s of a scheduler no task is late.
 
-A launch that stays in TASK_STAGING, or of which nothing is heard, for `recovery.start_timeout` seconds
-({startup_timeout.MIN_LAUNCH_SECONDS:g} at least) counts as lost: Mesos is told to end it, and the next launch goes to another agent, if
-there is one.
+A launch that is in TASK_STAGING, or without any status, for `recovery.start_timeout` seconds (minimum {startup_timeout.MIN_LAUNCH_SECONDS:g}) counts
+as lost. Mesos is asked to kill it, and the next launch moves to another agent if possible.
 
-With `health.stalled_after` a program without progress and without output for so long fails: exit by the executor,
-counted. Parameter servers, and workers with strategy `parameter_server`, are silent by nature and not looked at.
+With `health.stalled_after`, the executor stops a program without progress and output for that time, and it counts as a
+failure. Parameter servers, and workers with strategy `parameter_server`, are excluded because they are silent.
 
-## Which agent is avoided
+## Avoided agents
 
-A launch that could not begin on an agent, was lost there, or did not join, is held against the agent; what fails
-within {failure_causes.SAME_INCIDENT_SECONDS:g} s of another there counts once, and a program that crashes by itself does not count. After
-`recovery.avoid_after` within `recovery.avoid_for` seconds the agent is avoided for as long, also by tasks whose old
-address is there. It is used all the same when a round of offers has ended without a place: the least bad one first.
+A failure counts against the agent if a launch could not start there, was lost there, or did not join. Failures within
+{failure_causes.SAME_INCIDENT_SECONDS:g} s on one agent count once; crashes of programs do not count. After `recovery.avoid_after` failures within
+`recovery.avoid_for` seconds the agent is avoided for the same time, also by tasks with their previous address there. If
+a round of offers fails, avoided agents are used, too: the least bad one first.
 
-## Fewer workers rather than none
+## Restart with fewer workers
 
-Collective training starts again as a whole. With `worker.min_count`, a restart that has found no place for all workers
-for `recovery.shrink_after` seconds is made with as many as find one, but no fewer than that: the lowest indexes, in a
-ClusterSpec of their own. All of them are wanted again at the next restart; nothing that trains is ended for it.
+Collective training restarts as a whole. With `worker.min_count`, if not all workers could be placed for
+`recovery.shrink_after` seconds, the cluster restarts with as many as possible, at least that number: the lowest indexes,
+in their own ClusterSpec. The next restart asks for all workers again; running training is not stopped for it.
 
-## What a job may choose
+## Options of a job
 
 In the section of each job: `restart_policy`, `max_failures`, `uncounted_exit_codes`, `unreachable_timeout`.
 
-| `restart_policy` | launched again after | counted |
+| `restart_policy` | relaunched after | counted |
 | --- | --- | --- |
-| on_failure | whatever the table below says | as it says |
-| always | the same | nothing |
-| never | only a launch that reached no agent | nothing |
-| exit_code | all but exit codes from 1 to 127 | as the table says |
+| on_failure | see the table below | see the table below |
+| always | same | no |
+| never | only launches that did not reach an agent | no |
+| exit_code | all except exit codes from 1 to 127 | see the table below |
 
-## What operators may order
+## Operators' commands
 
-Of one task: `restart` (at its old address, if possible), `replace` (on another agent, if there is one), `pause`,
-`resume`. Its unit starts again with it. Nothing of that counts as a failure, and all of it survives the scheduler. A
-task that has finished is not launched again by that either.
+For one task: `restart` (at its previous address if possible), `replace` (on another agent if possible), `pause`,
+`resume`. Its restart group restarts with it. Commands do not count as failures, and survive the scheduler. Finished
+tasks are not relaunched.
 
-`pause` ends the program and keeps the place: the task is launched again at its old address, with the same resources,
-and what runs there only tells that it is paused, and sleeps. It gets no secrets, and neither hooks nor health checks
-nor time limits of its own; `resume` launches the program there again. Whoever would have to start again with it at its
-old address sleeps with it, and goes on with it (the chief, when a parameter server is paused; all, in collective
-training), or when an update takes that task away. As between the end of a program and any next launch, resources that
-are not reserved may be taken by others in the second between the two. A paused task that is lost is launched again as
-it was, paused, after a back-off, and wherever it finds a place if its agent is gone; that never counts, whatever the
-`restart_policy`.
+`pause` stops the program and keeps the task's resources: a placeholder with the same resources is launched at the
+previous address, which prints that the task is paused, and sleeps. It gets no secrets, hooks, health checks or time
+limits. `resume` launches the program there again. Tasks that would restart with the paused task at its previous address
+are paused with it (the chief with a parameter server, all tasks in collective training), until the task is resumed or an
+update removes it. As between any two launches, another framework can take unreserved resources in the second in
+between. A lost paused task is relaunched as a placeholder after a back-off, on another agent if its own is gone. This
+never counts as a failure.
 """
 
 
@@ -271,21 +265,21 @@ def recovery() -> str:
 
 def _causes() -> str:
     rows = ([row.when, row.cause.value, *_treatment(row.cause)] for row in failure_causes.CAUSE_RULES)
-    table = _table(["the first that fits", "cause", "launched again", "counted"], rows)
+    table = _table(["the first that applies", "cause", "relaunched", "counted"], rows)
     note = (
-        f"An error within {recover.COLLATERAL_SECONDS:g} s of another task's loss is *collateral*: launched again, not counted. "
-        "Not so with the strategy `independent`, whose tasks know nothing of each other; nor does a collateral error "
-        "excuse another, nor a loss the next launch of a task that was launched again because of it. "
-        "*Counted* means against `restart.max_failures` within `restart.window`; one more ends the job. "
-        "`restart.uncounted_exit_codes` are the exit codes that ask for a restart. The result of a job names the "
-        "failure that ended it; who fails by itself in the same time after it is added, as ended because of it."
+        f"An error within {recover.COLLATERAL_SECONDS:g} s of another task's loss is *collateral*: relaunched and not counted. "
+        "Exceptions: strategy `independent`, whose tasks do not depend on each other; errors after a collateral error; "
+        "and errors of a launch that was itself a consequence of the loss. "
+        "*Counted* means against `restart.max_failures` within `restart.window`; one more fails the job. "
+        "`restart.uncounted_exit_codes` are the exit codes that request a restart. The result of a job names the "
+        "failure that ended it; tasks that fail within the same time after it are listed as consequences."
     )
     return f"{table}\n\n{note}"
 
 
 def _treatment(cause: Cause) -> list[str]:
     if cause is Cause.FINISHED:
-        return ["no: it is done", "no"]
+        return ["no: it has finished", "no"]
     if cause is Cause.INVALID_TASK:
         return ["no: the job fails", "no"]
     return ["yes" if cause.is_retryable else "no", "yes" if cause.is_counted else "no"]
@@ -296,7 +290,7 @@ def _units() -> str:
         [row.strategy.value if row.strategy else "any", row.job.value, row.same.value, row.moved.value, row.why]
         for row in restart_units.RESTART_RULES
     )
-    return _table(["strategy", "lost", "at its old address", "at a new address", "because"], rows)
+    return _table(["strategy", "lost", "at its previous address", "at a new address", "reason"], rows)
 
 
 # docs/migrate

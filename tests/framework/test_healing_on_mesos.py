@@ -216,7 +216,7 @@ def test_tasks_are_healed_and_ordered_about(watched, cluster):
     watched.paused(WORKER_1)
     with socket.create_server(("", int(fifth.address.rpartition(":")[2]))):
         watched.order(PodVerb.RESUME)
-        watched.until_told(f"at once, twice in a row at {fifth.address}, so not there again")
+        watched.until_told(f"crashed twice in a row at {fifth.address}")
         sixth = watched.joined(WORKER_1, after=fifth)
     assert fifth.address != sixth.address
     assert {1} == {watched.service.state.stored.tasks[TaskName(name)].serial for name in ("ps-0", "worker-0")}
@@ -269,7 +269,7 @@ def test_collective_training_leaves_a_drained_agent_and_goes_on_smaller(cluster,
     drained = state.stored.tasks[TaskName("worker-2")]
     try:
         operate(cluster, "DRAIN_AGENT", drained.agent_id)
-        service.until_told("the cluster starts again with 2 of 3 workers")
+        service.until_told("the cluster restarts with 2 of 3 workers")
         state = service.until(lambda state: runs(state, 2))
         assert (tmp_path / "checkpoint").exists()
         assert drained.agent_id not in {record.agent_id for record in state.live()}
@@ -328,7 +328,7 @@ def workers_of(folder: Path, task: str) -> int:
             2,
             "its restart_policy is exit_code, and 1 to 127 are final",
         ),
-        ({"user": FORBIDDEN}, "exit 0", 0, "another launch would end in the same way"),
+        ({"user": FORBIDDEN}, "exit 0", 0, "a relaunch would end in the same way"),
     ],
     ids=["max_failures", "never", "exit_code", "refused by Mesos"],
 )

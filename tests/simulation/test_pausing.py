@@ -44,7 +44,7 @@ def test_a_paused_task_keeps_its_place() -> None:
         send.pod(PAUSE, "worker-1"),
         expect.answered(Reply.OK, "Received cmd: pause worker-1"),
         expect.killed("worker-1"),
-        expect.told("worker-1 is told to end, for it is paused: its place is kept"),
+        expect.told("stopping worker-1 to pause it; its resources are kept"),
         send.offers(),
         expect.launched("worker-1"),
         send.running(),

@@ -211,7 +211,7 @@ def test_a_refused_task_is_not_tried_again() -> None:
 
     play(world, send.status("worker-1", TaskState.ERROR, message="not allowed"), expect.result(Verdict.FAILED))
 
-    assert "not allowed; another launch would end in the same way" in world.state.stored.result.reason
+    assert "not allowed; a relaunch would end in the same way" in world.state.stored.result.reason
 
 
 def test_nothing_is_recovered_once_the_job_is_decided() -> None:

@@ -16,7 +16,7 @@ from tf_scheduler.store import records
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
 OTHERS = ("ps-0", "worker-0", "chief-0")
-NOBODY = "nobody has joined: no TensorFlow server of worker-0, worker-1, chief-0, ps-0 answers 600 s after the start"
+NOBODY = "no task has joined: no TensorFlow server of worker-0, worker-1, chief-0, ps-0 answers 600 s after the start"
 
 
 def launched(spec: ServiceSpec | None = None, cpus: float = 2) -> World:
@@ -108,7 +108,7 @@ def test_a_cluster_in_which_nobody_joins_is_told_once() -> None:
     play(world, send.wait(1.0), expect.told(NOBODY), expect.killed())
 
     play(world, send.wait(7_200.0), expect.killed())
-    assert [] == [outcome.message for outcome in world.outcomes if "nobody has joined" in outcome.message]
+    assert [] == [outcome.message for outcome in world.outcomes if "no task has joined" in outcome.message]
     play(world, expect.alive(*ALL))
 
 

@@ -38,7 +38,7 @@ def test_the_third_launch_gets_another_port_and_the_chief_alone_starts_with_it()
 
     play(world, IN_USE, *AGAIN)
     assert (first, 1) == (address(world), world.state.stored.tasks["worker-1"].generation)
-    play(world, IN_USE, expect.told(f"at once, twice in a row at {first}, so not there again"), *AGAIN, *AGAIN)
+    play(world, IN_USE, expect.told(f"crashed twice in a row at {first}"), *AGAIN, *AGAIN)
 
     assert first != address(world)
     assert {"worker-1": 2, "chief-0": 2, "ps-0": 1, "worker-0": 1} == {

@@ -210,7 +210,7 @@ def test_a_canary_waits_for_an_operator_twice() -> None:
         expect.steps("update", worker_0=WAITING, worker_1=WAITING, worker_2=PENDING, worker_3=PENDING),
         expect.says("update", "worker-0", "waits for an operator's continue of its phase: plan resume update worker"),
         send.command(Verb.CONTINUE, "update"),
-        expect.answered(Reply.ALREADY, "plan update waits for no continue of its own; continue what does: worker"),
+        expect.answered(Reply.ALREADY, "plan update is not waiting; continue worker"),
         expect.killed(),
         send.command(Verb.CONTINUE, "update", "worker"),
         expect.answered(Reply.OK),

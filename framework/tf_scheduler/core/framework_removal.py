@@ -1,7 +1,6 @@
-"""The framework is removed: at the end of the job by us, or by Mesos while no scheduler was there to prevent it.
+"""Removal of the framework: by the scheduler after the job, or by Mesos while no scheduler was connected.
 
-An id that Mesos has removed is of no use for ever. It is stored as such, and never used again: only an operator knows
-whether the job is to begin anew, under another id.
+A removed framework id can never be used again, which is stored. Only an operator can register a new framework.
 """
 
 from __future__ import annotations
@@ -24,15 +23,13 @@ from .state.reducer import decide
 
 
 def on_removed(state: SchedulerState) -> Decision:
-    """Nothing is left to do with this framework; its tasks are gone."""
-    gone = replace(
-        state, session=replace(state.session, connected=False), process=replace(state.process, finished=True)
-    )
+    """Handle the removal: all tasks are gone, and the scheduler has finished."""
+    gone = state.with_session(connected=False).with_process(finished=True)
     if state.stored.framework_id is None or state.stored.removed:
         return decide(gone)
     ended = (_gone(record) for record in state.live())
-    told = () if state.stored.result is not None else (Outcome(removal_message(state), warning=True),)
-    return decide(gone, FrameworkRegistered(state.stored.framework_id, removed=True), *ended, outcomes=told)
+    outcomes = () if state.stored.result is not None else (Outcome(removal_message(state), warning=True),)
+    return decide(gone, FrameworkRegistered(state.stored.framework_id, removed=True), *ended, outcomes=outcomes)
 
 
 def _gone(record: TaskRecord) -> StatusStored:
@@ -40,25 +37,23 @@ def _gone(record: TaskRecord) -> StatusStored:
 
 
 def reset_framework(state: SchedulerState) -> Decision:
-    """Begin anew, with what operators decided; nothing, unless Mesos has removed the framework."""
+    """Forget a removed framework, and keep operators' decisions; do nothing if it was not removed."""
     if not state.stored.removed:
         return decide(state)
     changes: list[Change] = [FrameworkForgotten()]
-    # Complete is what ran in that framework.
+    # Plans were complete in the removed framework only.
     changes += [PlanControlled(name, replace(item, completed="")) for name, item in state.stored.controls.items()]
-    told = Outcome(f"framework {state.stored.framework_id} is forgotten: the job begins anew, from its last checkpoint")
-    return decide(
-        replace(state, process=replace(state.process, finished=False, refused="")), *changes, outcomes=(told,)
-    )
+    message = f"framework {state.stored.framework_id} forgotten; the job starts again from its last checkpoint"
+    return decide(state.with_process(finished=False, refused=""), *changes, outcomes=(Outcome(message),))
 
 
 def removal_message(state: SchedulerState) -> str:
-    """What happened, what is lost, what to do."""
+    """Return a message: what happened, what is lost, and what to do."""
     spec = state.spec
     return (
         f"Mesos has removed the framework {state.stored.framework_id} of {spec.name}: no scheduler was connected for "
-        f"longer than service.failover_timeout ({spec.failover_timeout:g} s), or somebody tore it down. Its tasks have "
-        f"been ended; what was trained since the last checkpoint is lost, checkpoints are kept. To begin anew from "
-        f"there, as a new framework: dcos-tensorflow scheduler run --reset {state.stored.framework_id}, or, "
+        f"longer than service.failover_timeout ({spec.failover_timeout:g} s), or an operator tore it down. Its tasks "
+        f"have ended; training since the last checkpoint is lost, checkpoints are kept. To start again from there "
+        f"as a new framework: dcos-tensorflow scheduler run --reset {state.stored.framework_id}, or, "
         f"under Marathon, RESET_FRAMEWORK={state.stored.framework_id} in the environment of the app"
     )

@@ -184,45 +184,6 @@ Change = (
 )
 
 
-__all__ = [
-    "Accept",
-    "AcceptInverseOffers",
-    "Acknowledge",
-    "AcknowledgeOperation",
-    "AgentFailureRecorded",
-    "Call",
-    "Change",
-    "ConfigurationForgotten",
-    "ConfigurationStored",
-    "Decision",
-    "Decline",
-    "FrameworkForgotten",
-    "FrameworkRegistered",
-    "Kill",
-    "Launch",
-    "LaunchRetired",
-    "Outcome",
-    "PlanControlled",
-    "Reconcile",
-    "ReconcileOperations",
-    "RecoveryDecided",
-    "RequestSecretReload",
-    "ReservationDropped",
-    "ReservationMade",
-    "Resized",
-    "ResultDecided",
-    "Revive",
-    "SecretTokenRedeemed",
-    "ShutdownExecutor",
-    "StatusStored",
-    "Suppress",
-    "TaskForgotten",
-    "TaskLaunched",
-    "TaskPaused",
-    "TaskResumed",
-    "Teardown",
-]
-
 # --- Calls to Mesos
 
 

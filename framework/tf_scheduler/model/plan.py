@@ -126,13 +126,13 @@ class PlanControl:
 
 
 class PlanKind(Enum):
-    """Kind of a plan: origin of its steps, and condition for their completion."""
+    """Kind of a plan; the value is shown in docs/state-machine.md."""
 
-    ROLL_OUT = "every task runs as the options say"
-    RECOVERY = "what was lost is launched again, and what is paused when it is resumed"
-    DECOMMISSION = "what the options no longer have is ended"
-    CUSTOM = "the user's own: started by an operator, with parameters"
-    UNINSTALL = "everything is ended, and Mesos forgets the framework"
+    ROLL_OUT = "every task runs with the current options"
+    RECOVERY = "lost tasks are relaunched, and paused tasks when they are resumed"
+    DECOMMISSION = "tasks that the options no longer have are stopped"
+    CUSTOM = "started by an operator, with parameters"
+    UNINSTALL = "all tasks are stopped, and the framework is torn down"
 
 
 class Work(Enum):

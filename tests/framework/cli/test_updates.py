@@ -246,7 +246,7 @@ def test_the_result_of_an_idle_service_is_shown_until_it_is_uninstalled(local_cl
 
         assert "finish.then is idle: waits for an operator" in json.dumps(installed.get("v1/plans/uninstall"))
         refused = installed.run("plan", "stop", "uninstall")
-        assert (1, True) == (refused.returncode, "knows no stop" in refused.stderr), refused.stderr
+        assert (1, True) == (refused.returncode, "does not support stop" in refused.stderr), refused.stderr
         # Who counts the plan as complete wants the end: the framework goes, too.
         assert 0 == installed.run("plan", "force-complete", "uninstall").returncode
         wait_until(lambda: NAME not in installed.frameworks())

@@ -45,7 +45,7 @@ def test_the_operator_is_told_what_happened_what_is_lost_and_what_to_do():
     (told,) = [outcome.message for outcome in world.outcomes if outcome.warning]
     assert "Mesos has removed the framework framework-1 of digits" in told
     assert "no scheduler was connected for longer than service.failover_timeout (" in told
-    assert "what was trained since the last checkpoint is lost" in told
+    assert "training since the last checkpoint is lost" in told
     assert "dcos-tensorflow scheduler run --reset framework-1" in told
     assert world.state.process.finished
 

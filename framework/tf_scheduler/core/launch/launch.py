@@ -85,13 +85,13 @@ def payload_of(
     )
 
 
-def placeholder_payload(told: payload.Payload, command: str) -> payload.Payload:
+def placeholder_payload(original: payload.Payload, command: str) -> payload.Payload:
     """Return the payload of a placeholder: only `command` runs, without hooks or checks.
 
     Resources, limits and environment stay, so that an operator can inspect them.
     """
     return replace(
-        told,
+        original,
         command=command,
         cluster_flags=False,
         python="",
@@ -246,13 +246,13 @@ def task_environment(state: SchedulerState, record: TaskRecord, job: JobSpec) ->
     spec, cluster = state.spec, cluster_of(cluster_records(state))
     config = tf_config(cluster if spec.strategy.has_servers else {}, record.job, record.index)
     port = int(record.address.rpartition(":")[2])
-    told = payload_of(spec, job, record, config, port, rank_environment(spec, cluster, record))
+    executor_payload = payload_of(spec, job, record, config, port, rank_environment(spec, cluster, record))
     return {
         "TF_CONFIG": json.dumps(config),
-        "JOB_NAME": told.job,
-        "TASK_INDEX": str(told.index),
-        "TASK_NAME": told.task,
+        "JOB_NAME": executor_payload.job,
+        "TASK_INDEX": str(executor_payload.index),
+        "TASK_NAME": executor_payload.task,
         "TASK_PORT": str(port),
-        **told.environment,
+        **executor_payload.environment,
         **_parameters(state, record.plan),
     }

@@ -35,11 +35,11 @@ from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
 def matches(record: TaskRecord, status: TaskStatus | None, address: str, url: str) -> bool:
     """Return whether a request from the address can come from the launch; `url` is the requested URL."""
-    found = _ip(address)
-    if found is None or found in map(_ip, _known_addresses(record, status)):
-        return found is not None
+    origin = _ip(address)
+    if origin is None or origin in map(_ip, _known_addresses(record, status)):
+        return origin is not None
     # The scheduler runs on the same host.
-    return found.is_loopback and urlsplit(url).hostname in (record.hostname, _host(record))
+    return origin.is_loopback and urlsplit(url).hostname in (record.hostname, _host(record))
 
 
 def is_unknown(record: TaskRecord, status: TaskStatus | None) -> bool:
@@ -68,10 +68,10 @@ def _host(record: TaskRecord) -> str:
 
 def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        found = ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         return None
-    return getattr(found, "ipv4_mapped", None) or found
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 # --- Tokens
@@ -91,8 +91,8 @@ def scheduler_secrets(spec: ServiceSpec, section: str) -> tuple[SecretSpec, ...]
 
 def secrets_due(state: SchedulerState, record: TaskRecord) -> tuple[SecretSpec, ...]:
     """Return the secrets for a launch: all while it starts, later the reloadable ones."""
-    found = scheduler_secrets(state.spec, record.group)
-    return found if _is_starting(state, record) else tuple(item for item in found if item.reloads)
+    secrets = scheduler_secrets(state.spec, record.group)
+    return secrets if _is_starting(state, record) else tuple(item for item in secrets if item.reloads)
 
 
 def can_reload(state: SchedulerState, record: TaskRecord) -> bool:
@@ -105,19 +105,19 @@ def issue(spec: ServiceSpec, records: Iterable[TaskRecord], new_id: Callable[[],
     return {record.name: new_id() for record in records if scheduler_secrets(spec, record.group)}
 
 
-def with_digest(record: TaskRecord, found: Mapping[TaskName, str]) -> TaskRecord:
+def with_digest(record: TaskRecord, tokens: Mapping[TaskName, str]) -> TaskRecord:
     """Return the record with the digest of its token."""
-    return replace(record, token=digest(found[record.name])) if record.name in found else record
+    return replace(record, token=digest(tokens[record.name])) if record.name in tokens else record
 
 
-def with_secrets(told: Payload, spec: ServiceSpec, job: JobSpec, token: str) -> Payload:
+def with_secrets(payload: Payload, spec: ServiceSpec, job: JobSpec, token: str) -> Payload:
     """Return the payload with the location of secrets and the names of masked variables."""
     masked = tuple(references(spec, job))
     if not token:
-        return replace(told, secrets=masked)
+        return replace(payload, secrets=masked)
     reloads = any(item.reloads for item in scheduler_secrets(spec, job.group))
     return replace(
-        told,
+        payload,
         secrets=masked,
         secrets_url=f"{spec.secret_delivery.url}{PATH}",
         secrets_token=token,
@@ -144,22 +144,22 @@ def redeem(state: SchedulerState, event: SecretsRequested, now: float) -> Decisi
     record = state.stored.tasks.get(name_of(event.task_id))
     if record is None or not token_matches(state, event):
         # Reveal nothing about tasks to clients without a token.
-        told = Outcome(f"{event.address} requested secrets with an invalid token", warning=True)
+        outcome = Outcome(f"{event.address} requested secrets with an invalid token", warning=True)
         answer = Answer(Reply.FORBIDDEN, "invalid or expired token")
-        return Decision(state, outcomes=(told,), answer=answer)
+        return Decision(state, outcomes=(outcome,), answer=answer)
     nonce = digest(event.nonce)
     if wrong := _refusal(state, record, nonce, now) or _wrong_origin(state, record, event.address):
-        told = Outcome(
+        outcome = Outcome(
             f"{record.name} was refused secrets requested from {event.address}: {wrong.message}",
             record.name,
             warning=True,
         )
         # Retried requests are frequent: not reported.
-        return Decision(state, outcomes=() if wrong.reply is Reply.RETRY else (told,), answer=wrong)
-    told = Outcome(f"{record.name} gets its secrets, requested from {event.address}", record.name)
+        return Decision(state, outcomes=() if wrong.reply is Reply.RETRY else (outcome,), answer=wrong)
+    outcome = Outcome(f"{record.name} gets its secrets, requested from {event.address}", record.name)
     changes = () if state.stored.redeemed_tokens.get(record.id) == nonce else (SecretTokenRedeemed(record.id, nonce),)
     # Regular polls for new values are not reported.
-    decision = decide(state, *changes, outcomes=(told,) if _is_starting(state, record) else ())
+    decision = decide(state, *changes, outcomes=(outcome,) if _is_starting(state, record) else ())
     return Decision(decision.state, decision.changes, (), decision.outcomes, Answer(Reply.OK, ""))
 
 
@@ -220,9 +220,9 @@ def reload_secrets(state: SchedulerState) -> Decision:
     if not any(item.reloads for item in state.spec.secrets):
         why = "no secret has `reload`: tasks get new values at their next start, for example by `pod restart`"
         return Decision(state, answer=Answer(Reply.BAD_REQUEST, why))
-    found = [record for record in state.stored.tasks.values() if can_reload(state, record)]
-    if not found:
+    records = [record for record in state.stored.tasks.values() if can_reload(state, record)]
+    if not records:
         return Decision(state, answer=Answer(Reply.ALREADY, "no running task has reloadable secrets"))
-    told = f"Requested {', '.join(sorted(record.name for record in found))} to read secrets again"
-    calls = tuple(RequestSecretReload(executor_of(record.id), record.agent_id) for record in found)
-    return Decision(state, calls=calls, outcomes=(Outcome(told),), answer=Answer(Reply.OK, told))
+    message = f"Requested {', '.join(sorted(record.name for record in records))} to read secrets again"
+    calls = tuple(RequestSecretReload(executor_of(record.id), record.agent_id) for record in records)
+    return Decision(state, calls=calls, outcomes=(Outcome(message),), answer=Answer(Reply.OK, message))

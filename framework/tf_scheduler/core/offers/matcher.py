@@ -287,9 +287,11 @@ def _placed_tasks(
     state: SchedulerState, gangs: Sequence[Gang], reservations: Mapping[TaskName, Reservation]
 ) -> tuple[PlacedTask, ...]:
     """Return running tasks that are not to be placed, and reserved tasks."""
-    anew = {task.name for gang in gangs for task in gang.tasks}
+    placing = {task.name for gang in gangs for task in gang.tasks}
     running = [
-        PlacedTask(record.group, record.agent_id, record.location) for record in state.live() if record.name not in anew
+        PlacedTask(record.group, record.agent_id, record.location)
+        for record in state.live()
+        if record.name not in placing
     ]
     kept = [PlacedTask(item.group, item.agent_id, item.location) for item in reservations.values()]
     return (*running, *kept)

@@ -39,30 +39,25 @@ _MAX_MESSAGE = 200
 
 def on_status(state: SchedulerState, status: OperationStatus, now: float, new_id: Callable[[], str]) -> Decision:
     """Apply an operation status, and acknowledge it after it is stored. Statuses may repeat or be outdated."""
-    heard = _apply(state, status, now, new_id)
+    decision = _apply(state, status, now, new_id)
     if not status.uuid or status.agent_id is None:
-        return heard
+        return decision
     calls = (AcknowledgeOperation(status.id, status.agent_id, status.uuid),)
-    return heard.then(lambda after: decide(after, calls=calls))
+    return decision.then(lambda after: decide(after, calls=calls))
 
 
 def reconcile(state: SchedulerState, now: float) -> Decision:
     """Request the status of every unconfirmed RESERVE: the call or its answer may be lost."""
-    unheard = _unanswered(state)
-    if not unheard:
+    pending = _unanswered(state)
+    if not pending:
         return decide(state)
-    return decide(
-        replace(state, session=replace(state.session, operations_at=now)), calls=(ReconcileOperations(unheard),)
-    )
+    return decide(state.with_session(operations_at=now), calls=(ReconcileOperations(pending),))
 
 
 def poll(state: SchedulerState, now: float) -> Decision:
     """Reconcile again after a timeout: Mesos does not report agents that are missing after its failover."""
-    return (
-        reconcile(state, now)
-        if state.session.connected and now >= state.session.operations_at + FEEDBACK_TIMEOUT
-        else decide(state)
-    )
+    is_due = state.session.connected and now >= state.session.operations_at + FEEDBACK_TIMEOUT
+    return reconcile(state, now) if is_due else decide(state)
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:
@@ -87,9 +82,7 @@ def _apply(state: SchedulerState, status: OperationStatus, now: float, new_id: C
     if status.id != known.operation:
         return _on_unreserve(state, known, status) if finished or status.state.has_failed else decide(state)
     if finished:
-        return (
-            decide(state) if known.is_confirmed else decide(state, ReservationMade(replace(known, is_confirmed=True)))
-        )
+        return decide(state, *(() if known.is_confirmed else (ReservationMade(replace(known, is_confirmed=True)),)))
     return _on_refused(state, known, status, now, new_id) if status.state.has_failed else decide(state)
 
 
@@ -112,23 +105,16 @@ def _on_refused(
     """Drop a refused reservation, report it, and back off as after a failed round."""
     dropped = ReservationDropped(known.id)
     if status.state is OperationState.ERROR and NO_FEEDBACK in status.message:
-        told = Outcome(f"agent {known.location.hostname} does not support operation feedback", known.task)
-        return decide(
-            replace(
-                state,
-                process=replace(
-                    state.process, agents_without_feedback=state.process.agents_without_feedback | {known.agent_id}
-                ),
-            ),
-            dropped,
-            outcomes=(told,),
-        )
+        outcome = Outcome(f"agent {known.location.hostname} does not support operation feedback", known.task)
+        agents = state.process.agents_without_feedback | {known.agent_id}
+        return decide(state.with_process(agents_without_feedback=agents), dropped, outcomes=(outcome,))
     reason = NotReserved(known.location.hostname, _why(status))
-    told = Outcome(f"{known.task} is pending: {reason}", known.task, warning=True)
-    after = replace(state, session=replace(state.session, pending={**state.session.pending, known.task: (reason,)}))
-    away = now < state.process.offer_round.back_off_until
-    freed = decide(after, dropped, outcomes=(told,))
-    return freed if away else freed.then(lambda left: decline_and_wait(left, now, new_id))
+    outcome = Outcome(f"{known.task} is pending: {reason}", known.task, warning=True)
+    after = state.with_session(pending={**state.session.pending, known.task: (reason,)})
+    decision = decide(after, dropped, outcomes=(outcome,))
+    if now < state.process.offer_round.back_off_until:
+        return decision
+    return decision.then(lambda freed: decline_and_wait(freed, now, new_id))
 
 
 def _why(status: OperationStatus) -> str:

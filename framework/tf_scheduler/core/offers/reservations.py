@@ -57,10 +57,10 @@ def unreserve_unneeded(
 ) -> tuple[Accept, ...]:
     """UNRESERVE reservations that are expired, unknown, not needed, or too small."""
     name = state.spec.name
-    ours = [offer for offer in offers if any(entry_use(entry.shape).namespace == name for entry in offer.resources)]
+    labelled = [offer for offer in offers if any(entry_use(entry.shape).namespace == name for entry in offer.resources)]
     kept = {item.id: item for item in active(state, now).values() if item.task in wanted}
     calls = []
-    for agent in merge_offers(ours, name):
+    for agent in merge_offers(labelled, name):
         serving = {
             key
             for key in agent.reserved.keys() & kept.keys()
@@ -78,8 +78,8 @@ def unreserve_unneeded(
 
 def reservation_ids(calls: Iterable[Accept]) -> frozenset[str]:
     """Return the ids of reservations that these calls release."""
-    given_back = (entry for call in calls for operation in call.unreserve for entry in operation.resources)
-    return frozenset(entry_use(entry.shape).resource_id for entry in given_back)
+    released_entries = (entry for call in calls for operation in call.unreserve for entry in operation.resources)
+    return frozenset(entry_use(entry.shape).resource_id for entry in released_entries)
 
 
 def released(state: SchedulerState, offers: Sequence[Offer], now: float) -> tuple[Change, ...]:
@@ -224,17 +224,13 @@ def detect_lost(state: SchedulerState, offers: Sequence[Offer], now: float) -> S
     """Update which confirmed reservations these offers lack."""
     made = {item.id: item for item in active(state, now).values() if item.is_confirmed}
     if not made:
-        return (
-            replace(state, session=replace(state.session, missing_reservations={}))
-            if state.session.missing_reservations
-            else state
-        )
+        return state.with_session(missing_reservations={}) if state.session.missing_reservations else state
     held = (entry.offer for entry in state.session.offers.values())
     shown = {entry_use(entry.shape).resource_id for offer in (*offers, *held) for entry in offer.resources}
     agents = {offer.agent_id for offer in offers}
     absent = {key for key, item in made.items() if item.agent_id in agents} - shown
     since = {key: at for key, at in state.session.missing_reservations.items() if key in made.keys() - shown}
-    return replace(state, session=replace(state.session, missing_reservations={**dict.fromkeys(absent, now), **since}))
+    return state.with_session(missing_reservations={**dict.fromkeys(absent, now), **since})
 
 
 def expire_lost(state: SchedulerState, now: float) -> Decision:
@@ -243,17 +239,11 @@ def expire_lost(state: SchedulerState, now: float) -> Decision:
     if not late:
         return decide(state)
     gone = [item for item in active(state, now).values() if item.id in late]
-    told = (Outcome(_lost_message(state, item), item.task, warning=True) for item in gone)
+    outcomes = (Outcome(_lost_message(state, item), item.task, warning=True) for item in gone)
     left = {key: at for key, at in state.session.missing_reservations.items() if key not in late}
-    after = replace(
-        state,
-        session=replace(
-            state.session,
-            missing_reservations=left,
-            requested_tasks=state.session.requested_tasks - {item.task for item in gone},
-        ),
-    )
-    return decide(after, *(ReservationDropped(item.id) for item in gone), outcomes=tuple(told))
+    requested = state.session.requested_tasks - {item.task for item in gone}
+    after = state.with_session(missing_reservations=left, requested_tasks=requested)
+    return decide(after, *(ReservationDropped(item.id) for item in gone), outcomes=tuple(outcomes))
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:

@@ -7,7 +7,6 @@ a back-off, so that other frameworks can use them. Every offer is answered once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice, repeat, starmap
 
 from tf_scheduler.core.launch.launch import accepts, plan_launches
@@ -17,7 +16,7 @@ from tf_scheduler.core.state.backoff import jitter_from_id, round_delay
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import Accept, Call, Decision, Decline, Outcome, ReservationDropped, TaskLaunched
 from tf_scheduler.model.ids import AgentId, OfferId, TaskName
-from tf_scheduler.model.offer import MAX_EVALUATIONS, AgentSnapshot, Evaluation, HeldOffer, Offer, OfferRound
+from tf_scheduler.model.offer import MAX_EVALUATIONS, AgentSnapshot, HeldOffer, Offer, OfferRound
 from tf_scheduler.model.placement import GangMode
 from tf_scheduler.model.reasons import NoOffers, Reason, Reserved, WaitsFor
 from tf_scheduler.model.state import SchedulerState
@@ -68,56 +67,48 @@ def _warn_no_offers(state: SchedulerState, gangs: Sequence[Gang]) -> Decision:
     for demand in demands:
         reasons = (NoOffers(demand.needs, demand.job.constraints),)
         pending.update({task.name: reasons for task in demand.tasks})
-    return decide(
-        replace(state, session=replace(state.session, no_offers_since=None, pending=pending)),
-        outcomes=_pending_outcomes(pending),
-    )
+    return decide(state.with_session(no_offers_since=None, pending=pending), outcomes=_pending_outcomes(pending))
 
 
 def _end_round(state: SchedulerState, now: float, new_id: NewId, gangs: Sequence[Gang]) -> Decision:
     if state.spec.gang.mode is not GangMode.RESERVE:
         return _end_failed_round(state, now, new_id)
-    found = match_gangs(state, gangs, [held.offer for held in state.session.offers.values()], now)
+    match = match_gangs(state, gangs, [held.offer for held in state.session.offers.values()], now)
     kept = reservations.active(state, now)
     deadline = min((item.deadline for item in kept.values()), default=now + state.spec.gang.reserve_timeout)
-    calls, changes = reservations.reserve(state, found.partial, deadline, starmap(new_id, repeat(())))
+    calls, changes = reservations.reserve(state, match.partial, deadline, starmap(new_id, repeat(())))
     if not calls and not kept:
         return _end_failed_round(state, now, new_id)
     used = {offer_id for call in calls for offer_id in call.offer_ids}
     rest = [key for key in state.session.offers if key not in used]
-    state = hold(state, {})
-    after = replace(state, session=replace(state.session, operations_at=now))
-    return decide(
-        after, *changes, calls=(*calls, *declines(rest, REFUSE_SHORT)), outcomes=_pending_outcomes(found.reasons)
-    )
+    after = hold(state, {}).with_session(operations_at=now)
+    outcomes = _pending_outcomes(match.reasons)
+    return decide(after, *changes, calls=(*calls, *declines(rest, REFUSE_SHORT)), outcomes=outcomes)
 
 
 def _end_failed_round(state: SchedulerState, now: float, new_id: NewId) -> Decision:
     """End a failed round."""
-    away = decline_and_wait(state, now, new_id)
-    return away.then(lambda after: decide(after, outcomes=_pending_outcomes(after.session.pending)))
+    decision = decline_and_wait(state, now, new_id)
+    return decision.then(lambda after: decide(after, outcomes=_pending_outcomes(after.session.pending)))
 
 
 def decline_and_wait(state: SchedulerState, now: float, new_id: NewId) -> Decision:
     """Decline all offers, and all new ones during a back-off."""
     failures = state.process.offer_round.failures + 1
     wait = round_delay(failures, state.spec.gang.hold_seconds, jitter_from_id(new_id()))
-    after = replace(
-        state,
-        session=replace(state.session, offers={}, round_started=None),
-        process=replace(state.process, offer_round=OfferRound(failures, now + wait)),
-    )
+    after = state.with_session(offers={}, round_started=None)
+    after = after.with_process(offer_round=OfferRound(failures, now + wait))
     return decide(after, calls=declines(list(state.session.offers), wait))
 
 
 def _expire_reservations(state: SchedulerState, now: float, new_id: NewId, gangs: Sequence[Gang]) -> Decision:
     """Expire reservations of an incomplete gang; unreserve those that are offered now."""
     late = frozenset(item.id for item in state.stored.reservations.values() if now >= item.deadline)
-    told = Outcome(f"gang incomplete at the deadline; releasing {len(late)} reservations", warning=True)
-    state = replace(state, process=replace(state.process, expired_reservations=late))
-    given_back = unreserve_unneeded(state, [held.offer for held in state.session.offers.values()], gangs, now)
-    given_back = given_back.then(lambda after: decide(after, outcomes=(told,)))
-    return given_back.then(lambda after: _end_failed_round(after, now, new_id))
+    outcome = Outcome(f"gang incomplete at the deadline; releasing {len(late)} reservations", warning=True)
+    state = state.with_process(expired_reservations=late)
+    decision = unreserve_unneeded(state, [held.offer for held in state.session.offers.values()], gangs, now)
+    decision = decision.then(lambda after: decide(after, outcomes=(outcome,)))
+    return decision.then(lambda after: _end_failed_round(after, now, new_id))
 
 
 def unreserve_unneeded(state: SchedulerState, offers: Sequence[Offer], gangs: Sequence[Gang], now: float) -> Decision:
@@ -128,9 +119,8 @@ def unreserve_unneeded(state: SchedulerState, offers: Sequence[Offer], gangs: Se
         return decide(state, *gone)
     used = {offer_id for call in calls for offer_id in call.offer_ids}
     kept = {key: held for key, held in state.session.offers.items() if key not in used}
-    state = hold(state, kept)
-    session = replace(state.session, unreserved=state.session.unreserved | reservations.reservation_ids(calls))
-    after = replace(state, session=session, process=replace(state.process, unreserved_at=now))
+    unreserved = state.session.unreserved | reservations.reservation_ids(calls)
+    after = hold(state, kept).with_session(unreserved=unreserved).with_process(unreserved_at=now)
     return decide(after, *gone, calls=calls)
 
 
@@ -141,26 +131,20 @@ def hold(state: SchedulerState, offers: Mapping[OfferId, HeldOffer], now: float 
         started = None
     elif started is None:
         started = now
-    return replace(state, session=replace(state.session, offers=offers, round_started=started))
+    return state.with_session(offers=offers, round_started=started)
 
 
 def _drop_unreachable(state: SchedulerState, now: float) -> Decision:
     gone = reservations.unreachable(state, now)
-    told = (
-        Outcome(
-            f"agent {item.location.hostname} unreachable; the reservation for {item.task} may remain",
-            item.task,
-            warning=True,
-        )
-        for item in gone
-    )
+    message = "agent {} unreachable; the reservation for {} may remain"
+    outcomes = [Outcome(message.format(item.location.hostname, item.task), item.task, warning=True) for item in gone]
     changes = (*reservations.settled(state, now), *(ReservationDropped(item.id) for item in gone))
     if gone and state.stored.result is not None:
         still = (
             f"what was reserved for {item.task} on {item.location.hostname}, which did not answer" for item in gone
         )
-        state = replace(state, process=replace(state.process, left_behind=(*state.process.left_behind, *still)))
-    return decide(state, *changes, outcomes=tuple(told))
+        state = state.with_process(left_behind=(*state.process.left_behind, *still))
+    return decide(state, *changes, outcomes=tuple(outcomes))
 
 
 def _pending_outcomes(pending: Mapping[TaskName, tuple[Reason, ...]]) -> tuple[Outcome, ...]:
@@ -195,17 +179,9 @@ def record_offers(state: SchedulerState, offers: Iterable[Offer], now: float) ->
         fresh[offer.agent_id] = _snapshot(fresh.get(offer.agent_id), offer, now)
     if not fresh:
         return state
-    known = dict(state.session.agent_snapshots)
-    for key in fresh:
-        known.pop(key, None)  # they are to be the last
-    known |= fresh
-    excess = len(known) - MAX_AGENT_SNAPSHOTS
-    return replace(
-        state,
-        session=replace(
-            state.session, agent_snapshots=dict(islice(known.items(), excess, None)) if excess > 0 else known
-        ),
-    )
+    snapshots = {key: item for key, item in state.session.agent_snapshots.items() if key not in fresh} | fresh
+    excess = max(0, len(snapshots) - MAX_AGENT_SNAPSHOTS)
+    return state.with_session(agent_snapshots=dict(islice(snapshots.items(), excess, None)))
 
 
 def _snapshot(before: AgentSnapshot | None, offer: Offer, now: float) -> AgentSnapshot:
@@ -218,30 +194,18 @@ def _snapshot(before: AgentSnapshot | None, offer: Offer, now: float) -> AgentSn
     return AgentSnapshot(offer.hostname, offer.region, offer.zone, **amounts, at=now)
 
 
-def forget_agent(state: SchedulerState, agent_id: AgentId) -> SchedulerState:
-    """Return the state without snapshots of this agent."""
-    return replace(
-        state,
-        session=replace(
-            state.session,
-            agent_snapshots={key: glimpse for key, glimpse in state.session.agent_snapshots.items() if key != agent_id},
-        ),
-    )
-
-
 # --- Events
 
 
 def on_offers(state: SchedulerState, offers: Iterable[Offer], now: float, new_id: NewId, view: PlanView) -> Decision:
     """Launch the gangs that fit, hold useful offers for the others, and decline the rest."""
     offers = tuple(offers)
-    state = replace(state, session=replace(state.session, no_offers_since=None)) if offers else state
-    state = record_offers(state, offers, now)
-    seen = reservations.detect_lost(state, offers, now)
-    given_back = unreserve_unneeded(seen, offers, view.gangs, now)
-    answered = {offer_id for call in given_back.calls if isinstance(call, Accept) for offer_id in call.offer_ids}
+    state = state.with_session(no_offers_since=None) if offers else state
+    state = reservations.detect_lost(record_offers(state, offers, now), offers, now)
+    decision = unreserve_unneeded(state, offers, view.gangs, now)
+    answered = {offer_id for call in decision.calls if isinstance(call, Accept) for offer_id in call.offer_ids}
     rest = tuple(offer for offer in offers if offer.id not in answered)
-    return given_back.then(lambda after: _place(after, rest, view, now, new_id))
+    return decision.then(lambda after: _place(after, rest, view, now, new_id))
 
 
 def on_rescinded(state: SchedulerState, offer_id: OfferId) -> Decision:
@@ -252,7 +216,8 @@ def on_rescinded(state: SchedulerState, offer_id: OfferId) -> Decision:
 def on_agent_failed(state: SchedulerState, agent_id: AgentId) -> Decision:
     """Forget the offers of a removed agent."""
     rejected_offers = {key: offer for key, offer in state.session.rejected_offers.items() if key != agent_id}
-    after = forget_agent(replace(state, session=replace(state.session, rejected_offers=rejected_offers)), agent_id)
+    snapshots = {key: item for key, item in state.session.agent_snapshots.items() if key != agent_id}
+    after = state.with_session(rejected_offers=rejected_offers, agent_snapshots=snapshots)
     return decide(after, outcomes=(Outcome(f"agent {agent_id} was removed", warning=True),))
 
 
@@ -262,55 +227,44 @@ def _place(state: SchedulerState, offers: Sequence[Offer], view: PlanView, now: 
     if not gangs or wait > 0:
         return decide(state, calls=declines([offer.id for offer in offers], wait if gangs else REFUSE_LONG))
     held = {**state.session.offers, **{offer.id: HeldOffer(offer, now) for offer in offers}}
-    found = match_gangs(state, gangs, [entry.offer for entry in held.values()], now)
-    state = _with_evaluation(hold(state, held, now), found.evaluation(now, len(held)))
-    return _launch(state, found, view, now, new_id).then(lambda after: _decline_useless(after, gangs, offers, now))
+    match = match_gangs(state, gangs, [entry.offer for entry in held.values()], now)
+    evaluations = (*state.process.evaluations, match.evaluation(now, len(held)))[-MAX_EVALUATIONS:]
+    state = hold(state, held, now).with_process(evaluations=evaluations)
+    return _launch(state, match, view, now, new_id).then(lambda after: _decline_useless(after, gangs, offers, now))
 
 
-def _launch(state: SchedulerState, found: MatchResult, view: PlanView, now: float, new_id: NewId) -> Decision:
+def _launch(state: SchedulerState, match: MatchResult, view: PlanView, now: float, new_id: NewId) -> Decision:
     """Launch complete gangs, and report why the others wait."""
-    state = replace(state, session=replace(state.session, pending=found.reasons))
-    if not found.placements:
+    state = state.with_session(pending=match.reasons)
+    if not match.placements:
         return decide(state)
-    launches = plan_launches(state, found.placements, now, new_id, view.purposes)
-    calls = accepts(found.placements, launches, REFUSE_SHORT if found.reasons else REFUSE_LONG)
+    launches = plan_launches(state, match.placements, now, new_id, view.purposes)
+    calls = accepts(match.placements, launches, REFUSE_SHORT if match.reasons else REFUSE_LONG)
     used = {offer_id for call in calls for offer_id in call.offer_ids}
-    told = (
+    outcomes = (
         Outcome(
             f"{item.task.name} goes to {item.agent.hostname} at {launch.record.address}: {item.why}", item.task.name
         )
-        for item, launch in zip(found.placements, launches, strict=True)
+        for item, launch in zip(match.placements, launches, strict=True)
     )
     return decide(
-        replace(
-            state,
-            session=replace(
-                state.session, offers={key: held for key, held in state.session.offers.items() if key not in used}
-            ),
-        ),
+        state.with_session(offers={key: held for key, held in state.session.offers.items() if key not in used}),
         *(TaskLaunched(launch.record) for launch in launches),
-        *(ReservationDropped(item.reservation) for item in found.placements if item.reservation),
+        *(ReservationDropped(item.reservation) for item in match.placements if item.reservation),
         calls=calls,
-        outcomes=tuple(told),
+        outcomes=tuple(outcomes),
     )
 
 
 def _decline_useless(state: SchedulerState, gangs: Sequence[Gang], fresh: Sequence[Offer], now: float) -> Decision:
     """End the round if no task is pending, otherwise decline new offers that no pending task can use."""
     if not state.session.pending:
-        session = replace(state.session, round_started=None, rejected_offers={})
-        return decide(replace(state, session=session, process=replace(state.process, offer_round=OfferRound())))
+        after = state.with_session(round_started=None, rejected_offers={})
+        return decide(after.with_process(offer_round=OfferRound()))
     waiting = [gang for gang in gangs if any(task.name in state.session.pending for task in gang.tasks)]
     agents = usable_agents(state, waiting, fresh, now)
     useless = [offer.id for offer in fresh if offer.id in state.session.offers and offer.agent_id not in agents]
     rejected = {offer.agent_id: offer for offer in fresh if offer.agent_id not in agents}
     kept = {key: held for key, held in state.session.offers.items() if key not in set(useless)}
-    state = hold(state, kept)
-    rejected_offers = {**state.session.rejected_offers, **rejected}
-    after = replace(state, session=replace(state.session, rejected_offers=rejected_offers))
+    after = hold(state, kept).with_session(rejected_offers={**state.session.rejected_offers, **rejected})
     return decide(after, calls=declines(useless, REFUSE_LONG))
-
-
-def _with_evaluation(state: SchedulerState, evaluation: Evaluation) -> SchedulerState:
-    evaluations = (*state.process.evaluations, evaluation)[-MAX_EVALUATIONS:]
-    return replace(state, process=replace(state.process, evaluations=evaluations))

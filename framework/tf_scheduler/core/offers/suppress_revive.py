@@ -34,21 +34,18 @@ def _revive(state: SchedulerState, names: frozenset[TaskName], now: float) -> De
     """Revive if offers are suppressed, or if new tasks are pending that declined offers may fit."""
     news = names - state.session.requested_tasks
     if not news and not state.session.suppressed:
-        return decide(replace(state, session=replace(state.session, requested_tasks=names, revive_at=None)))
+        return decide(state.with_session(requested_tasks=names, revive_at=None))
     bucket = take_token(state.process.revive_tokens, now)
     if bucket is None:
-        return decide(
-            replace(state, session=replace(state.session, revive_at=next_token_at(state.process.revive_tokens, now)))
-        )
+        return decide(state.with_session(revive_at=next_token_at(state.process.revive_tokens, now)))
     fresh = replace(state.process.offer_round, failures=0, back_off_until=0.0)
-    session = replace(state.session, requested_tasks=names, suppressed=False, revive_at=None, no_offers_since=now)
-    process = replace(state.process, revive_tokens=bucket, offer_round=fresh)
-    return decide(replace(state, session=session, process=process), calls=(Revive(),))
+    after = state.with_session(requested_tasks=names, suppressed=False, revive_at=None, no_offers_since=now)
+    return decide(after.with_process(revive_tokens=bucket, offer_round=fresh), calls=(Revive(),))
 
 
 def _release_all(state: SchedulerState, now: float) -> Decision:
-    given_back = unreserve_unneeded(state, [held.offer for held in state.session.offers.values()], (), now)
-    return given_back.then(_decline_held)
+    offers = [held.offer for held in state.session.offers.values()]
+    return unreserve_unneeded(state, offers, (), now).then(_decline_held)
 
 
 def _decline_held(state: SchedulerState) -> Decision:
@@ -58,18 +55,11 @@ def _decline_held(state: SchedulerState) -> Decision:
 
 
 def _suppress(state: SchedulerState) -> Decision:
-    after = _without_round(state)
-    session = replace(
-        after.session,
-        suppressed=True,
-        requested_tasks=frozenset(),
-        revive_at=None,
-        no_offers_since=None,
-        rejected_offers={},
+    after = _without_round(state).with_session(
+        suppressed=True, requested_tasks=frozenset(), revive_at=None, no_offers_since=None, rejected_offers={}
     )
-    return decide(replace(after, session=session), calls=() if state.session.suppressed else (Suppress(),))
+    return decide(after, calls=() if state.session.suppressed else (Suppress(),))
 
 
 def _without_round(state: SchedulerState) -> SchedulerState:
-    session = replace(state.session, offers={}, pending={}, round_started=None)
-    return replace(state, session=session, process=replace(state.process, offer_round=OfferRound()))
+    return state.with_session(offers={}, pending={}, round_started=None).with_process(offer_round=OfferRound())

@@ -56,11 +56,11 @@ def explain_missing(found: SearchResult, passed: Iterable[Agent] = ()) -> Mappin
     `passed`: agents whose offers were declined before.
     """
     rooms = [*found.rooms, *(AgentCapacity(agent, number) for number, agent in enumerate(passed, len(found.rooms)))]
-    said: dict[TaskName, tuple[Reason, ...]] = {}
+    by_task: dict[TaskName, tuple[Reason, ...]] = {}
     for demand in found.missing:
         why = _explain_demand(demand, rooms, found.rules[demand.job.group])
-        said.update(dict.fromkeys(unplaced_names([demand], found.chosen), why))
-    return said
+        by_task.update(dict.fromkeys(unplaced_names([demand], found.chosen), why))
+    return by_task
 
 
 def explain_waiting(found: SearchResult) -> Mapping[TaskName, tuple[Reason, ...]]:
@@ -76,12 +76,12 @@ def _explain_demand(demand: Demand, rooms: Sequence[AgentCapacity], rules: Deman
         return (NoOffers(demand.needs, demand.job.constraints),)
     refusals = sorted((_rejection(demand, room, rules) for room in rooms), key=lambda item: len(item.reasons))
     refusals = [item for item in refusals if item.reasons]
-    told: list[Reason] = [*refusals[:MAX_LISTED_AGENTS]]
+    reasons: list[Reason] = [*refusals[:MAX_LISTED_AGENTS]]
     if len(refusals) > MAX_LISTED_AGENTS:
         rest = refusals[MAX_LISTED_AGENTS:]
         tallies = Counter(kind for item in rest for kind in {_category(reason) for reason in item.reasons})
-        told.append(MoreAgents(tuple(sorted(tallies.items(), key=lambda pair: (-pair[1], pair[0]))), len(rest)))
-    return (*told, _best(demand, rooms))
+        reasons.append(MoreAgents(tuple(sorted(tallies.items(), key=lambda pair: (-pair[1], pair[0]))), len(rest)))
+    return (*reasons, _best(demand, rooms))
 
 
 def _rejection(demand: Demand, room: AgentCapacity, rules: DemandRules) -> AgentRejected:

@@ -1,10 +1,10 @@
-"""What an operator wants of a plan, and the answer. Everything that an operator did is stored with the plan."""
+"""Operators' commands for plans, and their answers. Their effects are stored with the plan."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import Decision, Outcome, PlanControlled
@@ -35,114 +35,125 @@ from .view import find_plan, plan_definitions, status_at
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def handle(state: SchedulerState, wish: PlanCommand, view: PlanView) -> Decision:
-    """Do what the operator wants, or say why not; the answers are the SDK's (dcos-commons, PlansQueries)."""
-    refused = _refused(state, wish, view)
+def handle(state: SchedulerState, command: PlanCommand, view: PlanView) -> Decision:
+    """Carry out an operator's command, or refuse it; answers are the SDK's (dcos-commons, PlansQueries)."""
+    refused = _refused(state, command, view)
     if refused is not None:
         return replace(decide(state), answer=refused)
-    plan = next(plan for plan in plan_definitions(state, view) if plan.name == wish.plan)
-    node = tuple(part for part in (wish.phase, wish.step) if part)
+    plan = next(plan for plan in plan_definitions(state, view) if plan.name == command.plan)
+    node = tuple(part for part in (command.phase, command.step) if part)
     control = view.records.control_of(plan)
-    shown = find_plan(state, plan.name, view)
-    status = Status.ERROR if shown is None else status_at(shown, node)
-    changed = _VERBS[wish.verb](view, plan, control, node, status, wish.parameters)
-    if changed == control and status in ALREADY[wish.verb]:
-        answer = Answer(Reply.ALREADY, "Command has already been reported or completed")
-        return replace(decide(state), answer=answer)
-    if changed == control and wish.verb is Verb.START and plan.kind is PlanKind.UNINSTALL:
-        return replace(decide(state), answer=Answer(Reply.ALREADY, f"Plan {plan.name} has begun by itself"))
-    if changed == control and wish.verb is Verb.CONTINUE:
-        return replace(decide(state), answer=Answer(Reply.ALREADY, _nothing_waits(shown, wish)))
-    told = Outcome(f"an operator wants {wish.verb.value} of {_spoken(wish)}")
-    return replace(
-        decide(state, PlanControlled(plan.name, changed), outcomes=(told,)),
-        answer=Answer(Reply.OK, _received(wish)),
-    )
+    displayed = find_plan(state, plan.name, view)
+    status = Status.ERROR if displayed is None else status_at(displayed, node)
+    changed = _VERBS[command.verb](_Target(view, plan, control, node, status, command.parameters))
+    if changed == control and (why := _no_effect(command, plan, status, displayed)):
+        return replace(decide(state), answer=Answer(Reply.ALREADY, why))
+    outcome = Outcome(f"an operator wants {command.verb.value} of {_target_text(command)}")
+    decision = decide(state, PlanControlled(plan.name, changed), outcomes=(outcome,))
+    return replace(decision, answer=Answer(Reply.OK, _received(command)))
 
 
-def _refused(state: SchedulerState, wish: PlanCommand, view: PlanView) -> Answer | None:
-    """Why the command makes no sense; None: it does."""
-    if wish.step and not wish.phase:
+def _no_effect(command: PlanCommand, plan: PlanDef, status: Status, displayed: Plan | None) -> str:
+    """Return why a command that changes nothing is already done; empty if it is accepted nevertheless."""
+    if status in ALREADY[command.verb]:
+        return "Command has already been reported or completed"
+    if command.verb is Verb.START and plan.kind is PlanKind.UNINSTALL:
+        return f"Plan {plan.name} has begun by itself"
+    return _not_waiting(displayed, command) if command.verb is Verb.CONTINUE else ""
+
+
+def _refused(state: SchedulerState, command: PlanCommand, view: PlanView) -> Answer | None:
+    """Return why the command is refused; `None` if it is valid."""
+    if command.step and not command.phase:
         return Answer(Reply.BAD_REQUEST, "Missing phase")
-    for name in wish.parameters:
+    for name in command.parameters:
         if not _VARIABLE.fullmatch(name):
             words = f"Couldn't parse parameters: {name} is not a valid environment variable name"
             return Answer(Reply.BAD_REQUEST, words)
-    if wish.parameters and wish.verb is not Verb.START:
-        return Answer(Reply.BAD_REQUEST, f"Parameters are for start only, not for {wish.verb.value}")
-    # What was decided stays: only the plan that ends everything goes on.
-    ended = state.stored.result is not None and wish.plan != UNINSTALL
-    return _not_found(plan_definitions(state, view), wish) or (SERVICE_ENDED if ended else _irrevocable(wish))
+    if command.parameters and command.verb is not Verb.START:
+        return Answer(Reply.BAD_REQUEST, f"Parameters are for start only, not for {command.verb.value}")
+    # The result is final: only the uninstall plan continues.
+    ended = state.stored.result is not None and command.plan != UNINSTALL
+    return _not_found(plan_definitions(state, view), command) or (SERVICE_ENDED if ended else _irrevocable(command))
 
 
-def _irrevocable(wish: PlanCommand) -> Answer | None:
-    if wish.plan != UNINSTALL or wish.verb not in (Verb.RESTART, Verb.STOP):
+def _irrevocable(command: PlanCommand) -> Answer | None:
+    if command.plan != UNINSTALL or command.verb not in (Verb.RESTART, Verb.STOP):
         return None
-    words = "what it has ended is not begun again. interrupt holds it up, continue lets it go on"
-    return Answer(Reply.CONFLICT, f"Plan {UNINSTALL} knows no {wish.verb.value}: {words}")
+    words = "stopped tasks are not launched again; use interrupt to pause the plan, continue to resume it"
+    return Answer(Reply.CONFLICT, f"Plan {UNINSTALL} does not support {command.verb.value}: {words}")
 
 
-def _not_found(plans: Iterable[PlanDef], wish: PlanCommand) -> Answer | None:
-    plan = next((plan for plan in plans if plan.name == wish.plan), None)
+def _not_found(plans: Iterable[PlanDef], command: PlanCommand) -> Answer | None:
+    plan = next((plan for plan in plans if plan.name == command.plan), None)
     if plan is None:
-        return Answer(Reply.NOT_FOUND, f"Plan {wish.plan} not found")
-    phase = next((phase for phase in plan.phases if phase.name == wish.phase), None)
-    if wish.phase and phase is None:
-        return Answer(Reply.NOT_FOUND, f"Phase {wish.phase} not found")
-    if wish.step and phase is not None and all(step.name != wish.step for step in phase.steps):
-        return Answer(Reply.NOT_FOUND, f"Step {wish.step} not found")
+        return Answer(Reply.NOT_FOUND, f"Plan {command.plan} not found")
+    phase = next((phase for phase in plan.phases if phase.name == command.phase), None)
+    if command.phase and phase is None:
+        return Answer(Reply.NOT_FOUND, f"Phase {command.phase} not found")
+    if command.step and phase is not None and all(step.name != command.step for step in phase.steps):
+        return Answer(Reply.NOT_FOUND, f"Step {command.step} not found")
     return None
 
 
-def _nothing_waits(plan: Plan | None, wish: PlanCommand) -> str:
-    """With what is to be continued instead: a continue does not reach what is below."""
-    parts: Sequence[Phase | Step] = () if plan is None or wish.step else plan.phases
-    if wish.phase:
-        parts = next((phase.steps for phase in plan.phases if phase.name == wish.phase), ()) if parts and plan else ()
+def _not_waiting(plan: Plan | None, command: PlanCommand) -> str:
+    """Return which nodes to continue instead: `continue` does not affect nodes below."""
+    phases = () if plan is None or command.step else plan.phases
+    parts: Sequence[Phase | Step] = phases
+    if command.phase:
+        parts = [step for phase in phases if phase.name == command.phase for step in phase.steps]
     waiting = ", ".join(part.name for part in parts if part.status is Status.WAITING)
-    return f"{_spoken(wish)} waits for no continue of its own{f'; continue what does: {waiting}' if waiting else ''}"
+    return f"{_target_text(command)} is not waiting{f'; continue {waiting}' if waiting else ''}"
 
 
-def _spoken(wish: PlanCommand) -> str:
-    return " / ".join(part for part in (f"plan {wish.plan}", wish.phase, wish.step) if part)
+def _target_text(command: PlanCommand) -> str:
+    return " / ".join(part for part in (f"plan {command.plan}", command.phase, command.step) if part)
 
 
-def _received(wish: PlanCommand) -> str:
-    """The SDK's sentence, which tools print."""
-    if wish.verb is Verb.START:
-        given = ", ".join(f"{name}={value}" for name, value in wish.parameters.items())
-        return f"Received cmd: start {wish.plan} with parameters: {{{given}}}"
-    if wish.verb in (Verb.RESTART, Verb.FORCE_COMPLETE):
-        phase, step = wish.phase or "null", wish.step or "null"
-        return f"Received cmd: {wish.verb.value} for Plan: {wish.plan}, Phase: {phase}, Step: {step}"
-    return f"Received cmd: {wish.verb.value}"
+def _received(command: PlanCommand) -> str:
+    """Return the SDK's sentence, which tools print."""
+    if command.verb is Verb.START:
+        parameters = ", ".join(f"{name}={value}" for name, value in command.parameters.items())
+        return f"Received cmd: start {command.plan} with parameters: {{{parameters}}}"
+    if command.verb in (Verb.RESTART, Verb.FORCE_COMPLETE):
+        phase, step = command.phase or "null", command.step or "null"
+        return f"Received cmd: {command.verb.value} for Plan: {command.plan}, Phase: {phase}, Step: {step}"
+    return f"Received cmd: {command.verb.value}"
 
 
-# --- the verbs: what they make of a plan's control
-
-_Change = Callable[[PlanView, PlanDef, PlanControl, Node, Status, Mapping[str, str]], PlanControl]
+# --- Verbs
 
 
-def _interrupt(
-    _view: PlanView, _plan: PlanDef, control: PlanControl, node: Node, status: Status, _given: Mapping[str, str]
-) -> PlanControl:
-    if status is Status.COMPLETE:
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The node of a command, and the control of its plan, which a verb changes."""
+
+    view: PlanView
+    plan: PlanDef
+    control: PlanControl
+    node: Node
+    status: Status
+    parameters: Mapping[str, str]
+
+
+def _interrupt(target: _Target) -> PlanControl:
+    control = target.control
+    if target.status is Status.COMPLETE:
         return control
-    return replace(control, interrupted=control.interrupted | {node})
+    return replace(control, interrupted=control.interrupted | {target.node})
 
 
-def _continue(
-    view: PlanView, plan: PlanDef, control: PlanControl, node: Node, status: Status, _given: Mapping[str, str]
-) -> PlanControl:
-    """Ends the interrupt of this very node; without one, the next canary of the phase (or plan) may go.
+def _continue(target: _Target) -> PlanControl:
+    """End the interrupt of this node, or else release the next canary of the phase or plan.
 
-    It does not reach what is below: a phase of canaries is continued by its own name, as in the SDK.
+    Nodes below are not affected: a phase of canaries is continued by its own name, as in the SDK.
     """
+    control, node = target.control, target.node
     if node in control.interrupted:
         return replace(control, interrupted=control.interrupted - {node})
-    if status is Status.COMPLETE or len(node) > 1:
+    if target.status is Status.COMPLETE or len(node) > 1:
         return control
-    children = _children(view, plan, node)
+    children = _children(target.view, target.plan, node)
     waiting = held_back(children)
     if not waiting:
         return control
@@ -150,56 +161,50 @@ def _continue(
     return replace(control, released=control.released | {(*node, ALL if enough else waiting[0])})
 
 
-def _force_complete(
-    _view: PlanView, plan: PlanDef, control: PlanControl, node: Node, status: Status, _given: Mapping[str, str]
-) -> PlanControl:
-    if status is Status.COMPLETE:
+def _force_complete(target: _Target) -> PlanControl:
+    control, node = target.control, target.node
+    if target.status is Status.COMPLETE:
         return control
-    if plan.kind is PlanKind.UNINSTALL:
-        # TEARDOWN is still to be sent: nothing may hold it up any more.
+    if target.plan.kind is PlanKind.UNINSTALL:
+        # TEARDOWN follows, and no interrupt may delay it.
         control = replace(control, interrupted=_outside(control.interrupted, node))
     return replace(control, forced=control.forced | {node})
 
 
-def _restart(
-    view: PlanView, plan: PlanDef, control: PlanControl, node: Node, status: Status, _given: Mapping[str, str]
-) -> PlanControl:
-    """Every launch until now is old for the node; interrupts of it and orders below it are void."""
-    if status is Status.PENDING:
+def _restart(target: _Target) -> PlanControl:
+    """Mark all launches of the node as outdated, and discard its interrupts and orders below it."""
+    view, control, node = target.view, target.control, target.node
+    if target.status is Status.PENDING:
         return control
     return replace(
         control,
         interrupted=control.interrupted - {node},
-        forced=_unforced(plan, control.forced, node),
+        forced=_unforced(target.plan, control.forced, node),
         released=_outside(control.released, node) if len(node) < 2 else control.released,
         restarted={**control.restarted, node: latest_launch_number(view.inputs.tasks, view.inputs.controls)},
         completed="",
     )
 
 
-def _start(
-    view: PlanView, plan: PlanDef, control: PlanControl, node: Node, status: Status, given: Mapping[str, str]
-) -> PlanControl:
-    if status is Status.COMPLETE and plan.kind is not PlanKind.UNINSTALL:
-        control = _restart(view, plan, control, node, status, given)
-    return replace(control, parameters=dict(given), interrupted=control.interrupted - {node})
+def _start(target: _Target) -> PlanControl:
+    restarts = target.status is Status.COMPLETE and target.plan.kind is not PlanKind.UNINSTALL
+    control = _restart(target) if restarts else target.control
+    return replace(control, parameters=dict(target.parameters), interrupted=control.interrupted - {target.node})
 
 
-def _stop(
-    view: PlanView, plan: PlanDef, control: PlanControl, node: Node, status: Status, given: Mapping[str, str]
-) -> PlanControl:
-    """Nothing is ended now: what runs goes on until the plan is started again."""
-    anew = _restart(view, plan, control, node, status, given)
-    return replace(anew, interrupted=anew.interrupted | {node})
+def _stop(target: _Target) -> PlanControl:
+    """Restart and interrupt: running tasks continue until the plan is started again."""
+    control = _restart(target)
+    return replace(control, interrupted=control.interrupted | {target.node})
 
 
 def _outside(nodes: frozenset[Node], node: Node) -> frozenset[Node]:
-    """Those that are neither the node nor below it."""
+    """Return the nodes other than `node` and those below it."""
     return frozenset(other for other in nodes if other[: len(node)] != node)
 
 
 def _unforced(plan: PlanDef, forced: frozenset[Node], node: Node) -> frozenset[Node]:
-    """What is forced without the node: of a whole that is forced, everything else stays so."""
+    """Return the forced nodes without `node`; siblings stay forced if their parent was."""
     for depth in range(len(node)):
         whole = node[:depth]
         if whole in forced:
@@ -210,18 +215,18 @@ def _unforced(plan: PlanDef, forced: frozenset[Node], node: Node) -> frozenset[N
 def _parts(plan: PlanDef, node: Node) -> frozenset[Node]:
     if not node:
         return frozenset((phase.name,) for phase in plan.phases)
-    return frozenset(found for found, _ in plan.steps() if found[:1] == node)
+    return frozenset(child for child, _ in plan.steps() if child[:1] == node)
 
 
 def _children(view: PlanView, plan: PlanDef, node: Node) -> Children:
-    now = view.progress.get(plan.name) or plan_progress(view, plan)
+    progress = view.progress.get(plan.name) or plan_progress(view, plan)
     if not node:
-        return phase_children(now, frozenset())
+        return phase_children(progress, frozenset())
     phase = next(phase for phase in plan.phases if phase.name == node[0])
-    return step_children(now, phase, frozenset())
+    return step_children(progress, phase, frozenset())
 
 
-_VERBS: Mapping[Verb, _Change] = {
+_VERBS: Mapping[Verb, Callable[[_Target], PlanControl]] = {
     Verb.INTERRUPT: _interrupt,
     Verb.CONTINUE: _continue,
     Verb.FORCE_COMPLETE: _force_complete,

@@ -1,4 +1,4 @@
-"""What plans depend on, and what follows from parts of it: kept while the inputs of a part are the same objects."""
+"""Definitions of plans, their inputs, and values derived from parts of the inputs, cached while these are unchanged."""
 
 from __future__ import annotations
 
@@ -38,21 +38,20 @@ from .rollout import (
     was_completed,
 )
 
-# --- define
-# Which plans there are, and their phases and steps.
+# --- Definitions
 
 
 KILL_TASKS, UNRESERVE = "kill-tasks", "unreserve-resources"
 
 
 def recovery_plan(names: tuple[TaskName, ...]) -> PlanDef:
-    """A phase per task, all at once."""
+    """Return the recovery plan: a phase per task, all parallel."""
     phases = tuple(PhaseDef(name, PlanStrategy.PARALLEL, (StepDef(name, Work.LAUNCH, name),)) for name in names)
     return PlanDef(RECOVERY, PlanKind.RECOVERY, PlanStrategy.PARALLEL, phases, gang=False)
 
 
 def decommission_plan(spec: ServiceSpec, tasks: Mapping[TaskName, TaskRecord]) -> PlanDef:
-    """A phase per surplus task: jobs that are no more first, then the last jobs, each from its highest index."""
+    """Return a phase per surplus task: removed jobs first, then the last jobs, each from its highest index."""
     known = index_of(spec).tasks
     surplus = [record for name, record in tasks.items() if name not in known]
     order = {job.kind: position for position, job in enumerate(spec.jobs, 1)}
@@ -69,25 +68,25 @@ def _decommission_phase(record: TaskRecord) -> PhaseDef:
 
 
 def uninstall_plan(tasks: Mapping[TaskName, TaskRecord], reservations: Mapping[str, Reservation]) -> PlanDef:
-    """Kill everything, give everything back, then take leave of Mesos."""
+    """Return the uninstall plan: kill all tasks, unreserve all resources, then deregister."""
     kills = tuple(StepDef(f"kill-{name}", Work.KILL, name) for name in sorted(tasks))
-    kept = sorted(reservations.items())
-    back = tuple(StepDef(f"unreserve-{key}", Work.UNRESERVE, item.task) for key, item in kept)
+    reserved = sorted(reservations.items())
+    unreserves = tuple(StepDef(f"unreserve-{key}", Work.UNRESERVE, item.task) for key, item in reserved)
     phases = (
         PhaseDef(KILL_TASKS, PlanStrategy.PARALLEL, kills),
-        *([PhaseDef(UNRESERVE, PlanStrategy.PARALLEL, back)] if back else []),
+        *([PhaseDef(UNRESERVE, PlanStrategy.PARALLEL, unreserves)] if unreserves else []),
         PhaseDef(DEREGISTER, PlanStrategy.SERIAL, (StepDef(DEREGISTER, Work.DEREGISTER),)),
     )
     before = tuple(phase.name for phase in phases[:-1])
     return PlanDef(UNINSTALL, PlanKind.UNINSTALL, PlanStrategy.DEPENDENCY, phases, {DEREGISTER: before})
 
 
-# --- base
+# --- Inputs
 
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """Everything that plans depend on: no other part of the state is visible to them."""
+    """The parts of the state that plans depend on."""
 
     spec: ServiceSpec
     tasks: Mapping[TaskName, TaskRecord]
@@ -103,7 +102,7 @@ class PlanInputs:
 
     @classmethod
     def of(cls, state: SchedulerState) -> PlanInputs:
-        """The inputs in a state."""
+        """Return the inputs of a state."""
         stored = state.stored
         return cls(
             state.spec,
@@ -120,29 +119,29 @@ class PlanInputs:
         )
 
     def status(self, name: TaskName) -> TaskStatus | None:
-        """The last status of the current launch of a task."""
+        """Return the last status of the task's current launch."""
         record = self.tasks.get(name)
         return None if record is None else self.statuses.get(record.id)
 
     def is_live(self, record: TaskRecord) -> bool:
-        """Whether the launch may still be running."""
+        """Return whether the launch may still be running."""
         status = self.statuses.get(record.id)
         return status is None or not status.state.has_ended
 
     def is_ready(self, name: TaskName) -> bool:
-        """Whether a task that is to be relaunched may be launched now: its back-off is over."""
+        """Return whether the task may be launched now: it has no back-off, or its back-off is over."""
         record, item = self.tasks.get(name), self.recoveries.get(name)
         return record is None or item is None or item.launch != record.id or record.id in self.ready_launches
 
     def at_goal(self) -> int:
-        """Number of launches that run, and healthily as far as is known, or have finished."""
+        """Return the number of finished and healthy running launches."""
         counts = self.state_counts
         return counts.get(TaskState.RUNNING, 0) + counts.get(TaskState.FINISHED, 0) - self.unhealthy_count
 
 
 @dataclass(frozen=True)
 class RecordView:
-    """What follows from records and orders, whatever Mesos reports."""
+    """Values derived from records and operators' commands only, not from statuses."""
 
     spec: ServiceSpec
     tasks: Mapping[TaskName, TaskRecord]
@@ -151,18 +150,17 @@ class RecordView:
 
     @cached_property
     def controls(self) -> Mapping[str, PlanControl]:
-        """Plan of the options -> what holds for it now."""
+        """Plan of the options -> its current control."""
         plans = index_of(self.spec).launch_plans
         return {plan.name: current_control(self.spec, self.stored_controls, plan) for plan in plans}
 
     def control_of(self, plan: PlanDef) -> PlanControl:
-        """What holds for any plan now."""
-        known = self.controls.get(plan.name)
-        return self.stored_controls.get(plan.name, NO_CONTROL) if known is None else known
+        """Return the current control of any plan."""
+        return self.controls.get(plan.name) or self.stored_controls.get(plan.name, NO_CONTROL)
 
     @cached_property
     def rollout(self) -> PlanDef:
-        """The roll-out that is active."""
+        """The active roll-out plan."""
         deploy, update, *_ = index_of(self.spec).launch_plans
         return deploy if active_rollout(self.stored_controls) == deploy.name else update
 
@@ -172,7 +170,7 @@ class RecordView:
 
     @cached_property
     def custom_open(self) -> Mapping[str, frozenset[str]]:
-        """Plan of the user -> its steps with work left; without those that are complete."""
+        """Incomplete user plan -> its open steps."""
         plans = (plan for plan in index_of(self.spec).launch_plans if plan.kind is PlanKind.CUSTOM)
         return {
             plan.name: steps_to_relaunch(plan, self.controls[plan.name], self.tasks, self.retired)
@@ -187,7 +185,7 @@ class RecordView:
 
 @dataclass(frozen=True)
 class RecoveryView:
-    """What was lost, or is paused, and is to be launched again."""
+    """Lost or paused tasks that will be relaunched."""
 
     spec: ServiceSpec
     tasks: Mapping[TaskName, TaskRecord]
@@ -197,36 +195,35 @@ class RecoveryView:
 
     @cached_property
     def lost(self) -> frozenset[TaskName]:
-        """Tasks whose launch is lost, or restarts with a lost one; without those that are decommissioned."""
+        """Tasks whose launch is lost or restarts with a lost one, without decommissioned tasks."""
         if not self.recoveries or self.result is not None:
             return frozenset()
-        known = index_of(self.spec).tasks
-        found = (name for name in self.recoveries if name in known and name in self.tasks)
-        return frozenset(name for name in found if self.tasks[name].id == self.recoveries[name].launch)
+        names = self.recoveries.keys() & index_of(self.spec).tasks.keys() & self.tasks.keys()
+        return frozenset(name for name in names if self.tasks[name].id == self.recoveries[name].launch)
 
     @cached_property
     def plan(self) -> PlanDef:
-        """The recovery plan: the lost tasks, and the paused ones, for which work is left when they are resumed."""
+        """The recovery plan: lost tasks, and paused tasks, which are relaunched when they are resumed."""
         idle = self.tasks if self.paused and self.result is None else {}
         again = self.lost.union(name for name, record in idle.items() if record.is_placeholder)
         return recovery_plan(tuple(name for name in index_of(self.spec).tasks if name in again) if again else ())
 
 
 class PlanBase:
-    """What follows from the inputs, below the progress of each plan."""
+    """Values derived from the inputs, except the progress of plans."""
 
     def __init__(self, inputs: PlanInputs, last: PlanBase | None = None) -> None:
         self.inputs = inputs
         self.records = RecordView(inputs.spec, inputs.tasks, inputs.retired, inputs.controls)
         self.recovery = RecoveryView(inputs.spec, inputs.tasks, inputs.recoveries, inputs.paused, inputs.result)
-        if last is not None and _are_same(last.records, self.records):
+        if last is not None and are_same(last.records, self.records):
             self.records = last.records
-        if last is not None and _are_same(last.recovery, self.recovery):
+        if last is not None and are_same(last.recovery, self.recovery):
             self.recovery = last.recovery
 
     @cached_property
     def open_tasks(self) -> frozenset[TaskName]:
-        """Tasks that the active roll-out has to launch, now or when it is their turn."""
+        """Tasks that the active roll-out will launch."""
         return open_tasks(self.inputs.spec, self.inputs.tasks, self.inputs.statuses, self.records.facts)
 
     def needs(self, record: TaskRecord) -> bool:
@@ -250,18 +247,13 @@ class PlanBase:
 
     @cached_property
     def definitions(self) -> tuple[PlanDef, ...]:
-        """Every plan but the uninstall plan, in the order in which they have the say over a task that several want."""
+        """Every plan except uninstall, in order of priority for a task that several plans would work on."""
         launching = index_of(self.inputs.spec).launch_plans
         deploy = self.inputs.controls.get(DEPLOY)
         first = launching[:2] if deploy is not None and deploy.completed else launching[:1]
         return (*first, self.recovery.plan, self.records.decommission, *launching[2:])
 
 
-def _are_same(one: PlanInputs | RecordView | RecoveryView, other: PlanInputs | RecordView | RecoveryView) -> bool:
-    """Whether two values have the same objects in their fields."""
+def are_same(one: PlanInputs | RecordView | RecoveryView, other: PlanInputs | RecordView | RecoveryView) -> bool:
+    """Return whether the fields of both values are the same objects."""
     return all(getattr(one, name) is getattr(other, name) for name in one.__dataclass_fields__)
-
-
-def are_same(one: PlanInputs, other: PlanInputs) -> bool:
-    """Whether the inputs are the same objects; the counts follow from the statuses."""
-    return _are_same(one, other)

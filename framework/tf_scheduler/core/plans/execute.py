@@ -1,6 +1,6 @@
-"""What the plans do by themselves: tell tasks to end, forget those that have, and note that they are complete.
+"""Actions of plans: stop launches, forget decommissioned tasks, and complete plans.
 
-Launching is the offers' part: they place `PlanView.gangs`.
+Launches are made by core/offers, which places `PlanView.gangs`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .rollout import completion_target
 from .scheduling import PlanView, RunnableSteps
 from .step_status import PlanProgress
 
-#: Seconds after which a KILL is sent again: calls may be lost (Mesos documentation, scheduler HTTP API).
+#: Seconds after which a KILL is repeated: calls may be lost (Mesos documentation, scheduler HTTP API).
 KILL_INTERVAL = 10.0
 
 
 def advance(state: SchedulerState, now: float, view: PlanView) -> Decision:
-    """Everything that the plans want to do now, beside launching. Nothing without a connection, or at the end."""
+    """Run all due steps other than launches; without a connection or after the result, none."""
     decision = decide(state)
     if not state.session.connected or state.stored.result is not None or state.process.finished:
         return decision
@@ -40,28 +40,23 @@ def advance(state: SchedulerState, now: float, view: PlanView) -> Decision:
     return replace(ended, view=view)
 
 
-def kill_tasks(state: SchedulerState, doomed: Iterable[TaskRecord], now: float) -> Decision:
-    """Tell launches to end, again and again until they have; `doomed` live all."""
+def kill_tasks(state: SchedulerState, launches: Iterable[TaskRecord], now: float) -> Decision:
+    """Kill live launches, and repeat the calls until the launches have ended."""
     if state.session.next_kill_at and now < state.session.next_kill_at:
         return decide(state)
-    doomed = tuple(doomed)
-    if not doomed:
-        return decide(
-            replace(state, session=replace(state.session, next_kill_at=0.0)) if state.session.next_kill_at else state
-        )
-    due = [record for record in doomed if now >= state.session.kills.get(record.id, -KILL_INTERVAL) + KILL_INTERVAL]
+    launches = tuple(launches)
+    if not launches:
+        return decide(state.with_session(next_kill_at=0.0) if state.session.next_kill_at else state)
+    due = [record for record in launches if now >= state.session.kills.get(record.id, -KILL_INTERVAL) + KILL_INTERVAL]
     kills = {**state.session.kills, **{record.id: now for record in due}}
-    asked = {**{record.id: now for record in due}, **state.session.kill_requested_at}
-    again = min(kills[record.id] for record in doomed) + KILL_INTERVAL
+    requested = {**{record.id: now for record in due}, **state.session.kill_requested_at}
+    again = min(kills[record.id] for record in launches) + KILL_INTERVAL
     calls = tuple(Kill(record.id, record.agent_id) for record in due)
-    return decide(
-        replace(state, session=replace(state.session, kills=kills, next_kill_at=again, kill_requested_at=asked)),
-        calls=calls,
-    )
+    return decide(state.with_session(kills=kills, next_kill_at=again, kill_requested_at=requested), calls=calls)
 
 
 def _retiring(state: SchedulerState) -> Iterator[TaskRecord]:
-    """Launches that a plan has told to end, and that have not."""
+    """Yield live launches that a plan has stopped."""
     for launch in state.stored.retired:
         record = state.stored.tasks.get(name_of(launch))
         if record is not None and record.id == launch and state.is_live(record):
@@ -69,54 +64,54 @@ def _retiring(state: SchedulerState) -> Iterator[TaskRecord]:
 
 
 def _advance_once(state: SchedulerState, view: PlanView) -> Decision:
-    """One round: each change may give another step its turn."""
+    """Run the due steps once; a change may make other steps due."""
     changes: list[Change] = []
     outcomes: list[Outcome] = []
     for runnable in view.runnable:
         for step in runnable.steps:
-            if done := _work(state, runnable, step):
-                changes.append(done[0])
-                outcomes.append(done[1])
-    for now in view.progress.values():
-        if _is_newly_complete(state, now):
-            changes += [_completed(view, done) for done in _with_update(state, now.plan)]
-            outcomes.append(Outcome(f"plan {now.plan.name} is complete"))
+            if action := _action(state, runnable, step):
+                changes.append(action[0])
+                outcomes.append(action[1])
+    for progress in view.progress.values():
+        if _is_newly_complete(state, progress):
+            changes += [_completed(view, plan) for plan in _with_update(state, progress.plan)]
+            outcomes.append(Outcome(f"plan {progress.plan.name} is complete"))
     return decide(state, *changes, outcomes=tuple(outcomes))
 
 
-def _work(state: SchedulerState, runnable: RunnableSteps, step: StepDef) -> tuple[Change, Outcome] | None:
-    """What a step whose turn it is has to have done now."""
+def _action(state: SchedulerState, runnable: RunnableSteps, step: StepDef) -> tuple[Change, Outcome] | None:
+    """Return the change of a due step, with its outcome; `None` if nothing can be done yet."""
     record = None if step.task is None else state.stored.tasks.get(step.task)
     if record is None:
         return None
-    plan = runnable.plan.name
     if step.work is Work.ERASE:
         return TaskForgotten(record.name), Outcome(f"{record.name} is decommissioned", record.name)
     if record.id in state.stored.retired or not state.is_live(record):
         return None
-    aim = _aim(state, step, record)
-    return LaunchRetired(record.id, plan), Outcome(f"plan {plan}: {record.name} is told to end, {aim}", record.name)
+    plan = runnable.plan.name
+    message = f"plan {plan}: stopping {record.name} {_purpose(state, step, record)}"
+    return LaunchRetired(record.id, plan), Outcome(message, record.name)
 
 
-def _aim(state: SchedulerState, step: StepDef, record: TaskRecord) -> str:
+def _purpose(state: SchedulerState, step: StepDef, record: TaskRecord) -> str:
     if step.work is not Work.LAUNCH:
-        return "to be decommissioned"
+        return "to decommission it"
     pausing = not record.is_placeholder and override_of(state, record.name) is not None
-    return "for it is paused: its place is kept" if pausing else "to be launched again"
+    return "to pause it; its resources are kept" if pausing else "to launch it again"
 
 
-def _is_newly_complete(state: SchedulerState, now: PlanProgress) -> bool:
-    """Whether all of a plan is done for the first time. What costs least is checked first."""
-    plan = now.plan
-    if plan.kind not in (PlanKind.ROLL_OUT, PlanKind.CUSTOM) or now.done or now.open():
+def _is_newly_complete(state: SchedulerState, progress: PlanProgress) -> bool:
+    """Return whether a plan has just completed; cheap checks first."""
+    plan = progress.plan
+    if plan.kind not in (PlanKind.ROLL_OUT, PlanKind.CUSTOM) or progress.done or progress.open():
         return False
-    if not now.control.forced and state.at_goal() < sum(len(phase.steps) for phase in plan.phases):
+    if not progress.control.forced and state.at_goal() < sum(len(phase.steps) for phase in plan.phases):
         return False
-    return all(now.complete(node, step) for node, step in plan.steps())
+    return all(progress.complete(node, step) for node, step in plan.steps())
 
 
 def _with_update(state: SchedulerState, plan: PlanDef) -> tuple[PlanDef, ...]:
-    """What deploy has completed needs no update until the options change."""
+    """Return the plan; deploy also completes update, which has no work until the options change."""
     update = next(other for other in index_of(state.spec).launch_plans if other.name == UPDATE)
     return (plan, update) if plan.name == DEPLOY else (plan,)
 

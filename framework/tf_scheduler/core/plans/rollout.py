@@ -1,7 +1,7 @@
-"""Which tasks a roll-out still has to launch: what the records say, then what Mesos said of those few.
+"""Tasks that a roll-out will launch, and the control of plans.
 
-The first part changes only with a launch or an order, so a status update of one task among ten thousand costs nothing
-here as long as nothing is open.
+`RolloutFacts` depends on records and commands only. While no task is open, a status of one among 10,000 tasks costs
+nothing here.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
 @dataclass(frozen=True, slots=True)
 class RolloutFacts:
-    """What the records say."""
+    """Open tasks according to the records."""
 
-    #: Never launched, told to end, or to be launched again by order: open whatever Mesos says.
+    #: Never launched, stopped, or restarted by an operator: open regardless of their status.
     open: frozenset[TaskName]
-    #: Launched with other options: open unless they have finished.
+    #: Launched with other options: open unless finished.
     outdated: frozenset[TaskName]
-    #: Launched with an older ClusterSpec than the newest, which they must know: open unless they have finished. Then
-    #: all that must know it are, so that they know the same one in the end.
+    #: Launched with an outdated ClusterSpec although they need every address: open unless finished. Then all tasks
+    #: that need every address are open, so that all get the same ClusterSpec.
     stale: frozenset[TaskName]
-    #: Every task that may start again with one of those, as the table of recovery has it.
+    #: All launched tasks, which may restart with these.
     launched: frozenset[TaskName]
 
 
@@ -38,7 +38,7 @@ def open_tasks(
     statuses: Mapping[TaskId, TaskStatus],
     facts: RolloutFacts,
 ) -> frozenset[TaskName]:
-    """Tasks that a roll-out has to launch, now or when it is their turn."""
+    """Return the tasks that a roll-out will launch."""
     if not facts.open and not facts.outdated and not facts.stale:
         return facts.open
 
@@ -54,7 +54,7 @@ def open_tasks(
 
 
 def _finished(status: TaskStatus | None) -> bool:
-    """A task that has finished is never launched again, unless an operator wants it."""
+    """Return whether the task has finished: only an operator can restart it."""
     return status is not None and status.state is TaskState.FINISHED
 
 
@@ -65,25 +65,25 @@ def rollout_facts(
     control: PlanControl,
     plan: PlanDef,
 ) -> RolloutFacts:
-    """What the records say of the work of a roll-out."""
+    """Return the open tasks of a roll-out according to the records."""
     nodes = plan.by_task
     shape = index_of(spec)
     wanted = [name for name in shape.scope if not _forced(control, nodes, name)]
     launched = {name: tasks[name] for name in wanted if name in tasks}
     newest = max((tasks[name].generation for name in shape.members if name in tasks), default=0)
-    ordered = frozenset(
+    restarted = frozenset(
         name
         for name, record in launched.items()
         if record.id in retired or (name in nodes and record.serial <= control.restarted_at(nodes[name][0]))
     )
     outdated = frozenset(name for name, record in launched.items() if record.config != shape.configs[name])
     stale = frozenset(
-        name for name in shape.knowers & launched.keys() if tasks[name].generation < newest and name not in ordered
+        name for name in shape.knowers & launched.keys() if tasks[name].generation < newest and name not in restarted
     )
-    # A roll-out that an operator forced to be complete does not launch later what it never launched.
+    # A roll-out that an operator forced to complete does not launch the rest later.
     was_complete = control.completed == shape.target
     absent = frozenset() if was_complete else frozenset(name for name in wanted if name not in tasks)
-    return RolloutFacts(absent | ordered, outdated - ordered, stale, frozenset(launched))
+    return RolloutFacts(absent | restarted, outdated - restarted, stale, frozenset(launched))
 
 
 def _forced(control: PlanControl, nodes: Mapping[TaskName, tuple[tuple[str, ...], object]], name: TaskName) -> bool:
@@ -93,7 +93,7 @@ def _forced(control: PlanControl, nodes: Mapping[TaskName, tuple[tuple[str, ...]
 def steps_to_relaunch(
     plan: PlanDef, control: PlanControl, tasks: Mapping[TaskName, TaskRecord], retired: Mapping[TaskId, str]
 ) -> frozenset[str]:
-    """Steps whose task was not launched for the plan, with its parameters, since it was started or restarted."""
+    """Return the steps whose task was not launched by the plan since its last start or restart."""
 
     def is_open(node: Node, step: StepDef) -> bool:
         record = None if step.task is None else tasks.get(step.task)
@@ -104,22 +104,21 @@ def steps_to_relaunch(
     return frozenset(step.name for node, step in plan.steps() if is_open(node, step))
 
 
-# --- control
-# What operators did to a plan, as it counts now.
+# --- Control
 
 
-#: Stands for all steps of a phase, or all phases of a plan, in what a canary strategy let go.
+#: All steps of a phase, or all phases of a plan, in `PlanControl.released`.
 ALL = "*"
-#: What a plan of the user is complete for, when it is.
+#: Completion target of user plans.
 DONE = "done"
 
 NO_CONTROL = PlanControl()
-#: A plan of the user begins when an operator wants it, as in the SDK.
+#: User plans wait for an operator's start, as in the SDK.
 _NOT_STARTED = PlanControl(interrupted=frozenset({()}))
 
 
 def current_control(spec: ServiceSpec, stored: Mapping[str, PlanControl], plan: PlanDef) -> PlanControl:
-    """What holds for a launch plan now: what was forced or let go for other options is void."""
+    """Return the current control of a launch plan: forced and released nodes are void for other options."""
     control = stored.get(plan.name, _NOT_STARTED if plan.kind is PlanKind.CUSTOM else NO_CONTROL)
     target = index_of(spec).target
     if plan.kind is not PlanKind.ROLL_OUT or control.target == target:
@@ -128,23 +127,23 @@ def current_control(spec: ServiceSpec, stored: Mapping[str, PlanControl], plan: 
 
 
 def completion_target(spec: ServiceSpec, plan: PlanDef) -> str:
-    """What the plan is complete for, when it is."""
+    """Return the target that the plan completes."""
     return index_of(spec).target if plan.kind is PlanKind.ROLL_OUT else DONE
 
 
 def active_rollout(controls: Mapping[str, PlanControl]) -> str:
-    """The roll-out that works: deploy until it was complete once, then update."""
+    """Return the active roll-out: deploy until its first completion, then update."""
     deploy = controls.get(DEPLOY)
     return UPDATE if deploy is not None and deploy.completed else DEPLOY
 
 
 def was_completed(spec: ServiceSpec, plan: PlanDef, control: PlanControl) -> bool:
-    """Whether the plan has been complete, for the options of now, since it was started last."""
+    """Return whether the plan was complete for the current options since its last start."""
     return control.completed == completion_target(spec, plan) or (plan.name == DEPLOY and bool(control.completed))
 
 
 def latest_launch_number(tasks: Mapping[TaskName, TaskRecord], controls: Mapping[str, PlanControl]) -> int:
-    """The greatest number of a launch that there was."""
+    """Return the highest serial number of any launch."""
     launched = max((record.serial for record in tasks.values()), default=0)
-    ordered = (max(control.restarted.values(), default=0) for control in controls.values())
-    return max(launched, max(ordered, default=0))
+    restarted = (max(control.restarted.values(), default=0) for control in controls.values())
+    return max(launched, max(restarted, default=0))

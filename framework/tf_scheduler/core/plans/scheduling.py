@@ -1,4 +1,4 @@
-"""Which tasks are to be placed now."""
+"""Runnable steps, the gangs to place now, and all plans of one state (`PlanView`)."""
 
 from __future__ import annotations
 
@@ -19,38 +19,33 @@ from .definitions import PlanBase, PlanInputs, are_same
 from .rollout import ALL
 from .step_status import PlanProgress, launched_status, plan_progress
 
-# --- scheduling
-# Which steps may be worked on now: the strategies' turn, the operators' interrupts, and one plan per task.
+# --- Strategies
 
 
-# --- strategy
-# Whose turn it is among the phases of a plan, or the steps of a phase.
-
-
-#: So many children of a canary wait for an operator each (dcos-commons, CanaryStrategy).
+#: Number of first children of a canary strategy that each wait for an operator (dcos-commons, CanaryStrategy).
 CANARIES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """The children of one plan or phase, by name."""
+    """The phases of a plan, or the steps of a phase, by name."""
 
     strategy: PlanStrategy
-    #: All, in their order.
+    #: All, in order.
     names: Sequence[str]
     #: Those with work left.
     open: AbstractSet[str]
-    #: Whether one is complete. Asked as late as possible: it may cost.
+    #: Returns whether a child is complete; may be expensive.
     complete: Callable[[str], bool]
     after: Dependencies = field(default_factory=dict)
-    #: Canaries that an operator let go.
+    #: Released canaries.
     released: AbstractSet[str] = frozenset()
-    #: An operator let all go.
+    #: Whether an operator released all.
     all_released: bool = False
 
 
 def eligible(children: Children) -> tuple[str, ...]:
-    """Those with work left that may be worked on now, in their order."""
+    """Return the open children that may run now, in order."""
     if not children.open:
         return ()
     if children.strategy.is_canary and not children.all_released:
@@ -63,7 +58,7 @@ def eligible(children: Children) -> tuple[str, ...]:
 
 
 def held_back(children: Children) -> tuple[str, ...]:
-    """Canaries that wait for an operator, in their order; the rest follows them by itself."""
+    """Return the canaries that wait for an operator, in order; the rest follows them automatically."""
     if not children.strategy.is_canary or children.all_released:
         return ()
     count = CANARIES - len(children.released)
@@ -76,100 +71,99 @@ def _ready(children: Children, name: str) -> bool:
 
 
 def _first(children: Children) -> tuple[str, ...]:
-    """Serial: the first with work left, if all before it are complete. Looked at from its side: the one that it
-    waits for is the one right before it."""
+    """Return the first open child if all before it are complete; the last of these is checked first."""
     position = next(place for place, name in enumerate(children.names) if name in children.open)
     before = children.names[:position]
     return (children.names[position],) if all(map(children.complete, reversed(before))) else ()
 
 
-# --- claims
+# --- Runnable steps
 
 
 @dataclass(frozen=True, slots=True)
 class RunnableSteps:
-    """What one plan may work on now."""
+    """The steps of one plan that may run now."""
 
     plan: PlanDef
     steps: tuple[StepDef, ...]
 
 
 def runnable_steps(base: PlanBase, progress: Mapping[str, PlanProgress]) -> tuple[RunnableSteps, ...]:
-    """What every plan may work on now, in the order of the plans; without those that may work on nothing.
+    """Return the runnable steps of every plan that has some, in the order of the plans.
 
-    A task is worked on by one plan at a time: by the one that has begun with it, else by the first that wants it.
+    One plan at a time works on a task: the one that has started with it, otherwise the first.
     """
     if base.inputs.result is not None:
         return ()
     taken: set[TaskName] = set()
-    found: list[RunnableSteps] = []
-    for now in progress.values():
+    runnable: list[RunnableSteps] = []
+    for plan in progress.values():
         steps = tuple(
-            step for step in due_steps(now) if not _owned_by_other(base.inputs, progress, now.plan, step, taken)
+            step for step in due_steps(plan) if not _owned_by_other(base.inputs, progress, plan.plan, step, taken)
         )
         taken.update(step.task for step in steps if step.task is not None)
         if steps:
-            found.append(RunnableSteps(now.plan, steps))
-    return tuple(found)
+            runnable.append(RunnableSteps(plan.plan, steps))
+    return tuple(runnable)
 
 
-def due_steps(now: PlanProgress) -> tuple[StepDef, ...]:
-    """Steps whose turn it is, and those that have begun, whoever else wants their tasks."""
-    plan, open_now = now.plan, now.open()
-    interrupted = now.control.interrupted
+def due_steps(progress: PlanProgress) -> tuple[StepDef, ...]:
+    """Return the steps that may run now or have started, even if another plan works on their tasks."""
+    plan, open_now = progress.plan, progress.open()
+    interrupted = progress.control.interrupted
     if not open_now or () in interrupted:
         return ()
     if plan.kind is PlanKind.RECOVERY and not interrupted:
-        # All at once, each for itself: a thousand may be lost together.
+        # Without strategies, for speed: a thousand tasks may be lost together.
         return tuple(step for phase in plan.phases for step in phase.steps if step.name in open_now)
-    turn, begun = eligible(phase_children(now, open_now)), _begun(now)
+    turn, begun = eligible(phase_children(progress, open_now)), _begun(progress)
     phases = (phase for phase in plan.phases if (phase.name,) not in interrupted)
-    return tuple(step for phase in phases for step in _due_in(now, phase, open_now, begun, phase.name in turn))
+    return tuple(step for phase in phases for step in _due_in(progress, phase, open_now, begun, phase.name in turn))
 
 
-def _begun(now: PlanProgress) -> AbstractSet[str]:
-    """Tasks that the plan has told to end: their steps go on, even if one before them is open again meanwhile."""
-    return {name_of(launch) for launch, retiring in now.inputs.retired.items() if retiring == now.plan.name}
+def _begun(progress: PlanProgress) -> AbstractSet[str]:
+    """Return the tasks that the plan has stopped: their steps continue even if an earlier one is open again."""
+    return {name_of(launch) for launch, retiring in progress.inputs.retired.items() if retiring == progress.plan.name}
 
 
 def _due_in(
-    now: PlanProgress, phase: PhaseDef, open_now: AbstractSet[str], begun: AbstractSet[str], in_order: bool
+    progress: PlanProgress, phase: PhaseDef, open_now: AbstractSet[str], begun: AbstractSet[str], in_order: bool
 ) -> list[StepDef]:
-    turn = frozenset(eligible(step_children(now, phase, open_now))) if in_order else frozenset()
+    turn = frozenset(eligible(step_children(progress, phase, open_now))) if in_order else frozenset()
     names = turn | (begun & open_now)
-    interrupted = now.control.interrupted
+    interrupted = progress.control.interrupted
     if not names:
         return []
     return [step for step in phase.steps if step.name in names and (phase.name, step.name) not in interrupted]
 
 
-def phase_children(now: PlanProgress, open_now: AbstractSet[str]) -> Children:
-    """The phases of a plan, for its strategy."""
-    phases = {phase.name: phase for phase in now.plan.phases}
-    released = now.control.released
+def phase_children(progress: PlanProgress, open_now: AbstractSet[str]) -> Children:
+    """Return the phases of a plan."""
+    phases = {phase.name: phase for phase in progress.plan.phases}
+    released = progress.control.released
 
     def complete(name: str) -> bool:
-        # From the last: of steps in a row, that is the one that is not complete yet.
-        return all(now.complete((name, step.name), step) for step in reversed(phases[name].steps))
+        # The last of serial steps is the most likely to be incomplete.
+        return all(progress.complete((name, step.name), step) for step in reversed(phases[name].steps))
 
     return Children(
-        strategy=now.plan.strategy,
+        strategy=progress.plan.strategy,
         names=tuple(phases),
         open=frozenset(name for name, phase in phases.items() if not open_now.isdisjoint(phase.by_name)),
         complete=complete,
-        after=now.plan.after,
+        after=progress.plan.after,
         released=frozenset(name for name in phases if (name,) in released),
         all_released=(ALL,) in released,
     )
 
 
-def step_children(now: PlanProgress, phase: PhaseDef, open_now: AbstractSet[str]) -> Children:
-    """The steps of a phase, for its strategy."""
+def step_children(progress: PlanProgress, phase: PhaseDef, open_now: AbstractSet[str]) -> Children:
+    """Return the steps of a phase."""
     steps = phase.by_name
-    released = now.control.released
+    released = progress.control.released
 
     def complete(name: str) -> bool:
-        return now.complete((phase.name, name), steps[name])
+        return progress.complete((phase.name, name), steps[name])
 
     return Children(
         strategy=phase.strategy,
@@ -189,14 +183,14 @@ def _owned_by_other(
     step: StepDef,
     taken: AbstractSet[TaskName],
 ) -> bool:
-    """Whether the step's task is another plan's at the moment."""
+    """Return whether another plan works on the step's task."""
     if step.task is None:
         return False
     return step.task in taken or owning_plan(inputs, progress, step.task) not in (None, plan.name)
 
 
 def owning_plan(inputs: PlanInputs, progress: Mapping[str, PlanProgress], name: TaskName) -> str | None:
-    """The plan that has begun with a task and has not completed its step; None: nobody works on it."""
+    """Return the plan that has started with a task and has not completed its step; `None` if no plan has."""
     record = inputs.tasks.get(name)
     if record is None:
         return None
@@ -204,64 +198,63 @@ def owning_plan(inputs: PlanInputs, progress: Mapping[str, PlanProgress], name: 
     launching = (
         not record.is_placeholder and inputs.is_live(record) and launched_status(inputs, name) is not Status.COMPLETE
     )
-    now = progress.get(retiring or (record.plan if launching else ""))
-    found = None if now is None else now.plan.by_task.get(name)
-    if now is None or found is None or now.complete(*found):
+    plan = progress.get(retiring or (record.plan if launching else ""))
+    step = None if plan is None else plan.plan.by_task.get(name)
+    if plan is None or step is None or plan.complete(*step):
         return None
-    return now.plan.name
+    return plan.plan.name
 
 
-# --- gangs
+# --- Gangs
 
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """Tasks that are launched all or none, on behalf of one plan. Never empty."""
+    """Tasks of one plan that are launched all or none; never empty."""
 
-    #: Of several plans whose tasks need each other: the first of them.
+    #: The first plan if tasks of several plans need each other.
     plan: str
     tasks: tuple[TaskSpec, ...]
 
 
 def pending_gangs(base: PlanBase, runnable: Iterable[RunnableSteps]) -> tuple[tuple[Gang, ...], Mapping[TaskName, str]]:
-    """The gangs that are to be placed now, and for each of their tasks the plan that wants it."""
+    """Return the gangs to place now, and task -> plan."""
     runnable = tuple(runnable)
     groups = [group for steps in runnable for group in _groups(base, steps)]
     gangs = _after_dispatcher(base, _joined(base, groups))
     return gangs, {name: _purpose(base, steps, name) for steps in runnable for name in _launches(steps)}
 
 
-def _launches(claim: RunnableSteps) -> Iterator[TaskName]:
-    return (step.task for step in claim.steps if step.work is Work.LAUNCH and step.task is not None)
+def _launches(runnable: RunnableSteps) -> Iterator[TaskName]:
+    return (step.task for step in runnable.steps if step.work is Work.LAUNCH and step.task is not None)
 
 
-def _purpose(base: PlanBase, claim: RunnableSteps, name: TaskName) -> str:
-    """The plan whose parameters the next launch carries.
+def _purpose(base: PlanBase, runnable: RunnableSteps, name: TaskName) -> str:
+    """Return the plan whose parameters the next launch gets.
 
-    A task that is launched again only because the addresses of others have changed, or because it was lost, keeps
-    those of the plan that launched it last.
+    A task that is relaunched only because it was lost, or because addresses changed, keeps its last plan.
     """
-    record, plan = base.inputs.tasks.get(name), claim.plan
+    record, plan = base.inputs.tasks.get(name), runnable.plan
     if record is None or plan.kind is PlanKind.CUSTOM or record.config != index_of(base.inputs.spec).configs[name]:
         return plan.name
-    ordered = record.serial <= base.records.control_of(plan).restarted_at(plan.by_task[name][0])
-    return plan.name if ordered else record.plan
+    is_restarted = record.serial <= base.records.control_of(plan).restarted_at(plan.by_task[name][0])
+    return plan.name if is_restarted else record.plan
 
 
-def _groups(base: PlanBase, claim: RunnableSteps) -> list[Gang]:
-    """The tasks of one plan that can be launched. Those of a gang wait until all of them have ended."""
-    names = list(_launches(claim))
+def _groups(base: PlanBase, runnable: RunnableSteps) -> list[Gang]:
+    """Return the tasks of one plan that can be launched; a gang waits until all its tasks have ended."""
+    names = list(_launches(runnable))
     gone = [name for name in names if not _lives(base.inputs, name) and base.inputs.is_ready(name)]
     tasks = index_of(base.inputs.spec).tasks
-    alone = {name for name in names if not claim.plan.gang or _goes_alone(base.inputs.spec, tasks[name])}
+    alone = {name for name in names if not runnable.plan.gang or _goes_alone(base.inputs.spec, tasks[name])}
     together = [name for name in names if name not in alone]
-    found = [Gang(claim.plan.name, (tasks[name],)) for name in gone if name in alone]
-    complete = together and len(gone) - len(found) == len(together)
-    return [*([Gang(claim.plan.name, tuple(tasks[name] for name in together))] if complete else []), *found]
+    singles = [Gang(runnable.plan.name, (tasks[name],)) for name in gone if name in alone]
+    complete = together and len(gone) - len(singles) == len(together)
+    return [*([Gang(runnable.plan.name, tuple(tasks[name] for name in together))] if complete else []), *singles]
 
 
 def _goes_alone(spec: ServiceSpec, task: TaskSpec) -> bool:
-    """Whether nobody waits for the task, whatever the plan says of gangs."""
+    """Return whether no task waits for this one, regardless of the plan's gang."""
     return task.job.kind.is_side_job or spec.strategy is Strategy.INDEPENDENT
 
 
@@ -271,69 +264,68 @@ def _lives(inputs: PlanInputs, name: TaskName) -> bool:
 
 
 def _joined(base: PlanBase, groups: Iterable[Gang]) -> tuple[Gang, ...]:
-    """Tasks that must know every address go together, and only when every address is known with theirs."""
+    """Join tasks that need every address, and hold them until every address is known with theirs."""
     knowers = index_of(base.inputs.spec).knowers
     together = [gang for gang in groups if any(task.name in knowers for task in gang.tasks)]
     if not together:
         return tuple(groups)
     absent = (base.open_tasks | base.recovery.lost) & index_of(base.inputs.spec).members
-    # Those whose addresses are still open, but that can be placed now, go with them: one decision for all.
+    # Tasks without an address that can be placed now are launched in the same decision.
     together = [gang for gang in groups if gang in together or any(task.name in absent for task in gang.tasks)]
     one = Gang(together[0].plan, tuple(task for gang in together for task in gang.tasks))
     if not absent - {task.name for task in one.tasks}:
         return (one, *(gang for gang in groups if gang not in together))
-    others = (_without(gang, knowers) for gang in groups)
-    return tuple(gang for gang in others if gang.tasks)
+    smaller = (_without(gang, knowers) for gang in groups)
+    return tuple(gang for gang in smaller if gang.tasks)
 
 
 def _after_dispatcher(base: PlanBase, gangs: tuple[Gang, ...]) -> tuple[Gang, ...]:
-    """Who reads from a data service is launched with its dispatcher, or when that has an address."""
+    """Hold readers of a data service until its dispatcher has an address or is launched with them."""
     tasks = index_of(base.inputs.spec).tasks
     dispatchers = frozenset(name for name, task in tasks.items() if task.job.kind is JobKind.DISPATCHER)
     if not dispatchers & (base.open_tasks | base.recovery.lost):
         return gangs
     readers = frozenset(name for name, task in tasks.items() if task.job.kind in DATA_READERS)
-    found = (gang if dispatchers <= {task.name for task in gang.tasks} else _without(gang, readers) for gang in gangs)
-    return tuple(gang for gang in found if gang.tasks)
+    held = (gang if dispatchers <= {task.name for task in gang.tasks} else _without(gang, readers) for gang in gangs)
+    return tuple(gang for gang in held if gang.tasks)
 
 
 def _without(gang: Gang, names: frozenset[TaskName]) -> Gang:
     return Gang(gang.plan, tuple(task for task in gang.tasks if task.name not in names))
 
 
-# --- plan_view
-# Plans of one state, computed once and handed down: `after` keeps what a new state leaves as it is.
+# --- All plans of one state
 
 
 class PlanView(PlanBase):
-    """What the plans make of one state. Each part is computed when it is first read."""
+    """All plans of one state, computed on first use; `after` keeps the parts that a new state does not change."""
 
     def after(self, state: SchedulerState) -> PlanView:
-        """The view of another state."""
+        """Return the view of another state."""
         inputs = PlanInputs.of(state)
         return self if are_same(inputs, self.inputs) else PlanView(inputs, self)
 
     @cached_property
     def progress(self) -> Mapping[str, PlanProgress]:
-        """Plan -> how far it is; without the uninstall plan."""
+        """Plan -> progress, without uninstall."""
         return {plan.name: plan_progress(self, plan) for plan in self.definitions}
 
     @cached_property
     def runnable(self) -> tuple[RunnableSteps, ...]:
-        """What every plan may work on now."""
+        """Runnable steps of every plan."""
         return runnable_steps(self, self.progress)
 
     @cached_property
     def gangs(self) -> tuple[Gang, ...]:
-        """The gangs that are to be placed now, the more urgent first; empty: no offers are needed.
+        """Gangs to place now, the most urgent first; empty if no offers are needed.
 
-        Gangs are independent: one that finds no place does not keep the others from theirs. No task is in two of them.
+        Gangs are disjoint and independent: if one does not fit, others are placed nevertheless.
         """
         return self._choice[0]
 
     @cached_property
     def purposes(self) -> Mapping[TaskName, str]:
-        """Wanted task -> the plan that wants it."""
+        """Task to place -> its plan."""
         return self._choice[1]
 
     @cached_property
@@ -342,5 +334,5 @@ class PlanView(PlanBase):
 
 
 def view_of(state: SchedulerState, last: ComputedPlans | None = None) -> PlanView:
-    """The view of a state, with the parts of the last view that still hold."""
+    """Return the view of a state, with all unchanged parts of the last view."""
     return last.after(state) if isinstance(last, PlanView) else PlanView(PlanInputs.of(state))

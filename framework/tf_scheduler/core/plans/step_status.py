@@ -1,4 +1,4 @@
-"""Where the steps of a plan stand, from records, statuses and orders; and which of them have work left."""
+"""Status of the steps of a plan, from records, task statuses and commands; and its open steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .tables import ENDINGS, LAUNCHED, SITUATIONS, EndSituation, LaunchSituation
 
 @dataclass(frozen=True, slots=True)
 class TeardownProgress:
-    """What was sent to end the service."""
+    """Calls that were sent to end the service."""
 
     kills: Mapping[TaskId, float]
     sent: bool
@@ -31,26 +31,26 @@ class TeardownProgress:
 
 @dataclass(frozen=True, slots=True)
 class PlanProgress:
-    """How far one plan is."""
+    """Progress of one plan."""
 
     inputs: PlanInputs
     plan: PlanDef
     control: PlanControl
-    #: Nothing is to be done any more: it was complete, or another roll-out is in force.
+    #: Whether no work remains: it was complete, or another roll-out is active.
     done: bool
-    #: Launch steps with work left, by the name of their task.
+    #: Open launch steps, by task name.
     launches: AbstractSet[str]
-    #: Tasks that recovery is to launch again.
+    #: Tasks that recovery will relaunch.
     lost: AbstractSet[TaskName]
-    #: Every launch that there is runs or has finished: a look at each of them is not needed.
+    #: Whether every launch runs or has finished, so that not each must be checked.
     calm: bool
-    #: Whether it is the active roll-out.
+    #: Whether the plan is the active roll-out.
     active: bool
-    #: Of the uninstall plan only.
+    #: Only for the uninstall plan.
     teardown: TeardownProgress | None = None
 
     def status(self, node: Node, step: StepDef) -> Status:
-        """The status of one step, without regard to interrupts."""
+        """Return the status of one step, ignoring interrupts."""
         if step.work is not Work.LAUNCH or step.task is None:
             return ENDINGS[self._ending(node, step)]
         return SITUATIONS[self._situation(node, step.task)] or launched_status(self.inputs, step.task)
@@ -61,11 +61,11 @@ class PlanProgress:
         return self.status(node, step) is Status.COMPLETE
 
     def open(self) -> AbstractSet[str]:
-        """Names of the steps that something is to be done for, now or when it is their turn."""
+        """Return the names of steps with remaining work."""
         if self.plan.kind in (PlanKind.ROLL_OUT, PlanKind.CUSTOM):
             return self.launches
         if self.plan.kind is PlanKind.RECOVERY:
-            # Not what is paused: nothing is done for it.
+            # Without paused tasks, which have no work.
             return {step.name for node, step in self.plan.steps() if self._is_lost(node, step)}
         return {step.name for node, step in self.plan.steps() if not self.complete(node, step)}
 
@@ -78,7 +78,7 @@ class PlanProgress:
             return LaunchSituation.DONE
         if name in self.lost:
             return self._lost_situation(name)
-        # Of recovery: a task that is paused, and that another plan launches again.
+        # A paused task in the recovery plan that another plan relaunches.
         record = self.inputs.tasks.get(name)
         return (
             LaunchSituation.RETIRED
@@ -90,7 +90,7 @@ class PlanProgress:
         return step.name in self.launches and not self.complete(node, step)
 
     def _is_paused(self, name: TaskName) -> bool:
-        """Whether the roll-out in force was complete, but for an operator's pause."""
+        """Return whether the task of the active roll-out is paused."""
         record = self.inputs.tasks.get(name)
         return record is not None and record.is_placeholder and self.active
 
@@ -106,13 +106,13 @@ class PlanProgress:
         return LaunchSituation.LOST if self.inputs.is_ready(name) else LaunchSituation.DELAYED
 
     def _ending(self, node: Node, step: StepDef) -> EndSituation:
-        if step.work is Work.DEREGISTER:  # sent all the same when it is forced: else the framework would stay
+        if step.work is Work.DEREGISTER:  # sent even if forced; otherwise the framework would stay registered
             done = self.teardown is not None and self.teardown.finished
             return EndSituation.DONE if done else _asked(self.teardown is not None and self.teardown.sent)
         if self.control.covers(self.control.forced, node):
             return EndSituation.FORCED
         if step.work is Work.UNRESERVE:
-            return EndSituation.ASKED  # it is in the state as long as it is not given back
+            return EndSituation.ASKED  # the step exists until the reservation is released
         record = None if step.task is None else self.inputs.tasks.get(step.task)
         if record is None:
             return EndSituation.DONE
@@ -124,7 +124,7 @@ class PlanProgress:
 
 
 def plan_progress(base: PlanBase, plan: PlanDef, teardown: TeardownProgress | None = None) -> PlanProgress:
-    """How far the plan is. `teardown` is required for the uninstall plan."""
+    """Return the progress of the plan; `teardown` is required for the uninstall plan."""
     inputs, control, lost = base.inputs, base.records.control_of(plan), base.recovery.lost
     done, launches = _launches(base, plan, control)
     calm = not lost and not inputs.paused and inputs.at_goal() == len(inputs.tasks)
@@ -133,23 +133,23 @@ def plan_progress(base: PlanBase, plan: PlanDef, teardown: TeardownProgress | No
 
 
 def launched_status(inputs: PlanInputs, name: TaskName) -> Status:
-    """What the current launch of a task makes of a step that wants it."""
+    """Return the status of a step whose task has the launch that the plan wants."""
     status = inputs.status(name)
     if status is None:
         return Status.STARTING
     if status.state is TaskState.RUNNING and (status.healthy is False or inputs.tasks[name].is_placeholder):
         return Status.STARTED
     if inputs.result is not None and status.state in (TaskState.KILLING, TaskState.KILLED):
-        return Status.COMPLETE  # it ran, and was ended with the job
+        return Status.COMPLETE  # it ran, and was stopped with the job
     return LAUNCHED[status.state]
 
 
-def _asked(asked: bool) -> EndSituation:
-    return EndSituation.ASKED if asked else EndSituation.OPEN
+def _asked(is_sent: bool) -> EndSituation:
+    return EndSituation.ASKED if is_sent else EndSituation.OPEN
 
 
 def _launches(base: PlanBase, plan: PlanDef, control: PlanControl) -> tuple[bool, AbstractSet[str]]:
-    """Whether the plan is done, and which of its launch steps are open."""
+    """Return whether the plan is done, and its open launch steps."""
     if plan.kind is PlanKind.ROLL_OUT and plan.name == base.records.rollout.name:
         return was_completed(base.inputs.spec, plan, control), base.open_tasks
     if plan.kind is PlanKind.CUSTOM and plan.name in base.records.custom_open:

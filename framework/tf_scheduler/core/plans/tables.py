@@ -1,4 +1,4 @@
-"""The state machines of plans, as tables. docs/state-machine.md is made from them, and nothing else decides."""
+"""State machines of plans as tables; docs/state-machine.md is generated from them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ ERROR = Status.ERROR
 
 
 class IllegalStepTransitionError(RuntimeError):
-    """A step went from one status to another in a way that the table does not have: a defect of ours."""
+    """Illegal step transition; this is a bug."""
 
 
-# --- a step that launches a task
+# --- A step that launches a task
 
-#: What Mesos says of the launch that the step wants -> the status of the step. No word yet: STARTING.
+
+#: State of the wanted launch -> status of the step; STARTING before the first status.
 LAUNCHED: Mapping[TaskState, Status] = {
     TaskState.STAGING: STARTING,
     TaskState.STARTING: STARTING,
-    TaskState.RUNNING: COMPLETE,  # STARTED as long as its health check says no, or it is paused
+    TaskState.RUNNING: COMPLETE,  # STARTED while its health check fails, or while it is paused
     TaskState.FINISHED: COMPLETE,
     TaskState.UNREACHABLE: STARTED,  # it may come back
     TaskState.KILLING: STARTED,
@@ -41,22 +42,22 @@ LAUNCHED: Mapping[TaskState, Status] = {
 
 
 class LaunchSituation(str, Enum):
-    """What the records and the operators' orders say of a launch step; the first that holds."""
+    """Situation of a launch step according to records and commands; the first that applies."""
 
-    FORCED = "an operator said that it is complete"
+    FORCED = "an operator forced it to complete"
     UNLAUNCHED = "its task was never launched"
-    RETIRED = "its task has been told to end, and is to be launched again; if it is paused, with a program that sleeps"
+    RETIRED = "its task is being stopped, to be launched again; a paused task is launched as a placeholder"
     OUTDATED = (
-        "its task was launched with other options, with an older ClusterSpec, for another plan, or before the plan was "
+        "its task was launched with other options, with an older ClusterSpec, by another plan, or before the plan was "
         "started or restarted"
     )
-    DONE = "the plan was complete before; not of the roll-out in force, if its task is paused"
-    DELAYED = "its task was lost; it is launched again when its back-off is over"
-    LOST = "its task was lost, or starts again with one that was; it is launched again"
-    LAUNCHED = "the launch that it wants is there"
+    DONE = "the plan was complete before (except a paused task of the active roll-out)"
+    DELAYED = "its task was lost, and is launched again after its back-off"
+    LOST = "its task was lost, or restarts with a lost one"
+    LAUNCHED = "its task has the wanted launch"
 
 
-#: None: look at LAUNCHED.
+#: `None`: see LAUNCHED.
 SITUATIONS: Mapping[LaunchSituation, Status | None] = {
     LaunchSituation.FORCED: COMPLETE,
     LaunchSituation.UNLAUNCHED: PENDING,
@@ -68,16 +69,16 @@ SITUATIONS: Mapping[LaunchSituation, Status | None] = {
     LaunchSituation.LAUNCHED: None,
 }
 
-# --- a step that ends a task, erases it, or takes leave of Mesos
+# --- A step that stops or erases a task, releases a reservation, or deregisters
 
 
 class EndSituation(str, Enum):
-    """What is known of the work of such a step; the first that holds."""
+    """Situation of such a step; the first that applies."""
 
-    FORCED = "an operator said that it is complete; TEARDOWN is sent all the same"
-    DONE = "the task has ended, its record is erased, or Mesos took the TEARDOWN"
-    ASKED = "Mesos has been asked for it"
-    OPEN = "nothing of that"
+    FORCED = "an operator forced it to complete; TEARDOWN is sent nevertheless"
+    DONE = "the task has ended, its record is erased, or Mesos accepted TEARDOWN"
+    ASKED = "the call was sent to Mesos"
+    OPEN = "otherwise"
 
 
 ENDINGS: Mapping[EndSituation, Status] = {
@@ -87,65 +88,65 @@ ENDINGS: Mapping[EndSituation, Status] = {
     EndSituation.OPEN: PENDING,
 }
 
-# --- from status to status
+# --- Transitions
 
 
-#: From -> to -> why. A step that is not here does not move so: `check` raises.
+#: From -> to -> why; `check_transition` rejects all others.
 TRANSITIONS: Mapping[Status, Mapping[Status, str]] = {
     PENDING: {
-        PREPARED: "its turn: its task runs with what is outdated, and is told to end",
-        STARTING: "its turn: launched, or told to end",
-        STARTED: "not outdated after all: the ClusterSpec is the old one again, and its task is not ready",
-        COMPLETE: "forced; or not outdated after all, and its task runs",
+        PREPARED: "due: its task runs with outdated options, and is stopped",
+        STARTING: "due: launched or stopped",
+        STARTED: "no longer outdated: the previous ClusterSpec is back, and its task is not ready",
+        COMPLETE: "forced; or no longer outdated, and its task runs",
         WAITING: "interrupted",
-        DELAYED: "not outdated after all, but its task was lost, and waits for its next launch",
-        ERROR: "the job has ended before the task was launched again",
+        DELAYED: "no longer outdated, but its task was lost, and waits for its relaunch",
+        ERROR: "the job has ended before the relaunch",
     },
     PREPARED: {
-        PENDING: "another plan has launched its task meanwhile",
-        STARTING: "its task has ended, and is launched again",
+        PENDING: "another plan has launched its task",
+        STARTING: "its task has ended, and is relaunched",
         COMPLETE: "forced",
         WAITING: "interrupted",
     },
     STARTING: {
         PENDING: "restarted, outdated, or its task was lost",
-        PREPARED: "outdated or restarted, and told to end",
+        PREPARED: "outdated or restarted, and stopped",
         STARTED: "the task runs and is not ready yet, or it is paused",
-        COMPLETE: "the task runs, has finished, or has ended as it was told; or forced",
+        COMPLETE: "the task runs, has finished, or has stopped as requested; or forced",
         WAITING: "stopped",
-        DELAYED: "the task was lost, and waits for its next launch",
-        ERROR: "the task has ended badly, and is not launched again",
+        DELAYED: "the task was lost, and waits for its relaunch",
+        ERROR: "the task has failed, and is not relaunched",
     },
     STARTED: {
         PENDING: "restarted, outdated, or its task was lost",
-        PREPARED: "outdated or restarted, and told to end",
+        PREPARED: "outdated or restarted, and stopped",
         COMPLETE: "the task is ready or has finished; or forced",
         WAITING: "stopped",
-        DELAYED: "the task was lost, and waits for its next launch",
-        ERROR: "the task has ended badly, and is not launched again",
+        DELAYED: "the task was lost, and waits for its relaunch",
+        ERROR: "the task has failed, and is not relaunched",
     },
     COMPLETE: {
-        PENDING: "restarted or outdated; or, before the plan was complete, its task was lost",
-        PREPARED: "restarted or outdated, and told to end",
-        STARTING: "before the plan was complete: its task had finished, and another plan launches it again",
+        PENDING: "restarted or outdated; before the plan was complete: its task was lost",
+        PREPARED: "restarted or outdated, and stopped",
+        STARTING: "before the plan was complete: its task had finished, and another plan relaunches it",
         STARTED: "its task is paused; before the plan was complete: it is not ready, or its agent does not answer",
-        WAITING: "stopped; or outdated, and held as a canary",
-        DELAYED: "before the plan was complete: the task was lost, and waits for its next launch",
-        ERROR: "before the plan was complete: the task has ended badly, and is not launched again",
+        WAITING: "stopped; or outdated, and a canary",
+        DELAYED: "before the plan was complete: the task was lost, and waits for its relaunch",
+        ERROR: "before the plan was complete: the task has failed, and is not relaunched",
     },
     WAITING: {
         PENDING: "continued",
-        PREPARED: "continued, and its task has been told to end",
-        STARTING: "continued, and told to end at once",
-        STARTED: "not outdated after all, and its task is not ready",
-        COMPLETE: "forced; or not outdated after all",
-        ERROR: "the job has ended before the task was launched again",
+        PREPARED: "continued, and its task is stopped",
+        STARTING: "continued, and stopped immediately",
+        STARTED: "no longer outdated, and its task is not ready",
+        COMPLETE: "forced; or no longer outdated",
+        ERROR: "the job has ended before the relaunch",
     },
     DELAYED: {
-        PENDING: "its back-off is over; or outdated besides",
+        PENDING: "its back-off is over; or outdated",
         COMPLETE: "forced",
         WAITING: "stopped",
-        ERROR: "the job has ended before the task was launched again",
+        ERROR: "the job has ended before the relaunch",
     },
     ERROR: {
         PENDING: "restarted",
@@ -156,57 +157,57 @@ TRANSITIONS: Mapping[Status, Mapping[Status, str]] = {
 
 
 def check_transition(before: Status, after: Status) -> None:
-    """Raise IllegalStepTransitionError unless a step may go from one to the other."""
+    """Raise IllegalStepTransitionError unless the table has the transition."""
     if before is not after and after not in TRANSITIONS.get(before, {}):
         raise IllegalStepTransitionError(f"a step went from {before.value} to {after.value}")
 
 
-# --- a phase or a plan
+# --- A phase or a plan
 
 
 @dataclass(frozen=True, slots=True)
 class ChildStatuses:
-    """What the status of a whole follows from."""
+    """Statuses of the children of a phase or plan."""
 
     #: Statuses of all children.
     all: AbstractSet[Status]
-    #: Statuses of those incomplete children that the strategy lets work now.
+    #: Statuses of the incomplete children that are due.
     turn: AbstractSet[Status]
     interrupted: bool = False
 
 
-#: Status, when, in words. The first that fits (dcos-commons, PlanUtils.getAggregateStatus).
+#: Status, condition, description; the first that applies (dcos-commons, PlanUtils.getAggregateStatus).
 AGGREGATE: tuple[tuple[Status, Callable[[ChildStatuses], bool], str], ...] = (
-    (ERROR, lambda parts: ERROR in parts.all, "a child is in error"),
+    (ERROR, lambda parts: ERROR in parts.all, "a child has an error"),
     (COMPLETE, lambda parts: parts.all <= {COMPLETE}, "all children are complete"),
     (WAITING, lambda parts: parts.interrupted, "it is interrupted"),
     (DELAYED, lambda parts: parts.all <= {DELAYED}, "all children are delayed"),
     (IN_PROGRESS, lambda parts: PREPARED in parts.all, "a child is prepared"),
-    (WAITING, lambda parts: WAITING in parts.turn, "a child whose turn it is waits"),
-    (IN_PROGRESS, lambda parts: IN_PROGRESS in parts.turn, "a child whose turn it is is in progress"),
+    (WAITING, lambda parts: WAITING in parts.turn, "a due child waits"),
+    (IN_PROGRESS, lambda parts: IN_PROGRESS in parts.turn, "a due child is in progress"),
     (
         IN_PROGRESS,
         lambda parts: COMPLETE in parts.all and bool({PENDING, STARTING, STARTED} & parts.turn),
-        "some children are complete, and one whose turn it is is not",
+        "some children are complete, and a due one is not",
     ),
-    (PENDING, lambda parts: PENDING in parts.turn, "a child whose turn it is is pending"),
+    (PENDING, lambda parts: PENDING in parts.turn, "a due child is pending"),
     (WAITING, lambda parts: WAITING in parts.all, "a child waits"),
-    (STARTING, lambda parts: STARTING in parts.turn, "a child whose turn it is is starting"),
-    (STARTED, lambda parts: STARTED in parts.turn, "a child whose turn it is is started"),
+    (STARTING, lambda parts: STARTING in parts.turn, "a due child is starting"),
+    (STARTED, lambda parts: STARTED in parts.turn, "a due child is started"),
     (DELAYED, lambda parts: DELAYED in parts.all, "a child is delayed"),
-    (PENDING, lambda _: True, "nothing of that: no child has its turn"),
+    (PENDING, lambda _: True, "otherwise: no child is due"),
 )
 
 
 def aggregate(parts: ChildStatuses) -> Status:
-    """The status of a phase from those of its steps, or of a plan from those of its phases."""
+    """Return the status of a phase from its steps, or of a plan from its phases."""
     return next(status for status, holds, _ in AGGREGATE if holds(parts))
 
 
-# --- commands
+# --- Commands
 
-#: Verb -> statuses in which it has been done already, unless it changes something all the same
-#: (dcos-commons, PlansResource: the answer 208).
+
+#: Verb -> statuses in which a command without effect is already done (dcos-commons, PlansResource: status 208).
 ALREADY: Mapping[Verb, frozenset[Status]] = {
     Verb.INTERRUPT: frozenset({COMPLETE, WAITING}),
     Verb.CONTINUE: frozenset({PREPARED, STARTING, STARTED, IN_PROGRESS, COMPLETE}),

@@ -1,4 +1,4 @@
-"""Plans as they are shown: every status, and a sentence for every step."""
+"""Plans for display: all statuses, and a message for every step; and the uninstall plan."""
 
 from __future__ import annotations
 
@@ -47,32 +47,32 @@ _NOTHING: frozenset[str] = frozenset()
 
 
 def plans(state: SchedulerState, view: ComputedPlans | None = None) -> tuple[Plan, ...]:
-    """Every plan that there is now, in the order in which they have the say."""
+    """Return every current plan, in order of priority."""
     now = view_of(state, view)
     return tuple(_plan(state, progress_in(state, plan, now), now.progress) for plan in plan_definitions(state, now))
 
 
 def find_plan(state: SchedulerState, name: str, view: ComputedPlans | None = None) -> Plan | None:
-    """One of them; None if it is missing."""
+    """Return the plan with this name; `None` if missing."""
     now = view_of(state, view)
     plan = next((plan for plan in plan_definitions(state, now) if plan.name == name), None)
     return None if plan is None else _plan(state, progress_in(state, plan, now), now.progress)
 
 
 def uninstall_status(state: SchedulerState) -> Plan:
-    """The plan that ends the service, also before it is in force."""
+    """Return the uninstall plan, even before it starts."""
     return _plan(state, uninstall_progress(state), {})
 
 
 def plan_definitions(state: SchedulerState, view: PlanView) -> tuple[PlanDef, ...]:
-    """Every plan that there is now; the uninstall plan is the first once the job has ended."""
+    """Return every current plan; after the end of the job uninstall is the first."""
     if state.stored.result is None:
         return view.definitions
     return (uninstall_plan(state.stored.tasks, state.stored.reservations), *view.definitions)
 
 
 def progress_in(state: SchedulerState, plan: PlanDef, view: PlanView) -> PlanProgress:
-    """How far any plan is."""
+    """Return the progress of any plan."""
     return (
         plan_progress(view, plan, TeardownProgress.of(state))
         if plan.kind is PlanKind.UNINSTALL
@@ -81,7 +81,7 @@ def progress_in(state: SchedulerState, plan: PlanDef, view: PlanView) -> PlanPro
 
 
 def uninstall_progress(state: SchedulerState) -> PlanProgress:
-    """How far the uninstall plan is, or would be."""
+    """Return the progress of the uninstall plan, even before it starts."""
     return progress_in(state, uninstall_plan(state.stored.tasks, state.stored.reservations), view_of(state))
 
 
@@ -96,7 +96,7 @@ def is_teardown_due(state: SchedulerState) -> bool:
 
 
 def status_at(plan: Plan, node: Node) -> Status:
-    """The status of the plan, of a phase, or of a step; the node must exist."""
+    """Return the status of the plan, a phase or a step; the node must exist."""
     if not node:
         return plan.status
     phase = next(phase for phase in plan.phases if phase.name == node[0])
@@ -104,7 +104,7 @@ def status_at(plan: Plan, node: Node) -> Status:
 
 
 def task_location(state: SchedulerState, name: TaskName) -> str:
-    """`running on agent-2`: what is known of the last launch of a task."""
+    """Return the state of the task's last launch, such as `running on agent-2`."""
     record, status = state.stored.tasks.get(name), state.status(name)
     if record is None:
         return ""
@@ -120,26 +120,28 @@ def _plan(state: SchedulerState, now: PlanProgress, progress: Mapping[str, PlanP
     children = _known(phase_children(now, _NOTHING), statuses)
     canaries = [name for name in held_back(children) if statuses[name] in _NOT_BEGUN]
     statuses.update(dict.fromkeys(canaries, Status.WAITING))
-    told = tuple(replace(phase, status=statuses[phase.name]) for phase in phases)
+    phases = tuple(replace(phase, status=statuses[phase.name]) for phase in phases)
     status = _whole(children, statuses, () in now.control.interrupted)
-    # As the SDK tells options that may not change so: in the plan that would roll them out, while those before hold.
+    # Rejected options are errors of the plan that would roll them out, as in the SDK.
     rejected = state.process.rejected if plan.kind is PlanKind.ROLL_OUT else ()
-    return Plan(plan.name, Status.ERROR if rejected else status, told, plan.strategy, rejected)
+    return Plan(plan.name, Status.ERROR if rejected else status, phases, plan.strategy, rejected)
 
 
 def _phase(state: SchedulerState, now: PlanProgress, phase: PhaseDef, progress: Mapping[str, PlanProgress]) -> Phase:
     base = {step.name: now.status((phase.name, step.name), step) for step in phase.steps}
     children = _known(step_children(now, phase, _NOTHING), base)
     canaries = frozenset(held_back(children))
-    found = ((step, _step(state, now, phase, step, base[step.name], canaries, progress)) for step in phase.steps)
-    steps = tuple(_overridden(state, step, told) for step, told in found)
+    steps = tuple(
+        _overridden(state, step, _step(state, now, phase, step, base[step.name], canaries, progress))
+        for step in phase.steps
+    )
     statuses = {step.name: step.status for step in steps}
     status = _whole(children, statuses, (phase.name,) in now.control.interrupted)
     return Phase(phase.name, status, steps, phase.strategy)
 
 
 def _known(children: Children, statuses: Mapping[str, Status]) -> Children:
-    """The same children, with statuses that are computed already; all that are not complete count as open."""
+    """Return the children with computed statuses; all incomplete ones count as open."""
     return replace(
         children,
         open=frozenset(name for name, status in statuses.items() if status is not Status.COMPLETE),
@@ -173,17 +175,17 @@ def _step(
     return Step(step.name, status, _why_not(state, now, step, status, progress), step.task)
 
 
-def _overridden(state: SchedulerState, step: StepDef, told: Step) -> Step:
-    """With the SDK's word for a task that is paused, and why it is."""
+def _overridden(state: SchedulerState, step: StepDef, displayed: Step) -> Step:
+    """Return the step with the override and the reason of a paused task."""
     name = step.task
-    word = override_of(state, name) if name is not None and step.work is Work.LAUNCH else None
-    if name is None or word is None:
-        return told
+    override = override_of(state, name) if name is not None and step.work is Work.LAUNCH else None
+    if name is None or override is None:
+        return displayed
     kept = f"its place on {state.stored.tasks[name].hostname} is kept"
-    known = kept if word is Override.PAUSED else task_location(state, name)
+    known = kept if override is Override.PAUSED else task_location(state, name)
     reasons = map(str, state.session.pending.get(name, ()))
     message = "; ".join((known, pause_reason(state, name), *reasons))
-    return replace(told, message=message, override=word)
+    return replace(displayed, message=message, override=override)
 
 
 def _so_far(state: SchedulerState, step: StepDef) -> str:
@@ -203,7 +205,7 @@ def _why_not(
 ) -> str:
     name = step.task
     if name is None:
-        return _before_farewell(state) if step.work is Work.DEREGISTER else ""
+        return _before_deregistering(state) if step.work is Work.DEREGISTER else ""
     if step.work is not Work.LAUNCH:
         return _so_far(state, step)
     other = owning_plan(now.inputs, progress, name)
@@ -220,7 +222,7 @@ def _why_not(
     return f"{task_location(state, name)}; {'is to be launched again' if again else _to_do(now)}"
 
 
-def _before_farewell(state: SchedulerState) -> str:
+def _before_deregistering(state: SchedulerState) -> str:
     if state.live_count() or state.stored.reservations:
         return "waits for the end of all tasks"
     if after_job.keeps_service(state):
@@ -229,7 +231,7 @@ def _before_farewell(state: SchedulerState) -> str:
 
 
 def _to_do(now: PlanProgress) -> str:
-    """What a plan wants of a task that runs. Plans of the user find nothing wrong with it."""
+    """Return why a plan relaunches a running task."""
     if now.plan.kind is not PlanKind.CUSTOM:
         return "it is outdated"
     if () in now.control.interrupted:
@@ -237,23 +239,24 @@ def _to_do(now: PlanProgress) -> str:
     return "the plan launches it again when it is its turn"
 
 
-# --- uninstall
-# The uninstall plan under the name `deploy`: so DC/OS asks for it (dcos/cosmos, ServiceUninstaller), as of the SDK.
+# --- Uninstall plan
+#
+# DC/OS polls it under the name `deploy` (dcos/cosmos, ServiceUninstaller), as in the SDK.
 #
 #     kill-tasks, unreserve-resources ──▶ deregister-service ──▶ forget-state
 #
-# Each has its time: what has not ended, or was not given back, by then is left behind, and told (core/job_end.py,
-# core/offers/reservations.py). So an agent that is gone holds nothing up.
+# Each phase has a timeout, so that a lost agent blocks nothing: remaining tasks and reservations are reported as left
+# behind (core/job_end.py, core/offers/reservations.py).
 
 
-#: Why a service stops that is being uninstalled.
+#: Reason of the result during uninstall.
 UNINSTALL_REASON = "the service is being uninstalled"
 FORGET_STATE = "forget-state"
 NO_LEFTOVERS = "nothing is left behind"
 
 
 def sdk_uninstall_plan(state: SchedulerState) -> Plan:
-    """Complete when nothing of the service is left in Mesos, nor in its store."""
+    """Return the uninstall plan for DC/OS: complete when the service is removed from Mesos and its store."""
     plan = uninstall_status(state)
     status = plan.status
     if status is Status.COMPLETE and not state.process.is_erased:
@@ -262,13 +265,13 @@ def sdk_uninstall_plan(state: SchedulerState) -> Plan:
 
 
 def leftovers_message(state: SchedulerState) -> str:
-    """A sentence for whoever has to look after it."""
+    """Return a message about tasks, reservations and frameworks that remain, for the operator."""
     left = (*state.process.left_behind, *_framework(state))
     if left:
         return f"left behind: {'; '.join(left)}"
     if state.process.finished and state.stored.framework_id is None:
-        # Nor is anything known of what a scheduler before this one left, if it has forgotten its state.
-        return f"{NO_LEFTOVERS} that is known: it never reached Mesos, or was uninstalled before"
+        # The state of an earlier scheduler may have been erased.
+        return f"{NO_LEFTOVERS} as far as known: it never reached Mesos, or was uninstalled before"
     return NO_LEFTOVERS
 
 

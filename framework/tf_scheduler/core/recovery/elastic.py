@@ -1,7 +1,6 @@
-"""Collective training with fewer workers, rather than none: a restart that finds no place for all of them in time.
+"""Elastic collective training: restart with fewer workers if not all can be placed in time.
 
-A smaller cluster is the same service with other options: plans, records and ClusterSpecs follow by themselves. It grows
-back when it has to start again anyway.
+A smaller cluster is the same service with other options. It gets its full size back at its next restart.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tf_scheduler.core.offers.matcher import match_gangs
-from tf_scheduler.core.plans import scheduling as plans_gangs
+from tf_scheduler.core.plans.scheduling import Gang
 from tf_scheduler.core.state.reducer import decide, scalable_job, with_workers
 from tf_scheduler.model import plan
 from tf_scheduler.model.effects import Decision, Outcome, PlanControlled, Resized
@@ -20,30 +19,30 @@ from tf_scheduler.model.task import Recovery, TaskRecord
 
 
 def restore_full_size(state: SchedulerState) -> Decision:
-    """A cluster that was made smaller, and starts again, wants all its workers."""
+    """Restore the full size of a smaller cluster that restarts."""
     if state.stored.result is not None:
         return decide(state)
     if not any(item.since > state.stored.resized_at for item in _restarting(state)):
         return decide(state)
-    told = Outcome("the cluster starts again, with all its workers if they find a place")
-    return decide(state, Resized(None, state.stored.resized_at), outcomes=(told,))
+    outcome = Outcome("the cluster restarts with all its workers if they can be placed")
+    return decide(state, Resized(None, state.stored.resized_at), outcomes=(outcome,))
 
 
-def reduce_size(state: SchedulerState, now: float, gangs: Sequence[plans_gangs.Gang]) -> Decision:
-    """Launch as many workers as find a place, if all of them found none for long enough."""
+def reduce_size(state: SchedulerState, now: float, gangs: Sequence[Gang]) -> Decision:
+    """Reduce the cluster to the workers that can be placed, if all could not be placed for long enough."""
     job = scalable_job(state.spec)
     if job is None or not state.session.offers or state.stored.result is not None or any(_workers(state, job)):
         return decide(state)
     since = max((item.ready_at for item in _restarting(state)), default=now)
     if now < since + state.spec.recovery.shrink_after:
         return decide(state)
-    count = _most(state, job, now, gangs)
+    count = _maximum(state, job, now, gangs)
     if count is None:
         return decide(state)
-    told = Outcome(f"the cluster starts again with {count} of {job.count} workers: more find no place", warning=True)
+    outcome = Outcome(f"the cluster restarts with {count} of {job.count} workers: more cannot be placed", warning=True)
     update = state.stored.controls.get(plan.UPDATE)
     changes = [] if update is None else [PlanControlled(plan.UPDATE, replace(update, completed=""))]
-    return decide(state, Resized(count, now), *changes, outcomes=(told,))
+    return decide(state, Resized(count, now), *changes, outcomes=(outcome,))
 
 
 def _restarting(state: SchedulerState) -> Iterator[Recovery]:
@@ -57,19 +56,19 @@ def _workers(state: SchedulerState, job: JobSpec) -> Iterator[TaskRecord]:
     return (record for record in state.live() if record.job is job.kind)
 
 
-def _most(state: SchedulerState, job: JobSpec, now: float, gangs: Sequence[plans_gangs.Gang]) -> int | None:
-    """The most workers, fewer than all, that find a place; None: not even `min_count` do."""
-    found, low, high = None, job.min_count, job.count - 1
+def _maximum(state: SchedulerState, job: JobSpec, now: float, gangs: Sequence[Gang]) -> int | None:
+    """Return the maximum number of workers, fewer than all, that can be placed; `None` if fewer than `min_count`."""
+    best, low, high = None, job.min_count, job.count - 1
     while low <= high:
         count = (low + high) // 2
         if _fits(state, count, now, gangs):
-            found, low = count, count + 1
+            best, low = count, count + 1
         else:
             high = count - 1
-    return found
+    return best
 
 
-def _fits(state: SchedulerState, count: int, now: float, gangs: Sequence[plans_gangs.Gang]) -> bool:
+def _fits(state: SchedulerState, count: int, now: float, gangs: Sequence[Gang]) -> bool:
     spec = with_workers(state.spec, count)
     tasks = {task.name: task for task in spec.tasks()}
     tried = replace(state, spec=spec)

@@ -1,4 +1,4 @@
-"""The end of a task -> its cause. An ordered table: the first row that fits, wins. docs/recovery.md shows it."""
+"""Causes of ended launches, by an ordered table shown in docs/recovery.md; and failures per agent."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tf_scheduler.model.effects import Outcome
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import AgentFailures, Cause, LaunchEnd, TaskRecord, TaskStatus
 
-#: TensorFlow's PreemptionCheckpointHandler exits so after it has saved a checkpoint (143 on Google's machines).
+#: Exit codes of TensorFlow's PreemptionCheckpointHandler after saving a checkpoint (143 on Google's machines).
 RESTART_EXIT_CODES = frozenset({42, 143})
-#: 128 + n is how a shell reports that a signal ended its child.
+#: Exit codes of a shell whose child was ended by a signal: 128 + n.
 _SHELL_SIGNALS = range(129, 160)
 
 _INVALID = frozenset({"REASON_TASK_INVALID", "REASON_TASK_UNAUTHORIZED", "REASON_TASK_GROUP_INVALID"})
@@ -31,39 +31,39 @@ DRAIN_REASONS = frozenset({"REASON_AGENT_DRAINING", "REASON_SLAVE_DRAINING", "RE
 
 @dataclass(frozen=True, slots=True)
 class CauseRule:
-    """One row of the table."""
+    """One row of the table: description, cause, condition."""
 
     when: str
     cause: Cause
     fits: Callable[[LaunchEnd, frozenset[int]], bool]
 
 
-#: Order matters: a drained task was KILLED, a task over its memory was ended by a signal.
+#: Order matters: a drained task is KILLED, a task over its memory limit ends with a signal.
 CAUSE_RULES: tuple[CauseRule, ...] = (
     CauseRule("TASK_FINISHED", Cause.FINISHED, lambda end, _: end.state == "TASK_FINISHED"),
-    CauseRule("the service asked for it", Cause.STOPPED, lambda end, _: end.was_requested),
+    CauseRule("the service requested it", Cause.STOPPED, lambda end, _: end.was_requested),
     CauseRule(
-        "TASK_ERROR, or the reason says invalid or unauthorized",
+        "TASK_ERROR, or the reason is invalid or unauthorized",
         Cause.INVALID_TASK,
         lambda end, _: end.state == "TASK_ERROR" or end.reason in _INVALID,
     ),
     CauseRule(
-        "TASK_DROPPED: the launch reached no agent", Cause.NOT_STARTED, lambda end, _: end.state == "TASK_DROPPED"
+        "TASK_DROPPED: the launch did not reach an agent", Cause.NOT_STARTED, lambda e, _: e.state == "TASK_DROPPED"
     ),
     CauseRule(
-        "the agent is drained, or it was preempted", Cause.INFRASTRUCTURE, lambda end, _: end.reason in DRAIN_REASONS
+        "the agent is drained, or the task was preempted", Cause.INFRASTRUCTURE, lambda e, _: e.reason in DRAIN_REASONS
     ),
-    CauseRule("over its memory, disk or time", Cause.USER_ERROR, lambda end, _: end.reason in _LIMITS),
+    CauseRule("over its memory, disk or time limit", Cause.USER_ERROR, lambda end, _: end.reason in _LIMITS),
     CauseRule(
         "its files could not be fetched, or its executor could not be started",
         Cause.USER_ERROR,
         lambda end, _: end.reason in _NO_CONTAINER or (end.reason == "REASON_EXECUTOR_TERMINATED" and not end.has_run),
     ),
-    CauseRule("it hung: no sign of life, no progress, no output", Cause.USER_ERROR, lambda end, _: end.was_unhealthy),
+    CauseRule("it hung: no health, no progress, no output", Cause.USER_ERROR, lambda end, _: end.was_unhealthy),
     CauseRule(
-        "an exit code that asks for a restart (42, 143, or as configured)",
+        "an exit code that requests a restart (42, 143, or configured)",
         Cause.RESTART_ASKED,
-        lambda end, asking: end.exit_code in asking,
+        lambda end, requested: end.exit_code in requested,
     ),
     CauseRule(
         "ended by a signal, or exit code 128 + signal",
@@ -72,30 +72,29 @@ CAUSE_RULES: tuple[CauseRule, ...] = (
     ),
     CauseRule("any other exit code", Cause.USER_ERROR, lambda end, _: end.exit_code is not None),
     CauseRule(
-        "anything else: lost, gone, unknown, its executor or container failed", Cause.INFRASTRUCTURE, lambda *_: True
+        "otherwise: lost, gone, unknown, its executor or container failed", Cause.INFRASTRUCTURE, lambda *_: True
     ),
 )
 
 
 def cause_of(end: LaunchEnd, restart_exit_codes: frozenset[int] = RESTART_EXIT_CODES) -> Cause:
-    """The cause of an end. Total: the last row fits everything."""
+    """Return the cause of an end; the last rule fits everything."""
     return next(row.cause for row in CAUSE_RULES if row.fits(end, restart_exit_codes))
 
 
-# --- suspects
-# The end of a launch -> what is held against its agent.
+# --- Failures per agent
 
 
-#: Seconds: what fails together on one agent has one reason, and counts once.
+#: Seconds within which failures on one agent count once, because they probably have one cause.
 SAME_INCIDENT_SECONDS = 5.0
-#: A program that ends itself so says nothing of its agent: it has a fault, or was interrupted.
+#: Signals that are not the agent's fault: the program has a bug, or was interrupted.
 _OWN_SIGNALS = frozenset(
     {signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 )
 
 
 def record_failure(state: SchedulerState, record: TaskRecord, now: float) -> AgentFailures | None:
-    """One more failure on the agent of `record`; None: it does not count."""
+    """Return the agent's failures with one more; `None` if it does not count."""
     policy, before = state.spec.recovery, state.stored.agent_failures.get(record.agent_id)
     failures = recent_failures(before.failures if before else (), policy.avoid_for, now)
     if not policy.avoid_after or (failures and now < failures[-1] + SAME_INCIDENT_SECONDS):
@@ -108,7 +107,7 @@ def record_failure(state: SchedulerState, record: TaskRecord, now: float) -> Age
 
 
 def blames_agent(status: TaskStatus, cause: Cause, ran: bool) -> bool:
-    """Whether the end may be the agent's fault: its program could not be started, or was lost."""
+    """Return whether the end may be the agent's fault: the program could not start, or was lost."""
     if not ran:
         return cause in (Cause.USER_ERROR, Cause.INFRASTRUCTURE) and status.reason not in DRAIN_REASONS
     if cause is not Cause.INFRASTRUCTURE or status.reason in DRAIN_REASONS or status.exit_code is not None:
@@ -117,7 +116,7 @@ def blames_agent(status: TaskStatus, cause: Cause, ran: bool) -> bool:
 
 
 def failure_message(suspect: AgentFailures | None, now: float) -> tuple[Outcome, ...]:
-    """That the agent is avoided from now on, if it is."""
+    """Return an outcome if the agent is avoided from now on."""
     if suspect is None or suspect.avoided_until <= now:
         return ()
     count, wait = len(suspect.failures), suspect.avoided_until - now

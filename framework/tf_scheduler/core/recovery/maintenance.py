@@ -1,7 +1,7 @@
-"""Agents that are about to go: inverse offers answered, windows remembered, running work moved in time.
+"""Maintenance of agents: accept inverse offers, remember windows, and move tasks in time.
 
-A draining agent needs nothing of this: Mesos offers it no more, and ends its tasks with a reason of its own, which
-the recovery knows (Mesos documentation, maintenance).
+Draining agents are handled by recovery: Mesos stops offering them, and ends their tasks with its own reason (Mesos
+documentation, maintenance).
 """
 
 from __future__ import annotations
@@ -18,60 +18,44 @@ from tf_scheduler.model.task import TaskRecord
 
 from .replacement import replace_launch, restart_group
 
-#: Mesos asks again after so many seconds, which tells a window that still stands from one that was cancelled.
+#: Seconds until Mesos asks again, unless the window was cancelled.
 ASK_INTERVAL = 30.0
-#: Seconds between the end of a task's grace period and the beginning of the window, for the launch elsewhere.
+#: Seconds between the end of a task's grace period and the window, for the relaunch.
 MOVE_AHEAD = 60.0
 
 
 def on_inverse_offers(state: SchedulerState, offers: Iterable[InverseOffer]) -> Decision:
-    """Agree to leave: an operator's window is not ours to refuse. What runs there is moved before it begins."""
+    """Accept the windows; tasks are moved before they start."""
     offers = tuple(offers)
     hosts = {record.agent_id: record.hostname for record in state.live()}
-    news = [offer for offer in offers if _is_news(state, offer) and offer.agent_id in hosts]
+    new = [offer for offer in offers if _is_new(state, offer) and offer.agent_id in hosts]
     return decide(
-        replace(
-            state,
-            session=replace(
-                state.session, windows={**state.session.windows, **{offer.agent_id: offer for offer in offers}}
-            ),
-        ),
+        state.with_session(windows={**state.session.windows, **{offer.agent_id: offer for offer in offers}}),
         calls=(AcceptInverseOffers(tuple(offer.id for offer in offers), ASK_INTERVAL),) if offers else (),
-        outcomes=tuple(Outcome(f"agent {hosts[offer.agent_id]} goes into maintenance", warning=True) for offer in news),
+        outcomes=tuple(Outcome(f"agent {hosts[offer.agent_id]} goes into maintenance", warning=True) for offer in new),
     )
 
 
-def _is_news(state: SchedulerState, offer: InverseOffer) -> bool:
+def _is_new(state: SchedulerState, offer: InverseOffer) -> bool:
     known = state.session.windows.get(offer.agent_id)
     return known is None or known.unavailability != offer.unavailability
 
 
 def on_rescinded(state: SchedulerState, offer_id: OfferId) -> Decision:
-    """The window is off, or Mesos will ask anew with another one."""
-    return decide(
-        replace(
-            state,
-            session=replace(
-                state.session,
-                windows={key: window for key, window in state.session.windows.items() if window.id != offer_id},
-            ),
-        )
-    )
+    """Forget a cancelled or replaced window."""
+    windows = {key: window for key, window in state.session.windows.items() if window.id != offer_id}
+    return decide(state.with_session(windows=windows))
 
 
 def observe_offers(state: SchedulerState, offers: Iterable[Offer]) -> SchedulerState:
-    """An offer without a window says that its agent has none any more."""
-    safe = {offer.agent_id for offer in offers if offer.unavailability is None} & state.session.windows.keys()
-    return replace(
-        state,
-        session=replace(
-            state.session, windows={key: window for key, window in state.session.windows.items() if key not in safe}
-        ),
-    )
+    """Forget the windows of agents that are offered without one."""
+    safe = {offer.agent_id for offer in offers if offer.unavailability is None}
+    windows = {key: window for key, window in state.session.windows.items() if key not in safe}
+    return state.with_session(windows=windows)
 
 
 def drain(state: SchedulerState, now: float) -> Decision:
-    """Start elsewhere what runs on agents whose window is near, and whatever must start again with it."""
+    """Move tasks from agents whose window is near, and restart the tasks that depend on them."""
     if not state.session.windows or state.stored.result is not None:
         return decide(state)
     due = [record for record in _leaving(state) if now >= _leaves_at(state, record) and not state.is_replaced(record)]
@@ -89,12 +73,12 @@ def drain(state: SchedulerState, now: float) -> Decision:
         replace_launch(state, item, f"starts again with {due[0].name}", now)
         for item in restart_group(state, names, moved=True)
     ]
-    told = (Outcome(f"{item.task} is launched again: {item.why}", item.task, warning=True) for item in moves)
-    return decide(state, *map(RecoveryDecided, moves), outcomes=tuple(told))
+    outcomes = (Outcome(f"{item.task} is launched again: {item.why}", item.task, warning=True) for item in moves)
+    return decide(state, *map(RecoveryDecided, moves), outcomes=tuple(outcomes))
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:
-    """When the next task is to leave."""
+    """Yield the times at which tasks must move."""
     if state.session.windows and state.stored.result is None:
         yield from (_leaves_at(state, record) for record in _leaving(state) if not state.is_replaced(record))
 

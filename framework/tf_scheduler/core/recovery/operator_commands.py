@@ -1,7 +1,7 @@
-"""What operators want of single tasks: restart, replace, pause, resume. The same machinery as after a loss.
+"""Operators' commands for single tasks: restart, replace, pause, resume.
 
-Whoever is paused is launched again with a program that sleeps (`pausing`), and whoever is resumed with its own.
-What is ordered is stored, as a loss is: it survives the scheduler. Nothing of it counts as a failure.
+A paused task is relaunched as a placeholder (core/state/pause.py), a resumed one with its program. Commands are stored
+as recoveries, so they survive the scheduler; they do not count as failures.
 """
 
 from __future__ import annotations
@@ -22,40 +22,39 @@ from tf_scheduler.model.task import Cause, PodVerb, Recovery, TaskRecord
 from .replacement import replace_launch, restart_group
 
 
-def handle(state: SchedulerState, wish: PodCommand, now: float) -> Decision:
-    """Do what the operator wants, or say why not."""
-    refused = _refused(state, wish)
+def handle(state: SchedulerState, command: PodCommand, now: float) -> Decision:
+    """Carry out an operator's command, or refuse it."""
+    refused = _refused(state, command)
     if refused is not None:
         return replace(decide(state), answer=refused)
-    record = state.stored.tasks[wish.task]
-    changes = _VERBS[wish.verb](state, record, now)
+    record = state.stored.tasks[command.task]
+    changes = _VERBS[command.verb](state, record, now)
     again = [item.recovery.task for item in changes if isinstance(item, RecoveryDecided)]
-    others = [name for name in again if name != wish.task]
+    others = [name for name in again if name != command.task]
     together = f", together with {', '.join(others)}" if others else ""
-    told = Outcome(f"an operator wants {wish.verb.value} of {wish.task}{together}", wish.task)
-    answer = Answer(Reply.OK, f"Received cmd: {wish.verb.value} {wish.task}{together}")
-    return replace(decide(state, *changes, outcomes=(told,)), answer=answer)
+    outcome = Outcome(f"an operator wants {command.verb.value} of {command.task}{together}", command.task)
+    answer = Answer(Reply.OK, f"Received cmd: {command.verb.value} {command.task}{together}")
+    return replace(decide(state, *changes, outcomes=(outcome,)), answer=answer)
 
 
-def _refused(state: SchedulerState, wish: PodCommand) -> Answer | None:
-    """Why the command makes no sense; None: it does."""
-    record = state.stored.tasks.get(wish.task)
+def _refused(state: SchedulerState, command: PodCommand) -> Answer | None:
+    """Return why the command is refused; `None` if it is valid."""
+    record = state.stored.tasks.get(command.task)
     if record is None:
-        known = any(task.name == wish.task for task in state.spec.tasks())
-        if known:
-            return Answer(Reply.BAD_REQUEST, f"Task {wish.task} was never launched: see the deploy plan")
-        return Answer(Reply.NOT_FOUND, f"Task {wish.task} not found")
+        if command.task in index_of(state.spec).tasks:
+            return Answer(Reply.BAD_REQUEST, f"Task {command.task} was never launched: see the deploy plan")
+        return Answer(Reply.NOT_FOUND, f"Task {command.task} not found")
     if state.stored.result is not None:
         return SERVICE_ENDED
-    paused = wish.task in state.stored.paused
-    if not paused and wish.verb is not PodVerb.PAUSE and pause.override_of(state, wish.task):
-        return Answer(Reply.BAD_REQUEST, f"Task {wish.task} does not run: {pause.pause_reason(state, wish.task)}")
-    if paused is (wish.verb is PodVerb.PAUSE) and wish.verb in (PodVerb.PAUSE, PodVerb.RESUME):
-        return Answer(Reply.ALREADY, f"Task {wish.task} is {'' if paused else 'not '}paused")
+    paused = command.task in state.stored.paused
+    if not paused and command.verb is not PodVerb.PAUSE and pause.override_of(state, command.task):
+        return Answer(Reply.BAD_REQUEST, f"Task {command.task} does not run: {pause.pause_reason(state, command.task)}")
+    if paused is (command.verb is PodVerb.PAUSE) and command.verb in (PodVerb.PAUSE, PodVerb.RESUME):
+        return Answer(Reply.ALREADY, f"Task {command.task} is {'' if paused else 'not '}paused")
     if state.is_finished(record):
-        return Answer(Reply.BAD_REQUEST, f"Task {wish.task} has finished: it is never launched again")
-    if paused and wish.verb is not PodVerb.RESUME:
-        return Answer(Reply.BAD_REQUEST, f"Task {wish.task} is paused: resume it first")
+        return Answer(Reply.BAD_REQUEST, f"Task {command.task} has finished: it is never launched again")
+    if paused and command.verb is not PodVerb.RESUME:
+        return Answer(Reply.BAD_REQUEST, f"Task {command.task} is paused: resume it first")
     return None
 
 
@@ -77,7 +76,7 @@ def resume_dependents(state: SchedulerState, now: float) -> Decision:
     return decide(state, *changes, outcomes=outcomes)
 
 
-# --- the verbs: the changes that they make, that of the task itself first
+# --- Verbs: their changes, that of the task itself first
 
 
 def _restart(state: SchedulerState, record: TaskRecord, now: float) -> list[Change]:
@@ -85,8 +84,8 @@ def _restart(state: SchedulerState, record: TaskRecord, now: float) -> list[Chan
 
 
 def _replace(state: SchedulerState, record: TaskRecord, now: float) -> list[Change]:
-    found = _ordered(state, record, "replaced by an operator", now)
-    return _launch_again(state, record, replace(found, previous_address_until=now, must_move=True))
+    recovery = _ordered(state, record, "replaced by an operator", now)
+    return _launch_again(state, record, replace(recovery, previous_address_until=now, must_move=True))
 
 
 def _pause(state: SchedulerState, record: TaskRecord, now: float) -> list[Change]:
@@ -102,7 +101,7 @@ def _resume(state: SchedulerState, record: TaskRecord, now: float) -> list[Chang
 def _switched(
     state: SchedulerState, record: TaskRecord, paused: Mapping[TaskName, float], why: str, now: float
 ) -> Iterator[Change]:
-    """Launch again whoever runs its program and is to sleep once these tasks are paused, or the other way round."""
+    """Relaunch the tasks whose program must stop, or may run again, once these tasks are paused."""
     sleepers = pause.sleeping_tasks(state.spec, paused)
     if state.is_replaced(record) or record.is_placeholder is not (record.name in sleepers):
         yield RecoveryDecided(_ordered(state, record, why, now))
@@ -122,14 +121,14 @@ _VERBS: Mapping[PodVerb, Callable[[SchedulerState, TaskRecord, float], list[Chan
 
 
 def _ordered(state: SchedulerState, record: TaskRecord, why: str, now: float) -> Recovery:
-    """A task that is to be launched again already waits no longer."""
-    found = replace_launch(state, record, why, now, Cause.ORDERED)
-    return replace(found, consecutive_failures=0) if state.is_replaced(record) else found
+    """Return the recovery; a task that waits for its relaunch waits no longer."""
+    recovery = replace_launch(state, record, why, now, Cause.ORDERED)
+    return replace(recovery, consecutive_failures=0) if state.is_replaced(record) else recovery
 
 
-def _launch_again(state: SchedulerState, record: TaskRecord, found: Recovery) -> list[Change]:
-    """With whoever must start again with it, unless it waits for its launch already."""
-    others = restart_group(state, [record.name], moved=found.must_move) if not state.is_replaced(record) else ()
+def _launch_again(state: SchedulerState, record: TaskRecord, recovery: Recovery) -> list[Change]:
+    """Relaunch the task and its restart group, unless it waits for its relaunch already."""
+    others = restart_group(state, [record.name], moved=recovery.must_move) if not state.is_replaced(record) else ()
     why = f"starts again with {record.name}"
-    recoveries = (replace_launch(state, item, why, found.since, found.cause) for item in others)
-    return [RecoveryDecided(found), *map(RecoveryDecided, recoveries)]
+    recoveries = (replace_launch(state, item, why, recovery.since, recovery.cause) for item in others)
+    return [RecoveryDecided(recovery), *map(RecoveryDecided, recoveries)]

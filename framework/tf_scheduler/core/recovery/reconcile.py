@@ -1,8 +1,8 @@
-"""What to ask Mesos, and when (Mesos documentation, reconciliation).
+"""Reconciliation of task statuses with Mesos (Mesos documentation, reconciliation).
 
-after a subscription   for each of our tasks, then for everything; and so again every 15 minutes
-no answer              for the tasks that were not answered for, later and later
-a silent launch        for that one
+after subscribing, and every 15 minutes   request the status of each task, then of all tasks
+without an answer                         request it again, with back-off
+after a silent launch                     request the status of that launch
 """
 
 from __future__ import annotations
@@ -16,63 +16,55 @@ from tf_scheduler.model.ids import AgentId, TaskId
 from tf_scheduler.model.state import PendingReconciliation, SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
-#: Seconds after a launch without any update, after which Mesos is asked; and between two such questions.
+#: Seconds after a launch, or a status request, until the status of a silent launch is requested.
 LAUNCH_TIMEOUT = 30.0
-
-
-#: Seconds until Mesos is asked again for what it has not answered; doubled each time, up to the second number.
+#: Seconds until unanswered requests are repeated; doubled each time up to the second number.
 FIRST_WAIT, LONGEST_WAIT = 5.0, 60.0
-#: Seconds between two questions for everything.
+#: Seconds between requests for all tasks.
 FULL_INTERVAL = 900.0
 
 
 def request(state: SchedulerState, now: float) -> Decision:
-    """Ask for our live tasks, with their agents: without them the master stays silent while an agent is missing.
+    """Request the status of live tasks with their agents: without agents the master ignores those on missing ones.
 
-    Then ask for everything (an empty list), which brings up tasks that we do not know. An earlier question is void.
+    Then request all statuses (an empty list), which reveals unknown tasks.
     """
-    ours = _agents(state.live())
-    asked = replace(
-        state,
-        session=replace(state.session, reconciliation=PendingReconciliation(frozenset(ours), now, FIRST_WAIT, now)),
-    )
-    return decide(asked, calls=((Reconcile(ours),) if ours else ()) + (Reconcile({}),))
+    tasks = _agents(state.live())
+    after = state.with_session(reconciliation=PendingReconciliation(frozenset(tasks), now, FIRST_WAIT, now))
+    return decide(after, calls=((Reconcile(tasks),) if tasks else ()) + (Reconcile({}),))
 
 
 def mark_answered(state: SchedulerState, launch: TaskId) -> SchedulerState:
-    """Whatever Mesos says of a launch answers for it."""
-    known = state.session.reconciliation
-    return replace(
-        state, session=replace(state.session, reconciliation=replace(known, unanswered=known.unanswered - {launch}))
-    )
+    """Record that Mesos has reported a status of the launch."""
+    pending = state.session.reconciliation
+    return state.with_session(reconciliation=replace(pending, unanswered=pending.unanswered - {launch}))
 
 
 def poll(state: SchedulerState, now: float) -> Decision:
-    """Ask for what is due. No answer means "not yet": an agent may still be missing after a master's failover."""
+    """Repeat due requests: agents may still be missing after a master's failover."""
     if not state.session.connected:
         return decide(state)
-    known = state.session.reconciliation
-    if state.live_count() and now >= known.started_at + FULL_INTERVAL:
+    pending = state.session.reconciliation
+    if state.live_count() and now >= pending.started_at + FULL_INTERVAL:
         return request(state, now)
-    if not known.unanswered or now < known.asked_at + known.retry_after:
+    if not pending.unanswered or now < pending.asked_at + pending.retry_after:
         return poll_silent_launches(state, now)
-    missing = _agents(record for record in state.live() if record.id in known.unanswered)
-    later = replace(
-        known, unanswered=frozenset(missing), asked_at=now, retry_after=min(2 * known.retry_after, LONGEST_WAIT)
+    missing = _agents(record for record in state.live() if record.id in pending.unanswered)
+    retry_after = min(2 * pending.retry_after, LONGEST_WAIT)
+    pending = replace(pending, unanswered=frozenset(missing), asked_at=now, retry_after=retry_after)
+    calls = (Reconcile(missing),) if missing else ()
+    return decide(state.with_session(reconciliation=pending), calls=calls).then(
+        lambda after: poll_silent_launches(after, now)
     )
-    asked = decide(
-        replace(state, session=replace(state.session, reconciliation=later)),
-        calls=(Reconcile(missing),) if missing else (),
-    )
-    return asked.then(lambda after: poll_silent_launches(after, now))
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:
-    """When something of this is due."""
-    if state.session.reconciliation.unanswered:
-        yield state.session.reconciliation.asked_at + state.session.reconciliation.retry_after
+    """Yield the times of `poll`."""
+    pending = state.session.reconciliation
+    if pending.unanswered:
+        yield pending.asked_at + pending.retry_after
     if state.live_count():
-        yield state.session.reconciliation.started_at + FULL_INTERVAL
+        yield pending.started_at + FULL_INTERVAL
     if (silent := silent_until(state)) is not None:
         yield silent
 
@@ -82,29 +74,22 @@ def _agents(records: Iterable[TaskRecord]) -> dict[TaskId, AgentId]:
 
 
 def poll_silent_launches(state: SchedulerState, now: float) -> Decision:
-    """Ask about launches that are due: the ACCEPT or its answer may be lost."""
+    """Request the status of silent launches: the ACCEPT or its answer may be lost."""
     deadline = silent_until(state)
     if deadline is None or now < deadline or not state.session.connected:
         return decide(state)
-    unheard = [record for record in state.stored.tasks.values() if record.id not in state.stored.statuses]
-    late = [record for record in unheard if now >= _asked_at(state, record) + LAUNCH_TIMEOUT]
-    asked = replace(
-        state,
-        process=replace(
-            state.process, launch_queries={**state.process.launch_queries, **{record.id: now for record in late}}
-        ),
-    )
-    since = min((_asked_at(asked, record) for record in unheard), default=0.0)
-    return decide(
-        replace(asked, derived=replace(asked.derived, oldest_silent_launch=since)),
-        calls=(Reconcile(_agents(late)),) if late else (),
-    )
+    silent = [record for record in state.stored.tasks.values() if record.id not in state.stored.statuses]
+    late = [record for record in silent if now >= _asked_at(state, record) + LAUNCH_TIMEOUT]
+    after = state.with_process(launch_queries={**state.process.launch_queries, **{record.id: now for record in late}})
+    since = min((_asked_at(after, record) for record in silent), default=0.0)
+    after = replace(after, derived=replace(after.derived, oldest_silent_launch=since))
+    return decide(after, calls=(Reconcile(_agents(late)),) if late else ())
 
 
 def silent_until(state: SchedulerState) -> float | None:
-    """When launches without any status are to be looked at, at the latest; None: there is none.
+    """Return the time of the next check of silent launches; `None` if every launch has a status.
 
-    It may be too early, as the launch that it was for has been heard of since: then the next look says when.
+    May be early, because the oldest launch may have got a status since.
     """
     return (
         state.derived.oldest_silent_launch + LAUNCH_TIMEOUT
@@ -114,5 +99,5 @@ def silent_until(state: SchedulerState) -> float | None:
 
 
 def _asked_at(state: SchedulerState, record: TaskRecord) -> float:
-    """When Mesos was last told of, or asked about, this launch."""
+    """Return the time of the launch, or of its last status request."""
     return max(record.launched_at, state.process.launch_queries.get(record.id, 0.0))

@@ -1,7 +1,7 @@
-"""The end of a task that is still needed -> what starts again, when and where; or the end of the job.
+"""Recover a task that has ended but is still needed: relaunch it with the tasks that depend on it, or fail the job.
 
-A recovery is stored with the status that caused it. The recovery plan then tells the launches of the unit to end, and
-offers find each a place: at first only its old one.
+The recovery is stored with the status that caused it. The recovery plan then stops the other tasks that restart, and
+each is placed, at first only at its previous address.
 """
 
 from __future__ import annotations
@@ -33,54 +33,47 @@ from .replacement import (
     unreachable_timeout,
 )
 
-# --- stumbling
-# A program that fails at once, again and again, at one address: the port may be somebody else's.
+# --- Crash loops at one address
 #
-# Mesos offers ports, it does not guard them: a process that is no task of Mesos may listen there. Each launch at the
-# old
-# address then fails at bind, at once, for ever. No exit code says so; what can be seen is that the program ended with
-# an
-# error of its own soon after its launch, before it was ready, twice in a row at the same address. Whatever the reason:
-# the third launch gets other ports.
+# Mesos offers ports and does not guard them: another process may listen there, and each launch at the previous address
+# would fail at bind. No exit code tells this, so a launch counts as crashed if its program failed soon after its start
+# and before it was ready. After two consecutive crashes at one address the next launch gets other ports.
 
 
-#: Seconds after its launch in which an end is at once: importing TensorFlow takes some of them.
+#: Seconds after a launch within which a failure is a crash; importing TensorFlow takes some of them.
 CRASH_WINDOW = 60.0
-#: Addresses that are remembered for each task, the last ones.
+#: Maximum number of remembered bad addresses per task.
 MAX_BAD_ADDRESSES = 16
-#: TensorFlow's way to end where it cannot go on; the same from a shell.
+#: How TensorFlow aborts, directly or in a shell.
 _ABORTED = (signal.SIGABRT, 128 + signal.SIGABRT)
 
 
-def record_crash(state: SchedulerState, found: Recovery, status: TaskStatus, ready: bool) -> Recovery:
-    """The recovery of a launch that has just ended, with what is held against its address.
-
-    `ready`: whether its server had answered, or it had told progress.
-    """
-    record, known = state.stored.tasks[found.task], state.stored.recoveries.get(found.task)
-    shuns = known.bad_addresses if known else ()
-    if state.spec.network is not None or not _at_once(record, found, status, ready):
-        return replace(found, bad_addresses=shuns)
-    if known is None or known.crashed_at != record.address:
-        return replace(found, bad_addresses=shuns, crashed_at=record.address)
-    why = f"{found.why}; at once, twice in a row at {record.address}, so not there again: somebody may have its port"
-    return replace(found, why=why, bad_addresses=(*shuns, record.address)[-MAX_BAD_ADDRESSES:])
+def record_crash(state: SchedulerState, recovery: Recovery, status: TaskStatus, ready: bool) -> Recovery:
+    """Return the recovery with a crash at its address; `ready`: its server had answered, or it had made progress."""
+    record, previous = state.stored.tasks[recovery.task], state.stored.recoveries.get(recovery.task)
+    bad = previous.bad_addresses if previous else ()
+    if state.spec.network is not None or not _has_crashed(record, recovery, status, ready):
+        return replace(recovery, bad_addresses=bad)
+    if previous is None or previous.crashed_at != record.address:
+        return replace(recovery, bad_addresses=bad, crashed_at=record.address)
+    why = f"{recovery.why}; crashed twice in a row at {record.address}, whose port another process may hold"
+    return replace(recovery, why=why, bad_addresses=(*bad, record.address)[-MAX_BAD_ADDRESSES:])
 
 
-def _at_once(record: TaskRecord, found: Recovery, status: TaskStatus, ready: bool) -> bool:
-    if ready or status.healthy is False or found.since - record.launched_at >= CRASH_WINDOW:
+def _has_crashed(record: TaskRecord, recovery: Recovery, status: TaskStatus, ready: bool) -> bool:
+    if ready or status.healthy is False or recovery.since - record.launched_at >= CRASH_WINDOW:
         return False
     if status.signal in _ABORTED or status.exit_code in _ABORTED:
         return True
-    return status.exit_code is not None and found.cause in (Cause.USER_ERROR, Cause.COLLATERAL)
+    return status.exit_code is not None and recovery.cause in (Cause.USER_ERROR, Cause.COLLATERAL)
 
 
-# --- heal
+# --- Ended tasks
 
 
-#: A launch that lasted so many seconds ends a row of failures: the back-off begins anew.
+#: Seconds after which a launch resets the back-off.
 STEADY_SECONDS = 60.0
-#: Survivors of a lost peer exit with an error up to so many seconds later (measured with collective training).
+#: Seconds within which survivors of a lost peer exit with an error (measured with collective training).
 COLLATERAL_SECONDS = 20.0
 _BEFORE_THE_PROGRAM = frozenset({TaskState.STAGING, TaskState.STARTING})
 
@@ -93,68 +86,60 @@ def on_task_end(
     now: float,
     unique: Callable[[], str],
 ) -> Decision:
-    """What the end of `record`, needed and not finished, means. The status itself is stored by the caller.
-
-    `before`: what was known of the launch until then.
-    """
+    """Decide on the end of a needed task that has not finished; `before` is the launch's previous status."""
     ran = before is not None and before.state not in _BEFORE_THE_PROGRAM
     served = before is not None and before.healthy is True
     cause = _cause(state, record, status, ran, now)
-    found = _recovery(state, record, status, cause, now, unique)
-    found = record_crash(state, found, status, ready=served or record.id in state.process.progress)
-    # A launch that never began is not tried on that agent again, as long as another one will do.
-    found = replace(found, must_move=status.state is TaskState.LOST and not ran, has_served=found.has_served or served)
-    policy, said = restart_policy(state.spec, record), status.message or status.reason
+    recovery = _recovery(state, record, status, cause, now, unique)
+    recovery = record_crash(state, recovery, status, ready=served or record.id in state.process.progress)
+    # A launch that never started moves to another agent if possible.
+    must_move = status.state is TaskState.LOST and not ran
+    recovery = replace(recovery, must_move=must_move, has_served=recovery.has_served or served)
+    policy, message = restart_policy(state.spec, record), status.message or status.reason
     if final := no_retry_reason(policy, cause, status):
-        said += f" (collateral: {_first(state, found).why})" if cause is Cause.COLLATERAL else ""
-        return _failed(state, f"{said}; {final}", record, now)
-    if counts_as_failure(policy, cause) and exhausted(policy, found.failures, now):
+        message += f" (collateral: {_first(state, recovery).why})" if cause is Cause.COLLATERAL else ""
+        return _failed(state, f"{message}; {final}", record, now)
+    if counts_as_failure(policy, cause) and exhausted(policy, recovery.failures, now):
         limit = f"restart.max_failures is {policy.max_failures} in {policy.window:g} s"
-        return _failed(state, f"{said} (failure {len(found.failures)}: {limit})", record, now)
-    if done := finished_peers(state, record):
-        return _failed(
-            state, f"{said}; {', '.join(done)} has finished, and nobody here trains without the others", record, now
-        )
-    others = tuple(_others(state, record, found))
-    changes: list[Change] = [*map(RecoveryDecided, (found, *others))]
-    suspect = record_failure(state, record, now) if blames_agent(status, cause, ran) else None
-    changes += [AgentFailureRecorded(suspect)] if suspect else []
-    return decide(state, *changes, outcomes=(_told(state, found, others), *failure_message(suspect, now)))
+        return _failed(state, f"{message} (failure {len(recovery.failures)}: {limit})", record, now)
+    if finished := finished_peers(state, record):
+        why = f"{message}; {', '.join(finished)} has finished, and this strategy needs all tasks"
+        return _failed(state, why, record, now)
+    others = tuple(_others(state, record, recovery))
+    changes: list[Change] = [*map(RecoveryDecided, (recovery, *others))]
+    failures = record_failure(state, record, now) if blames_agent(status, cause, ran) else None
+    changes += [AgentFailureRecorded(failures)] if failures else []
+    return decide(state, *changes, outcomes=(_outcome(state, recovery, others), *failure_message(failures, now)))
 
 
 def mark_ready(state: SchedulerState, now: float) -> SchedulerState:
-    """With every recovery whose back-off is over among those that may be launched."""
+    """Update the launches whose back-off is over."""
     if not state.stored.recoveries:
         return state
-    ripe = frozenset(
-        item.launch for item in state.stored.recoveries.values() if item.ready_at <= now and _in_force(state, item)
+    ready = frozenset(
+        item.launch for item in state.stored.recoveries.values() if item.ready_at <= now and _is_active(state, item)
     )
-    return (
-        state
-        if ripe == state.process.ready_launches
-        else replace(state, process=replace(state.process, ready_launches=ripe))
-    )
+    return state if ready == state.process.ready_launches else state.with_process(ready_launches=ready)
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:
-    """When a back-off ends, when a task stops to wait for its old address, when an unreachable one counts as lost."""
+    """Yield ends of back-offs, ends of waits for previous addresses, and timeouts of unreachable and silent tasks."""
     for item in state.stored.recoveries.values():
-        if _in_force(state, item):
+        if _is_active(state, item):
             yield from (item.ready_at,) if item.launch not in state.process.ready_launches else ()
-            yield from (item.previous_address_until,) if _awaits_home(state, item) else ()
+            yield from (item.previous_address_until,) if _awaits_previous_address(state, item) else ()
     yield from (_lost_at(state, status) for status in _unreachable(state))
     yield from startup_timeout.deadlines(state)
-    yield from startup_timeout.start_deadlines(state)
 
 
 def unreachable_too_long(state: SchedulerState, now: float) -> tuple[TaskStatus, ...]:
-    """What to believe of tasks whose agent has not answered for `recovery.unreachable_timeout`."""
+    """Return LOST statuses for tasks whose agent did not answer for `recovery.unreachable_timeout`."""
     return tuple(
         replace(
             status,
             state=TaskState.LOST,
             reason="REASON_AGENT_REMOVED",
-            message=f"its agent did not answer for {_patience(state, status):g} s",
+            message=f"its agent did not answer for {_timeout(state, status):g} s",
             uuid="",
         )
         for status in _unreachable(state)
@@ -168,22 +153,22 @@ def _unreachable(state: SchedulerState) -> Iterator[TaskStatus]:
 
 
 def _lost_at(state: SchedulerState, status: TaskStatus) -> float:
-    return status.timestamp + _patience(state, status)
+    return status.timestamp + _timeout(state, status)
 
 
-def _patience(state: SchedulerState, status: TaskStatus) -> float:
+def _timeout(state: SchedulerState, status: TaskStatus) -> float:
     record = state.stored.tasks.get(name_of(status.id))
     return state.spec.recovery.unreachable_timeout if record is None else unreachable_timeout(state.spec, record)
 
 
-def _awaits_home(state: SchedulerState, item: Recovery) -> bool:
-    """Whether held offers are to be looked at once more when the wait is over, and have not been since."""
+def _awaits_previous_address(state: SchedulerState, item: Recovery) -> bool:
+    """Return whether held offers must be matched again when the wait is over."""
     own = state.stored.tasks[item.task].address
     reasons = state.session.pending.get(item.task, ()) if state.session.offers else ()
     return any(isinstance(why, AwaitsPreviousAddress) and why.address == own for why in reasons)
 
 
-def _in_force(state: SchedulerState, item: Recovery) -> bool:
+def _is_active(state: SchedulerState, item: Recovery) -> bool:
     record = state.stored.tasks.get(item.task)
     return record is not None and record.id == item.launch
 
@@ -196,9 +181,9 @@ def _cause(state: SchedulerState, record: TaskRecord, status: TaskStatus, ran: b
 
 
 def _is_excused(state: SchedulerState, record: TaskRecord, now: float) -> bool:
-    """Another task was lost just before, for a reason of its own, and not together with this one's former launch.
+    """Return whether another task was lost just before, independently of this task's previous launch.
 
-    Else tasks that crash would excuse each other for ever, and those that know nothing of each other would do, too.
+    Otherwise tasks that crash together would excuse each other forever. Independent tasks excuse nothing.
     """
     if state.spec.strategy is Strategy.INDEPENDENT:
         return False
@@ -216,8 +201,8 @@ def _recovery(
 ) -> Recovery:
     policy, before = restart_policy(state.spec, record), state.stored.recoveries.get(record.name)
     failures = recent_failures(before.failures if before else (), policy.window, now)
-    steady = now - record.launched_at >= STEADY_SECONDS
-    streak = 1 if before is None or steady else before.consecutive_failures + 1
+    is_steady = now - record.launched_at >= STEADY_SECONDS
+    streak = 1 if before is None or is_steady else before.consecutive_failures + 1
     ready_at = now + restart_delay(policy, streak, jitter_from_id(unique()))
     gone = is_agent_gone(status)
     return Recovery(
@@ -236,38 +221,40 @@ def _recovery(
 
 
 def _has_joined(state: SchedulerState, record: TaskRecord, now: float) -> bool:
-    """It has lived so long that it was not late."""
-    patience = state.spec.recovery.start_timeout
-    return patience is None or now - record.launched_at >= STEADY_SECONDS + patience
+    """Return whether the launch lived long enough that it did not miss the start-up timeout."""
+    timeout = state.spec.recovery.start_timeout
+    return timeout is None or now - record.launched_at >= STEADY_SECONDS + timeout
 
 
-def _others(state: SchedulerState, record: TaskRecord, found: Recovery) -> Iterator[Recovery]:
-    """The rest of the unit: started again with the lost task, at no cost to themselves. Of one that sleeps: nobody."""
+def _others(state: SchedulerState, record: TaskRecord, recovery: Recovery) -> Iterator[Recovery]:
+    """Yield recoveries of the tasks that restart with the lost one; none for a placeholder."""
     if record.is_placeholder:
         return
     for other in restart_group(state, [record.name], moved=False):
-        item = replace_launch(state, other, f"starts again with {record.name}", found.since, found.cause)
-        yield replace(item, ready_at=found.ready_at, previous_address_until=found.ready_at + PREVIOUS_ADDRESS_WAIT)
+        item = replace_launch(state, other, f"starts again with {record.name}", recovery.since, recovery.cause)
+        yield replace(
+            item, ready_at=recovery.ready_at, previous_address_until=recovery.ready_at + PREVIOUS_ADDRESS_WAIT
+        )
 
 
-def _told(state: SchedulerState, found: Recovery, others: tuple[Recovery, ...]) -> Outcome:
-    wait = found.ready_at - found.since
+def _outcome(state: SchedulerState, recovery: Recovery, others: tuple[Recovery, ...]) -> Outcome:
+    wait = recovery.ready_at - recovery.since
     when = f"in {wait:.1f} s" if wait else "now"
     together = f", together with {', '.join(item.task for item in others)}" if others else ""
-    cause = found.cause.value
-    if found.cause is Cause.COLLATERAL:
-        cause += f" of the end of {_first(state, found).task}"
-    return Outcome(f"{found.why} ({cause}): launched again {when}{together}", found.task, warning=True)
+    cause = recovery.cause.value
+    if recovery.cause is Cause.COLLATERAL:
+        cause += f" of the end of {_first(state, recovery).task}"
+    return Outcome(f"{recovery.why} ({cause}): launched again {when}{together}", recovery.task, warning=True)
 
 
-def _first(state: SchedulerState, found: Recovery) -> Recovery:
-    """Whose end it most likely was that others followed. A plain loop: a thousand may ask, one after the other."""
-    best, after, name = found, found.since - COLLATERAL_SECONDS, found.task
+def _first(state: SchedulerState, recovery: Recovery) -> Recovery:
+    """Return the recovery whose end most likely caused the others. A plain loop, because a thousand may be lost."""
+    best, after, name = recovery, recovery.since - COLLATERAL_SECONDS, recovery.task
     for item in state.stored.recoveries.values():
         if item.since <= after or item.task == name:
             continue
-        mine, known = item.cause is Cause.COLLATERAL, best.cause is Cause.COLLATERAL
-        if best is found or mine < known or (mine is known and item.since < best.since):
+        mine, others = item.cause is Cause.COLLATERAL, best.cause is Cause.COLLATERAL
+        if best is recovery or mine < others or (mine is others and item.since < best.since):
             best = item
     return best
 
@@ -275,8 +262,7 @@ def _first(state: SchedulerState, found: Recovery) -> Recovery:
 def _failed(state: SchedulerState, why: str, record: TaskRecord, now: float) -> Decision:
     sentence = f"{record.name} on {record.hostname} failed: {why}"
     if success.is_survivable(state, record):
-        told = Outcome(f"{sentence}; the job goes on without it", record.name, warning=True)
-        return decide(state, outcomes=(told,))
-    return decide(
-        state, ResultDecided(Result(Verdict.FAILED, sentence, now)), outcomes=(Outcome(sentence, record.name, True),)
-    )
+        outcome = Outcome(f"{sentence}; the job goes on without it", record.name, warning=True)
+        return decide(state, outcomes=(outcome,))
+    result = ResultDecided(Result(Verdict.FAILED, sentence, now))
+    return decide(state, result, outcomes=(Outcome(sentence, record.name, warning=True),))

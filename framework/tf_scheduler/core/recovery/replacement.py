@@ -1,4 +1,4 @@
-"""Launches that are to be replaced at no cost to their tasks: with a lost one, before maintenance, by order."""
+"""Replace launches without counting failures: restart groups, maintenance, operators; and restart policies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tf_scheduler.model.task import Cause, Recovery, TaskRecord, TaskState, Task
 
 from .failure_causes import DRAIN_REASONS
 
-#: Seconds that a task waits for its previous address, from when it could be launched there.
+#: Seconds that a task waits for its previous address, after its back-off.
 PREVIOUS_ADDRESS_WAIT = 5.0
 
 
@@ -24,14 +24,14 @@ _AGENT_GONE = frozenset(
 
 
 def is_agent_gone(status: TaskStatus) -> bool:
-    """Whether the task's agent is gone with it, or is about to: it is not offered again soon."""
+    """Return whether the agent is gone or draining, so that it is not offered soon."""
     return status.state in _AGENT_GONE or status.reason in DRAIN_REASONS
 
 
 def replace_launch(
     state: SchedulerState, record: TaskRecord, why: str, now: float, cause: Cause = Cause.INFRASTRUCTURE
 ) -> Recovery:
-    """Replace this launch now, at its old address if possible. Its failures and its back-off stay as they are."""
+    """Return a recovery that replaces the launch now, with its failures and back-off unchanged."""
     before, status = state.stored.recoveries.get(record.name), state.stored.statuses.get(record.id)
     return Recovery(
         task=record.name,
@@ -50,7 +50,7 @@ def replace_launch(
 
 
 def restart_group(state: SchedulerState, names: Collection[TaskName], *, moved: bool) -> Iterator[TaskRecord]:
-    """Whoever must start again with these tasks, and does not do so yet. A task that has finished never does."""
+    """Yield the tasks that must restart with these ones; without finished tasks and those that restart already."""
     for name in sorted(index_of(state.spec).restarts(names, moved=moved).difference(names)):
         record = state.stored.tasks.get(name)
         if record is not None and not state.is_finished(record) and not state.is_replaced(record):
@@ -58,55 +58,50 @@ def restart_group(state: SchedulerState, names: Collection[TaskName], *, moved: 
 
 
 def finished_peers(state: SchedulerState, record: TaskRecord) -> list[TaskName]:
-    """Without whom it cannot train, and who are never launched again."""
+    """Return finished tasks that the task cannot train without."""
     if not trains_together(state.spec.strategy, record.job):
         return []
     members = (task.name for task in state.spec.tasks() if task.job.kind.in_cluster and task.name != record.name)
-    found = (state.stored.tasks.get(name) for name in sorted(members))
-    return [other.name for other in found if other is not None and state.is_finished(other)]
+    others = (state.stored.tasks.get(name) for name in sorted(members))
+    return [other.name for other in others if other is not None and state.is_finished(other)]
 
 
 def restart_address_wait(state: SchedulerState, record: TaskRecord, status: TaskStatus, now: float) -> Recovery | None:
-    """A launch that is replaced has ended only now: only now its old address can be free. None: nothing changes."""
+    """Return the recovery with a new wait for the previous address, free since now; `None` if nothing changes."""
     item = state.stored.recoveries.get(record.name)
     if item is None or item.launch != record.id or item.previous_address_until <= item.ready_at:
         return None
-    return replace(
-        item,
-        previous_address_until=item.ready_at
-        if is_agent_gone(status)
-        else max(now, item.ready_at) + PREVIOUS_ADDRESS_WAIT,
-    )
+    until = item.ready_at if is_agent_gone(status) else max(now, item.ready_at) + PREVIOUS_ADDRESS_WAIT
+    return replace(item, previous_address_until=until)
 
 
-# --- policies
-# What holds for one task: its job's own policy, else the service's.
+# --- Policies of one task: those of its job, otherwise of the service
 
 
 def restart_policy(spec: ServiceSpec, record: TaskRecord) -> RestartPolicy:
-    """How often it is launched again."""
+    """Return the restart policy."""
     job = spec.job_of(record.job, record.index)
-    found = spec.restart if job is None or job.restart is None else job.restart
-    # What only keeps a place has no failures of its own.
-    return replace(found, when=RestartWhen.ALWAYS) if record.is_placeholder else found
+    policy = spec.restart if job is None or job.restart is None else job.restart
+    # Failures of a placeholder do not count.
+    return replace(policy, when=RestartWhen.ALWAYS) if record.is_placeholder else policy
 
 
 def unreachable_timeout(spec: ServiceSpec, record: TaskRecord) -> float:
-    """Seconds that it is waited for when its agent does not answer."""
+    """Return the seconds until an unreachable task counts as lost."""
     job = spec.job_of(record.job, record.index)
     own = None if job is None else job.unreachable_timeout
     return spec.recovery.unreachable_timeout if own is None else own
 
 
 def counts_as_failure(policy: RestartPolicy, cause: Cause) -> bool:
-    """Whether such an end counts as a failure."""
+    """Return whether an end with this cause counts as a failure."""
     return cause.is_counted and policy.when is not RestartWhen.ALWAYS
 
 
 def no_retry_reason(policy: RestartPolicy, cause: Cause, status: TaskStatus) -> str:
-    """Why the task is not launched again, as half a sentence; empty: it may be."""
+    """Return why the task is not relaunched; empty if it may be."""
     if not cause.is_retryable:
-        return "another launch would end in the same way"
+        return "a relaunch would end in the same way"
     if policy.when is RestartWhen.NEVER and cause is not Cause.NOT_STARTED:
         return "its restart_policy is never"
     if policy.when is RestartWhen.EXIT_CODE and cause is Cause.USER_ERROR and status.exit_code in range(1, 128):

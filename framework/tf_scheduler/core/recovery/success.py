@@ -1,4 +1,4 @@
-"""Whose end is the job's: success, and failures that the job survives. Kubeflow and TonY have the same words."""
+"""Task completions that end the job, and failures that it survives. Policies are named as in Kubeflow and TonY."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import JobKind, ServiceSpec, SuccessPolicy
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord, TaskState
+from tf_scheduler.model.task import TaskRecord
 
-#: Whose end may be the job's. Parameter servers never end by themselves, side-cars do not train.
+#: Jobs whose completion may end the job: parameter servers never exit, side jobs do not train.
 TRAINERS = frozenset({JobKind.CHIEF, JobKind.WORKER})
 
 
 def success_policy(spec: ServiceSpec) -> SuccessPolicy:
-    """The policy in force; never DEFAULT."""
+    """Return the effective policy, never DEFAULT."""
     if spec.finish.success is not SuccessPolicy.DEFAULT:
         return spec.finish.success
     return SuccessPolicy.ALL_WORKERS if spec.strategy.ends_with_all else SuccessPolicy.CHIEF
 
 
 def completes_job(state: SchedulerState, record: TaskRecord) -> bool:
-    """Whether the end of this task, just finished, is the job's success."""
+    """Return whether the job succeeds because this task has finished."""
     if record.job not in TRAINERS or record.name not in index_of(state.spec).tasks:
         return False
     return _DECIDES[success_policy(state.spec)](state, record)
 
 
 def is_survivable(state: SchedulerState, record: TaskRecord) -> bool:
-    """Whether the job goes on though this task has failed for good: it does not train, or one that does is enough."""
+    """Return whether the job continues after this task has failed permanently."""
     if record.job.is_side_job:
         return True
     if record.job not in TRAINERS or success_policy(state.spec) is not SuccessPolicy.ANY_WORKER:
@@ -38,7 +38,7 @@ def is_survivable(state: SchedulerState, record: TaskRecord) -> bool:
 
 
 def _leads(state: SchedulerState, record: TaskRecord) -> bool:
-    """The chief; without one worker 0 is the chief (TensorFlow's convention)."""
+    """Return whether the task is the chief; without one, worker 0 is (TensorFlow's convention)."""
     if any(job.kind is JobKind.CHIEF and job.count for job in state.spec.jobs):
         return record.job is JobKind.CHIEF
     return _is_worker_0(state, record)
@@ -65,15 +65,14 @@ _DECIDES: Mapping[SuccessPolicy, Callable[[SchedulerState, TaskRecord], bool]] =
 
 
 def _trainers(state: SchedulerState) -> Iterator[TaskName]:
-    """Without those that only a plan of the user launches."""
-    shape = index_of(state.spec)
-    return (name for name in shape.tasks if name in shape.scope and shape.tasks[name].job.kind in TRAINERS)
+    """Yield training tasks, without those of user plans."""
+    index = index_of(state.spec)
+    return (name for name in index.tasks if name in index.scope and index.tasks[name].job.kind in TRAINERS)
 
 
 def _has_finished(state: SchedulerState, name: TaskName) -> bool:
     record = state.stored.tasks.get(name)
-    status = None if record is None else state.stored.statuses.get(record.id)
-    return status is not None and status.state is TaskState.FINISHED
+    return record is not None and state.is_finished(record)
 
 
 def _may_finish(state: SchedulerState, name: TaskName) -> bool:

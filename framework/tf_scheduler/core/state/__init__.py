@@ -1,1 +1,1 @@
-"""The reducer and what follows from the spec and the state alone."""
+"""The reducer, and indexes and rules that need only the spec and the state."""

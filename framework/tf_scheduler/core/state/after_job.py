@@ -1,5 +1,7 @@
-"""What goes on for a while after the job: the evaluator, TensorBoard, or all that still runs. Until when is derived
-from the stored result, so it survives the scheduler."""
+"""Tasks that keep running after the job ends: evaluator, TensorBoard, or all.
+
+Their end time is derived from the stored result, so it survives a restart of the scheduler.
+"""
 
 from __future__ import annotations
 
@@ -16,44 +18,44 @@ from .reducer import decide
 
 
 def keeps_service(state: SchedulerState) -> bool:
-    """Whether the service stays with Mesos though nothing is left of the job."""
-    return _may_stay(state) is not None and state.spec.finish.after_finish is AfterFinish.IDLE
+    """Return whether the service stays registered after its last task has ended."""
+    return _retaining_result(state) is not None and state.spec.finish.after_finish is AfterFinish.IDLE
 
 
 def tasks_to_stop(state: SchedulerState, records: Iterable[TaskRecord], now: float) -> list[TaskRecord]:
-    """Those of the records that are to end now."""
-    times = _times(state)
+    """Return the launches that must stop now."""
+    times = _end_times(state)
     return [record for record in records if times.get(record.job, 0.0) <= now]
 
 
 def retained_tasks(state: SchedulerState) -> tuple[TaskRecord, ...]:
-    """Tasks that are left to run after the job, for a while."""
-    times = _times(state)
+    """Return the tasks that keep running for a while after the job."""
+    times = _end_times(state)
     return tuple(record for record in state.live() if record.job in times and record.id not in state.session.kills)
 
 
 def announce(state: SchedulerState) -> Decision:
-    """A line for each; for when the job has just ended."""
-    times = _times(state)
+    """Report every retained task when the job has just ended."""
+    times = _end_times(state)
     return decide(state, outcomes=tuple(_outcome(state, record, times[record.job]) for record in retained_tasks(state)))
 
 
 def _outcome(state: SchedulerState, record: TaskRecord, end: float) -> Outcome:
     since = 0.0 if state.stored.result is None else state.stored.result.decided_at
-    how_long = "until the service is ended" if end == math.inf else f"for at most {end - since:g} s"
-    return Outcome(f"{record.name} at {record.address} is left to run, {how_long}", record.name)
+    duration = "until the service is ended" if end == math.inf else f"for at most {end - since:g} s"
+    return Outcome(f"{record.name} at {record.address} is left to run, {duration}", record.name)
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:
-    """When the time of each of them is over."""
-    times = _times(state)
+    """Yield the end times of retained tasks."""
+    times = _end_times(state)
     ends = (times[record.job] for record in retained_tasks(state)) if times else ()
     yield from (max(end, state.session.next_kill_at) for end in ends if end < math.inf)
 
 
-def _times(state: SchedulerState) -> Mapping[JobKind, float]:
-    """Job -> until when its tasks are left to run, where that is after the end."""
-    result = _may_stay(state)
+def _end_times(state: SchedulerState) -> Mapping[JobKind, float]:
+    """Return job -> Unix time at which its tasks stop, for jobs that outlast the result."""
+    result = _retaining_result(state)
     if result is None:
         return {}
     times = {job.kind: result.decided_at + _seconds(state, job.kind, result.verdict) for job in state.spec.jobs}
@@ -70,17 +72,10 @@ def _seconds(state: SchedulerState, kind: JobKind, verdict: Verdict) -> float:
     return finish.evaluator_seconds if kind is JobKind.EVALUATOR and verdict is Verdict.SUCCEEDED else 0.0
 
 
-def _may_stay(state: SchedulerState) -> Result | None:
-    """The result, unless somebody wants the end."""
-    stopped = (
-        state.process.stop_requested
-        or _is_forced(state)
-        or (state.stored.result is not None and state.stored.result.verdict is Verdict.STOPPED)
-    )
-    return None if stopped else state.stored.result
-
-
-def _is_forced(state: SchedulerState) -> bool:
-    """Whether an operator said that the framework counts as torn down."""
-    control = state.stored.controls.get(UNINSTALL)
-    return control is not None and control.covers(control.forced, (DEREGISTER, DEREGISTER))
+def _retaining_result(state: SchedulerState) -> Result | None:
+    """Return the result; `None` if there is none, or if an operator ends the service."""
+    result, control = state.stored.result, state.stored.controls.get(UNINSTALL)
+    if result is None or state.process.stop_requested or result.verdict is Verdict.STOPPED:
+        return None
+    is_forced = control is not None and control.covers(control.forced, (DEREGISTER, DEREGISTER))
+    return None if is_forced else result

@@ -1,4 +1,4 @@
-"""Changes -> the next state. The same reducer serves a decision and the start from the store."""
+"""Apply changes to a state. Decisions and the start from the store use the same reducer."""
 
 from __future__ import annotations
 
@@ -36,12 +36,11 @@ from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec, Strategy
 from tf_scheduler.model.state import DerivedState, SchedulerState, StoredState
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
-# --- sizes
-# How many workers a cluster may do with: of collective training, when no more find a place.
+# --- Cluster sizes
 
 
 def scalable_job(spec: ServiceSpec) -> JobSpec | None:
-    """The part of the service that may be smaller: the only workers of collective training, if they may."""
+    """Return the only worker job of collective training if it may run with fewer workers."""
     workers = [job for job in spec.jobs if job.kind is JobKind.WORKER]
     if spec.strategy is not Strategy.MULTI_WORKER_MIRRORED or len(workers) != 1:
         return None
@@ -50,14 +49,14 @@ def scalable_job(spec: ServiceSpec) -> JobSpec | None:
 
 
 def with_workers(spec: ServiceSpec, count: int) -> ServiceSpec:
-    """With so many workers, those of the lowest indexes; the same spec where it may not be, or is no larger."""
+    """Return the spec with the first `count` workers; unchanged if it cannot be smaller, or is not larger."""
     job = scalable_job(spec)
     if job is None or not job.min_count <= count < job.count:
         return spec
     return replace(spec, jobs=tuple(replace(item, count=count) if item is job else item for item in spec.jobs))
 
 
-# --- reduce
+# --- Reducer
 
 
 Key = TypeVar("Key")
@@ -65,7 +64,7 @@ Value = TypeVar("Value")
 
 
 class _Table(Generic[Key, Value]):
-    """A mapping under change, copied at its first change."""
+    """A mutable mapping, copied at its first change."""
 
     __slots__ = ("_copy", "_original")
 
@@ -92,7 +91,7 @@ class _Table(Generic[Key, Value]):
 
 
 class _Draft:
-    """A state under change. Each mapping is copied once, however many changes there are."""
+    """A mutable state. Each mapping is copied at most once."""
 
     def __init__(self, state: SchedulerState) -> None:
         self.spec = state.spec
@@ -121,7 +120,7 @@ class _Draft:
         self.idle_tasks = _Table(derived.idle_tasks)
 
     def state(self, before: SchedulerState) -> SchedulerState:
-        """`before` with everything that was changed here."""
+        """Return `before` with all changes of the draft."""
         same_kill = self.next_kill_at == before.session.next_kill_at
         same_progress = self.progress.value is before.process.progress
         return SchedulerState(
@@ -163,7 +162,7 @@ class _Draft:
         )
 
     def count_status(self, status: TaskStatus | None, difference: int) -> None:
-        """Count a status in or out."""
+        """Add a status to the counts, or remove it (`difference` -1)."""
         if status is None:
             return
         count = self.state_counts.value.get(status.state, 0) + difference
@@ -179,7 +178,7 @@ class _Draft:
                 self.starting_launches.put(status.id, status.timestamp)
 
     def forget_launch(self, record: TaskRecord) -> None:
-        """Erase everything that is known of one launch."""
+        """Erase all data of one launch."""
         launch = record.id
         self.idle_tasks.pop(record.name)
         self.count_status(self.statuses.pop(launch), -1)
@@ -232,7 +231,7 @@ class _Draft:
 
 
 def apply(state: SchedulerState, *changes: Change) -> SchedulerState:
-    """The state after stored changes, in their order."""
+    """Return the state after the changes, in order."""
     if not changes:
         return state
     draft = _Draft(state)
@@ -305,5 +304,5 @@ def decide(
     calls: tuple[Call, ...] = (),
     outcomes: tuple[Outcome, ...] = (),
 ) -> Decision:
-    """A decision whose state is `state` after `changes`, in order: each sees the one before."""
+    """Return a decision with these changes applied to `state`."""
     return Decision(apply(state, *changes), changes, calls, outcomes)

@@ -1,9 +1,8 @@
-"""What must start again when a task is lost: an ordered table per strategy. docs/recovery.md shows it.
+"""Tasks that restart with a lost task: an ordered table per strategy, shown in docs/recovery.md.
 
-Measured with TensorFlow 2.21. Inside one chief process addresses are for ever: a worker or ps at a new address is
-invisible to it, one that comes back at its old address joins again by itself. A lost ps ends the chief within a second.
-Collective training ends as a whole. Between-graph workers heal themselves, but a ps dials the addresses that it was
-started with.
+Measured with TensorFlow 2.21. Addresses are fixed within one chief process: a worker or ps at a new address is
+invisible to it, one at its previous address joins again. A lost ps ends the chief within a second. Collective training
+ends as a whole. Between-graph workers recover alone, but a ps dials the addresses that it was started with.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from enum import Enum
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import JobKind, Strategy
 
-#: Who reads from tf.data service, or looks for its dispatcher.
+#: Jobs that read from tf.data service, or contact its dispatcher.
 DATA_READERS = frozenset({JobKind.CHIEF, JobKind.WORKER, JobKind.DATA_WORKER})
 
 
 class RestartScope(Enum):
-    """Besides the lost task itself."""
+    """Tasks that restart, including the lost one; the value is shown in docs/recovery.md."""
 
     ALONE = "that task"
     WITH_CHIEF = "that task and the chief"
@@ -31,9 +30,9 @@ class RestartScope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RestartRule:
-    """What a loss costs, at the same address and at a new one."""
+    """Scope of the restart after a loss, at the previous address and at a new one."""
 
-    #: None: any.
+    #: `None` for any.
     strategy: Strategy | None
     job: JobKind
     same: RestartScope
@@ -43,59 +42,26 @@ class RestartRule:
 
 _PS, _WORKER, _CHIEF = JobKind.PS, JobKind.WORKER, JobKind.CHIEF
 _PSS, _MWMS, _BETWEEN = Strategy.PARAMETER_SERVER, Strategy.MULTI_WORKER_MIRRORED, Strategy.BETWEEN_GRAPH
-_DDP, _HOROVOD = Strategy.PYTORCH_DDP, Strategy.HOROVOD
+_DDP, _HOROVOD, _SINGLE = Strategy.PYTORCH_DDP, Strategy.HOROVOD, Strategy.INDEPENDENT
+_ALONE, _WITH_CHIEF, _ALL, _READERS = RestartScope
 
 RESTART_RULES: tuple[RestartRule, ...] = (
-    RestartRule(
-        _PSS,
-        _WORKER,
-        RestartScope.ALONE,
-        RestartScope.WITH_CHIEF,
-        "it joins again by itself; a new address only a new chief learns",
-    ),
-    RestartRule(
-        _PSS,
-        _PS,
-        RestartScope.WITH_CHIEF,
-        RestartScope.WITH_CHIEF,
-        "the chief ends with its ps, and restores the checkpoint",
-    ),
-    RestartRule(_PSS, _CHIEF, RestartScope.ALONE, RestartScope.ALONE, "workers and ps wait for the next one"),
-    RestartRule(_MWMS, _WORKER, RestartScope.ALL, RestartScope.ALL, "the others notice and end within seconds"),
-    RestartRule(_MWMS, _CHIEF, RestartScope.ALL, RestartScope.ALL, "it leads the others"),
-    RestartRule(
-        _BETWEEN, _WORKER, RestartScope.ALONE, RestartScope.ALL, "each dials the addresses that it was started with"
-    ),
-    RestartRule(
-        _BETWEEN,
-        _PS,
-        RestartScope.ALONE,
-        RestartScope.ALL,
-        "workers restore the checkpoint themselves, at the address they know",
-    ),
-    RestartRule(_BETWEEN, _CHIEF, RestartScope.ALONE, RestartScope.ALL, "as a worker"),
-    RestartRule(Strategy.INDEPENDENT, _WORKER, RestartScope.ALONE, RestartScope.ALONE, "each works for itself"),
-    RestartRule(Strategy.INDEPENDENT, _CHIEF, RestartScope.ALONE, RestartScope.ALONE, "each works for itself"),
-    RestartRule(
-        _DDP,
-        _WORKER,
-        RestartScope.ALL,
-        RestartScope.ALL,
-        "the others wait for it in the next all-reduce, and end with an error",
-    ),
-    RestartRule(_DDP, _CHIEF, RestartScope.ALL, RestartScope.ALL, "it leads the others"),
-    RestartRule(_HOROVOD, _WORKER, RestartScope.ALL, RestartScope.ALL, "as with PyTorch"),
-    RestartRule(_HOROVOD, _CHIEF, RestartScope.ALL, RestartScope.ALL, "as with PyTorch"),
-    RestartRule(
-        None,
-        JobKind.DISPATCHER,
-        RestartScope.READERS,
-        RestartScope.READERS,
-        "it forgets the data sets that they have registered",
-    ),
-    RestartRule(
-        None, JobKind.DATA_WORKER, RestartScope.ALONE, RestartScope.ALONE, "the dispatcher hears of the next one"
-    ),
+    RestartRule(_PSS, _WORKER, _ALONE, _WITH_CHIEF, "it joins again; only a new chief learns a new address"),
+    RestartRule(_PSS, _PS, _WITH_CHIEF, _WITH_CHIEF, "the chief ends with its ps, and restores the checkpoint"),
+    RestartRule(_PSS, _CHIEF, _ALONE, _ALONE, "workers and ps wait for the next chief"),
+    RestartRule(_MWMS, _WORKER, _ALL, _ALL, "the others end within seconds"),
+    RestartRule(_MWMS, _CHIEF, _ALL, _ALL, "it leads the others"),
+    RestartRule(_BETWEEN, _WORKER, _ALONE, _ALL, "each task dials the addresses that it was started with"),
+    RestartRule(_BETWEEN, _PS, _ALONE, _ALL, "workers restore the checkpoint at the address that they know"),
+    RestartRule(_BETWEEN, _CHIEF, _ALONE, _ALL, "same as a worker"),
+    RestartRule(_SINGLE, _WORKER, _ALONE, _ALONE, "tasks are independent"),
+    RestartRule(_SINGLE, _CHIEF, _ALONE, _ALONE, "tasks are independent"),
+    RestartRule(_DDP, _WORKER, _ALL, _ALL, "the others wait in the next all-reduce, and end with an error"),
+    RestartRule(_DDP, _CHIEF, _ALL, _ALL, "it leads the others"),
+    RestartRule(_HOROVOD, _WORKER, _ALL, _ALL, "same as PyTorch"),
+    RestartRule(_HOROVOD, _CHIEF, _ALL, _ALL, "same as PyTorch"),
+    RestartRule(None, JobKind.DISPATCHER, _READERS, _READERS, "it loses the data sets that readers have registered"),
+    RestartRule(None, JobKind.DATA_WORKER, _ALONE, _ALONE, "the next one registers with the dispatcher"),
 )
 _TABLE: Mapping[tuple[Strategy | None, JobKind], RestartRule] = {(row.strategy, row.job): row for row in RESTART_RULES}
 
@@ -105,25 +71,25 @@ Jobs = Mapping[JobKind, AbstractSet[TaskName]]
 
 def restart_peers(strategy: Strategy, jobs: Jobs, lost: JobKind, *, moved: bool) -> frozenset[TaskName]:
     """Return the tasks that must restart when a task of job `lost` is lost."""
-    unit = _unit(strategy, lost, moved)
-    return frozenset().union(*(tasks for kind, tasks in jobs.items() if _belongs(kind, unit)))
+    scope = _scope(strategy, lost, moved)
+    return frozenset().union(*(tasks for kind, tasks in jobs.items() if _is_in(kind, scope)))
 
 
 def trains_together(strategy: Strategy, kind: JobKind) -> bool:
-    """Whether no task of the cluster can train without the tasks of this job."""
-    return _unit(strategy, kind, False) is RestartScope.ALL
+    """Return whether no task of the cluster can train without every task of this job."""
+    return _scope(strategy, kind, False) is RestartScope.ALL
 
 
-def _unit(strategy: Strategy, kind: JobKind, moved: bool) -> RestartScope:
+def _scope(strategy: Strategy, kind: JobKind, moved: bool) -> RestartScope:
     row = _TABLE.get((strategy, kind)) or _TABLE.get((None, kind))
     if row is None:
         return RestartScope.ALONE
     return row.moved if moved else row.same
 
 
-def _belongs(kind: JobKind, unit: RestartScope) -> bool:
-    if unit is RestartScope.WITH_CHIEF:
+def _is_in(kind: JobKind, scope: RestartScope) -> bool:
+    if scope is RestartScope.WITH_CHIEF:
         return kind is JobKind.CHIEF
-    if unit is RestartScope.READERS:
+    if scope is RestartScope.READERS:
         return kind in DATA_READERS
-    return unit is RestartScope.ALL and kind.in_cluster
+    return scope is RestartScope.ALL and kind.in_cluster

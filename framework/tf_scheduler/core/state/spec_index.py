@@ -1,4 +1,4 @@
-"""What the options alone say: the tasks, what each is launched with, and who must know whose address."""
+"""Index of the spec: tasks, launch digests, address dependencies, and launch plans."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ from tf_scheduler.model.plan import (
 from tf_scheduler.model.resources import Needs, Volume
 from tf_scheduler.model.spec import ADDRESS_DEPENDENTS, JobKind, JobSpec, Program, ServiceSpec, Strategy, TaskSpec, Uri
 
-#: Nobody must know their addresses.
+#: Jobs whose addresses no other task needs.
 OUTSIDE_CLUSTER_SPEC = frozenset({JobKind.EVALUATOR, JobKind.TENSORBOARD, JobKind.DATA_WORKER})
 
 
 @dataclass(frozen=True, slots=True)
 class SpecIndex:
-    """What follows from a spec alone."""
+    """Values derived from a spec."""
 
     tasks: Mapping[TaskName, TaskSpec]
-    #: Task -> digest of everything that it is launched with.
+    #: Task -> digest of its launch options.
     configs: Mapping[TaskName, str]
-    #: Digest of all that; another one makes an update.
+    #: Digest of all launch options; a different one starts an update.
     target: str
-    #: Tasks that the deploy plan launches; the others wait for a plan of the user.
+    #: Tasks that the deploy plan launches; others are launched by user plans.
     scope: frozenset[TaskName]
-    #: Those of them that are in the ClusterSpec.
+    #: Tasks of `scope` that are in the ClusterSpec.
     members: frozenset[TaskName]
-    #: Tasks that must know every address.
+    #: Tasks that need every address.
     knowers: frozenset[TaskName]
-    #: Job -> tasks that restart with one of its tasks, even if that comes back at its previous address.
+    #: Job -> tasks that restart with a task of the job that returns at its previous address.
     mates: Mapping[JobKind, frozenset[TaskName]]
-    #: The same for a task that comes back at another address.
+    #: The same for a task that returns at another address.
     moved_mates: Mapping[JobKind, frozenset[TaskName]]
-    #: deploy, update, and those of the user.
+    #: deploy, update, and user plans.
     launch_plans: tuple[PlanDef, ...]
 
     def restarts(self, lost: Iterable[TaskName], *, moved: bool) -> frozenset[TaskName]:
@@ -63,13 +63,13 @@ class SpecIndex:
         return name == lost or (lost in self.tasks and name in self.mates[self.tasks[lost].job.kind])
 
 
-#: The indexes of the last few specs: a process has one spec, and others while it compares options.
+#: Number of cached indexes: a process has one spec, and others while it compares options.
 _LAST = 8
 _indexes: tuple[tuple[ServiceSpec, SpecIndex], ...] = ()
 
 
 def index_of(spec: ServiceSpec) -> SpecIndex:
-    """Return the index of a spec, made once for the same object."""
+    """Return the index of a spec, cached by identity."""
     global _indexes
     for known, index in _indexes:
         if known is spec:
@@ -105,7 +105,7 @@ def config_digest(spec: ServiceSpec, name: TaskName) -> str:
     return index_of(spec).configs.get(name, "")
 
 
-#: Strategy of a plan whose phases are not listed -> that of the plan, and of each of its phases.
+#: Strategy of a plan without listed phases -> strategies of the plan, and of each phase.
 _UNPHASED: Mapping[PlanStrategy, tuple[PlanStrategy, PlanStrategy]] = {
     PlanStrategy.SERIAL: (PlanStrategy.SERIAL, PlanStrategy.SERIAL),
     PlanStrategy.PARALLEL: (PlanStrategy.PARALLEL, PlanStrategy.PARALLEL),
@@ -116,7 +116,7 @@ _UNPHASED: Mapping[PlanStrategy, tuple[PlanStrategy, PlanStrategy]] = {
 
 
 def _launch_plans(spec: ServiceSpec) -> tuple[PlanDef, ...]:
-    """deploy, update, and those of the user."""
+    """Return deploy, update, and the user plans."""
     deploy = spec.plans.get(DEPLOY, PlanSpec(DEPLOY))
     update = spec.plans.get(UPDATE, PlanSpec(UPDATE, deploy.strategy, deploy.phases, deploy.after, deploy.gang))
     custom = [plan for name, plan in spec.plans.items() if name not in RESERVED_PLAN_NAMES]
@@ -134,16 +134,16 @@ def _launching(spec: ServiceSpec, plan: PlanSpec, kind: PlanKind) -> PlanDef:
         strategy, inner = _UNPHASED[strategy]
         phases = tuple(PhaseSpec(group, group, inner) for group in jobs)
     elif kind is PlanKind.ROLL_OUT:
-        phases = _with_ours(spec, phases)
-    found = tuple(_phase(spec, phase, jobs[phase.section]) for phase in phases if phase.section in jobs)
-    return PlanDef(plan.name, kind, strategy, found, plan.after, plan.gang)
+        phases = _with_builtin(spec, phases)
+    defined = tuple(_phase(spec, phase, jobs[phase.section]) for phase in phases if phase.section in jobs)
+    return PlanDef(plan.name, kind, strategy, defined, plan.after, plan.gang)
 
 
-def _with_ours(spec: ServiceSpec, phases: tuple[PhaseSpec, ...]) -> tuple[PhaseSpec, ...]:
-    """Those of the options, between the phases of jobs that no option can name: in the order of the jobs."""
-    ours = [(job.kind, PhaseSpec(job.group, job.group)) for job in spec.jobs if job.kind.is_builtin]
-    first = (phase for kind, phase in ours if kind is JobKind.DISPATCHER)
-    last = (phase for kind, phase in ours if kind is not JobKind.DISPATCHER)
+def _with_builtin(spec: ServiceSpec, phases: tuple[PhaseSpec, ...]) -> tuple[PhaseSpec, ...]:
+    """Return the listed phases between those of built-in jobs, which options cannot name."""
+    builtin = [(job.kind, PhaseSpec(job.group, job.group)) for job in spec.jobs if job.kind.is_builtin]
+    first = (phase for kind, phase in builtin if kind is JobKind.DISPATCHER)
+    last = (phase for kind, phase in builtin if kind is not JobKind.DISPATCHER)
     return (*first, *phases, *last)
 
 
@@ -155,19 +155,19 @@ def _phase(spec: ServiceSpec, phase: PhaseSpec, job: JobSpec) -> PhaseDef:
 
 
 def _deployed(spec: ServiceSpec) -> frozenset[str]:
-    plan = spec.plans.get("deploy")
+    plan = spec.plans.get(DEPLOY)
     if plan is None or not plan.phases:
         return frozenset(job.group for job in spec.jobs)
-    ours = frozenset(job.group for job in spec.jobs if job.kind.is_builtin)
-    return ours | frozenset(phase.section for phase in plan.phases)
+    builtin = frozenset(job.group for job in spec.jobs if job.kind.is_builtin)
+    return builtin | frozenset(phase.section for phase in plan.phases)
 
 
 def launch_settings(spec: ServiceSpec, job: JobSpec) -> Mapping[str, Any]:
-    """Return what a task of the job is launched with: the task restarts when it changes.
+    """Return the launch options of a job; a change of them restarts its tasks.
 
-    Not included: count and placement, as in the SDK, and what only surrounds the program, such as hooks, limits and the
-    executor. These apply from the next launch on, because no training should be lost for them. `cluster` is the size of
-    the cluster, for tasks that must know every address. Digests hash these names: another name restarts every task.
+    Not included are count and placement, as in the SDK, and options around the program, such as hooks, limits and the
+    executor: they apply from the next launch. `cluster` is the size of the cluster, for tasks that need every address.
+    Digests hash these names: a renamed one restarts every task.
     """
     return {
         "kind": job.kind,
@@ -189,17 +189,17 @@ def launch_settings(spec: ServiceSpec, job: JobSpec) -> Mapping[str, Any]:
 
 
 def _is_shard(spec: ServiceSpec, job: JobSpec) -> bool:
-    """Whether NUM_SHARDS is all that its tasks know of the others."""
+    """Return whether NUM_SHARDS is all that the job's tasks know about each other."""
     return spec.strategy is Strategy.INDEPENDENT and job.kind is JobKind.WORKER
 
 
 def _config(spec: ServiceSpec, job: JobSpec) -> str:
-    # Without volumes it is what it was before there were any: nobody restarts because the scheduler is a newer one.
+    # Without volumes the digest is that of schedulers without this option, so an upgrade restarts no task.
     return _digest({k: _data(v) for k, v in launch_settings(spec, job).items() if v or k != "volumes"})
 
 
 def _data(value: Any) -> Any:
-    """Return what is hashed, under names that do not follow renamed fields."""
+    """Return the hashed values under fixed names, independent of field names."""
     match value:
         case tuple():
             return [_data(item) for item in value]
