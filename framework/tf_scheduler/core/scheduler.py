@@ -111,7 +111,7 @@ StageFunction = Callable[[SchedulerState, StageContext], Decision]
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class DecisionStage:
     """One part of a decision; skipped unless `when` is true of the current state."""
 
     function: StageFunction
@@ -120,41 +120,43 @@ class Stage:
 
 #: Events without consequences for plans. An executor's failure is handled with the status of its task.
 _ALONE = (ProgressReported, SecretsRequested, ReloadSecrets, ExecutorFailed)
-_MARK_READY = Stage(
+_MARK_READY = DecisionStage(
     lambda state, ctx: decide(recover.mark_ready(state, ctx.now)), lambda state: state.stored.recoveries
 )
-_RETAIN = Stage(
+_RETAIN = DecisionStage(
     lambda state, ctx: after_job.announce(state) if ctx.before.stored.result is None else decide(state),
     lambda state: state.stored.result is not None,
 )
-_DRAIN = Stage(lambda state, ctx: maintenance.drain(state, ctx.now), lambda state: state.session.windows)
+_DRAIN = DecisionStage(lambda state, ctx: maintenance.drain(state, ctx.now), lambda state: state.session.windows)
 #: Timeouts. Held offers are matched again because the wait for a previous address may be over.
-_TICK: tuple[Stage, ...] = (
-    Stage(
+_TICK: tuple[DecisionStage, ...] = (
+    DecisionStage(
         lambda state, ctx: job_end.check_deadline(state, ctx.now), lambda state: state.spec.finish.deadline is not None
     ),
-    Stage(
+    DecisionStage(
         lambda state, ctx: startup_timeout.expire(state, ctx.now, ctx.new_id),
         lambda state: state.derived.starting_launches,
     ),
-    Stage(
+    DecisionStage(
         lambda state, ctx: status.expire_unreachable(state, ctx.now, ctx.new_id, ctx.view),
         lambda state: TaskState.UNREACHABLE in state.derived.state_counts,
     ),
-    Stage(
+    DecisionStage(
         lambda state, ctx: status.expire_unstarted(state, ctx.now, ctx.new_id, ctx.view),
         lambda state: state.derived.silent_launches,
     ),
     _DRAIN,
-    Stage(lambda state, ctx: elastic.reduce_size(state, ctx.now, ctx.view.gangs), lambda state: state.session.offers),
-    Stage(
+    DecisionStage(
+        lambda state, ctx: elastic.reduce_size(state, ctx.now, ctx.view.gangs), lambda state: state.session.offers
+    ),
+    DecisionStage(
         lambda state, ctx: rounds.on_offers(state, (), ctx.now, ctx.new_id, ctx.view),
         lambda state: state.session.offers and state.stored.recoveries,
     ),
-    Stage(
+    DecisionStage(
         lambda state, ctx: reservations.expire_lost(state, ctx.now), lambda state: state.session.missing_reservations
     ),
-    Stage(
+    DecisionStage(
         lambda state, ctx: rounds.expire(state, ctx.now, ctx.new_id, ctx.view.gangs),
         lambda state: (
             state.stored.reservations
@@ -162,22 +164,22 @@ _TICK: tuple[Stage, ...] = (
             or state.session.no_offers_since is not None
         ),
     ),
-    Stage(lambda state, ctx: operations.poll(state, ctx.now), lambda state: state.stored.reservations),
-    Stage(lambda state, ctx: reconcile.poll(state, ctx.now), lambda state: state.session.connected),
+    DecisionStage(lambda state, ctx: operations.poll(state, ctx.now), lambda state: state.stored.reservations),
+    DecisionStage(lambda state, ctx: reconcile.poll(state, ctx.now), lambda state: state.session.connected),
 )
 #: Consequences of the new state, after every event.
-_FOLLOW_UP: tuple[Stage, ...] = (
-    Stage(
+_FOLLOW_UP: tuple[DecisionStage, ...] = (
+    DecisionStage(
         lambda state, ctx: operator_commands.resume_dependents(state, ctx.now), lambda state: state.derived.idle_tasks
     ),
-    Stage(lambda state, _: elastic.restore_full_size(state), lambda state: state.stored.full_spec is not None),
+    DecisionStage(lambda state, _: elastic.restore_full_size(state), lambda state: state.stored.full_spec is not None),
     _MARK_READY,
-    Stage(lambda state, ctx: execute.advance(state, ctx.now, ctx.view), lambda state: state.session.connected),
-    Stage(
+    DecisionStage(lambda state, ctx: execute.advance(state, ctx.now, ctx.view), lambda state: state.session.connected),
+    DecisionStage(
         lambda state, ctx: suppress_revive.update(state, ctx.now, ctx.view.gangs), lambda state: state.session.connected
     ),
     _RETAIN,
-    Stage(
+    DecisionStage(
         lambda state, ctx: job_end.advance(state, ctx.now),
         lambda state: not state.process.finished and (state.stored.result is not None or state.stored.removed),
     ),
@@ -205,20 +207,20 @@ def handle(
     return replace(decision, request_id=request_id, view=scheduling.view_of(decision.state, decision.view or ctx.view))
 
 
-def _stages(event: Event) -> tuple[Stage, ...]:
+def _stages(event: Event) -> tuple[DecisionStage, ...]:
     """Return the stages of one event in order."""
     if isinstance(event, Tick):
-        own: tuple[Stage, ...] = _TICK
+        own: tuple[DecisionStage, ...] = _TICK
     elif isinstance(event, InverseOffersReceived):
-        own = (Stage(_reaction(event)), _DRAIN)
+        own = (DecisionStage(_reaction(event)), _DRAIN)
     elif isinstance(event, OffersReceived):
-        forget_windows = Stage(
+        forget_windows = DecisionStage(
             lambda state, _: decide(maintenance.observe_offers(state, event.offers)),
             lambda state: state.session.windows,
         )
-        own = (forget_windows, Stage(_reaction(event)))
+        own = (forget_windows, DecisionStage(_reaction(event)))
     else:
-        own = (Stage(_reaction(event)),)
+        own = (DecisionStage(_reaction(event)),)
     if isinstance(event, _ALONE):
         return own
     if isinstance(event, StatusUpdated) and event.more:
