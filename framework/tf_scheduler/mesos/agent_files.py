@@ -64,13 +64,8 @@ class AgentFiles:
     def _check(self, agent: str, path: str, name: str) -> None:
         """Reject everything but regular files: an agent that opens a named pipe blocks forever, for all files."""
         folder = quote(path.rpartition("/")[0], safe="")
-        status, content = self._get(agent, f"/files/browse?path={folder}", f"agent {agent}", _MAX_LISTING)
-        if status == http.client.NOT_FOUND:
-            raise FileError(404, _MISSING.format(name))
-        if status != http.client.OK:
-            # The response text is dropped: it may contain paths of the agent's machine.
-            raise FileError(502, f"agent {agent} returned HTTP {status} for the folder of {name}")
-        modes = {entry["path"]: entry["mode"] for entry in _json(status, content, f"agent {agent}")}
+        listing = self._ask(agent, f"/files/browse?path={folder}", name, _MAX_LISTING)
+        modes = {entry["path"]: entry["mode"] for entry in listing}
         if path not in modes:
             raise FileError(404, _MISSING.format(name))
         if not modes[path].startswith("-"):
@@ -79,13 +74,17 @@ class AgentFiles:
     def _piece(self, agent: str, path: str, name: str, offset: int, length: int) -> FileChunk:
         """Read one piece; at offset -1 Mesos returns the file's size as the offset."""
         query = f"path={quote(path, safe='')}&offset={offset}&length={length}"
-        status, content = self._get(agent, f"/files/read?{query}", f"agent {agent}")
+        answer = self._ask(agent, f"/files/read?{query}", name)
+        return FileChunk(int(answer["offset"]), answer["data"].encode(errors="surrogateescape"), 0)
+
+    def _ask(self, agent: str, request: str, name: str, max_size: int = _MAX_RESPONSE) -> Any:
+        """Return the agent's answer about a file, without the text of an error, which may contain the agent's paths."""
+        status, content = self._get(agent, request, f"agent {agent}", max_size)
         if status == http.client.NOT_FOUND:
             raise FileError(404, _MISSING.format(name))
         if status != http.client.OK:
             raise FileError(502, f"agent {agent} returned HTTP {status} for {name}")
-        answer = _json(status, content, f"agent {agent}")
-        return FileChunk(int(answer["offset"]), answer["data"].encode(errors="surrogateescape"), 0)
+        return _json(status, content, f"agent {agent}")
 
     def _address(self, record: TaskRecord) -> str:
         """Return the agent's URL, such as `http://10.0.0.1:5051`; it may change when the agent restarts."""

@@ -196,7 +196,7 @@ BROKEN = {
         {"restart": {"backoff": 10, "max_backoff": 5}},
         "restart.max_backoff: must be at least restart.backoff (10 seconds)",
     ),
-    "tls_files_need_tls": (
+    "required_options_are_set": (
         {"tls": {"ca_file": "ca.pem"}},
         "tls.ca_file: requires tls.enabled",
     ),
@@ -204,11 +204,6 @@ BROKEN = {
         {"metrics": {"statsd": "statsd.example:99999"}},
         'metrics.statsd: must be host:port, such as 10.0.0.1:8125, not "statsd.example:99999"',
     ),
-    "client_certificates_need_https": (
-        {"api": {"client_ca_file": "ca.pem"}},
-        "api.client_ca_file: requires api.certificate_file",
-    ),
-    "writers_need_client_ca": ({"api": {"writers": "alice"}}, "api.writers: requires api.client_ca_file"),
     "open_api_has_no_credentials": (
         {"api": {"authentication": "none", "read_token": "env:TOKEN"}},
         "api.authentication: must not be none with api.read_token",
@@ -273,6 +268,11 @@ def test_rule_reports_broken_document(rule):
             {"service": {"strategy": "independent"}},
             "parameter_server.count: must be 0 with strategy independent, not 2",
         ),
+        (
+            {"api": {"client_ca_file": "ca.pem"}},
+            "api.client_ca_file: requires api.certificate_file",
+        ),
+        ({"api": {"writers": "alice"}}, "api.writers: requires api.client_ca_file"),
         ({"api": {"certificate_file": "api.pem"}}, "api.key_file: required: a certificate needs its key"),
         (
             {"volumes": [{"host_path": "/a", "container_path": "a", "jobs": "worker, ps"}]},

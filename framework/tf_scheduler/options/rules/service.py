@@ -120,26 +120,22 @@ def statsd_is_host_and_port(options: Document) -> Iterator[Problem]:
         yield Problem("metrics.statsd", f"must be host:port, such as 10.0.0.1:8125, not {json_excerpt(server)}")
 
 
-def tls_files_need_tls(options: Document) -> Iterator[Problem]:
-    tls = options["tls"]
-    for name in ("ca_file", "certificate_file", "key_file"):
-        if tls[name] and not tls["enabled"]:
-            yield Problem(f"tls.{name}", "requires tls.enabled")
+#: Option -> option that it requires.
+_REQUIRED = {
+    **{f"tls.{name}": "tls.enabled" for name in ("ca_file", "certificate_file", "key_file")},
+    "api.client_ca_file": "api.certificate_file",
+    "api.writers": "api.client_ca_file",
+}
+
+
+def required_options_are_set(options: Document) -> Iterator[Problem]:
+    for path, required in _REQUIRED.items():
+        (section, name), (other_section, other) = path.split("."), required.split(".")
+        if options[section][name] and not options[other_section][other]:
+            yield Problem(path, f"requires {required}")
 
 
 _CREDENTIALS = ("read_token", "write_token", "client_ca_file")
-
-
-def client_certificates_need_https(options: Document) -> Iterator[Problem]:
-    api = options["api"]
-    if api["client_ca_file"] and not api["certificate_file"]:
-        yield Problem("api.client_ca_file", "requires api.certificate_file: client certificates need HTTPS")
-
-
-def writers_need_client_ca(options: Document) -> Iterator[Problem]:
-    api = options["api"]
-    if api["writers"] and not api["client_ca_file"]:
-        yield Problem("api.writers", "requires api.client_ca_file")
 
 
 def open_api_has_no_credentials(options: Document) -> Iterator[Problem]:
