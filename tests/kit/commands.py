@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import http.client
 import json
 import os
@@ -67,7 +68,7 @@ class SchedulerCommand:
         (self.port,) = free_ports(1)
         self.file, self.master = file, master
         self.processes: list[subprocess.Popen[str]] = []
-        service = {"name": "unit", "user": "root", "command": "exec sleep 1000", "python": sys.executable}
+        service = {"name": "unit", "user": getpass.getuser(), "command": "exec sleep 1000", "python": sys.executable}
         defaults: dict[str, Any] = {
             "parameter_server": {"count": 0},
             "worker": {"count": 2, **SMALL},
@@ -78,10 +79,13 @@ class SchedulerCommand:
         document = {**defaults, **sections, "service": {**service, **sections.get("service", {})}}
         file.write_text(json.dumps(document))
 
-    def start(self, arguments: list[str] | None = None, stderr: Any = subprocess.PIPE, **variables: str) -> Any:
+    @property
+    def arguments(self) -> list[str]:
+        return ["scheduler", "run", "--options", str(self.file)]
+
+    def start(self, stderr: Any = subprocess.PIPE, **variables: str) -> Any:
         """Start the command with only the variables that a scheduler needs."""
-        command = [sys.executable, "-m", "tf_scheduler"]
-        command += ["scheduler", "run", "--options", str(self.file)] if arguments is None else arguments
+        command = [sys.executable, "-m", "tf_scheduler", *self.arguments]
         own = {"PORT_API": str(self.port), "EXECUTOR_URI": build_bundle().as_uri(), "HOST": "127.0.0.1"}
         paths = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
         process = subprocess.Popen(command, env={**paths, **own, **variables}, stderr=stderr, text=True)

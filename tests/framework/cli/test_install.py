@@ -1,42 +1,33 @@
-"""`local install` and `local uninstall` as a user runs them, on a real Mesos."""
+"""`local install` and `local uninstall` as processes, on a real Mesos."""
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import signal
 import stat
-import subprocess
-import sys
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from kit.commands import SMALL, request, run_command
 from kit.waiting import wait_until
 from mesos_local.host.orphans import find_orphans
 from mesos_local.host.process import ProcessId
 from mesos_local.master_api import read_status
 from tf_scheduler.cli.local_run.installed import InstalledService
 
-PATIENCE = 300
-ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "NO_COLOR": "1"}
-SMALL = {"cpus": 0.1, "mem": 64, "disk": 0}
-
 
 def run(*arguments, umask=-1):
-    command = [sys.executable, "-m", "tf_scheduler", "local", *map(str, arguments)]
-    options = {"env": ENVIRONMENT, "capture_output": True, "text": True, "umask": umask}
-    return subprocess.run(command, timeout=PATIENCE, check=False, **options)
+    return run_command("local", *arguments, umask=umask)
 
 
 @pytest.fixture
 def cluster(local_cluster):
-    """Afterwards nothing is installed."""
+    """The shared cluster; services are uninstalled afterwards."""
     yield local_cluster
     if InstalledService.all(local_cluster.directory):
         run("uninstall", "--all", "--dir", local_cluster.directory)
@@ -44,7 +35,7 @@ def cluster(local_cluster):
 
 @pytest.fixture
 def job(tmp_path):
-    """Options of a job whose tasks wait to be killed."""
+    """Write the options of a job whose tasks wait to be killed."""
 
     def write(name, command="exec sleep 1000", **sections):
         document = {
@@ -65,26 +56,20 @@ def service(cluster, name):
 
 
 def ask(cluster, name, path):
-    """Status and body of the service's API; 0 if it does not answer."""
-    connection = http.client.HTTPConnection(urlsplit(service(cluster, name).url).netloc, timeout=PATIENCE)
-    with closing(connection), suppress(OSError):
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
-    return 0, ""
+    return request(urlsplit(service(cluster, name).url).port, path)
 
 
 def is_deployed(cluster, name):
-    return ask(cluster, name, "/v1/plans/deploy")[0] == 200
+    return ask(cluster, name, "/v1/plans/deploy").status == 200
 
 
 def tasks(cluster):
-    """Mesos task ids by name."""
+    """Return the Mesos task ids by name."""
     return {task.name: task.task_id for task in read_status(cluster.master.address).tasks}
 
 
 def scheduler(cluster, name):
-    """The process of a service's scheduler; None if there is none."""
+    """Return the process of a service's scheduler, or None."""
     options = str(service(cluster, name).folder / "scheduler.json").encode()
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -94,29 +79,29 @@ def scheduler(cluster, name):
 
 
 def below(folder):
-    """Files and folders; others may go meanwhile."""
+    """Return files and folders; some may be removed meanwhile."""
     return [Path(place, name) for place, folders, files in os.walk(folder) for name in (*folders, *files)]
 
 
 def modes(paths):
-    """Path -> mode, of files and folders; what goes meanwhile is left out."""
-    found = {}
+    """Return path -> mode of files and folders that exist."""
+    existing = {}
     for path in paths:
         with suppress(FileNotFoundError):
-            found[path] = path.lstat().st_mode
-    return {path: mode for path, mode in found.items() if stat.S_ISREG(mode) or stat.S_ISDIR(mode)}
+            existing[path] = path.lstat().st_mode
+    return {path: mode for path, mode in existing.items() if stat.S_ISREG(mode) or stat.S_ISDIR(mode)}
 
 
-def test_nothing_is_up(tmp_path):
-    """Exit code 3, and how to start it."""
+def test_install_without_cluster_exits_with_3(tmp_path):
+    """The message names `local up`."""
     for command in (["install"], ["uninstall"]):
         result = run(*command, "--dir", tmp_path / "none")
         assert 3 == result.returncode
         assert "dcos-tensorflow local up" in result.stderr
 
 
-def test_an_options_file_without_its_flag_is_told_how(tmp_path):
-    """As `local run` takes it."""
+def test_options_file_as_argument_is_explained(tmp_path):
+    """Which `local run` accepts."""
     result = run("install", "two.json", "--dir", tmp_path / "none")
 
     assert 2 == result.returncode
@@ -131,7 +116,7 @@ def test_install_without_options_checks_cluster(cluster):
     assert 0 == installed.returncode, installed.stderr
     assert "installed tensorflow 0.1.0 as /tensorflow" in installed.stdout
     wait_until(lambda: is_deployed(cluster, "tensorflow") and not tasks(cluster))
-    wait_until(lambda: '"value": 200' in ask(cluster, "tensorflow", "/v1/health?verbose=true")[1])
+    wait_until(lambda: '"value": 200' in ask(cluster, "tensorflow", "/v1/health?verbose=true").text)
     wait_until(lambda: "succeeded: worker-0" in service(cluster, "tensorflow").log.read_text())
     uninstalled = run("uninstall", "--dir", cluster.directory)
     assert (0, "/tensorflow is uninstalled: nothing is left behind\n") == (uninstalled.returncode, uninstalled.stdout)
@@ -141,7 +126,7 @@ def test_install_without_options_checks_cluster(cluster):
 
 @pytest.mark.mesos
 def test_killed_scheduler_keeps_framework_and_tasks(cluster, job):
-    """The scheduler is restarted at its address, and takes its tasks over."""
+    """The scheduler is restarted at its address, and its tasks continue."""
     assert 0 == run("install", "--options", job("killed"), "--dir", cluster.directory).returncode
     wait_until(lambda: is_deployed(cluster, "killed"))
     before, framework = tasks(cluster), ask(cluster, "killed", "/v1/state/frameworkId")
@@ -201,12 +186,10 @@ def test_update_and_rollback_restart_the_scheduler(cluster, job, tmp_path):
     """By the service's name, without DC/OS: preview, update, describe, rollback, uninstall."""
 
     def command(*arguments):
-        words = [sys.executable, "-m", "tf_scheduler", "--name", "changed", *map(str, arguments)]
-        options: dict[str, Any] = {"env": ENVIRONMENT, "capture_output": True, "text": True}
-        return subprocess.run(words, timeout=PATIENCE, check=False, stdin=subprocess.DEVNULL, **options)
+        return run_command("--name", "changed", *arguments)
 
     def runs(*names):
-        complete = json.loads(ask(cluster, "changed", "/v1/plans/update")[1] or "{}").get("status") == "COMPLETE"
+        complete = json.loads(ask(cluster, "changed", "/v1/plans/update").text or "{}").get("status") == "COMPLETE"
         return complete and set(names) == set(tasks(cluster))
 
     secret = {"environment": [{"name": "A_TOKEN", "value": "hidden"}]}
@@ -238,7 +221,7 @@ def test_update_and_rollback_restart_the_scheduler(cluster, job, tmp_path):
 
 @pytest.mark.mesos
 def test_install_reports_all_wrong_options(cluster, job):
-    """With their paths, before anything is installed."""
+    """Before anything is installed."""
     result = run("install", "--options", job("wrong", worker={"count": 1, "cpu": 1}), "--dir", cluster.directory)
 
     assert 1 == result.returncode
@@ -248,7 +231,7 @@ def test_install_reports_all_wrong_options(cluster, job):
 
 @pytest.mark.mesos
 def test_down_ends_installed_services(tmp_path, job):
-    """Supervisor, scheduler and tasks: nothing is left of them. Files with options are readable by their owner only."""
+    """Supervisor, scheduler and tasks. Files with options are readable by their owner only."""
     folder, agents = tmp_path / "cluster", tmp_path / "agents.json"
     agents.write_text(
         json.dumps([{"hostname": "only", "resources": {"cpus": 2, "mem": 1024, "ports": "[31960-31979]"}}])
@@ -275,7 +258,7 @@ def test_down_ends_installed_services(tmp_path, job):
 @pytest.mark.tensorflow
 @pytest.mark.timeout(600)
 def test_installed_example_trains_to_its_end(cluster, tmp_path):
-    """The digits example, by a scheduler in the background."""
+    """With a scheduler in the background."""
     digits = Path(__file__).resolve().parents[3] / "examples" / "digits"
     document = json.loads((digits / "options.json").read_text())
     options = document["service"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,14 +12,14 @@ from typing import Any
 
 import pytest
 
+from kit.commands import ENVIRONMENT, run_command
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.orphans import find_orphans
 from mesos_local.host.process import ProcessId
 from mesos_local.node import is_listening
 from mesos_local.record import NAME, read_record
 
-MAIN = [sys.executable, "-c", "from tf_scheduler.cli.main import main; main()", "local"]
-ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+MAIN = [sys.executable, "-m", "tf_scheduler", "local"]
 AGENT = {"hostname": "only", "resources": {"cpus": 1, "mem": 512, "ports": "[31980-31989]"}, "attributes": "rack:a"}
 EXAMPLE = Path(__file__).parents[3] / "examples" / "digits" / "options.json"
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -37,11 +36,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def local(folder: Path) -> Command:
     """Run `local NAME ... --dir FOLDER`."""
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [*MAIN, *arguments, "--dir", str(folder)]
-        return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
-
-    return run
+    return lambda *arguments: run_command("local", *arguments, "--dir", folder)
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kit.commands import ENVIRONMENT
+
 FULL = Path("/dev/full")
-ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
 #: Ctrl-C, when the module named first is loaded.
 INTERRUPTED = """
 import os, signal, sys

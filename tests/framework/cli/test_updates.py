@@ -1,9 +1,8 @@
-"""Other options for a service that runs: by `update start` through tests/dcos, to real tasks on a real Mesos."""
+"""Updates of a running service by `update start` through tests/dcos, on a real Mesos."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import urllib.request
@@ -13,33 +12,18 @@ import pytest
 from dcos_command.client import ServiceClient
 from dcos_command.errors import CommandError
 from dcos_command.transport import ClusterConnection
-from kit.waiting import wait_until
+from kit.commands import ENVIRONMENT, SMALL, run_command
+from kit.waiting import PATIENCE, wait_until
 from mesos_local.master_api import read_status
 
-PATIENCE = 300
-ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "NO_COLOR": "1"}
-SMALL = {"cpus": 0.1, "mem": 64, "disk": 0}
 NAME = "updated"
-#: A parameter-server cluster whose programs train nothing, and do not end.
+#: A parameter-server cluster whose programs wait to be killed.
 OPTIONS = {
     "service": {"name": NAME, "strategy": "parameter_server", "command": "exec sleep 1000"},
     "chief": {"count": 1, **SMALL},
     "parameter_server": {"count": 1, **SMALL},
     "worker": {"count": 2, "environment": [{"name": "A_TOKEN", "value": "hidden"}], **SMALL},
 }
-
-
-def command(*arguments):
-    command = [sys.executable, "-m", "tf_scheduler", *map(str, arguments)]
-    return subprocess.run(
-        command,
-        env=ENVIRONMENT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
 
 
 class Installed:
@@ -62,37 +46,37 @@ class Installed:
         return path
 
     def run(self, *arguments):
-        return command("--url", self.url, *arguments)
+        return run_command("--url", self.url, *arguments)
 
     def get(self, path):
-        """The JSON there, whatever the status; None: nothing answers."""
+        """Return the JSON at a path, whatever the status; None without an answer."""
         try:
             return self.service.get(path, (417, 500))
         except CommandError:
             return None
 
     def is_up(self, names, plan, number):
-        """Whether these tasks run, by a scheduler that has had so many configurations."""
-        known = self.get("v1/configurations")
+        """Whether these tasks run, and the scheduler has this number of configurations."""
+        configurations = self.get("v1/configurations")
         done = self.get(f"v1/plans/{plan}")
         decommission = self.get("v1/plans/decommission")
-        complete = all(found and found["status"] == "COMPLETE" for found in (done, decommission))
-        return known and len(known) == number and complete and set(names) == set(self.tasks())
+        complete = all(plan and plan["status"] == "COMPLETE" for plan in (done, decommission))
+        return configurations and len(configurations) == number and complete and set(names) == set(self.tasks())
 
     def tasks(self):
-        """Mesos task ids by name."""
+        """Return the Mesos task ids by name."""
         return {task.name: task.task_id for task in read_status(self.cluster.master.address).tasks}
 
     def frameworks(self):
-        """Names of those that are registered."""
+        """Return the names of registered frameworks."""
         return [framework.name for framework in read_status(self.cluster.master.address).frameworks]
 
     def status(self, plan):
-        """Of the plan; None: there is none now."""
+        """Return the status of a plan, or None."""
         return (self.get(f"v1/plans/{plan}") or {}).get("status")
 
     def put(self, **variables):
-        """As operators of a plain Marathon do it: its app again, with other variables."""
+        """Change variables of the app in Marathon."""
         url = f"{self.service.cluster.url}/service/marathon/v2/apps//{NAME}"
         with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
             environment = json.load(answer)["app"]["env"]
@@ -101,7 +85,7 @@ class Installed:
         urllib.request.urlopen(urllib.request.Request(url, body, headers, method="PUT"), timeout=PATIENCE).close()
 
     def uninstall(self):
-        """The service, and what serves."""
+        """Uninstall the service and stop the server of DC/OS."""
         ended = self.run("uninstall", "--yes")
         self.dcos.terminate()
         self.dcos.communicate(timeout=PATIENCE)
@@ -110,16 +94,16 @@ class Installed:
 
 @pytest.fixture
 def installed(local_cluster, tmp_path):
-    """Afterwards nothing is installed and nobody serves."""
-    found = Installed(local_cluster, tmp_path)
-    yield found
-    found.uninstall()
+    """An installed service, uninstalled afterwards."""
+    service = Installed(local_cluster, tmp_path)
+    yield service
+    service.uninstall()
 
 
 @pytest.mark.mesos
 @pytest.mark.timeout(600)
-def test_a_service_is_updated_scaled_and_rolled_back(installed):
-    """Workers come and go while the others stay; what may not change is refused, beforehand and at the start."""
+def test_service_is_scaled_and_rolled_back(installed):
+    """Only tasks that need every address restart. A forbidden change is refused, by preview and by the scheduler."""
     two = ("chief-0", "ps-0", "worker-0", "worker-1")
     wait_until(lambda: installed.is_up(two, "deploy", 1))
     first = installed.tasks()
@@ -131,7 +115,7 @@ def test_a_service_is_updated_scaled_and_rolled_back(installed):
     for words in ("worker.count", "worker-2 is added", "chief-0 restarts: the size of the cluster"):
         assert words in asked.stderr
 
-    # Up: only who must know every address starts anew.
+    # Up: only the chief, which needs every address, restarts.
     started = installed.run("update", "start", "--options", more, "--yes")
     assert 0 == started.returncode, started.stderr
     wait_until(lambda: installed.is_up((*two, "worker-2"), "update", 2))
@@ -146,7 +130,7 @@ def test_a_service_is_updated_scaled_and_rolled_back(installed):
     assert [None, 2] == [options.get("count") for options in workers]  # 3 is the default
     assert "hidden" not in json.dumps(installed.get(f"v1/configurations/{old}"))
 
-    # What may not change, with and without asking beforehand.
+    # A forbidden change, with and without the preview.
     wrong = {"service": {"strategy": "between_graph"}, "chief": {"count": 0}}
     refused = installed.run("update", "start", "--options", installed.write("wrong", wrong), "--yes")
     assert 1 == refused.returncode
@@ -161,7 +145,7 @@ def test_a_service_is_updated_scaled_and_rolled_back(installed):
     assert 500 == installed.get("v1/health")["value"]
     assert second == installed.tasks()
 
-    # Down, to what was before, secrets included.
+    # Down, to the previous options, secrets included.
     back = installed.run("update", "rollback", old, "--yes")
     assert 0 == back.returncode, back.stderr
     assert "worker-2 is removed" in back.stderr
@@ -178,8 +162,8 @@ def test_a_service_is_updated_scaled_and_rolled_back(installed):
 
 @pytest.mark.mesos
 @pytest.mark.timeout(600)
-def test_a_ring_is_scaled_while_its_update_is_paused_and_by_its_marathon_app(local_cluster, tmp_path):
-    """All of it starts anew together; paused, nothing does. Marathon alone updates as DC/OS does, and is refused so."""
+def test_ring_is_scaled_by_paused_update_and_by_marathon(local_cluster, tmp_path):
+    """All tasks restart together, none while the update is paused. A change of the app is an update, too."""
     gate, two = tmp_path / "gate", ("worker-0", "worker-1")
     holds = f'trap "until [ -e {gate} ]; do sleep 0.2; done; exit 143" TERM; sleep 1000 & wait'
     none, ring = {"count": 0}, {"strategy": "multi_worker_mirrored", "command": holds}
@@ -220,7 +204,7 @@ def test_a_ring_is_scaled_while_its_update_is_paused_and_by_its_marathon_app(loc
         assert set(second.values()).isdisjoint(installed.tasks().values())
         assert target != installed.get("v1/configurations/targetId")
 
-        # DC/OS knows nothing of it: what replaces all options there is not done unseen.
+        # DC/OS does not know the change of the app, so replacing all options would undo it unnoticed.
         third = installed.tasks()
         for arguments in (("start", "--replace", "--options", more), ("rollback",)):
             refused = installed.run("update", *arguments, "--yes")
@@ -233,8 +217,8 @@ def test_a_ring_is_scaled_while_its_update_is_paused_and_by_its_marathon_app(loc
 
 
 @pytest.mark.mesos
-def test_the_result_of_an_idle_service_is_shown_until_it_is_uninstalled(local_cluster, tmp_path):
-    """It stays with Mesos, without tasks, until an operator ends its plan; then nothing is left of it."""
+def test_idle_service_shows_its_result_until_uninstall(local_cluster, tmp_path):
+    """It stays registered, without tasks, until an operator completes its plan."""
     options = {"finish": {"then": "idle"}, "service": {"command": "true"}}
     installed = Installed(local_cluster, tmp_path, options)
     try:
@@ -244,10 +228,10 @@ def test_the_result_of_an_idle_service_is_shown_until_it_is_uninstalled(local_cl
         assert 1 == len(installed.get("v1/configurations"))
         assert any("chief-0" in event["message"] for event in installed.get("v1/events")["events"])
 
-        assert "finish.then is idle: waits for an operator" in json.dumps(installed.get("v1/plans/uninstall"))
+        assert "finish.then is idle" in json.dumps(installed.get("v1/plans/uninstall"))
         refused = installed.run("plan", "stop", "uninstall")
-        assert (1, True) == (refused.returncode, "does not support stop" in refused.stderr), refused.stderr
-        # Who counts the plan as complete wants the end: the framework goes, too.
+        assert (1, True) == (refused.returncode, "stop" in refused.stderr), refused.stderr
+        # Completing the plan removes the framework, too.
         assert 0 == installed.run("plan", "force-complete", "uninstall").returncode
         wait_until(lambda: NAME not in installed.frameworks())
     finally:
