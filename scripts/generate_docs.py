@@ -322,13 +322,13 @@ def with_tables(page: str) -> str:
 
 
 def _mapping(rows: Iterable[Row]) -> str:
-    return _table(("there", "here", "how"), ((_code(row.source), _options(row), _escaped(row.note)) for row in rows))
+    return _table(("from", "to", "notes"), ((_code(row.source), _options(row), _escaped(row.note)) for row in rows))
 
 
 def _options(row: Row) -> str:
     if row.to:
         return ", ".join(_code(option.format(job="JOB")) for option in row.to)
-    return "" if row.converter else "left out"
+    return "" if row.converter else "omitted"
 
 
 def _code(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,13 +12,13 @@ from .tables import Action, Note, Row, SetOption
 
 #: Sections of other versions of the package -> current names.
 RENAMED = {"ps": "parameter_server"}
-_PORTWORX = "volumes of Portworx are not made; put what must outlive the tasks in service.checkpoint_dir"
+_PORTWORX = "volumes of Portworx are not supported; store permanent files in service.checkpoint_dir"
 #: Options of the Portworx clone.
 IGNORED = {"portworx_volume_name": _PORTWORX, "portworx_volume_options": _PORTWORX}
 
 #: Rows of docs/migrate; all other options keep name, type and default.
 ROWS = (
-    Row("ps", ("parameter_server.count",), "the section's name before the first release"),
+    Row("ps", ("parameter_server.count",), "name of the section before the first release"),
     *(Row(f"parameter_server.{name}, worker.{name}, gpu_worker.{name}", (), why) for name, why in IGNORED.items()),
 )
 
@@ -36,11 +35,11 @@ def convert(document: Mapping[str, Any], _program: str) -> Iterator[Action]:
         target = (RENAMED.get(path[0], path[0]), *path[1:])
         name = ".".join(path)
         if target not in known:
-            why = IGNORED.get(path[-1], "is no option, and the package took no notice of it either")
-            yield Note(name, f"was left out: {why}")
+            why = IGNORED.get(path[-1], "unknown option, which the package ignored, too")
+            yield Note(name, f"omitted: {why}")
             continue
         if target[0] != path[0]:
-            yield Note(name, f"is {'.'.join(target)} now")
+            yield Note(name, f"renamed to {'.'.join(target)}")
         yield SetOption(target, value)
 
 
@@ -59,8 +58,3 @@ def is_options_document(document: Any) -> bool:
         return False
     jobs = {section for section in document if section in RENAMED or section in JOBS}
     return bool(jobs) or set(document) <= {option.path[0] for option in OPTIONS}
-
-
-def text(document: Mapping[str, Any]) -> str:
-    """Return the text of the options file."""
-    return json.dumps(document, indent=2) + "\n"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from .tables import Action, Converter, Location, Note, SetOption, attempt, relocate, unexpected_value
+from .tables import UNKNOWN, Action, Converter, Location, Note, SetOption, attempt, unexpected_value
 from .values import (
     command_line,
     convert_each,
@@ -72,42 +73,42 @@ def convert_resources(value: Any, location: Location) -> Iterator[Action]:
         if amount is None:
             continue
         try:
-            found = read(amount)
+            parsed = read(amount)
         except ValueError as error:
-            yield unexpected_value(amount, relocate(location, f"{location.path}: {name}"), str(error))
+            yield unexpected_value(amount, replace(location, path=f"{location.path}: {name}"), str(error))
         else:
-            yield from [SetOption((location.section, option), found)] if found or option != "gpus" else []
-            yield from _amd(amount, location) if found and name == _AMD else ()
+            yield from [SetOption((location.section, option), parsed)] if parsed or option != "gpus" else []
+            yield from _amd(amount, location) if parsed and name == _AMD else ()
     for kind, amounts in value.items():
-        yield from _other_resources(amounts, relocate(location, f"{location.path}.{kind}"), kind)
+        yield from _other_resources(amounts, replace(location, path=f"{location.path}.{kind}"), kind)
 
 
 def _amd(amount: Any, location: Location) -> Iterator[Action]:
-    why = "Mesos agents find only GPUs of NVIDIA by themselves; see that yours offer AMD's as gpus"
-    yield Note(f"{location.path}: {_AMD}", f"{amount} became gpus: {why}")
+    why = "Mesos agents detect GPUs of NVIDIA only; agents must offer those of AMD as gpus"
+    yield Note(f"{location.path}: {_AMD}", f"converted to gpus {amount}: {why}")
 
 
 def _other_resources(amounts: Any, location: Location, kind: str) -> Iterator[Action]:
     """Report unknown resources in `limits` and `requests`, and unknown fields."""
     if kind not in ("limits", "requests"):
-        yield Note(location.path, "is not known here and was left out")
+        yield Note(location.path, UNKNOWN)
     elif amounts is not None and not isinstance(amounts, Mapping):
-        yield unexpected_value(amounts, location, "it is an object, with names and values")
+        yield unexpected_value(amounts, location, "an object")
     else:
         known = {name for _, name, _, _ in _AMOUNTS}
         for name in amounts or ():
             if name not in known:
-                yield Note(f"{location.path}.{name}", "was left out: Mesos agents do not offer it by that name")
+                yield Note(f"{location.path}.{name}", "omitted: not a resource of Mesos agents")
 
 
 def command(box: Mapping[str, Any], location: Location) -> Iterator[Action]:
-    told = [*require_words(box.get("command"), "command"), *require_words(box.get("args"), "args")]
+    words = [*require_words(box.get("command"), "command"), *require_words(box.get("args"), "args")]
     if not box.get("command"):
         if not location.program:
             return  # reported once for the whole file
-        line = " ".join(part for part in (location.program, command_line(told)) if part)
+        line = " ".join(part for part in (location.program, command_line(words)) if part)
     else:
-        line = command_line(told)
+        line = command_line(words)
     folder = require_text(box["workingDir"]) if box.get("workingDir") else ""
     yield SetOption((location.section, "command"), f"cd {command_line([folder])} && {line}" if folder else line)
 
@@ -133,17 +134,17 @@ def _convert_variable(variable: Mapping[str, Any], location: Location) -> Iterat
     value = "" if variable.get("value") is None else require_text(variable["value"])
     yield SetOption((location.section, "environment"), {name: value})
     if has_reference(value):
-        yield Note(location.path, f"{name}: $(...) in it is not replaced here; write the value out")
+        yield Note(location.path, f"{name}: $(...) is not replaced; write the value")
 
 
 def _convert_origin(name: str, origin: Mapping[str, Any], location: Location) -> Iterator[Action]:
     if "secretKeyRef" not in origin:
-        yield Note(location.path, f"was left out: {name} comes from {next(iter(origin))}, which Mesos lacks")
+        yield Note(location.path, f"omitted: {name} comes from {next(iter(origin))}, which Mesos lacks")
         return
     secret = require_mapping(origin["secretKeyRef"])
     source = f"{require_field(secret, 'name')}/{require_field(secret, 'key')}"
     yield SetOption(("secrets",), [{"source": source, "env": name, "jobs": location.section}])
-    yield Note(location.path, f"secret {source}: put the value there in the secret store of the cluster")
+    yield Note(location.path, f"secret {source}: store the value in the secret store of the cluster")
 
 
 def convert_ports(value: Any, location: Location) -> Iterator[Action]:
@@ -152,18 +153,18 @@ def convert_ports(value: Any, location: Location) -> Iterator[Action]:
 
 def _convert_port(port: Mapping[str, Any], location: Location) -> Iterator[Action]:
     if port.get("name") not in ("tfjob-port", None) or port.get("hostPort"):
-        yield Note(location.path, "was left out: the task's port comes from the offer, as TASK_PORT")
+        yield Note(location.path, "omitted: the port of the task comes from the offer, as TASK_PORT")
 
 
 def convert_nodes(value: Any, location: Location) -> Iterator[Action]:
     for name, wanted in require_mapping(value).items():
-        yield from attempt(_wanting(str(name)), wanted, relocate(location, f"{location.path}.{name}"))
+        yield from attempt(_constraint(str(name)), wanted, replace(location, path=f"{location.path}.{name}"))
     own = [str(name) for name in value if name not in _FIELDS]
     if own:
-        yield Note(location.path, f"give agents the attributes {', '.join(own)}: they stand for the labels of nodes")
+        yield Note(location.path, f"give agents the attributes {', '.join(own)} in place of node labels")
 
 
-def _wanting(label: str) -> Converter:
+def _constraint(label: str) -> Converter:
     def converter(value: Any, location: Location) -> Iterator[Action]:
         yield SetOption(
             (location.section, "placement_constraint"), [[_FIELDS.get(label, label), "IS", require_text(value)]]
@@ -178,7 +179,7 @@ _RESTARTS = {"Never": "never", "OnFailure": "on_failure", "Always": "always", "E
 
 def convert_restart(value: Any, location: Location) -> Iterator[Action]:
     if not isinstance(value, str) or value not in _RESTARTS:
-        raise ValueError(f"it is one of {', '.join(_RESTARTS)}")
+        raise ValueError(f"one of {', '.join(_RESTARTS)}")
     yield SetOption((location.section, "restart_policy"), _RESTARTS[value])
     if value == "Always":
-        yield Note(location.path, "Always: a task that has finished is not launched again, one that failed is")
+        yield Note(location.path, "Always: failed tasks restart, finished tasks do not")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
 from typing import Any
@@ -43,13 +43,13 @@ class JobFile:
     kind: JobFileKind
     content: dict[str, Any]
     #: Notes on other content of the file.
-    said: tuple[Note, ...] = field(default=())
+    notes: tuple[Note, ...] = ()
 
 
 def read_job_file(data: bytes, source: str) -> JobFile:
     """Read a job file. Raises OptionsError with `source` for an unsupported file."""
     if len(data) > MAX_BYTES:
-        raise _refused(f"{source} has {len(data)} bytes; a job file has at most {MAX_BYTES}")
+        raise _refused(f"{source}: {len(data)} bytes; a job file has up to {MAX_BYTES}")
     start = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
     if start == b"<":
         return JobFile(JobFileKind.TONY, _properties(data, source))
@@ -70,23 +70,22 @@ def _properties(data: bytes, source: str) -> dict[str, Any]:
     try:
         root = ElementTree.fromstring(data, forbid_dtd=True)
     except DefusedXmlException as error:
-        raise _refused(f"{source} is XML with a DOCTYPE or entities, which is refused: they can read files") from error
+        raise _refused(f"{source}: XML with a DOCTYPE or entities is rejected, because they can read files") from error
     except (ElementTree.ParseError, ValueError) as error:
         raise _refused(f"{source} is not XML: {error}") from error
     if root.tag != "configuration":
-        raise _refused(f"{source} is not {_KINDS}: its outermost element is <{root.tag}>, not <configuration>")
-    found = ((entry.findtext("name") or "", entry.findtext("value") or "") for entry in root.iter("property"))
-    return {name.strip(): value.strip() for name, value in found if name.strip()}
+        raise _refused(f"{source} is not {_KINDS}: its root element is <{root.tag}>, expected <configuration>")
+    properties = ((entry.findtext("name") or "", entry.findtext("value") or "") for entry in root.iter("property"))
+    return {name.strip(): value.strip() for name, value in properties if name.strip()}
 
 
 def _documents(data: bytes, source: str) -> list[Any]:
     try:
         if sum(_size(root, {}) for root in list(yaml.compose_all(data, yaml.SafeLoader))) > MAX_NODES:
-            raise _refused(f"{source}: it has more than {MAX_NODES} entries")
+            raise _refused(f"{source}: more than {MAX_NODES} entries")
         return [document for document in yaml.load_all(data, _Loader) if document is not None]
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        told = " ".join(str(error).split())
-        raise _refused(f"{source} is not YAML that we accept: {told}") from error
+        raise _refused(f"{source} is not valid YAML: {' '.join(str(error).split())}") from error
 
 
 class _Loader(yaml.SafeLoader):
@@ -122,10 +121,10 @@ def _size(node: yaml.Node, known: dict[int, int]) -> int:
 _JOB_KEYS = {"TFJob": JobFileKind.TFJOB, "TfJob": JobFileKind.TFJOB, "PyTorchJob": JobFileKind.PYTORCH}
 #: Unsupported kinds of jobs -> advice.
 _OTHER_JOBS = {
-    "MPIJob": "it starts its processes from one of them, by mpirun; with Horovod use the strategy horovod",
-    "XGBoostJob": "no strategy here is for it",
-    "PaddleJob": "no strategy here is for it",
-    "JAXJob": "no strategy here is for it",
+    "MPIJob": "not supported; with Horovod use the strategy horovod",
+    "XGBoostJob": "not supported",
+    "PaddleJob": "not supported",
+    "JAXJob": "not supported",
     "tensorflow": "convert it to a TFJob first (docs/migrate)",
 }
 
@@ -135,10 +134,10 @@ def _of_yaml(documents: list[Any], source: str) -> JobFile:
     jobs = [one for one in every if isinstance(one, dict) and str(one.get("kind")) in _JOB_KEYS]
     if len(jobs) != 1:
         kinds = [str(one.get("kind")) for one in every if isinstance(one, dict)]
-        other = next((f"another job, {kind}: {_OTHER_JOBS[kind]}" for kind in kinds if kind in _OTHER_JOBS), "")
-        count = f"holds {len(jobs)} jobs: convert them one at a time" if jobs else f"holds {other or 'none of them'}"
-        raise _refused(f"{source} must be {_KINDS}; it {count}")
-    others = tuple(Note(_named(one), "was left out: it is no job") for one in every if one is not jobs[0])
+        other = next((f"a job of kind {kind}: {_OTHER_JOBS[kind]}" for kind in kinds if kind in _OTHER_JOBS), "")
+        content = f"{len(jobs)} jobs; convert them one at a time" if jobs else other or "no job"
+        raise _refused(f"{source} must be {_KINDS}; it has {content}")
+    others = tuple(Note(_named(one), "omitted: not a job") for one in every if one is not jobs[0])
     return JobFile(_JOB_KEYS[str(jobs[0]["kind"])], jobs[0], others)
 
 
@@ -174,7 +173,7 @@ _COUNTED = ("parameter_server", "worker")
 
 
 class InvalidConversionError(OptionsError):
-    """The result is not a valid options file; the notes often contain the cause."""
+    """The result is not a valid options file; the notes often have the cause."""
 
     def __init__(self, problems: Sequence[Problem], warnings: Sequence[Note]) -> None:
         super().__init__(problems)
@@ -198,17 +197,17 @@ def convert_job_file(data: bytes, source: str, program: str = "", strategy: str 
     """
     job = read_job_file(data, source)
     try:
-        options, said = collect(_CONVERTERS[job.kind](job.content, program))
+        options, notes = collect(_CONVERTERS[job.kind](job.content, program))
     except TooBigError as error:
         raise OptionsError([Problem("", f"{source}: {error}")]) from error
     _finish(options)
     if job.kind is not JobFileKind.BETA:
         for section in _COUNTED:
             options.setdefault(section, {}).setdefault("count", 0)
-        said += _strategy(options, strategy)
-    _check(options, source, (*job.said, *said))
+        notes += _strategy(options, strategy)
+    _check(options, source, (*job.notes, *notes))
     effects = [Note(notice.path, notice.message) for notice in ineffective_options(resolve(options))]
-    return Conversion(job.kind, options, (*job.said, *said, *effects))
+    return Conversion(job.kind, options, (*job.notes, *notes, *effects))
 
 
 def _finish(options: dict[str, Any]) -> None:
@@ -219,32 +218,28 @@ def _finish(options: dict[str, Any]) -> None:
             options[section]["placement_constraint"] = json.dumps(rows)
 
 
-def _strategy(options: dict[str, Any], given: str) -> list[Note]:
+def _strategy(options: dict[str, Any], strategy: str) -> list[Note]:
     service = options.setdefault("service", {})
-    if given:
-        service["strategy"] = given
+    if strategy:
+        service["strategy"] = strategy
     if service.get("strategy"):
         return []
     counts = {section: options.get(section, {}).get("count", 0) for section in _JOBS}
-    mirrored = not counts["parameter_server"] and counts["worker"] + counts["gpu_worker"] + counts["chief"] > 1
+    workers = counts["worker"] + counts["gpu_worker"]
+    mirrored = workers > 0 and not counts["parameter_server"] and workers + counts["chief"] > 1
     guess = Strategy.MULTI_WORKER_MIRRORED if mirrored else Strategy.BETWEEN_GRAPH
-    if guess is Strategy.MULTI_WORKER_MIRRORED and not counts["worker"] + counts["gpu_worker"]:
-        guess = Strategy.BETWEEN_GRAPH
     service["strategy"] = guess.value
-    why = "there are no parameter servers" if mirrored else "that does for every program that reads TF_CONFIG or flags"
+    why = "there are no parameter servers" if mirrored else "it suits every program that reads TF_CONFIG or flags"
     others = ", ".join(one.value for one in Strategy if one is not guess)
     return [
-        Note(
-            "service.strategy",
-            f"{guess.value} was guessed, as {why}; if it is not so, convert with --strategy ({others})",
-        )
+        Note("service.strategy", f"{guess.value} guessed, because {why}; choose another with --strategy ({others})")
     ]
 
 
-def _check(options: Mapping[str, Any], source: str, said: Sequence[Note]) -> None:
+def _check(options: Mapping[str, Any], source: str, notes: Sequence[Note]) -> None:
     try:
         resolve(options)
     except OptionsError as error:
-        hidden = [problem for problem in error.problems if problem.path.endswith(".command")]
-        more = f"{source} does not say what its image runs; say it: convert --command 'python train.py'"
-        raise InvalidConversionError([*error.problems, *([Problem("", more)] if hidden else [])], said) from error
+        missing = any(problem.path.endswith(".command") for problem in error.problems)
+        hint = Problem("", f"{source}: missing command of the image; use convert --command 'python train.py'")
+        raise InvalidConversionError([*error.problems, *([hint] if missing else [])], notes) from error

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from . import container
-from .tables import Action, Location, Note, Row, SetOption, convert_tree, ignore, set_option, unexpected_value
+from .tables import Action, Location, Note, Row, SetOption, convert_tree, ignore, option_row, unexpected_value
 from .values import (
     convert_each,
     integer,
@@ -20,8 +20,8 @@ from .values import (
 
 #: Kind of a volume -> alternative.
 _INSTEAD = {
-    "emptyDir": "tasks have a working directory",
-    "secret": "say it with secrets",
+    "emptyDir": "use the sandbox of the task",
+    "secret": "use the option secrets",
     "configMap": "pack the files in the archive of service.job_url",
     "nfs": "mount the share on the agents and name its folder in volumes",
 }
@@ -36,8 +36,7 @@ def with_volumes(box: Mapping[str, Any], volumes: Any) -> Mapping[str, Any]:
     if not isinstance(mounts, list) or not isinstance(volumes, list):
         return box
     named = {volume["name"]: volume for volume in volumes if isinstance(volume, Mapping) and _has_name(volume)}
-    found = [_joined(mount, named) if isinstance(mount, Mapping) else mount for mount in mounts]
-    return {**box, "volumeMounts": found}
+    return {**box, "volumeMounts": [_joined(mount, named) if isinstance(mount, Mapping) else mount for mount in mounts]}
 
 
 def _has_name(entry: Mapping[str, Any]) -> bool:
@@ -58,15 +57,15 @@ def _convert_mount(mount: Mapping[str, Any], location: Location) -> Iterator[Act
     if "hostPath" in volume:
         folder = nested_value(volume, "hostPath", "path")
         if not isinstance(folder, str):
-            raise ValueError(f"the volume {volume['name']} has no hostPath.path")
+            raise ValueError(f"hostPath.path in the volume {volume['name']}")
         yield SetOption(("volumes",), [_record(mount, folder, location.section)])
     else:
-        yield Note(location.path, f"was left out: {_reason(volume)}")
+        yield Note(location.path, f"omitted: {_reason(volume)}")
 
 
 def _reason(volume: Mapping[str, Any]) -> str:
     kind = next((name for name in volume if name != "name"), "")
-    return f"{kind}: {_INSTEAD.get(kind, _SHARED)}" if kind else "the pod has no volume of that name"
+    return f"{kind}: {_INSTEAD.get(kind, _SHARED)}" if kind else "the pod has no volume with this name"
 
 
 def _record(mount: Mapping[str, Any], folder: str, section: str) -> dict[str, str]:
@@ -111,26 +110,26 @@ def convert(replica: Mapping[str, Any], location: Location) -> Iterator[Action]:
     if main.get("command") is None and main.get("args") is None:
         yield from container.command(main, location)
     if not container.has_memory(main):
-        yield Note(location.path, f"asks for no memory: {location.section}.mem stays at its default")
+        yield Note(location.path, f"requests no memory: {location.section}.mem has its default")
 
 
 def _containers(replica: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """Return the containers; entries of another type are empty."""
-    found = nested_value(replica, *_POD.split("."), "containers")
-    return [mapping_or_empty(box) for box in found] if isinstance(found, list) else []
+    containers = nested_value(replica, *_POD.split("."), "containers")
+    return [mapping_or_empty(box) for box in containers] if isinstance(containers, list) else []
 
 
 def _others(replica: Mapping[str, Any], location: Location) -> Iterator[Action]:
     """Report all containers except the training container."""
-    found, main = nested_value(replica, *_POD.split("."), "containers"), _main(_containers(replica))
-    for place, box in enumerate(found if isinstance(found, list) else ()):
+    containers, main = nested_value(replica, *_POD.split("."), "containers"), _main(_containers(replica))
+    for place, box in enumerate(containers if isinstance(containers, list) else ()):
         here = f"{location.path}.{_POD}.containers[{place}]"
         if not isinstance(box, Mapping):
-            yield unexpected_value(box, Location(here), "it is a container: an object with name, image and command")
+            yield unexpected_value(box, Location(here), "a container: an object with name, image and command")
         elif place != main:
             name = box.get("name")
             whose = f"container {name}" if isinstance(name, str) else "a container without a name"
-            yield Note(here, f"{whose} was left out: one program per task")
+            yield Note(here, f"omitted: {whose}; a task has one program")
 
 
 def _only(replica: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -147,99 +146,81 @@ def _inside(name: str) -> str:
     return f"{_BOX}.{name}"
 
 
-_ENVIRONMENT_OF_KUBERNETES = "there is no such thing on Mesos, and nothing here needs it"
+_OF_KUBERNETES = "not needed on Mesos"
+_USER = "tasks run as service.user"
+_ACCOUNT = "service.service_account is the account of the whole service"
 
 ROWS = (
-    Row("replicas", ("{job}.count",), "1 where it is missing", set_option("{job}", "count", as_=integer)),
+    option_row("replicas", "{job}.count", "default: 1", integer),
     Row(
         "restartPolicy",
         ("{job}.restart_policy",),
-        "the same words; on_failure where it is missing. How often: restart.max_failures",
+        "same values; default: on_failure. Maximum number of failures: restart.max_failures",
         container.convert_restart,
     ),
-    Row("template.metadata", (), _ENVIRONMENT_OF_KUBERNETES),
-    Row(_inside("name"), (), "`tensorflow` or `pytorch`, or the first, trains; others are told and left out", ignore),
-    Row(
-        _inside("image"),
-        ("{job}.image",),
-        "run by the Mesos containerizer",
-        set_option("{job}", "image", as_=require_text),
-    ),
+    Row("template.metadata", (), _OF_KUBERNETES),
+    Row(_inside("name"), (), "the container `tensorflow` or `pytorch`, or the first; others are omitted", ignore),
+    option_row(_inside("image"), "{job}.image", "run by the Mesos containerizer", require_text),
     Row(
         _inside("command"),
         ("{job}.command",),
-        "with args, as one line for the shell; $(NAME) becomes a variable",
+        "with args, as one command line; $(NAME) becomes a shell variable",
         container.convert_command,
     ),
-    Row(
-        _inside("args"),
-        ("{job}.command",),
-        "without command: after what `--command` names",
-        container.convert_args,
-    ),
+    Row(_inside("args"), ("{job}.command",), "without command: appended to `--command`", container.convert_args),
     Row(_inside("workingDir"), ("{job}.command",), "`cd` before the command", ignore),
     Row(
         _inside("env"),
         ("{job}.environment", "secrets"),
-        "values; secretKeyRef becomes a secret; other sources are told and left out",
+        "values; secretKeyRef becomes a secret; other sources are omitted",
         container.convert_variables,
     ),
-    Row(_inside("envFrom"), (), "name the variables one by one in environment, or as secrets"),
-    Row(_inside("ports"), (), "ports come from offers, so that two jobs can share a machine", container.convert_ports),
+    Row(_inside("envFrom"), (), "name each variable in environment, or as a secret"),
+    Row(_inside("ports"), (), "ports come from offers, so that two jobs can share an agent", container.convert_ports),
     Row(
         _inside("resources"),
         ("{job}.cpus", "{job}.mem", "{job}.disk", "{job}.gpus"),
-        "cpu as requested; memory, ephemeral-storage and GPUs as limited. GPUs make workers gpu_worker",
+        "cpu from requests; memory, ephemeral-storage and GPUs from limits. Workers with GPUs become gpu_worker",
         container.convert_resources,
     ),
     Row(
         _inside("volumeMounts"),
         ("volumes",),
-        "hostPath volumes; for others mount the share on the agents and name its folder in volumes, or in "
-        "service.checkpoint_dir, or read s3, gs or hdfs",
+        "hostPath volumes; mount others on the agents and name the folder in volumes or service.checkpoint_dir, or "
+        "read s3, gs or hdfs",
         convert_mounts,
     ),
-    Row(_inside("livenessProbe"), (), "say it with health.liveness, health.target and health.interval"),
+    Row(_inside("livenessProbe"), (), "use health.liveness, health.target and health.interval"),
     Row(_inside("readinessProbe"), (), "a task is ready when its TensorFlow server answers"),
     Row(_inside("lifecycle"), (), "use pre_command and post_command"),
-    Row(_inside("imagePullPolicy"), (), "agents ask the registry what they lack"),
-    Row(_inside("securityContext"), (), "tasks run as service.user"),
-    Row(f"{_POD}.volumes", ("volumes",), "those that are mounted, see volumeMounts", ignore),
+    Row(_inside("imagePullPolicy"), (), "agents pull missing images"),
+    Row(_inside("securityContext"), (), _USER),
+    Row(f"{_POD}.volumes", ("volumes",), "mounted volumes, see volumeMounts", ignore),
     Row(f"{_POD}.initContainers", (), "use pre_command"),
-    Row(
-        f"{_POD}.terminationGracePeriodSeconds",
-        ("{job}.kill_grace",),
-        "seconds between SIGTERM and SIGKILL",
-        set_option("{job}", "kill_grace", as_=number),
+    option_row(
+        f"{_POD}.terminationGracePeriodSeconds", "{job}.kill_grace", "seconds between SIGTERM and SIGKILL", number
     ),
-    Row(
-        f"{_POD}.activeDeadlineSeconds",
-        ("{job}.max_completion_time",),
-        "per task",
-        set_option("{job}", "max_completion_time", as_=number),
-    ),
+    option_row(f"{_POD}.activeDeadlineSeconds", "{job}.max_completion_time", "per task", number),
     Row(
         f"{_POD}.nodeSelector",
         ("{job}.placement_constraint",),
-        "labels become attributes of agents; those for host, zone and region have fields of their own",
+        "labels become attributes of agents; host, zone and region have their own fields",
         container.convert_nodes,
     ),
-    Row(
+    option_row(
         f"{_POD}.nodeName",
-        ("{job}.placement_constraint",),
+        "{job}.placement_constraint",
         "",
-        lambda value, location: [
-            SetOption((location.section, "placement_constraint"), [["hostname", "IS", require_text(value)]])
-        ],
+        lambda value: [["hostname", "IS", require_text(value)]],
     ),
-    Row(f"{_POD}.affinity", (), "say it with placement_constraint (UNIQUE, MAX_PER, GROUP_BY) and placement.near"),
-    Row(f"{_POD}.tolerations", (), "agents have no taints; keep others off with a Mesos role and quota"),
-    Row(f"{_POD}.restartPolicy", (), "the operator overrides it as well; see restartPolicy of the replica"),
-    Row(f"{_POD}.hostNetwork", (), "tasks use the network of their agent anyway", ignore),
-    Row(f"{_POD}.imagePullSecrets", (), "log the agents in to the registry (Mesos flag --docker_config)"),
-    Row(f"{_POD}.serviceAccountName", (), "service.service_account is the account of the whole service"),
-    Row(f"{_POD}.serviceAccount", (), "service.service_account is the account of the whole service"),
-    Row(f"{_POD}.schedulerName", (), _ENVIRONMENT_OF_KUBERNETES),
+    Row(f"{_POD}.affinity", (), "use placement_constraint (UNIQUE, MAX_PER, GROUP_BY) and placement.near"),
+    Row(f"{_POD}.tolerations", (), "agents have no taints; reserve agents with a Mesos role and quota"),
+    Row(f"{_POD}.restartPolicy", (), "overridden by the restartPolicy of the replica, as in Kubeflow"),
+    Row(f"{_POD}.hostNetwork", (), "tasks use the network of their agent", ignore),
+    Row(f"{_POD}.imagePullSecrets", (), "configure the registry login of the agents (Mesos flag --docker_config)"),
+    Row(f"{_POD}.serviceAccountName", (), _ACCOUNT),
+    Row(f"{_POD}.serviceAccount", (), _ACCOUNT),
+    Row(f"{_POD}.schedulerName", (), _OF_KUBERNETES),
     Row(f"{_POD}.priorityClassName", (), "Mesos has no priorities; use roles with quota"),
-    Row(f"{_POD}.securityContext", (), "tasks run as service.user"),
+    Row(f"{_POD}.securityContext", (), _USER),
 )

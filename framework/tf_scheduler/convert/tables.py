@@ -6,7 +6,6 @@ The tables of docs/migrate are generated from the same rows.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -48,11 +47,6 @@ class Location:
     program: str = ""
 
 
-def relocate(location: Location, path: str) -> Location:
-    """Return the location with another path."""
-    return replace(location, path=path)
-
-
 Action = SetOption | Note
 Converter = Callable[[Any, Location], Iterable[Action]]
 
@@ -61,7 +55,7 @@ Converter = Callable[[Any, Location], Iterable[Action]]
 class Row:
     """One field of the file with its nested fields."""
 
-    #: Path with dots; `*` matches any name, `[]` each item of a list.
+    #: Path with dots; `[]` matches each item of a list.
     source: str
     #: Resulting options, with `{job}` for the section; empty: omitted for the reason in `note`.
     to: tuple[str, ...]
@@ -70,7 +64,11 @@ class Row:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        return tuple(re.sub(r"\[\]", ".[]", self.source).split("."))
+        return tuple(self.source.replace("[]", ".[]").split("."))
+
+
+#: Message about a field without a row.
+UNKNOWN = "omitted: unknown field"
 
 
 class TooBigError(ValueError):
@@ -88,8 +86,8 @@ def _visit(
     table: Mapping[tuple[str, ...], Row], node: Any, parts: tuple[str, ...], location: Location, budget: Iterator[int]
 ) -> Iterator[Action]:
     if next(budget, None) is None:
-        raise TooBigError(f"it has more than {MAX_NODES} entries")
-    row = _row(table, parts)
+        raise TooBigError(f"more than {MAX_NODES} entries")
+    row = table.get(parts)
     if node in (None, {}, []) and row is None:
         return  # empty, treated as missing
     if row is not None:
@@ -104,29 +102,22 @@ def _visit(
         for place, value in enumerate(node):
             yield from _visit(table, value, (*parts, "[]"), replace(location, path=f"{location.path}[{place}]"), budget)
     else:
-        yield Note(location.path, "is not known here and was left out")
+        yield Note(location.path, UNKNOWN)
 
 
 def _expected(table: Mapping[tuple[str, ...], Row], parts: tuple[str, ...], node: Any) -> str:
     """Return the type that nested rows expect; empty if the node has that type or no row is nested."""
     depth = len(parts)
-    inner = next((found[depth] for found in table if found[:depth] == parts and len(found) > depth), "")
+    inner = next((path[depth] for path in table if path[:depth] == parts and len(path) > depth), "")
     if inner == "[]":
-        return "" if isinstance(node, list) else "it is a list"
-    return "" if not inner or isinstance(node, Mapping) else "it is an object, with names and values"
-
-
-def _row(table: Mapping[tuple[str, ...], Row], parts: tuple[str, ...]) -> Row | None:
-    if parts in table:
-        return table[parts]
-    alike = (row for found, row in table.items() if len(found) == len(parts) and "*" in found)
-    return next((row for row in alike if all(a in ("*", b) for a, b in zip(row.parts, parts, strict=True))), None)
+        return "" if isinstance(node, list) else "a list"
+    return "" if not inner or isinstance(node, Mapping) else "an object"
 
 
 def apply_row(row: Row, node: Any, location: Location) -> Iterator[Action]:
     """Apply a row to a value; report an invalid value."""
     if row.converter is None:
-        yield Note(location.path, f"was left out: {row.note}")
+        yield Note(location.path, f"omitted: {row.note}")
         return
     yield from attempt(row.converter, node, location)
 
@@ -140,7 +131,7 @@ def attempt(converter: Converter, node: Any, location: Location) -> Iterator[Act
 
 
 def unexpected_value(node: Any, location: Location, expected: str) -> Note:
-    return Note(location.path, f"was left out: {display_value(node)} is not what was expected there ({expected})")
+    return Note(location.path, f"omitted: invalid value {display_value(node)}: expected {expected}")
 
 
 def _joined(path: str, name: str) -> str:
@@ -154,26 +145,26 @@ def display_value(node: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def collect(deeds: Iterable[Action]) -> tuple[dict[str, Any], list[Note]]:
+def collect(actions: Iterable[Action]) -> tuple[dict[str, Any], list[Note]]:
     """Return the options and the distinct notes of all actions.
 
     Objects are merged and lists joined. Of two values for one option, the larger number or the first value wins, with a
     note.
     """
     document: dict[str, Any] = {}
-    said: dict[Note, None] = {}
-    for deed in deeds:
-        if isinstance(deed, Note):
-            said[deed] = None
+    notes: dict[Note, None] = {}
+    for action in actions:
+        if isinstance(action, Note):
+            notes[action] = None
             continue
         section = document
-        for name in deed.path[:-1]:
+        for name in action.path[:-1]:
             section = section.setdefault(name, {})
-        name, path = deed.path[-1], ".".join(deed.path)
-        section[name], conflict = _united(section.get(name), deed.value)
+        name, path = action.path[-1], ".".join(action.path)
+        section[name], conflict = _united(section.get(name), action.value)
         if conflict:
-            said[Note(path, f"has one value for all tasks here: {section[name]!r} was taken, {conflict}")] = None
-    return document, list(said)
+            notes[Note(path, f"one value for all tasks: {section[name]!r}, {conflict}")] = None
+    return document, list(notes)
 
 
 def _united(old: Any, new: Any) -> tuple[Any, str]:
@@ -188,17 +179,17 @@ def _united(old: Any, new: Any) -> tuple[Any, str]:
     return old, f"not {new!r}"
 
 
-def set_option(*path: str, as_: Callable[[Any], Any] = lambda value: value, say: str = "") -> Converter:
-    """Return a converter that sets one option; `{job}` in the path is the section."""
+def option_row(source: str, option: str, note: str, parse: Callable[[Any], Any], warning: str = "") -> Row:
+    """Return a row that sets one option, and warns if `warning` is given; `{job}` in the option is the section."""
 
     def converter(value: Any, location: Location) -> Iterator[Action]:
-        yield SetOption(tuple(part.format(job=location.section) for part in path), as_(value))
-        if say:
-            yield Note(location.path, say)
+        yield SetOption(tuple(option.format(job=location.section).split(".")), parse(value))
+        if warning:
+            yield Note(location.path, warning)
 
-    return converter
+    return Row(source, (option,), note, converter)
 
 
-def ignore(_value: Any, _spot: Location) -> Iterable[Action]:
+def ignore(_value: Any, _location: Location) -> Iterable[Action]:
     """Converter for fields without effect, or read by another row."""
     return ()

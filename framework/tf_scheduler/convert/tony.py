@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from .tables import Action, Location, Note, SetOption, apply_row
+from .tables import UNKNOWN, Action, Location, Note, SetOption, apply_row
 from .tony_rows import COMMAND, IMAGE, INSTANCES, JOB_IMAGE, JOB_ROWS, PREFIXES, ROWS, SECTIONS, roles
 
 #: TonY's defaults (tony-default.xml): property, option, value.
@@ -14,21 +14,17 @@ _DEFAULTS = (("memory", "mem", 2048), ("vcores", "cpus", 1.0))
 
 def convert(properties: Mapping[str, str], program: str) -> Iterator[Action]:
     """Convert the properties of a tony.xml; `program` is the command line of a file without one."""
-    found = roles(properties)
-    for role in found:
+    jobs = roles(properties)
+    for role in jobs:
         yield from _job(role, properties)
     for name, value in properties.items():
         location = Location(name, siblings=properties)
-        if not _belongs_to(name, found):
+        if not any(name.startswith(f"tony.{role}.") for role in jobs):
             yield from _other(name, value, location)
     if program and COMMAND not in properties:  # a job's own command takes precedence
         yield SetOption(("service", "command"), program)
     elif program:
-        yield Note(COMMAND, "is what tasks run; --command is for a file without it")
-
-
-def _belongs_to(name: str, jobs: Iterable[str]) -> bool:
-    return any(name.startswith(f"tony.{role}.") for role in jobs)
+        yield Note(COMMAND, "overrides --command, which is for files without it")
 
 
 def _job(role: str, properties: Mapping[str, str]) -> Iterator[Action]:
@@ -41,7 +37,7 @@ def _job(role: str, properties: Mapping[str, str]) -> Iterator[Action]:
         if name in rows:
             yield from apply_row(rows[name], value, location)
         else:
-            yield Note(location.path, "is not known here and was left out")
+            yield Note(location.path, UNKNOWN)
 
 
 def _section(role: str, properties: Mapping[str, str]) -> str:
@@ -61,7 +57,7 @@ def _other(name: str, value: str, location: Location) -> Iterator[Action]:
         return
     role = INSTANCES.fullmatch(name)
     if role:
-        yield Note(name, f"was left out: there is no job like {role[1]}; there are {', '.join(sorted(SECTIONS))}")
+        yield Note(name, f"omitted: unknown job {role[1]}; expected one of {', '.join(sorted(SECTIONS))}")
         return
     reason = next((why for prefix, why in PREFIXES.items() if name.startswith(prefix)), None)
-    yield Note(name, f"was left out: {reason}" if reason else "is not known here and was left out")
+    yield Note(name, f"omitted: {reason}" if reason else UNKNOWN)

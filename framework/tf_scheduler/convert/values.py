@@ -35,27 +35,27 @@ _REFERENCE = re.compile(r"(\$?)\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 
 
 def quantity(value: object) -> float:
-    """`500m` -> 0.5, `4Gi` -> 4294967296.0. Raise ValueError."""
-    found = re.fullmatch(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)([A-Za-z]{0,2})", str(value).strip())
-    if found is None or found[2] not in _SUFFIXES:
-        raise ValueError("it is a quantity, such as 2, 500m or 4Gi")
-    return number(number(found[1]) * _SUFFIXES[found[2]])
+    """`500m` -> 0.5, `4Gi` -> 4294967296.0. Raises ValueError."""
+    match = re.fullmatch(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)([A-Za-z]{0,2})", str(value).strip())
+    if match is None or match[2] not in _SUFFIXES:
+        raise ValueError("a quantity, such as 2, 500m or 4Gi")
+    return number(number(match[1]) * _SUFFIXES[match[2]])
 
 
 def integer(value: object) -> int:
-    """`3`, `"3"`, `3.0` -> 3. Raise ValueError."""
-    found = _float(value)
-    if not found.is_integer():
-        raise ValueError("it is a whole number")
-    return int(found)
+    """`3`, `"3"`, `3.0` -> 3. Raises ValueError."""
+    result = _float(value)
+    if not result.is_integer():
+        raise ValueError("a whole number")
+    return int(result)
 
 
 def number(value: object) -> float:
-    """`2`, `"2.5"` -> 2.0, 2.5. Raise ValueError."""
-    found = _float(value)
-    if not math.isfinite(found):
-        raise ValueError("it is a number")
-    return found
+    """`2`, `"2.5"` -> 2.0, 2.5. Raises ValueError."""
+    result = _float(value)
+    if not math.isfinite(result):
+        raise ValueError("a number")
+    return result
 
 
 def _float(value: object) -> float:
@@ -77,12 +77,12 @@ def cores(value: object) -> float:
 
 
 def hadoop_megabytes(value: object) -> int:
-    """`2g`, `2048m`, `2048` (MB) -> 2048, as TonY reads memory. Raise ValueError."""
-    found = re.fullmatch(r"([0-9]+)\s*([kmgt]?)b?", str(value).strip().lower())
-    if found is None:
-        raise ValueError("it is an amount of memory, such as 2g or 2048m")
+    """`2g`, `2048m`, `2048` (MB) -> 2048, as TonY reads memory. Raises ValueError."""
+    match = re.fullmatch(r"([0-9]+)\s*([kmgt]?)b?", str(value).strip().lower())
+    if match is None:
+        raise ValueError("an amount of memory, such as 2g or 2048m")
     factors = {"k": 2.0**-10, "": 1.0, "m": 1.0, "g": 2.0**10, "t": 2.0**20}
-    return max(1, math.ceil(number(number(found[1]) * factors[found[2]])))
+    return max(1, math.ceil(number(number(match[1]) * factors[match[2]])))
 
 
 def seconds_of_milliseconds(value: object) -> float:
@@ -102,11 +102,11 @@ def command_line(words: Sequence[object]) -> str:
 
 def _word(text: str) -> str:
     done, parts = 0, []
-    for found in _REFERENCE.finditer(text):
-        before = text[done : found.start()]
+    for match in _REFERENCE.finditer(text):
+        before = text[done : match.start()]
         parts.append(_quoted(before) if before else "")
-        parts.append(shlex.quote(f"$({found[2]})") if found[1] else f'"${{{found[2]}}}"')
-        done = found.end()
+        parts.append(shlex.quote(f"$({match[2]})") if match[1] else f'"${{{match[2]}}}"')
+        done = match.end()
     rest = text[done:]
     return "".join(parts) + (_quoted(rest) if rest or not parts else "")
 
@@ -118,7 +118,7 @@ def _quoted(text: str) -> str:
 
 def has_reference(text: str) -> bool:
     """Return whether the text has a `$(NAME)` that Kubernetes would replace."""
-    return any(not found[1] for found in _REFERENCE.finditer(text))
+    return any(not match[1] for match in _REFERENCE.finditer(text))
 
 
 def is_true(value: object) -> bool:
@@ -127,13 +127,13 @@ def is_true(value: object) -> bool:
 
 
 #: YAML converts unquoted text such as `yes`, `1:30` or `2024-01-01`.
-_QUOTES = "it is text: put it in quotes"
+_QUOTES = "text; use quotes"
 
 
 def require_mapping(value: Any) -> Mapping[str, Any]:
     """Return the mapping. Raises ValueError for another type."""
     if not isinstance(value, Mapping):
-        raise ValueError("it is an object, with names and values")
+        raise ValueError("an object")
     return value
 
 
@@ -152,7 +152,7 @@ def mapping_or_empty(value: Any) -> Mapping[str, Any]:
 def require_list(value: Any) -> Sequence[Any]:
     """Return the list. Raises ValueError for another type."""
     if not isinstance(value, list):
-        raise ValueError("it is a list")
+        raise ValueError("a list")
     return value
 
 
@@ -168,10 +168,10 @@ def require_words(value: Any, name: str) -> list[str]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise ValueError(f"{name} is a list of words")
+        raise ValueError(f"a list of words in {name}")
     wrong = next((place for place, word in enumerate(value) if not _is_text(word)), None)
     if wrong is not None:
-        raise ValueError(f"{name}[{wrong}] is no text: put it in quotes")
+        raise ValueError(f"text in {name}[{wrong}]; use quotes")
     return [str(word) for word in value]
 
 
@@ -182,28 +182,28 @@ def _is_text(value: Any) -> bool:
 def require_field(value: Mapping[str, Any], name: str) -> str:
     """Return a required text of an object. Raises ValueError."""
     if not isinstance(value.get(name), str):
-        raise ValueError(f"its {name} is missing, or is no text")
+        raise ValueError(f"an object with the text {name}")
     return str(value[name])
 
 
 def convert_name(value: Any, location: Location) -> Iterator[Action]:
-    """A row's `take`: the name of the service. What Marathon does not take in it is told."""
+    """Convert the name of the service; note characters that Marathon rejects."""
     name = service_name(require_text(value))
     yield SetOption(("service", "name"), name)
     if name != value:
-        why = "lower case letters, digits and dashes, 63 at most; write another into service.name"
-        yield Note(location.path, f"{display_value(value)} became {name}: names of services have {why}")
+        why = "a service name has up to 63 lower case letters, digits and dashes"
+        yield Note(location.path, f"{display_value(value)} converted to {name}: {why}")
 
 
 def require_bool(value: Any) -> bool:
     """Return the boolean. Raises ValueError for another type."""
     if not isinstance(value, bool):
-        raise ValueError("it is true or false")
+        raise ValueError("true or false")
     return value
 
 
 def convert_each(value: Any, location: Location, converter: Converter) -> Iterator[Action]:
-    """What `take` makes of every object of a list; one that it cannot read is told, and the others are taken."""
+    """Convert each object of a list; note invalid items and convert the others."""
 
     def of_object(item: Any, place: Location) -> Iterable[Action]:
         return converter(require_mapping(item), place)

@@ -40,5 +40,5 @@ def test_failed_conversion_prints_its_warnings(run, tmp_path):
     code, out, err = run("convert", tmp_path / "job.xml")
 
     assert (1, "") == (code, out)
-    assert "warning: tony.wonder: is not known here" in err
-    assert "say it: convert --command" in err
+    assert "warning: tony.wonder: omitted: unknown field" in err
+    assert "use convert --command" in err

@@ -25,8 +25,8 @@ from tf_scheduler.convert.values import command_line, cores, hadoop_megabytes, m
         (service_name, "!!", "tensorflow"),
     ],
 )
-def test_an_amount_is_read(read, text, value):
-    """As the system that it comes from reads it."""
+def test_amount_is_parsed(read, text, value):
+    """As its system of origin does."""
     assert value == pytest.approx(read(text)) if not isinstance(value, str) else value == read(text)
 
 
@@ -34,16 +34,14 @@ def test_an_amount_is_read(read, text, value):
     "text",
     ["", "1 Gi", "x", "1Zi", "-1", "1.2.3", "1e400", "1e400Gi", "1e305Pi", pytest.param("9" * 90_000, id="long")],
 )
-def test_what_is_no_amount_is_refused(text):
-    """The walk tells it with its place."""
+def test_invalid_amount_is_rejected(text):
     with pytest.raises(ValueError):
         quantity(text)
 
 
 @pytest.mark.parametrize("text", ["9" * 90_000, "9" * 4000 + "k", "9" * 308 + "t"], ids=len)
-def test_memory_without_end_is_refused(text):
-    """As any other text that is no amount."""
-    with pytest.raises(ValueError, match="it is a number"):
+def test_huge_memory_is_rejected(text):
+    with pytest.raises(ValueError, match="a number"):
         hadoop_megabytes(text)
 
 
@@ -53,7 +51,7 @@ def test_memory_without_end_is_refused(text):
         st.text(st.characters(min_codepoint=32, max_codepoint=126)).filter(lambda word: "$(" not in word), max_size=4
     )
 )
-def test_a_shell_gives_the_program_the_same_words(words):
+def test_shell_passes_words_unchanged(words):
     """Whatever quotes and blanks they have."""
     line = command_line(["printf", "%s\\0", *words, "end"])
 
@@ -62,7 +60,7 @@ def test_a_shell_gives_the_program_the_same_words(words):
     assert [*words, "end"] == out.decode().split("\0")[:-1]
 
 
-def test_references_of_kubernetes_become_variables_of_the_shell():
+def test_kubernetes_references_become_shell_variables():
     """`$(A)` is replaced, `$$(A)` is not."""
     line = command_line(["echo", "$(A)/x y", "$$(A)"])
 

@@ -1,4 +1,4 @@
-"""Options of the original package: unchanged, and what is obsolete is told."""
+"""Conversion of options of the package beta-tensorflow."""
 
 import json
 
@@ -17,24 +17,24 @@ ORIGINAL = {
 }
 
 
-def test_what_is_known_stays_as_it_is_and_the_rest_is_told():
-    """`worker.cpu` was ignored by the package in silence; volumes of Portworx are none of ours."""
-    found = convert_job_file(json.dumps(ORIGINAL).encode(), "options.json")
+def test_beta_options_are_unchanged_or_reported():
+    """The package ignored `worker.cpu` silently."""
+    result = convert_job_file(json.dumps(ORIGINAL).encode(), "options.json")
 
-    assert ORIGINAL["service"] == found.options["service"]
-    assert {"count": 2, "port": 2300} == found.options["worker"]
-    assert {"count": 1} == found.options["parameter_server"]
-    told = {warning.path: warning.message for warning in found.warnings}
-    assert "is no option" in told["worker.cpu"]
-    assert "Portworx" in told["worker.portworx_volume_name"]
-    assert "is parameter_server.count now" == told["ps.count"]
-    assert "has no effect: ports come from offers" in told["worker.port"]
-    assert "service.mesos_api_version" in told
+    assert ORIGINAL["service"] == result.options["service"]
+    assert {"count": 2, "port": 2300} == result.options["worker"]
+    assert {"count": 1} == result.options["parameter_server"]
+    notes = {warning.path: warning.message for warning in result.warnings}
+    assert "unknown option" in notes["worker.cpu"]
+    assert "Portworx" in notes["worker.portworx_volume_name"]
+    assert "renamed to parameter_server.count" == notes["ps.count"]
+    assert "has no effect: ports come from offers" in notes["worker.port"]
+    assert "service.mesos_api_version" in notes
 
 
-def test_a_section_that_nobody_knows_is_left_out_and_told():
-    """Those that are known are enough to know the file by."""
-    found = convert_job_file(json.dumps({**ORIGINAL, "node": {"count": 2}, "hdfs": {}}).encode(), "options.json")
+def test_unknown_section_is_omitted_and_reported():
+    """The known sections identify the file."""
+    result = convert_job_file(json.dumps({**ORIGINAL, "node": {"count": 2}, "hdfs": {}}).encode(), "options.json")
 
-    assert "node" not in found.options
-    assert "is no option" in {warning.path: warning.message for warning in found.warnings}["node.count"]
+    assert "node" not in result.options
+    assert "unknown option" in {warning.path: warning.message for warning in result.warnings}["node.count"]

@@ -12,8 +12,8 @@ ROWS = [
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.source)
-def test_a_row_names_options_that_there_are(row):
+def test_row_names_existing_options(row):
     """`{job}` stands for every section."""
-    known = {str(option) for option in OPTIONS} | {option.path[0] for option in OPTIONS}
+    names = {str(option) for option in OPTIONS} | {option.path[0] for option in OPTIONS}
 
-    assert [] == [path for path in row.to if path.format(job="worker") not in known]
+    assert [] == [path for path in row.to if path.format(job="worker") not in names]

@@ -1,4 +1,4 @@
-"""TFJobs, old and new, become options; nothing of them vanishes in silence."""
+"""Conversion of TFJobs and PyTorchJobs; each omitted field is reported."""
 
 import copy
 import json
@@ -27,12 +27,11 @@ def converted():
     return convert_job_file(FILE.read_bytes(), "tfjob.yaml")
 
 
-def told(converted):
+def notes(converted):
     return {warning.path: warning.message for warning in converted.warnings}
 
 
-def test_jobs_resources_and_commands_are_taken_along(converted):
-    """The values by hand, from the file beside this test."""
+def test_jobs_resources_and_commands_are_converted(converted):
     options = converted.options
 
     assert "mnist-train" == options["service"]["name"]
@@ -48,15 +47,15 @@ def test_jobs_resources_and_commands_are_taken_along(converted):
     )
 
 
-def test_folders_of_the_host_become_volumes(converted):
-    """For the tasks that mount them, where and how they do."""
+def test_host_paths_become_volumes(converted):
+    """Of the tasks that mount them."""
     expected = {"host_path": "/mnt/disk/mnist", "container_path": "/disk", "mode": "RO", "jobs": "gpu_worker"}
 
     assert [expected] == converted.options["volumes"]
 
 
-def test_policies_are_taken_along(converted):
-    """Success, clean-up, deadline, queue; each job's own restart policy."""
+def test_policies_are_converted(converted):
+    """Success, clean-up, deadline, queue, and the restart policy of each job."""
     options = converted.options
 
     assert {"success": "all_workers", "clean_up": "all", "deadline": 7200.0, "keep_seconds": 600.0} == options["finish"]
@@ -84,13 +83,11 @@ def test_policies_are_taken_along(converted):
         "service.strategy",
     ],
 )
-def test_what_cannot_be_taken_along_is_told_by_its_place(converted, path):
-    """One sentence each."""
-    assert told(converted)[path]
+def test_unsupported_field_is_reported_by_path(converted, path):
+    assert notes(converted)[path]
 
 
-def test_the_result_is_a_valid_options_file(converted):
-    """Through the same loader as a user's."""
+def test_result_is_a_valid_options_file(converted):
     spec = load_spec(converted.options, {"executor": {"url": "x"}})
 
     assert 6 == spec.task_count
@@ -111,8 +108,8 @@ spec:
 WORKER = "spec.tfReplicaSpecs.Worker"
 
 
-def test_no_retry_is_no_retry():
-    """backoffLimit 0 is what it says, beside whatever restart policy."""
+def test_backoff_limit_0_allows_no_failure():
+    """Whatever the restart policy."""
     assert 0 == convert_job_file(JOB.encode(), "it").options["restart"]["max_failures"]
 
 
@@ -127,44 +124,40 @@ def test_no_retry_is_no_retry():
         ("backoffLimit: 0", "backoffLimit: 0.5", "spec.runPolicy.backoffLimit"),
     ],
 )
-def test_a_value_that_there_is_not_is_told_and_left_out(right, wrong, path):
-    """It never becomes another one in silence."""
-    assert "was left out" in told(convert_job_file(JOB.replace(right, wrong).encode(), "it"))[path]
+def test_invalid_value_is_omitted_and_reported(right, wrong, path):
+    assert "omitted: invalid value" in notes(convert_job_file(JOB.replace(right, wrong).encode(), "it"))[path]
 
 
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [("replicas: 2", "replicas: three"), ("replicas: 2", "replicas: 2.5"), ("[python, a.py]", "python a.py")],
 )
-def test_a_conversion_that_fails_tells_what_it_left_out(right, wrong):
-    """That is why it fails."""
+def test_failed_conversion_has_notes(right, wrong):
+    """An omitted field is why it fails."""
     with pytest.raises(InvalidConversionError) as failed:
         convert_job_file(JOB.replace(right, wrong).encode(), "it")
 
-    assert [True] == [
-        "is not what was expected" in one.message for one in failed.value.warnings if "Worker." in one.path
-    ]
+    assert [True] == ["omitted: invalid value" in one.message for one in failed.value.warnings if "Worker." in one.path]
 
 
-def test_gpus_of_any_maker_count():
-    """No GPU of one beside some of another."""
-    found = convert_job_file(JOB.replace("cpu: 1", '"nvidia.com/gpu": 0, "amd.com/gpu": 1').encode(), "it")
+def test_gpus_of_all_vendors_are_converted():
+    result = convert_job_file(JOB.replace("cpu: 1", '"nvidia.com/gpu": 0, "amd.com/gpu": 1').encode(), "it")
 
-    assert (2, 1) == (found.options["gpu_worker"]["count"], found.options["gpu_worker"]["gpus"])
+    assert (2, 1) == (result.options["gpu_worker"]["count"], result.options["gpu_worker"]["gpus"])
 
 
-def test_a_job_in_a_list_is_found():
+def test_job_in_a_list_is_converted():
     """As kubectl writes it."""
     text = yaml.safe_dump({"kind": "List", "items": [yaml.safe_load(JOB), {"kind": "Service"}]})
 
-    found = convert_job_file(text.encode(), "it")
+    result = convert_job_file(text.encode(), "it")
 
-    assert 2 == found.options["worker"]["count"]
-    assert "Service" in told(found)
+    assert 2 == result.options["worker"]["count"]
+    assert "Service" in notes(result)
 
 
-def test_a_pytorchjob_is_one_of_pytorch():
-    """Its master leads, and is one of those that train."""
+def test_pytorchjob_uses_strategy_pytorch_ddp():
+    """Its master is the chief, which trains, too."""
     words = (("TFJob", "PyTorchJob"), ("tfReplica", "pytorchReplica"), ("name: tensorflow", "name: pytorch"))
     document = JOB
     for old, new in words:
@@ -173,18 +166,17 @@ def test_a_pytorchjob_is_one_of_pytorch():
     job["spec"]["pytorchReplicaSpecs"]["Master"] = {**job["spec"]["pytorchReplicaSpecs"]["Worker"], "replicas": 1}
     job["spec"]["elasticPolicy"] = {"minReplicas": 1}
 
-    found = convert_job_file(yaml.safe_dump(job).encode(), "it")
+    result = convert_job_file(yaml.safe_dump(job).encode(), "it")
 
     assert ("pytorch_ddp", 1, 2) == (
-        found.options["service"]["strategy"],
-        found.options["chief"]["count"],
-        found.options["worker"]["count"],
+        result.options["service"]["strategy"],
+        result.options["chief"]["count"],
+        result.options["worker"]["count"],
     )
-    assert "the number of workers is fixed" in told(found)["spec.elasticPolicy"]
+    assert "the number of workers is fixed" in notes(result)["spec.elasticPolicy"]
 
 
-def test_a_job_as_clusters_have_it():
-    """Everything that it has beside the training is told by its place, or taken along."""
+def test_fields_of_real_clusters_are_converted_or_reported():
     job = yaml.safe_load(JOB)
     job["spec"]["runPolicy"] = {"cleanPodPolicy": "None", "suspend": False}
     pod = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]
@@ -202,17 +194,17 @@ def test_a_job_as_clusters_have_it():
         volumeMounts=[{"name": "d", "mountPath": "/d"}, {"name": "c", "mountPath": "/c"}],
     )
 
-    found = convert_job_file(yaml.safe_dump(job).encode(), "it")
+    result = convert_job_file(yaml.safe_dump(job).encode(), "it")
 
     inside = ("tolerations", "serviceAccountName", "imagePullSecrets", "containers[0].envFrom", "nodeSelector")
     expected = {f"{WORKER}.template.spec.{name}" for name in (*inside, "containers[0].volumeMounts[1]")}
-    assert expected <= told(found).keys()
-    assert "keep_seconds" in told(found)["spec.runPolicy.cleanPodPolicy"]
-    assert [("/mnt/d", "/d")] == [(one["host_path"], one["container_path"]) for one in found.options["volumes"]]
+    assert expected <= notes(result).keys()
+    assert "keep_seconds" in notes(result)["spec.runPolicy.cleanPodPolicy"]
+    assert [("/mnt/d", "/d")] == [(one["host_path"], one["container_path"]) for one in result.options["volumes"]]
 
 
 def every_place(node, path=()):
-    """Of the values in it, and of itself."""
+    """Yield the path of the node and of every value in it."""
     yield path
     parts = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for name, value in parts:
@@ -223,8 +215,8 @@ INTERNALS = re.compile(r"NoneType|has no attr|object is not|could not convert|No
 
 
 @pytest.mark.parametrize("leaf", [None, "two", 3, True, [None], ["two"], {}, {"a": None}], ids=str)
-def test_messages_about_a_strange_value_are_of_this_file(leaf):
-    """At every place of it: none is Python's own, each begins with the place."""
+def test_unexpected_value_is_reported_with_its_path(leaf):
+    """At every path of the file; no message is an exception of Python."""
     document = next(yaml.safe_load_all(FILE.read_text()))
     for path in [*every_place(document)][1:]:
         changed = copy.deepcopy(document)
@@ -238,8 +230,8 @@ def test_messages_about_a_strange_value_are_of_this_file(leaf):
         assert [] == [str(one) for one in messages if INTERNALS.search(one.message) or not one.path]
 
 
-def test_a_null_leaves_out_that_part_only():
-    """A replica, a container, a variable; the rest of the job is taken."""
+def test_null_omits_one_field_only():
+    """A replica, a container, a variable; the rest of the job is converted."""
     job = yaml.safe_load(JOB)
     job["spec"]["tfReplicaSpecs"]["PS"] = None
     box = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
@@ -247,46 +239,50 @@ def test_a_null_leaves_out_that_part_only():
     job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"] = [None, box]
     job["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] = None
 
-    found = convert_job_file(yaml.safe_dump(job).encode(), "it")
+    result = convert_job_file(yaml.safe_dump(job).encode(), "it")
 
-    worker, said = found.options["worker"], told(found)
+    worker, messages = result.options["worker"], notes(result)
     assert (1, "python a.py", {"A": "1"}) == (worker["count"], worker["command"], worker["environment"])
-    assert "null" in said["spec.tfReplicaSpecs.PS"]
-    assert "replicas" in said["spec.tfReplicaSpecs.PS"]
-    assert "null" in said[f"{WORKER}.template.spec.containers[0]"]
-    assert "null" in said[f"{WORKER}.template.spec.containers[1].env[0]"]
-    assert "its name is missing" in said[f"{WORKER}.template.spec.containers[1].env[2]"]
+    assert "null" in messages["spec.tfReplicaSpecs.PS"]
+    assert "replicas" in messages["spec.tfReplicaSpecs.PS"]
+    assert "null" in messages[f"{WORKER}.template.spec.containers[0]"]
+    assert "null" in messages[f"{WORKER}.template.spec.containers[1].env[0]"]
+    assert "expected an object with the text name" in messages[f"{WORKER}.template.spec.containers[1].env[2]"]
 
 
 @pytest.mark.parametrize(
     ("right", "wrong", "path", "message"),
     [
-        ("kind: TFJob", "kind: TFJob\napiVersion: kubeflow.org/v99", "apiVersion", "'kubeflow.org/v99' was read as"),
-        ("name: small", "name: 日本", "metadata.name", "'日本' became tensorflow"),
-        ("name: small", f"name: {'n' * 300}", "metadata.name", f"became {'n' * 63}:"),
-        ("cpu: 1", "amd.com/gpu: 1", f"{WORKER}.template.spec.containers[0].resources: amd.com/gpu", "became gpus"),
-        ("backoffLimit: 0", "backoffLimit: two", "spec.runPolicy.backoffLimit", "(it is a whole number)"),
-        ("backoffLimit: 0", "activeDeadlineSeconds: two", "spec.runPolicy.activeDeadlineSeconds", "it is a number"),
+        ("kind: TFJob", "kind: TFJob\napiVersion: kubeflow.org/v99", "apiVersion", "'kubeflow.org/v99' read as"),
+        ("name: small", "name: 日本", "metadata.name", "'日本' converted to tensorflow"),
+        ("name: small", f"name: {'n' * 300}", "metadata.name", f"converted to {'n' * 63}:"),
+        (
+            "cpu: 1",
+            "amd.com/gpu: 1",
+            f"{WORKER}.template.spec.containers[0].resources: amd.com/gpu",
+            "converted to gpus",
+        ),
+        ("backoffLimit: 0", "backoffLimit: two", "spec.runPolicy.backoffLimit", "expected a whole number"),
+        ("backoffLimit: 0", "activeDeadlineSeconds: two", "spec.runPolicy.activeDeadlineSeconds", "expected a number"),
     ],
 )
-def test_what_became_something_else_is_told(right, wrong, path, message):
-    """With what it was, and what it is."""
-    assert message in told(convert_job_file(JOB.replace(right, wrong).encode(), "it"))[path]
+def test_changed_value_is_reported(right, wrong, path, message):
+    """With the old and the new value."""
+    assert message in notes(convert_job_file(JOB.replace(right, wrong).encode(), "it"))[path]
 
 
-def test_what_says_the_version_that_is_known_needs_no_word():
-    """Nor does a name that stays as it is."""
-    found = convert_job_file(JOB.replace("kind: TFJob", "kind: TFJob\napiVersion: kubeflow.org/v1").encode(), "it")
+def test_known_version_and_valid_name_need_no_note():
+    result = convert_job_file(JOB.replace("kind: TFJob", "kind: TFJob\napiVersion: kubeflow.org/v1").encode(), "it")
 
-    assert set() == {"apiVersion", "metadata.name"} & told(found).keys()
+    assert set() == {"apiVersion", "metadata.name"} & notes(result).keys()
 
 
 @pytest.mark.parametrize("name", tony_rows.PLACEHOLDERS)
-def test_braces_in_a_command_reach_the_program_as_they_are(name):
-    """They would be replaced otherwise: the executor looks for them."""
-    given = [f"a={{{name}}}", f"it's {{{name}}}", f"${{{name}}}"]
+def test_braces_in_a_command_are_not_replaced(name):
+    """They are escaped, because the executor replaces placeholders."""
+    words = [f"a={{{name}}}", f"it's {{{name}}}", f"${{{name}}}"]
     job = yaml.safe_load(JOB)
-    job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["command"] = ["printf", "%s\n", *given]
+    job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["command"] = ["printf", "%s\n", *words]
 
     line = convert_job_file(yaml.safe_dump(job).encode(), "it").options["worker"]["command"]
 
@@ -294,7 +290,7 @@ def test_braces_in_a_command_reach_the_program_as_they_are(name):
     out = subprocess.run(
         ["sh", "-c", fill_placeholders(line, payload, "/sandbox")], capture_output=True, check=True
     ).stdout
-    assert given == out.decode().splitlines()
+    assert words == out.decode().splitlines()
     assert name in placeholders(payload, "/sandbox")
 
 
@@ -314,8 +310,8 @@ SPOTS = (
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(SPOTS), st.data(), LEAVES)
-def test_a_strange_file_gives_valid_options_or_the_reasons(location, data, leaf):
-    """Any entry replaced by anything, or a new one: never another error, never an invalid result."""
+def test_any_change_gives_valid_options_or_options_error(location, data, leaf):
+    """For any entry replaced or added."""
     document = next(yaml.safe_load_all(FILE.read_text()))
     node = document
     for name in location:
@@ -323,20 +319,19 @@ def test_a_strange_file_gives_valid_options_or_the_reasons(location, data, leaf)
     node[data.draw(st.sampled_from([*node, "unheardOf"]))] = copy.deepcopy(leaf)
 
     try:
-        found = convert_job_file(yaml.safe_dump(document).encode(), "it")
+        result = convert_job_file(yaml.safe_dump(document).encode(), "it")
     except OptionsError:
         return
-    load_spec(found.options, {"executor": {"url": "x"}})
+    load_spec(result.options, {"executor": {"url": "x"}})
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12))
 @settings(max_examples=30, deadline=None)
-def test_an_entry_that_nobody_knows_is_always_told(name):
-    """Wherever its name comes from."""
+def test_unknown_field_is_always_reported(name):
     document = next(yaml.safe_load_all(FILE.read_text()))
     document["spec"][f"x-{name}"] = 1
 
-    assert f"spec.x-{name}" in told(convert_job_file(yaml.safe_dump(document).encode(), "it"))
+    assert f"spec.x-{name}" in notes(convert_job_file(yaml.safe_dump(document).encode(), "it"))
 
 
 OLD = """
@@ -351,22 +346,22 @@ spec:
 """
 
 
-def test_the_first_version_has_a_list_of_replicas():
-    """v1alpha1, and images whose program the file does not say."""
-    found = convert_job_file(OLD.encode(), "old.yaml", "python train.py")
+def test_v1alpha1_list_of_replicas_is_converted():
+    """And images without a command."""
+    result = convert_job_file(OLD.encode(), "old.yaml", "python train.py")
 
-    assert (1, 2, 0) == tuple(found.options[name]["count"] for name in ("chief", "parameter_server", "worker"))
-    assert "python train.py --steps=3" == found.options["chief"]["command"]
-    assert "example/tf:1.3" == found.options["service"]["tf_image"]
+    assert (1, 2, 0) == tuple(result.options[name]["count"] for name in ("chief", "parameter_server", "worker"))
+    assert "python train.py --steps=3" == result.options["chief"]["command"]
+    assert "example/tf:1.3" == result.options["service"]["tf_image"]
 
 
-def test_a_program_that_no_one_knows_is_asked_for():
-    """The image's own entry point is in the image."""
-    with pytest.raises(OptionsError, match=r"old.yaml does not say what its image runs.*--command"):
+def test_missing_command_is_reported():
+    """The entry point of an image is unknown."""
+    with pytest.raises(OptionsError, match=r"old.yaml: missing command of the image.*--command"):
         convert_job_file(OLD.encode(), "old.yaml")
 
 
-def test_tensorflow_operator_job_is_refused_with_advice():
-    """Its kind is older than TFJob; the message names the way."""
-    with pytest.raises(OptionsError, match="another job, tensorflow: convert it to a TFJob first"):
+def test_tensorflow_operator_job_is_rejected_with_advice():
+    """Its kind is older than TFJob."""
+    with pytest.raises(OptionsError, match="a job of kind tensorflow: convert it to a TFJob first"):
         convert_job_file(b"kind: tensorflow", "o.yaml")
