@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tf_scheduler.convert import beta, pod, tfjob, tony_rows
+from tf_scheduler.convert import beta, pod, tfjob, tony
 from tf_scheduler.convert.tables import Row
 from tf_scheduler.core.plans.scheduling import CANARIES
 from tf_scheduler.core.plans.tables import AGGREGATE, ALREADY, ENDINGS, LAUNCHED, SITUATIONS, TRANSITIONS
@@ -298,16 +298,16 @@ def _units() -> str:
 
 def migration_tables() -> Mapping[str, str]:
     """Return the tables in Markdown by name."""
-    prefixes = (Row(f"{prefix}*", (), why) for prefix, why in tony_rows.PREFIXES.items())
-    jobs = (Row(f"tony.JOB.{row.source}", row.to, row.note) for row in tony_rows.JOB_ROWS)
+    prefixes = (Row(f"{prefix}*", (), why) for prefix, why in tony.PREFIXES.items())
+    jobs = (Row(f"tony.JOB.{row.source}", row.to, row.note) for row in tony.JOB_ROWS)
     return {
         "tfjob": _mapping(tfjob.ROWS),
         "tfjob-older": _mapping(tfjob.OLDER_ROWS),
         "replica": _mapping(pod.ROWS),
-        "tony": _mapping(tony_rows.ROWS),
+        "tony": _mapping(tony.ROWS),
         "tony-job": _mapping(jobs),
         "tony-rest": _mapping(prefixes),
-        "tony-arguments": _mapping(tony_rows.ARGUMENTS),
+        "tony-arguments": _mapping(tony.ARGUMENTS),
         "beta": _mapping(beta.ROWS),
         "beta-obsolete": _table(
             ("option", "why it has no effect"), ((f"`{a}`", b) for a, b in beta.obsolete_options())

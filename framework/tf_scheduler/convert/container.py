@@ -9,12 +9,12 @@ from typing import Any
 from .tables import UNKNOWN, Action, Converter, Location, Note, SetOption, attempt, unexpected_value
 from .values import (
     command_line,
-    convert_each,
     cores,
     has_reference,
     mapping_or_empty,
     megabytes,
     nested_value,
+    one_of,
     quantity,
     require_field,
     require_mapping,
@@ -122,11 +122,7 @@ def convert_args(_value: Any, location: Location) -> Iterator[Action]:
         yield from command(location.siblings, location)
 
 
-def convert_variables(value: Any, location: Location) -> Iterator[Action]:
-    yield from convert_each(value, location, _convert_variable)
-
-
-def _convert_variable(variable: Mapping[str, Any], location: Location) -> Iterator[Action]:
+def convert_variable(variable: Mapping[str, Any], location: Location) -> Iterator[Action]:
     name, origin = require_field(variable, "name"), variable.get("valueFrom")
     if origin:
         yield from _convert_origin(name, require_mapping(origin), location)
@@ -147,11 +143,7 @@ def _convert_origin(name: str, origin: Mapping[str, Any], location: Location) ->
     yield Note(location.path, f"secret {source}: store the value in the secret store of the cluster")
 
 
-def convert_ports(value: Any, location: Location) -> Iterator[Action]:
-    yield from convert_each(value, location, _convert_port)
-
-
-def _convert_port(port: Mapping[str, Any], location: Location) -> Iterator[Action]:
+def convert_port(port: Mapping[str, Any], location: Location) -> Iterator[Action]:
     if port.get("name") not in ("tfjob-port", None) or port.get("hostPort"):
         yield Note(location.path, "omitted: the port of the task comes from the offer, as TASK_PORT")
 
@@ -178,8 +170,6 @@ _RESTARTS = {"Never": "never", "OnFailure": "on_failure", "Always": "always", "E
 
 
 def convert_restart(value: Any, location: Location) -> Iterator[Action]:
-    if not isinstance(value, str) or value not in _RESTARTS:
-        raise ValueError(f"one of {', '.join(_RESTARTS)}")
-    yield SetOption((location.section, "restart_policy"), _RESTARTS[value])
+    yield SetOption((location.section, "restart_policy"), one_of(_RESTARTS)(value))
     if value == "Always":
         yield Note(location.path, "Always: failed tasks restart, finished tasks do not")

@@ -8,7 +8,7 @@ from typing import Any
 from . import container
 from .tables import Action, Location, Note, Row, SetOption, convert_tree, ignore, option_row, unexpected_value
 from .values import (
-    convert_each,
+    each,
     integer,
     mapping_or_empty,
     nested_value,
@@ -46,10 +46,6 @@ def _has_name(entry: Mapping[str, Any]) -> bool:
 def _joined(mount: Mapping[str, Any], named: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
     known = _has_name(mount) and mount["name"] in named
     return {**mount, _VOLUME: named[mount["name"]]} if known else mount
-
-
-def convert_mounts(value: Any, location: Location) -> Iterator[Action]:
-    yield from convert_each(value, location, _convert_mount)
 
 
 def _convert_mount(mount: Mapping[str, Any], location: Location) -> Iterator[Action]:
@@ -173,10 +169,15 @@ ROWS = (
         _inside("env"),
         ("{job}.environment", "secrets"),
         "values; secretKeyRef becomes a secret; other sources are omitted",
-        container.convert_variables,
+        each(container.convert_variable),
     ),
     Row(_inside("envFrom"), (), "name each variable in environment, or as a secret"),
-    Row(_inside("ports"), (), "ports come from offers, so that two jobs can share an agent", container.convert_ports),
+    Row(
+        _inside("ports"),
+        (),
+        "ports come from offers, so that two jobs can share an agent",
+        each(container.convert_port),
+    ),
     Row(
         _inside("resources"),
         ("{job}.cpus", "{job}.mem", "{job}.disk", "{job}.gpus"),
@@ -188,7 +189,7 @@ ROWS = (
         ("volumes",),
         "hostPath volumes; mount others on the agents and name the folder in volumes or service.checkpoint_dir, or "
         "read s3, gs or hdfs",
-        convert_mounts,
+        each(_convert_mount),
     ),
     Row(_inside("livenessProbe"), (), "use health.liveness, health.target and health.interval"),
     Row(_inside("readinessProbe"), (), "a task is ready when its TensorFlow server answers"),

@@ -24,7 +24,7 @@ from .tables import (
     option_row,
     unexpected_value,
 )
-from .values import convert_each, convert_name, integer, number, require_mapping, require_text
+from .values import convert_name, each, integer, number, one_of, require_mapping, require_text
 
 PYTORCH = "PyTorchJob"
 #: Replica type in lower case -> section.
@@ -40,16 +40,8 @@ _SUCCESS = {"": "chief", "AllWorkers": "all_workers"}
 _CLEAN_UP = {"": "running", "Running": "running", "All": "all", "None": "none"}
 
 
-def _convert_success(value: Any, _location: Location) -> Iterator[Action]:
-    if not isinstance(value, str) or value not in _SUCCESS:
-        raise ValueError("an empty text or AllWorkers")
-    yield SetOption(("finish", "success"), _SUCCESS[value])
-
-
 def _convert_clean_up(value: Any, location: Location) -> Iterator[Action]:
-    if not isinstance(value, str) or value not in _CLEAN_UP:
-        raise ValueError("Running, All or None")
-    yield SetOption(("finish", "clean_up"), _CLEAN_UP[value])
+    yield SetOption(("finish", "clean_up"), one_of(_CLEAN_UP)(value))
     if value == "None" and "ttlSecondsAfterFinished" not in location.siblings:
         yield Note(
             location.path, "None: running tasks stay for finish.keep_seconds (an hour); 0: forever, as in Kubeflow"
@@ -73,11 +65,6 @@ def _replica(name: str, replica: Any, location: Location) -> Iterator[Action]:
         if section == "worker" and pod.has_gpus(replica):
             section = "gpu_worker"
         yield from pod.convert(replica, replace(location, section=section))
-
-
-def _convert_listed(value: Any, location: Location) -> Iterator[Action]:
-    """Convert the list of replicas of v1alpha1."""
-    yield from convert_each(value, location, _listed)
 
 
 def _listed(replica: Mapping[str, Any], location: Location) -> Iterator[Action]:
@@ -144,18 +131,18 @@ ROWS = (
     Row("metadata.labels", (), "services have no labels"),
     Row("metadata.annotations", (), "services have no annotations"),
     Row("status", (), "the result of another run"),
-    Row(
+    option_row(
         "spec.successPolicy",
-        ("finish.success",),
+        "finish.success",
         "empty: chief (or worker 0 without a chief); AllWorkers: all_workers",
-        _convert_success,
+        one_of(_SUCCESS),
     ),
     Row("spec.enableDynamicWorker", (), "change worker.count in an update; see docs/plans.md"),
     *_policies("spec.runPolicy"),
     option_row("spec.tfImage", "service.tf_image", "v1alpha1: image of replicas without template", require_text),
     Row("spec.terminationPolicy", (), "v1alpha1: the chief decides, or worker 0 without a chief (finish.success)"),
     Row("spec.tfReplicaSpecs", (), "Chief, Master, Worker, PS, Evaluator: see below", _convert_replicas),
-    Row("spec.replicaSpecs", (), "v1alpha1: a list of replicas; default of tfReplicaType: MASTER", _convert_listed),
+    Row("spec.replicaSpecs", (), "v1alpha1: a list of replicas; default of tfReplicaType: MASTER", each(_listed)),
     Row("spec.pytorchReplicaSpecs", (), "of a PyTorchJob: Master, Worker; see below", _convert_replicas),
     Row("spec.nprocPerNode", (), "a task has one process: give each worker the GPUs of one process"),
     Row("spec.elasticPolicy", (), "the number of workers is fixed; recovery.shrink_after can reduce it"),

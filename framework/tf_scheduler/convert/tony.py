@@ -1,12 +1,244 @@
-"""Converter for TonY's tony.xml."""
+"""Converter for TonY's tony.xml (TonyConfigurationKeys and tony-default.xml)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
-from .tables import UNKNOWN, Action, Location, Note, SetOption, apply_row
-from .tony_rows import COMMAND, IMAGE, INSTANCES, JOB_IMAGE, JOB_ROWS, PREFIXES, ROWS, SECTIONS, roles
+from .tables import UNKNOWN, Action, Location, Note, Row, SetOption, apply_row, ignore, option_row
+from .values import convert_name, hadoop_megabytes, integer, is_true, number, seconds_of_milliseconds
+
+OF_HADOOP = "concerns YARN and Hadoop"
+_OF_PORTAL = "past runs are in `dcos-tensorflow history`"
+_MILLISECONDS = "milliseconds become seconds"
+PLANS = "define the order by a custom plan (docs/plans.md)"
+#: Prefix of omitted properties -> reason.
+PREFIXES = {
+    "tony.docker.": "unknown job",
+    "tony.am.": "Marathon starts the scheduler with the resources of its app",
+    "tony.task.": "Mesos monitors executors, which have no heartbeats of their own",
+    "tony.history.": _OF_PORTAL,
+    "tony.portal.": _OF_PORTAL,
+    "tony.https.": _OF_PORTAL,
+    "tony.http.": _OF_PORTAL,
+    "tony.keytab.": _OF_PORTAL,
+    "tony.secret.": _OF_PORTAL,
+    "tony.horovod.": "Horovod runs without a driver",
+    "tony.other.": OF_HADOOP,
+    "tony.application.mxnet.": "variables of MXNet are not set; see docs/tasks.md",
+    "tony.application.dependency.": PLANS,
+    "tony.application.": OF_HADOOP,
+    "tony.gpu-exec-path": "GPUs come from the offer",
+    "tony.version-info.": "concerns TonY itself",
+    "yarn.": OF_HADOOP,
+    "hadoop.": OF_HADOOP,
+    "dfs.": OF_HADOOP,
+}
+#: Arguments of TonY's command line, for docs/migrate only.
+ARGUMENTS = (
+    Row("--executes, --task_params", ("service.command",), "`convert --command 'python train.py --steps 1000'`"),
+    Row("--src_dir", ("service.job_url",), "pack the folder as zip or tgz and set its address"),
+    Row("--python_venv, --python_binary_path", ("service.python",), "a path on the agents, or runtime:NAME"),
+    Row("--container_env, --shell_env", ("service.environment",), ""),
+    Row("--hdfs_classpath", (), OF_HADOOP),
+)
+
+
+SECTIONS = {"chief": "chief", "worker": "worker", "ps": "parameter_server", "evaluator": "evaluator"}
+INSTANCES = re.compile(r"tony\.([a-z]+)\.instances")
+IMAGE = re.compile(r"tony\.docker\.([a-z]+)\.image")
+#: Names that executors replace in commands, in braces.
+PLACEHOLDERS = ("ps_hosts", "worker_hosts", "job_name", "task_index", "task_name", "port", "log_dir")
+COMMAND = "tony.containers.command"
+#: Framework -> strategy.
+_STRATEGIES = {"pytorch": "pytorch_ddp", "horovod": "horovod"}
+_FILES = "pack all files into the archive of service.job_url"
+
+
+def _convert_framework(value: Any, location: Location) -> Iterator[Action]:
+    if value in _STRATEGIES:
+        yield SetOption(("service", "strategy"), _STRATEGIES[value])
+    elif value not in ("tensorflow", "standalone"):
+        yield Note(location.path, f"{value}: its variables are not set; see docs/tasks.md")
+
+
+def _convert_mode(value: Any, location: Location) -> Iterator[Action]:
+    if value != "GANG":
+        yield Note(location.path, f"{value}: all tasks are launched together")
+
+
+def _convert_untracked(value: Any, location: Location) -> Iterator[Action]:
+    others = [name for name in _words(value) if name not in ("ps", "tensorboard", "evaluator")]
+    if others:
+        yield Note(location.path, f"{', '.join(others)}: use finish.success to choose the tasks that end the job")
+
+
+def _convert_fail_on_worker(value: Any, location: Location) -> Iterator[Action]:
+    always = "" if is_true(value) else "always true: "
+    yield Note(location.path, f"{always}a task that fails more often than restart.max_failures ends the job")
+
+
+def _convert_variables(value: Any, _location: Location) -> Iterator[Action]:
+    for pair in _words(value):
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise ValueError(f"a value of {name}")
+        yield SetOption(("service", "environment"), {name: text})
+
+
+def _convert_resources(value: Any, location: Location) -> Iterator[Action]:
+    first, *others = _words(value) or [""]
+    if not first:
+        raise ValueError("the address of a file")
+    place, _, alias = first.partition("::")
+    yield SetOption(("service", "job_url"), place.removesuffix("#archive"))
+    left = [*others, *([f"the name {alias.removesuffix('#archive')}"] if alias.removesuffix("#archive") else [])]
+    if left:
+        yield Note(location.path, f"omitted: {', '.join(left)}; one file is fetched; {_FILES}")
+
+
+def _convert_board(value: Any, _location: Location) -> Iterator[Action]:
+    yield SetOption(("service", "use_tensorboard"), True)
+    yield SetOption(("service", "checkpoint_dir"), str(value))
+
+
+def _convert_image(value: Any, location: Location) -> Iterator[Action]:
+    if not is_true(location.siblings.get("tony.docker.enabled")):
+        yield Note(location.path, "omitted: tony.docker.enabled is not true")
+        return
+    if location.section:
+        yield SetOption((location.section, "image"), str(value))
+        return
+    for name in ("tf_image", "gpu_tf_image"):
+        yield SetOption(("service", name), str(value))
+
+
+def _convert_mounts(value: Any, location: Location) -> Iterator[Action]:
+    """Convert `/folder:/path:ro` or `rw`, YARN's syntax for Docker containers."""
+    if not is_true(location.siblings.get("tony.docker.enabled")):
+        yield Note(location.path, "omitted: tony.docker.enabled is not true")
+        return
+    for mount in _words(value):
+        if not 2 <= len(mount.split(":")) <= 3:
+            raise ValueError("/folder:/path:ro or rw, separated by commas")
+        host, container, mode = (*mount.split(":"), "rw")[:3]
+        read_only = mode.partition("+")[0] == "ro"
+        yield SetOption(
+            ("volumes",),
+            [{"host_path": host, "container_path": container, "mode": "RO" if read_only else "RW"}],
+        )
+
+
+def _convert_command(value: Any, location: Location) -> Iterator[Action]:
+    yield SetOption((location.section or "service", "command"), str(value))
+    replaced = [name for name in PLACEHOLDERS if f"{{{name}}}" in value.replace(f"${{{name}}}", "")]
+    if replaced:
+        names = ", ".join(f"{{{name}}}" for name in replaced)
+        yield Note(location.path, f"{names} is replaced (docs/tasks.md); to keep it write '{{''{replaced[0]}}}'")
+
+
+def _convert_label(value: Any, location: Location) -> Iterator[Action]:
+    sections = [location.section] if location.section else [SECTIONS[role] for role in roles(location.siblings)]
+    for section in sections:
+        yield SetOption((section, "placement_constraint"), [["node-label", "IS", str(value)]])
+    yield Note(location.path, "give agents the attribute node-label in place of the label of YARN")
+
+
+def roles(properties: Mapping[str, str]) -> list[str]:
+    """Return the supported jobs in the file."""
+    matches = (INSTANCES.fullmatch(name) for name in properties)
+    return [match[1] for match in matches if match and match[1] in SECTIONS]
+
+
+def _words(value: str) -> list[str]:
+    return [word.strip() for word in value.split(",") if word.strip()]
+
+
+def _gpus(value: Any, location: Location) -> Iterator[Action]:
+    if integer(value):
+        yield SetOption((location.section, "gpus"), integer(value))
+
+
+JOB_ROWS = (
+    option_row("instances", "{job}.count", "", integer),
+    option_row("memory", "{job}.mem", "2g and 2048m; default: 2048 MB", hadoop_megabytes),
+    option_row("vcores", "{job}.cpus", "default: 1", number),
+    Row("gpus", ("{job}.gpus",), "workers with GPUs become gpu_worker", _gpus),
+    Row("command", ("{job}.command",), "", _convert_command),
+    option_row("timeout", "{job}.max_completion_time", _MILLISECONDS, seconds_of_milliseconds),
+    Row("node-label", ("{job}.placement_constraint",), "an attribute of agents with this name", _convert_label),
+    Row("depends-on", (), PLANS),
+    Row("max-instances", (), "change the count in an update"),
+    Row("resources", (), _FILES),
+)
+
+#: `JOB` is a placeholder for the job.
+JOB_IMAGE = Row("tony.docker.JOB.image", ("{job}.image",), "", _convert_image)
+ROWS = (
+    Row("tony.application.name", ("service.name",), "lower case, dashes", convert_name),
+    Row(
+        "tony.application.framework", ("service.strategy",), "pytorch, horovod; tensorflow: guessed", _convert_framework
+    ),
+    option_row("tony.application.timeout", "finish.deadline", _MILLISECONDS, seconds_of_milliseconds),
+    Row("tony.application.distributed-mode", (), "always GANG", _convert_mode),
+    Row("tony.application.untracked.jobtypes", (), "ps never ends the job", _convert_untracked),
+    Row("tony.application.sidecar.jobtypes", (), "tensorboard never ends the job", _convert_untracked),
+    Row(
+        "tony.application.stop-on-failure-jobtypes",
+        (),
+        "each task may fail restart.max_failures times before the job fails",
+    ),
+    Row("tony.application.fail-on-worker-failure-enabled", (), "always true", _convert_fail_on_worker),
+    Row(
+        "tony.application.tensorboard-log-dir",
+        ("service.use_tensorboard", "service.checkpoint_dir"),
+        "TensorBoard reads the folder that all tasks share",
+        _convert_board,
+    ),
+    Row("tony.application.node-label", ("worker.placement_constraint",), "of every job", _convert_label),
+    Row("tony.application.enable-preprocess", (), "use chief.pre_command"),
+    Row("tony.application.prepare-stage", (), PLANS),
+    Row("tony.application.training-stage", (), PLANS),
+    Row("tony.application.security.enabled", (), OF_HADOOP, ignore),
+    Row("tony.application.hdfs-conf-path", (), "serve the folder over HTTP and set service.hdfs.config_uri"),
+    option_row(
+        "tony.am.retry-count",
+        "restart.max_failures",
+        "single tasks are restarted, not the whole job",
+        integer,
+        warning="counted for each task, within restart.window",
+    ),
+    Row(COMMAND, ("service.command",), "", _convert_command),
+    Row("tony.containers.envs", ("service.environment",), "NAME=value, separated by commas", _convert_variables),
+    Row("tony.execution.envs", ("service.environment",), "NAME=value, separated by commas", _convert_variables),
+    Row("tony.containers.resources", ("service.job_url",), "the first; one archive is fetched", _convert_resources),
+    Row("tony.container.allocation.timeout", (), "a job waits until it fits, and reports what is missing"),
+    Row("tony.docker.enabled", (), "read with the image", ignore),
+    JOB_IMAGE,
+    Row("tony.task.params", (), "add them to service.command"),
+    Row("tony.docker.containers.image", ("service.tf_image", "service.gpu_tf_image"), "", _convert_image),
+    Row(
+        "tony.docker.containers.mount",
+        ("volumes",),
+        "of all tasks; agents need the isolator filesystem/linux",
+        _convert_mounts,
+    ),
+    option_row("tony.python-exec-path", "service.python", "", str),
+    Row(
+        "tony.yarn.queue",
+        ("service.role",),
+        "queues are Mesos roles, which have quotas. default: the role of the service",
+        lambda value, _: [SetOption(("service", "role"), str(value))] if value != "default" else (),
+    ),
+    option_row("tony.tensorboard.vcores", "tensorboard.cpus", "", number),
+    option_row("tony.tensorboard.memory", "tensorboard.mem", "", hadoop_megabytes),
+    option_row("tony.tensorboard.instances", "service.use_tensorboard", "", lambda value: integer(value) > 0),
+)
+
+
+# --- conversion
 
 #: TonY's defaults (tony-default.xml): property, option, value.
 _DEFAULTS = (("memory", "mem", 2048), ("vcores", "cpus", 1.0))

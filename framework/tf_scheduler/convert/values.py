@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -149,13 +149,6 @@ def mapping_or_empty(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def require_list(value: Any) -> Sequence[Any]:
-    """Return the list. Raises ValueError for another type."""
-    if not isinstance(value, list):
-        raise ValueError("a list")
-    return value
-
-
 def require_text(value: Any) -> str:
     """Return text or a number as text. Raises ValueError."""
     if not _is_text(value):
@@ -202,11 +195,27 @@ def require_bool(value: Any) -> bool:
     return value
 
 
-def convert_each(value: Any, location: Location, converter: Converter) -> Iterator[Action]:
-    """Convert each object of a list; note invalid items and convert the others."""
+def one_of(values: Mapping[str, str]) -> Callable[[Any], str]:
+    """Return a parser of the texts in `values`. The parser raises ValueError for other values."""
 
-    def of_object(item: Any, place: Location) -> Iterable[Action]:
-        return converter(require_mapping(item), place)
+    def parse(value: Any) -> str:
+        if not isinstance(value, str) or value not in values:
+            raise ValueError(f"one of {', '.join(name or 'an empty text' for name in values)}")
+        return values[value]
 
-    for place, item in enumerate(require_list(value)):
-        yield from attempt(of_object, item, replace(location, path=f"{location.path}[{place}]"))
+    return parse
+
+
+def each(converter: Converter) -> Converter:
+    """Return a converter of a list of objects; it notes invalid items and converts the others."""
+
+    def of_object(item: Any, location: Location) -> Iterable[Action]:
+        return converter(require_mapping(item), location)
+
+    def of_list(value: Any, location: Location) -> Iterator[Action]:
+        if not isinstance(value, list):
+            raise ValueError("a list")
+        for place, item in enumerate(value):
+            yield from attempt(of_object, item, replace(location, path=f"{location.path}[{place}]"))
+
+    return of_list

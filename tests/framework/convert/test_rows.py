@@ -2,12 +2,12 @@
 
 import pytest
 
-from tf_scheduler.convert import beta, pod, tfjob, tony_rows
+from tf_scheduler.convert import beta, pod, tfjob, tony
 from tf_scheduler.options.schema.document import OPTIONS
 
 ROWS = [
     *(row for rows in (tfjob.ROWS, tfjob.OLDER_ROWS, pod.ROWS) for row in rows),
-    *(row for rows in (tony_rows.ROWS, tony_rows.JOB_ROWS, tony_rows.ARGUMENTS, beta.ROWS) for row in rows),
+    *(row for rows in (tony.ROWS, tony.JOB_ROWS, tony.ARGUMENTS, beta.ROWS) for row in rows),
 ]
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kit.options import load_spec
 from tf_executor.around.environment import fill_placeholders, placeholders
 from tf_executor.contract.payload import Payload
-from tf_scheduler.convert import tfjob, tony_rows
+from tf_scheduler.convert import tfjob, tony
 from tf_scheduler.convert.conversion import InvalidConversionError, convert_job_file
 from tf_scheduler.convert.tables import Note
 from tf_scheduler.errors import OptionsError
@@ -277,7 +277,7 @@ def test_known_version_and_valid_name_need_no_note():
     assert set() == {"apiVersion", "metadata.name"} & notes(result).keys()
 
 
-@pytest.mark.parametrize("name", tony_rows.PLACEHOLDERS)
+@pytest.mark.parametrize("name", tony.PLACEHOLDERS)
 def test_braces_in_a_command_are_not_replaced(name):
     """They are escaped, because the executor replaces placeholders."""
     words = [f"a={{{name}}}", f"it's {{{name}}}", f"${{{name}}}"]

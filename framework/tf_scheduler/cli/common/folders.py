@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -28,11 +27,19 @@ def write_private(path: Path, text: str) -> None:
     draft.replace(path)
 
 
-@dataclass(frozen=True, slots=True)
 class RunFolder:
     """Folder of one run: its checkpoints, the logs of its tasks and of the scheduler."""
 
-    path: Path
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints, self.logs = path / "checkpoints", path / "logs"
+        self.scheduler_log = self.logs / "scheduler.log"
+        self.result, self.store = path / "result.json", path / "state.db"
+        #: Options of the scheduler; may hold passwords.
+        self.options = path / "options.json"
+        #: Working directory of the scheduler, with its recording (tf_scheduler.history) until the run is stored.
+        self.scheduler = path / "scheduler"
+        self.recording = self.scheduler / "recording.jsonl"
 
     @classmethod
     def create(cls, name: str, unique: str) -> RunFolder:
@@ -46,41 +53,6 @@ class RunFolder:
         folder.logs.mkdir()
         folder.checkpoints.mkdir()
         return folder
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
-    @property
-    def logs(self) -> Path:
-        return self.path / "logs"
-
-    @property
-    def options(self) -> Path:
-        """Options of the scheduler; may hold passwords."""
-        return self.path / "options.json"
-
-    @property
-    def scheduler(self) -> Path:
-        """The scheduler's working directory."""
-        return self.path / "scheduler"
-
-    @property
-    def recording(self) -> Path:
-        """Recording of the scheduler (tf_scheduler.history), until the run is stored."""
-        return self.scheduler / "recording.jsonl"
-
-    @property
-    def store(self) -> Path:
-        return self.path / "state.db"
-
-    @property
-    def result(self) -> Path:
-        return self.path / "result.json"
-
-    @property
-    def scheduler_log(self) -> Path:
-        return self.logs / "scheduler.log"
 
     def keep_logs(self, task: str, sandbox: Path) -> Path | None:
         """Copy a task's logs to this folder; None: there are none. Raises OSError."""

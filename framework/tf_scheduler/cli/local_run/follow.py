@@ -157,32 +157,13 @@ def run_scheduler(launch: SchedulerLaunch, service: str, master: str, *, console
             scheduler.stop()
 
 
-class Interrupts:
-    """Received signals. The first stops the run gracefully, the second exits immediately."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-
-    def __bool__(self) -> bool:
-        return bool(self.names)
-
-    @property
-    def reason(self) -> str:
-        return f"{self.names[0]} received" if self.names else ""
-
-    @property
-    def insisted(self) -> bool:
-        """Whether a second signal was received."""
-        return len(self.names) > 1
-
-
 @contextmanager
-def collect_signals() -> Iterator[Interrupts]:
-    """Within, collect signals instead of handling them."""
-    received = Interrupts()
+def collect_signals() -> Iterator[list[str]]:
+    """Within, collect the names of signals instead of handling them."""
+    received: list[str] = []
 
     def note(number: int, _frame: FrameType | None) -> None:
-        received.names.append(signal.Signals(number).name)
+        received.append(signal.Signals(number).name)
 
     before = {number: signal.signal(number, note) for number in _SIGNALS}
     try:
@@ -206,9 +187,12 @@ class FollowResult:
 
 
 class StopMonitor:
-    """Decides when a run has to stop. `grace`: longest kill_grace of its tasks; `timeout`: of the run; in seconds."""
+    """Decides when a run has to stop. The first signal stops it gracefully, the second exits immediately.
 
-    def __init__(self, scheduler: RunScheduler, grace: float, timeout: float | None, signals: Interrupts) -> None:
+    `grace`: longest kill_grace of its tasks; `timeout`: of the run; in seconds. `signals`: received so far.
+    """
+
+    def __init__(self, scheduler: RunScheduler, grace: float, timeout: float | None, signals: list[str]) -> None:
         self._scheduler, self._timeout, self._signals = scheduler, timeout, signals
         self._patience = grace + STOP_MARGIN
         self._stopping_since: float | None = None
@@ -220,7 +204,7 @@ class StopMonitor:
         if overview is not None:
             self.pending = {} if not overview.unplaced else overview.pending or self.pending
         decided = overview is not None and bool(overview.verdict) and not overview.kept
-        reason = self._signals.reason or self._overdue(seconds)
+        reason = self._reason(seconds)
         if reason and self._stopping_since is None and not decided:
             click.echo(f"stopping: {reason}", err=True)
             self._scheduler.uninstall()
@@ -229,13 +213,15 @@ class StopMonitor:
             self._stopping_since = seconds
         return self._scheduler.trouble or self._too_slow(overview, seconds)
 
-    def _overdue(self, seconds: float) -> str:
+    def _reason(self, seconds: float) -> str:
+        if self._signals:
+            return f"{self._signals[0]} received"
         late = self._timeout is not None and seconds > self._timeout
         return f"it took longer than {self._timeout:g} s" if late else ""
 
     def _too_slow(self, overview: Overview | None, seconds: float) -> str:
-        if self._signals.insisted:
-            return f"{self._signals.reason}, then {self._signals.names[1]}: exited without waiting for the tasks"
+        if len(self._signals) > 1:
+            return f"{self._signals[0]} received, then {self._signals[1]}: exited without waiting for the tasks"
         if self._stopping_since is None or seconds < self._stopping_since + self._patience:
             return ""
         live = ", ".join(task.name for task in overview.tasks if task.live) if overview else ""

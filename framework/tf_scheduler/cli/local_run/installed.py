@@ -248,11 +248,14 @@ class _Supervisor:
         self._wake.set()
 
     def run(self) -> None:
-        folder, confirmations = self._service.folder, 0
-        with guarded(folder / "scheduler"), advertise(self._name(), str(folder)) as publish:
+        folder, cluster, confirmations = self._service.folder, self._service.cluster, 0
+        name = str(self._service.options().get("service", {}).get("name", PACKAGE)).strip("/")
+        with guarded(folder / "scheduler"), advertise(name, str(folder)) as publish:
             scheduler = SupervisedScheduler(self._launch(), self._variables())
             try:
-                while confirmations < _CONFIRMATIONS and not self._leave and self._cluster_lives():
+                while (
+                    confirmations < _CONFIRMATIONS and not self._leave and LocalCluster.running(self._service.cluster)
+                ):
                     if self._reload or self._service.is_uninstalling is not self._uninstalling:
                         self._reload, self._uninstalling = False, self._service.is_uninstalling
                         (folder / "failure").unlink(missing_ok=True)
@@ -282,9 +285,6 @@ class _Supervisor:
     def _variables(self) -> dict[str, str]:
         return {"SDK_UNINSTALL": "true"} if self._uninstalling else {}
 
-    def _name(self) -> str:
-        return str(self._service.options().get("service", {}).get("name", PACKAGE)).strip("/")
-
     def _url(self, scheduler: SupervisedScheduler) -> str:
         encrypted = self._service.options().get("api", {}).get("certificate_file")
         return f"{'https' if encrypted else 'http'}://{scheduler.address}"
@@ -293,9 +293,6 @@ class _Supervisor:
         process = ProcessId.of(os.getpid())
         assert process is not None, "this process exists"
         write_private(self._service.folder / "supervisor.json", json.dumps({"url": url, "process": asdict(process)}))
-
-    def _cluster_lives(self) -> bool:
-        return LocalCluster.running(self._service.cluster) is not None
 
     def _note_failure(self, scheduler: SupervisedScheduler) -> None:
         if scheduler.process is None and scheduler.last_exit:
