@@ -253,9 +253,7 @@ class _Supervisor:
         with guarded(folder / "scheduler"), advertise(name, str(folder)) as publish:
             scheduler = SupervisedScheduler(self._launch(), self._variables())
             try:
-                while (
-                    confirmations < _CONFIRMATIONS and not self._leave and LocalCluster.running(self._service.cluster)
-                ):
+                while confirmations < _CONFIRMATIONS and not self._leave and LocalCluster.running(cluster):
                     if self._reload or self._service.is_uninstalling is not self._uninstalling:
                         self._reload, self._uninstalling = False, self._service.is_uninstalling
                         (folder / "failure").unlink(missing_ok=True)
