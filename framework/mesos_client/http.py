@@ -29,19 +29,6 @@ class HttpRequest:
     body: bytes
     timeout: float
 
-    @property
-    def connect_timeout(self) -> float:
-        """Seconds to connect to one address."""
-        return min(self.timeout, CONNECT_TIMEOUT)
-
-
-@dataclass(frozen=True)
-class ResponseHead:
-    """Status and headers of a response; header names are in lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-
 
 @dataclass(frozen=True)
 class HttpReply:
@@ -66,11 +53,7 @@ class SocketHandle:
         self._lock = threading.Lock()
         self._socket: Any = None
         self._interrupt: Callable[[], None] | None = None
-        self._aborted = False
-
-    @property
-    def aborted(self) -> bool:
-        return self._aborted
+        self.aborted = False
 
     def opened(self, current: Any) -> None:
         """Register the socket in use, connected or not. Raises OSError after `abort`."""
@@ -104,11 +87,11 @@ class SocketHandle:
     def abort(self) -> None:
         """End the current wait, and reject sockets opened later."""
         with self._lock:
-            self._aborted = True
+            self.aborted = True
             self._wake()
 
     def _refuse_if_aborted(self) -> None:
-        if self._aborted:
+        if self.aborted:
             raise OSError("aborted")
 
     def _wake(self) -> None:

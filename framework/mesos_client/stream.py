@@ -235,12 +235,6 @@ class StreamProcess:
         return self._stopped.is_set() or not self._running
 
     @property
-    def stream_id(self) -> str | None:
-        """Mesos-Stream-Id of the current subscription."""
-        session = self._session
-        return session.stream_id if session else None
-
-    @property
     def subscription(self) -> int:
         """Number of subscriptions so far; it grows before each SUBSCRIBED event is passed on."""
         return self._subscriptions

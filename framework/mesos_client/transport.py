@@ -17,11 +17,11 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from .connect import connect, connect_unix
 from .credentials import Tls
 from .http import (
+    CONNECT_TIMEOUT,
     JSON_HEADERS,
     MAX_TEXT,
     HttpReply,
     HttpRequest,
-    ResponseHead,
     SocketHandle,
     Subscription,
     TransportError,
@@ -53,8 +53,8 @@ class Stream:
         self._connection: http.client.HTTPConnection | None = None
         self._response: http.client.HTTPResponse | None = None
 
-    def open(self, request: HttpRequest) -> ResponseHead:
-        """Send the request and wait for the response head. Raises TransportError."""
+    def open(self, request: HttpRequest) -> http.client.HTTPResponse:
+        """Send the request and wait for the head of the response. Raises TransportError."""
         url = urlsplit(request.url)
         try:
             if not self._is_connected(url):
@@ -68,7 +68,7 @@ class Stream:
             self._response = self._connection.getresponse()
         except _ERRORS as error:
             raise _broken(error) from error
-        return ResponseHead(self._response.status, {name.lower(): value for name, value in self._response.getheaders()})
+        return self._response
 
     def _is_connected(self, url: SplitResult) -> bool:
         """Whether the last request has left a usable connection; one that the server closed is readable."""
@@ -79,10 +79,11 @@ class Stream:
         return not poll.poll(0)
 
     def _connect(self, url: SplitResult, request: HttpRequest) -> socket.socket:
+        timeout = min(request.timeout, CONNECT_TIMEOUT)
         if url.scheme == UNIX_SCHEME:
-            connection = connect_unix(unquote(url.netloc), request.connect_timeout, self._handle)
+            connection = connect_unix(unquote(url.netloc), timeout, self._handle)
         else:
-            connection = connect(url.hostname or "", _port(url), request.connect_timeout, self._handle)
+            connection = connect(url.hostname or "", _port(url), timeout, self._handle)
         connection.settimeout(request.timeout)
         if url.scheme != "https":
             return connection

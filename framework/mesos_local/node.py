@@ -110,7 +110,7 @@ class Node:
             raise NodeDiedError(f"{self.name} has exited: {cause}{self._end_of_log()}")
 
     def failed(self, what: str) -> MesosLocalError:
-        """Return an error with the end of the log as `details`."""
+        """Return an error with the end of the log."""
         return MesosLocalError(f"{self.name} {what}{self._end_of_log()}")
 
     def _end_of_log(self) -> str:

@@ -20,14 +20,9 @@ class MesosLocalError(Exception):
         """First line of the message."""
         return str(self).partition("\n")[0]
 
-    @property
-    def details(self) -> str:
-        """Further lines, such as the end of a log."""
-        return str(self).partition("\n")[2]
-
 
 class NodeDiedError(MesosLocalError):
-    """A node of the cluster exited unexpectedly; `details` has the end of its log."""
+    """A node of the cluster exited unexpectedly; further lines of the message are the end of its log."""
 
 
 class DamagedRecordError(MesosLocalError):

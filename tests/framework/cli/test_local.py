@@ -137,7 +137,7 @@ def test_down_stops_cluster_with_damaged_record(local: Command, folder: Path, ag
         assert "Traceback" not in result.stderr
     down = local("down")
     assert 0 == down.returncode
-    assert "has ended" in down.stdout
+    assert "has stopped" in down.stdout
     assert processes
     assert not any(process.alive() for process in processes)
     assert "No local cluster is up" in local("down").stdout
