@@ -10,7 +10,6 @@ import queue
 import shlex
 import socket
 import sys
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from kit.waiting import wait_until
 from mesos_client.scheduler import SchedulerDriver
 from mesos_local.agents import AgentSpec, with_ports
 from mesos_local.cluster import LocalCluster
@@ -155,10 +155,7 @@ class Scheduler:
     def await_in_log(self, name: str, text: str, times: int = 1) -> None:
         """Wait until the executor's log has `text` so many times."""
         log = self.sandbox(name) / "executor.log"
-        end = time.monotonic() + PATIENCE
-        while log.read_text().count(text) < times:
-            assert time.monotonic() < end, log.read_text()
-            time.sleep(0.02)
+        wait_until(lambda: log.read_text().count(text) >= times, f"{text!r} is not {times} times in {log}")
 
     def files(self, name: str) -> dict[str, int]:
         """Name -> size of the files in the task's sandbox, as the agent's API lists them."""

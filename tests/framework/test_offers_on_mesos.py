@@ -20,6 +20,7 @@ import pytest
 from builders import a_job, a_spec, needs
 from jobs import PATIENCE
 from kit.scheduler_process import RunningScheduler
+from kit.waiting import wait_until
 from mesos_client.scheduler import SchedulerDriver
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
@@ -144,14 +145,6 @@ def get(cluster: LocalCluster, path: str) -> dict[str, Any]:
     with closing(http.client.HTTPConnection(cluster.master.address, timeout=PATIENCE)) as connection:
         connection.request("GET", path)
         return json.loads(connection.getresponse().read())
-
-
-def eventually(what: Callable[[], object]) -> None:
-    """Until Mesos, which works on each call by itself, has come so far."""
-    end = time.monotonic() + PATIENCE
-    while not what():
-        assert time.monotonic() < end
-        threading.Event().wait(0.05)
 
 
 def reserved(cluster: LocalCluster) -> dict[str, list[str]]:
@@ -333,7 +326,7 @@ def test_reservations_last_until_the_gang_is_complete(cluster, start):
     assert {"a-1", "a-2", "b-1"} == set(service.until_running().values())
     assert {} == reserved(cluster) == dict(service.state.stored.reservations)
     # Mesos forgets an operation when what became of it is acknowledged.
-    eventually(lambda: not operate(cluster, "GET_OPERATIONS")["get_operations"].get("operations"))
+    wait_until(lambda: not operate(cluster, "GET_OPERATIONS")["get_operations"].get("operations"))
 
 
 class Thief:
@@ -391,7 +384,7 @@ def test_what_a_rival_in_our_role_gives_back_is_told_and_reserved_again(cluster,
         )
     )
     assert 2 == len(before & set(state.stored.reservations))
-    eventually(lambda: set(reserved(cluster)) == {"a-1", "a-2", "b-1"})
+    wait_until(lambda: set(reserved(cluster)) == {"a-1", "a-2", "b-1"})
 
 
 @pytest.mark.parametrize("how", ["time-out", "stop"])

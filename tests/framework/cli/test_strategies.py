@@ -4,14 +4,13 @@ import json
 import re
 import signal
 import sys
-import threading
-import time
 import urllib.error
 import urllib.request
 
 import pytest
 
 from jobs import PATIENCE, options
+from kit.waiting import wait_until
 
 pytestmark = pytest.mark.mesos
 
@@ -86,15 +85,9 @@ def test_tensorboard_stays_after_the_job(start, tmp_path):
 
 def wait_for_answer(url):
     """Return the JSON of a TensorBoard, as soon as it answers."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        threading.Event().wait(0.1)
-        try:
-            with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
-                return json.load(answer)
-        except ConnectionError:
-            continue
-        except urllib.error.URLError as error:
-            if not isinstance(error.reason, ConnectionError):
-                raise
-    raise AssertionError(f"{url} does not answer")
+
+    def ask():
+        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+            return json.load(answer)
+
+    return wait_until(ask, f"{url} does not answer", OSError)

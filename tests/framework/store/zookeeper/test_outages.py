@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeVar
@@ -12,6 +11,7 @@ import pytest
 from kazoo.exceptions import BadVersionError
 
 from kit.stores import increment_concurrently
+from kit.waiting import wait_until
 from tf_scheduler.store.interface import Put, StoreConflictError, StoreError, StoreUnavailableError
 from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore
 from zookeeper_proxy import ZooKeeperProxy
@@ -38,12 +38,7 @@ def count_up(store: ZooKeeperStore, start: int, end: int) -> None:
 
 def patiently(call: Callable[[], T]) -> T:
     """Return the result of a call, retried while ZooKeeper is unavailable."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        try:
-            return call()
-        except StoreUnavailableError:
-            assert time.monotonic() < end
+    return wait_until(lambda: (call(),), "ZooKeeper is unavailable", StoreUnavailableError)[0]
 
 
 def counted(end: int) -> dict[str, bytes]:
