@@ -29,45 +29,34 @@ class RecordDecoder:
     """
 
     def __init__(self) -> None:
-        self._length_line = b""
-        self._record = bytearray()
-        self._missing = -1  # bytes missing from the current record; -1 while reading a length
+        self._buffer = bytearray()
+        self._length = -1  # bytes of the current record; -1 while reading the length
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the records that `chunk` completes. Raises RecordError, after which the decoder is unusable."""
+        self._buffer += chunk
         records: list[bytes] = []
-        position = 0
-        while position < len(chunk):
-            read = self._read_length if self._missing < 0 else self._read_body
-            position = read(chunk, position)
-            if self._missing == 0:
-                records.append(bytes(self._record))
-                self._record, self._missing = bytearray(), -1
+        while self._has_length() and len(self._buffer) >= self._length:
+            records.append(bytes(self._buffer[: self._length]))
+            del self._buffer[: self._length]
+            self._length = -1
         return records
 
     @property
     def is_between_records(self) -> bool:
         """Whether the stream may end here without an incomplete record."""
-        return self._missing < 0 and not self._length_line
+        return self._length < 0 and not self._buffer
 
-    def _read_length(self, chunk: bytes, start: int) -> int:
-        # One byte beyond the limit shows that a line is too long.
-        end = chunk.find(b"\n", start, start + MAX_DIGITS + 1)
-        stop = end if end >= 0 else min(len(chunk), start + MAX_DIGITS + 1)
-        self._length_line += chunk[start:stop]
-        line = self._length_line
-        if len(line) > MAX_DIGITS or (line and not line.isdigit()) or (end >= 0 and not line):
-            raise RecordError(f"not a record length: {line[:20]!r}")
-        if end < 0:
-            return stop
-        self._length_line, self._missing = b"", int(line)
-        return end + 1
-
-    def _read_body(self, chunk: bytes, start: int) -> int:
-        stop = min(len(chunk), start + self._missing)
-        self._record += chunk[start:stop]
-        self._missing -= stop - start
-        return stop
+    def _has_length(self) -> bool:
+        if self._length < 0:
+            # One byte beyond the limit shows that a line is too long.
+            line, newline, _ = bytes(self._buffer[: MAX_DIGITS + 1]).partition(b"\n")
+            if len(line) > MAX_DIGITS or (line and not line.isdigit()) or (newline and not line):
+                raise RecordError(f"not a record length: {line[:20]!r}")
+            if newline:
+                del self._buffer[: len(line) + 1]
+                self._length = int(line)
+        return self._length >= 0
 
 
 logger = logging.getLogger(__name__)

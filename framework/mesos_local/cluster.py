@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from .agents import AgentSpec, default_agents, with_ports
 from .helper_main import start_guard
@@ -78,46 +77,6 @@ def end_unrecorded_cluster(directory: Path, grace: float) -> bool:
         return True
 
 
-AnyNode = TypeVar("AnyNode", bound=Node)
-
-
-class ClusterNodes:
-    """Build the nodes of a cluster from its settings, not started; `addresses`: "IP:PORT" by name."""
-
-    def __init__(
-        self, directory: Path, settings: ClusterSettings, addresses: Mapping[str, str], changed: Callable[[], None]
-    ) -> None:
-        self._directory, self._addresses, self._changed = directory, addresses, changed
-        self.zookeeper: Node | None = None
-        if settings.zookeeper:
-            command = partial(zookeeper_command, directory / "zookeeper", addresses["zookeeper"])
-            variables = environment(directory) | ZOOKEEPER_ENVIRONMENT
-            self.zookeeper = self._node(ZooKeeperNode, "zookeeper", command, variables)
-        flags = {"cluster": "local", **settings.master_flags, "work_dir": str(directory / "master")}
-        self.master = self._mesos(Node, "master", ("master", settings.library), flags)
-        self.agents: dict[str, AgentNode] = {}
-        for spec in settings.agents:
-            flags = agent_flags(directory, helper_folder(directory), spec, settings.agent_flags)
-            arguments = ("agent", settings.library, addresses["master"])
-            self.agents[spec.hostname] = self._mesos(AgentNode, spec.hostname, arguments, flags)
-
-    def __iter__(self) -> Iterator[Node]:
-        if self.zookeeper:
-            yield self.zookeeper
-        yield self.master
-        yield from self.agents.values()
-
-    def _mesos(self, kind: type[AnyNode], name: str, arguments: Sequence[str], flags: Mapping[str, str]) -> AnyNode:
-        variables = environment(self._directory, self._addresses[name], flags)
-        return self._node(kind, name, partial(node_command, *arguments), variables)
-
-    def _node(
-        self, kind: type[AnyNode], name: str, command: Callable[[], Sequence[str]], variables: Mapping[str, str]
-    ) -> AnyNode:
-        log = self._directory / "logs" / f"{name}.log"
-        return kind(name, self._addresses[name], log, command, variables, self._changed)
-
-
 _NODE_GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 _CONTAINER_GRACE = 3.0  # the same for processes that agents leave behind
 
@@ -159,7 +118,7 @@ class LocalCluster:
         self._master_port = master_port
         self._requested_directory = directory
         self._directory: Path | None = None
-        self._nodes: ClusterNodes | None = None
+        self._nodes: dict[str, Node] = {}
         self._guard: ProcessId | None = None
         self._identity = uuid.uuid4().hex
 
@@ -211,26 +170,26 @@ class LocalCluster:
         return self._settings.agents
 
     @property
-    def nodes(self) -> ClusterNodes:
+    def nodes(self) -> tuple[Node, ...]:
         """All nodes: ZooKeeper (if any), master, agents."""
-        if self._nodes is None:
+        if not self._nodes:
             raise MesosLocalError("the local cluster has not been started")
-        return self._nodes
+        return tuple(self._nodes.values())
 
     @property
     def master(self) -> Node:
-        return self.nodes.master
+        return {node.name: node for node in self.nodes}["master"]
 
     @property
     def agents(self) -> Mapping[str, AgentNode]:
-        return self.nodes.agents
+        return {node.name: node for node in self.nodes if isinstance(node, AgentNode)}
 
     @property
     def zookeeper(self) -> Node:
         """The ZooKeeper server, if the cluster was made with `zookeeper=True`."""
-        if self.nodes.zookeeper is None:
+        if not self._settings.zookeeper:
             raise MesosLocalError("the local cluster was started without ZooKeeper")
-        return self.nodes.zookeeper
+        return self.nodes[0]
 
     def __enter__(self) -> LocalCluster:
         self.start()
@@ -264,7 +223,23 @@ class LocalCluster:
         return {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
 
     def _make_nodes(self, addresses: Mapping[str, str]) -> None:
-        self._nodes = ClusterNodes(self.directory, self._settings, addresses, self._write_record)
+        directory, settings = self.directory, self._settings
+
+        def add(kind: type[Node], name: str, command: Callable[[], list[str]], variables: Mapping[str, str]) -> None:
+            log = directory / "logs" / f"{name}.log"
+            self._nodes[name] = kind(name, addresses[name], log, command, variables, self._write_record)
+
+        def add_mesos(kind: type[Node], name: str, flags: Mapping[str, str], *arguments: str) -> None:
+            add(kind, name, partial(node_command, *arguments), environment(directory, addresses[name], flags))
+
+        if settings.zookeeper:
+            command = partial(zookeeper_command, directory / "zookeeper", addresses["zookeeper"])
+            add(ZooKeeperNode, "zookeeper", command, environment(directory) | ZOOKEEPER_ENVIRONMENT)
+        flags = {"cluster": "local", **settings.master_flags, "work_dir": str(directory / "master")}
+        add_mesos(Node, "master", flags, "master", settings.library)
+        for spec in settings.agents:
+            flags = agent_flags(directory, helper_folder(directory), spec, settings.agent_flags)
+            add_mesos(AgentNode, spec.hostname, flags, "agent", settings.library, addresses["master"])
 
     def _write_record(self) -> None:
         nodes = {node.name: NodeRecord(node.address, node.process) for node in self.nodes}
@@ -293,8 +268,7 @@ class LocalCluster:
 
     def state(self) -> ClusterStatus:
         """Return agents, used resources, tasks and frameworks. Raises MasterUnavailableError."""
-        zookeeper = self.nodes.zookeeper
-        return read_status(self.master.address, zookeeper.address if zookeeper else None)
+        return read_status(self.master.address, self.zookeeper.address if self._settings.zookeeper else None)
 
     def sandbox(self, agent_id: str, framework_id: str, executor_id: str) -> Path:
         """Return the folder of an executor's latest run, with its stdout and stderr."""
@@ -321,9 +295,9 @@ class LocalCluster:
             if self._directory is None:
                 return
             if belongs_to(self._directory, self._identity):
-                end_nodes(self._directory, self._nodes or (), _NODE_GRACE, _CONTAINER_GRACE, self._guard)
+                end_nodes(self._directory, self._nodes.values(), _NODE_GRACE, _CONTAINER_GRACE, self._guard)
                 release_directory(self._directory, self._settings.temporary)
             # Last, so that the guard finishes the work if this process is killed.
             if self._guard is not None:
                 self._guard.end(0)
-            self._directory, self._nodes, self._guard = None, None, None
+            self._directory, self._nodes, self._guard = None, {}, None

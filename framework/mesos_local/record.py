@@ -71,8 +71,8 @@ class ClusterRecord:
         """Return the error message for a cluster with `ended` nodes."""
         alive = [name for name, node in self.nodes.items() if node.alive()]
         return (
-            f"local cluster in {directory}: {_listed(self.ended(), 'has exited', 'have exited')}, "
-            f"{_listed(alive, 'still runs', 'still run')}; stop it first: {down_command(directory)}"
+            f"local cluster in {directory} is incomplete: exited: {', '.join(self.ended())}; "
+            f"running: {', '.join(alive)}; stop it first: {down_command(directory)}"
         )
 
     def write(self, directory: Path) -> None:
@@ -80,10 +80,6 @@ class ClusterRecord:
         temporary = directory / f".{NAME}.new"
         temporary.write_text(json.dumps({"version": _VERSION, **asdict(self)}, indent=1))
         temporary.replace(directory / NAME)
-
-
-def _listed(names: list[str], one: str, several: str) -> str:
-    return f"{', '.join(names)} {one if len(names) == 1 else several}"
 
 
 def read_record(directory: Path) -> ClusterRecord | None:

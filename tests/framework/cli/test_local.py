@@ -154,7 +154,7 @@ def test_cluster_without_master_is_reported(local: Command, folder: Path, agents
     assert master is not None
     master.signal(signal.SIGKILL)
     assert master.wait(30)
-    message = f"local cluster in {folder}: master has exited, only still runs; stop it first: "
+    message = f"local cluster in {folder} is incomplete: exited: master; running: only; stop it first: "
     for code, command in ((3, ["status"]), (1, ["up"]), (1, ["run", str(EXAMPLE)])):
         result = local(*command)
         assert code == result.returncode

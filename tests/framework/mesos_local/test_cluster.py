@@ -296,7 +296,7 @@ def test_a_cluster_without_its_master_is_named(tmp_path: Path) -> None:
     with LocalCluster(ONE_AGENT, folder) as cluster:
         os.kill(cluster.master.pid, signal.SIGKILL)
         os.waitid(os.P_PID, cluster.master.pid, os.WEXITED | os.WNOWAIT)
-        message = f"local cluster in {folder}: master has exited, agent-1 still runs; stop it first: "
+        message = f"local cluster in {folder} is incomplete: exited: master; running: agent-1; stop it first: "
         for use in (lambda: LocalCluster.running(folder), LocalCluster(ONE_AGENT, folder).start):
             with pytest.raises(NodeDiedError) as caught:
                 use()

@@ -18,9 +18,7 @@ from typing import Any
 
 import pytest
 
-from mesos_local.fetcher import ARCHIVES
 from mesos_local.node import node_command
-from tf_executor.user import archive
 
 
 @pytest.fixture
@@ -234,8 +232,3 @@ def test_user_owns_fetched_files(source: Path, sandbox: Path) -> None:
     assert fetch(sandbox, {"value": str(source / "a.zip")}, user="nobody") == 0
     owners = {path.owner() for path in (sandbox, sandbox / "a.zip", sandbox / "lib", sandbox / "lib/inner")}
     assert {"nobody"} == owners
-
-
-def test_archive_suffixes_match_executor() -> None:
-    """What is none of them is not even looked at."""
-    assert set(ARCHIVES) == {*archive.TAR, ".zip", ".gz"}
