@@ -43,7 +43,8 @@ def _next_stage(state: LifecycleState) -> Step:
 
 
 def _spawned(state: LifecycleState, event: events.Spawned, now: float) -> Step:  # noqa: ARG001
-    limits = [state.time_limit, None if _is_program(state) else _after(now, state.launch.hook_timeout)]
+    timeout = state.launch.hook_timeout
+    limits = [state.time_limit, None if _is_program(state) or timeout is None else now + timeout]
     deadline = min((limit for limit in limits if limit is not None), default=None)
     return state.entered(TaskPhase.RUNNING, deadline), _announcement(state)
 
@@ -62,10 +63,6 @@ def _announcement(state: LifecycleState) -> tuple[events.Action, ...]:
 
 def _is_program(state: LifecycleState) -> bool:
     return state.stage is Stage.PROGRAM
-
-
-def _after(now: float, seconds: float | None) -> float | None:
-    return None if seconds is None else now + seconds
 
 
 def _refused(state: LifecycleState, event: events.LaunchRefused, now: float) -> Step:

@@ -78,11 +78,7 @@ class TaskRunner:
     def run(self) -> int:
         """Run until the agent has acknowledged the task's end or is lost; return the exit code."""
         while self._exit_code is None:
-            item = self._next()
-            if item is None:
-                self._step(events.Overdue())
-            else:
-                self._receive(item)
+            self._receive(self._next())
         return self._exit_code
 
     def kill(self) -> None:
@@ -90,15 +86,15 @@ class TaskRunner:
         if self._task is not None:
             self._task.kill()
 
-    def _next(self) -> Incoming | None:
-        """Return the next event, or None when the deadline passed first."""
+    def _next(self) -> Incoming:
+        """Return the next event, or Overdue when the deadline passed first."""
         deadline = self._state.deadline
         if deadline is None:
             return self._inbox.get()
         try:
             return self._inbox.get(timeout=max(0.0, deadline - time.monotonic()))
         except Empty:
-            return None
+            return events.Overdue()
 
     def _receive(self, item: Incoming) -> None:
         if isinstance(item, DriverAborted):

@@ -119,7 +119,10 @@ def program_environment(
     result.setdefault("HOME", paths.sandbox)
     result.setdefault("LANG", "C.UTF-8")
     result.update(_cluster_variables(payload))
-    result.update(_python_variables(paths.interpreter, base.get("PATH") or DEFAULT_PATH))
+    result["PYTHONUNBUFFERED"] = "1"
+    result["PATH"] = ":".join((*paths.interpreter.folders, base.get("PATH") or DEFAULT_PATH))
+    if paths.interpreter.virtual_env:
+        result["VIRTUAL_ENV"] = paths.interpreter.virtual_env
     result["SANDBOX"] = paths.sandbox
     result.update(_job_variables(payload, paths.sandbox))
     result.update(_gpu_variables(payload.gpus, gpus))
@@ -134,11 +137,8 @@ def program_environment(
 
 def public_variables(base: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that do not belong to the agent and the executor."""
-    return {name: value for name, value in base.items() if not _is_private(name)}
-
-
-def _is_private(name: str) -> bool:
-    return name.startswith("LIBPROCESS_") or (name.startswith("MESOS_") and name not in PUBLIC_MESOS_VARIABLES)
+    private = ("LIBPROCESS_", "MESOS_")
+    return {n: value for n, value in base.items() if n in PUBLIC_MESOS_VARIABLES or not n.startswith(private)}
 
 
 def _cluster_variables(payload: Payload) -> dict[str, str]:
@@ -194,13 +194,6 @@ def _python_path(payload: Payload, paths: TaskPaths, inherited: str) -> str:
     if payload.job_path:
         job = posixpath.join(paths.sandbox, payload.job_path)
     return ":".join(folder for folder in (job, inherited, paths.user_package) if folder)
-
-
-def _python_variables(interpreter: Interpreter, path: str) -> dict[str, str]:
-    variables = {"PYTHONUNBUFFERED": "1", "PATH": ":".join((*interpreter.folders, path))}
-    if interpreter.virtual_env:
-        variables["VIRTUAL_ENV"] = interpreter.virtual_env
-    return variables
 
 
 # Command lines.

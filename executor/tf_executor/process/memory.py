@@ -53,13 +53,10 @@ def _memory_group(root: Path) -> Path | None:
         if controllers and "memory" not in controllers.split(","):
             continue
         group = root / ("sys/fs/cgroup/memory" if controllers else "sys/fs/cgroup") / path.lstrip("/")
-        if _counts(group) and (path != "/" or _limit(group) is not None):
+        counts = any((group / name).exists() for name in ("memory.events", "memory.oom_control"))
+        if counts and (path != "/" or _limit(group) is not None):
             return group
     return None
-
-
-def _counts(group: Path) -> bool:
-    return any((group / name).exists() for name in ("memory.events", "memory.oom_control"))
 
 
 def _limit(group: Path) -> int | None:
