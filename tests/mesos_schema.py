@@ -1,4 +1,4 @@
-"""The schema of Mesos' own messages, as it lies inside libmesos: every field that Mesos knows, with its type.
+"""Schema of Mesos' messages from libmesos: every field with its type.
 
 A field that Mesos does not know is ignored by it in silence, so tests ask the schema.
 """
@@ -26,7 +26,7 @@ class MesosSchema:
             self._add("mesos/v1/scheduler/scheduler.proto", content, set())
 
     def read(self, name: str, sent: dict[str, Any]) -> dict[str, Any]:
-        """JSON as a message of that name understands it. Raise ParseError for a field that it does not have."""
+        """Parse JSON as a message of that name. Raises ParseError for an unknown field."""
         message = message_factory.GetMessageClass(self._pool.FindMessageTypeByName(name))()
         json_format.ParseDict(sent, message, descriptor_pool=self._pool)
         assert message.IsInitialized(), message.FindInitializationErrors()
@@ -44,7 +44,7 @@ class MesosSchema:
 
 
 def _file(name: str, content: mmap.mmap) -> bytes:
-    """A file of the schema, as protobuf's compiler has put it into the library. Its first field is its name."""
+    """Return a file of the schema as protobuf's compiler stores it; its first field is its name."""
     mark = b"\x0a" + bytes([len(name)]) + name.encode()
     start = content.find(mark)
     assert start >= 0, f"libmesos has no {name}"
@@ -52,7 +52,7 @@ def _file(name: str, content: mmap.mmap) -> bytes:
 
 
 def _ends(content: mmap.mmap, at: int) -> Iterator[int]:
-    """Where each further field ends, as long as there are fields."""
+    """Yield the end of each further field."""
     while True:
         tag, after = _varint(content, at)
         if tag >> 3 not in _FIELDS or tag & 7 not in (0, _BYTES) or tag >> 3 == 1:

@@ -1,4 +1,4 @@
-"""Runtimes of the user who runs the tests. They are made once and stay on the machine, as downloads do.
+"""Runtimes of the user who runs the tests. They are created once and kept, like downloads.
 
 What takes minutes to make is made only with TEST_RUNTIMES=make in the environment, as continuous integration has it.
 """
@@ -17,7 +17,7 @@ MAKE = "TEST_RUNTIMES"
 
 
 def need(name: str, *content: str, slow: bool = True, environment: Mapping[str, str] | None = None) -> None:
-    """The runtime is there, made of `content` if it must be; or the test is skipped with the reason."""
+    """Make sure that the runtime exists, made of `content`; otherwise skip the test with the reason."""
     if name in {one["name"] for one in json.loads(_runtime({}, "list", "--json").stdout)}:
         return
     if slow and os.environ.get(MAKE) != "make":
@@ -28,6 +28,6 @@ def need(name: str, *content: str, slow: bool = True, environment: Mapping[str, 
 
 
 def _runtime(environment: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Other tests go first."""
+    """Run a runtime command at low priority."""
     command = ["nice", "-n", "15", sys.executable, "-m", "tf_scheduler", "runtime", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environment})

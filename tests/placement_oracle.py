@@ -1,4 +1,4 @@
-"""What a placement must be, worked out in another way than the product does: slowly, one task and offer at a time."""
+"""Check placements independently of the product: slowly, one task and offer at a time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def broken_by(rule: Constraint, offer: Offer, before: Sequence[Offer]) -> bool:
 def violations(
     placements: Iterable[Placement], offers: Sequence[Offer], circumstances: PlacementContext
 ) -> Iterator[str]:
-    """Everything that is wrong with the placements, in any order that makes the constraints hold.
+    """Return all violations by the placements, for the best order of launches.
 
     GROUP_BY depends on the order in which tasks come; that of the section's tasks by index is the product's.
     """
@@ -95,7 +95,7 @@ def exists(
     taken: Mapping[str, tuple[Needs, ...]] | None = None,
     there: Mapping[str, tuple[Offer, ...]] | None = None,
 ) -> bool:
-    """Whether any placement of all tasks exists: every one is tried. One offer per agent."""
+    """Return whether any placement of all tasks exists, by trying all. One offer per agent."""
     taken, there = taken or {}, there or {}
     if not tasks:
         return True
@@ -122,7 +122,7 @@ def _holds(whole: Needs, parts: Sequence[Needs]) -> bool:
 def first_fit(
     tasks: Sequence[TaskSpec], offers: Sequence[Offer], executor: Needs, best: bool = False
 ) -> dict[str, str] | None:
-    """The naive way: for every task look at the offers from the start, until one has room and breaks no constraint.
+    """Place each task on the first offer with enough resources that violates no constraint.
 
     Tasks are counted by value as they are placed. Task name -> offer id; None when a task finds no place.
     `best`: look at all of them, and take the one with the fewest cpus left.
@@ -154,7 +154,7 @@ def _fits(
 
 
 def _full(rule: Constraint, offer: Offer, tally: Mapping[str, int]) -> bool:
-    """As `broken_by`, with counts that are kept."""
+    """Like `broken_by`, with cached counts."""
     value, kind = value_of(offer, rule.field), rule.operator.value
     if value is None:
         return kind not in ("IS_NOT", "UNLIKE")

@@ -1,4 +1,4 @@
-"""Runs as the history keeps them, for tests."""
+"""Recorded runs for tests of the history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test leaves behind in the cluster that it shares with others."""
+"""Check that tests leave no framework in the shared cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAILED = pytest.StashKey[bool]()
 
 @contextmanager
 def no_framework_left(cluster: LocalCluster, test: pytest.Item | pytest.Module) -> Iterator[None]:
-    """Frameworks that come inside and stay are torn down: they would take resources from others, and confuse them.
+    """Tear down frameworks that were registered inside and remain: they would take resources from other tests.
 
     They fail `test`, unless it has failed already: its own error says more.
     """
@@ -40,6 +40,6 @@ def no_framework_left(cluster: LocalCluster, test: pytest.Item | pytest.Module) 
 
 
 def _frameworks(address: str, but: Collection[str] = ()) -> dict[str, str]:
-    """Id -> name."""
+    """Return names by id."""
     found = {framework.framework_id: framework.name for framework in read_status(address).frameworks}
     return {framework_id: name for framework_id, name in found.items() if framework_id not in but}

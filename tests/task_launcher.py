@@ -1,4 +1,4 @@
-"""A scheduler that is a test: it launches bundles of the executor on a real Mesos, one task after the other."""
+"""A scheduler for tests that launches the executor's bundle on a real Mesos, one task after the other."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Scheduler:
         self.call("ACCEPT", offer_ids=[offer["id"]], operations=[launch], filters={"refuse_seconds": 0.1})
 
     def _whole_agent(self) -> dict[str, Any]:
-        """What ended tasks leave comes back piece by piece: give pieces back until the agent is offered whole."""
+        """Decline partial offers until the whole agent is offered: resources return in pieces."""
         while True:
             offer = self.offers.get(timeout=PATIENCE)
             if scalars(offer).get("cpus") == CPUS:
@@ -130,7 +130,7 @@ class Scheduler:
         return status
 
     def _new_status(self) -> dict[str, Any]:
-        """Acknowledge what comes; an update may come twice, as its acknowledgement may be lost with an agent."""
+        """Return the next new status, and acknowledge all; an acknowledgement may be lost with an agent."""
         while True:
             status: dict[str, Any] = self.await_event("UPDATE")["status"]
             self.driver.send(acknowledge(status))
@@ -139,7 +139,7 @@ class Scheduler:
                 return status
 
     def executor_exit(self) -> int:
-        """Wait until the agent reports that the executor has ended; its wait status."""
+        """Wait until the agent reports the executor's exit; return its wait status."""
         while True:
             failure = self.await_event("FAILURE")
             if "executor_id" in failure:
@@ -153,19 +153,19 @@ class Scheduler:
         return progress
 
     def await_in_log(self, name: str, text: str, times: int = 1) -> None:
-        """Wait until the executor's log has `text` so many times."""
+        """Wait until the executor's log contains `text` `times` times."""
         log = self.sandbox(name) / "executor.log"
         wait_until(lambda: log.read_text().count(text) >= times, f"{text!r} is not {times} times in {log}")
 
     def files(self, name: str) -> dict[str, int]:
-        """Name -> size of the files in the task's sandbox, as the agent's API lists them."""
+        """Return the sizes of the sandbox's files by name, from the agent's API."""
         address = self.cluster.agents["agent-1"].address
         path = urllib.parse.quote(str(self.sandbox(name).resolve()))
         with urllib.request.urlopen(f"http://{address}/files/browse?path={path}", timeout=PATIENCE) as answer:
             return {Path(item["path"]).name: item["size"] for item in json.load(answer)}
 
     def executor_pid(self, name: str) -> int:
-        """The process that carries the task, which must run. Only root can read the executor's environment."""
+        """Return the process of the running task. Only root can read the executor's environment."""
         above = {pid for started in processes(name) for pid in ancestors(started)}
         (found,) = [pid for pid in above if arguments(pid)[1:] == [self.bundle.name]]
         return found
@@ -191,7 +191,7 @@ def scalars(offer: dict[str, Any]) -> dict[str, float]:
 
 
 def processes(name: str) -> list[int]:
-    """Living processes whose environment carries the task's mark."""
+    """Return live processes with the task's mark in their environment."""
     return [pid for pid in all_processes() if f"{MARK}={name}" in environment(pid)]
 
 
@@ -200,7 +200,7 @@ def all_processes() -> list[int]:
 
 
 def ancestors(pid: int) -> Iterator[int]:
-    """The process, its parent, and so on."""
+    """Yield the process and its ancestors."""
     while pid:
         yield pid
         try:
@@ -211,12 +211,12 @@ def ancestors(pid: int) -> Iterator[int]:
 
 
 def environment(pid: int) -> list[str]:
-    """`NAME=value` of each variable that a process started with; empty when it is gone."""
+    """Return `NAME=value` of each initial variable of a process; empty if it has exited."""
     return _strings(f"/proc/{pid}/environ")
 
 
 def arguments(pid: int) -> list[str]:
-    """Its command line; empty when it is gone."""
+    """Return the command line; empty if it has exited."""
     return _strings(f"/proc/{pid}/cmdline")
 
 
@@ -229,7 +229,7 @@ def _strings(path: str) -> list[str]:
 
 @contextmanager
 def subscribed(bundle: Path, agent_flags: Mapping[str, object] = MappingProxyType({})) -> Iterator[Scheduler]:
-    """With one agent, whose tasks are launched one after the other."""
+    """Yield a scheduler on a cluster with one agent."""
     agent = AgentSpec("agent-1", f"cpus:{CPUS};mem:1024", "")
     quick = {"allocation_interval": "100ms"}
     with (

@@ -1,4 +1,4 @@
-"""The import table of docs/architecture.md, checked; and that packaging, rooms and dependencies are complete."""
+"""Imports follow the table of docs/architecture.md; packaging and dependencies are complete."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def _docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def test_every_room_says_what_it_is():
-    """Each package's docstring, and each module's, is the first thing a newcomer reads."""
+    """The docstring of each package and module is the first thing that a newcomer reads."""
     silent = [module_of(root, path) for root, path in FILES if not ast.get_docstring(ast.parse(path.read_text()))]
 
     assert [] == silent

@@ -1,4 +1,4 @@
-"""What docs/dependencies.md promises of everything that we install."""
+"""Installed packages are as docs/dependencies.md promises."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def required() -> list[Requirement]:
 
 
 def licence(name: str) -> str:
-    """Its expression, else its classifiers, else its text."""
+    """Return the licence expression, else the classifiers, else the text."""
     about = distribution(name).metadata
     classifiers = [one for one in about.get_all("Classifier") or () if one.startswith("License")]
     return about["License-Expression"] or " ".join(classifiers) or about["License"] or ""
 
 
 def brought_along() -> set[str]:
-    """Names of all that are installed with us, on this Python."""
+    """Return the names of all packages that are installed with this one on this Python."""
     todo, found = required(), set()
     while todo:
         one = todo.pop()
@@ -42,12 +42,12 @@ def brought_along() -> set[str]:
 
 
 def test_each_has_a_lower_bound():
-    """So that nobody gets a version that was never tried, or one with a hole that is mended."""
+    """Older versions are untested, or have fixed vulnerabilities."""
     assert [] == [str(one) for one in required() if not {">=", "=="} & {part.operator for part in one.specifier}]
 
 
 def test_each_dependency_has_a_licence_and_a_reason():
-    """In the table, in words."""
+    """docs/dependencies.md has a row for it."""
     rows = {
         name: (licence, why) for name, _, licence, why in _ROW.findall((HOME / "docs" / "dependencies.md").read_text())
     }
@@ -57,5 +57,5 @@ def test_each_dependency_has_a_licence_and_a_reason():
 
 
 def test_all_installed_licences_are_allowed():
-    """Also by what they bring along in turn."""
+    """Including indirect dependencies."""
     assert {} == {name: licence(name) for name in brought_along() if not ALLOWED.search(licence(name))}

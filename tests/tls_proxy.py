@@ -1,4 +1,4 @@
-"""TLS in front of a server that has none, such as the Mesos of the package index."""
+"""TLS in front of a server without it, such as the Mesos of the package index."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from types import MappingProxyType, TracebackType
 
 
 class TlsProxy:
-    """Listens at `address`, "127.0.0.1:PORT", and passes what it hears on to `target` in the clear, and back.
+    """Forward TLS connections at `address` ("127.0.0.1:PORT") to `target` in plain text.
 
     In what the target says, addresses that are keys of `moved` become its values, of the same length: those of other
     proxies. Its clients must have ended before it does.
@@ -49,7 +49,7 @@ class TlsProxy:
 
 
 def pass_on(client: ssl.SSLSocket, server: socket.socket, moved: Mapping[str, str]) -> None:
-    """Both ways, in one thread, until either side ends."""
+    """Forward in both directions, in one thread, until a side closes."""
     while True:
         # What is decrypted already makes no socket ready.
         ready = [client] if client.pending() else select.select([client, server], [], [])[0]

@@ -1,4 +1,4 @@
-"""What is trained in side_by_side.py with a start as in earnest: the model of examples/digits, by Keras' Model.fit.
+"""Training program of side_by_side.py with a realistic start: the model of examples/digits with Keras' Model.fit.
 
 Start it once for each task, with TF_CONFIG: a chief, a parameter server, workers. The chief prints one line of JSON.
 """

@@ -1,4 +1,4 @@
-"""Draws docs/matching.svg: CPU time of a gang match over the number of offers, and of naive ones beside it.
+"""Draw docs/matching.svg: CPU time of a gang match and of naive matches over the number of offers.
 
     PYTHONPATH=framework:executor:tests python tests/benchmarks/matching_curve.py docs/matching.svg
 
@@ -62,7 +62,7 @@ def y(seconds: float) -> float:
 
 
 def drawing(ours: Points, naive: Points, best: Points) -> Iterator[str]:
-    """The lines of an SVG document."""
+    """Return the lines of an SVG document."""
     box = f'viewBox="0 0 {WIDTH} {HEIGHT}"'
     yield f'<svg xmlns="http://www.w3.org/2000/svg" {box} font-family="sans-serif" font-size="13">'
     yield f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>'

@@ -37,7 +37,7 @@ _PLACE = re.compile(r"(<!-- side by side -->\n).*?(<!-- end -->)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """One training. Seconds from its submission; examples a second of all workers together."""
+    """Result of one training: seconds since its submission, and examples per second of all workers."""
 
     first: float
     total: float
@@ -48,7 +48,7 @@ class Took:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One training: `tasks` of its cluster, the first one leads and is waited for; `tellers` say how it went."""
+    """One training: the first of its `tasks` leads and ends it; `tellers` print its results."""
 
     name: str
     tasks: tuple[tuple[str, int], ...]
@@ -77,7 +77,7 @@ DIGITS = Program(
 
 
 def by_hand(program: Program, steps: int) -> Took:
-    """The same processes, with nobody between."""
+    """Start the same processes directly."""
     with ExitStack() as stack:
         ports = free_ports(len(program.tasks))
         cluster: dict[str, list[str]] = {}
@@ -99,7 +99,7 @@ def by_hand(program: Program, steps: int) -> Took:
 def by_hand_command(
     program: Program, cluster: Mapping[str, Sequence[str]], task: tuple[str, int], steps: int
 ) -> tuple[list[str], dict[str, str]]:
-    """And its environment."""
+    """Return the command of a task and its environment."""
     (job, index), command = task, [sys.executable, str(program.file), f"--steps={steps}"]
     if not program.flags:
         return command, {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})}
@@ -108,7 +108,7 @@ def by_hand_command(
 
 
 def by_us(program: Program, steps: int, cluster: Path) -> Took:
-    """`local run`, with everything that it does: checks, package, app, scheduler, gang, executors, end."""
+    """Run the training with `local run`."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "options.json"
         path.write_text(json.dumps(options(program, steps)))
@@ -152,7 +152,7 @@ def options(program: Program, steps: int) -> dict[str, object]:
 
 @contextmanager
 def process(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """In a session of its own; at the end nothing of it is left."""
+    """Start a process in its own session; kill the session at the end."""
     quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", **environment}
     started = subprocess.Popen(
         command, env=quiet, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
@@ -179,7 +179,7 @@ def mesos(folder: Path) -> Iterator[None]:
 
 
 def free_ports(count: int) -> list[int]:
-    """All are held until all are known, so that they differ."""
+    """Return distinct ports: all sockets stay open until all are known."""
     with ExitStack() as stack:
         held = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in held:
@@ -220,7 +220,7 @@ HEAD = (
 
 
 def table(found: Found) -> str:
-    """Medians. Ratios: each round's by that round's by hand; of these the median, the least and the most."""
+    """Return the table: medians, and the ratio of each round to the same round by hand (median, minimum, maximum)."""
     lines: list[tuple[str, ...]] = [HEAD, ("---",) * len(HEAD)]
     for program, rounds in found:
         for way, each in rounds.items():
@@ -238,7 +238,7 @@ def table(found: Found) -> str:
 
 
 def compared(name: str, form: str, ours: Sequence[Took], bare: Sequence[Took]) -> tuple[str, str]:
-    """Median and ratio; no ratio of what is compared with itself."""
+    """Return the median and the ratio; an empty ratio for the reference itself."""
     values = [getattr(one, name) for one in ours]
     ratios = [value / getattr(base, name) for value, base in zip(values, bare, strict=True)]
     spread = f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"

@@ -35,7 +35,7 @@ SECONDS = 3
 
 
 def a_state() -> SchedulerState:
-    """Most of the tasks run; those that are left do not fit on what is offered."""
+    """Return a state in which most tasks run and the others do not fit on the offers."""
     spec = a_spec(workers=TASKS)
     tasks = {}
     for task in list(spec.tasks())[:-20]:
@@ -46,7 +46,7 @@ def a_state() -> SchedulerState:
 
 
 class Loop:
-    """The scheduler's loop, as far as it is ours: decide, swap the state, tell the observers."""
+    """The scheduler's loop without Mesos: decide, swap the state, call the observers."""
 
     def __init__(self) -> None:
         self.state, self.journal = a_state(), EventJournal()
@@ -54,7 +54,7 @@ class Loop:
         self.offers = tuple(an_offer(f"o-{n}", f"a-{n}", cpus=0.2) for n in range(50))
 
     def round(self) -> float:
-        """Seconds that a batch of offers takes."""
+        """Return the seconds for one batch of offers."""
         start = self.state
         begin = time.perf_counter()
         for _ in range(5):
@@ -69,7 +69,7 @@ class Loop:
 
 @contextmanager
 def clients(port: int, pause: float) -> Iterator[list[int]]:
-    """Afterwards the list holds the number of answers, and of connections that failed."""
+    """Run the clients inside; afterwards the list has the numbers of answers and of failed connections."""
     command = [sys.executable, str(Path(__file__).with_name("api_clients.py")), str(port), str(CLIENTS), str(pause)]
     numbers: list[int] = []
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

@@ -1,4 +1,4 @@
-"""A thousand tasks lost at once: what it costs until each loss is stored and acknowledged, and the plans know.
+"""Cost of a thousand simultaneous losses, until each is stored, acknowledged and in the plans.
 
 Run with `-s` to see the numbers. Correctness is asserted first; the time for a thousand over that for a hundred is
 printed: 10 is linear, 100 would be quadratic.
@@ -23,23 +23,23 @@ from tf_scheduler.runner import Runner
 
 
 class Counting:
-    """A driver that only notes what it is to send."""
+    """A driver that only records calls."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
 
     def start(self) -> None:
-        """There is nobody."""
+        """Do nothing."""
 
     def stop(self) -> None:
-        """There was nobody."""
+        """Do nothing."""
 
     def perform(self, call: Call) -> None:
         self.calls.append(call)
 
 
 def losses(state: SchedulerState, **end: object) -> list[StatusUpdated]:
-    """Of every worker."""
+    """Return the loss of every worker."""
     names = [name for name in state.stored.tasks if name.startswith("worker-")]
     records = [state.stored.tasks[name] for name in names]
     return [
@@ -49,7 +49,7 @@ def losses(state: SchedulerState, **end: object) -> list[StatusUpdated]:
 
 
 def lose(state: SchedulerState, events: list[StatusUpdated], bursts: bool) -> tuple[float, Runner, Counting]:
-    """Seconds from the first to the last, as the runner handles them: in bursts, or one by one."""
+    """Return the seconds for all losses, handled in bursts or one by one."""
     store, driver = MemoryStore("digits"), Counting()
     store.load()
     runner = Runner(state, store, clock=lambda: 100.0, new_id=lambda: "id")

@@ -55,7 +55,7 @@ def offer(number: int) -> dict[str, object]:
 
 
 def record(event: dict[str, object]) -> bytes:
-    """As Mesos sends it: one HTTP chunk, however long."""
+    """Return a record as Mesos sends it: in one HTTP chunk of any length."""
     data = json.dumps(event).encode()
     framed = b"%d\n%s" % (len(data), data)
     return b"%x\r\n%s\r\n" % (len(framed), framed)
@@ -73,7 +73,7 @@ def sender(path: Path) -> Iterator[str]:
 
 
 def reading_time(address: str) -> float:
-    """Seconds of processor time, in the driver's thread, from SUBSCRIBED to the event in the callback."""
+    """Return the driver thread's processor time from SUBSCRIBED to the event in the callback."""
     times: list[float] = []
     came = threading.Event()
 

@@ -1,4 +1,4 @@
-"""What the executor costs: size, start, memory, idle time, output, training. Times are printed, not asserted.
+"""Cost of the executor: size, start, memory, idle time, output, training. Times are printed, not asserted.
 
 `BENCHMARK_ROUNDS=9 pytest -s tests/benchmarks/test_executor.py` prints the numbers of docs/performance.md. Each ratio
 is of two things done one after the other in the same run, so that a busy machine slows both.
@@ -54,7 +54,7 @@ def test_size_of_the_bundle(bundle: Path) -> None:
 
 @pytest.mark.mesos
 def test_start(scheduler: Scheduler) -> None:
-    """From the start of the container's command to the executor's SUBSCRIBE, as the agent's log tells."""
+    """From the start of the container's command to the executor's SUBSCRIBE, by the agent's log."""
     found = [started(scheduler, f"start-{number}") for number in range(ROUNDS)]
     bare = [seconds_of(lambda: subprocess.run([sys.executable, "-c", "pass"], check=True)) for _ in range(ROUNDS)]
     print_numbers("start, milliseconds", median=1000 * statistics.median(found), least=1000 * min(found))
@@ -72,7 +72,7 @@ def started(scheduler: Scheduler, name: str) -> float:
 
 
 def moment(log: str, pattern: str) -> float:
-    """Of a line of Mesos: `I1121 03:59:28.206240 ...`, month and day, then the time."""
+    """Return the time of a Mesos log line `I1121 03:59:28.206240 ...` (month and day, then the time)."""
     (stamp,) = re.findall(rf"^.(\d{{4}} [\d:.]+) .*{pattern}", log, re.MULTILINE)
     year = datetime.now(timezone.utc).year
     return datetime.strptime(f"{year}{stamp}", "%Y%m%d %H:%M:%S.%f").replace(tzinfo=timezone.utc).timestamp()
@@ -86,7 +86,7 @@ def seconds_of(run: Callable[[], object]) -> float:
 
 @pytest.mark.mesos
 def test_memory_and_idle_time(scheduler: Scheduler, tmp_path: Path) -> None:
-    """Of a task that has everything switched on and does nothing."""
+    """Measure an idle task with all features on."""
     os.mkfifo(tmp_path / "ready")
     command = f"echo ready > {tmp_path}/ready; sleep {3 * ROUNDS}; echo ready > {tmp_path}/ready; sleep 3600"
     scheduler.launch("idle", command, event_folders=(".",), pre="true", post="true")
@@ -122,7 +122,7 @@ print("took", time.monotonic() - begin, file=sys.stderr)
 
 @pytest.mark.mesos
 def test_output(scheduler: Scheduler, tmp_path: Path) -> None:
-    """A program that only writes, some hundred megabytes: through us with rotation, and to a file by hand."""
+    """Write some hundred megabytes through the executor with rotation, and to a file directly."""
     (tmp_path / "write.py").write_text(WRITER.format(size=ROUNDS))
     size = 2000 * ROUNDS * 100 * 91 / 1e6
     command = f"{shlex.quote(sys.executable)} {tmp_path}/write.py"
@@ -139,7 +139,7 @@ def test_output(scheduler: Scheduler, tmp_path: Path) -> None:
 
 
 def under_us(scheduler: Scheduler, name: str, command: str, folder: Path, **fields: object) -> float:
-    """Seconds that the program measured."""
+    """Return the seconds that the program measured."""
     scheduler.launch(name, f"{command} 2> {folder}/measured", **fields)
     scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     assert 0 == scheduler.executor_exit()
@@ -215,7 +215,7 @@ print("steps", number, "seconds", seconds, "processor", cpu, "executor", above, 
 @pytest.mark.mesos
 @pytest.mark.tensorflow
 def test_training(scheduler: Scheduler, tmp_path: Path) -> None:
-    """The same command by hand and under us, by turns of a second. It reports each step, and prints now and then."""
+    """Run the same command with and without the executor, alternating every second. It reports each step."""
     (tmp_path / "train.py").write_text(TRAIN.replace("{turns}", str(TURNS)))
     for name in ("ours", "hand"):
         os.mkfifo(tmp_path / f"ready-{name}")
@@ -258,7 +258,7 @@ def pipes(folder: Path, name: str) -> dict[str, str]:
 
 
 def trained(scheduler: Scheduler, name: str, folder: Path) -> tuple[Trained, Trained]:
-    """Under us, and by hand."""
+    """Return the results with and without the executor."""
     command = f"exec {shlex.quote(sys.executable)} {folder}/train.py 2> {folder}/"
     scheduler.launch(name, f"{command}ours", environment=pipes(folder, "ours"), event_folders=(".",))
     mine = {

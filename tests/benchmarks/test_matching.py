@@ -1,4 +1,4 @@
-"""A thousand pending tasks with constraints over thousands of offers, beside a naive first fit in the same process.
+"""Place a thousand constrained tasks on thousands of offers, compared with a naive first fit in the same process.
 
 Run with `-s` to see the numbers; matching_curve.py beside this file draws the curve of docs/performance.md. Each
 benchmark asserts first that what it times is a placement that breaks nothing.
@@ -61,7 +61,7 @@ def gang(count: int = TASKS, cpus: float = 2) -> tuple[TaskSpec, ...]:
 
 
 def seconds(work: Callable[[], Any], rounds: int = ROUNDS) -> tuple[float, Any]:
-    """CPU time, the best of some rounds, so that a busy machine counts little; and what came of it."""
+    """Return the minimal CPU time of several rounds, and the result."""
     best, found = float("inf"), None
     for _ in range(rounds):
         begun = time.process_time()
@@ -71,7 +71,7 @@ def seconds(work: Callable[[], Any], rounds: int = ROUNDS) -> tuple[float, Any]:
 
 
 def naive(tasks: Sequence[TaskSpec], offers: Sequence[Offer], best: bool = False) -> dict[str, str] | None:
-    """First fit or best fit, with the same manners: tasks without GPUs keep off agents that have some."""
+    """Place by first fit or best fit under the same rules: tasks without GPUs avoid agents with GPUs."""
     with_gpus = [offer for offer in offers if any(entry.name == "gpus" for entry in offer.resources)]
     without = [offer for offer in offers if all(entry.name != "gpus" for entry in offer.resources)]
     ours = first_fit([task for task in tasks if task.job.needs.gpus], with_gpus, EXECUTOR, best)
@@ -95,7 +95,7 @@ def test_a_thousand_tasks(size: int) -> None:
 
 
 def test_a_gang_that_does_not_fit() -> None:
-    """The search gives up, and says why for every agent: that costs about as much as a placement."""
+    """A failed search with a reason for every agent costs about as much as a placement."""
     tasks, offers = gang(cpus=15.95), cluster(10_000)
 
     took, found = seconds(lambda: match_gang(tasks, offers, ABOUT))
@@ -108,7 +108,7 @@ def test_a_gang_that_does_not_fit() -> None:
 
 
 def test_the_number_of_tasks() -> None:
-    """Ten times the tasks."""
+    """Ten times as many tasks."""
     offers = cluster(10_000)
     small, large = gang(100), gang(1000)
 
@@ -121,7 +121,7 @@ def test_the_number_of_tasks() -> None:
 
 
 def test_a_held_offer_more() -> None:
-    """What one more offer costs when 10,000 are held: all are looked at again."""
+    """Cost of one more offer while 10,000 are held: all are checked again."""
     tasks, offers = gang(cpus=15.95), cluster(10_001)
 
     took, found = seconds(lambda: match_gang(tasks, [replace(offer) for offer in offers], ABOUT))

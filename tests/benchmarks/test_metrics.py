@@ -1,4 +1,4 @@
-"""What counting costs the loop: a life of many decisions, with a meter and without.
+"""Cost of metrics in the loop: many decisions with and without a meter.
 
 Run with `-s` to see the numbers. It asserts first that what it times is right.
 """
@@ -19,7 +19,7 @@ TASKS, ROUNDS = 1_000, 3
 
 
 def seconds(action: Callable[[], object]) -> float:
-    """The best of a few."""
+    """Return the minimal time of a few rounds."""
     times = []
     for _ in range(ROUNDS):
         begun = time.perf_counter()

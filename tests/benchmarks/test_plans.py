@@ -1,4 +1,4 @@
-"""Ten thousand tasks: what a status update costs, and what the status of a plan.
+"""Cost of a status update and of a plan's status with ten thousand tasks.
 
 Run with `-s` to see the numbers. Each benchmark asserts first that what it times is right.
 """
@@ -37,7 +37,7 @@ def a_service(count: int, strategy: PlanStrategy = PlanStrategy.PARALLEL) -> Ser
 
 
 def launched(spec: ServiceSpec, state: TaskState | None) -> SchedulerState:
-    """Every task is launched, and Mesos has said `state` of all of them; None: nothing of any."""
+    """Return a state with all tasks launched and in `state`; None: without statuses."""
     records = [_record(spec, task.name, task.job.kind, task.index) for task in spec.tasks()]
     changes = [TaskLaunched(record) for record in records]
     said = [] if state is None else [StatusStored(_status(record, state, "before")) for record in records]
@@ -58,7 +58,7 @@ def _status(record: TaskRecord, state: TaskState, uuid: str) -> TaskStatus:
 
 
 def best(action: Callable[[], object], rounds: int = ROUNDS) -> float:
-    """Seconds; the best of a few is free of what else the machine does."""
+    """Return the minimal seconds of a few rounds, to exclude other load."""
     found = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -92,7 +92,7 @@ def play(state: SchedulerState, events: list[StatusUpdated]) -> SchedulerState:
     ("before", "to"), [(None, TaskState.RUNNING), (TaskState.STARTING, TaskState.RUNNING), (TaskState.RUNNING,) * 2]
 )
 def test_a_status_update(count, before, to):
-    """The whole decision, and the deadline after it, as the runner asks for both."""
+    """Measure the decision and the next deadline, as in the runner."""
     state = launched(a_service(count), before)
     events = updates(state, to)
 
@@ -105,7 +105,7 @@ def test_a_status_update(count, before, to):
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_a_status_update_while_the_next_step_waits(count):
-    """Serial: the last task is not launched, and every update is looked at for whether it is its turn."""
+    """The last task of a serial plan waits, so every update is checked for its turn."""
     spec = a_service(count, PlanStrategy.SERIAL)
     whole = launched(spec, TaskState.RUNNING)
     tasks = {name: record for name, record in whole.stored.tasks.items() if name != "chief-0"}
@@ -123,7 +123,7 @@ def test_a_status_update_while_the_next_step_waits(count):
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("said", [None, TaskState.RUNNING])
 def test_the_status_of_a_plan(count, said):
-    """Every step with its status and its sentence."""
+    """Compute every step with its status and message."""
     state = launched(a_service(count), said)
     expected = Status.STARTING if said is None else Status.COMPLETE
 
@@ -139,7 +139,7 @@ def test_the_status_of_a_plan(count, said):
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_the_status_of_a_pending_plan(count):
-    """Nothing is launched."""
+    """No task is launched."""
     state = with_fields(SchedulerState(a_service(count)), connected=True)
 
     view = scheduling.view_of(state)
@@ -164,7 +164,7 @@ def test_the_end_of_a_job(count):
 
 
 def test_a_forced_plan_is_shown_as_fast():
-    """Orders of operators cost nothing by themselves."""
+    """Forced steps cost no additional time."""
     state = launched(a_service(10_000), None)
     forced = frozenset(("worker", f"worker-{index}") for index in range(5_000))
     control = PlanControl(forced=forced, target=spec_index.index_of(state.spec).target)

@@ -1,4 +1,4 @@
-"""What is trained in side_by_side.py: between-graph replication, a fixed number of steps for each worker.
+"""Training program of side_by_side.py: between-graph replication with a fixed number of steps for each worker.
 
 Knows nothing but its arguments, as the published programs for TensorFlow 1 do. Each worker prints one line of JSON.
 """
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def graph() -> tuple[tf.Tensor, tf.Operation]:
-    """A network of two layers, on noise."""
+    """Build a network of two layers; it trains on noise."""
     noise = np.random.default_rng(0)
     images = tf.constant(noise.random((BATCH, WIDTH), dtype=np.float32))
     labels = tf.constant(noise.integers(0, 10, BATCH).astype(np.int32))
@@ -56,7 +56,7 @@ def graph() -> tuple[tf.Tensor, tf.Operation]:
 def run(
     server: tf.train.Server, config: tf.ConfigProto, given: argparse.Namespace, step: tf.Tensor, train: tf.Operation
 ) -> None:
-    """Worker 0 ends last, for its end is the job's."""
+    """Worker 0 exits last, because its exit ends the job."""
     workers = len(given.worker_hosts.split(","))
     ready = tf.report_uninitialized_variables()
     with tf.Session(server.target, config=config) as session:
