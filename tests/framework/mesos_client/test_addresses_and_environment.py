@@ -1,4 +1,4 @@
-"""Masters, durations and the agent's environment: what is read, and what is refused with a clear word."""
+"""Parsing of masters, durations and the agent's environment."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_invalid_masters_are_rejected(text):
 
 
 def test_a_leader_is_followed_until_it_fails():
-    """After the leader's failure the given masters are asked, in turn."""
+    """After the leader's failure the listed masters are tried in turn."""
     masters = MasterList(parse_masters("a,b"))
     masters.follow("http://a:5050", "//c:5050/api/v1/scheduler")
     assert masters.current == "http://c:5050"
@@ -55,7 +55,7 @@ def test_redirect_without_scheme_keeps_scheme():
 
 
 def test_empty_master_list_has_no_current():
-    """A detector that sees none leaves nobody to ask."""
+    """A detector may report that no master leads."""
     masters = MasterList(parse_masters("a"))
     masters.replace(())
     assert not masters.failed("http://a:5050")
@@ -102,7 +102,7 @@ def test_token_is_not_in_repr():
 
 @pytest.mark.parametrize("name", sorted(ENVIRON))
 def test_a_missing_variable_is_named(name):
-    """Not started by an agent: say which variable tells so."""
+    """The program was not started by an agent."""
     with pytest.raises(ValueError, match=name):
         AgentEnvironment.read({key: value for key, value in ENVIRON.items() if key != name})
 

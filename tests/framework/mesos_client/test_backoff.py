@@ -1,4 +1,4 @@
-"""Waits between attempts, as a pure function of the number of failures and of chance."""
+"""Back-off as a pure function of the number of failures and a random number."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_wait_stays_between_half_and_all_of_its_ceiling(attempt, seed):
 
 
 def test_ceilings_double_up_to_the_maximum():
-    """0.25, 0.5, 1, 1, ... seconds for a master that is away; up to 15 for one that refuses."""
+    """0.25, 0.5, 1, 1, ... seconds for an unavailable master; up to 15 for one that rejects."""
     assert [0.25, 0.5, 1.0, 1.0] == [UNAVAILABLE_BACKOFF.delay(attempt, lambda low, high: high) for attempt in range(4)]
     assert [1, 2, 4, 8, 15, 15] == [REJECTED_BACKOFF.delay(attempt, lambda low, high: high) for attempt in range(6)]
 
@@ -36,13 +36,13 @@ def test_returning_master_is_asked_within_a_second():
 
 
 def test_waits_differ():
-    """Jitter: schedulers that lost one master together do not come back together."""
+    """Jitter: schedulers that lost the same master do not reconnect simultaneously."""
     assert Backoff().delay(5, lambda low, high: low) < Backoff().delay(5, lambda low, high: high)
 
 
 @given(st.lists(st.floats(0, 2), max_size=60))
 def test_rate_limit_holds_for_any_pauses(pauses):
-    """However soon attempts are wanted, no second has more than four; and nobody waits longer than needed."""
+    """No second has more than four attempts, and no attempt waits longer than needed."""
     pace, now, times = AttemptRateLimit(), 0.0, []
     for pause in pauses:
         now += pause

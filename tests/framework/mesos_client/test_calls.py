@@ -1,4 +1,4 @@
-"""Calls, one after the other, and only while the subscription lasts that they belong to."""
+"""Calls are sent in order, and only during the subscription that they belong to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CALL = {"type": "REVIVE"}
 
 
 class Slow(Transport):
-    """Answers when `answer` is set."""
+    """A transport that answers when `answer` is set."""
 
     def __init__(self, timeout: float = PATIENCE) -> None:
         super().__init__(timeout=timeout)
@@ -34,7 +34,7 @@ def in_thread(results, sender, present):
 
 
 def test_queued_call_of_ended_subscription_is_dropped():
-    """It would go out after the disconnection, or on the next subscription with a stream id of the old one."""
+    """It would be sent after the disconnection, or with the stream id of the old subscription."""
     slow, sessions, results = Slow(), [SESSION], []
     asked = threading.Event()
 
@@ -55,7 +55,7 @@ def test_queued_call_of_ended_subscription_is_dropped():
 
 
 def test_queued_call_times_out():
-    """Behind a call that hangs: a typed failure after the time for calls."""
+    """Behind a hanging call: a typed failure after the timeout."""
     slow, results = Slow(0.05), []
     thread = in_thread(results, slow, lambda: SESSION)
     assert slow.asked.wait(PATIENCE)
@@ -66,7 +66,7 @@ def test_queued_call_times_out():
 
 
 def test_each_call_gets_new_headers():
-    """P14: what one caller adds is in no other request."""
+    """P14: headers that one caller adds are in no other request."""
     SESSION.headers["Authorization"] = "Basic x"
     assert {"Mesos-Stream-Id": "stream-1"} == SESSION.headers
     assert Subscription("http://m/api", "").headers == {}

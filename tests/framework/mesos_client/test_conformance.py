@@ -1,4 +1,4 @@
-"""docs/mesos-conformance.md says what is proved by which test: this keeps it honest."""
+"""docs/mesos-conformance.md names the test of each point."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REASON = re.compile(r"(?:not yet|not used): .{15,}$")
 
 
 def rows() -> dict[str, str]:
-    """Point -> its proof."""
+    """Return the proof of each point."""
     found = {name: proof for name, _, proof in _ROW.findall(PAGE.read_text()) if name in POINTS}
     assert found
     return found
@@ -32,7 +32,7 @@ def named_tests() -> list[tuple[str, str]]:
 
 @cache
 def functions(path: str) -> dict[str, ast.FunctionDef]:
-    """Of a file of tests, by name: pytest collects them, and reports a file that it cannot."""
+    """Return the test functions of a file by name."""
     tree = ast.parse((ROOT / "tests" / path).read_text())
     return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
 
@@ -44,20 +44,20 @@ def test_every_point_is_there_once():
 
 
 def test_every_point_has_tests_or_a_reason():
-    """Nothing stands for itself; a defect always has a test."""
+    """Each point has tests or a reason; a defect always has a test."""
     bare = [name for name, proof in rows().items() if not _TEST.search(proof) and not _REASON.search(proof)]
     untested = [name for name, proof in rows().items() if name.startswith("P") and not _TEST.search(proof)]
     assert ([], []) == (bare, untested)
 
 
 def test_nothing_else_is_in_a_proof():
-    """So that a test that is misspelt is not taken for prose."""
+    """A misspelt test must not pass as prose."""
     left = {name: re.sub(r"[ ,;]", "", _REASON.sub("", _TEST.sub("", proof))) for name, proof in rows().items()}
     assert {} == {name: rest for name, rest in left.items() if rest}
 
 
 def test_every_test_that_is_named_is_there():
-    """In a file that pytest looks at."""
+    """In a file that pytest collects."""
     missing = [
         f"tests/{path}::{name}"
         for path, name in named_tests()
@@ -83,6 +83,6 @@ def test_no_test_that_is_named_is_skipped(path):
 
 
 def test_each_real_defect_is_tried_on_a_real_master_or_agent():
-    """What a real Mesos has shown is proved there too."""
+    """Defects seen on a real Mesos are tested on a real Mesos."""
     real = {"P1", "P2", "P3", "P6", "P7", "P8", "P10", "P11", "P13", "P18", "P20", "P21", "P24", "P31"}
     assert set() == {name for name in real if "test_real_" not in rows()[name]}

@@ -1,4 +1,4 @@
-"""Connections that can be given up: to a host that does not answer, and while a name is looked up."""
+"""Connections can be aborted: to a host that does not answer, and during name lookup."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def black_hole() -> Iterator[str]:
 
 @pytest.fixture
 def silent_resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """No name is ever found until the test ends. The event is set when somebody asks."""
+    """A resolver that does not answer before the test ends. The event is set by the first lookup."""
     asked, over = threading.Event(), threading.Event()
     real, threads = socket.getaddrinfo, []
 
@@ -77,7 +77,7 @@ class Waiting:
 
 
 class Telling(SocketHandle):
-    """Tells when a socket is about to connect."""
+    """A handle that reports when a socket is about to connect."""
 
     def __init__(self):
         super().__init__()
@@ -108,7 +108,7 @@ def test_unanswered_name_lookup_is_aborted(silent_resolver):
 
 
 def test_name_lookup_times_out(silent_resolver):
-    """And the error says whose address was asked for."""
+    """The error names the host."""
     with pytest.raises(OSError, match=r"looking up master\.example"):
         connect("master.example", 5050, 0.01, SocketHandle())
 
@@ -123,7 +123,7 @@ def test_names_that_do_not_exist_are_transport_errors(name):
 
 
 def test_the_next_address_is_tried(monkeypatch):
-    """A name with an IPv6 address where nobody listens, and an IPv4 address where someone does."""
+    """A name with an IPv6 address without a server, and an IPv4 address with one."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         found = [
@@ -183,7 +183,7 @@ def test_p28_stop_does_not_wait_for_a_host_that_does_not_answer(black_hole, monk
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["scheduler", "executor"])
 def test_p28_stop_does_not_wait_for_a_resolver(silent_resolver, kind):
-    """P28: nor for a name server."""
+    """P28: a driver that waits for a name server stops on request."""
     driver = list(drivers("master.example:5050"))[kind]
     driver.start()
     assert silent_resolver.wait(PATIENCE)
@@ -193,7 +193,7 @@ def test_p28_stop_does_not_wait_for_a_resolver(silent_resolver, kind):
 
 
 def test_silent_master_does_not_block_the_next(black_hole, monkeypatch):
-    """Of a list, one is a black hole: it is given up after the time for connections, which is not that for answers."""
+    """One listed master is a black hole: it is given up after the connect timeout, not after the call timeout."""
     monkeypatch.setattr("mesos_client.http.CONNECT_TIMEOUT", 0.05)
     events: list[object] = []
     came = threading.Event()

@@ -28,7 +28,7 @@ class Login:
 
 
 def only(token: str, script: Script) -> Script:
-    """Answer 401 to everybody who does not bear `token`."""
+    """Answer 401 to requests without `token`."""
 
     def guarded(exchange):
         if exchange.received.headers.get("authorization") == token:
@@ -50,7 +50,7 @@ def test_basic_takes_any_secret(principal, secret):
 
 
 def test_basic_refuses_a_colon_in_the_principal():
-    """Mesos would take what is before it for the principal. The secret is not quoted."""
+    """Mesos would take the text before it for the principal. The secret is not quoted."""
     with pytest.raises(ValueError, match="colon") as caught:
         BasicCredentials("me:you", "hush")
     assert "hush" not in str(caught.value)
@@ -63,7 +63,7 @@ def test_a_fixed_header_is_not_renewed():
 
 
 def test_token_is_renewed_after_rejection():
-    """Two threads that were refused at once make one login."""
+    """Two threads with a rejected token make one login."""
     login = Login()
     token = TokenCredentials(login)
     assert (token.header(), token.header(), login.count) == ("Bearer token-1", "Bearer token-1", 1)
@@ -116,7 +116,7 @@ def test_second_rejected_token_is_a_rejection(driver_of, recorder):
 
 
 def test_expired_token_loses_no_subscription(driver_of, recorder):
-    """401 to SUBSCRIBE: the next attempt has a new token and comes at once; nobody is told of a refusal."""
+    """401 to SUBSCRIBE: the next attempt has a new token and comes at once; no rejection is reported."""
     with Peer(only("Bearer token-2", stream(subscribed()))) as peer:
         driver_of(peer.address, credentials=TokenCredentials(Login())).start()
         assert recorder.next() == subscribed()
@@ -124,7 +124,7 @@ def test_expired_token_loses_no_subscription(driver_of, recorder):
 
 
 def test_rejected_tokens_are_reported_once_and_retried(driver_of, recorder):
-    """Each attempt has a token of its own: the login service may give a good one in the end."""
+    """Each attempt has a token of its own: the login service may return a valid one later."""
     with Peer(only("Bearer token-4", stream(subscribed()))) as peer:
         driver_of(peer.address, credentials=TokenCredentials(Login())).start()
         assert recorder.next() == DriverDisconnected("HTTP 401: who are you")

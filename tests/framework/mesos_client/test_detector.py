@@ -1,4 +1,4 @@
-"""Masters in ZooKeeper without a ZooKeeper: URLs, nodes, and what a driver makes of a detector."""
+"""Leader detection without a ZooKeeper: URLs, nodes, and a driver with a detector."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from wire.process import FRAMEWORK, ROOT
     ],
 )
 def test_zookeeper_urls_are_parsed_like_mesos(text, expected):
-    """The path is what follows the first slash, credentials are what stands before the last @."""
+    """The path follows the first slash, credentials precede the last @."""
     assert ZooKeeperUrl.is_zookeeper(text)
     assert expected == ZooKeeperUrl.parse(text)
 
@@ -56,7 +56,7 @@ def test_credentials_are_not_in_repr():
 
 @given(st.lists(st.integers(0, 2**31 - 1), unique=True, max_size=8), st.randoms())
 def test_the_lowest_number_leads(numbers, random):
-    """Whatever else lies there, in any order: old protobuf nodes, the replicated log."""
+    """Other nodes are ignored: old protobuf nodes, the replicated log."""
     children = [f"json.info_{number:010d}" for number in numbers]
     children += ["info_0000000000", "log_replicas", "json.info_", "json.info_x"]
     random.shuffle(children)
@@ -73,7 +73,7 @@ def test_the_lowest_number_leads(numbers, random):
     ],
 )
 def test_http_uses_address_and_tls_uses_name(address, hostname, http, https):
-    """P20: names may not resolve where we are, but certificates are made for them."""
+    """P20: names may not resolve here, but certificates name them."""
     leader = decode_leader(json.dumps(master_info(address, hostname)).encode())
     assert (http, https) == (leader.url("http"), leader.url("https"))
 
@@ -91,7 +91,7 @@ def test_invalid_master_info_is_explained(data):
 
 
 class ManualDetector(Detector):
-    """Says what the test tells it to."""
+    """A detector that the test controls."""
 
     def __init__(self) -> None:
         self.stopped = False
@@ -108,7 +108,7 @@ def leader_at(peer: Peer) -> Leader:
 
 
 def test_driver_starts_and_stops_its_detector(driver_of, recorder):
-    """P20: from nobody to a leader, to another one, to nobody; the reason why can be asked for."""
+    """P20: no leader, a leader, another one, no leader; `last_failure` has the reason."""
     detector = ManualDetector()
     with Peer(stream(subscribed())) as old, Peer(stream(subscribed())) as new:
         driver = driver_of(detector)
@@ -159,7 +159,7 @@ def test_tls_uses_leader_host_name(certificates, driver_of, recorder):
 
 
 def test_an_error_event_stops_the_detector(driver_of, recorder):
-    """A driver that has given up looks for nobody any more."""
+    """An aborted driver needs no detector."""
     detector = ManualDetector()
     with Peer(stream(subscribed(), {"type": "ERROR", "error": {"message": "gone"}})) as peer:
         driver = driver_of(detector)

@@ -1,4 +1,4 @@
-"""Defects of pymesos' executor driver: each scenario runs on the stock driver, which shows the defect, and on ours."""
+"""Defects of pymesos' executor driver: each scenario runs on the stock driver and on this project's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def both(hardened: object, stock: object) -> pytest.MarkDecorator:
 
 @both(hardened=["TASK_FINISHED"], stock=[])
 def test_p7_an_update_made_while_disconnected_is_announced(kind, expected):
-    """P7: what ends while the agent is away is in the next SUBSCRIBE, with the task that the agent does not know of."""
+    """P7: an update made while the agent is away is in the next SUBSCRIBE, with the unacknowledged task."""
     gate = threading.Event()
 
     def gated(exchange):
@@ -52,7 +52,7 @@ def test_p7_an_update_made_while_disconnected_is_announced(kind, expected):
 
 @both(hardened=1, stock=0)
 def test_p7_failed_update_is_resent(kind, expected):
-    """P7: an update whose call fails is kept until it is acknowledged, with all that the agent demands of it."""
+    """P7: an update whose call fails is kept with all required fields until it is acknowledged."""
     answers = iter([503])
     with (
         Peer(stream(executor_subscribed()), on_call=lambda call: call.answer(next(answers, 202))) as peer,
@@ -105,7 +105,7 @@ def test_p8_the_agents_reregistration_window_is_met(kind, expected):
 @both(hardened=1, stock=0)
 @pytest.mark.parametrize("code", [404, 401])
 def test_p9_unready_agent_is_retried(kind, expected, code):
-    """P9: an agent that starts answers so before its routes are there; that is not the end."""
+    """P9: a starting agent answers so before its routes exist; the driver retries."""
     scripts = [status(code)] * 3
     with Peer(*scripts, stream(executor_subscribed())) as peer, ClientProcess(kind, "executor", peer.address) as client:
         if kind == "hardened":
@@ -131,7 +131,7 @@ def test_p10_lost_agent_aborts_without_checkpointing(kind, expected):
 
 
 def test_p10_checkpointing_executor_waits_for_agent():
-    """P10: with MESOS_CHECKPOINT=1 the driver goes on trying until MESOS_RECOVERY_TIMEOUT, and then says so."""
+    """P10: with MESOS_CHECKPOINT=1 the driver retries until MESOS_RECOVERY_TIMEOUT, and then reports it."""
     environ = {**ENVIRON, "MESOS_RECOVERY_TIMEOUT": "500ms"}
     with (
         Peer(cut_after(executor_subscribed()), status(503)) as peer,
@@ -154,7 +154,7 @@ def test_p11_kill_event_is_complete():
 
 @both(hardened=2, stock=1)
 def test_p23_duplicate_launch_keeps_driver(kind, expected):
-    """P23: a repeated LAUNCH is handed over; what it means is the executor's matter."""
+    """P23: a repeated LAUNCH is passed on; the executor decides."""
     with (
         Peer(stream(executor_subscribed(), launch(), launch())) as peer,
         ClientProcess(kind, "executor", peer.address) as client,

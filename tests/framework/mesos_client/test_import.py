@@ -1,4 +1,4 @@
-"""What importing leaves behind. Stock pymesos shows the defect."""
+"""Side effects of importing. Stock pymesos shows the defects."""
 
 from __future__ import annotations
 

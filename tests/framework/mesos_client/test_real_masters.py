@@ -130,7 +130,7 @@ def test_p18_racing_calls_return_typed_failures(cluster, scheduler_of):
 
 
 def test_a_call_of_an_earlier_subscription_is_not_sent(cluster, scheduler_of):
-    """Its offers are void, and the stream id of the new one would make the master take it."""
+    """Its offers are void, but the master would accept it with the new stream id."""
     scheduler = scheduler_of(cluster.master.address)
     scheduler.wait("SUBSCRIBED")
     first = scheduler.driver.subscription
@@ -179,7 +179,7 @@ def known_to(cluster: LocalCluster, framework_id: dict[str, Any]) -> bool:
 
 @pytest.mark.zookeeper
 def test_p20_leader_change_in_zookeeper_is_followed(cluster, another, scheduler_of):
-    """P20: two real masters, announced in a real ZooKeeper as they do it; the framework moves with its id.
+    """P20: two real masters register in a real ZooKeeper; the framework moves with its id.
 
     The local masters lead without ZooKeeper, so that the test makes their nodes.
     """
@@ -198,7 +198,7 @@ def test_p20_leader_change_in_zookeeper_is_followed(cluster, another, scheduler_
 
 @pytest.mark.zookeeper
 def test_p20_a_subscription_outlives_zookeeper(cluster, scheduler_of):
-    """ZooKeeper dies: calls and events go on; it returns: nothing happens."""
+    """Calls and events continue without ZooKeeper, and after its return."""
     with ZooKeeperEnsemble(1) as ensemble, Candidates(ensemble.addresses) as candidates:
         data = json.dumps(master_info(cluster.master.address)).encode()
         candidates.client.create(f"{GROUP}/json.info_0000000003", data, makepath=True)

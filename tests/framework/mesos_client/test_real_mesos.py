@@ -28,7 +28,7 @@ ONE_AGENT = [AgentSpec("agent-1", "cpus:1;mem:512;ports:[31960-31969]")]
 
 
 def framework(**fields: Any) -> dict[str, Any]:
-    """Removed with its connection, unless `failover_timeout` says otherwise."""
+    """Return a FrameworkInfo; the master removes it with its connection unless `failover_timeout` is set."""
     return {
         "name": "wire-test",
         "user": getpass.getuser(),
@@ -57,7 +57,7 @@ def known_as(master: str, framework_id: str) -> str:
 
 @both(hardened="active", stock="removed")
 def test_p1_an_exception_in_a_callback_keeps_the_framework(local_cluster, kind, expected):
-    """P1: the real master removes the stock driver's framework, with all its tasks; ours goes on."""
+    """P1: the real master removes the stock driver's framework with all its tasks; this driver's continues."""
     master = local_cluster.master.address
     options = {"framework": framework(), "raising": {"resourceOffers": "ValueError"}}
     with ClientProcess(kind, "scheduler", master, **options) as client:

@@ -1,4 +1,4 @@
-"""How often a driver subscribes, in each way that it can fail: counted on a real peer, on a clock of the test's own."""
+"""Number of subscriptions for each failure, counted by a real peer on a simulated clock."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EPSILON = 1e-6
 
 
 class Counting(Credentials):
-    """Asked once for each attempt, also for one that reaches nobody."""
+    """A permit that counts all attempts, also those without a connection."""
 
     def __init__(self, clock: FastClock) -> None:
         super().__init__("Basic x")
@@ -98,7 +98,7 @@ NO: dict[str, Script] = {"400": status(400, b"no such principal"), "401": status
 
 @contextmanager
 def running(address: str, clock: FastClock) -> Iterator[Counting]:
-    """A scheduler's driver that runs until its clock says that the time is over."""
+    """Run a scheduler driver until its simulated time is over."""
     credentials = Counting(clock)
     driver = SchedulerDriver(FRAMEWORK, address, on_event=ignore, on_state=ignore, credentials=credentials, clock=clock)
     driver.start()
@@ -115,7 +115,7 @@ def ignore(_: object) -> None:
 
 @pytest.mark.parametrize("script", ABSENT.values(), ids=ABSENT)
 def test_absent_master_is_retried_each_second(script):
-    """However it fails: never more than four subscriptions in any second, and never a second without one."""
+    """One to four subscriptions in every second, for any failure."""
     clock = FastClock(MINUTE)
     with Peer(script, clock=clock.now) as peer, running(peer.address, clock):
         times = [one.at for one in peer.all("SUBSCRIBE")]
@@ -125,7 +125,7 @@ def test_absent_master_is_retried_each_second(script):
 
 @pytest.mark.parametrize("script", NO.values(), ids=NO)
 def test_rejecting_master_is_asked_less_often(script):
-    """A refusal does not pass by itself: at most every 15 s in the end, but still asked."""
+    """A rejection rarely passes by itself: the interval grows to 15 s."""
     clock = FastClock(10 * MINUTE)
     with Peer(script, clock=clock.now) as peer, running(peer.address, clock):
         times = [one.at for one in peer.all("SUBSCRIBE")]
@@ -169,7 +169,7 @@ def test_masters_that_point_at_each_other_are_not_chased():
 
 
 def test_a_master_that_points_at_itself_is_not_chased():
-    """As one does that does not know its own address."""
+    """For example a master that does not know its own address."""
     clock = FastClock(MINUTE)
     point = lambda exchange: exchange.answer(307, Location=f"//{exchange.peer.address}/")  # noqa: E731
     with Peer(point, clock=clock.now) as peer, running(peer.address, clock):
@@ -178,7 +178,7 @@ def test_a_master_that_points_at_itself_is_not_chased():
 
 @pytest.mark.parametrize("count", [3, 5])
 def test_each_listed_master_is_asked_once_a_second(count):
-    """All are asked one after the other, then comes the wait: the whole list is not asked more often than one."""
+    """All masters are tried in turn, then the driver waits: the list is not tried more often than one master."""
     clock = FastClock(MINUTE)
     with ExitStack() as stack:
         peers = [stack.enter_context(Peer(status(503), clock=clock.now)) for _ in range(count)]
@@ -196,7 +196,7 @@ def when(clock: FastClock, moment: float, before: Script, then: Script) -> Scrip
 
 @pytest.mark.parametrize("before", ABSENT.values(), ids=ABSENT)
 def test_returning_master_is_rejoined_within_a_second(before, driver_of, recorder):
-    """Whatever it did before, and however long: here for a minute."""
+    """After any failure of any duration, here of a minute."""
     clock = FastClock()
     with Peer(when(clock, MINUTE, before, stream(subscribed())), clock=clock.now) as peer:
         driver = driver_of(peer.address, clock=clock)
@@ -207,7 +207,7 @@ def test_returning_master_is_rejoined_within_a_second(before, driver_of, recorde
 
 
 def test_repeated_stream_restarts_are_rate_limited(driver_of, recorder):
-    """A detector that changes its mind, or a caller in a loop: the pace is kept below them."""
+    """A detector that changes the leader repeatedly, or a caller in a loop, cannot exceed the rate limit."""
     clock = FastClock()
     with Peer(stream(subscribed()), clock=clock.now) as peer:
         driver = driver_of(peer.address, clock=clock)

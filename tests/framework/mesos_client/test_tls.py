@@ -1,4 +1,4 @@
-"""P21: TLS with an authority of our own and a client certificate, against a real TLS server on loopback."""
+"""P21: TLS with a private authority and a client certificate, against a real TLS server on loopback."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_certificate_of_unknown_ca_is_rejected(certificates, verify):
 
 
 def test_a_certificate_for_another_host_is_refused(certificates, monkeypatch):
-    """Our authority vouches for localhost, not for a host that merely leads there."""
+    """The certificate is for localhost, not for another name of the same address."""
     real = socket.getaddrinfo
     monkeypatch.setattr(socket, "getaddrinfo", lambda _host, *rest, **options: real("localhost", *rest, **options))
     with Peer(tls=certificates.server_context()) as peer, pytest.raises(TransportError, match=r"master\.example"):
@@ -72,7 +72,7 @@ def test_a_rogue_master_learns_nothing(certificates, driver_of, recorder):
 
 
 def test_verification_can_be_turned_off(certificates):
-    """For a cluster whose certificates sign themselves."""
+    """For a cluster with self-signed certificates."""
     with Peer(tls=certificates.server_context()) as peer:
         assert post(Transport(Tls(verify=False)), peer) == 202
 
@@ -130,7 +130,7 @@ def test_encrypted_key_is_rejected_without_prompt(certificates):
 
 
 def test_handshake_without_answer_times_out():
-    """A peer that accepts and then says nothing does not hold a driver that stops."""
+    """A silent peer does not delay a driver's stop."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         made, failed = Transport(), []
 
@@ -246,7 +246,7 @@ def test_agent_tls_settings_are_parsed_like_libprocess(extra, expected):
 
 
 def test_tls_is_none_without_ssl():
-    """LIBPROCESS_SSL_ENABLED=0 is as good as absent."""
+    """LIBPROCESS_SSL_ENABLED=0 means the same as unset."""
     read = AgentEnvironment.read({**SSL, "LIBPROCESS_SSL_ENABLED": "0"})
     assert (read.tls, read.agent) == (None, "http://10.0.0.1:5051")
 

@@ -1,4 +1,4 @@
-"""The kept updates, without a driver: order, repetition, and what is announced."""
+"""Queue of updates without a driver: order, repetition and announcement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TASK = {"task_id": {"value": "t"}}
 
 
 class Agent:
-    """Answers `send` by the next result (then always Sent) and closes the updates after `count` sends."""
+    """Return the next result for each `send` (then always Sent); close the updates after `count` sends."""
 
     def __init__(self, kept, count, *results):
         self.kept, self.count, self.results, self.states = kept, count, list(results), []
@@ -63,7 +63,7 @@ def test_update_rejected_as_invalid_is_dropped(kept):
 
 
 def test_announced_updates_are_not_resent(kept):
-    """But what was made after it is."""
+    """Later updates are sent."""
     add(kept, "A")
     announced, _ = kept.announce()
     add(kept, "B")
@@ -73,7 +73,7 @@ def test_announced_updates_are_not_resent(kept):
 
 
 def test_an_unacknowledged_update_is_sent_again(kept, monkeypatch):
-    """After a while, though the agent took it."""
+    """The agent accepted it, but may have lost it."""
     monkeypatch.setattr(module, "RESEND_SECONDS", 0.01)
     add(kept, "A")
     kept.online()
@@ -107,6 +107,6 @@ def test_acknowledged_updates_and_their_tasks_are_forgotten(kept):
 
 @pytest.mark.parametrize("status", [{"state": "A"}, TASK])
 def test_an_incomplete_status_is_refused(kept, status):
-    """The agent would reject it later, where nobody sees."""
+    """The agent would reject it later, unnoticed."""
     with pytest.raises(ValueError, match="is required"):
         kept.add(status)

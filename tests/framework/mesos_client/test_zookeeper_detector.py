@@ -1,4 +1,4 @@
-"""P20: the leading master is found in a real ZooKeeper, which comes, goes and denies."""
+"""P20: leader detection with a real ZooKeeper that starts, stops and denies access."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def candidates(ensemble: ZooKeeperEnsemble) -> Iterator[Candidates]:
 
 
 class Watch:
-    """A detector, and what it tells."""
+    """A detector and its reports."""
 
     def __init__(self, url: str) -> None:
         self.reports: queue.Queue[tuple[Leader | None, str]] = queue.Queue()
@@ -50,7 +50,7 @@ class Watch:
         return self.reports.get(timeout=PATIENCE)
 
     def address(self) -> str:
-        """Of the next leader."""
+        """Return the address of the next leader."""
         leader, reason = self.next()
         assert leader is not None, reason
         return f"{leader.ip}:{leader.port}"
@@ -82,7 +82,7 @@ ONE, TWO, THREE = (master_info(f"127.0.0.{number}:5050") for number in (1, 2, 3)
 
 
 def test_p20_missing_znode_is_awaited(watch, candidates):
-    """P20 (a): no master has ever been there; the first one that comes is found."""
+    """P20 (a): no master has registered yet; the first one is found."""
     looking = watch()
     assert "node does not exist" in looking.reason()
     candidates.enter(ONE)
@@ -110,7 +110,7 @@ def test_p20_the_znodes_parent_may_be_absent_too(ensemble, candidates):
 
 
 def test_the_first_candidate_leads_until_it_leaves(watch, candidates):
-    """Candidates behind it change nothing; when it leaves the next one leads, and at last nobody."""
+    """Later candidates change nothing; when the leader leaves, the next one leads, and finally none."""
     nodes = [candidates.enter(info) for info in (ONE, TWO, THREE)]
     looking = watch()
     assert looking.address() == "127.0.0.1:5050"
@@ -124,7 +124,7 @@ def test_the_first_candidate_leads_until_it_leaves(watch, candidates):
 
 
 def test_other_nodes_are_not_candidates(watch, candidates):
-    """The replicated log keeps its members there, and masters of long ago wrote protobuf."""
+    """The replicated log has its members there, and old masters wrote protobuf."""
     candidates.client.create(f"{GROUP}/log_replicas", makepath=True)
     candidates.client.create(f"{GROUP}/info_0000000000", b"\x0a")
     looking = watch()
@@ -132,7 +132,7 @@ def test_other_nodes_are_not_candidates(watch, candidates):
 
 
 def test_invalid_node_is_reported_and_retried(watch, candidates, monkeypatch):
-    """A detector outlives a node of nonsense."""
+    """An invalid node does not stop the detector."""
     monkeypatch.setattr(zookeeper_detector, "RETRY_SECONDS", 0.05)
     node = candidates.client.create(f"{GROUP}/json.info_0000000000", b"nonsense", makepath=True)
     looking = watch()
@@ -143,7 +143,7 @@ def test_invalid_node_is_reported_and_retried(watch, candidates, monkeypatch):
 
 
 def test_p20_credentials_are_used(watch, candidates, ensemble):
-    """P20 (d): a ZooKeeper whose masters' node only we may read."""
+    """P20 (d): the masters' node is readable only with credentials."""
     candidates.client.create(GROUP, acl=only("me:hush"))
     with Candidates(ensemble.addresses, "me:hush") as masters:
         node = masters.enter(ONE, acl=only("me:hush"))
@@ -197,7 +197,7 @@ def test_p20_absent_zookeeper_is_awaited(monkeypatch):
 
 
 def test_p20_the_leader_stays_while_zookeeper_is_away():
-    """P20: a ZooKeeper that dies takes no subscription with it; what has changed meanwhile is seen when it is back."""
+    """P20: the subscription survives ZooKeeper's exit; changes are noticed after its return."""
     with ZooKeeperEnsemble(1) as own, Peer(stream(subscribed())) as old, Peer(stream(subscribed())) as new:
         with Candidates(own.addresses) as masters:
             masters.client.create(GROUP)
@@ -256,7 +256,7 @@ def test_a_session_that_expires_is_replaced(watch, candidates, ensemble, monkeyp
 
 
 def _expire(client: KazooClient, servers: str) -> None:
-    """Take the client's session over, and end it."""
+    """Take the client's session over and close it."""
     over = threading.Event()
     old = client.client_id
     client.add_listener(lambda state: state == "CONNECTED" and client.client_id != old and over.set())
@@ -268,7 +268,7 @@ def _expire(client: KazooClient, servers: str) -> None:
 
 
 def test_stop_does_not_wait_for_silent_zookeeper(watch, candidates, ensemble):
-    """Frozen while we are connected: the farewell is given up."""
+    """Frozen while connected: closing the session is given up."""
     candidates.enter(ONE)
     looking = watch()
     looking.next()
@@ -283,7 +283,7 @@ def test_stop_does_not_wait_for_silent_zookeeper(watch, candidates, ensemble):
 
 
 def test_stop_does_not_wait_for_lost_answer(watch, candidates, ensemble, monkeypatch):
-    """Frozen while we ask: the question is given up."""
+    """Frozen during a request: the request is given up."""
     candidates.enter(ONE)
     looking = watch()
     looking.next()

@@ -1,4 +1,4 @@
-"""A cluster to break, and what runs a task on it."""
+"""A cluster that tests may break, and schedulers for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mesos_local.cluster import LocalCluster
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """One agent and short timers; tests may break it, and put it together again."""
+    """A cluster with one agent and short timers that tests break and repair."""
     flags = {"allocation_interval": "50ms", "agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "2"}
     agents = [AgentSpec("agent-1", "cpus:2;mem:1024;gpus:0;ports:[31900-31909]", "rack:a")]
     with LocalCluster(agents, master_flags=flags, die_with_parent=True) as started:
@@ -24,7 +24,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def scheduler(cluster: LocalCluster) -> Iterator[Callable[..., HttpScheduler]]:
-    """Makes schedulers, and tears them down."""
+    """Make schedulers; tear them down after the test."""
     made: list[HttpScheduler] = []
 
     def make(**options: Any) -> HttpScheduler:

@@ -1,4 +1,4 @@
-"""What agents offer, and what is said about agents files that are wrong."""
+"""Agents' resources, and errors of agents files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_two_tasks_of_one_gigabyte_fit_each_default_agent() -> None:
 
 
 def test_mapping_and_text_mean_the_same() -> None:
-    """Resources and attributes may be given either way."""
+    """Resources and attributes may be a mapping or text."""
     text = AgentSpec("a", "cpus:2;mem:4096;ports:[31000-31099]", "rack:a;zone:b")
     mapping = AgentSpec("a", {"cpus": 2, "mem": 4096, "ports": "[31000-31099]"}, {"rack": "a", "zone": "b"})
     assert text.resource_pairs() == mapping.resource_pairs()
@@ -51,13 +51,13 @@ def test_mapping_and_text_mean_the_same() -> None:
 
 
 def test_missing_ports_avoid_configured_ports() -> None:
-    """Neither the ports that an agent names nor those of its peers are given twice."""
+    """No port is assigned twice."""
     specs = with_ports([AgentSpec("a", "cpus:1"), AgentSpec("b", "ports:[31050-31149]"), AgentSpec("c", "cpus:1")])
     assert [spec.resource_pairs()["ports"] for spec in specs] == ["[31150-31249]", "[31050-31149]", "[31250-31349]"]
 
 
 def test_overlapping_ports_are_refused() -> None:
-    """Two tasks could otherwise be given the same port."""
+    """Two tasks could otherwise get the same port."""
     specs = [AgentSpec("a", "ports:[31000-31099]"), AgentSpec("b", "ports:[31099-31200]")]
     assert check_agents(specs) == ["ports of a and b overlap at 31099: all agents share this machine's ports"]
 
@@ -212,7 +212,7 @@ def test_byte_order_mark_is_accepted(tmp_path: Path) -> None:
 
 
 def test_other_encodings_are_explained(tmp_path: Path) -> None:
-    """Where it is not UTF-8."""
+    """The error names the position."""
     assert "can't decode byte 0xff in position 0" in complaints(tmp_path, b"\xff\xfe[")
 
 
@@ -223,7 +223,7 @@ def test_absent_file_is_explained(tmp_path: Path) -> None:
 
 
 def test_non_regular_file_is_rejected_without_waiting(tmp_path: Path) -> None:
-    """A pipe that nobody writes to, a device without an end, a folder."""
+    """A pipe without a writer, an endless device, a folder."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (pipe, Path("/dev/zero"), tmp_path):
@@ -232,7 +232,7 @@ def test_non_regular_file_is_rejected_without_waiting(tmp_path: Path) -> None:
 
 
 def test_huge_file_is_not_read(tmp_path: Path) -> None:
-    """It was another one that was meant."""
+    """Probably the wrong file."""
     path = tmp_path / "agents.json"
     with path.open("wb") as content:
         content.truncate(1 << 40)
@@ -249,7 +249,7 @@ JSON_VALUES = st.recursive(
 
 @given(content=JSON_VALUES | st.lists(st.dictionaries(KEYS, JSON_VALUES, max_size=3), max_size=3))
 def test_any_json_is_accepted_or_explained(tmp_path_factory: pytest.TempPathFactory, content: object) -> None:
-    """Never another error than ours."""
+    """The only error is MesosLocalError."""
     path = tmp_path_factory.getbasetemp() / "any.json"
     path.write_text(json.dumps(content))
     with suppress(MesosLocalError):

@@ -1,4 +1,4 @@
-"""A real master, real agents, real containers: started, broken, ended, and nothing left."""
+"""A real cluster with containers: start, failures, stop, and no leftovers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_agents_are_as_specified(local_cluster: LocalCluster) -> None:
 
 
 def test_flags_reach_master_and_agent(local_cluster: LocalCluster) -> None:
-    """As --allocation_interval would."""
+    """Like --allocation_interval."""
     with urllib.request.urlopen(f"http://{local_cluster.master.address}/flags", timeout=10) as answer:
         assert json.load(answer)["flags"]["allocation_interval"] == "100ms"
 
@@ -71,7 +71,7 @@ def test_failed_fetch_fails_the_task(cluster: LocalCluster, scheduler: Scheduler
 def test_killed_agent_comes_back_with_its_tasks(
     cluster: LocalCluster, scheduler: Schedulers, executor_command: dict[str, Any]
 ) -> None:
-    """SIGKILL, then a start on its work dir: same agent id, and the executor has lived on."""
+    """A killed agent restarts on its work dir with the same id; the executor has survived."""
     framework = scheduler()
     agent = cluster.agents["agent-1"]
     agent_id = framework.launch("agent-1", executor_command)
@@ -98,7 +98,7 @@ def test_restarted_master_gets_its_agents_back(cluster: LocalCluster) -> None:
 def test_frozen_agent_is_unreachable_until_it_thaws(
     cluster: LocalCluster, scheduler: Schedulers, executor_command: dict[str, Any]
 ) -> None:
-    """To the scheduler a partition: TASK_UNREACHABLE, and RUNNING again."""
+    """The scheduler sees a partition: TASK_UNREACHABLE, then RUNNING."""
     framework = scheduler()
     framework.launch("agent-1", executor_command)
     framework.await_state("TASK_RUNNING")
@@ -110,7 +110,7 @@ def test_frozen_agent_is_unreachable_until_it_thaws(
 
 
 def test_dead_node_is_reported_with_its_log(cluster: LocalCluster) -> None:
-    """A node that ends by itself is an error: its first line is a sentence, the others are the end of the log."""
+    """An unexpected exit is an error with the end of the log."""
     agent = cluster.agents["agent-1"]
     os.kill(agent.pid, signal.SIGKILL)
     os.waitid(os.P_PID, agent.pid, os.WEXITED | os.WNOWAIT)
@@ -128,7 +128,7 @@ def test_dead_node_is_reported_with_its_log(cluster: LocalCluster) -> None:
 
 
 def test_bad_flag_is_reported_with_the_log_and_nothing_is_left() -> None:
-    """Mesos itself says what is wrong with the value."""
+    """Mesos reports the invalid value."""
     cluster = LocalCluster(ONE_AGENT, master_flags={"allocation_interval": "soon"})
     with pytest.raises(MesosLocalError, match="allocation_interval"):
         cluster.start()
@@ -138,7 +138,7 @@ def test_bad_flag_is_reported_with_the_log_and_nothing_is_left() -> None:
 
 @pytest.mark.parametrize("kind", ["master_flags", "agent_flags"])
 def test_unknown_flag_is_reported(kind: Literal["master_flags", "agent_flags"]) -> None:
-    """Mesos itself ignores unknown variables in its environment, and with them a misspelt flag."""
+    """Mesos ignores unknown variables in its environment, for example a misspelt flag."""
     flags = {"zk_session_timeouts": "2secs"}
     with (
         pytest.raises(
@@ -201,7 +201,7 @@ def owner(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[subprocess
 
 
 def _started(owner: subprocess.Popen[str], command: dict[str, Any]) -> tuple[Path, set[ProcessId]]:
-    """Its folder, and its processes, an executor among them."""
+    """Return the folder and the processes, including an executor."""
     assert owner.stdout is not None
     name, master = owner.stdout.readline().split()
     framework = HttpScheduler(master)
@@ -213,7 +213,7 @@ def _started(owner: subprocess.Popen[str], command: dict[str, Any]) -> tuple[Pat
 
 @pytest.mark.parametrize("owner", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"], indirect=True)
 def test_interrupted_stop_leaves_nothing(owner: subprocess.Popen[str], executor_command: dict[str, Any]) -> None:
-    """Ctrl-C waits until the clean-up is through and then does what it always does; after SIGKILL the guard goes on."""
+    """Ctrl-C takes effect after the clean-up; after SIGKILL the guard finishes it."""
     folder, processes = _started(owner, executor_command)
     output, _ = owner.communicate("end\n")
     assert all(process.wait(30) for process in processes)
@@ -223,7 +223,7 @@ def test_interrupted_stop_leaves_nothing(owner: subprocess.Popen[str], executor_
 
 
 def test_killed_owner_leaves_nothing(owner: subprocess.Popen[str], executor_command: dict[str, Any]) -> None:
-    """SIGKILL of the owner ends nodes, executors and folder alike, with `die_with_parent`."""
+    """With `die_with_parent`, SIGKILL of the owner ends nodes and executors and removes the folder."""
     folder, processes = _started(owner, executor_command)
     assert len(processes) >= 4  # guard, master, agent, executor
     owner.kill()
@@ -245,7 +245,7 @@ def test_a_later_cluster_in_the_same_folder_is_spared(tmp_path: Path) -> None:
 def test_any_printable_path_works(
     tmp_path: Path, executor_command: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mesos calls its helpers through a shell, and does not quote their path; nothing of them is left either.
+    """Mesos runs its helpers through a shell with unquoted paths; they are removed, too.
 
     ZooKeeper reads it from a file in which backslashes are escapes and bytes are Latin-1.
     """
@@ -268,7 +268,7 @@ def test_any_printable_path_works(
 def test_a_cluster_without_a_usable_record_is_ended(
     tmp_path: Path, executor_command: dict[str, Any], content: str | None
 ) -> None:
-    """By the mark in the environment of its processes; the folder can be used again."""
+    """Processes are found by their mark; the folder is usable again."""
     folder = tmp_path / "cluster"
     cluster = LocalCluster(ONE_AGENT, folder)
     cluster.start()
@@ -291,7 +291,7 @@ def test_a_cluster_without_a_usable_record_is_ended(
 
 
 def test_a_cluster_without_its_master_is_named(tmp_path: Path) -> None:
-    """Which nodes are dead, and what to do: it cannot be used, and it is in the way of a new one."""
+    """The error names the exited nodes and the command to use."""
     folder = tmp_path / "cluster"
     with LocalCluster(ONE_AGENT, folder) as cluster:
         os.kill(cluster.master.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""libmesos: where it comes from, and that nothing else is taken for it."""
+"""Download and verification of libmesos."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Index(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def egg(tmp_path: Path) -> Path:
-    """An egg with a library that is none, in the layout of a simple index."""
+    """A fake egg in the layout of a simple index."""
     folder = tmp_path / "index" / native.PROJECT.replace(".", "-")
     folder.mkdir(parents=True)
     path = folder / native.EGG
@@ -80,7 +80,7 @@ def sha256(content: bytes) -> str:
 
 
 def test_library_is_downloaded_once(tmp_path: Path, index: str, pinned_egg: None) -> None:
-    """The second call finds it in the cache; nothing but it and the lock stays there."""
+    """The second call finds it in the cache, which contains only it and the lock."""
     cache = tmp_path / "cache"
     first, second = (download.ensure_library(cache, index) for _ in range(2))
     assert first == second == cache / native.LIBRARY
@@ -113,7 +113,7 @@ def test_other_egg_is_refused(tmp_path: Path, index: str) -> None:
 
 
 def test_damaged_download_is_refused(tmp_path: Path, index: str, egg: Path, pinned_egg: None) -> None:
-    """What comes is not what the index announced; nothing of it stays."""
+    """The content differs from the announced digest; nothing is kept."""
     egg.write_bytes(egg.read_bytes() + b"more")
     with pytest.raises(MesosLocalError, match="damaged"):
         download.ensure_library(tmp_path / "cache", index)
@@ -144,7 +144,7 @@ def test_pip_indexes_are_asked_in_order(
 
 
 def test_error_names_all_indexes_and_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But no password."""
+    """The error contains no password."""
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     first, second = nowhere(), nowhere()
     monkeypatch.setenv("PIP_INDEX_URL", first.replace("//", "//somebody:secret@"))
@@ -186,14 +186,14 @@ def test_order_of_indexes(environment: dict[str, str], settings: dict[str, str],
 def test_download_prints_one_line_without_terminal(
     tmp_path: Path, index: str, pinned_egg: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It takes a while: what comes and how much of it; nothing when it is there."""
+    """One line with name and size; nothing if it is cached."""
     for _ in range(2):
         download.ensure_library(tmp_path / "cache", index)
     assert f"downloading libmesos {native.VERSION} (0 MB)\n" == capsys.readouterr().err
 
 
 def test_unusable_cache_is_named(tmp_path: Path) -> None:
-    """Something is in its place, or the system forbids it, even to root."""
+    """A file is in its place, or the system forbids it, even for root."""
     (tmp_path / "file").touch()
     (tmp_path / "cache" / native.LIBRARY).mkdir(parents=True)
     for cache in (tmp_path / "file", tmp_path / "file" / "sub", tmp_path / "cache", Path("/sys/cache")):
@@ -202,7 +202,7 @@ def test_unusable_cache_is_named(tmp_path: Path) -> None:
 
 
 def test_full_disk_is_reported(tmp_path: Path, egg: Path, pinned_egg: None) -> None:
-    """As far as a limit of the size of files stands for it; nothing half-written stays."""
+    """Simulated by a file size limit; no partial file remains."""
     cache = tmp_path / "cache"
     cache.mkdir()
     (cache / native.EGG).write_bytes(egg.read_bytes())
@@ -219,7 +219,7 @@ def test_full_disk_is_reported(tmp_path: Path, egg: Path, pinned_egg: None) -> N
 def test_library_in_a_cache_that_is_read_only_is_used(
     tmp_path: Path, index: str, pinned_egg: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An administrator may have put it there: no lock is taken, nothing is written."""
+    """An administrator may provide it: no lock is taken, nothing is written."""
     library = download.ensure_library(tmp_path / "cache", index)
     (library.parent / "lock").unlink()
     monkeypatch.setattr(Path, "mkdir", lambda *_args, **_options: pytest.fail("it makes a folder"))
@@ -228,7 +228,7 @@ def test_library_in_a_cache_that_is_read_only_is_used(
 
 
 def test_missing_home_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in some containers: which variable helps."""
+    """As in some containers; the error names the variable to set."""
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
 
     def no_home() -> Path:
@@ -260,7 +260,7 @@ print(download.ensure_library(Path(cache), index).read_bytes())
 
 
 def test_concurrent_processes_download_once(tmp_path: Path, index: str, egg: Path) -> None:
-    """One fetches, the other waits for it and finds a whole file."""
+    """One downloads; the other waits and finds the complete file."""
     digests = sha256(egg.read_bytes()), sha256(FAKE_LIBRARY)
     command = [sys.executable, "-c", PROGRAM, json.dumps([*digests, str(tmp_path / "cache"), index])]
     environment = {"PYTHONPATH": ":".join(sys.path)}
@@ -292,7 +292,7 @@ def test_relink_rejects_another_library(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("system", "machine"), OTHER_SYSTEMS)
 def test_unsupported_platform_is_reported(system: str, machine: str) -> None:
-    """What is supported, what this is, and what to do instead."""
+    """The error names the supported platform, this one and an alternative."""
     with pytest.raises(MesosLocalError) as caught:
         download.check_platform(system, machine)
     message = str(caught.value)
