@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+import task_launcher
 from mesos_client.http import encode_data
 from tf_executor.contract.payload import Payload
+from tf_scheduler.zipapp_builder import build_bundle
 
 FAKE_AGENT = Path(__file__).with_name("fake_agent.py")
 EXECUTOR = Path(__file__).parents[2] / "executor"
@@ -158,3 +160,20 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Executor]]:
             return subscribed(tmp_path / name, stack, **environment)
 
         yield run
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_bundle(tmp_path_factory.mktemp("bundle") / "tf_executor.pyz")
+
+
+@pytest.fixture(scope="module")
+def scheduler(bundle: Path) -> Iterator[task_launcher.Scheduler]:
+    with task_launcher.subscribed(bundle) as scheduler:
+        yield scheduler
+
+
+@pytest.fixture
+def ready(tmp_path: Path) -> Path:
+    os.mkfifo(tmp_path / "ready")
+    return tmp_path / "ready"

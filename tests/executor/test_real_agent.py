@@ -18,28 +18,10 @@ from jobs import gone
 from mesos_local.host.errors import MesosLocalError
 from task_launcher import Scheduler, processes, subscribed
 from tf_executor.contract.reports import EndReport, ProgressReport
-from tf_scheduler.zipapp_builder import build_bundle
 
 pytestmark = pytest.mark.mesos
 
 CHANGED = "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED"
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_bundle(tmp_path_factory.mktemp("bundle") / "tf_executor.pyz")
-
-
-@pytest.fixture(scope="module")
-def scheduler(bundle: Path) -> Iterator[Scheduler]:
-    with subscribed(bundle) as scheduler:
-        yield scheduler
-
-
-@pytest.fixture
-def ready(tmp_path: Path) -> Path:
-    os.mkfifo(tmp_path / "ready")
-    return tmp_path / "ready"
 
 
 def python(program: str) -> str:

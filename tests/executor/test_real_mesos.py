@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import os
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,20 +11,8 @@ import pytest
 from jobs import gone
 from task_launcher import Scheduler, processes, subscribed
 from tf_executor.contract.reports import EndReport
-from tf_scheduler.zipapp_builder import build_bundle
 
 pytestmark = pytest.mark.mesos
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_bundle(tmp_path_factory.mktemp("bundle") / "tf_executor.pyz")
-
-
-@pytest.fixture(scope="module")
-def scheduler(bundle: Path) -> Iterator[Scheduler]:
-    with subscribed(bundle) as scheduler:
-        yield scheduler
 
 
 def test_successful_program_finishes(scheduler: Scheduler) -> None:
@@ -79,12 +65,6 @@ os.wait()
 open(os.environ["READY"], "w").write("ready")
 while True: signal.pause()
 """
-
-
-@pytest.fixture
-def ready(tmp_path: Path) -> Path:
-    os.mkfifo(tmp_path / "ready")
-    return tmp_path / "ready"
 
 
 def stubborn(ready: Path) -> str:
