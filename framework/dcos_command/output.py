@@ -307,7 +307,7 @@ class Screen:
 
 
 def confirm(question: str, answers: TextIO, out: TextIO) -> None:
-    """Ask for a confirmation. Raise UsageError if it is denied or there is no terminal."""
+    """Ask for a confirmation. Raise UsageError if it is denied, or without a terminal."""
     if answers.isatty() and out.isatty():
         out.write(f"{question} [y/N] ")
         out.flush()

@@ -98,7 +98,7 @@ def accuracy(said: Iterable[Said]) -> float | None:
 def read(lines: Iterable[Mapping[str, Any]]) -> Record:
     """Lines of a recording, see tf_scheduler.history.model."""
     kept = list(lines)
-    # It is told after epochs, though not after each.
+    # It is printed after some epochs, not after each.
     steps = gcd(*(line["step"] for line in kept if "progress" in line and line.get("step")))
     return Record(tuple(_launches(kept)), tuple(_statuses(kept)), tuple(_decisions(kept)), steps or None)
 

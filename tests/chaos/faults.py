@@ -62,7 +62,11 @@ CATALOGUE: Mapping[str, Fault] = {
         Fault("master-frozen", "the master is frozen until the scheduler misses its heartbeats, and then goes on"),
         Fault(TWO, "two of the kills at once"),
         Fault("disk-full", "the disk of the state is full while a worker is killed, and then has room", Store.SQLITE),
+<<<<<<< HEAD
         Fault("agent-gone", "an agent is lost for good, with everything on it", last=True),
+=======
+        Fault("agent-gone", "an agent is lost forever, with everything on it", last=True),
+>>>>>>> 4259e38 (tests: rename tests of commands, package and secrets by their subject)
     )
 }
 
@@ -75,7 +79,7 @@ _NUMBERS = 1 << 16
 def unknown(names: Sequence[str]) -> list[str]:
     """Why these names are no plan, one sentence each; empty when they are."""
     known = ", ".join(CATALOGUE)
-    found = [f"{name!r} is no fault; there are: {known}" for name in names if name not in CATALOGUE]
+    found = [f"unknown fault `{name}`; valid faults: {known}" for name in names if name not in CATALOGUE]
     found += [f"{name!r} is given twice" for name in sorted({name for name in names if names.count(name) > 1})]
     return found or ([] if names else [f"no fault is given; there are: {known}"])
 

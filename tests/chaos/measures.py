@@ -159,9 +159,9 @@ def _back(found: float | None) -> Goal:
 
 def _alone(costs: Sequence[Cost]) -> Goal:
     found: Mapping[str, tuple[str, ...]] = {cost.fault: cost.needless for cost in costs if cost.needless}
-    told = "; ".join(f"{fault}: {', '.join(names)}" for fault, names in found.items())
+    restarts = "; ".join(f"{fault}: {', '.join(names)}" for fault, names in found.items())
     return Goal(
-        "nobody starts again who need not", told or ("nobody did" if costs else "-"), not found if costs else None
+        "nobody starts again who need not", restarts or ("nobody did" if costs else "-"), not found if costs else None
     )
 
 

@@ -16,7 +16,7 @@ from mesos_local.host.process import PROC, read_stat
 
 from .arena import Arena
 from .people import everything_on, kill, members, of_task
-from .witness import told
+from .witness import logged
 
 _TIMEOUT = 5.0  # seconds for one answer of the scheduler
 _CANNOT_STORE = 319  # docs/api.md, /v1/health
@@ -103,14 +103,14 @@ def _agent_frozen(arena: Arena, number: int) -> Done:
     node = arena.wanted[victim]
     node.freeze()
     try:
-        arena.until("its tasks are out of reach", lambda: names <= _told(arena, "unreachable", began))
+        arena.until("its tasks are out of reach", lambda: names <= _reported(arena, "unreachable", began))
     finally:
         node.thaw()
-    arena.until("its tasks are back", lambda: names <= _told(arena, "running", began))
+    arena.until("its tasks are back", lambda: names <= _reported(arena, "running", began))
     return Done(victim)
 
 
-def _told(arena: Arena, state: str, since: float) -> set[str]:
+def _reported(arena: Arena, state: str, since: float) -> set[str]:
     """Tasks of which this was said since then."""
     record = arena.witness.record()
     names = {launch.id: launch.task for launch in record.launched}
@@ -121,7 +121,7 @@ def _master_frozen(arena: Arena, _number: int) -> Done:
     began = time.time()
     arena.cluster.master.freeze()
     try:
-        lost = told(arena.witness, "the connection to Mesos is lost", began)
+        lost = logged(arena.witness, "the connection to Mesos is lost", began)
         arena.until("the scheduler misses the master's heartbeats", lost, _HEARTBEATS)
     finally:
         arena.cluster.master.thaw()

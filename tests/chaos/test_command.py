@@ -38,8 +38,8 @@ def run():
 @pytest.mark.mesos
 @pytest.mark.tensorflow
 @pytest.mark.timeout(600)
-def test_a_training_survives_its_kills_and_leaves_nothing(run, tmp_path):
-    """It succeeds with the accuracy that it demands; each fault is healed and measured; the report says so."""
+def test_training_survives_kills_and_leaves_nothing(run, tmp_path):
+    """It reaches its accuracy; each fault is healed, measured and reported."""
     out = tmp_path / "reliability.md"
     code, answer, err = run("--seed", 5, "--faults", ",".join(FAULTS), "--json", "--out", out)
 
@@ -54,13 +54,13 @@ def test_a_training_survives_its_kills_and_leaves_nothing(run, tmp_path):
     assert all(f"| {CATALOGUE[name].what}" in out.read_text() for name in FAULTS)
 
 
-def test_what_is_wrong_with_the_faults_and_the_options_is_told_before_anything_starts(run, tmp_path):
+def test_invalid_faults_and_options_are_reported_first(run, tmp_path):
     path = tmp_path / "options.json"
     path.write_text(json.dumps({"service": {"command": "true"}, "worker": {"count": 1}}))
 
     code, _, err = run("--faults", "worker,work,worker")
     assert 1 == code
-    assert "'work' is no fault; there are: worker, ps," in err
+    assert "unknown fault `work`; valid faults: worker, ps," in err
     assert "'worker' is given twice" in err
 
     code, _, err = run(path)

@@ -1,4 +1,4 @@
-"""The plan of faults: seeded, complete, and what ends everything comes last."""
+"""The plan of faults."""
 
 from random import Random
 
@@ -20,7 +20,7 @@ def test_the_same_seed_makes_the_same_plan(names, seed):
 
 
 @given(NAMES, st.integers())
-def test_in_each_lap_every_fault_strikes_once_in_a_training_with_the_store_that_it_needs(names, seed):
+def test_every_fault_strikes_once_per_lap_with_its_store(names, seed):
     found = plan(names, seed)
 
     assert sorted(names) == sorted(strike.fault.name for each in found for strike in each.strikes)
@@ -29,12 +29,12 @@ def test_in_each_lap_every_fault_strikes_once_in_a_training_with_the_store_that_
 
 
 @given(st.integers())
-def test_nothing_comes_after_an_agent_that_is_gone(seed):
+def test_lost_agent_is_the_last_fault(seed):
     for each in plan(list(CATALOGUE), seed):
         assert [] == [strike for strike in each.strikes[:-1] if strike.fault.last]
 
 
-def test_faults_without_a_need_of_their_own_share_the_training_of_those_that_have_one():
+def test_faults_without_store_share_a_training():
     assert [Store.ZOOKEEPER] == [each.store for each in plan(["worker", "zookeeper", "agent-gone"], 1)]
     assert [Store.SQLITE] == [each.store for each in plan(["worker", "agent-gone"], 1)]
     both = plan(["disk-full", "zookeeper", "worker", "ps"], 1)
@@ -42,13 +42,13 @@ def test_faults_without_a_need_of_their_own_share_the_training_of_those_that_hav
 
 
 @given(st.integers())
-def test_two_at_once_are_two_different_ones(seed):
+def test_simultaneous_faults_differ(seed):
     (each,) = plan(["two-at-once"], seed)
 
     assert 2 == len(set(each.strikes[0].parts))
 
 
-def test_seeds_differ_and_so_do_laps():
+def test_seeds_and_laps_differ():
     endless = rounds(["worker", "ps", "chief", "agent", "master"], Random(3).randrange)
     found = [[strike.fault.name for strike in next(endless).strikes] for _ in range(6)]
 
@@ -56,8 +56,8 @@ def test_seeds_differ_and_so_do_laps():
     assert plan(list(CATALOGUE), 1) != plan(list(CATALOGUE), 2)
 
 
-def test_everything_that_is_wrong_with_the_names_is_told():
+def test_unknown_faults_are_all_reported():
     assert [] == unknown(["worker", "ps"])
     assert 2 == len(unknown(["work", "ps", "ps"]))
-    assert "'work' is no fault; there are: worker, ps," in unknown(["work"])[0]
+    assert "unknown fault `work`; valid faults: worker, ps," in unknown(["work"])[0]
     assert unknown([])[0].startswith("no fault is given")

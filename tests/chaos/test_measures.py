@@ -1,4 +1,4 @@
-"""What a fault has cost, and what must hold, by the evidence."""
+"""The cost of a fault, and the invariants."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def epochs(first, *times, run="run-1"):
     return [Said(time, run, f"epoch {first + count}: loss 1.0") for count, time in enumerate(times)]
 
 
-def test_a_killed_worker_is_noticed_decided_and_back_while_training_goes_on():
+def test_killed_worker_is_relaunched_during_training():
     record = read([*up("worker-0", 1, 0), *lost("worker-0", 1, 10.3, 10.2), *up("worker-0", 2, 10.5)])
     found = cost(Struck("worker", "worker-0", 10.0, 14.0, frozenset({"worker-0"})), record, epochs(1, *range(5, 15)))
 
@@ -40,7 +40,7 @@ def test_a_killed_worker_is_noticed_decided_and_back_while_training_goes_on():
     assert (("worker-0",), ()) == (found.hit, found.others)
 
 
-def test_a_chief_that_starts_again_with_its_ps_is_another_task_and_tells_how_much_was_lost():
+def test_restarted_chief_shows_lost_steps():
     lines = [*up("ps-0", 1, 0), *up("chief-0", 1, 0), *lost("ps-0", 1, 10.2, 10.1)]
     lines += [{"t": 7 + epoch, "progress": "chief-0", "step": 44 * epoch} for epoch in (1, 2, 3)]
     record = read([*lines, *lost("chief-0", 1, 10.4, 10.4), *up("ps-0", 2, 10.5), *up("chief-0", 2, 10.6)])
@@ -53,11 +53,11 @@ def test_a_chief_that_starts_again_with_its_ps_is_another_task_and_tells_how_muc
     found = cost(Struck("ps", "ps-0", 10.0, 17.5, frozenset({"ps-0"}), unit), record, said)
 
     assert (("chief-0",), ()) == (found.others, found.needless)
-    assert (1, 88) == (found.epochs_lost, found.steps_lost), "the epoch under way is begun anew"
+    assert (1, 88) == (found.epochs_lost, found.steps_lost), "the unfinished epoch is repeated"
     assert 6.0 == found.still, "seven seconds between two epochs, where one is usual"
 
 
-def test_who_started_again_without_need_is_named():
+def test_needless_restart_is_named():
     record = read(
         [*up("worker-0", 1, 0), *lost("worker-0", 1, 10.3, 10.2), *up("worker-0", 2, 10.5), *up("ps-0", 2, 11)]
     )
@@ -66,20 +66,20 @@ def test_who_started_again_without_need_is_named():
     assert ("ps-0",) == cost(Struck("worker", "worker-0", 10.0, 14.0, hit, hit), record, []).needless
 
 
-def test_a_chief_that_began_anew_has_lost_all():
+def test_chief_without_checkpoint_loses_all_steps():
     said = [*epochs(1, 1, 2, 3), *epochs(1, 12, 13, run="run-2")]
 
     assert 3 == cost(Struck("chief", "chief-0", 5.0, 14.0, frozenset()), read([]), said).epochs_lost
 
 
-def test_an_agent_out_of_reach_is_noticed_without_a_decision():
+def test_unreachable_agent_is_noticed_without_decision():
     record = read([*up("worker-0", 1, 0), status("worker-0", 1, "unreachable", 14, 13.5)])
     found = cost(Struck("agent-frozen", "agent-1", 10.0, 20.0, frozenset()), record, epochs(1, 9, 10, 11))
 
     assert (3.5, None, None) == (found.noticed, found.decided, found.answers)
 
 
-def test_a_launch_before_the_end_of_the_one_before_is_found():
+def test_overlapping_launches_are_found():
     well = [*up("worker-0", 1, 0), *lost("worker-0", 1, 5, 5), *up("worker-0", 2, 6)]
     away = [*up("ps-0", 1, 0), status("ps-0", 1, "unreachable", 5), *up("ps-0", 2, 6)]
 
@@ -88,17 +88,17 @@ def test_a_launch_before_the_end_of_the_one_before_is_found():
     assert "worker-0 was launched again (worker-0__2) while worker-0__1 still ran" == found
 
 
-def test_two_programs_of_a_task_at_once_are_found_unless_one_is_out_of_reach():
+def test_duplicate_programs_are_found_unless_unreachable():
     both = {"worker-0": {"worker-0__1", "worker-0__2"}, "ps-0": {"ps-0__1"}}
 
     assert 1 == len(list(running_twice(both, [])))
     assert [] == list(running_twice(both, ["worker-0__1"]))
 
 
-def test_what_is_left_is_named():
+def test_leftovers_are_named():
     assert ["open ports left: 31000, 31001"] == list(left_behind(open_ports={"31001", "31000"}, folders=[]))
 
 
-def test_the_accuracy_is_the_last_that_the_chief_printed():
+def test_accuracy_is_the_last_one_printed():
     assert 0.98 == accuracy([Said(1.0, "run-1", "test accuracy 0.9800 on 360 images; model saved in x")])
     assert accuracy([Said(1.0, "run-1", "epoch 1: loss 1.0")]) is None

@@ -21,7 +21,7 @@ def rows(*trainings, load=4.0):
     return text, [line for line in text.splitlines() if line.startswith("| ")]
 
 
-def test_each_fault_that_struck_has_one_row_in_the_order_of_the_catalogue():
+def test_each_fault_has_one_row_in_catalogue_order():
     text, found = rows(a_training(a_cost("ps"), a_cost("worker")), a_training(a_cost("worker", answers=9.0)))
 
     assert CATALOGUE["worker"].what in found[2]
@@ -30,13 +30,13 @@ def test_each_fault_that_struck_has_one_row_in_the_order_of_the_catalogue():
     assert CATALOGUE["master"].what not in text
 
 
-def test_what_a_new_chief_had_to_repeat_and_who_started_with_it_is_told():
+def test_row_shows_repeated_steps_and_restarted_tasks():
     _, found = rows(a_training(a_cost("ps", epochs_lost=1, steps_lost=88, hit=("ps-0",), others=("chief-0",))))
 
     assert "| 88 | ps-0 | chief-0 |" in found[2]
 
 
-def test_a_worker_that_is_back_is_compared_with_one_that_was_started_by_hand():
+def test_restart_time_is_compared_with_a_bare_start():
     text, _ = rows(a_training(a_cost("worker", answers=3.0)))
 
     assert "takes 2.5 s until it answers" in text
@@ -44,7 +44,7 @@ def test_a_worker_that_is_back_is_compared_with_one_that_was_started_by_hand():
     assert "Not measured" in rows(a_training(a_cost("ps")))[0]
 
 
-def test_what_did_not_hold_is_in_the_row_of_its_training():
+def test_broken_invariant_is_in_the_row_of_its_training():
     broken = a_training(findings=("processes left: 12",), verdict="failed", accuracy=None)
 
     assert "| a file | failed | - | 120 | 90 | 0 | processes left: 12 |" in rows(broken)[1]
@@ -53,6 +53,6 @@ def test_what_did_not_hold_is_in_the_row_of_its_training():
     assert a_training().held
 
 
-def test_a_busy_machine_is_told():
+def test_busy_machine_is_noted():
     assert "busy with other work" in rows(a_training(), load=12.0)[0]
     assert "busy with other work" not in rows(a_training(), load=4.0)[0]

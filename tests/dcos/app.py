@@ -132,7 +132,7 @@ def problems_of(definition: Mapping[str, Json]) -> list[Problem]:
     if container.keys() & {"docker", "volumes"}:
         found.append(Problem("/container", "this machine has neither images nor volumes for apps; leave them out"))
     if definition.get("secrets"):
-        found.append(Problem("/secrets", "there is no secret store here"))
+        found.append(Problem("/secrets", "no secret store in the local DC/OS"))
     if not definition.get("cmd"):
         found.append(Problem("/cmd", "is needed here"))
     for index, check in enumerate(definition.get("healthChecks", ())):

@@ -141,7 +141,7 @@ class Cosmos:
     def service_update(self, body: Body) -> Json:
         """New options for an app, on top of its own unless they replace them. Versions change in Enterprise only.
 
-        Raise CosmosError 409 for a service that is being uninstalled: without SDK_UNINSTALL it would be deployed anew.
+        Raise CosmosError 409 for a service that is being uninstalled: without SDK_UNINSTALL it would be deployed again.
         """
         shown = self._service(_text(body, "appId"))
         if is_uninstalling(shown.app):

@@ -13,7 +13,7 @@ _PASSAGE = 0o711
 
 
 def make_passage(path: Path) -> None:
-    """A folder that only its owner looks into, whatever the umask is, and whoever has made it."""
+    """Create a private folder, or make an existing one private, regardless of the umask."""
     path.mkdir(mode=_PASSAGE, parents=True, exist_ok=True)
     path.chmod(_PASSAGE)
 

@@ -85,7 +85,7 @@ class Marathon:
             return app, self._deployed(app)
 
     def replace(self, app_id: str, definition: Mapping[str, Json], *, instead_of: App | None = None) -> tuple[App, str]:
-        """The app in a new version; its task is started anew. Raise MarathonError 404, 422.
+        """The app in a new version; its task is restarted. Raise MarathonError 404, 422.
 
         `instead_of`: what the definition was made from; MarathonError 409 when the app has another version by now.
         """
@@ -99,7 +99,7 @@ class Marathon:
             return app, self._deployed(app)
 
     def restart(self, app_id: str) -> tuple[App, str]:
-        """The same app, started anew. Raise MarathonError 404."""
+        """Restart the app. Raise MarathonError 404."""
         return self.replace(app_id, self._find(app_id).snapshot.app.definition)
 
     def delete(self, app_id: str) -> str:

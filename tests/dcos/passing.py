@@ -35,6 +35,6 @@ def _lines(connection: http.client.HTTPConnection, answer: http.client.HTTPRespo
         while line := answer.readline():
             yield line
     except (OSError, http.client.HTTPException):
-        return  # the service has ended; whoever follows it asks again
+        return  # the service has ended; its clients retry
     finally:
         connection.close()

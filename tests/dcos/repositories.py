@@ -1,6 +1,6 @@
 """Package repositories: the list that `dcos package repo` edits, and the packages in them.
 
-FOLDER/repositories.json keeps the list. A repository is fetched anew for each question: it may have changed.
+FOLDER/repositories.json keeps the list. A repository is fetched again for each request, because it may have changed.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def _with_defaults(sources: PackageSources, defaults: Mapping[str, Any]) -> Pack
 
 
 def main() -> None:
-    """Serve, or print why not: exit code 3 if there is no cluster or server, 1 for other errors."""
+    """Serve, or print why not: exit code 3 without a cluster or server, 1 for other errors."""
     try:
         serve(prog_name="local-dcos")
     except (SchedulerError, MesosLocalError) as error:

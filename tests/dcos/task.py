@@ -26,7 +26,7 @@ from .app import App, task_environment
 HOST = "127.0.0.1"
 #: Exit code of what SIGTERM ended, as a shell has it.
 _TERMINATED = 143
-#: Lines, and characters of each, that are told of a task that ended by itself.
+#: Number and length of the output lines in the message about a task that exited by itself.
 _LINES, _LONGEST = 5, 300
 
 

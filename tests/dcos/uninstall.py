@@ -101,7 +101,7 @@ def is_uninstalling(app: App) -> bool:
 
 def plan_is_complete(shown: Snapshot) -> bool:
     """Whether the scheduler of SDK_UNINSTALL says that nothing is left."""
-    # Not that of the scheduler before, which may run still. Whether it is healthy is no matter: it ends anyway.
+    # The previous scheduler may still be running. Its health does not matter, because it is stopped.
     return shown.task is not None and is_uninstalling(shown.task.app) and _plan(shown)[0] == http.client.OK
 
 

@@ -1,4 +1,4 @@
-"""What a DC/OS user types, with the command that DC/OS users have."""
+"""The commands of a DC/OS user, with the real dcos command."""
 
 from __future__ import annotations
 
@@ -47,17 +47,16 @@ def service(dcos, tmp_path_factory):
     """The job, installed and deployed; uninstalled afterwards."""
     path = tmp_path_factory.mktemp("options") / "options.json"
     path.write_text(json.dumps(JOB))
-    told = succeeded(dcos("package", "install", "tensorflow", f"--options={path}", "--yes"))
+    output = succeeded(dcos("package", "install", "tensorflow", f"--options={path}", "--yes"))
     wait_until(
         lambda: "(COMPLETE)" in dcos("tensorflow", "--name=dev/mnist", "plan", "status", "deploy").stdout.split("\n")[0]
     )
-    yield told
+    yield output
     dcos("package", "uninstall", "tensorflow", "--app-id=/dev/mnist", "--yes")
     wait_until(lambda: "dev/mnist" not in dcos("marathon", "app", "list").stdout)
 
 
-def test_repositories_can_be_added_listed_and_removed(dcos, url):
-    """The package's own is there from the start; a new one comes where it is asked to."""
+def test_repositories_are_added_listed_and_removed(dcos, url):
     own, other = f"{url}/universe/universe-v4.json", f"{url}/universe/universe-v5.json"
 
     assert f"Universe: {own}\n" == succeeded(dcos("package", "repo", "list"))
@@ -77,16 +76,15 @@ def test_repositories_can_be_added_listed_and_removed(dcos, url):
         (("remove", "x"), "Repository name [x] is not present"),
     ],
 )
-def test_what_is_wrong_with_a_repository_is_said(dcos, arguments, message):
-    """In Cosmos' words."""
+def test_invalid_repository_has_cosmos_message(dcos, arguments, message):
     result = dcos("package", "repo", *arguments)
 
     assert 1 == result.returncode
     assert message in result.stderr
 
 
-def test_the_package_can_be_found(dcos):
-    """By name, tag and description; what does not match is not found."""
+def test_search_finds_the_package(dcos):
+    """By name, tag and description."""
     for query in ("tensor", "machine-learning", "gang", "tensor*", ""):
         assert "tensorflow  0.1.0" in succeeded(dcos("package", "search", query))
     assert "No packages found" in dcos("package", "search", "mnist").stderr
@@ -106,7 +104,6 @@ def test_describe_shows_the_files_of_the_package(dcos):
 
 
 def test_describe_renders_the_app(dcos, options):
-    """With the options of a file."""
     path = options({"service": {"name": "other"}, "worker": {"count": 7}})
 
     app = json.loads(succeeded(dcos("package", "describe", "tensorflow", "--app", "--render", f"--options={path}")))
@@ -115,8 +112,8 @@ def test_describe_renders_the_app(dcos, options):
     assert "tensorflow" == app["labels"]["DCOS_PACKAGE_NAME"]
 
 
-def test_wrong_options_are_told_and_nothing_is_installed(dcos, options):
-    """Path, what was found, what is expected, what is unknown: as the command shows it on DC/OS."""
+def test_invalid_options_are_reported_and_not_installed(dcos, options):
+    """In the format of the command on DC/OS."""
     path = options({"worker": {"count": "three", "cpu": 1}, "service": {"strategy": "sync"}})
 
     result = dcos("package", "install", "tensorflow", f"--options={path}", "--yes")
@@ -135,8 +132,7 @@ def test_wrong_options_are_told_and_nothing_is_installed(dcos, options):
     assert "/tensorflow" not in dcos("package", "list").stdout
 
 
-def test_a_package_that_there_is_not_is_told(dcos):
-    """Also one that is not installed."""
+def test_unknown_package_is_reported(dcos):
     assert "Package [nothing] not found" in dcos("package", "install", "nothing", "--yes").stderr
     assert "Version [9] of package [tensorflow] not found" in (
         dcos("package", "describe", "tensorflow", "--package-version=9").stderr
@@ -144,16 +140,14 @@ def test_a_package_that_there_is_not_is_told(dcos):
     assert 1 == dcos("package", "uninstall", "tensorflow", "--app-id=/none", "--yes").returncode
 
 
-def test_install_starts_the_service_and_brings_its_command(service, dcos):
-    """The notes are shown; a second installation of the same service is refused."""
+def test_install_starts_the_service_and_adds_its_command(service, dcos):
     assert "Installing Marathon app for package [tensorflow] version [0.1.0]" in service
     assert "New command available: dcos tensorflow" in service
     assert read_sources().package["postInstallNotes"] in service
     assert ["tensorflow", "0.1.0", "/dev/mnist"] == succeeded(dcos("package", "list")).splitlines()[1].split()[:3]
 
 
-def test_the_service_is_installed_once(service, dcos, options):
-    """Marathon has an app of that id."""
+def test_second_install_of_a_service_is_refused(service, dcos, options):
     result = dcos("package", "install", "tensorflow", f"--options={options(JOB)}", "--yes", "--app")
 
     assert (1, "Package is already installed\n") == (result.returncode, result.stderr)
@@ -170,8 +164,8 @@ def test_marathon_shows_the_app(service, dcos):
     assert "no deployments" in wait_until(lambda: dcos("marathon", "deployment", "list").stderr)
 
 
-def test_tasks_are_shown_with_their_output(service, dcos):
-    """The scheduler's, which Marathon runs, and the job's own."""
+def test_tasks_are_listed_with_their_output(service, dcos):
+    """The scheduler's, and those of the job."""
     rows = [line.split() for line in succeeded(dcos("task")).splitlines()[1:]]
 
     assert {"dev.mnist", "ps-0", "worker-0", "worker-1"} <= {row[0] for row in rows}
@@ -182,7 +176,7 @@ def test_tasks_are_shown_with_their_output(service, dcos):
     assert 1 == dcos("task", "log", "worker-1", "../../../../../../../../etc/passwd").returncode
 
 
-def test_services_are_shown(service, dcos):
+def test_service_is_listed(service, dcos):
     """The framework is there under the service's name, active, with its three tasks."""
     rows = {line.split()[0]: line.split() for line in succeeded(dcos("service")).splitlines()[1:]}
 
@@ -191,8 +185,8 @@ def test_services_are_shown(service, dcos):
     assert "marathon" in rows
 
 
-def test_the_installed_command_asks_the_scheduler(service, dcos):
-    """Through the admin router; the service's name from the command line, the settings or the environment."""
+def test_installed_command_asks_the_scheduler(service, dcos):
+    """The service's name from the command line, the settings or the environment."""
     tree = succeeded(dcos("tensorflow", "--name=dev/mnist", "plan", "status", "deploy")).splitlines()
 
     assert "deploy (parallel strategy) (COMPLETE)" == tree[0]
@@ -203,9 +197,7 @@ def test_the_installed_command_asks_the_scheduler(service, dcos):
     assert "TensorFlow" in succeeded(dcos("tensorflow", "--info"))
 
 
-def test_the_installed_command_has_the_verbs_of_the_sdk(service, dcos):
-    """Their JSON where theirs is JSON; a pod is launched again, the options are described."""
-
+def test_installed_command_has_the_sdks_commands(service, dcos):
     def ask(*arguments):
         return succeeded(dcos("tensorflow", "--name=dev/mnist", *arguments))
 
@@ -220,8 +212,7 @@ def test_the_installed_command_has_the_verbs_of_the_sdk(service, dcos):
     assert "hello from worker-0" in ask("logs", "worker-0")
 
 
-def test_a_cluster_can_be_set_up(dcos, url, tmp_path):
-    """As users do it once: then no variable is needed."""
+def test_cluster_setup_replaces_the_variables(dcos, url, tmp_path):
     alone = {"DCOS_DIR": str(tmp_path), "DCOS_URL": ""}
 
     succeeded(dcos("cluster", "setup", url, "--no-check", **alone))
@@ -230,18 +221,17 @@ def test_a_cluster_can_be_set_up(dcos, url, tmp_path):
     assert "tensorflow" in succeeded(dcos("package", "search", "tensorflow", **alone))
 
 
-def test_uninstall_ends_the_tasks_and_leaves_nothing(dcos, options, local_cluster):
-    """The scheduler takes the service down; then app, framework, tasks and state are gone."""
+def test_uninstall_removes_tasks_framework_and_state(dcos, options, local_cluster):
     path = options({**JOB, "service": {**JOB["service"], "name": "short"}})
     succeeded(dcos("package", "install", "tensorflow", f"--options={path}", "--yes", "--app"))
     wait_until(lambda: "(COMPLETE)" in plan(dcos, "short"))
 
-    told = dcos("package", "uninstall", "tensorflow", "--app-id=/short", "--yes").stderr
+    message = dcos("package", "uninstall", "tensorflow", "--app-id=/short", "--yes").stderr
 
     assert [
         "Uninstalled package [tensorflow] version [0.1.0]",
         read_sources().package["postUninstallNotes"],
-    ] == told.splitlines()
+    ] == message.splitlines()
     wait_until(lambda: "/short" not in dcos("marathon", "app", "list").stdout)
     status = read_status(local_cluster.master.address)
     assert "short" not in [framework.name for framework in status.frameworks]
@@ -250,8 +240,7 @@ def test_uninstall_ends_the_tasks_and_leaves_nothing(dcos, options, local_cluste
         assert {} == store.load()
 
 
-def test_a_rendered_app_can_be_posted_to_marathon(dcos, url, local_cluster, tmp_path):
-    """As on a Mesos with Marathon and without DC/OS: the options say where everything is."""
+def test_rendered_app_runs_on_marathon_without_dcos(dcos, url, local_cluster, tmp_path):
     options, app = tmp_path / "options.json", tmp_path / "app.json"
     service = {"name": "posted", "user": getpass.getuser(), "command": "exec sleep 1000", "python": sys.executable}
     document = {

@@ -41,13 +41,13 @@ def test_account_without_extra_names_the_image(dcos, monkeypatch, module):
 
 
 @pytest.mark.parametrize("token", ["", "a.b", "a.!.c", "a.bm90IGpzb24.c", "a.W10.c"])
-def test_what_is_no_token_says_nothing(token):
+def test_invalid_token_has_no_claims(token):
     """It is used until it is refused."""
     assert {} == claims_of(token)
 
 
-def test_the_header_is_the_one_of_dcos(dcos):
-    """`token=`, with what the server gave; one login for many requests, with the account and a short token of ours."""
+def test_header_has_the_format_of_dcos(dcos):
+    """One login serves many requests; the signed token is short-lived."""
     credentials = login_of(dcos).credentials()
     header = credentials.header()
 
@@ -61,8 +61,8 @@ def test_the_header_is_the_one_of_dcos(dcos):
 @pytest.mark.parametrize(
     ("lifetime", "after", "logins"), [(7200, 5300, 1), (7200, 5500, 2), (600, 290, 1), (600, 310, 2)]
 )
-def test_a_token_is_renewed_before_its_end(dcos, lifetime, after, logins):
-    """Half an hour before, or in the middle of a short life; a login that fails then changes nothing."""
+def test_token_is_renewed_before_it_expires(dcos, lifetime, after, logins):
+    """Half an hour before, or after half of a short life; a failed renewal changes nothing."""
     dcos.lifetime = lifetime
     late = [0.0]
     credentials = ServiceLogin(parse_account(dcos.credential()), clock=lambda: time.time() + late[0]).credentials()
@@ -75,8 +75,8 @@ def test_a_token_is_renewed_before_its_end(dcos, lifetime, after, logins):
     assert (first == credentials.header()) is (logins == 1)
 
 
-def test_a_token_that_is_refused_is_renewed(dcos):
-    """401: an operator has revoked it."""
+def test_refused_token_is_renewed(dcos):
+    """After a 401: an operator has revoked it."""
     credentials = login_of(dcos).credentials()
     first = credentials.header()
 
@@ -85,21 +85,20 @@ def test_a_token_that_is_refused_is_renewed(dcos):
     assert 2 == len(dcos.logins)
 
 
-def test_a_stranger_is_refused_in_the_servers_words(dcos):
-    """Another account's name; the key is not quoted."""
+def test_refused_login_has_the_servers_message(dcos):
+    """The key is not quoted."""
     with pytest.raises(LoginError, match=r"DC/OS refused the login of nobody: HTTP 401: .*Invalid credentials"):
         login_of(dcos, uid="nobody").token()
 
 
-def test_a_server_that_is_away_is_told(dcos):
-    """It is an OSError: the driver tries again."""
+def test_unreachable_login_is_an_os_error(dcos):
+    """The driver retries after an OSError."""
     endpoint = "http://127.0.0.1:9/acs/api/v1/auth/login"
     with pytest.raises(OSError, match=r"127\.0\.0\.1:9/acs/api/v1/auth/login does not answer: ConnectionError"):
         login_of(dcos, login_endpoint=endpoint).token()
 
 
-def test_the_credential_may_be_in_a_file(dcos, tmp_path):
-    """A file secret; or the variable itself; or nowhere."""
+def test_credential_is_read_from_file_or_variable(dcos, tmp_path):
     file = tmp_path / "service-account.json"
     file.write_text(dcos.credential())
 
@@ -120,8 +119,7 @@ def test_the_credential_may_be_in_a_file(dcos, tmp_path):
         ({"private_key": pem().replace("M", "N", 40)}, "undamaged and without a password"),
     ],
 )
-def test_a_credential_that_cannot_be_used_is_told(dcos, text, problem):
-    """Nothing of it is quoted."""
+def test_invalid_credential_is_not_quoted(dcos, text, problem):
     given = text if isinstance(text, str) else dcos.credential(**text)
     with pytest.raises(AccountError, match=problem) as caught:
         account_of({VARIABLE: given})
@@ -129,7 +127,7 @@ def test_a_credential_that_cannot_be_used_is_told(dcos, text, problem):
     assert json.dumps(pem())[30:60] not in str(caught.value)
 
 
-def test_the_key_is_not_in_what_is_logged(dcos):
-    """An account may be printed."""
+def test_key_is_not_in_repr(dcos):
+    """An account may be logged."""
     account = parse_account(dcos.credential())
     assert str(account.key.private_numbers().d) not in repr(ServiceLogin(account))

@@ -1,4 +1,4 @@
-"""The secret store, as its documentation describes it."""
+"""The secret store, after its documentation."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ def store(dcos):
     [("team/key", b"canary"), ("team/__dcos_base64__keytab", b"\0keytab"), ("team/raw", b"\xff\0")],
 )
 def test_values_are_read(store, path, value):
-    """Text, base64 where the name says so, and bytes."""
+    """Text, base64 if the name says so, and bytes."""
     assert value == store.read(path)
 
 
-def test_a_token_that_was_revoked_is_renewed(store, dcos):
-    """Once, unnoticed."""
+def test_revoked_token_is_renewed_once(store, dcos):
     store.read("team/key")
     dcos.revoked.add(store.credentials.header().removeprefix("token="))
     assert b"canary" == store.read("team/key")
@@ -48,14 +47,14 @@ def test_a_token_that_was_revoked_is_renewed(store, dcos):
         ("team/odd", "did not return a secret"),
     ],
 )
-def test_what_cannot_be_had_is_told(store, path, problem):
-    """With the permission that is missing."""
+def test_refusal_names_the_reason(store, path, problem):
+    """With the missing permission."""
     with pytest.raises(SecretStoreRefusedError, match=problem):
         store.read(path)
 
 
-def test_a_store_that_is_away_may_come_back(store, dcos):
-    """Sealed, or its login is away."""
+def test_sealed_store_is_unavailable(store, dcos):
+    """So is a store whose login fails."""
     store.read("team/key")
     dcos.down = True
     with pytest.raises(SecretStoreUnavailableError, match="HTTP 503: sealed"):

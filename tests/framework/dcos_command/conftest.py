@@ -18,7 +18,7 @@ def api():
 
 
 class Result:
-    """Exit code, what was printed, what was complained of."""
+    """Exit code, standard output and standard error."""
 
     def __init__(self, code, captured):
         self.code, self.out, self.err = code, captured.out, captured.err
@@ -65,5 +65,5 @@ def own(api, capsys, monkeypatch, tmp_path):
 
 @pytest.fixture(params=["dcos", "own"])
 def ask(request):
-    """Each of the programs: what is asked and shown is the same."""
+    """Each of the programs: their requests and output are the same."""
     return request.getfixturevalue(request.param)

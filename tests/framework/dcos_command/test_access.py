@@ -1,4 +1,4 @@
-"""Services that do not answer everybody."""
+"""Authentication, TLS and the choice of the address."""
 
 import ssl
 import subprocess
@@ -22,15 +22,14 @@ def api():
         yield live
 
 
-def test_without_a_token_it_is_said_how_to_give_one(own, dcos):
-    """Also when it is the wrong one; behind DC/OS its own command logs in."""
+def test_missing_or_wrong_token_names_the_remedy(own, dcos):
+    """Behind DC/OS the remedy is its own login."""
     assert "requires a token; pass one with --token or DCOS_TENSORFLOW_TOKEN" in own("plan", "list").err
     assert "rejected the token" in own("--token", "wrong", "plan", "list").err
     assert "dcos auth login" in dcos("plan", "list").err
 
 
-def test_a_token_may_stand_before_and_after_the_command_and_in_the_environment(own, monkeypatch):
-    """As the other options that all commands have."""
+def test_token_is_accepted_before_and_after_the_command(own, monkeypatch):
     assert 0 == own("--token", "look", "--json", "plan", "list").code
     assert 0 == own("plan", "list", "--token=look", "--json").code
     monkeypatch.setenv("DCOS_TENSORFLOW_TOKEN", "look")
@@ -39,8 +38,8 @@ def test_a_token_may_stand_before_and_after_the_command_and_in_the_environment(o
 
 
 @pytest.mark.parametrize("program", ["dcos", "own"])
-def test_a_scheduler_is_asked_at_its_address_by_both_programs(program, request, api, monkeypatch):
-    """No cluster is needed; what the environment says counts less."""
+def test_url_wins_over_the_environment(program, request, api, monkeypatch):
+    """No cluster is needed."""
     ask = request.getfixturevalue(program)
     where, none = ("--url", api.url, "--token", "look", "--name="), {"DCOS_URL": ""} if program == "dcos" else {}
     for words in ((*where, "tasks"), ("tasks", *where)):
@@ -50,8 +49,8 @@ def test_a_scheduler_is_asked_at_its_address_by_both_programs(program, request, 
     assert (2, True) == (refused.code, "must begin with http" in refused.err)
 
 
-def test_the_sub_command_takes_address_and_token_of_the_environment(api, capsys):
-    """Those of `dcos-tensorflow`; DC/OS' own token goes to DC/OS only."""
+def test_sub_command_reads_url_and_token_variables(api, capsys):
+    """DC/OS' own token is sent to DC/OS only."""
     environment = {"DCOS_TENSORFLOW_URL": api.url, "DCOS_DIR": "/nowhere", "DCOS_ACS_TOKEN": "look"}
 
     assert 1 == main(["tensorflow", "plan", "list"], environment)
@@ -59,8 +58,7 @@ def test_the_sub_command_takes_address_and_token_of_the_environment(api, capsys)
     assert 0 == main(["tensorflow", "plan", "list"], {**environment, "DCOS_TENSORFLOW_TOKEN": "look"})
 
 
-def test_a_token_that_may_only_read_is_told_so(own):
-    """By the scheduler's own sentence: exit code 1."""
+def test_read_token_cannot_write(own):
     refused = own("--token=look", "plan", "pause", "deploy")
 
     assert 1 == refused.code
@@ -68,8 +66,8 @@ def test_a_token_that_may_only_read_is_told_so(own):
     assert 0 == own("--token=change", "plan", "pause", "deploy").code
 
 
-def test_a_certificate_of_ours_is_shown(tmp_path):
-    """DCOS_TENSORFLOW_CERTIFICATE: the certificate and its key, in one file."""
+def test_client_certificate_is_loaded(tmp_path):
+    """DCOS_TENSORFLOW_CERTIFICATE: certificate and key in one file."""
     pem = tmp_path / "me.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=me"]
     subprocess.run([*command, "-keyout", pem, "-out", tmp_path / "c.pem"], check=True, capture_output=True)
@@ -82,7 +80,7 @@ def test_a_certificate_of_ours_is_shown(tmp_path):
 
 @pytest.fixture
 def places(tmp_path):
-    """Addresses of a server with a certificate that nobody knows, and of one that does not encrypt."""
+    """Addresses of a server with an unknown certificate, and of one without TLS."""
     key, certificate = tmp_path / "key.pem", tmp_path / "c.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=me"]
     subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
@@ -102,23 +100,22 @@ def places(tmp_path):
         ("https", "plain", "try http:// instead of https://"),
     ],
 )
-def test_encryption_that_does_not_fit_is_told_with_what_to_do(own, monkeypatch, capsys, places, scheme, place, words):
-    """By the name of what says it, which is another in each program."""
+def test_tls_mismatch_names_the_remedy(own, monkeypatch, capsys, places, scheme, place, words):
+    """Each program names its own setting."""
     url = f"{scheme}://{places[place]}"
     monkeypatch.setenv("DCOS_TENSORFLOW_URL", url)
-    told = own("plan", "list")
+    result = own("plan", "list")
 
-    assert (3, True) == (told.code, words in told.err), told.err
+    assert (3, True) == (result.code, words in result.err), result.err
     assert 3 == main(["plan", "list"], {"DCOS_URL": url, "DCOS_DIR": "/nowhere"})
     theirs = capsys.readouterr().err
     assert words in theirs
     if words.endswith("as "):
-        assert "DCOS_TENSORFLOW_CA_FILE" in told.err
+        assert "DCOS_TENSORFLOW_CA_FILE" in result.err
         assert "core.ssl_verify" in theirs
 
 
-def test_a_file_of_certificates_that_cannot_be_read_is_told_by_what_names_it(own, monkeypatch):
-    """The variable that was set."""
+def test_unreadable_ca_file_names_its_variable(own, monkeypatch):
     monkeypatch.setenv("DCOS_TENSORFLOW_CA_FILE", "/nope")
 
     assert (

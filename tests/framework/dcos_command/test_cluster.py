@@ -1,4 +1,4 @@
-"""Which cluster the sub-command talks to."""
+"""The cluster of the sub-command."""
 
 import pytest
 
@@ -18,8 +18,8 @@ def settings(url, extra=""):
     return f'[core]\ndcos_url = "{url}" # where\ndcos_acs_token = \'a.b\'\nssl_verify = "false"\n{extra}'
 
 
-def test_the_attached_cluster_is_taken(tmp_path):
-    """With its token, and the service that the user has set."""
+def test_attached_cluster_is_used(tmp_path):
+    """With its token and the configured service."""
     home = a_home(
         tmp_path,
         {
@@ -33,34 +33,32 @@ def test_the_attached_cluster_is_taken(tmp_path):
     assert ClusterConnection("http://two", "a.b", "false", "dev/mnist") == attached_cluster(home)
 
 
-def test_the_only_cluster_needs_no_mark(tmp_path):
-    """The dcos command treats it so."""
+def test_single_cluster_counts_as_attached(tmp_path):
+    """As in the dcos command."""
     home = a_home(tmp_path, {"clusters/1/dcos.toml": settings("http://one"), "dcos.toml": settings("http://old")})
 
     assert "http://one" == attached_cluster(home).url
 
 
-def test_without_clusters_the_old_file_counts(tmp_path):
+def test_old_settings_file_is_the_fallback(tmp_path):
     """The dcos command writes it before a cluster is set up."""
     assert "http://old" == attached_cluster(a_home(tmp_path, {"dcos.toml": settings("http://old")})).url
 
 
 @pytest.mark.parametrize("name", ["DCOS_URL", "DCOS_DCOS_URL"])
-def test_the_environment_wins(tmp_path, name):
-    """The dcos command in Go passes it on."""
+def test_environment_wins_over_settings(tmp_path, name):
+    """The dcos command in Go sets these variables."""
     home = a_home(tmp_path, {"dcos.toml": settings("http://old")})
 
     assert "http://env" == attached_cluster({**home, name: "http://env/"}).url
 
 
-def test_no_cluster_is_an_error_that_says_what_to_do(tmp_path):
-    """Not a traceback."""
+def test_missing_cluster_names_the_remedy(tmp_path):
     with pytest.raises(CommandError, match="dcos cluster setup"):
         attached_cluster({"DCOS_DIR": str(tmp_path)})
 
 
-def test_plain_http_needs_no_tls_and_a_missing_file_of_certificates_is_named():
-    """`core.ssl_verify` may be a switch or a file."""
+def test_ssl_verify_is_a_switch_or_a_file():
     assert None is ClusterConnection("http://one", verify="false").tls()
     assert False is ClusterConnection("https://one", verify="False").tls().check_hostname
     assert True is ClusterConnection("https://one").tls().check_hostname
@@ -68,7 +66,7 @@ def test_plain_http_needs_no_tls_and_a_missing_file_of_certificates_is_named():
         ClusterConnection("https://one", verify="/no/file").tls()
 
 
-def test_toml_as_the_dcos_command_writes_it():
+def test_toml_of_the_dcos_command_is_parsed():
     """Sections, strings in both quotes, bare values, comments."""
     text = "# x\n[core]\na = \"1 # 2\"\nb='c'\n\n[x.y]\n  d = true  # e\n"
 

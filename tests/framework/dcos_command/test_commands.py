@@ -1,4 +1,4 @@
-"""Every command, typed as a person types it, against the real API over a simulated service."""
+"""Every command against the real API over a simulated service."""
 
 import json
 import re
@@ -55,8 +55,8 @@ def status_of(api, plan="deploy"):
     return find_plan(api.world.state, plan).status
 
 
-def test_a_plan_is_a_tree_that_says_why_it_waits(ask, api):
-    """As the SDK's commands draw it; reasons are added."""
+def test_plan_status_is_a_tree_with_reasons(ask, api):
+    """The SDK's layout, with reasons added."""
     api.register()
     play(api.world, send.offers())
 
@@ -68,8 +68,7 @@ def test_a_plan_is_a_tree_that_says_why_it_waits(ask, api):
     assert lines[-1].startswith("   └─ chief-0 (STARTING)")
 
 
-def test_all_plans_are_an_overview(ask, api):
-    """A row each."""
+def test_plan_status_without_name_lists_all_plans(ask, api):
     api.deploy()
 
     heading, first, *_ = ask("plan", "show").lines
@@ -78,8 +77,8 @@ def test_all_plans_are_an_overview(ask, api):
     assert ["deploy", "COMPLETE", "4", "of", "4", "parallel"] == first.split()
 
 
-def test_json_is_the_answer_of_the_api(ask, api):
-    """Not changed by us. Without --json the same commands show something, too."""
+def test_json_is_the_unchanged_answer_of_the_api(ask, api):
+    """Without --json the same commands print text."""
     api.deploy()
 
     for words, path in READ.items():
@@ -89,8 +88,7 @@ def test_json_is_the_answer_of_the_api(ask, api):
         assert ask(*words.split()).lines, words
 
 
-def test_tasks_are_a_table(ask, api):
-    """Name, state, where."""
+def test_tasks_shows_name_state_and_address(ask, api):
     api.deploy()
 
     heading, *rows = ask("tasks").lines
@@ -101,8 +99,8 @@ def test_tasks_are_a_table(ask, api):
     assert api.world.state.stored.tasks["ps-0"].address in rows[0]
 
 
-def test_why_tells_the_reasons(ask, api):
-    """Of all that waits, or of one task; of one that does not wait that it does not."""
+def test_why_shows_reasons_of_pending_tasks(ask, api):
+    """Also that a task is not pending."""
     api.register()
 
     assert any(line.startswith("worker-0 is PENDING in plan deploy") for line in ask("why").lines)
@@ -112,16 +110,14 @@ def test_why_tells_the_reasons(ask, api):
     assert ["No task is pending."] == ask("why").lines
 
 
-def test_events_of_a_task_that_is_not_there_are_refused(ask, api):
-    """With the names that there are."""
+def test_events_of_unknown_task_lists_valid_names(ask, api):
     api.deploy()
     refused = ask("events", "-t", "nope")
 
     assert (1, True) == (refused.code, "worker-0" in refused.err)
 
 
-def test_a_task_s_tf_config_can_be_had(ask, api):
-    """As its program sees it."""
+def test_cluster_shows_tf_config_of_a_task(ask, api):
     api.deploy()
 
     config = json.loads(ask("cluster", "worker-1").out)
@@ -130,8 +126,8 @@ def test_a_task_s_tf_config_can_be_had(ask, api):
     assert "generation 1, parameter_server" == ask("cluster").lines[0]
 
 
-def test_plans_obey(ask, api):
-    """Pause, resume, restart, force-complete, with the SDK's other words."""
+def test_plan_commands_change_the_plan(ask, api):
+    """With the SDK's alternative words."""
     api.register()
 
     assert ["Received cmd: interrupt"] == ask("plan", "pause", "deploy").lines
@@ -147,8 +143,7 @@ def test_plans_obey(ask, api):
     assert {"EPOCHS": "10", "NOTE": "a=b c"} == dict(api.world.state.stored.controls["deploy"].parameters)
 
 
-def test_pods_obey(ask, api):
-    """Restart, replace, pause, resume."""
+def test_pod_commands_change_the_pod(ask, api):
     api.deploy()
 
     assert ["worker-0 is restarted: worker-0"] == ask("pod", "restart", "worker-0").lines
@@ -162,8 +157,7 @@ def test_pods_obey(ask, api):
     assert "worker-0" in ask("pod", "resume", "worker-0").lines[0]
 
 
-def test_what_is_wrong_comes_with_what_there_is(ask, api):
-    """The name that was meant, all names, or the command that tells them."""
+def test_unknown_name_lists_valid_names(ask, api):
     api.deploy()
 
     near, far = ask("plan", "status", "deplyo"), ask("pod", "info", "backup")
@@ -192,29 +186,27 @@ def test_what_is_wrong_comes_with_what_there_is(ask, api):
         ("logs -f nope", 1, {"status": 404, "code": "not_found"}),
     ],
 )
-def test_an_error_is_a_document_where_json_is_wanted(ask, api, words, code, error):
-    """In the shape of the API's, with the hint; for people it is told as ever."""
+def test_error_with_json_is_a_document(ask, api, words, code, error):
+    """In the form of the API's errors; also printed as text."""
     api.deploy()
 
     refused = ask(*words.split(), "--json")
 
-    told = json.loads(refused.out)["error"]
+    body = json.loads(refused.out)["error"]
     assert code == refused.code
-    assert error == {name: value for name, value in told.items() if name != "message"}
-    assert told["message"].splitlines()[0] in refused.err
+    assert error == {name: value for name, value in body.items() if name != "message"}
+    assert body["message"].splitlines()[0] in refused.err
     if "wroker" in words:
-        assert "Did you mean worker?" in told["message"]
+        assert "Did you mean worker?" in body["message"]
 
 
-def test_every_name_that_is_close_is_proposed(ask, api):
-    """In the order of the list."""
+def test_every_similar_name_is_suggested(ask, api):
     api.deploy()
 
     assert "Did you mean worker-0 or worker-1? See: " in ask("pod", "restart", "wroker").err
 
 
-def test_what_cannot_be_undone_is_asked_for_first(ask, api):
-    """Without somebody to ask, nothing is done: exit code 2."""
+def test_replace_without_terminal_needs_yes(ask, api):
     api.deploy()
     before = api.world.id_of("worker-0")
 
@@ -225,15 +217,15 @@ def test_what_cannot_be_undone_is_asked_for_first(ask, api):
     assert before == api.world.id_of("worker-0")
 
 
-def test_a_parameter_that_is_no_variable_is_wrong_usage(ask):
-    """Before anybody is asked: exit code 2."""
+def test_invalid_parameter_is_wrong_usage(ask):
+    """Exit code 2, without a request."""
     assert 2 == ask("plan", "start", "deploy", "-p", "1=2").code
     assert 2 == ask("plan", "start").code
     assert 2 == ask("plan", "frobnicate").code
 
 
 def test_progress_is_a_row_per_job(ask, api):
-    """Elsewhere than on a terminal it is told once."""
+    """Without a terminal it is printed once."""
     api.deploy()
     record = api.world.state.stored.tasks["chief-0"]
     said = Progress(1, 1000.0, 50, 100, 0.25, 3840, 12.5, 400.0)
@@ -244,8 +236,7 @@ def test_progress_is_a_row_per_job(ask, api):
     assert ["50/100", "12.5", "400.0", "4", "s", "0.25"] == line.split()[2:8]
 
 
-def test_logs_are_what_the_task_wrote(ask, api):
-    """Output, error output, another file; only the end of what is long."""
+def test_logs_shows_the_end_of_a_file(ask, api):
     api.deploy()
     api.sandboxes.files["worker-0"] = {"stdout": b"step 1\nstep 2", "stderr": b"oops\n", "executor.log": b"x" * 100_000}
 
@@ -255,8 +246,7 @@ def test_logs_are_what_the_task_wrote(ask, api):
     assert "step 1\nstep 2" == ask("logs", "worker-0", "--json").json["data"]
 
 
-def test_logs_are_followed_to_the_end_of_the_task(ask, api):
-    """Then it is said how it ended."""
+def test_followed_log_ends_with_the_task(ask, api):
     api.deploy()
     api.sandboxes.files["worker-0"] = {"stdout": b"step 1\nstep 2\n"}
     play(api.world, send.status("worker-0", TaskState.FINISHED))
@@ -266,8 +256,7 @@ def test_logs_are_followed_to_the_end_of_the_task(ask, api):
     assert ["step 1", "step 2", "--- worker-0 has ended: TASK_FINISHED ---"] == shown.lines
 
 
-def test_events_are_told_oldest_first(ask, api):
-    """Only the newest, or those of a task."""
+def test_events_are_listed_oldest_first(ask, api):
     api.pages.add(
         *(
             JournalEntry(number, 1000.0 + number, "X", f"thing {number}", f"worker-{number % 2}")
@@ -280,7 +269,7 @@ def test_events_are_told_oldest_first(ask, api):
 
 
 @pytest.mark.parametrize(
-    ("code", "body", "told"),
+    ("code", "body", "expected"),
     [
         (204, None, "204  deploying: nothing is launched yet"),
         (205, None, "205  recovering"),
@@ -289,8 +278,8 @@ def test_events_are_told_oldest_first(ask, api):
         (500, {"value": 500, "reasons": ["refused"]}, "500  refused"),
     ],
 )
-def test_health_is_told_whatever_it_is(capsys, code, body, told):
-    """Also where HTTP allows the answer no body."""
+def test_health_accepts_every_status(capsys, code, body, expected):
+    """Also where HTTP allows no body."""
     answer = Response(status_code=code) if body is None else JSONResponse(body, code)
     routes = [Route("/service/x/v1/health", lambda _request: answer)]
     with ApiServer(Starlette(routes=routes), "127.0.0.1", 0) as server:
@@ -299,12 +288,12 @@ def test_health_is_told_whatever_it_is(capsys, code, body, told):
         assert [0, 0] == [main(["--name=x", "health", *words], environment) for words in ((), ("--json",))]
 
     shown, _, document = capsys.readouterr().out.partition("\n")
-    assert told == shown
-    assert {"value": code, "reasons": [told[5:]]} == json.loads(document)
+    assert expected == shown
+    assert {"value": code, "reasons": [expected[5:]]} == json.loads(document)
 
 
-def test_configurations_tell_what_they_changed(own, api):
-    """When, which is the target, and what is other than before; for programs the ids alone."""
+def test_config_list_shows_changes(own, api):
+    """For programs only the ids."""
     older = {"worker": {"count": 2, "command": "python " + "x" * 60}, "service": {"user": "me"}}
     newer = {"worker": {"count": 3, "command": "python y"}, "ps": {"count": 2}, "chief": {"cpus": 1}}
     ids = [str(uuid.UUID(int=number)) for number in (1, 2)]
@@ -321,8 +310,8 @@ def test_configurations_tell_what_they_changed(own, api):
     assert [ids[1], ids[0]] == own("config", "list", "--json").json
 
 
-def test_what_a_configuration_changed_is_said_of_the_target_before_it(own, api):
-    """Which may have come back since, and stand above it; a default has its value."""
+def test_config_list_compares_with_the_previous_target(own, api):
+    """That one may be newer after a rollback."""
     ids = [str(uuid.UUID(int=number)) for number in (1, 2)]
     up, down = ([{"option": "worker.count", "old": old, "new": new}] for old, new in ((2, 3), (3, 2)))
     made = [Configuration(ids[0], 3, 3.0, "t", {}, down), Configuration(ids[1], 2, 2.0, "t", {"worker": {}}, up)]
@@ -335,24 +324,21 @@ def test_what_a_configuration_changed_is_said_of_the_target_before_it(own, api):
 
 
 @pytest.mark.parametrize("number", ["0", "1001", "99999", "many"])
-def test_a_number_that_makes_no_sense_is_wrong_usage(ask, number):
-    """Too small, too large or none; it is asked nobody."""
+def test_number_out_of_range_is_wrong_usage(ask, number):
     refused = ask("events", "-n", number)
 
     assert 2 == refused.code
     assert re.search("-n", refused.err)
 
 
-def test_one_file_of_a_task_is_shown(ask):
-    """Which one has to be said once."""
+def test_file_and_stderr_cannot_be_combined(ask):
     refused = ask("logs", "worker-0", "--file", "stdout", "--stderr")
 
     assert 2 == refused.code
     assert "--stderr and --file: cannot be combined" in refused.err
 
 
-def test_the_end_is_one_sentence(ask, api):
-    """Undecided before."""
+def test_result_is_one_sentence(ask, api):
     api.deploy()
 
     assert ["not decided yet"] == ask("result").lines

@@ -1,4 +1,4 @@
-"""What goes on for ever: interrupted, taken up again, given up; and what is drawn again and again."""
+"""Streams that are interrupted and resumed, and live output."""
 
 import json
 import os
@@ -46,8 +46,8 @@ def moody(monkeypatch):
         yield asked, answers, service_and
 
 
-def test_an_interrupted_stream_goes_on_where_it_was(moody):
-    """With the id of the last whole event."""
+def test_interrupted_stream_resumes_after_last_event(moody):
+    """The last complete event."""
     asked, answers, stream = moody
     answers += ["id: 1\ndata: a\n\nid: 2\ndata: ha", "id: 2\ndata: half\n\nevent: end\ndata: {}\n\n"]
 
@@ -57,8 +57,8 @@ def test_an_interrupted_stream_goes_on_where_it_was(moody):
     assert [None, "1"] == asked
 
 
-def test_events_are_followed_in_the_journal_that_they_are_of(monkeypatch):
-    """A service that is installed anew counts from 1 again: it has to know whose numbers these are."""
+def test_followed_events_name_their_journal(monkeypatch):
+    """A reinstalled service counts from 1 again."""
     monkeypatch.setattr(logs, "_RETRY_SECONDS", 0.0)
     asked = []
 
@@ -79,8 +79,8 @@ def test_events_are_followed_in_the_journal_that_they_are_of(monkeypatch):
     assert [("7", "it", None), ("7", "it", "8-it")] == asked
 
 
-def test_a_stream_that_stays_away_is_given_up(moody):
-    """A scheduler that is started again has a minute for it."""
+def test_stream_without_answer_is_given_up(moody):
+    """A restarted scheduler has a minute."""
     asked, answers, stream = moody
     answers += ["id: 1\ndata: a\n\n"]
     found = stream()
@@ -91,8 +91,7 @@ def test_a_stream_that_stays_away_is_given_up(moody):
     assert 3 == len(asked)
 
 
-def test_nobody_at_first_is_told_at_once(moody):
-    """It is not waited for."""
+def test_first_request_without_answer_is_not_retried(moody):
     asked, _answers, stream = moody
 
     with pytest.raises(UnreachableError, match="no scheduler answers"):
@@ -130,7 +129,7 @@ def program(api, tmp_path):
 
 @pytest.mark.parametrize("module", ["dcos_command", "tf_scheduler"])
 def test_events_are_followed_as_they_happen(api, program, module):
-    """What has been, then what comes; a JSON document a line for programs."""
+    """With --json one document a line."""
     api.pages.add(JournalEntry(1, 1000.0, "X", "the first", "worker-0"))
     process = program(module, "events", "--follow", "--json")
 
@@ -145,8 +144,8 @@ def test_events_are_followed_as_they_happen(api, program, module):
 
 @pytest.mark.parametrize("module", ["dcos_command", "tf_scheduler"])
 @pytest.mark.parametrize("words", ["events -f", "logs -f worker-0"])
-def test_who_has_read_enough_is_not_waited_for(api, program, module, words):
-    """As in `... | head -1`: it ends then, and not when there is something else to tell."""
+def test_closed_pipe_ends_following(api, program, module, words):
+    """As in `..."""
     api.deploy()
     api.pages.add(JournalEntry(1, 1000.0, "X", "the first", "worker-0"))
     api.sandboxes.files["worker-0"] = {"stdout": b"the first\n"}
@@ -160,7 +159,6 @@ def test_who_has_read_enough_is_not_waited_for(api, program, module, words):
 
 @pytest.mark.parametrize("module", ["dcos_command", "tf_scheduler"])
 def test_progress_is_live_on_a_terminal(api, program, module):
-    """Bars, drawn over those before, until the end is decided."""
     api.deploy()
     chief = api.world.id_of("chief-0")
     play(api.world, send.event(ProgressReported(chief, Progress(1, 1000.0, 25, 100, 4.0, None, 5.0, None))))
@@ -188,8 +186,8 @@ def read_until(terminal, pattern):
     return text.decode(errors="replace")
 
 
-def test_a_scheduler_that_goes_away_is_asked_again_and_then_given_up(monkeypatch):
-    """What was seen last stays; at first there has to be an answer."""
+def test_live_output_retries_a_lost_scheduler(monkeypatch):
+    """The last frame stays; the first one needs an answer."""
     monkeypatch.setattr(execute, "_REFRESH_SECONDS", 0.0)
     monkeypatch.setattr(execute, "_MAX_FAILURES", 2)
     answers = ["one", "two"]

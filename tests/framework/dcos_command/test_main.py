@@ -1,4 +1,4 @@
-"""`dcos tensorflow ...`: what is its own."""
+"""`dcos tensorflow ...`: its own behaviour."""
 
 import json
 import os
@@ -36,17 +36,16 @@ def api():
 
 
 @pytest.mark.parametrize("words", ["plan list", "pod list", "endpoints", "debug config list", "debug state properties"])
-def test_what_the_sdk_prints_as_json_is_json(dcos, words):
+def test_commands_with_json_in_the_sdk_print_json(dcos, words):
     """Scripts read it; `dcos-tensorflow` prints lines."""
     assert isinstance(dcos(*words.split()).json, list)
 
 
-def test_json_may_be_wanted_once_for_all(dcos):
-    """By a variable."""
+def test_json_variable_is_accepted(dcos):
     assert isinstance(dcos("plan", "status", "deploy", DCOS_TENSORFLOW_JSON="1").json, dict)
 
 
-def test_the_configured_service_is_the_default(api, capsys):
+def test_configured_service_is_the_default(api, capsys):
     """`dcos config set tensorflow.service_name`, or the variable for it."""
     environment = {"DCOS_URL": api.url, "DCOS_DIR": "/nowhere", "DCOS_TENSORFLOW_SERVICE_NAME": "dev/digits"}
 
@@ -64,36 +63,31 @@ def test_the_configured_service_is_the_default(api, capsys):
         (["--name=broken", "plan", "list"], 1, "did not return JSON"),
     ],
 )
-def test_what_goes_wrong_is_one_sentence(dcos, arguments, code, message):
-    """On standard error; an exit code that scripts can tell apart."""
+def test_error_has_message_and_exit_code(dcos, arguments, code, message):
     result = dcos(*arguments)
 
     assert code == result.code
     assert message in result.err
 
 
-def test_nobody_there_is_a_document_too(dcos):
-    """With the variable as with --json; the exit code stays."""
+def test_unreachable_service_is_a_json_document(dcos):
     result = dcos("--name=503", "plan", "status", DCOS_TENSORFLOW_JSON="1")
 
     assert (3, "unreachable") == (result.code, json.loads(result.out)["error"]["code"])
 
 
-def test_the_token_goes_along(dcos, api):
-    """As DC/OS wants it."""
+def test_dcos_token_is_sent(dcos, api):
     dcos("--name=401", "plan", "list", DCOS_ACS_TOKEN="a.b.c")
 
     assert ["token=a.b.c"] == api.seen
 
 
-def test_a_cluster_that_does_not_answer(capsys):
-    """Port 9 of loopback: nobody listens."""
+def test_unreachable_cluster_exits_with_3(capsys):
     assert 3 == main(["plan", "list"], {"DCOS_URL": "http://127.0.0.1:9", "DCOS_DIR": "/nowhere"})
     assert "does not answer: Connection refused" in capsys.readouterr().err
 
 
-def test_what_the_dcos_command_asks_for(capsys):
-    """Both without a cluster; nothing at all shows what there is."""
+def test_info_and_config_schema_need_no_cluster(capsys):
     assert [0, 0] == [main(["tensorflow", "--info"], {}), main(["tensorflow", "--config-schema"], {})]
     info, schema = capsys.readouterr().out.splitlines()
     assert "TensorFlow" in info
@@ -103,8 +97,7 @@ def test_what_the_dcos_command_asks_for(capsys):
 
 
 @pytest.mark.parametrize("flag", ["--info", "--config-schema"])
-def test_both_programs_answer_the_dcos_command_alike(own, dcos, flag):
-    """One line."""
+def test_both_programs_have_the_same_info(own, dcos, flag):
     assert own(flag).lines == dcos(flag).lines
     assert 1 == len(own(flag).lines)
 
@@ -117,8 +110,8 @@ def interpreters():
 
 
 @pytest.mark.parametrize("python", interpreters(), ids=lambda path: path.name)
-def test_the_installed_file_runs_on_every_python(api, tmp_path, python):
-    """Alone: no site-packages, nothing of the checkout."""
+def test_zipapp_runs_on_every_python(api, tmp_path, python):
+    """Without site-packages and checkout."""
     api.deploy()
     program = tmp_path / "dcos-tensorflow"
     program.write_bytes(command_bytes())

@@ -1,4 +1,4 @@
-"""Parts as plain text."""
+"""Parts of the output as plain text."""
 
 import io
 import re
@@ -13,27 +13,23 @@ CELL = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, 
 ROWS = st.lists(st.tuples(CELL, CELL, CELL), min_size=1, max_size=5)
 
 
-def test_columns_are_as_wide_as_what_they_hold():
-    """Two spaces between them, nothing after the last."""
+def test_columns_fit_their_cells():
     table = Table(("task", "status"), [("worker-0", status_word("RUNNING")), ("ps-0", "-")])
 
     assert ["task      status", "worker-0  RUNNING", "ps-0      -"] == list(render_lines(table))
 
 
 def test_wide_characters_take_two_columns():
-    """As terminals draw them."""
     assert ["a     b", "日本  x"] == list(render_lines(Table(("a", "b"), [("日本", "x")])))
 
 
-def test_a_cell_that_is_too_wide_is_broken_into_lines():
-    """Nothing is lost."""
+def test_wide_cell_is_broken_into_lines():
     table = Table(("task", "why"), [("worker-0", "needs 4 cpus, best agent has 2")])
 
     assert ["task      why", "worker-0  needs 4 cpus,", "          best agent has 2"] == list(render_lines(table, 27))
 
 
-def test_a_terminal_without_room_for_the_columns_gets_a_line_for_each_cell():
-    """Where they are short, they stay side by side."""
+def test_narrow_terminal_gets_a_line_per_cell():
     wide = Table(("task", "address", "what"), [("worker-0", "10.0.0.1:31000", "-"), ("ps-0", "-", "it waits")])
 
     assert "task: worker-0/address:/10.0.0.1:31000/what: -//task: ps-0/address: -/what: it waits" == "/".join(
@@ -42,25 +38,21 @@ def test_a_terminal_without_room_for_the_columns_gets_a_line_for_each_cell():
     assert ["a  b  c", "1  2  3"] == list(render_lines(Table(("a", "b", "c"), [("1", "2", "3")]), 10))
 
 
-def test_several_lines_in_a_cell_stay_several():
-    """Each reason on its own."""
+def test_lines_of_a_cell_are_kept():
     assert ["pod  why", "a    one", "     two"] == list(render_lines(Table(("pod", "why"), [("a", "one\ntwo")])))
 
 
-def test_a_table_without_rows_is_a_sentence():
-    """Not a heading above nothing."""
+def test_empty_table_is_a_sentence():
     assert ["There are no tasks."] == list(render_lines(Table(("task",), [], empty="There are no tasks.")))
 
 
-def test_only_lines_that_may_be_cut_are_cut():
-    """A tree keeps its shape; a sentence is whole."""
+def test_line_is_cut_only_without_wrap():
     assert ["└─ worke…"] == list(render_lines(Line(("└─ ", "worker-0"), wrap=False), 9))
     assert ["worker-0"] == list(render_lines(Line(("worker-0",)), 4))
     assert ["└─ worker-0"] == list(render_lines(Line(("└─ ", "worker-0"), wrap=False)))
 
 
 def test_raw_text_keeps_its_lines():
-    """Of somebody's program."""
     assert ["a", "b"] == list(render_lines(Raw("a\nb\n")))
 
 
@@ -75,8 +67,8 @@ def test_raw_text_keeps_its_lines():
         ("\U0001f468\u200d\U0001f469 \u05d0\u0628", "\U0001f468\u200d\U0001f469 \u05d0\u0628"),
     ],
 )
-def test_a_terminal_gets_colours_and_no_commands_of_a_program(said, shown):
-    """Those can write to the clipboard, or to what is typed next. Files and pipes get everything."""
+def test_terminal_gets_colours_but_no_commands(said, shown):
+    """Commands could write to the clipboard or to the input. Files and pipes get everything."""
 
     class Terminal(io.StringIO):
         def isatty(self):
@@ -90,8 +82,8 @@ def test_a_terminal_gets_colours_and_no_commands_of_a_program(said, shown):
     ["\x1b]0;x\x07", "\x1b[31m", "\x1b[2J", "\x9b2J", "\r", "\b", *map(chr, (0x202E, 0x2067, 0x200F, 0x2028, 0xFEFF))],
     ids=ascii,
 )
-def test_what_a_task_says_in_a_table_or_sentence_commands_no_terminal(hostile):
-    """Nor does it turn round, hide or break what stands beside it."""
+def test_task_text_has_no_control_characters(hostile):
+    """It cannot reorder, hide or break the text next to it."""
     said = f"a{hostile}b"
     shown = [
         *render_lines(Table(("why",), [(said,), (status_word(said),)])),
@@ -104,8 +96,7 @@ def test_what_a_task_says_in_a_table_or_sentence_commands_no_terminal(hostile):
 
 
 @given(ROWS, st.integers(22, 140))
-def test_no_line_is_longer_than_the_terminal_and_nothing_is_lost(rows, width):
-    """Side by side, or one below the other; names are whole wherever one line has room for them."""
+def test_lines_fit_the_terminal_without_loss(rows, width):
     drawn = list(render_lines(Table(("+", "-", "="), rows), width))
 
     assert all(len(line) <= width for line in drawn)
@@ -115,20 +106,18 @@ def test_no_line_is_longer_than_the_terminal_and_nothing_is_lost(rows, width):
         assert all(any(cell in line for line in drawn) for row in rows for cell in row)
 
 
-def test_a_cell_of_a_column_without_a_name_stands_alone():
-    """As a picture where there is no room for columns; one that is empty takes no line."""
+def test_cell_without_column_name_stands_alone():
     drawn = list(render_lines(Table(("job", "", "loss", ""), [("worker", "━━━━", "0.5", "")], charts=(1, 3)), 10))
 
     assert ["job: worker", "━━━━", "loss: 0.5"] == drawn or ["job:", "worker", "━━━━", "loss: 0.5"] == drawn
 
 
 @pytest.mark.parametrize("width", [30, 40, 50, 60])
-def test_words_are_not_broken_where_a_terminal_is_narrow(width):
-    """Neither of names and addresses, nor of sentences."""
+def test_words_are_not_broken_on_narrow_terminals(width):
     row = ("2026-11-21 10:00:00", "worker-0", "10.0.0.12:31000", "is launched again on agent-3.example.com")
     drawn = list(render_lines(Table(("when", "task", "address", "what"), [row] * 2), width))
-    told = list(render_lines(Line((*(f"{cell} " for cell in row),)), width))
+    wrapped = list(render_lines(Line((*(f"{cell} " for cell in row),)), width))
 
-    for shown in (drawn, told):
+    for shown in (drawn, wrapped):
         assert all(len(line) <= width for line in shown)
         assert all(any(word in line for line in shown) for cell in row for word in cell.split()), shown

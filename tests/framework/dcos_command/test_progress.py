@@ -1,4 +1,4 @@
-"""How training is drawn."""
+"""Drawing of the training progress."""
 
 import math
 
@@ -24,14 +24,12 @@ def a_job(**said):
     ("fraction", "drawn"),
     [(0, "────"), (0.5, "━━──"), (0.625, "━━╸─"), (1, "━━━━"), (2, "━━━━"), (-1, "────"), (None, "╌╌╌╌")],
 )
-def test_a_bar_is_filled_as_far_as_the_work_is_done(fraction, drawn):
-    """In halves of a character."""
+def test_bar_is_filled_in_halves(fraction, drawn):
     assert drawn == progress_bar(fraction, 4)
 
 
 @given(st.floats(0, 1), st.integers(1, 80))
-def test_a_bar_is_always_as_wide_as_it_is_asked_to_be(fraction, width):
-    """So that nothing beside it moves."""
+def test_bar_has_the_given_width(fraction, width):
     assert width == len(progress_bar(fraction, width))
 
 
@@ -45,21 +43,20 @@ def test_a_bar_is_always_as_wide_as_it_is_asked_to_be(fraction, width):
         ([9.0] * 30, "▁" * 20),
     ],
 )
-def test_a_curve_goes_from_its_lowest_to_its_highest_value(values, drawn):
-    """What is no number is left out; only the newest are drawn."""
+def test_sparkline_scales_its_finite_values(values, drawn):
+    """Only the newest are drawn."""
     assert drawn == sparkline(values)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"), [(None, "-"), (math.inf, "-"), (0.4, "0 s"), (59, "59 s"), (61, "1:01"), (3723, "1:02:03")]
+    ("seconds", "expected"), [(None, "-"), (math.inf, "-"), (0.4, "0 s"), (59, "59 s"), (61, "1:01"), (3723, "1:02:03")]
 )
-def test_a_duration_is_read_at_a_glance(seconds, told):
-    """Seconds, minutes, hours."""
-    assert told == format_duration(seconds)
+def test_duration_format(seconds, expected):
+    assert expected == format_duration(seconds)
 
 
-def test_the_leader_speaks_for_its_job():
-    """Its loss and the time that is left, beside the speed of the job."""
+def test_leader_represents_its_job():
+    """Its loss and remaining time, next to the speed of the job."""
     found = {
         "leader": "worker-1",
         "jobs": {
@@ -83,7 +80,7 @@ def test_the_leader_speaks_for_its_job():
     assert "ps" in cell_text(silent.words[0])
 
 
-def test_without_a_leader_the_slowest_speaks():
+def test_slowest_task_represents_a_job_without_leader():
     """The others wait for it."""
     found = {"leader": None, "jobs": {"worker": a_job(step=5)}, "tasks": [
         a_task("worker-0", step=9, loss=1.0), a_task("worker-1", step=5, loss=7.0), a_task("worker-2")]}  # fmt: skip
@@ -93,8 +90,7 @@ def test_without_a_leader_the_slowest_speaks():
     assert ["worker", "╌" * 24, "5", "-", "-", "-", "7", ""] == [cell_text(cell) for cell in table.rows[0]]
 
 
-def test_a_job_that_says_nothing_is_no_row():
-    """Not one of them has said anything."""
+def test_silent_job_has_no_row():
     (table,) = show_progress(
         {"leader": None, "jobs": {"worker": a_job(reporting=0)}, "tasks": [a_task("worker-0")]}, {}
     )

@@ -14,8 +14,7 @@ PAGE = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text()
 ROWS = [line.split(" | ")[0] for line in PAGE.splitlines() if line.startswith("| `")]
 
 
-def test_no_words_mean_two_things():
-    """Also no other words."""
+def test_spellings_are_unique():
     spelled = [words for command in COMMANDS for words in command.spellings]
 
     assert len(set(spelled)) == len(spelled)
@@ -23,8 +22,8 @@ def test_no_words_mean_two_things():
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.words)
-def test_every_command_is_documented_and_spelled(command):
-    """docs/cli.md lists it, and each of its spellings is a command."""
+def test_every_command_is_documented_in_cli_md(command):
+    """And each of its spellings is a command."""
     words = command.words.split()
     assert any(row.startswith(f"| `{words[0]}") and re.search(rf"\b{words[-1]}\b", row) for row in ROWS), "docs/cli.md"
     for spelling in command.spellings:

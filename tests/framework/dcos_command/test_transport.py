@@ -1,4 +1,4 @@
-"""Where a token goes: to the address that was given, and nowhere that this one leads."""
+"""Redirects and tokens: a token is sent only to the given address."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def a_server(leads_to=""):
             thread.join()
 
 
-def test_a_token_is_not_sent_where_the_answer_leads():
-    """Neither to another name for this machine, nor to another port; it is told where that was."""
+def test_token_is_not_sent_to_redirect_target():
+    """Neither to another name for this machine nor to another port; the error names the target."""
     with ExitStack() as stack:
         port, heard = stack.enter_context(a_server())
         for name in ("localhost", "127.0.0.1"):
             first, _ = stack.enter_context(a_server(f"http://{name}:{port}/v1/plans"))
             service = ServiceClient(ClusterConnection(f"http://127.0.0.1:{first}", "secret"), "x", direct=True)
-            told = f"http://127.0.0.1:{first}/v1/plans redirects to 'http://{name}:{port}/v1/plans'"
+            message = f"http://127.0.0.1:{first}/v1/plans redirects to 'http://{name}:{port}/v1/plans'"
             asks = (
                 lambda it: it.get("v1/plans"),
                 lambda it: it.post("v1/plans"),
@@ -59,14 +59,14 @@ def test_a_token_is_not_sent_where_the_answer_leads():
                 lambda it: next(it.events("v1/plans")),
             )
             for ask in asks:
-                with pytest.raises(UnreachableError, match=told):
+                with pytest.raises(UnreachableError, match=message):
                     ask(service)
 
     assert [] == heard
 
 
-def test_a_command_is_not_made_a_question():
-    """By a redirection at the same place, as urllib would; a question follows it."""
+def test_redirected_post_is_refused():
+    """urllib would turn it into a GET."""
     with a_server("/v1/there") as (port, heard):
         service = ServiceClient(ClusterConnection(f"http://127.0.0.1:{port}", "secret"), "x", direct=True)
 
@@ -91,14 +91,14 @@ def test_a_command_is_not_made_a_question():
         ("http://dcos/x", "//[", False),
     ],
 )
-def test_encryption_may_begin_and_all_else_stays(here, there, same):
-    """DC/OS leads from http to https."""
+def test_safe_redirect_keeps_host_and_port(here, there, same):
+    """DC/OS redirects from http to https."""
     assert same == is_safe_redirect(here, there)
 
 
 @pytest.mark.parametrize("given", ["secret\r", "secret\r\n", "  secret \n"])
-def test_the_end_of_line_of_a_file_is_no_part_of_a_token(given):
-    """Of an editor of Windows, say; `$(cat file)` takes away line feeds only."""
+def test_line_end_of_a_token_is_removed(given):
+    """`$(cat file)` keeps the carriage return of a Windows editor."""
     with a_server() as (port, heard):
         ServiceClient(ClusterConnection(f"http://127.0.0.1:{port}", given), "x", direct=True).get("v1/plans")
         ServiceClient(ClusterConnection(f"http://127.0.0.1:{port}", " \r\n"), "x", direct=True).get("v1/plans")
@@ -108,20 +108,20 @@ def test_the_end_of_line_of_a_file_is_no_part_of_a_token(given):
 
 @pytest.mark.parametrize("given", ["sec\rret", "sec\nX-Other: ret", "sec\0ret", "secrét€", "\ufeffsecret"])
 @pytest.mark.parametrize("direct", [True, False])
-def test_a_token_that_no_header_can_have_is_refused_and_not_shown(given, direct):
-    """Neither by the message nor by what Python says of the request."""
+def test_invalid_token_is_refused_and_not_shown(given, direct):
+    """Neither by the message nor by the traceback."""
     service = ServiceClient(ClusterConnection("http://127.0.0.1:1", given), "x", direct=direct)
     for ask in (lambda: service.get("v1/plans"), lambda: service.post("v1/plans"), lambda: next(service.events("v1"))):
         with pytest.raises(CommandError, match="invalid token: contains a newline") as refused:
             ask()
 
-        told = "".join(traceback.format_exception(refused.value))
-        assert "sec" not in told.replace("secrets", "")
-        assert "ret" not in told.replace("return", "")
+        text = "".join(traceback.format_exception(refused.value))
+        assert "sec" not in text.replace("secrets", "")
+        assert "ret" not in text.replace("return", "")
 
 
-def test_what_cannot_be_sent_is_told_without_its_headers():
-    """Whatever Python finds wrong with it, it quotes."""
+def test_invalid_header_is_not_shown():
+    """Python's error quotes it."""
     asked = build_request("GET", "http://127.0.0.1:1/v1/plans", {"X-Thing": "secret\r"})
     with pytest.raises(CommandError, match="v1/plans`: invalid URL or header") as refused:
         send(asked, ClusterConnection("http://127.0.0.1:1"), 1.0)
@@ -130,7 +130,6 @@ def test_what_cannot_be_sent_is_told_without_its_headers():
 
 
 @pytest.mark.parametrize("url", ["http://[", "http://127.0.0.1:port", "http://a b/"])
-def test_an_address_that_is_none_is_told(url):
-    """Not with a traceback."""
+def test_invalid_url_raises_command_error(url):
     with pytest.raises(CommandError):
         ServiceClient(ClusterConnection(url, "secret"), "x", direct=True).get("v1/plans")

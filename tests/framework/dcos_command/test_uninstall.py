@@ -1,4 +1,4 @@
-"""`uninstall`: its end is waited for, and what was left behind is told."""
+"""`uninstall` waits for the end and reports what is left behind."""
 
 import json
 
@@ -46,7 +46,7 @@ def cluster(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("last", "told"),
+    ("last", "expected"),
     [
         (("COMPLETE", LOST), f": {LOST}"),
         (("COMPLETE", "nothing is left behind"), ": nothing is left behind"),
@@ -54,20 +54,20 @@ def cluster(monkeypatch):
         (("PENDING", "waits for the end of the framework"), ""),
     ],
 )
-def test_what_is_left_behind_is_told_at_the_end(cluster, capsys, last, told):
-    """The scheduler says it, which is started anew meanwhile."""
+def test_uninstall_reports_what_is_left_behind(cluster, capsys, last, expected):
+    """The scheduler, restarted meanwhile, reports it."""
     plans, run = cluster
     plans += [({"message": "busy"}, 503), (a_plan("PENDING", "waits"), 202), (a_plan(*last), 200)]
 
     assert 0 == run()
 
     seen = capsys.readouterr()
-    assert f"/dev/digits is uninstalled{told}\n" == seen.out
+    assert f"/dev/digits is uninstalled{expected}\n" == seen.out
     assert "/dev/digits is being uninstalled. Ctrl-C" in seen.err
 
 
-def test_what_the_scheduler_before_it_left_is_not_unsaid(cluster, capsys):
-    """It died before DC/OS had heard of the end; the one that is started then knows of nothing."""
+def test_restarted_scheduler_does_not_hide_leftovers(cluster, capsys):
+    """It knows nothing of what its predecessor left behind."""
     plans, run = cluster
     plans += [(a_plan("COMPLETE", LOST), 200), (a_plan("COMPLETE", "nothing is left behind that is known"), 200)]
 
@@ -81,17 +81,15 @@ def a_failure(message, version="v2"):
 
 
 @pytest.mark.parametrize(
-    ("failure", "told"),
+    ("failure", "expected"),
     [
         (a_failure("status 1\napi.write_token: is missing"), "restarted: status 1\napi.write_token: is missing\n"),
         (a_failure("status 1"), "restarted: status 1 (its log: dcos task log --completed dev_digits.1 stderr)\n"),
         (a_failure("status 1", "v1"), ""),  # that was before
     ],
 )
-def test_a_scheduler_that_cannot_run_is_told_and_not_waited_for_without_end(
-    cluster, capsys, monkeypatch, failure, told
-):
-    """Why it ends is said, once; then that the service is there still."""
+def test_failing_scheduler_is_reported_and_times_out(cluster, capsys, monkeypatch, failure, expected):
+    """The failure is reported once."""
     plans, run = cluster
     plans += [({"message": "busy"}, 503)] * 2
     monkeypatch.setitem(globals(), "FOUND", {**FOUND, **failure})
@@ -99,12 +97,11 @@ def test_a_scheduler_that_cannot_run_is_told_and_not_waited_for_without_end(
     assert 1 == run("--timeout=0")
 
     seen = capsys.readouterr().err
-    assert (bool(told), told in seen) == (seen.count("its scheduler exited and is restarted") == 1, True)
+    assert (bool(expected), expected in seen) == (seen.count("its scheduler exited and is restarted") == 1, True)
     assert "/dev/digits still exists after 0 s: " in seen
 
 
-def test_for_programs_it_is_in_the_document(cluster, capsys):
-    """Beside what DC/OS answers."""
+def test_json_contains_what_is_left_behind(cluster, capsys):
     plans, run = cluster
     plans += [(a_plan("COMPLETE", LOST), 200)]
 
@@ -112,8 +109,7 @@ def test_for_programs_it_is_in_the_document(cluster, capsys):
     assert {"results": [{"appId": "/dev/digits", "message": LOST}]} == json.loads(capsys.readouterr().out)
 
 
-def test_who_does_not_wait_is_told_where_to_look(cluster, capsys):
-    """At once."""
+def test_no_wait_names_the_command_to_follow(cluster, capsys):
     plans, run = cluster
     plans += [(a_plan("PENDING", "waits"), 202)]
 
@@ -123,7 +119,6 @@ def test_who_does_not_wait_is_told_where_to_look(cluster, capsys):
     )
 
 
-def test_the_last_step_is_that_of_the_scheduler():
-    """Its name is agreed on; other services have other plans."""
+def test_last_step_is_the_schedulers():
     assert view.FORGET_STATE == LAST_STEP
     assert ("", False) == leftovers_message({"phases": []})

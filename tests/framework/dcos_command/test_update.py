@@ -1,4 +1,4 @@
-"""Options on top of others, and secrets that are not stored with what was before."""
+"""Merged options, and secrets that are not stored with configurations."""
 
 import contextlib
 
@@ -34,8 +34,8 @@ class Stored:
         return {"changed": [], "refused": [], "restarted": [], "added": [], "removed": []}
 
 
-def test_options_are_merged_as_dc_os_does_it():
-    """Objects inside each other; everything else is replaced."""
+def test_options_merge_like_cosmos():
+    """Nested objects; any other value is replaced."""
     below = {"worker": {"count": 2, "uris": ["a"]}, "service": {"name": "x"}}
 
     assert {"worker": {"count": 3, "uris": ["a"]}, "service": {"name": "x"}} == merge_options(
@@ -44,13 +44,12 @@ def test_options_are_merged_as_dc_os_does_it():
     assert {"worker": 1, "service": {"name": "x"}} == merge_options(below, {"worker": 1})
 
 
-def test_the_mask_is_that_of_the_scheduler():
-    """Users' machines have nothing of it."""
+def test_mask_is_the_schedulers():
     assert redaction.MASK == MASK
 
 
-def test_secrets_are_those_that_the_service_has_now():
-    """Variables by name, passwords in addresses by what is around them."""
+def test_masked_secrets_get_present_values():
+    """Variables by name, passwords in URLs by the text around them."""
     stored = {
         "worker": {"environment": [{"name": "B_KEY", "value": MASK}, {"name": "A", "value": "1"}]},
         "service": {"uri": f"hdfs://me:{MASK}@host/"},
@@ -66,16 +65,15 @@ def test_secrets_are_those_that_the_service_has_now():
     assert "hdfs://me:secret@host/" == found["service"]["uri"]
 
 
-def test_the_one_before_is_gone_back_to():
-    """Or the one that is named."""
+def test_rollback_selects_previous_or_named_configuration():
     stored = Stored({"a": 1}, {"a": 2}, {"a": 3})
 
     assert ("id-1", {"a": 2}) == select_earlier(stored, {"program": "x"})
     assert ("id-2", {"a": 3}) == select_earlier(stored, {"program": "x", "id": "id-2"})
 
 
-def test_refused_options_are_undone_by_those_in_force():
-    """By a roll-back without an id, and by giving them again, though they change nothing of what runs."""
+def test_rollback_of_refused_options_selects_those_in_force():
+    """Passing them again works, too, although nothing that runs changes."""
     reason = "service.user: cannot change"
     stored = Stored({"a": 1}, {"a": 2}, rejected=[reason])
 
@@ -92,8 +90,7 @@ def test_refused_options_are_undone_by_those_in_force():
         (Stored({}, {"vault": {"token": MASK}}), "its secrets are not stored: vault.token"),
     ],
 )
-def test_what_cannot_be_gone_back_to_is_told(stored, words):
-    """With what to do instead."""
+def test_impossible_rollback_names_the_reason(stored, words):
     with pytest.raises(CommandError, match=words):
         select_earlier(stored, {"program": "x"})
 
@@ -120,8 +117,8 @@ class Asked:
         (True, {"worker": {"count": 3, "cpus": 1}}, True),
     ],
 )
-def test_an_update_that_another_has_replaced_is_no_success(tmp_path, monkeypatch, replace, after, lost):
-    """DC/OS takes both. Only what is to change is sent, so that the other's changes can stay."""
+def test_update_lost_to_another_one_fails(tmp_path, monkeypatch, replace, after, lost):
+    """DC/OS accepts both. Only the changed options are sent, so that those of the other remain."""
     monkeypatch.setattr(update, "_CHECK_SECONDS", 0.0)
     (tmp_path / "options.json").write_text('{"worker": {"count": 3}}')
     asked, given = Asked(after), {"program": "x", "options": str(tmp_path / "options.json"), "replace": replace}
@@ -133,8 +130,7 @@ def test_an_update_that_another_has_replaced_is_no_success(tmp_path, monkeypatch
     assert [{"appId": "/tensorflow", "options": {"worker": {"count": 3}}, "replace": replace}] == asked.bodies
 
 
-def test_what_somebody_else_has_changed_meanwhile_is_not_replaced():
-    """Since it was shown what would be; the same in other words is no change."""
+def test_options_changed_meanwhile_are_not_replaced():
     given = {"program": "x"}
     update.check_unchanged(Asked({"worker": {"count": 3}}), {"worker": {"count": 3}, "ps": {}}, given)
 
@@ -156,23 +152,22 @@ class Ahead(Stored):
 
 
 @pytest.mark.parametrize("preview", [update._preview_start, update._preview_rollback])
-def test_an_update_that_has_not_begun_is_not_taken_away_unseen(tmp_path, preview):
-    """By one that knows nothing of it; with `force` it is, and told. What the scheduler has is shown as ever."""
+def test_unstarted_update_is_overwritten_only_with_force(tmp_path, preview):
     (tmp_path / "options.json").write_text('{"a": 1}')
     given = {"program": "x", "options": str(tmp_path / "options.json"), "replace": True}
     service = Ahead({"a": 1}, {"a": 0}, user={"a": 2})
 
     with pytest.raises(CommandError, match=r"(?s)not started with:\na: 2; its scheduler has 1\n.*--force"):
         preview(service, given)
-    told, known = preview(service, {**given, "force": True})
+    effects, known = preview(service, {**given, "force": True})
 
-    assert [("a", "2", "1")] == list(told[1].rows)
+    assert [("a", "2", "1")] == list(effects[1].rows)
     assert {"a": 2} == known["present"]
     assert preview(Ahead({"a": 3}, {"a": 2}, user={"a": 3}), given)[0]
 
 
-def test_what_was_shown_is_gone_back_to():
-    """Though the one before the present is another by now; where that has changed, nothing is done."""
+def test_rollback_restores_the_previewed_options():
+    """Also if the previous configuration is another one by now."""
     service = Ahead({"a": 1}, {"a": 0}, user={"a": 1})
     _, known = update._preview_rollback(service, {"program": "x"})
     service.user = {"a": 5}
@@ -192,8 +187,7 @@ def test_what_was_shown_is_gone_back_to():
         (b"[]", ": must be a JSON object"),
     ],
 )
-def test_an_options_file_that_cannot_be_taken_is_named(own, tmp_path, content, words):
-    """With what is wrong, in one line."""
+def test_invalid_options_file_is_named(own, tmp_path, content, words):
     file = tmp_path / "changes.json"
     if content is not None:
         file.write_bytes(content)

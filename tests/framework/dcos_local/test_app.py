@@ -1,4 +1,4 @@
-"""A Marathon app: what its task sees, what is refused."""
+"""A Marathon app: the environment of its task, and its validation."""
 
 import pytest
 
@@ -16,7 +16,7 @@ DEFINITION = {
 APP = App.of(DEFINITION, "2026-11-21T00:00:00.000Z")
 
 
-def test_the_environment_is_marathons():
+def test_task_environment_is_marathons():
     """Ports by number and by name, the app, short labels, resources; the app's own variables do not win."""
     found = task_environment(APP, "task-1", "127.0.0.1", (20001, 20002), "/sandbox")
 
@@ -43,14 +43,13 @@ def test_the_environment_is_marathons():
     } == found
 
 
-def test_without_ports_there_are_no_variables_of_ports():
-    """And no error."""
+def test_app_without_ports_has_no_port_variables():
     app = App.of({"id": "a", "cmd": "true"}, "v")
 
     assert not [name for name in task_environment(app, "t", "h", (), "/s") if name.startswith("PORT")]
 
 
-def test_what_is_left_out_is_marathons_default():
+def test_defaults_are_marathons():
     """Health checks are off, one instance, a grace period of 3 s, a back-off from 1 s on."""
     app = App.of({"id": "a", "cmd": "true", "healthChecks": [{"path": "/x"}]}, "v")
 
@@ -64,7 +63,7 @@ def test_what_is_left_out_is_marathons_default():
     assert ("HTTP", "/x", 0, 300, 60, 20, 3, 15) == tuple(getattr(check, name) for name in check.__slots__)
 
 
-def test_the_delay_grows_to_its_limit():
+def test_delay_grows_to_its_limit():
     """1, 1.5, 2.25, then no more."""
     backoff = Backoff(1.0, 1.5, 2.0)
 
@@ -86,13 +85,12 @@ def test_the_delay_grows_to_its_limit():
         ({"secrets": {"x": {"source": "y"}}}, "/secrets"),
     ],
 )
-def test_what_cannot_run_here_is_refused_with_its_path(change, path):
-    """What Marathon refuses, and what only a whole DC/OS has."""
+def test_invalid_app_is_refused_with_path(change, path):
     definition = {**DEFINITION, "env": {}, **change}
 
     assert [path] == [problem.path for problem in problems_of(definition)]
 
 
-def test_a_container_without_image_is_no_container():
+def test_container_without_image_is_ignored():
     """The package's app has one whenever it has a secret volume or an image."""
     assert [] == problems_of({**DEFINITION, "env": {}, "container": {"type": "MESOS"}})

@@ -1,4 +1,4 @@
-"""The endpoints over real HTTP, with a small package; what the dcos command does not try is tried here."""
+"""The endpoints over real HTTP, for requests that the dcos command does not send."""
 
 import base64
 import http.client
@@ -128,7 +128,7 @@ def app(dcos, name):
     return json.loads(ask(dcos, "GET", f"/service/marathon/v2/apps/{name}").text)["app"]
 
 
-def test_the_newest_version_is_preferred(dcos):
+def test_newest_version_is_preferred(dcos):
     """Versions are listed with their release numbers, as texts."""
     assert "1.1" == cosmos(dcos, "describe", "v3", packageName="small")[1]["package"]["version"]
     assert {"results": {"1.0": "0", "1.1": "1"}} == cosmos(
@@ -139,7 +139,7 @@ def test_the_newest_version_is_preferred(dcos):
 
 
 def test_describe_has_an_older_form(dcos):
-    """Flat, without lists of upgrades; a package that has some cannot be shown so."""
+    """Without lists of upgrades; a package with such lists cannot be described so."""
     code, old = cosmos(dcos, "describe", "v2", packageName="small", packageVersion="1.0")
 
     assert (200, "3.0", "small") == (code, old["packagingVersion"], old["name"])
@@ -161,8 +161,7 @@ def test_describe_has_an_older_form(dcos):
         ),
     ],
 )
-def test_cosmos_insists_on_media_types(dcos, headers, kind):
-    """Without them it is an error document of its own type."""
+def test_cosmos_requires_media_types(dcos, headers, kind):
     answer = ask(dcos, "POST", "/package/list", "{}", **headers)
 
     assert (400, kind) == (answer.code, json.loads(answer.text)["type"])
@@ -182,8 +181,8 @@ def test_cosmos_insists_on_media_types(dcos, headers, kind):
         ({}, 201),
     ],
 )
-def test_a_page_of_another_site_starts_nothing(dcos, headers, code):
-    """It would run as whoever serves, often root. What a page may send without being asked is not taken at all."""
+def test_page_of_another_site_starts_nothing(dcos, headers, code):
+    """An app would run as the user of the server, often root."""
     answer = ask(dcos, "POST", "/service/marathon/v2/apps", '{"id": "/x", "cmd": "exec sleep 1000"}', **headers)
 
     assert code == answer.code
@@ -209,7 +208,6 @@ def test_a_page_of_another_site_starts_nothing(dcos, headers, code):
     ],
 )
 def test_refusals_have_cosmos_type(dcos, name, body, kind):
-    """So a client can tell them apart."""
     version = {"describe": "v3", "install": "v2"}.get(name, "v1")
 
     code, found = cosmos(dcos, name, version, **body)
@@ -218,8 +216,7 @@ def test_refusals_have_cosmos_type(dcos, name, body, kind):
     assert found["message"]
 
 
-def test_what_is_no_json_is_said(dcos):
-    """As a json_error."""
+def test_invalid_json_is_a_json_error(dcos):
     kind = "application/vnd.dcos.package.list-{}+json;charset=utf-8;version=v1"
     headers = {"content_type": kind.format("request"), "accept": kind.format("response")}
 
@@ -227,8 +224,8 @@ def test_what_is_no_json_is_said(dcos):
         assert "json_error" == json.loads(ask(dcos, "POST", "/package/list", body, **headers).text)["type"]
 
 
-def test_a_service_is_updated_with_new_options_on_top_of_its_own(dcos):
-    """Or instead of them; its id stays, and the version too, outside of Enterprise."""
+def test_update_merges_or_replaces_options(dcos):
+    """Id and version stay, as outside of Enterprise."""
     install(dcos, name="one", a="2")
     code, shown = cosmos(dcos, "service/describe", appId="/one")
     assert (200, {"service": {"name": "one", "a": "2"}}) == (code, shown["userProvidedOptions"])
@@ -248,8 +245,7 @@ def test_a_service_is_updated_with_new_options_on_top_of_its_own(dcos):
     assert "VersionUpgradeNotSupportedInOpen" == newer[1]["type"]
 
 
-def test_the_sub_command_describes_and_updates_a_service(dcos, tmp_path, capsys):
-    """By Cosmos, whose refusals it tells line by line."""
+def test_sub_command_describes_and_updates_a_service(dcos, tmp_path, capsys):
     install(dcos, name="dev/one", command=SILENT)
     good, bad = tmp_path / "good.json", tmp_path / "bad.json"
     good.write_text('{"service": {"a": "7"}}')
@@ -260,20 +256,20 @@ def test_the_sub_command_describes_and_updates_a_service(dcos, tmp_path, capsys)
         return code, capsys.readouterr()
 
     assert "1" == json.loads(command("describe")[1].out)["service"]["a"]
-    code, told = command("update", "start", f"--options={bad}")
+    code, result = command("update", "start", f"--options={bad}")
     assert 1 == code
-    assert "service.a: " in told.err
-    code, told = command("update", "start", f"--options={good}", "--yes")
-    assert (0, "The update has started. Follow it with: dcos tensorflow update status\n") == (code, told.out)
+    assert "service.a: " in result.err
+    code, result = command("update", "start", f"--options={good}", "--yes")
+    assert (0, "The update has started. Follow it with: dcos tensorflow update status\n") == (code, result.out)
     assert "7" == json.loads(command("describe")[1].out)["service"]["a"]
     assert "1.0" == json.loads(command("update", "package-versions")[1].out)["current"]
     assert 2 == command("update", "start")[0]
     assert 1 == command("update", "start", f"--options={tmp_path}/none")[0]
-    assert 1 == command("uninstall", "--yes")[0]  # it is no tensorflow
+    assert 1 == command("uninstall", "--yes")[0]  # another package
 
 
-def test_of_two_updates_at_the_same_time_none_is_lost(dcos, tmp_path, monkeypatch):
-    """The other comes just before this one, which has asked for the options already."""
+def test_concurrent_updates_are_both_kept(dcos, tmp_path, monkeypatch):
+    """The other one is sent after this one has read the options."""
     install(dcos, name="dev/one", command=SILENT)
     environment = {"DCOS_URL": dcos.url, "DCOS_DIR": "/nowhere"}
     mine, other = tmp_path / "mine.json", tmp_path / "other.json"
@@ -298,8 +294,7 @@ def test_of_two_updates_at_the_same_time_none_is_lost(dcos, tmp_path, monkeypatc
     assert f"{SILENT}1" == now["command"]
 
 
-def test_an_update_that_comes_while_a_person_is_asked_is_not_replaced(dcos, tmp_path, monkeypatch, capsys):
-    """What was shown is not what would be done; of a scheduler that does not answer, at least what changes."""
+def test_update_during_confirmation_is_not_replaced(dcos, tmp_path, monkeypatch, capsys):
     install(dcos, name="dev/one", command=SILENT)
     environment = {"DCOS_URL": dcos.url, "DCOS_DIR": "/nowhere"}
     mine, other = tmp_path / "mine.json", tmp_path / "other.json"
@@ -321,8 +316,8 @@ def test_an_update_that_comes_while_a_person_is_asked_is_not_replaced(dcos, tmp_
     assert "Options that change: service.a, service.command." in capsys.readouterr().err
 
 
-def test_a_service_that_is_being_uninstalled_takes_no_options(dcos, tmp_path, capsys):
-    """Otherwise its scheduler would deploy it anew, and the uninstallation would never end."""
+def test_update_during_uninstall_is_refused(dcos, tmp_path, capsys):
+    """Otherwise the scheduler would deploy again."""
     install(dcos, name="dev/one")
     labels = {**app(dcos, "dev/one")["labels"], "DCOS_COMMONS_UNINSTALL": "true"}
     assert 200 == ask(dcos, "PUT", "/service/marathon/v2/apps/dev/one", json.dumps({"labels": labels})).code
@@ -341,8 +336,8 @@ def test_a_service_that_is_being_uninstalled_takes_no_options(dcos, tmp_path, ca
     assert (before["env"], before["versionInfo"]) == (app(dcos, "dev/one")["env"], app(dcos, "dev/one")["versionInfo"])
 
 
-def test_an_app_that_is_no_package_is_not_described_and_not_listed(dcos):
-    """`dcos marathon app add` makes such."""
+def test_app_without_package_is_not_listed(dcos):
+    """`dcos marathon app add` creates such apps."""
     answer = ask(dcos, "POST", "/service/marathon/v2/apps", json.dumps({"id": "plain", "cmd": "exec sleep 1000"}))
 
     assert (201, "/plain") == (answer.code, json.loads(answer.text)["id"])
@@ -350,8 +345,8 @@ def test_an_app_that_is_no_package_is_not_described_and_not_listed(dcos):
     assert "OptionsNotStored" == cosmos(dcos, "service/describe", appId="plain")[1]["type"]
 
 
-def test_several_services_are_uninstalled_only_when_all_is_said(dcos):
-    """An app without the label of the SDK's uninstallation is removed at once."""
+def test_uninstall_of_several_services_needs_all(dcos):
+    """An app without the SDK's uninstall label is removed immediately."""
     install(dcos, name="one")
     install(dcos, name="two")
 
@@ -363,8 +358,8 @@ def test_several_services_are_uninstalled_only_when_all_is_said(dcos):
     assert {"packages": []} == cosmos(dcos, "list")[1]
 
 
-def test_the_admin_router_finds_services_by_their_longest_name(dcos):
-    """Folders may be services, too; who does not run is 503, who is not there 404."""
+def test_admin_router_prefers_the_longest_name(dcos):
+    """A stopped service is 503, an unknown one 404."""
     install(dcos, name="dev")
     install(dcos, name="dev/one")
     install(dcos, name="ended", command="exit 3")
@@ -376,8 +371,7 @@ def test_the_admin_router_finds_services_by_their_longest_name(dcos):
     wait_until(lambda: ask(dcos, "GET", "/service/ended/").code in (502, 503))
 
 
-def test_events_of_a_service_come_through_as_they_happen(dcos, tmp_path):
-    """One of them, while the service still has others to tell."""
+def test_event_stream_is_not_buffered(dcos, tmp_path):
     program = tmp_path / "service.py"
     program.write_text(STREAM)
     install(dcos, name="stream", command=f"exec {sys.executable} {program} $PORT0")
@@ -397,8 +391,8 @@ def test_events_of_a_service_come_through_as_they_happen(dcos, tmp_path):
         connection.close()
 
 
-def test_a_tasks_output_can_be_read_from_both_ends(dcos):
-    """Lines from the end, bytes from the start; nothing outside of the sandbox."""
+def test_task_output_is_read_from_both_ends(dcos):
+    """Only files of the sandbox are read."""
     install(dcos, name="lines", command="seq 100; exec sleep 1000")
     task = wait_until(lambda: app(dcos, "lines")["tasks"])[0]["id"]
     path = f"/system/v1/logs/v2/task/{task}/file"
@@ -419,8 +413,7 @@ def vars_of(answer):
     return answer.code, answer.text
 
 
-def test_a_tasks_output_can_be_followed(dcos, tmp_path):
-    """An event for each line, as soon as it is there."""
+def test_task_output_can_be_followed(dcos, tmp_path):
     install(dcos, name="follow", command="echo one; until [ -e go ]; do sleep 0.01; done; echo two; exec sleep 1000")
     shown = wait_until(lambda: app(dcos, "follow")["tasks"])[0]
     wait_until(lambda: ask(dcos, "GET", f"/system/v1/logs/v2/task/{shown['id']}/file/stdout").text == "one\n")
@@ -458,16 +451,15 @@ def test_a_tasks_output_can_be_followed(dcos, tmp_path):
         ("GET", "tasks", None, 200),
     ],
 )
-def test_marathons_codes(dcos, method, path, body, code):
-    """With a message where something is wrong."""
+def test_marathon_statuses(dcos, method, path, body, code):
     answer = ask(dcos, method, f"/service/marathon/v2/{path}", body)
 
     assert code == answer.code
     assert code == 200 or json.loads(answer.text)["message"]
 
 
-def test_what_is_kept_is_nobody_elses(tmp_path):
-    """Options with passwords, logs, the program that a scheduler is: whatever the umask is. A task may be another's."""
+def test_files_are_private(tmp_path):
+    """Options may hold passwords. Independent of the umask."""
     cluster = SimpleNamespace(directory=tmp_path, master=SimpleNamespace(address="127.0.0.1:9"))
     folder, before = Folder(tmp_path), os.umask(0)
     try:
@@ -490,8 +482,7 @@ def test_what_is_kept_is_nobody_elses(tmp_path):
     assert {0o700} == {modes[path] for path in folder.marathon.glob("tasks/*")}
 
 
-def test_marathon_restarts_and_changes_apps(dcos):
-    """PUT changes what it names, POST .../restart nothing; both start a new task."""
+def test_put_changes_and_restart_keeps_the_app(dcos):
     ask(dcos, "POST", "/service/marathon/v2/apps", json.dumps({"id": "plain", "cmd": "exec sleep 1000", "cpus": 0.5}))
     first = wait_until(lambda: app(dcos, "plain")["tasks"])[0]["id"]
 
@@ -504,14 +495,13 @@ def test_marathon_restarts_and_changes_apps(dcos):
     assert (0.25, "exec sleep 1000") == (app(dcos, "plain")["cpus"], app(dcos, "plain")["cmd"])
 
 
-def test_a_mesos_that_does_not_answer_is_502(dcos):
-    """With its address."""
+def test_unreachable_mesos_is_502(dcos):
     assert 502 == ask(dcos, "GET", "/mesos/master/state.json").code
     assert "127.0.0.1:9 does not answer" in ask(dcos, "GET", "/mesos/master/state.json").text
 
 
-def test_the_repository_is_served_by_its_media_type(dcos):
-    """Cosmos tells the versions apart by it; artefacts are files."""
+def test_repository_has_its_media_type(dcos):
+    """Cosmos distinguishes the versions by it."""
     answer = ask(dcos, "GET", "/universe/universe-v4.json")
 
     assert (200, content_type("v4")) == (answer.code, answer.kind)
@@ -519,8 +509,8 @@ def test_the_repository_is_served_by_its_media_type(dcos):
     assert (200, "served") == vars_of(ask(dcos, "GET", "/universe/file.txt"))
 
 
-def test_who_serves_is_recorded_while_it_serves(tmp_path):
-    """Id and port stay the same from one time to the next."""
+def test_server_record_exists_while_it_runs(tmp_path):
+    """Id and port stay the same after a restart."""
     cluster = SimpleNamespace(directory=tmp_path, master=SimpleNamespace(address="127.0.0.1:9"))
     folder = Folder(tmp_path)
     folder.universe.mkdir(parents=True)
@@ -531,8 +521,8 @@ def test_who_serves_is_recorded_while_it_serves(tmp_path):
         assert (first.url, first.cluster_id) == (second.url, second.cluster_id)
 
 
-def test_an_encrypted_service_is_asked_over_https(dcos, tmp_path):
-    """As its app says. When it is taken down and has lost its certificate, its end is heard all the same."""
+def test_service_with_tls_is_proxied_over_https(dcos, tmp_path):
+    """Its end is noticed even when its certificate is gone."""
     new = ("req", "-newkey", "rsa:2048", "-nodes", "-x509", "-subj", "/CN=x", "-keyout", "key", "-out", "pem")
     subprocess.run(["openssl", *new], cwd=tmp_path, check=True, capture_output=True)
     program = tmp_path / "service.py"
@@ -558,8 +548,7 @@ def test_an_encrypted_service_is_asked_over_https(dcos, tmp_path):
     wait_until(lambda: ask(dcos, "GET", "/service/marathon/v2/apps/safe").code == 404)
 
 
-def test_why_a_task_ended_is_told(dcos):
-    """As Marathon does it, and with its last words."""
+def test_last_task_failure_has_the_task_output(dcos):
     install(dcos, name="ends", command="echo why >&2; exit 3")
 
     failure = wait_until(lambda: app(dcos, "ends").get("lastTaskFailure"))

@@ -1,4 +1,4 @@
-"""Health checks: their meaning, and how they are done."""
+"""Health checks: their rules, and their execution."""
 
 import http.server
 import socket
@@ -12,23 +12,22 @@ from dcos.health import Health, probe
 CHECK = HealthCheck("MESOS_HTTP", "/v1/health", 0, 100.0, 10.0, 5.0, 2, 3.0)
 
 
-def test_the_first_check_waits_for_the_delay():
-    """Then one each interval."""
+def test_first_check_waits_for_the_delay():
     health = Health.new(CHECK, 1000.0)
 
     assert (1003.0, 1014.0) == (health.due, health.after(True, 1004.0).due)
 
 
-def test_failures_do_not_count_before_the_first_success_within_the_grace_period():
-    """A scheduler may take its time to start."""
+def test_failures_in_grace_period_do_not_count():
+    """A scheduler may start slowly."""
     health = Health.new(CHECK, 1000.0).after(False, 1050.0).after(False, 1060.0)
 
     assert (None, 0, False) == (health.alive, health.failures, health.fatal)
     assert (False, 1) == (health.after(False, 1100.0).alive, health.after(False, 1100.0).failures)
 
 
-def test_failures_in_a_row_are_fatal():
-    """A success in between starts the count again."""
+def test_consecutive_failures_are_fatal():
+    """A success resets the count."""
     health = Health.new(CHECK, 1000.0).after(True, 1003.0).after(False, 1010.0)
 
     assert (False, 1, False) == (health.alive, health.failures, health.fatal)
@@ -36,8 +35,8 @@ def test_failures_in_a_row_are_fatal():
     assert not health.after(True, 1020.0).after(False, 1030.0).fatal
 
 
-def test_with_a_limit_of_0_no_failure_is_fatal():
-    """The package's app: the scheduler ends by itself when it must."""
+def test_limit_of_0_allows_all_failures():
+    """The package's app: the scheduler exits by itself."""
     health = Health.new(HealthCheck("HTTP", "/", 0, 0.0, 1.0, 1.0, 0, 0.0), 0.0)
 
     assert not health.after(False, 1.0).after(False, 2.0).after(False, 3.0).fatal
@@ -65,14 +64,12 @@ def port():
 
 @pytest.mark.parametrize(("code", "alive"), [(200, True), (204, True), (318, True), (404, False), (500, False)])
 def test_2xx_and_3xx_are_healthy(port, code, alive):
-    """As Marathon has it."""
     check = HealthCheck("MESOS_HTTP", f"/{code}", 1, 0.0, 1.0, 20.0, 0, 0.0)
 
     assert alive is probe(check, "127.0.0.1", (1, port))
 
 
-def test_tcp_asks_for_a_connection_only(port):
-    """And a port where nobody listens is not healthy, whatever the protocol."""
+def test_tcp_check_needs_a_connection_only(port):
     with socket.create_server(("127.0.0.1", 0)) as other:
         free = other.getsockname()[1]
     checks = [HealthCheck(protocol, "/200", 0, 0.0, 1.0, 20.0, 0, 0.0) for protocol in ("TCP", "HTTP", "HTTPS")]

@@ -16,7 +16,7 @@ from dcos.marathon import Marathon
 from kit.waiting import wait_until
 from mesos_local.host.process import ProcessId
 
-#: Says that it is up by connecting; then lives until it is told otherwise.
+#: Connects when it is up, then runs until it is stopped.
 SERVE = f"exec {sys.executable} -m http.server --bind 127.0.0.1 $PORT0"
 
 
@@ -43,8 +43,8 @@ def sandbox(marathon):
     return marathon.snapshot("job").task.place.sandbox
 
 
-def test_a_task_runs_in_its_sandbox_with_its_environment(marathon, monkeypatch, tmp_path):
-    """And with nothing of ours but PATH and the mark by which the local cluster finds it."""
+def test_task_has_its_sandbox_and_environment(marathon, monkeypatch, tmp_path):
+    """It inherits only PATH and the mark of the local cluster."""
     monkeypatch.setenv("NOT_FOR_TASKS", "1")
     marathon.create(an_app("env > env.txt; echo out; echo err >&2; exec sleep 1000"))
     task = wait_until(lambda: marathon.snapshot("job").task)
@@ -58,8 +58,7 @@ def test_a_task_runs_in_its_sandbox_with_its_environment(marathon, monkeypatch, 
     assert ("out\n", "err\n") == tuple(written(task.place.sandbox / name) for name in ("stdout", "stderr"))
 
 
-def test_a_task_that_ends_is_started_again(marathon, tmp_path):
-    """In a new sandbox, under a new id, each time a little later."""
+def test_exited_task_is_restarted_with_backoff(marathon, tmp_path):
     marathon.create(an_app(f"echo $MESOS_TASK_ID >> {tmp_path}/ids; exit 3"))
 
     wait_until(lambda: len(written(tmp_path / "ids").splitlines()) >= 4)
@@ -69,8 +68,8 @@ def test_a_task_that_ends_is_started_again(marathon, tmp_path):
     assert 3 == wait_until(lambda: marathon.snapshot("job").last_exit)
 
 
-def test_what_is_fetched_is_there(marathon, tmp_path):
-    """By the fetcher of the local agents, or as it does it; renamed, and not extracted where it shall not."""
+def test_uris_are_fetched(marathon, tmp_path):
+    """By the fetcher of the local agents; renamed, and extracted unless disabled."""
     (tmp_path / "a job.zip").write_bytes(b"no zip")
     names = ("sub/job.pyz", "plain.pyz")
     fetch = [{"uri": (tmp_path / "a job.zip").as_uri(), "destPath": name, "extract": False} for name in names]
@@ -80,8 +79,8 @@ def test_what_is_fetched_is_there(marathon, tmp_path):
     wait_until(lambda: marathon.snapshot("job").task and written(sandbox(marathon) / "stdout") == "no zipno zip")
 
 
-def test_what_cannot_be_fetched_is_told_in_the_sandbox(marathon):
-    """And tried again, as a task that failed."""
+def test_fetch_failure_is_logged_in_the_sandbox(marathon):
+    """The task counts as failed."""
     plain = {"uri": "file:///no/file", "destPath": "plain", "extract": False}
     marathon.create(an_app("true", fetch=[plain]))
 
@@ -91,8 +90,7 @@ def test_what_cannot_be_fetched_is_told_in_the_sandbox(marathon):
     assert any("/no/file" in text for text in errors)
 
 
-def test_health_is_seen(marathon):
-    """The deployment is over when the task is healthy."""
+def test_deployment_ends_with_a_healthy_task(marathon):
     check = {"protocol": "MESOS_HTTP", "path": "/", "delaySeconds": 0, "intervalSeconds": 0.05}
 
     _, deployment = marathon.create(an_app(SERVE, portDefinitions=[{"port": 0}], healthChecks=[check]))
@@ -102,8 +100,7 @@ def test_health_is_seen(marathon):
     assert {} == marathon.deployments()
 
 
-def test_a_task_that_stays_unhealthy_is_replaced(marathon):
-    """After so many failures in a row."""
+def test_unhealthy_task_is_replaced(marathon):
     check = {"path": "/nothing", "delaySeconds": 0, "intervalSeconds": 0.05, "gracePeriodSeconds": 0}
 
     marathon.create(an_app(SERVE, portDefinitions=[{"port": 0}], healthChecks=[{**check, "maxConsecutiveFailures": 2}]))
@@ -112,8 +109,8 @@ def test_a_task_that_stays_unhealthy_is_replaced(marathon):
     wait_until(lambda: marathon.snapshot("job").task not in (None, first))
 
 
-def test_a_new_version_replaces_the_task(marathon, tmp_path):
-    """The old task gets SIGTERM and ends before the new one starts."""
+def test_new_version_replaces_the_task(marathon, tmp_path):
+    """The old task exits before the new one starts."""
     marathon.create(
         an_app(f"trap 'echo old >> {tmp_path}/log; exit' TERM; touch {tmp_path}/up; while :; do sleep 0.01; done")
     )
@@ -126,8 +123,8 @@ def test_a_new_version_replaces_the_task(marathon, tmp_path):
     wait_until(lambda: marathon.snapshot("job").app.version == app.version)
 
 
-def test_a_task_that_ignores_sigterm_is_killed(marathon, tmp_path):
-    """After its grace period, with all that it has started."""
+def test_task_ignoring_sigterm_is_killed(marathon, tmp_path):
+    """With its descendants."""
     command = f"trap '' TERM; sleep 1000 & echo $! > {tmp_path}/child; wait; while :; do sleep 1; done"
     marathon.create(an_app(command, taskKillGracePeriodSeconds=0.05))
     child = int(wait_until(lambda: written(tmp_path / "child")))
@@ -144,8 +141,7 @@ def running(pid):
     return process is not None and process.alive()
 
 
-def test_apps_outlive_their_marathon(folder, tmp_path):
-    """The next one goes on with them; in between nothing runs."""
+def test_apps_survive_a_marathon_restart(folder, tmp_path):
     with Marathon(folder, tmp_path) as first:
         first.create(an_app(f"echo run >> {tmp_path}/log; exec sleep 1000"))
         wait_until(lambda: written(tmp_path / "log"))
@@ -154,7 +150,7 @@ def test_apps_outlive_their_marathon(folder, tmp_path):
         assert ["/job"] == list(second.snapshots())
 
 
-def test_what_a_killed_marathon_has_left_running_is_ended_first(folder, tmp_path):
+def test_orphans_are_stopped_before_a_restart(folder, tmp_path):
     """Otherwise two schedulers of one service would run."""
     program = """
 import sys, threading
@@ -192,7 +188,6 @@ with Marathon(Path(sys.argv[1]), Path(sys.argv[2])) as marathon:
     ],
 )
 def test_refusals_are_marathons(marathon, do, status):
-    """Status and message; a bad app's paths too."""
     marathon.create(an_app("exec sleep 1000"))
 
     with pytest.raises(MarathonError) as caught:
@@ -203,8 +198,7 @@ def test_refusals_are_marathons(marathon, do, status):
     assert (status == 422) is bool(caught.value.problems)
 
 
-def test_an_app_that_somebody_else_has_changed_is_not_replaced(marathon):
-    """So of two changes made from the same version one is refused, and none is lost."""
+def test_concurrent_change_of_an_app_is_refused(marathon):
     first, _ = marathon.create(an_app("exec sleep 1000"))
     second, _ = marathon.replace("job", an_app("exec sleep 1001"), instead_of=first)
 
@@ -215,8 +209,7 @@ def test_an_app_that_somebody_else_has_changed_is_not_replaced(marathon):
     assert second is marathon.snapshot("job").app
 
 
-def test_many_threads_may_use_it_at_once(marathon):
-    """Of ten that create the same app one succeeds."""
+def test_concurrent_creation_succeeds_once(marathon):
     results = queue.SimpleQueue()
 
     def create():

@@ -25,7 +25,7 @@ def validator(name):
 
 @pytest.fixture(scope="session")
 def fits():
-    """Whether a document fits a schema of tests/schemas; what does not is told."""
+    """Check a document against a schema of tests/schemas, and list the problems."""
     validators = {}
 
     def check(document, name):

@@ -1,4 +1,4 @@
-"""The files that the package points to."""
+"""The package's artefacts."""
 
 import os
 import subprocess
@@ -19,14 +19,14 @@ def folder(tmp_path_factory):
 
 
 def run(program, *arguments, **environment):
-    """Alone: no site-packages, nothing of ours in the environment."""
+    """Alone: no site-packages, nothing of this project in the environment."""
     command = [sys.executable, "-I", "-S", program, *arguments]
     return subprocess.run(
         command, env={"PATH": os.environ["PATH"], **environment}, capture_output=True, text=True, check=False
     )
 
 
-def test_digests_are_those_of_the_files(folder):
+def test_digests_match_the_files(folder):
     """As `sha256sum --check` reads them."""
     result = subprocess.run(
         ["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, capture_output=True, check=False
@@ -37,8 +37,7 @@ def test_digests_are_those_of_the_files(folder):
     assert {path.name for path in folder.iterdir()} - {"SHA256SUMS"} == listed
 
 
-def test_the_scheduler_runs_by_itself(folder):
-    """It has all that it imports; without a port it says what is missing."""
+def test_scheduler_file_runs_alone(folder):
     result = run(folder / artefacts.SCHEDULER, "run", SERVICE_COMMAND="true", HOST="127.0.0.1")
 
     assert (1, "") == (result.returncode, result.stdout)
@@ -46,8 +45,8 @@ def test_the_scheduler_runs_by_itself(folder):
     assert "Traceback" not in result.stderr
 
 
-def test_the_scheduler_tells_every_wrong_option(folder):
-    """By name; Marathon keeps it in the sandbox's stderr."""
+def test_scheduler_file_reports_all_invalid_options(folder):
+    """Marathon keeps them in the sandbox's stderr."""
     result = run(folder / artefacts.SCHEDULER, "run", WORKER_COUNT="many", WORKER_CPUS="-1")
 
     assert 1 == result.returncode
@@ -55,8 +54,8 @@ def test_the_scheduler_tells_every_wrong_option(folder):
     assert "worker.cpus: " in result.stderr
 
 
-def test_the_scheduler_has_no_compiled_module(folder):
-    """It runs on every system; the licences of others travel along."""
+def test_scheduler_file_has_no_compiled_module(folder):
+    """It contains the licences of its dependencies."""
     with zipfile.ZipFile(folder / artefacts.SCHEDULER) as archive:
         names = archive.namelist()
         assert not [name for name in names if archive.read(name).startswith((b"\x7fELF", b"MZ"))]
@@ -74,8 +73,7 @@ def test_the_scheduler_has_no_compiled_module(folder):
     } <= licensed
 
 
-def test_building_again_changes_nothing(folder):
-    """The same sources, the same bytes; what is current is not written."""
+def test_second_build_writes_nothing(folder):
     before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()}
     del before["SHA256SUMS"]
 
@@ -84,14 +82,13 @@ def test_building_again_changes_nothing(folder):
     assert before == {name: ((folder / name).stat().st_mtime_ns, (folder / name).read_bytes()) for name in before}
 
 
-def test_the_scheduler_is_the_same_from_another_place(folder, tmp_path):
-    """Built anew, in another folder."""
+def test_scheduler_file_is_reproducible(folder, tmp_path):
     again = artefacts.build_scheduler(tmp_path / "other.pyz")
 
     assert again.read_bytes() == (folder / artefacts.SCHEDULER).read_bytes()
 
 
-def test_the_examples_can_be_unpacked(folder, tmp_path):
+def test_examples_can_be_extracted(folder, tmp_path):
     """By the tool that the Mesos fetcher uses."""
     subprocess.run([sys.executable, "-m", "zipfile", "-e", folder / artefacts.EXAMPLES, tmp_path], check=True)
 
@@ -99,8 +96,7 @@ def test_the_examples_can_be_unpacked(folder, tmp_path):
     assert (tmp_path / "examples" / "digits" / "train.py").is_file()
 
 
-def test_they_stay_small(folder):
-    """Agents and users fetch them."""
+def test_artefacts_stay_small(folder):
     sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
 
     assert sizes[artefacts.SCHEDULER] < 13_000_000

@@ -15,8 +15,7 @@ FLAT = st.recursive(
 
 
 @pytest.mark.parametrize("tag", ["{{x}}", "{{{x}}}", "{{&x}}", "{{ x }}"])
-def test_no_tag_escapes_for_html(tag):
-    """Quotes and newlines are escaped for JSON, angle brackets are left alone."""
+def test_no_tag_escapes_html(tag):
     assert r"<a href=\"b\">\n" == render(tag, {"x": '<a href="b">\n'})
 
 
@@ -40,13 +39,12 @@ def test_no_tag_escapes_for_html(tag):
         ("é", "é"),
     ],
 )
-def test_values_are_written_as_java_writes_them(value, text):
-    """Whole numbers without a fraction, lists as JSON, objects as no JSON at all."""
+def test_values_have_java_format(value, text):
+    """Whole numbers without a fraction, lists as JSON, objects not."""
     assert text == render("{{x}}", {"x": value})
 
 
-def test_a_missing_name_is_empty():
-    """No error, as in every mustache."""
+def test_missing_name_is_empty():
     assert '""' == render('"{{a.b}}{{c}}"', {"a": {}})
 
 
@@ -54,42 +52,40 @@ def test_a_missing_name_is_empty():
     ("value", "shown"),
     [(None, 0), (False, 0), ("", 0), ([], 0), (0, 1), ({}, 1), (True, 1), ("x", 1), ([1], 1), (0.0, 1)],
 )
-def test_zero_and_the_empty_object_are_true(value, shown):
-    """Python's libraries say otherwise; `{{#gpu_worker.count}}` never means "more than none"."""
+def test_zero_and_empty_object_are_true(value, shown):
+    """Unlike in Python's libraries: `{{#gpu_worker.count}}` never means "more than none"."""
     assert ("yes" * shown + "no" * (1 - shown)) == render("{{#x}}yes{{/x}}{{^x}}no{{/x}}", {"x": value})
 
 
-def test_a_list_is_walked_and_an_object_is_a_scope():
-    """`.` is the item, a text with its quotes; names are sought from the inside outward."""
+def test_section_iterates_list_and_scopes_object():
+    """`.` is the item; names are looked up from the inside outward."""
     context = {"name": "out", "items": ["a", 2], "below": {"name": "in"}}
 
     assert '"a",2,in,out' == render("{{#items}}{{.}},{{/items}}{{#below}}{{name}}{{/below}},{{name}}", context)
 
 
-def test_texts_of_objects_in_a_list_have_no_quotes():
+def test_texts_of_listed_objects_have_no_quotes():
     """So a list of objects can be written into one text, a list of texts cannot."""
     context = {"env": [{"name": "A", "value": '"1"'}, {"name": "B", "value": ""}]}
 
     assert r"A=\"1\";B=;" == render("{{#env}}{{name}}={{value}};{{/env}}", context)
 
 
-def test_a_dotted_name_stays_where_its_first_part_is_found():
-    """The outer `a.b` is not taken when an inner `a` lacks b."""
+def test_dotted_name_stays_in_the_scope_of_its_first_part():
+    """The outer `a.b` is not used if an inner `a` lacks b."""
     context = {"a": {"b": "outer"}, "s": {"a": {}}}
 
     assert "|outer" == render("{{#s}}{{a.b}}{{/s}}|{{a.b}}", context)
 
 
-def test_as_json_inserts_the_text_of_a_top_level_option():
-    """For options that hold JSON as text; nothing else, and no dotted name."""
+def test_as_json_inserts_a_top_level_option():
     context = {"labels": '{"a": "b"}', "count": 1, "service": {"x": "1"}}
     template = "{{#asJson}}labels{{/asJson}} {{#asJson}}count{{/asJson}} {{#asJson}}service.x{{/asJson}}"
 
     assert '{"a": "b"} null null' == render(template, context)
 
 
-def test_comments_leave_nothing():
-    """Over several lines, too."""
+def test_comments_are_removed():
     assert "ab" == render("a{{! one\ntwo }}b", {})
 
 
@@ -104,8 +100,7 @@ def test_comments_leave_nothing():
         ("{{}}", "has no name"),
     ],
 )
-def test_a_broken_template_is_an_error_with_its_line(template, message):
-    """Whoever writes the template finds the place."""
+def test_template_error_names_the_line(template, message):
     with pytest.raises(TemplateError) as caught:
         render(template, {})
 
@@ -113,8 +108,8 @@ def test_a_broken_template_is_an_error_with_its_line(template, message):
 
 
 @given(st.text())
-def test_any_text_survives_inside_quotes(text):
-    """Property: what Marathon reads is what the user wrote."""
+def test_any_text_is_kept_inside_quotes(text):
+    """Property: Marathon reads what the user wrote."""
     assert {"x": text} == json.loads(render('{"x": "{{x}}"}', {"x": text}))
 
 
@@ -131,6 +126,6 @@ def test_numbers_keep_their_value(value):
 
 
 @given(FLAT)
-def test_a_section_and_its_inverse_exclude_each_other(value):
+def test_section_and_its_inverse_exclude_each_other(value):
     """Property: exactly one of them is rendered."""
     assert is_rendered(value) is (render("{{^x}}no{{/x}}", {"x": value}) == "")

@@ -1,4 +1,4 @@
-"""Options and a package to a Marathon app, as Cosmos does it."""
+"""The Marathon app of a package, as Cosmos renders it."""
 
 import base64
 import json
@@ -51,7 +51,7 @@ def refused(options, package=None):
     return caught.value
 
 
-def test_defaults_options_resource_labels_and_id_win_in_this_order():
+def test_render_order_of_precedence():
     """The order of Cosmos' own test."""
     package = a_package('{"id": "{{service.name}}", "uri": "{{resource.assets.uris.blob}}"}')
 
@@ -60,8 +60,8 @@ def test_defaults_options_resource_labels_and_id_win_in_this_order():
     assert ("/a/b", "https://example.com/blob") == (app["id"], app["uri"])
 
 
-def test_labels_tell_package_and_options():
-    """The template's labels stay, those of the package win, and both can be read back."""
+def test_labels_hold_package_and_options():
+    """The template's own labels remain."""
     options = {"service": {"count": 3, "url": None}}
     with pytest.raises(OptionsMismatchError):
         render_app(a_package(), options)
@@ -76,8 +76,7 @@ def test_labels_tell_package_and_options():
     assert labels == render_app(a_package(), options, "https://example.com/repo")["labels"]
 
 
-def test_defaults_of_an_object_win_over_those_of_its_properties():
-    """And what has no default is left out."""
+def test_default_of_object_wins_over_its_properties():
     inner = {"a": {"default": 1}, "b": {}, "c": {"properties": {"d": {}}}}
 
     assert {"x": {"a": 1}, "y": {"z": 2}} == defaults(
@@ -85,8 +84,7 @@ def test_defaults_of_an_object_win_over_those_of_its_properties():
     )
 
 
-def test_objects_merge_and_the_rest_is_replaced():
-    """Lists and null too."""
+def test_objects_merge_and_others_are_replaced():
     assert {"a": {"b": 1, "c": [2]}, "d": None} == merge(
         {"a": {"b": 1, "c": [1]}, "d": {"e": 1}}, {"a": {"c": [2]}, "d": None}
     )
@@ -103,8 +101,7 @@ def test_objects_merge_and_the_rest_is_replaced():
         ("name", "Test", "pattern", {"regex": "^[a-z]+$", "string": "Test"}),
     ],
 )
-def test_a_mismatch_has_the_facts_that_the_dcos_command_prints(option, value, keyword, facts):
-    """With pointers to the option and to its schema."""
+def test_mismatch_has_facts_for_the_dcos_command(option, value, keyword, facts):
     (found,) = refused({"service": {option: value}}).mismatches
 
     assert facts == {name: found[name] for name in facts}
@@ -112,8 +109,8 @@ def test_a_mismatch_has_the_facts_that_the_dcos_command_prints(option, value, ke
     assert {"loadingURI": "#", "pointer": f"/properties/service/properties/{option}"} == found["schema"]
 
 
-def test_the_answer_to_a_wrong_type_is_cosmos_to_the_letter():
-    """As recorded from DC/OS Enterprise 1.10."""
+def test_type_mismatch_is_identical_to_cosmos():
+    """Recorded from DC/OS Enterprise 1.10."""
     assert {
         "type": "JsonSchemaMismatch",
         "message": "Options JSON failed validation",
@@ -136,7 +133,6 @@ def test_the_answer_to_a_wrong_type_is_cosmos_to_the_letter():
 
 
 def test_unknown_and_missing_options_are_named():
-    """All of an object in one entry each; the text for people names the path."""
     error = refused({"service": {"nam": 1, "cont": 2}})
     nothing = refused({}, a_package(config={"properties": {"a": {"default": {}, "required": ["c", "b"]}}}))
 
@@ -145,8 +141,7 @@ def test_unknown_and_missing_options_are_named():
     assert "service: object instance has properties which are not allowed" in str(error)
 
 
-def test_a_whole_float_is_an_integer():
-    """To Cosmos 2.0 is 2."""
+def test_whole_float_is_an_integer():
     assert 2 == render_app(a_package(), {"service": {"count": 2.0}})["instances"]
 
 
@@ -160,8 +155,7 @@ def test_a_whole_float_is_an_integer():
         ({key: value for key, value in a_package().items() if key != "config"}, "OptionsNotAllowed"),
     ],
 )
-def test_what_cannot_be_rendered_is_an_error_of_cosmos(package, kind):
-    """Each of Cosmos' own kinds; its document can be sent."""
+def test_render_failure_has_cosmos_type(package, kind):
     error = refused({"service": {}}, package)
 
     assert kind == error.kind

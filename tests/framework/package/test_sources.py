@@ -1,17 +1,15 @@
-"""Where the sources of the package are found."""
+"""The folder of the package's sources."""
 
 from __future__ import annotations
 
 from tf_scheduler.package.sources import package_folder
 
 
-def test_an_installation_reads_what_came_with_its_wheel(tmp_path):
-    """Whatever lies above its folder."""
+def test_installation_uses_sources_of_the_wheel(tmp_path):
     (tmp_path / "site" / "dcos_sources" / "package").mkdir(parents=True)
 
     assert tmp_path / "site" / "dcos_sources" / "package" == package_folder(tmp_path / "site", tmp_path)
 
 
-def test_a_checkout_reads_its_own(tmp_path):
-    """The folder package/ beside framework/."""
+def test_checkout_uses_its_own_sources(tmp_path):
     assert tmp_path / "package" == package_folder(tmp_path / "framework", tmp_path)

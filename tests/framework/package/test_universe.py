@@ -1,4 +1,4 @@
-"""The committed package and repository: current, and what the Universe and Marathon take."""
+"""The committed package and repository."""
 
 import base64
 import json
@@ -67,14 +67,13 @@ ORIGINAL = {
 EXAMPLES = {path.parent.name: json.loads(path.read_text()) for path in (ROOT / "examples").glob("*/options*.json")}
 
 
-def test_the_repository_is_current():
+def test_repository_is_current():
     """After a change run scripts/generate-options."""
     for name, content in universe.universe_files(SOURCES).items():
         assert content == (ROOT / "universe" / name).read_bytes(), name
 
 
-def test_nothing_else_is_in_the_repository():
-    """Such as files of a package that is no more."""
+def test_repository_has_no_other_files():
     found = {
         path.relative_to(ROOT / "universe").as_posix() for path in (ROOT / "universe").rglob("*") if path.is_file()
     }
@@ -82,13 +81,12 @@ def test_nothing_else_is_in_the_repository():
     assert set(universe.universe_files(SOURCES)) == found
 
 
-def test_the_sources_break_no_rule():
-    """Of the Universe's, and ours."""
+def test_sources_are_valid():
     assert [] == validate(read_sources())
 
 
 @pytest.mark.parametrize("version", package_sources.VERSIONS)
-def test_repository_documents_fit_the_universes_schemas(fits, version):
+def test_documents_match_universe_schemas(fits, version):
     """v3 for DC/OS up to 1.9, v4 up to 1.11, v5 from 1.12."""
     document = json.loads(universe.universe_files(SOURCES)[f"universe-{version}.json"])
 
@@ -100,13 +98,11 @@ def test_repository_documents_fit_the_universes_schemas(fits, version):
     ("file", "name"),
     [("package", "package-schema"), ("config", "config-schema"), ("resource", "v3-resource-schema")],
 )
-def test_the_files_fit_the_universes_schemas(fits, file, name):
-    """As its validator checks them."""
+def test_files_match_universe_schemas(fits, file, name):
     assert [] == fits(getattr(SOURCES, file), f"universe/{name}.json")
 
 
-def test_the_repository_holds_what_cosmos_needs():
-    """The template comes back as it is; the sub-command's digest is that of the file."""
+def test_repository_holds_template_and_digest():
     template = base64.b64decode(PACKAGE["marathon"]["v2AppMustacheTemplate"]).decode()
     binaries = PACKAGE["resource"]["cli"]["binaries"]
 
@@ -116,13 +112,12 @@ def test_the_repository_holds_what_cosmos_needs():
 
 
 def test_versions_agree():
-    """Package, program and sub-command are released together; the template tells the scheduler."""
+    """Package, program and sub-command are released together."""
     assert tf_scheduler.__version__ == PACKAGE["version"] == render_app(PACKAGE)["env"]["PACKAGE_VERSION"]
     assert PACKAGE["name"] == render_app(PACKAGE)["env"]["PACKAGE_NAME"]
 
 
-def test_upgrades_name_versions_that_there_are():
-    """A version that was never released can be upgraded from only by mistake."""
+def test_upgrades_name_released_versions():
     changelog = (ROOT / "CHANGELOG.md").read_text()
 
     for version in (*PACKAGE["upgradesFrom"], *PACKAGE["downgradesTo"]):
@@ -130,7 +125,7 @@ def test_upgrades_name_versions_that_there_are():
 
 
 @pytest.mark.parametrize("options", {**ORIGINAL, **EXAMPLES}.values(), ids={**ORIGINAL, **EXAMPLES})
-def test_marathon_takes_the_app(fits, options):
+def test_marathon_accepts_the_app(fits, options):
     """By both of its schemas."""
     app = render_app(PACKAGE, options, "https://example.com/universe.json")
 
@@ -143,16 +138,16 @@ def test_marathon_takes_the_app(fits, options):
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 @given(options=documents())
-def test_whatever_is_valid_reaches_the_scheduler(fits, options):
-    """Property: the app of valid options is one that Marathon takes, and its environment gives the same options."""
+def test_valid_options_reach_the_scheduler(fits, options):
+    """Property: Marathon accepts the app of valid options, and its environment gives the same options."""
     app = render_app(PACKAGE, options)
 
     assert [] == fits(app, "marathon/app-from-raml.schema.json")
     assert resolve(options) == resolve(to_document(app["env"]))
 
 
-def test_fields_that_a_list_leaves_out_are_at_their_default():
-    """Cosmos renders them as nothing."""
+def test_omitted_list_fields_have_defaults():
+    """Cosmos renders them as empty texts."""
     options = {"service": {"command": "x"}, "volumes": [{"host_path": "/data", "container_path": "/data"}]}
 
     (volume,) = resolve(to_document(render_app(PACKAGE, options)["env"]))["volumes"]
@@ -160,8 +155,8 @@ def test_fields_that_a_list_leaves_out_are_at_their_default():
     assert "RW" == volume["mode"]
 
 
-def test_secrets_and_images_are_there_only_when_asked_for():
-    """A cluster without a secret store must take the default app; a machine without images one without them."""
+def test_secrets_and_images_are_optional():
+    """A cluster without a secret store must accept the default app."""
     plain, strict, bare = (render_app(PACKAGE, ORIGINAL[name]) for name in ("none", "strict", "no image"))
 
     assert {"docker": {"image": "python:3.12-slim-bookworm"}, "type": "MESOS"} == plain["container"]
@@ -174,8 +169,8 @@ def test_secrets_and_images_are_there_only_when_asked_for():
     )
 
 
-def test_labels_are_what_dc_os_looks_for():
-    """Uninstallation by plan, the admin router, `dcos service log`; folders stay in the name."""
+def test_labels_for_dcos():
+    """Uninstall by plan, admin router, `dcos service log`; folders stay in the name."""
     labels = render_app(PACKAGE, ORIGINAL["folder"])["labels"]
 
     assert {
@@ -189,8 +184,8 @@ def test_labels_are_what_dc_os_looks_for():
     } == {name: text for name, text in labels.items() if not name.startswith("DCOS_PACKAGE_") or "FRAMEWORK" in name}
 
 
-def test_an_encrypted_api_is_asked_over_https():
-    """By the admin router, and by Marathon for its health."""
+def test_api_with_tls_uses_https():
+    """By the admin router, and by Marathon's health check."""
     given = {"api": {"certificate_file": "a.pem", "key_file": "a.key"}}
     found = [render_app(PACKAGE, options) for options in ({}, given)]
 
@@ -198,14 +193,12 @@ def test_an_encrypted_api_is_asked_over_https():
     assert ["MESOS_HTTP", "MESOS_HTTPS"] == [app["healthChecks"][0]["protocol"] for app in found]
 
 
-def test_a_misspelt_option_is_refused():
-    """By name, before anything is installed."""
+def test_misspelt_option_is_refused():
     with pytest.raises(OptionsMismatchError, match=r'service: .*"nam"'):
         render_app(PACKAGE, {"service": {"nam": "x"}})
 
 
-def test_the_artefacts_address_is_a_parameter():
-    """Below it, a folder for each version."""
+def test_artefacts_url_is_a_parameter():
     sources = universe.check_and_fill(read_sources(), "https://files.example.com/tf/")
 
     version = sources.package["version"]
@@ -215,8 +208,7 @@ def test_the_artefacts_address_is_a_parameter():
     )
 
 
-def test_a_package_with_a_mistake_is_not_built(tmp_path):
-    """The problem is told, nothing is written."""
+def test_invalid_package_is_not_built(tmp_path):
     sources = read_sources()
     broken = replace(sources, package=merge(sources.package, {"version": "0.1_0"}))
 
@@ -225,8 +217,8 @@ def test_a_package_with_a_mistake_is_not_built(tmp_path):
     assert [] == list(tmp_path.iterdir())
 
 
-def test_an_unknown_digest_is_an_error():
-    """The digests of the other artefacts depend on what is installed where they are built."""
+def test_unknown_digest_is_an_error():
+    """The digests of other artefacts depend on the build machine."""
     sources = read_sources()
     binaries = sources.resource["cli"]["binaries"]["linux"]["x86-64"]
     other = {**binaries, "contentHash": [{"algo": "sha256", "value": "{{sha256:other}}"}]}
@@ -236,8 +228,7 @@ def test_an_unknown_digest_is_an_error():
         universe.check_and_fill(replace(sources, resource=resource))
 
 
-def test_generation_changes_nothing_the_second_time(tmp_path):
-    """And what is outdated is written anew."""
+def test_second_generation_changes_nothing(tmp_path):
     for name in ("config.json", "marathon.json.mustache"):
         (tmp_path / name).write_bytes((PACKAGE_FOLDER / name).read_bytes())
 

@@ -1,4 +1,4 @@
-"""Each rule of a package, broken once; and our shapes against the Universe's schemas."""
+"""Each rule of a package, broken once; and the schemas against the Universe's."""
 
 import copy
 import json
@@ -38,8 +38,7 @@ def replace(folder, name, old, new):
     (folder / name).write_text(text.replace(old, new))
 
 
-def test_the_package_itself_has_no_problem(folder):
-    """What the other tests break is whole."""
+def test_package_has_no_problem(folder):
     assert [] == problems(folder)
 
 
@@ -72,8 +71,7 @@ def test_the_package_itself_has_no_problem(folder):
         ),
     ],
 )  # fmt: skip
-def test_a_broken_rule_is_told_with_file_and_path(folder, file, change, message):
-    """Whoever edits the package finds the place."""
+def test_problem_names_file_and_path(folder, file, change, message):
     edit(folder, file, change)
 
     assert any(message in problem for problem in problems(folder))
@@ -92,16 +90,16 @@ def test_a_broken_rule_is_told_with_file_and_path(folder, file, change, message)
         ('"portIndex": 0', '"portIndex": 1', "/healthChecks/0/portIndex: out of range: the app has 1 ports"),
     ],
 )
-def test_a_template_that_cannot_work_is_told(folder, old, new, message):
-    """Also what Cosmos would let pass, and what Marathon alone would refuse."""
+def test_unusable_template_is_a_problem(folder, old, new, message):
+    """Also what Cosmos would accept and only Marathon refuse."""
     replace(folder, "marathon.json.mustache", old, new)
 
     assert any(message in problem for problem in problems(folder))
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_that_is_missing_is_one_problem(folder, name):
-    """Not one for each rule that needs it."""
+def test_missing_file_is_one_problem(folder, name):
+    """Not one for each rule that reads it."""
     (folder / name).unlink()
 
     assert [f"{name}: cannot be read: No such file or directory"] == [
@@ -121,15 +119,14 @@ def test_a_file_that_is_missing_is_one_problem(folder, name):
         (b"9" * 90_000, "package.json: invalid JSON: "),
     ],
 )
-def test_a_file_is_strict_ascii_json(folder, content, message):
-    """The Universe's validator opens it as ASCII, and has no \\u either."""
+def test_files_are_strict_ascii_json(folder, content, message):
+    """The Universe's validator reads ASCII without \\u escapes."""
     (folder / "package.json").write_bytes(content)
 
     assert any(problem.startswith(message) for problem in problems(folder))
 
 
-def test_a_command_json_is_an_error(folder):
-    """From packaging version 4.0 on."""
+def test_command_json_is_a_problem(folder):
     (folder / "command.json").write_text("{}")
 
     assert ["command.json: not allowed since packaging version 4.0; use `cli` in resource.json"] == problems(folder)
@@ -154,7 +151,6 @@ def test_a_command_json_is_an_error(folder):
     ],
 )
 def test_marathons_rules_beyond_its_schema(app, path):
-    """Each broken once."""
     assert [path] == [problem.path for problem in app_problems(app)]
 
 
@@ -190,22 +186,22 @@ def mutants(draw, document):
 
 
 @given(mutants(SOURCES.package))
-def test_our_shape_of_package_json_is_the_universes(fits, document):
-    """Property: both take it, or both refuse it. We stay with packaging version 4.0, one of several that it knows."""
+def test_package_schema_agrees_with_universe(fits, document):
+    """Property: both accept or both refuse. Only packaging version 4.0 is supported here."""
     theirs = fits(document, "universe/package-schema.json")
 
     assert bool(theirs) == bool(mismatches(document, PACKAGE_SHAPE))
 
 
 @given(mutants(SOURCES.resource))
-def test_our_shape_of_resource_json_is_the_universes(fits, document):
-    """Property: both take it, or both refuse it."""
+def test_resource_schema_agrees_with_universe(fits, document):
+    """Property: both accept or both refuse."""
     assert bool(fits(document, "universe/v3-resource-schema.json")) == bool(mismatches(document, RESOURCE_SHAPE))
 
 
 @given(mutants({**universe.packages(SOURCES)[0], "config": {"type": "object"}}))
-def test_our_shape_of_a_repositorys_package_is_the_universes(fits, document):
-    """Property: both take it, or both refuse it."""
+def test_entry_schema_agrees_with_universe(fits, document):
+    """Property: both accept or both refuse."""
     theirs = fits({"packages": [document]}, "universe/v4-repo-schema.json")
 
     assert bool(theirs) == bool(mismatches(document, ENTRY_SHAPE))

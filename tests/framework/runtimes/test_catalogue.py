@@ -1,4 +1,4 @@
-"""Which TensorFlow goes with which Python."""
+"""Supported Python versions of each TensorFlow."""
 
 import pytest
 
@@ -9,8 +9,8 @@ from tf_scheduler.runtimes.catalogue import RuntimeRequest, is_supported_python,
     ("tensorflow", "python"),
     [("1.15", "3.7"), ("2.12.1", "3.8"), ("2.15", "3.11"), ("2.20", "3.13"), ("2.21.0", "3.10"), ("2.30", "3.15")],
 )
-def test_what_works_is_not_refused(tensorflow, python):
-    """Of versions that are newer than the table, pip has the last word."""
+def test_supported_versions_are_accepted(tensorflow, python):
+    """pip decides about versions newer than the table."""
     assert [] == request_problems(RuntimeRequest(tensorflow), python)
 
 
@@ -25,7 +25,7 @@ def test_what_works_is_not_refused(tensorflow, python):
         ("2.20", "4.0", "--python: `4.0`: must be a version such as 3.11"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_reason(tensorflow, python, reason):
+def test_unsupported_versions_are_refused(tensorflow, python, reason):
     """Before anything is downloaded."""
     assert [reason] == request_problems(RuntimeRequest(tensorflow), python)
 
@@ -44,27 +44,25 @@ def test_what_cannot_be_is_refused_with_the_reason(tensorflow, python, reason):
         "-e.",
     ],
 )
-def test_a_requirement_is_one_that_pip_takes(text):
-    """Names, versions, conditions, extras; of paths, addresses and options pip has the last word."""
+def test_requirements_of_pip_are_accepted(text):
+    """pip decides about paths, URLs and options."""
     assert [] == request_problems(RuntimeRequest(others=(text,)), "3.11")
 
 
 @pytest.mark.parametrize("text", ["six; rm -rf /", "six; six", "numpy 2", "two words", "", "numpy=2", "six && true"])
-def test_what_is_no_requirement_is_refused(text):
-    """By its name."""
+def test_invalid_requirement_is_refused(text):
     (reason,) = request_problems(RuntimeRequest(builds=(text,)), "3.11")
 
     assert reason.startswith(f"`{text}`: invalid requirement")
 
 
 @pytest.mark.parametrize(("python", "is_one"), [("3", True), ("3.6", True), ("3.11.7", True), ("3.5", False)])
-def test_programs_of_tasks_need_python_3_6(python, is_one):
-    """Of another one it is told before it is run."""
+def test_programs_need_python_3_6(python, is_one):
     assert is_one is is_supported_python(python)
 
 
-def test_what_is_installed_follows_the_version():
-    """Exact or the newest of a series; tf_keras where Keras 3 came; an old protobuf for an old TensorFlow."""
+def test_pip_arguments_of_each_version():
+    """Exact or the newest of a series; tf_keras since Keras 3; an old protobuf for an old TensorFlow."""
     assert [("tensorflow-cpu==2.15.1",)] == pip_arguments(RuntimeRequest("2.15.1"))
     assert [("tensorflow[and-cuda]==2.20.*", "pandas"), ("--no-deps", "tf_keras==2.20.*")] == pip_arguments(
         RuntimeRequest("2.20", gpu=True, others=("pandas",))
@@ -73,8 +71,8 @@ def test_what_is_installed_follows_the_version():
     assert [("six",)] == pip_arguments(RuntimeRequest(others=("six",)))
 
 
-def test_what_is_built_comes_last_and_sees_what_is_there():
-    """And not from pip's cache, where it was built for another TensorFlow."""
+def test_source_builds_come_last_without_cache():
+    """The cache may hold a build for another TensorFlow."""
     wanted = RuntimeRequest("2.13", others=("wheel",), builds=("horovod==0.28.1",))
 
     last = ("--no-build-isolation", "--no-cache-dir", "horovod==0.28.1")

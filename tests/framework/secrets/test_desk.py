@@ -1,4 +1,4 @@
-"""The desk over real HTTP, with the real rules behind it, and with a loop that answers late or never."""
+"""Delivery of secrets over real HTTP, with the real rules behind it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ GOOD = {"task_id": "worker-0__1", "token": "token", "nonce": "n"}
 
 
 class Loop:
-    """Handles an event when it comes, as the runner does, unless it is told to be busy."""
+    """Handles an event immediately, as the runner does, unless it is set to be busy."""
 
     def __init__(self, read):
         secrets = (SecretSpec("env:A", "A"), SecretSpec("env:A", "", "a"), SecretSpec("env:B", "B", jobs={"ps"}))
@@ -83,7 +83,7 @@ def loop():
 
 @pytest.fixture
 def ask(loop):
-    """The API with the desk in front of it."""
+    """The API with the secret service in front of it."""
     with ApiServer(with_secrets(PlainTextResponse("the API"), loop.desk.give), "127.0.0.1", 0) as api:
 
         def post(body=GOOD, path="/v1/secrets", method="POST", headers=None):
@@ -100,8 +100,8 @@ def ask(loop):
         yield post
 
 
-def test_a_launch_gets_what_is_for_its_job(ask):
-    """In base64; a variable without the line end that files have. Nobody may keep the answer."""
+def test_launch_gets_the_secrets_of_its_job(ask):
+    """In base64; a variable without the line end of a file. The answer must not be cached."""
     code, text, cache = ask()
     values = [(item["env"], item["file"], base64.b64decode(item["value"])) for item in json.loads(text)["secrets"]]
 
@@ -113,14 +113,13 @@ def test_a_launch_gets_what_is_for_its_job(ask):
     ("change", "code"),
     [({"token": "wrong"}, 403), ({"token": digest("token")}, 403), ({"task_id": "worker-1__1"}, 403)],
 )
-def test_who_has_no_token_gets_nothing(ask, change, code):
-    """Wrong, what is stored of it, and another task's."""
+def test_invalid_token_gets_no_secret(ask, change, code):
+    """A wrong token, its stored digest, and another task's."""
     found = ask({**GOOD, **change})
     assert (code, "invalid or expired token") == found[:2]
 
 
-def test_a_program_that_runs_gets_what_reloads(ask, loop):
-    """The executor sees by the answer what its program wants to hear of."""
+def test_running_program_gets_reloadable_secrets(ask, loop):
     secrets = (*loop.state.spec.secrets, SecretSpec("env:A", "", "b", reloads=True))
     loop.state = replace(loop.state, spec=replace(loop.state.spec, secrets=secrets))
     first = json.loads(ask()[1])["secrets"]
@@ -129,8 +128,8 @@ def test_a_program_that_runs_gets_what_reloads(ask, loop):
     assert first[2:] == json.loads(ask()[1])["secrets"]
 
 
-def test_a_token_is_used_once(ask):
-    """By a nonce; that one may ask again."""
+def test_token_is_used_once(ask):
+    """By one nonce, which may ask again."""
     assert [200, 403, 200] == [ask({**GOOD, "nonce": nonce})[0] for nonce in ("n", "other", "n")]
 
 
@@ -152,8 +151,8 @@ def test_a_token_is_used_once(ask):
         ({**GOOD, "nonce": "x" * 5000}, 413),
     ],
 )
-def test_what_is_no_question_is_told(ask, loop, body, code):
-    """And never reaches the loop."""
+def test_malformed_request_is_refused(ask, loop, body, code):
+    """It never reaches the loop."""
     loop.busy = True
     assert code == ask(body)[0]
 
@@ -169,8 +168,8 @@ BODIES = st.binary(max_size=300) | st.one_of(JSON, FIELDS).map(lambda value: jso
 
 @given(BODIES, st.sampled_from(["POST", "GET", "PUT", "DELETE"]), st.integers(1, 40))
 @settings(max_examples=150)
-def test_whatever_is_sent_the_loop_goes_on(body, method, size):
-    """Nothing that is refused has an effect, and nothing is given but for the token of the launch."""
+def test_any_request_without_token_has_no_effect(body, method, size):
+    """Property: a refused request changes nothing."""
     loop = Loop(lambda _: VALUE)
     loop.state = with_fields(loop.state, tasks={RECORD.name: replace(RECORD, token=digest("another"))})
     before = loop.state
@@ -181,8 +180,8 @@ def test_whatever_is_sent_the_loop_goes_on(body, method, size):
     assert loop.state is before
 
 
-def test_who_does_not_finish_a_question_is_cut_off(monkeypatch, loop):
-    """A byte a minute keeps no connection, and no thread."""
+def test_incomplete_request_times_out(monkeypatch, loop):
+    """A slow client holds no connection and no thread."""
     assert 10.0 == routes_secrets._READ_TIMEOUT  # what is promised
     monkeypatch.setattr(routes_secrets, "_READ_TIMEOUT", 0.1)
     head = b"POST /v1/secrets HTTP/1.1\r\nHost: a\r\nContent-Length: 200\r\n\r\n{"
@@ -195,8 +194,8 @@ def test_who_does_not_finish_a_question_is_cut_off(monkeypatch, loop):
     assert received.startswith(b"HTTP/1.1 408")
 
 
-def test_who_guesses_is_soon_not_heard_any_more(loop):
-    """Others at the same address are: one with the token of its launch."""
+def test_repeated_bad_tokens_are_rate_limited(loop):
+    """A launch with its own token is not, even at the same address."""
     now = [0.0]
     loop.desk.rate_limiter = RateLimiter(lambda: now[0])
     guess = {**GOOD, "token": "guess"}
@@ -209,8 +208,8 @@ def test_who_guesses_is_soon_not_heard_any_more(loop):
     assert [403, 429] == [loop.desk.give(guess, "127.0.0.1")[0] for _ in range(2)]
 
 
-def test_a_network_of_ipv6_guesses_no_more_than_one_address(loop):
-    """Whoever has one address in it has 2^64."""
+def test_ipv6_network_shares_one_rate_limit(loop):
+    """A client with one address usually has all 2^64."""
     loop.desk.rate_limiter = RateLimiter(lambda: 0.0)
     guess = {**GOOD, "token": "guess"}
     found = [loop.desk.give(guess, f"2001:db8:0:1::{number:x}")[0] for number in range(100)]
@@ -218,15 +217,15 @@ def test_a_network_of_ipv6_guesses_no_more_than_one_address(loop):
     assert 403 == loop.desk.give(guess, "2001:db8:0:2::1")[0]
 
 
-def test_many_who_ask_cost_no_more_memory():
-    """The ones that have not asked for longest are forgotten."""
+def test_rate_limiter_memory_is_bounded():
+    """The least recently used buckets are evicted."""
     rate_limiter = RateLimiter(lambda: 0.0, max_buckets=10)
     assert all(rate_limiter.acquire(number) for number in range(100))
     assert 10 == len(rate_limiter._buckets)
 
 
-def test_a_header_does_not_change_who_asks(ask, loop):
-    """Whoever is on the scheduler's host could claim to be an agent."""
+def test_forwarded_headers_are_ignored(ask, loop):
+    """Any process on the scheduler's host could set them."""
     record = replace(RECORD, address="10.0.0.1:31000")
     loop.state = with_fields(
         loop.state,
@@ -237,7 +236,7 @@ def test_a_header_does_not_change_who_asks(ask, loop):
     assert (403, True) == (code, "127.0.0.1 is not its agent's address 10.0.0.1" in text)
 
 
-def test_who_asks_before_mesos_has_told_where_it_is_asks_again_later(ask, loop):
+def test_request_before_container_address_is_retried(ask, loop):
     """As on a virtual network."""
     loop.state = with_fields(loop.state, tasks={RECORD.name: replace(RECORD, address="worker-0.service.zone:2222")})
     assert 503 == ask()[0]
@@ -246,8 +245,8 @@ def test_who_asks_before_mesos_has_told_where_it_is_asks_again_later(ask, loop):
     assert 200 == ask()[0]
 
 
-def test_a_loop_that_does_not_decide_is_asked_again_later(ask, loop):
-    """The executor tries until it does."""
+def test_busy_loop_answers_unavailable(ask, loop):
+    """The executor retries."""
     loop.busy = True
     assert 503 == ask()[0]
     loop.busy = False
@@ -257,8 +256,8 @@ def test_a_loop_that_does_not_decide_is_asked_again_later(ask, loop):
 @pytest.mark.parametrize(
     ("error", "code"), [(SecretError("env:A: gone"), 424), (SourceUnavailableError("env:A: gone"), 503)]
 )
-def test_a_source_that_has_it_not_is_told(error, code):
-    """Now, or for good; then the executor does not ask again."""
+def test_missing_source_has_its_status(error, code):
+    """424 is final, 503 is retried."""
 
     def read(_):
         raise error
@@ -267,8 +266,7 @@ def test_a_source_that_has_it_not_is_told(error, code):
 
 
 @pytest.mark.parametrize("shown", ["Bearer token", "Bearer " + digest("token"), ""])
-def test_a_malicious_task_gets_no_further_with_its_token(loop, shown):
-    """The token of a launch opens nothing else, neither for reading nor for writing; nor does none."""
+def test_launch_token_does_not_open_the_api(loop, shown):
     app = create_app(lambda: Snapshot(loop.state), Policy(read_token="read", write_token="write"))
     whole = with_secrets(app, loop.desk.give)
     asked = [("/v1/plans", "GET"), ("/v1/tasks/worker-0/logs", "GET"), ("/v1/plans/deploy/stop", "POST")]
@@ -276,7 +274,6 @@ def test_a_malicious_task_gets_no_further_with_its_token(loop, shown):
     assert [401] * 3 == [asgi_client.ask(whole, *one, headers=headers).code for one in asked]
 
 
-def test_the_rest_of_the_api_is_where_it_was(ask):
-    """Other paths; and reading gets nothing."""
+def test_other_paths_reach_the_api(ask):
     assert (200, "the API") == ask(path="/v1/plans")[:2]
     assert 405 == ask(method="GET")[0]

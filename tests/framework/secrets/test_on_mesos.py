@@ -1,4 +1,4 @@
-"""A canary in a real run: the training process has it, and no other place does. The master asks who everybody is."""
+"""Search for a secret in a real run: only the training process may have it."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ from wire.process import FRAMEWORK
 pytestmark = pytest.mark.mesos
 
 PATIENCE = 120
-#: Looks different in each form.
+#: Differs in each encoding.
 CANARY = 'canary?7f3a+9c51/äöü=&"end'
-#: What it is replaced by while the programs run.
+#: Its replacement while the programs run.
 SECOND = 'second?5b1d+0e77/ñßø=&"end'
 SMALL = {"cpus": 0.1, "mem": 64, "disk": 0}
-#: Of a master that lets nobody else in, and permits the principal three roles of four, and one user.
+#: A master that admits only this principal, with three of four roles and one user.
 PRINCIPAL, PASSWORD = "tf", "pässwörd-4c1e"
 USER = getpass.getuser()
 STRANGER = "daemon" if USER == "nobody" else "nobody"
 
 
 def permitted(kind: str, *values: str) -> list[dict[str, object]]:
-    """An access list: these, and nothing else of the kind."""
+    """An access list that permits these values of the kind only."""
     who = {"values": [PRINCIPAL]}
     return [{"principals": who, kind: {"values": list(values)}}, {"principals": who, kind: {"type": "NONE"}}]
 
@@ -68,14 +68,14 @@ COMMANDS = (
     "pod info worker-0",
     "--json tasks",
 )
-#: Proves that it has both, and what it hears of, waits for leave to end, and ends as it is told.
+#: Proves that it has both values and receives reloads, waits for the file `go`, and exits with the code.
 PROGRAM = (
     "trap 'sha256sum < \"$KEY_FILE\" > renewing; mv renewing renewed' HUP; "
     "python -c \"import hashlib, os; open('proof', 'w').write(' '.join(hashlib.sha256(text).hexdigest() for text in "
     "(os.environb[b'KEY'], open(os.environ['KEY_FILE'], 'rb').read())))\"; "
     "while ! test -e {go}; do sleep 0.1; done; {last}; exit {code}"
 )
-#: What its last words are: they are part of the message about its end.
+#: Its last output, which is part of the message about its end.
 SAYS = (
     "python -c \"import base64, os, sys, urllib.parse as url; key = os.environb[b'KEY']; text = key.decode(); "
     "basic = base64.b64encode(b'me:' + key).decode(); "
@@ -84,7 +84,7 @@ SAYS = (
 
 
 def forms(name: str, text: str) -> dict[str, bytes]:
-    """As it is, and as it may hide: base64 at each of three places, URLs, JSON."""
+    """The text and its encodings: base64 at three offsets, URL, JSON, hex."""
     data = text.encode()
     found = {
         "plain": data,
@@ -172,7 +172,7 @@ class Scheduler:
             self.process = subprocess.Popen(self._command, env=self._environment, stdout=log, stderr=log)
 
     def renew(self, value: str) -> None:
-        """Another value, at once, as Kubernetes does it."""
+        """Replace the value atomically, as Kubernetes does."""
         key = self.folder / "secrets" / "team" / "key"
         key.with_name("renewing").write_text(value)
         key.with_name("renewing").replace(key)
@@ -192,7 +192,7 @@ class Scheduler:
             connection.close()
 
     def answers(self) -> dict[str, bytes]:
-        """Everything that the API tells without being asked for more."""
+        """Answers of all GET endpoints of the API."""
         document = json.loads(self.get("/v1/openapi.json"))
         names = {"{name}": "deploy", "{plan}": "deploy", "{pod}": "worker-0", "{task}": "worker-0"}
         found = {}
@@ -204,8 +204,8 @@ class Scheduler:
                     found[path] = self.get(path)
         return found
 
-    def told(self) -> dict[str, bytes]:
-        """What the commands print; each does its work."""
+    def command_output(self) -> dict[str, bytes]:
+        """Output of the commands, which all succeed."""
         options = self.folder / "options.json"
         place = json.loads(options.read_text())["scheduler"]["state"]
         own = [["options", "show", str(options)], ["state", "show", place, "--service", self.name, "--json"]]
@@ -250,7 +250,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture
 def tls_master(cluster: LocalCluster, certificates: Certificates) -> Iterator[str]:
-    """The agent's address that this one tells is that of its own proxy: a cluster in which all is encrypted."""
+    """A TLS proxy of the master, which reports the address of the agent's own TLS proxy."""
     context, agent = certificates.server_context(), cluster.agents["agent-1"].address
     with TlsProxy(agent, context) as there, TlsProxy(cluster.master.address, context, {agent: there.address}) as proxy:
         assert len(agent) == len(there.address)
@@ -263,8 +263,8 @@ def schedulers(
 ) -> Iterator[list[Scheduler]]:
     """One succeeds and keeps its state in SQLite, one fails and keeps it in ZooKeeper.
 
-    The first looks for new values when it is told to, the second by itself. That one sees the master, and is seen, over
-    TLS with an authority of ours. Two more are denied something: the one its user, the other its role.
+    The first reads new values on request, the second by itself. The second uses TLS with a private authority for both
+    directions. Two more are denied something: one its user, the other its role.
     """
     master, zookeeper = cluster.master.address, f"zk://{cluster.zookeeper.address}/tf"
     names = {"certificate_file": certificates.path("server.pem"), "key_file": certificates.path("server.key")}
@@ -283,7 +283,7 @@ def schedulers(
 
 
 def processes() -> list[str]:
-    """Where the canary is in what everybody may read of processes: not their arguments, nor environments but one's."""
+    """Hits in arguments and environments of all processes, except the training process' environment."""
     found: list[str] = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -318,15 +318,20 @@ def fetched(address: str, path: str, body: bytes | None = None) -> bytes:
             return error.read()
 
 
-def test_a_canary_is_found_nowhere(cluster: LocalCluster, schedulers: list[Scheduler], tmp_path: Path) -> None:
-    """While the programs run and after their end, well and not: plain, in base64, for URLs, in JSON, in hex."""
+def test_secret_does_not_leak(cluster: LocalCluster, schedulers: list[Scheduler], tmp_path: Path) -> None:
+    """While the programs run and after success and failure: plain, base64, URL, JSON and hex."""
     proofs = (tmp_path / "cluster").rglob
     sandboxes = lambda: [path.parent for path in proofs("runs/*/proof") if path.stat().st_size]  # noqa: E731
     *schedulers, poor, ugly = schedulers
     missing = "dcos:mesos:master:framework:role:ugly-role create"
-    wait_until(lambda: missing in ugly.log.read_text(), "the master does not refuse a role, or nobody hears of it")
+    wait_until(
+        lambda: missing in ugly.log.read_text(), "the master does not refuse the role, or the log does not report it"
+    )
     missing_too = f"dcos:mesos:master:task:user:{STRANGER} create"
-    wait_until(lambda: missing_too in poor.log.read_text(), "the master does not refuse a user, or nobody hears of it")
+    wait_until(
+        lambda: missing_too in poor.log.read_text(),
+        "the master does not refuse the user, or the log does not report it",
+    )
     wait_until(lambda: len(sandboxes()) >= 2, "the programs do not run")
     proof = " ".join([hashlib.sha256(CANARY.encode()).hexdigest()] * 2)
     places = {path.resolve() for path in sandboxes()}
@@ -350,16 +355,16 @@ def test_a_canary_is_found_nowhere(cluster: LocalCluster, schedulers: list[Sched
         assert "TASK_RUNNING" in read_back["data"]
         assert [] == found_in("a log", read_back["data"].encode())
 
-    told = schedulers[0].told()
-    assert [] == [hit for name, data in told.items() for hit in found_in(name, data)]
-    assert "worker-0" in told[next(name for name in told if name.endswith(" tasks"))].decode()
+    outputs = schedulers[0].command_output()
+    assert [] == [hit for name, data in outputs.items() for hit in found_in(name, data)]
+    assert "worker-0" in outputs[next(name for name in outputs if name.endswith(" tasks"))].decode()
 
     for one in schedulers:
         one.renew(SECOND)
     assert b"Requested worker-0 to read secrets again" in schedulers[0].command("secrets", "refresh")
     renewed = f"{hashlib.sha256(SECOND.encode()).hexdigest()}  -\n"
     wait_until(
-        lambda: {renewed} == {read(place / "renewed") for place in places}, "the programs do not hear of another key"
+        lambda: {renewed} == {read(place / "renewed") for place in places}, "the programs do not get the new key"
     )
     assert {SECOND} == {link.read_text() for link in links}
 
@@ -389,7 +394,7 @@ def read(path: Path) -> str:
 
 
 class Thief:
-    """Between executor and scheduler: keeps the first answer for itself, and what was asked."""
+    """A proxy between executor and scheduler that keeps the requests and the first answer."""
 
     def __init__(self) -> None:
         self.asked: list[bytes] = []
@@ -421,7 +426,7 @@ class Thief:
         self._thread.start()
 
     def ask(self, body: bytes, **changes: str) -> tuple[int, bytes]:
-        """The scheduler, as the executor does, or with something else in the question."""
+        """Send the request, with changes, to the scheduler."""
         content = json.dumps({**json.loads(body), **changes}).encode()
         request = urllib.request.Request(f"{self.target}/v1/secrets", content, {"Content-Type": "application/json"})
         try:
@@ -447,12 +452,10 @@ def thief() -> Iterator[Thief]:
     found.close()
 
 
-def test_a_token_is_good_once_also_when_the_scheduler_dies(
-    local_cluster: LocalCluster, thief: Thief, tmp_path: Path
-) -> None:
-    """Its answer is lost, it is killed, another one takes over: the executor gets its secrets, who saw the token not.
+def test_token_is_used_once_across_restarts(local_cluster: LocalCluster, thief: Thief, tmp_path: Path) -> None:
+    """The answer is lost, the scheduler is killed and restarted: the executor gets its secrets, the thief does not.
 
-    Beside it, a secret that Mesos itself shall resolve: an agent without a resolver says so, and the user hears it.
+    Also a secret that Mesos has to resolve: an agent without a resolver reports it to the user.
     """
     own = {"mesos": {"secret": ""}, "service": {"principal": "", "role": "*", "command": "exec sleep 1000"}}
     delivery = {"secret_delivery": {"url": thief.url}, "secrets": [{"source": "file:team/key", "env": "KEY"}]}
@@ -475,15 +478,15 @@ def test_a_token_is_good_once_also_when_the_scheduler_dies(
         wait_until(lambda: running(master, "stolen"), "the program does not run")
         assert {asked} == set(thief.asked)
         assert len(thief.asked) > 1
-        wait_until(lambda: b"is not starting" in thief.ask(asked)[1], "a program that runs may ask again")
+        wait_until(lambda: b"is not starting" in thief.ask(asked)[1], "a running program can ask again")
         # What `secret_delivery.from_agent_only` goes by on a virtual network comes with every status of an executor.
         statuses = [status for task in tasks(master, "stolen") for status in task["statuses"]]
-        told = [status["container_status"]["network_infos"][0]["ip_addresses"] for status in statuses]
-        assert {"127.0.0.1"} == {entry["ip_address"] for found in told for entry in found}
+        networks = [status["container_status"]["network_infos"][0]["ip_addresses"] for status in statuses]
+        assert {"127.0.0.1"} == {entry["ip_address"] for network in networks for entry in network}
         another_framework_interferes(master, "stolen")
         assert running(master, "stolen")
         wait_until(
-            lambda: "cannot resolve references" in two.log.read_text(), "the user does not hear of the reference"
+            lambda: "cannot resolve references" in two.log.read_text(), "the unresolved reference is not reported"
         )
     finally:
         for scheduler in (one, two):
@@ -498,13 +501,13 @@ def running(master: str, service: str) -> bool:
 
 
 def tasks(master: str, service: str) -> list[dict[str, Any]]:
-    """As Mesos shows them to everybody."""
+    """The service's tasks in the state of Mesos."""
     frameworks = json.loads(fetched(master, "/state"))["frameworks"]
     return [task for one in frameworks if one["name"] == service for task in one["tasks"]]
 
 
 def another_framework_interferes(master: str, service: str) -> None:
-    """It has the same role and all the ids: Mesos tells it that the task is none of its own."""
+    """A framework with the same role and all ids can neither message nor kill the task."""
     (task,) = tasks(master, service)
     names = {"executor_id": {"value": task["executor_id"]}, "agent_id": {"value": task["slave_id"]}}
     mine = {"task_id": {"value": task["id"]}, "agent_id": {"value": task["slave_id"]}}
@@ -518,9 +521,9 @@ def another_framework_interferes(master: str, service: str) -> None:
         assert rival.send({"type": "MESSAGE", "message": {**names, "data": ""}}).ok
         assert rival.send({"type": "SHUTDOWN", "shutdown": names}).ok
         assert rival.send({"type": "KILL", "kill": mine}).ok
-        told = awaited(heard, "UPDATE")["update"]["status"]
-        assert (task["id"], "REASON_RECONCILIATION") == (told["task_id"]["value"], told["reason"])
-        assert told["state"] != "TASK_KILLED"
+        status = awaited(heard, "UPDATE")["update"]["status"]
+        assert (task["id"], "REASON_RECONCILIATION") == (status["task_id"]["value"], status["reason"])
+        assert status["state"] != "TASK_KILLED"
     finally:
         rival.teardown()
         rival.stop()

@@ -1,4 +1,4 @@
-"""Where values come from: what is there, what is not, and what nobody shall reach."""
+"""Sources of secret values."""
 
 from __future__ import annotations
 
@@ -42,13 +42,12 @@ def sources(tmp_path):
         ("option:service.gcs_key", b"from the options"),
     ],
 )
-def test_values_are_given_as_they_are(sources, source, value):
-    """Every byte."""
+def test_values_are_unchanged(sources, source, value):
     assert value == sources.value(source)
 
 
-def test_a_new_value_is_seen_at_the_next_question(sources, tmp_path):
-    """Rotation: nothing is remembered."""
+def test_new_value_is_read_next_time(sources, tmp_path):
+    """Rotation: values are not cached."""
     sources.value("file:token")
     root = tmp_path / "secrets"
     (root / "..2027").mkdir()
@@ -71,8 +70,7 @@ def test_a_new_value_is_seen_at_the_next_question(sources, tmp_path):
         ("a/b", "dcos:a/b: this scheduler is not configured"),
     ],
 )
-def test_what_cannot_be_had_is_told(sources, source, problem):
-    """With the source, and why."""
+def test_unreadable_source_names_the_reason(sources, source, problem):
     with pytest.raises(SecretError, match=problem) as caught:
         sources.value(source)
     assert "not yours" not in str(caught.value)
@@ -91,7 +89,7 @@ def test_what_cannot_be_had_is_told(sources, source, problem):
         ("reference:team/key#user", SecretSource("reference", "team/key", "user")),
     ],
 )
-def test_sources_are_read(text, source):
+def test_sources_are_parsed(text, source):
     """A path alone is one of DC/OS, as in the original package."""
     assert source == parse_source(text)
     assert source == parse_source(str(source))
@@ -120,13 +118,11 @@ def test_sources_are_read(text, source):
         "http://a/b",
     ],
 )
-def test_what_is_no_source_is_refused(text):
-    """With the form that it should have."""
+def test_invalid_source_is_refused(text):
     with pytest.raises(ValueError, match="must be ") as caught:
         parse_source(text)
     assert any(form in str(caught.value) for form in SOURCE_FORMATS.values())
 
 
-def test_a_hidden_text_is_not_shown():
-    """By accident."""
+def test_hidden_text_is_not_printed():
     assert "***" == f"{HiddenText('hush')}" == repr(HiddenText("hush"))

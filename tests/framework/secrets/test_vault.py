@@ -1,4 +1,4 @@
-"""Vault's API by a real server (OpenBao): both engines, both logins, and what each refusal says."""
+"""Vault's API on a real server (OpenBao): engines, logins and errors."""
 
 from __future__ import annotations
 
@@ -31,33 +31,31 @@ def read(vault, text):
 
 @pytest.mark.parametrize(("key", "value"), [("password", VALUE.encode()), ("port", b"5432")])
 def test_version_2(vault, key, value):
-    """The path is the one that people write, without data/; what is no text is JSON."""
+    """The path is written without data/; other values than texts are JSON."""
     assert value == read(vault, f"vault:secret/team/db#{key}")
 
 
 def test_version_1(bao):
-    """Found out by asking the server."""
+    """The version is read from the server."""
     bao.root.secrets.kv.v1.create_or_update_secret("team/db", secret={"password": "old"}, mount_point="old")
     assert b"old" == read(Vault(bao.address, VaultLogin(token=lambda: b"root-token\n")), "vault:old/team/db#password")
 
 
-def test_a_new_version_is_seen_at_the_next_question(bao, vault):
-    """Rotation."""
+def test_new_version_is_read_next_time(bao, vault):
     read(vault, "vault:secret/team/db#password")
     bao.root.secrets.kv.v2.create_or_update_secret("team/db", secret={"password": "new"})
     assert b"new" == read(vault, "vault:secret/team/db#password")
 
 
-def test_an_approle(bao, vault):
-    """Role and secret id; the secret id is looked up when it is needed."""
+def test_approle_login(bao, vault):
     role = bao.root.auth.approle.read_role_id("scheduler")["data"]["role_id"]
     issued = bao.root.auth.approle.generate_secret_id("scheduler")["data"]["secret_id"]
     found = Vault(bao.address, VaultLogin(role_id=role, secret_id=issued.encode))
     assert VALUE.encode() == read(found, "vault:secret/team/db#password")
 
 
-def test_a_token_that_ended_is_fetched_anew(bao, vault):
-    """An operator has put a new one where it is looked up; nobody restarts the scheduler."""
+def test_expired_token_is_read_again(bao, vault):
+    """An operator has replaced it; the scheduler is not restarted."""
     tokens = [bao.token(), bao.token()]
     found = Vault(bao.address, VaultLogin(token=lambda: tokens[0].encode()))
     read(found, "vault:secret/team/db#password")
@@ -74,37 +72,34 @@ def test_a_token_that_ended_is_fetched_anew(bao, vault):
         ("vault:nowhere/db#password", "not permitted by Vault"),
     ],
 )
-def test_what_cannot_be_had_is_told(vault, source, problem):
-    """With the policy that is missing; no value is quoted."""
+def test_refusal_names_the_reason(vault, source, problem):
+    """With the missing policy, without any value."""
     with pytest.raises(SecretError, match=problem) as caught:
         read(vault, source)
     assert not isinstance(caught.value, SourceUnavailableError)
     assert "not yours" not in str(caught.value)
 
 
-def test_a_wrong_token_is_told(bao):
-    """It is not quoted."""
+def test_wrong_token_is_refused_and_not_shown(bao):
     with pytest.raises(SecretError, match="not permitted by Vault") as caught:
         read(Vault(bao.address, VaultLogin(token=lambda: b"hush-hush")), "vault:secret/team/db#password")
     assert "hush" not in str(caught.value)
 
 
-def test_a_wrong_approle_is_told(bao):
-    """In Vault's words."""
+def test_wrong_approle_has_vaults_message(bao):
     login = VaultLogin(role_id="nobody", secret_id=lambda: b"hush")
     with pytest.raises(SecretError, match="refused by Vault: invalid role"):
         read(Vault(bao.address, login), "vault:secret/team/db#password")
 
 
-def test_a_vault_that_is_away_may_come_back():
-    """Asking again may help."""
+def test_unreachable_vault_is_unavailable():
     address = f"http://127.0.0.1:{free_ports(1)[0]}"
     with pytest.raises(SourceUnavailableError, match="does not answer"):
         read(Vault(address, VaultLogin(token=lambda: b"t")), "vault:secret/team/db#password")
 
 
-def test_a_vault_that_hangs_takes_no_more_than_its_share_of_those_who_answer():
-    """Who asks a file meanwhile is answered; executors ask again."""
+def test_hanging_vault_blocks_a_limited_number_of_threads():
+    """The other threads serve other sources."""
     with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(20) as pool:
         vault = Vault(f"http://127.0.0.1:{silent.getsockname()[1]}", VaultLogin(token=lambda: b"t"))
         asked = [pool.submit(read, vault, "vault:secret/team/db#password") for _ in range(20)]
