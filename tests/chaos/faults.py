@@ -62,11 +62,7 @@ CATALOGUE: Mapping[str, Fault] = {
         Fault("master-frozen", "the master is frozen until the scheduler misses its heartbeats, and then goes on"),
         Fault(TWO, "two of the kills at once"),
         Fault("disk-full", "the disk of the state is full while a worker is killed, and then has room", Store.SQLITE),
-<<<<<<< HEAD
         Fault("agent-gone", "an agent is lost for good, with everything on it", last=True),
-=======
-        Fault("agent-gone", "an agent is lost forever, with everything on it", last=True),
->>>>>>> 4259e38 (tests: rename tests of commands, package and secrets by their subject)
     )
 }
 

@@ -71,17 +71,10 @@ Seconds; for several strikes the median, and in parentheses the maximum.
   process that has imported TensorFlow.
 - *stood still*: additional time without a finished epoch.
 - *all as before*: from the fault until every task ran and answered, everything was registered with the master, every
-<<<<<<< HEAD
   update was acknowledged, and another epoch was finished.
 - *steps lost*: maximum number of repeated training steps: those of finished epochs, and of the running epoch, which a
   new chief restarts. *none*: training continued where it was.
 - *hit*: tasks whose programs the fault ended. *others*: further restarted tasks.
-=======
-  update was acknowledged, and an epoch was finished after that.
-- *steps lost*: steps of training that were done again, at most: those of finished epochs, and of the epoch that was
-  under way, which a new chief repeats. *none*: training went on where it was.
-- *hit*: tasks whose programs the fault ended. *others*: tasks that started again besides.
->>>>>>> 4259e38 (tests: rename tests of commands, package and secrets by their subject)
 """
 
 HELD = """\
@@ -157,11 +150,7 @@ def _lost(costs: Sequence[Cost]) -> str:
     if all(cost.epochs_lost is None for cost in costs):
         return "none"
     known = [cost.steps_lost for cost in costs if cost.steps_lost is not None]
-<<<<<<< HEAD
     return str(max(known)) if known else "unknown"
-=======
-    return str(max(known)) if known else "not reported"
->>>>>>> 4259e38 (tests: rename tests of commands, package and secrets by their subject)
 
 
 def _names(found: Iterable[Sequence[str]]) -> str:
