@@ -92,11 +92,11 @@ def test_supported_events_are_decoded():
     assert events.OfferRescinded("o-1") == decoded("RESCIND", offer_id={"value": "o-1"})
     status = decoded("UPDATE", status=update).status
     assert (status.state, status.uuid, status.agent_id) == (TaskState.FAILED, "dQ==", None)
-    found = [
+    networks = [
         {"ip_addresses": [{"protocol": "IPv4", "ip_address": "9.0.1.5"}, {"ip_address": "fd01::5"}]},
         {"name": "b"},
     ]
-    with_addresses = decoded("UPDATE", status={**update, "container_status": {"network_infos": found}}).status
+    with_addresses = decoded("UPDATE", status={**update, "container_status": {"network_infos": networks}}).status
     assert ((), ("9.0.1.5", "fd01::5")) == (status.addresses, with_addresses.addresses)
     assert events.AgentFailed("a-1") == decoded("FAILURE", **failure)
     assert events.ExecutorFailed("a-1", "e", 9) == decoded("FAILURE", **failure, executor_id={"value": "e"}, status=9)

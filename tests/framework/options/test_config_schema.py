@@ -20,11 +20,11 @@ BOUNDED = [option for option in OPTIONS if isinstance(option.field, (Integer, Nu
 
 def document(option, value):
     """The shortest document with one option."""
-    found = value
+    nested = value
     for name in reversed(option.path):
-        found = {name: found}
+        nested = {name: nested}
     section = option.path[0]
-    return {**COMMAND, section: {**COMMAND.get(section, {}), **found[section]}} if len(option.path) > 1 else found
+    return {**COMMAND, section: {**COMMAND.get(section, {}), **nested[section]}} if len(option.path) > 1 else nested
 
 
 def scheduler_accepts(options):
@@ -50,10 +50,10 @@ def test_config_schema_is_valid_for_universe():
 
 def test_config_schema_defaults_match_scheduler():
     """DC/OS installs the package without any option."""
-    found = defaults(config_schema())
+    config = defaults(config_schema())
 
-    assert [] == mismatches(found, config_schema())
-    assert resolve(COMMAND) == resolve({**found, "service": {**found["service"], **COMMAND["service"]}})
+    assert [] == mismatches(config, config_schema())
+    assert resolve(COMMAND) == resolve({**config, "service": {**config["service"], **COMMAND["service"]}})
 
 
 @pytest.mark.parametrize("option", BOUNDED, ids=str)

@@ -36,10 +36,10 @@ def test_marathon_app_preserves_options(document):
     """The scheduler gets the options and the spec of the document."""
     options = resolve(document)
 
-    found = resolve(to_document(rendered(document)))
+    received = resolve(to_document(rendered(document)))
 
-    assert options == found
-    assert to_spec(options) == to_spec(found)
+    assert options == received
+    assert to_spec(options) == to_spec(received)
 
 
 @SLOW
@@ -73,16 +73,16 @@ def test_environment_matches_cosmos_rendering():
         "secrets": [{"source": "a/b", "env": "B", "jobs": "worker"}],
     }
 
-    found = rendered(document)
+    variables = rendered(document)
 
-    assert found == to_environment(resolve(document))
-    assert {"A": "b=c, d", "E": ""} == resolve(to_document(found))["service"]["environment"]
+    assert variables == to_environment(resolve(document))
+    assert {"A": "b=c, d", "E": ""} == resolve(to_document(variables))["service"]["environment"]
     assert ("60", "2", "0.5", "false") == tuple(
-        found[name] for name in ("SERVICE_FAILOVER_TIMEOUT", "WORKER_COUNT", "WORKER_CPUS", "WORKER_GPU_CHECK")
+        variables[name] for name in ("SERVICE_FAILOVER_TIMEOUT", "WORKER_COUNT", "WORKER_CPUS", "WORKER_GPU_CHECK")
     )
     assert ("3\x1e42\x1e", "a/b\x1fB\x1f\x1fworker\x1f\x1f\x1e") == (
-        found["RESTART_UNCOUNTED_EXIT_CODES"],
-        found["SECRETS"],
+        variables["RESTART_UNCOUNTED_EXIT_CODES"],
+        variables["SECRETS"],
     )
 
 

@@ -64,9 +64,9 @@ def test_dependent_restart_has_reason():
 
 
 def test_pending_task_does_not_restart():
-    found = difference(BEFORE, options(count=1), SchedulerState(to_spec(BEFORE)))
+    preview = difference(BEFORE, options(count=1), SchedulerState(to_spec(BEFORE)))
 
-    assert ((), ("worker-1",)) == (found.restarted, found.removed)
+    assert ((), ("worker-1",)) == (preview.restarted, preview.removed)
 
 
 @pytest.mark.parametrize("state", [TaskState.FINISHED, TaskState.FAILED])

@@ -55,9 +55,9 @@ def test_given_defaults_fill_omitted_options():
 @pytest.mark.parametrize("kept", [True, False])
 def test_data_cache_can_be_disabled(kept):
     """Agents never refresh a cached file."""
-    found = load_spec({"service": {"command": "x", "data": "http://h/a.csv,http://h/b.tgz", "data_cache": kept}})
+    spec = load_spec({"service": {"command": "x", "data": "http://h/a.csv,http://h/b.tgz", "data_cache": kept}})
 
-    assert tuple(Uri(url, cache=kept) for url in ("http://h/a.csv", "http://h/b.tgz")) == found.uris
+    assert tuple(Uri(url, cache=kept) for url in ("http://h/a.csv", "http://h/b.tgz")) == spec.uris
 
 
 def test_role_of_grouped_service_has_no_slash():
@@ -69,7 +69,7 @@ def test_role_of_grouped_service_has_no_slash():
 
 def test_all_problems_are_reported_together():
     """Fields and rules, each with path, value and the allowed values."""
-    found = problems(
+    texts = problems(
         {
             "service": {"comand": "x", "name": 3, "environment": {"A": 1}, "user": None},
             "workers": {},
@@ -78,7 +78,7 @@ def test_all_problems_are_reported_together():
         }
     )
 
-    assert found == [
+    assert texts == [
         "chief: must be an object, not 3",
         "service.comand: unknown option; did you mean `command`?",
         "service.environment.A: must be text, not 1; use quotes",
@@ -110,9 +110,9 @@ def test_all_problems_are_reported_together():
 )
 def test_invalid_document_is_reported_with_place(data, message):
     """With line and column, if any."""
-    (found,) = problems(data)
+    (text,) = problems(data)
 
-    assert message in found
+    assert message in text
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_invalid_document_is_reported_with_place(data, message):
 def test_invalid_option_has_its_message(change, message):
     document = {**COMMAND, **change, "service": {**COMMAND["service"], **change.get("service", {})}}
 
-    assert [found for found in problems(document) if message in found] != []
+    assert [text for text in problems(document) if message in text] != []
 
 
 def test_common_names_are_accepted():
@@ -226,7 +226,7 @@ def test_placement_and_gang_reach_the_spec():
     ],
 )
 def test_invalid_placement_options_are_reported(options, complaint):
-    assert [found for found in problems({**COMMAND, **options}) if found.startswith(complaint)]
+    assert [text for text in problems({**COMMAND, **options}) if text.startswith(complaint)]
 
 
 def test_service_account_is_principal():
@@ -262,8 +262,8 @@ def test_job_restart_policy_overrides_service():
     document = {**COMMAND, "restart": {"max_failures": 9}, "worker": own}
     jobs = {job.kind.value: job for job in load_spec(document).jobs}
 
-    found = jobs["worker"].restart
-    assert (9, frozenset({7}), RestartWhen.EXIT_CODE) == (found.max_failures, found.uncounted_exit_codes, found.when)
+    policy = jobs["worker"].restart
+    assert (9, frozenset({7}), RestartWhen.EXIT_CODE) == (policy.max_failures, policy.uncounted_exit_codes, policy.when)
     assert (5.0, None, None) == (jobs["worker"].unreachable_timeout, jobs["ps"].unreachable_timeout, jobs["ps"].restart)
 
 
@@ -286,9 +286,9 @@ def test_nested_problems_have_paths():
         "hdfs": 7,
     }
 
-    found = problems({"service": service, "secrets": [{"source": "a", "env": "A", "key": "k"}, {}, 3]})
+    texts = problems({"service": service, "secrets": [{"source": "a", "env": "A", "key": "k"}, {}, 3]})
 
-    assert found == [
+    assert texts == [
         "secrets.0.key: unknown option; expected one of env, file, jobs, reload, source",
         "secrets.1.source: required",
         "secrets.2: must be an object, not 3 (a number)",
@@ -305,8 +305,8 @@ def test_rules_run_next_to_invalid_list_fields():
     """If the rest of the entry is complete."""
     volumes = [{"host_path": "data", "container_path": "..", "mode": "R"}, {"host_path": "/a", "container_path": "."}]
 
-    found = problems({**COMMAND, "volumes": volumes})
-    assert [text.partition(":")[0] for text in found] == [
+    texts = problems({**COMMAND, "volumes": volumes})
+    assert [text.partition(":")[0] for text in texts] == [
         "volumes.0.mode",
         "volumes.0.host_path",
         "volumes.0.container_path",
@@ -314,5 +314,5 @@ def test_rules_run_next_to_invalid_list_fields():
     ]
 
     del volumes[0]["host_path"]
-    found = problems({**COMMAND, "volumes": volumes})
-    assert {"volumes.0.mode", "volumes.0.host_path"} == {text.partition(":")[0] for text in found}
+    texts = problems({**COMMAND, "volumes": volumes})
+    assert {"volumes.0.mode", "volumes.0.host_path"} == {text.partition(":")[0] for text in texts}

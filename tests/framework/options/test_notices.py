@@ -33,13 +33,13 @@ def test_every_ineffective_option_warns():
             section = section[name]
         section[option.path[-1]] = object()
 
-    found = {
+    ineffective = {
         notice.path
         for notice in find_warnings({}, options)
         if "no effect" in notice.message or "not used" in notice.message
     }
 
-    assert {str(option) for option in silent} <= found
+    assert {str(option) for option in silent} <= ineffective
 
 
 @pytest.mark.parametrize(

@@ -54,15 +54,15 @@ def test_phases_and_dependencies_are_configurable():
         {"plan": "retune", "phase": "lead", "job": "chief"},
     ]
 
-    found = spec(deploy="serial", gang=False, phases=phases)
+    loaded = spec(deploy="serial", gang=False, phases=phases)
 
     after = {"train": ("serve",), "serve": ()}
     listed = (PhaseSpec("train", "worker", SERIAL, (1, 0)), PhaseSpec("serve", "parameter_server"))
     retune = (PhaseSpec("again", "worker", PARALLEL, (1,)), PhaseSpec("lead", "chief"))
-    assert found.plans == {
+    assert loaded.plans == {
         "deploy": PlanSpec("deploy", DEPENDENCY, listed, after, gang=False),
         "update": PlanSpec("update", DEPENDENCY, listed, after, gang=False),
         "retune": PlanSpec("retune", SERIAL, retune, {"again": (), "lead": ()}, gang=False),
     }
-    plans = {plan.name: plan for plan in index_of(found).launch_plans}
+    plans = {plan.name: plan for plan in index_of(loaded).launch_plans}
     assert [("train", SERIAL, ["worker-1", "worker-0"]), ("serve", PARALLEL, ["ps-0"])] == shape(plans["deploy"])

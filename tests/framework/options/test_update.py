@@ -92,18 +92,18 @@ def restarted(old, new):
 @pytest.mark.parametrize("option", [option for option in USED if option.on_update is not OnUpdate.SCALE], ids=str)
 def test_documented_update_effect_is_true(option):
     """Refused, with a restart, or without one."""
-    found = difference(options(), changed(option, options()))
+    preview = difference(options(), changed(option, options()))
 
-    assert [str(option)] == [item.path for item in found.changed]
-    assert (option.on_update is OnUpdate.REJECTED) == (str(option) in [problem.path for problem in found.refused])
-    assert (option.on_update is OnUpdate.RESTART) == bool(found.restarted)
+    assert [str(option)] == [item.path for item in preview.changed]
+    assert (option.on_update is OnUpdate.REJECTED) == (str(option) in [problem.path for problem in preview.refused])
+    assert (option.on_update is OnUpdate.RESTART) == bool(preview.restarted)
 
 
 @pytest.mark.parametrize("option", [option for option in USED if option.on_update is OnUpdate.SCALE], ids=str)
 def test_count_adds_and_removes_tasks(option):
-    found = difference(options(), changed(option, options()))
+    preview = difference(options(), changed(option, options()))
 
-    assert ((), True) == (found.refused, len(found.added) + len(found.removed) == 1)
+    assert ((), True) == (preview.refused, len(preview.added) + len(preview.removed) == 1)
 
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.on_update is OnUpdate.REJECTED], ids=str)
@@ -118,9 +118,9 @@ def test_refusal_has_option_values_and_reason(option):
 
 def test_equal_options_have_no_difference():
     """In any notation."""
-    found = difference(options(), options(worker={"count": 2.0}, service={"environment": []}))
+    preview = difference(options(), options(worker={"count": 2.0}, service={"environment": []}))
 
-    assert ((), (), (), (), ()) == (found.changed, found.refused, found.restarted, found.added, found.removed)
+    assert ((), (), (), (), ()) == (preview.changed, preview.refused, preview.restarted, preview.added, preview.removed)
 
 
 def test_only_tasks_of_changed_job_restart():
@@ -133,10 +133,10 @@ def test_only_tasks_of_changed_job_restart():
 
 def test_gpu_worker_replaces_worker_of_same_index():
     """A task is identified by its index in the job."""
-    found = difference(options(), options(worker={"count": 1}, gpu_worker={"count": 2}))
+    preview = difference(options(), options(worker={"count": 1}, gpu_worker={"count": 2}))
 
-    assert ((), ()) == (found.added, found.removed)
-    assert {"worker-1": "its resources changed"} == {item.task: item.reason for item in found.restarted}
+    assert ((), ()) == (preview.added, preview.removed)
+    assert {"worker-1": "its resources changed"} == {item.task: item.reason for item in preview.restarted}
 
 
 def test_ps_restart_restarts_chief():
@@ -166,11 +166,11 @@ def test_mirrored_tasks_restart_together():
 )
 def test_added_worker_restarts_dependents(strategy, tasks):
     """The new worker is added, not restarted."""
-    found = difference(options(strategy), options(strategy, gpu_worker={"count": 2}))
+    preview = difference(options(strategy), options(strategy, gpu_worker={"count": 2}))
 
-    assert ("worker-3",) == found.added
-    assert tasks == {restart.task for restart in found.restarted}
-    assert {"the size of the cluster changed"} == {restart.reason for restart in found.restarted}
+    assert ("worker-3",) == preview.added
+    assert tasks == {restart.task for restart in preview.restarted}
+    assert {"the size of the cluster changed"} == {restart.reason for restart in preview.restarted}
 
 
 def test_difference_masks_secrets():

@@ -73,6 +73,6 @@ def test_extreme_json_is_rejected(text):
 def test_decoding_raises_backup_error_only(text):
     """Any text is a backup or a BackupError; so is any prefix of a backup."""
     whole = json.dumps(GOOD)
-    for found in (text, f'{{"format": "dcos-tensorflow state", {text}', whole[: len(text) % len(whole)]):
+    for document in (text, f'{{"format": "dcos-tensorflow state", {text}', whole[: len(text) % len(whole)]):
         with pytest.raises(BackupError):
-            decode(found)
+            decode(document)

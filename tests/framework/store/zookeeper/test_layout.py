@@ -58,14 +58,14 @@ def test_service_folders_are_unique(one, other):
 
 
 @given(writes)
-def test_decoding_inverts_encoding(found):
-    assert found == layout.decode_writes(layout.encode_writes(found), "here")
+def test_decoding_inverts_encoding(written):
+    assert written == layout.decode_writes(layout.encode_writes(written), "here")
 
 
 @given(writes, st.data())
-def test_truncated_entry_is_rejected(found, data):
+def test_truncated_entry_is_rejected(written, data):
     """With the name of the node."""
-    whole = layout.encode_writes(found)
+    whole = layout.encode_writes(written)
     length = data.draw(st.integers(0, len(whole) - 1))
     with pytest.raises(StoreCorruptError, match="/here"):
         layout.decode_writes(whole[:length], "/here")
@@ -75,9 +75,9 @@ def test_truncated_entry_is_rejected(found, data):
 def test_decoding_raises_store_corrupt_only(data):
     """Any bytes are writes or a StoreCorruptError, as an entry and as a head."""
     for read in (layout.decode_writes, layout.decode_head):
-        for found in (data, b"\x01" + data):
+        for content in (data, b"\x01" + data):
             try:
-                read(found, "here")
+                read(content, "here")
             except StoreCorruptError:
                 continue
 
@@ -86,10 +86,10 @@ def test_decoding_raises_store_corrupt_only(data):
 def test_invalid_content_is_rejected(data):
     """Valid compression of other content is a StoreCorruptError, or happens to be writes."""
     try:
-        found = layout.decode_writes(b"\x01" + zlib.compress(data), "here")
+        written = layout.decode_writes(b"\x01" + zlib.compress(data), "here")
     except StoreCorruptError:
         return
-    assert data == zlib.decompress(layout.encode_writes(found)[1:])
+    assert data == zlib.decompress(layout.encode_writes(written)[1:])
 
 
 def test_decoding_head_inverts_encoding():

@@ -198,17 +198,17 @@ def test_load_is_not_stale(ensemble, three_places, open_at):
     writer = open_at(three_places, servers=(ensemble.leader().address,))
     reader = open_at(three_places, servers=(follower.address,))
     writer.load()
-    end, found = 0, []
+    end, loaded = 0, []
     for _ in range(5):
         reader.load()
         follower.freeze()
         count_up(writer, end, end + 50)
         end += 50
-        thread = threading.Thread(target=lambda: found.append(reader.load()))
+        thread = threading.Thread(target=lambda: loaded.append(reader.load()))
         thread.start()
         follower.thaw()
         thread.join()
-        assert counted(end) == found[-1]
+        assert counted(end) == loaded[-1]
 
 
 def test_lost_quorum_is_unavailable_until_back(ensemble, three_places, open_at):
@@ -226,9 +226,9 @@ def test_lost_quorum_is_unavailable_until_back(ensemble, three_places, open_at):
     for server in killed:
         server.launch()
     ensemble.wait_serving()
-    found = patiently(store.load)
-    assert found in ((counted(3), counted(4)) if isinstance(caught.value, StoreConflictError) else (counted(3),))
-    stored = len(found) - 1
+    loaded = patiently(store.load)
+    assert loaded in ((counted(3), counted(4)) if isinstance(caught.value, StoreConflictError) else (counted(3),))
+    stored = len(loaded) - 1
     count_up(store, stored, 6)
 
     assert counted(6) == open_at(three_places).load()

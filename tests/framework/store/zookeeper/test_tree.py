@@ -36,10 +36,10 @@ def filled(open_at, place, count=3):
 
 def nodes(client, path):
     """Every node at and below the path."""
-    found = [path]
+    paths = [path]
     for name in client.get_children(path):
-        found += nodes(client, f"{path}/{name}")
-    return found
+        paths += nodes(client, f"{path}/{name}")
+    return paths
 
 
 def folder(client, place):
@@ -117,10 +117,10 @@ def test_nodes_with_credentials_are_private(open_at, zookeeper, operator):
     store = filled(open_at, mine)
     store.lead()
     owner, other = operator(mine, auth_data=[("digest", "me:secret")]), operator(mine)
-    found = nodes(owner, f"{mine.chroot}/{ROOT}")
+    paths = nodes(owner, f"{mine.chroot}/{ROOT}")
 
-    assert 8 == len(found)  # the service, head, lock, leader, the folder and three entries
-    for path in found:
+    assert 8 == len(paths)  # the service, head, lock, leader, the folder and three entries
+    for path in paths:
         assert [("digest", "ALL")] == [(acl.id.scheme, acl.acl_list[0]) for acl in owner.get_acls(path)[0]]
         with pytest.raises(NoAuthError):
             other.get(path)
