@@ -140,7 +140,7 @@ def test_down_stops_cluster_with_damaged_record(local: Command, folder: Path, ag
     assert "has stopped" in down.stdout
     assert processes
     assert not any(process.alive() for process in processes)
-    assert "No local cluster is up" in local("down").stdout
+    assert "no local cluster is up" in local("down").stdout
     assert 0 == local("up", "--agents", agents_file).returncode
 
 

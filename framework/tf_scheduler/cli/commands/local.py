@@ -107,7 +107,7 @@ def up(agents_file: Path | None, directory: Path, zookeeper: bool, foreground: b
         if foreground:
             with cluster:
                 _print(cluster.state(), notice)
-                click.echo("Ctrl-C stops the local cluster.")
+                click.echo("Ctrl-C stops the local cluster")
                 signal.pause()
         else:
             cluster.start()
@@ -133,10 +133,10 @@ def down(directory: Path) -> None:
     Works even if the record of the cluster is damaged.
     """
     if not LocalCluster.end(directory):
-        click.echo(f"No local cluster is up in {directory}.")
+        click.echo(f"no local cluster is up in {directory}")
         return
     remains = f"; its logs and sandboxes remain in {directory}" if directory.exists() else ""
-    click.echo(f"The local cluster has stopped{remains}.")
+    click.echo(f"the local cluster has stopped{remains}")
 
 
 @local.command()
@@ -172,7 +172,7 @@ def logs(name: str, directory: Path, follow: bool) -> None:
     folder = directory / "logs"
     names = sorted(path.stem for path in folder.glob("*.log"))
     if not names:
-        raise NotRunningError(f"No local cluster has been up in {directory}.")
+        raise NotRunningError(f"no local cluster has been up in {directory}")
     if name not in names:
         raise MesosLocalError(f"unknown log: {name!r}; expected one of {', '.join(names)}")
     with (folder / f"{name}.log").open(errors="replace") as log:
@@ -198,7 +198,7 @@ def find_cluster(directory: Path) -> LocalCluster:
     except NodeDiedError as error:
         raise NotRunningError(str(error)) from error
     if cluster is None:
-        raise NotRunningError(f"No local cluster is up in {directory}. Start one with: dcos-tensorflow local up")
+        raise NotRunningError(f"no local cluster is up in {directory}; start one with `dcos-tensorflow local up`")
     return cluster
 
 

@@ -176,28 +176,23 @@ class _Job:
     quiet: bool
     page: Path | None
 
-    @property
-    def console(self) -> bool:
-        """Whether the scheduler's log is printed, because nothing is drawn on a terminal."""
-        return not self.quiet and not sys.stderr.isatty()
-
 
 def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
     """Run the job and store its report. `own`: the cluster was started for this run."""
     folder = RunFolder.create(job.spec.name, uuid.uuid4().hex)
-    launch = prepare_launch(job.document, cluster, folder)
+    launch, terminal = prepare_launch(job.document, cluster, folder), sys.stderr.isatty()
     # From here on a signal asks for the end: the result is always reported, and all processes are stopped.
     with collect_signals() as signals:
-        submitted, began = time.time(), time.monotonic()
-        with run_scheduler(launch, job.spec.name, cluster.master.address, console=job.console) as scheduler:
-            start_run(job.document, folder, cluster.specs, submitted)
+        submitted, began, console = time.time(), time.monotonic(), not (job.quiet or terminal)
+        with run_scheduler(launch, job.spec.name, cluster.master.address, console=console) as scheduler:
+            run = start_run(job.document, folder, cluster.specs, submitted)
             grace = max((each.kill_grace for each in job.spec.jobs), default=0.0)
             watch = StopMonitor(scheduler, grace, job.timeout, signals)
             redactor = output_redactor(job.spec, job.document)
-            view = None if job.quiet or not sys.stderr.isatty() else redactor
+            view = redactor if terminal and not job.quiet else None
             result = follow(scheduler, watch, cluster, own=own, view=view)
         report = build_report(result, job.spec, cluster, folder, time.monotonic() - began, redactor)
-        finish_run(job.document, report, folder, cluster.specs, submitted, job.page)
+        finish_run(run, report, job.page)
         _print_result(report, folder, job.quiet)
         return report
 

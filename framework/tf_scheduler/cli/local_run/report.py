@@ -60,16 +60,11 @@ def run_database() -> RunDatabase:
     return RunDatabase(state_home() / "history.db", now=_refreshed)
 
 
-def start_run(document: Mapping[str, Any], folder: RunFolder, agents: Iterable[AgentSpec], submitted: float) -> None:
+def start_run(document: Mapping[str, Any], folder: RunFolder, agents: Iterable[AgentSpec], submitted: float) -> Run:
     """Store a run that starts, so that it is listed even if this process is killed. `finish_run` reports errors."""
-    with suppress(JobError, OSError):
-        run_database().save(_new_run(document, folder, agents, submitted))
-
-
-def _new_run(document: Mapping[str, Any], folder: RunFolder, agents: Iterable[AgentSpec], submitted: float) -> Run:
     options, process = resolve(document), ProcessId.of(os.getpid())
     masked = mask_options(options)
-    return Run(
+    run = Run(
         id=folder.path.name,
         service=options["service"]["name"],
         state=RUNNING,
@@ -82,6 +77,9 @@ def _new_run(document: Mapping[str, Any], folder: RunFolder, agents: Iterable[Ag
         agents={agent.hostname: _agent_text(agent) for agent in agents},
         process="" if process is None else f"{process.pid}:{process.start_time}",
     )
+    with suppress(JobError, OSError):
+        run_database().save(run)
+    return run
 
 
 def _refreshed(run: Run) -> Run:
@@ -106,28 +104,11 @@ def _with_recording(run: Run, recorded: Any) -> Run:
     return replace(run, **{name: getattr(recorded, name) for name in fields})
 
 
-def finish_run(
-    document: Mapping[str, Any],
-    report: Report,
-    folder: RunFolder,
-    agents: Iterable[AgentSpec],
-    submitted: float,
-    page: Path | None,
-) -> None:
-    """Store a finished run and write its page. Errors are printed, because they are no failure of the run.
-
-    Args:
-        document: Options of the run.
-        submitted: Unix time.
-        page: File of the HTML page; None: no page.
-    """
+def finish_run(run: Run, report: Report, page: Path | None) -> None:
+    """Store a finished run and write its page. Errors are printed, because they are no failure of the run."""
+    recorded = read_recording(RunFolder(Path(run.folder)).recording)
     result = {name: report[name] for name in ("state", "reason", "seconds")}
-    run = replace(
-        _with_recording(_new_run(document, folder, agents, submitted), read_recording(folder.recording)),
-        environment=environment_of(resolve(document)),
-        process="",
-        **result,
-    )
+    run = replace(_with_recording(run, recorded), environment=environment_of(run.resolved), process="", **result)
     try:
         run_database().save(run)
     except (JobError, OSError) as error:
