@@ -7,16 +7,7 @@ from typing import Any
 
 from . import container
 from .tables import Action, Location, Note, Row, SetOption, convert_tree, ignore, option_row, unexpected_value
-from .values import (
-    each,
-    integer,
-    mapping_or_empty,
-    nested_value,
-    number,
-    require_bool,
-    require_field,
-    require_text,
-)
+from .values import each, integer, mapping_or_empty, nested_value, number, require_bool, require_field, require_text
 
 #: Kind of a volume -> alternative.
 _INSTEAD = {
@@ -209,10 +200,7 @@ ROWS = (
         container.convert_nodes,
     ),
     option_row(
-        f"{_POD}.nodeName",
-        "{job}.placement_constraint",
-        "",
-        lambda value: [["hostname", "IS", require_text(value)]],
+        f"{_POD}.nodeName", "{job}.placement_constraint", "", lambda value: [["hostname", "IS", require_text(value)]]
     ),
     Row(f"{_POD}.affinity", (), "use placement_constraint (UNIQUE, MAX_PER, GROUP_BY) and placement.near"),
     Row(f"{_POD}.tolerations", (), "agents have no taints; reserve agents with a Mesos role and quota"),

@@ -126,8 +126,7 @@ def _convert_mounts(value: Any, location: Location) -> Iterator[Action]:
         host, container, mode = (*mount.split(":"), "rw")[:3]
         read_only = mode.partition("+")[0] == "ro"
         yield SetOption(
-            ("volumes",),
-            [{"host_path": host, "container_path": container, "mode": "RO" if read_only else "RW"}],
+            ("volumes",), [{"host_path": host, "container_path": container, "mode": "RO" if read_only else "RW"}]
         )
 
 

@@ -159,17 +159,9 @@ def fold_lines(lines: Iterable[Mapping[str, Any]]) -> Recording:
 
 
 def _launch(line: Mapping[str, Any]) -> RecordedLaunch:
-    return RecordedLaunch(
-        task=line["task"],
-        id=line["launched"],
-        generation=line["generation"],
-        agent=line["agent"],
-        address=line["address"],
-        cpus=line.get("cpus", 0.0),
-        gpus=line.get("gpus", 0.0),
-        mem=line.get("mem", 0.0),
-        launched=line.get("at") or line["t"],
-    )
+    required = {name: line[name] for name in ("task", "generation", "agent", "address")}
+    amounts = {name: line.get(name, 0.0) for name in ("cpus", "gpus", "mem")}
+    return RecordedLaunch(id=line["launched"], launched=line.get("at") or line["t"], **required, **amounts)
 
 
 def _status(launch: RecordedLaunch, line: Mapping[str, Any]) -> RecordedLaunch:

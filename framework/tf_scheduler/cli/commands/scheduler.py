@@ -41,10 +41,7 @@ def scheduler() -> None:
 
 @scheduler.command()
 @click.option(
-    "--options",
-    "file",
-    type=click.Path(path_type=Path),
-    help="Options file, instead of environment variables.",
+    "--options", "file", type=click.Path(path_type=Path), help="Options file, instead of environment variables."
 )
 @click.option(
     "--reset",

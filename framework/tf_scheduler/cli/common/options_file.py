@@ -99,12 +99,7 @@ def load_options(path: Path) -> ServiceSpec:
     error for each option without effect.
     """
     folder = path.parent
-    rules = (
-        lambda options: _missing_files(options, folder),
-        _missing_programs,
-        _invalid_user,
-        _unsupported_isolation,
-    )
+    rules = (lambda options: _missing_files(options, folder), _missing_programs, _invalid_user, _unsupported_isolation)
     options = resolve(_read_options(path), _local_defaults(), rules)
     for notice in ineffective_options(options):
         click.echo(f"notice: {notice}", err=True)

@@ -39,15 +39,7 @@ from tf_scheduler.cli.common.output import last_lines
 from tf_scheduler.errors import JobError, OptionsError
 from tf_scheduler.options.load import as_lists, resolve
 
-from .process import (
-    SchedulerLaunch,
-    SupervisedScheduler,
-    advertise,
-    get_json,
-    guarded,
-    secret_variables,
-    with_values,
-)
+from .process import SchedulerLaunch, SupervisedScheduler, advertise, get_json, guarded, secret_variables, with_values
 
 _INTERVAL = 0.5  # seconds between two checks of a supervisor
 _START_TIMEOUT = 60.0  # seconds until a supervisor must have started its scheduler
