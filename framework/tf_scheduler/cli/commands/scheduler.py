@@ -60,7 +60,8 @@ def run(file: Path | None, reset: str) -> None:
 
     \b
     Examples:
-      PORT_API=8080 dcos-tensorflow scheduler run --options options.json
+      export PORT_API=8080 EXECUTOR_URI=file://$(dcos-tensorflow executor build)
+      dcos-tensorflow scheduler run --options options.json
     """
     document = to_document(os.environ) if file is None else parse(read_bytes(file), str(file))
     settings = load_settings(document, os.environ, reset)
