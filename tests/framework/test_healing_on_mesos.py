@@ -74,13 +74,13 @@ class Watched:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self.told: list[str] = []
+        self.messages: list[str] = []
         self.answers: list[Reply] = []
         self.service: RunningScheduler
 
     def see(self, _event: Event, decision: Decision) -> None:
         with self._changed:
-            self.told += [outcome.message for outcome in decision.outcomes]
+            self.messages += [outcome.message for outcome in decision.outcomes]
             self.answers += [decision.answer.reply] if decision.answer else []
             self._changed.notify_all()
 
@@ -90,12 +90,12 @@ class Watched:
 
     def until(self, what: Callable[[SchedulerState], object]) -> SchedulerState:
         with self._changed:
-            assert self._changed.wait_for(lambda: what(self.service.state), PATIENCE), "\n".join(self.told)
+            assert self._changed.wait_for(lambda: what(self.service.state), PATIENCE), "\n".join(self.messages)
         return self.service.state
 
-    def until_told(self, words: str) -> str:
-        self.until(lambda _: any(words in sentence for sentence in self.told))
-        return next(sentence for sentence in self.told if words in sentence)
+    def until_message(self, words: str) -> str:
+        self.until(lambda _: any(words in sentence for sentence in self.messages))
+        return next(sentence for sentence in self.messages if words in sentence)
 
     def joined(self, name: TaskName, after: TaskRecord | None = None) -> TaskRecord:
         """The record of a launch of this task, a later one than `after`, whose server answers."""
@@ -178,16 +178,16 @@ def watched(start: Callable[[ServiceSpec], Watched], tmp_path: Path) -> Watched:
 def test_tasks_are_healed_and_ordered_about(watched, cluster):
     """In one go: late, avoided, stalled; restarted, paused, resumed, replaced; its port taken by a stranger.
 
-    Nobody else is ever started again.
+    No other task restarts.
     """
     late = watched.until(lambda state: WORKER_1 in state.stored.recoveries)
     first = late.stored.tasks[WORKER_1]
     assert Cause.NOT_JOINED is late.stored.recoveries[WORKER_1].cause
-    assert "waits for data" in watched.until_told(f"worker-1 on {first.hostname} is killed: killed on request")
+    assert "waits for data" in watched.until_message(f"worker-1 on {first.hostname} is killed: killed on request")
 
     second = watched.joined(WORKER_1, after=first)
     assert first.hostname != second.hostname, "its agent is avoided now"
-    assert f"{first.hostname} is avoided for 3600 s" in watched.until_told("is avoided")
+    assert f"{first.hostname} is avoided for 3600 s" in watched.until_message("is avoided")
 
     stalled = watched.until(lambda state: "evaluator-0" in state.stored.recoveries).stored.recoveries["evaluator-0"]
     assert "stalled: no progress and no output for 2 s" in stalled.why
@@ -216,7 +216,7 @@ def test_tasks_are_healed_and_ordered_about(watched, cluster):
     watched.paused(WORKER_1)
     with socket.create_server(("", int(fifth.address.rpartition(":")[2]))):
         watched.order(PodVerb.RESUME)
-        watched.until_told(f"crashed twice in a row at {fifth.address}")
+        watched.until_message(f"crashed twice in a row at {fifth.address}")
         sixth = watched.joined(WORKER_1, after=fifth)
     assert fifth.address != sixth.address
     assert {1} == {watched.service.state.stored.tasks[TaskName(name)].serial for name in ("ps-0", "worker-0")}
@@ -251,7 +251,7 @@ def runs(state: SchedulerState, count: int) -> bool:
     return len(found) == count and all(status and status.state is TaskState.RUNNING for status in found)
 
 
-def test_collective_training_leaves_a_drained_agent_and_goes_on_smaller(cluster, start, tmp_path):
+def test_collective_training_leaves_drained_agent(cluster, start, tmp_path):
     """Who is drained has the time that a checkpoint takes; with two of three it goes on; a restart makes them three."""
     save = f"trap 'sleep 2; echo saved > {tmp_path}/checkpoint; exit 143' TERM"
     command = (
@@ -269,7 +269,7 @@ def test_collective_training_leaves_a_drained_agent_and_goes_on_smaller(cluster,
     drained = state.stored.tasks[TaskName("worker-2")]
     try:
         operate(cluster, "DRAIN_AGENT", drained.agent_id)
-        service.until_told("the cluster restarts with 2 of 3 workers")
+        service.until_message("the cluster restarts with 2 of 3 workers")
         state = service.until(lambda state: runs(state, 2))
         assert (tmp_path / "checkpoint").exists()
         assert drained.agent_id not in {record.agent_id for record in state.live()}
@@ -333,10 +333,10 @@ def workers_of(folder: Path, task: str) -> int:
     ids=["max_failures", "never", "exit_code", "refused by Mesos"],
 )
 def test_a_task_that_may_not_start_again_ends_the_job(start, tmp_path, options, ends, starts, why):
-    """By its restart policy, or because Mesos would refuse it again; the reason is told."""
-    told = tmp_path / "starts"
-    told.touch()
-    command = f"echo started >> {told}; {ends.replace('starts', str(told))}"
+    """By its restart policy, or because Mesos would refuse it again; the reason is reported."""
+    log = tmp_path / "starts"
+    log.touch()
+    command = f"echo started >> {log}; {ends.replace('starts', str(log))}"
     job = a_job(JobKind.WORKER, 1, needs=needs(0.1, 64), command=command)
     service = start(a_service(job, strategy=Strategy.INDEPENDENT, **options))
 
@@ -344,4 +344,4 @@ def test_a_task_that_may_not_start_again_ends_the_job(start, tmp_path, options, 
 
     assert Verdict.FAILED is state.stored.result.verdict
     assert why in state.stored.result.reason
-    assert starts == len(told.read_text().splitlines())
+    assert starts == len(log.read_text().splitlines())

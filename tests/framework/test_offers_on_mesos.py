@@ -48,7 +48,7 @@ AGENTS = (
     AgentSpec("gpu-1", "cpus:1;mem:1024;disk:1000;gpus:2;ports:[31760-31779]", "rack:b"),
 )
 HALF = needs(cpus=0.4, mem=128)
-FOR_EVER, BRIEFLY = "exec sleep 1000", "exec sleep 2"
+FOREVER, BRIEFLY = "exec sleep 1000", "exec sleep 2"
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +64,10 @@ class Watched:
     def __init__(self, spec: ServiceSpec, master: str, store: Path) -> None:
         self._changed = threading.Condition()
         self.service = RunningScheduler(spec, master, store, observers=[self._heard], on_end=self._wake)
-        self.told: list[str] = []
+        self.messages: list[str] = []
 
     def _heard(self, _event: Event, decision: Decision) -> None:
-        self.told += [outcome.message for outcome in decision.outcomes]
+        self.messages += [outcome.message for outcome in decision.outcomes]
         self._wake()
 
     def _wake(self) -> None:
@@ -125,7 +125,7 @@ def a_service(*jobs: Any, name: str = "offers", **options: Any) -> ServiceSpec:
     return a_spec(name=name, jobs=jobs, **{**defaults, **options})
 
 
-def workers(count: int, command: str = FOR_EVER, **options: Any) -> Any:
+def workers(count: int, command: str = FOREVER, **options: Any) -> Any:
     return a_job(JobKind.WORKER, count, **{"needs": HALF, "command": command, "kill_grace": 1.0, **options})
 
 
@@ -157,7 +157,7 @@ def test_workers_with_and_without_gpus_form_one_job(start):
     """GPU workers share the GPU agent, all others keep off it. The GPUs are counted, there are no such devices."""
     service = start(
         a_service(
-            a_job(JobKind.PS, 1, needs=HALF, command=FOR_EVER),
+            a_job(JobKind.PS, 1, needs=HALF, command=FOREVER),
             workers(1, section="worker"),
             workers(2, section="gpu_worker", first_index=1, needs=needs(0.3, 128, gpus=1), gpu_check=False),
         )
@@ -216,8 +216,8 @@ def test_agents_that_no_task_may_use_are_not_offered(start, constraint, offered)
 
     state = service.until(lambda state: state.process.evaluations and state.session.pending)
 
-    told = {reason.hostname for reason in state.session.pending["worker-0"] if hasattr(reason, "reasons")}
-    assert offered == told
+    listed = {reason.hostname for reason in state.session.pending["worker-0"] if hasattr(reason, "reasons")}
+    assert offered == listed
 
 
 def test_two_services_that_need_the_same_agents_both_get_them(start):
@@ -282,7 +282,7 @@ def test_work_leaves_a_draining_agent(cluster, start):
         operate(cluster, "REACTIVATE_AGENT", **agent)
 
 
-def test_a_gang_beyond_its_quota_waits_and_runs_when_that_is_raised(cluster, start):
+def test_gang_beyond_quota_waits_for_raise(cluster, start):
     """A limit of one cpu for the role: offers stop there, and the reasons name what is missing."""
 
     def limit(cpus: float) -> None:
@@ -306,7 +306,7 @@ def reserving(count: int, timeout: float) -> ServiceSpec:
 
 
 def test_reservations_last_until_the_gang_is_complete(cluster, start):
-    """The third agent joins late; what runs then is not reserved any more. Each step is told by Mesos."""
+    """The third agent joins late; running tasks have no reservation any more. Mesos reports each step."""
     cluster.agents["b-1"].stop()
     try:
         service = start(reserving(3, timeout=PATIENCE))
@@ -330,7 +330,7 @@ def test_reservations_last_until_the_gang_is_complete(cluster, start):
 
 
 class Thief:
-    """A framework in our role that gives back the first reservation of ours that it is offered, and leaves."""
+    """A framework in the same role that releases the service's first reservation that it is offered, and exits."""
 
     def __init__(self, cluster: LocalCluster, role: str) -> None:
         self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
@@ -368,7 +368,7 @@ class Thief:
         return event[kind.lower()]
 
 
-def test_what_a_rival_in_our_role_gives_back_is_told_and_reserved_again(cluster, start):
+def test_reservation_taken_by_rival_is_made_again(cluster, start):
     """Mesos lets it, where no access list forbids that, and does not tell us."""
     service = start(reserving(4, timeout=2 * PATIENCE))
     service.until(lambda state: len([item for item in state.stored.reservations.values() if item.is_confirmed]) == 3)
@@ -376,7 +376,7 @@ def test_what_a_rival_in_our_role_gives_back_is_told_and_reserved_again(cluster,
 
     host = Thief(cluster, "offers-role").steal()
 
-    service.until(lambda _: any(f"on {host} lost to another" in told for told in service.told))
+    service.until(lambda _: any(f"on {host} lost to another" in message for message in service.messages))
     state = service.until(
         lambda state: (
             {"a-1", "a-2", "b-1"}
@@ -402,7 +402,7 @@ def test_reservations_are_given_back(cluster, start, how):
     assert {} == reserved(cluster)
 
 
-def test_a_reservation_that_the_master_refuses_is_told(tmp_path):
+def test_reservation_refused_by_master_is_reported(tmp_path):
     """In its words, here by an access list; nothing is reserved, and the service keeps away for a while."""
     agents = [AgentSpec("strict", "cpus:1;mem:1024;disk:1000;ports:[31800-31819]")]
     acls = {"reserve_resources": [{"principals": {"type": "NONE"}, "roles": {"type": "ANY"}}]}

@@ -58,7 +58,7 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Story:
-    """Agents are made anew for each telling."""
+    """Agents are created for each run of the story."""
 
     spec: ServiceSpec
     agents: Callable[[], Sequence[Agent]]
@@ -144,7 +144,7 @@ def check(world: World) -> None:
         assert not task.updates or mesos.removed, f"{task.launch.record.id} waits for an acknowledgement"
     assert not mesos.operations or mesos.removed, f"{list(mesos.operations)} wait for an acknowledgement"
     forgotten = reserved(mesos) - set(world.state.stored.reservations)
-    assert not forgotten, f"{forgotten} are reserved for ever"
+    assert not forgotten, f"{forgotten} stay reserved forever"
 
 
 def reserved(mesos: FakeMesos) -> set[str]:

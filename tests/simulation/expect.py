@@ -60,7 +60,7 @@ def holds(count: int) -> Step:
 
 
 def suppressed(wanted: bool = True) -> Step:
-    """Whether Mesos was told to offer nothing."""
+    """Offers are suppressed."""
     return _same(f"suppressed {wanted}", wanted, lambda world: world.mesos.suppressed)
 
 
@@ -102,7 +102,7 @@ def plan(name: str, status: Status) -> Step:
 
 
 def no_plan(name: str) -> Step:
-    """There is no plan of that name."""
+    """The plan does not exist."""
     return _same(f"no_plan {name}", None, lambda world: find_plan(world.state, name))
 
 
@@ -175,14 +175,14 @@ def cluster(task: str, **counts: int) -> Step:
     return _step(f"cluster of {task}", check)
 
 
-def told(words: str) -> Step:
-    """Some outcome holds these words."""
+def outcome(words: str) -> Step:
+    """An outcome contains these words."""
 
     def check(world: World) -> None:
         found = [outcome.message for outcome in world.outcomes]
         assert any(words in message for message in found), f"nothing but {found}"
 
-    return _step(f"told {words!r}", check)
+    return _step(f"outcome {words!r}", check)
 
 
 def quiet() -> Step:

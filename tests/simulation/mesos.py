@@ -141,7 +141,7 @@ class FakeMesos:
             self.events.append(SubscriptionRefused("Framework has been removed"))
             return
         if framework is None and not self.tasks:
-            # Whoever died before it had stored its id is a new framework; the old one has nothing to lose.
+            # A scheduler that died before it stored its id registers a new framework; the old one has no tasks.
             self.registrations += 1
             self.framework = framework = FrameworkId(f"framework-{self.registrations}")
         if framework != self.framework:

@@ -30,15 +30,15 @@ def failed(name: str) -> Any:
 
 
 def test_who_fails_soon_after_is_named_and_the_first_is_blamed() -> None:
-    """In the result, for whoever asks for it, and at the end; not who was ended by us, or failed much later."""
+    """In the result and the last outcome; without tasks that the scheduler stopped, or that failed much later."""
     world = deployed()
     play(world, failed("worker-1"), expect.result(Verdict.FAILED), failed("chief-0"), failed("worker-0"))
-    told = "worker-1 on agent-1 failed: exit code 1 (failure 1: restart.max_failures is 0 in 3600 s)"
-    sentence = f"{told}; 2 others failed as a consequence: chief-0, worker-0"
+    first = "worker-1 on agent-1 failed: exit code 1 (failure 1: restart.max_failures is 0 in 3600 s)"
+    sentence = f"{first}; 2 others failed as a consequence: chief-0, worker-0"
 
-    assert (told, sentence) == (world.state.stored.result.reason, world.state.stored.result.sentence)
+    assert (first, sentence) == (world.state.stored.result.reason, world.state.stored.result.sentence)
     assert sentence == overview(world.state).reason
-    play(world, send.restart(), send.killed("ps-0"), expect.told(f"failed: {sentence}"), expect.torn_down())
+    play(world, send.restart(), send.killed("ps-0"), expect.outcome(f"failed: {sentence}"), expect.torn_down())
 
 
 def test_who_fails_much_later_has_reasons_of_its_own() -> None:
@@ -58,7 +58,7 @@ def test_of_many_a_few_are_named() -> None:
     assert world.state.stored.result.sentence.endswith(end)
 
 
-def test_a_collateral_failure_that_ends_the_job_names_the_first_one() -> None:
+def test_collateral_failure_names_first_failure() -> None:
     """The chief may not be launched again; the ps was lost first."""
     jobs = (
         a_job(JobKind.PS),

@@ -74,7 +74,7 @@ def test_a_burst_ends_as_its_updates_do_one_by_one(strategy: Any, ends: Any) -> 
         )
 
 
-def test_all_of_a_burst_is_stored_before_anything_of_it_is_acknowledged() -> None:
+def test_burst_is_stored_before_any_acknowledgement() -> None:
     """In one transaction; then the plans' calls are made, once."""
     points: list[tuple[str, str]] = []
     world = deployed(True, Strategy.MULTI_WORKER_MIRRORED)

@@ -44,7 +44,7 @@ def test_a_lost_task_waits_a_little_for_its_old_address() -> None:
 
 
 def test_two_lost_workers_are_launched_again_one_by_one() -> None:
-    """Recovery is no gang: what has a place does not wait for what has none."""
+    """Lost tasks are placed independently."""
     world = deployed(None, an_agent("agent-1", cpus=8))
     port = port_of(world, "worker-1")
 
@@ -58,7 +58,7 @@ def test_two_lost_workers_are_launched_again_one_by_one() -> None:
     )
 
 
-def test_an_executor_that_ends_before_its_program_is_the_users_error() -> None:
+def test_executor_end_before_program_is_user_error() -> None:
     """It could not be started there: that is the same the next time. Later its end is nobody's fault."""
     ended = {"reason": "REASON_EXECUTOR_TERMINATED"}
     world = play(World(a_spec(), an_agent()), send.register(), send.offers(), send.status("worker-0", FAILED, **ended))

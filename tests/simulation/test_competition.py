@@ -1,4 +1,4 @@
-"""Many services that need the same agents: none waits for ever, and nothing is left behind."""
+"""Many services that need the same agents: none waits forever, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_small_jobs_run_while_a_large_one_waits(seed: Any) -> None:
     assert large.over
 
 
-def test_a_single_service_is_not_kept_waiting_by_its_own_back_off() -> None:
+def test_single_service_is_not_delayed_by_own_backoff() -> None:
     """Machines that join late are used within one back-off and one round."""
     cluster = a_cluster(1, machines=4)
     late = cluster.machines[3].free
@@ -99,7 +99,7 @@ def test_a_single_service_is_not_kept_waiting_by_its_own_back_off() -> None:
     assert cluster.now - joined <= backoff.MIN_DELAY + backoff.MAX_WINDOW + 2.0
 
 
-def test_without_chance_two_services_meet_for_ever(monkeypatch: Any) -> None:
+def test_two_services_without_jitter_livelock(monkeypatch: Any) -> None:
     """What the random back-off is for: with equal waits each holds half of the machines, time and again."""
     monkeypatch.setattr(rounds, "jitter_from_id", lambda unique: 0.5)
     cluster = a_cluster(1, machines=8)

@@ -1,6 +1,6 @@
-"""The scheduler dies at every point where it stores, calls or has told, starts again, and the end is the same.
+"""The scheduler is killed at every store, call and outcome; after its restart the end is the same.
 
-Every point, not a choice of them: a story is told once undisturbed, which counts the points, and then once for each.
+Every point, not a choice of them: a story runs once undisturbed, which counts the points, and then once for each.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def reports(name: str, state: TaskState, goal: Callable[[World], bool] = all_run
 
 
 def wish(verb: Verb, plan: str, phase: str = "", step: str = "", goal: Callable[[World], bool] = all_run) -> Chapter:
-    """Whoever got no answer asks again; then it may be done already."""
+    """A client without an answer repeats its request, which may be done already."""
 
     def ask(world: World) -> None:
         answer = world.step(PlanCommand(verb, plan, phase, step)).answer
@@ -203,7 +203,7 @@ def test_who_dies_again_and_again_gets_there_all_the_same(name: Any, first: Any,
 
 
 def test_the_stories_pass_every_kind_of_point() -> None:
-    """Whatever is stored, called or told: a new kind of call needs a story. One needs a death, right after RESERVE."""
+    """Every kind of change, call and outcome; one call needs a crash right after RESERVE."""
     passed = {place for story in STORIES.values() for place in tell(story)[1].passed}
     reserving = STORIES["reserved, then complete"]
     reserved_at = tell(reserving)[1].passed.index(("after", "Accept")) + 1

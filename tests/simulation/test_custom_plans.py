@@ -34,7 +34,7 @@ def deployed(*plans: Any, **options: Any) -> Any:
     )
 
 
-def test_a_plan_of_the_user_waits_to_be_started_and_hands_its_parameters_to_its_tasks() -> None:
+def test_user_plan_waits_for_start_and_passes_parameters() -> None:
     """One after the other is launched again with them; the next start has others."""
     play(
         deployed(RETUNE),
@@ -76,7 +76,7 @@ def test_a_start_does_not_disturb_a_plan_in_progress() -> None:
     )
 
 
-def test_a_stopped_plan_begins_anew_when_it_is_started() -> None:
+def test_stopped_plan_restarts_from_first_step() -> None:
     """Nothing is ended by the stop; the next start takes every task again."""
     play(
         deployed(RETUNE),
@@ -134,7 +134,7 @@ def test_the_deployment_comes_before_plans_of_the_user() -> None:
     )
 
 
-def test_tasks_of_no_deployment_are_launched_by_a_plan_of_the_user_only() -> None:
+def test_tasks_outside_deploy_are_launched_by_user_plans_only() -> None:
     """Their failure is the plan's, not the job's; a restart tries again."""
     deploy = PlanSpec("deploy", phases=(PhaseSpec("ps", "ps"), PhaseSpec("worker", "worker")))
     train = PlanSpec("train", phases=(PhaseSpec("chief", "chief"),))
@@ -181,7 +181,7 @@ def test_a_restarted_step_of_the_deployment_is_launched_again() -> None:
     )
 
 
-def test_one_restarted_worker_of_a_mirrored_cluster_restarts_them_all() -> None:
+def test_restart_of_mirrored_worker_restarts_all() -> None:
     """They must know each other's addresses."""
     names = ("worker-0", "worker-1", "worker-2")
     play(
@@ -195,8 +195,8 @@ def test_one_restarted_worker_of_a_mirrored_cluster_restarts_them_all() -> None:
     )
 
 
-def test_a_plan_that_takes_one_of_a_mirrored_cluster_takes_the_others_with_it() -> None:
-    """Two plans, one gang: neither waits for ever for the other."""
+def test_user_plan_of_mirrored_worker_relaunches_all() -> None:
+    """Two plans, one gang: neither waits forever for the other."""
     first = PlanSpec("first", phases=(PhaseSpec("first", "worker", indexes=(0,)),))
     names = ("worker-0", "worker-1", "worker-2")
     play(

@@ -38,7 +38,7 @@ def test_the_highest_index_goes_first() -> None:
         ),
         expect.says("decommission", "kill-worker-3", "worker-3__"),
         send.killed("worker-3"),
-        expect.told("worker-3 is decommissioned"),
+        expect.outcome("worker-3 is decommissioned"),
         expect.killed("worker-2"),
         send.killed("worker-2"),
         expect.plan("decommission", COMPLETE),
@@ -60,7 +60,7 @@ def test_jobs_that_are_no_more_go_before_surplus_tasks() -> None:
 
 
 def test_the_others_learn_of_it_in_the_same_update() -> None:
-    """The chief must know the size of the cluster: it starts anew while the surplus worker ends."""
+    """The chief must know the size of the cluster: it restarts while the surplus worker ends."""
     play(
         deployed(a_spec(workers=3)),
         send.restart(a_spec(workers=2)),
@@ -75,7 +75,7 @@ def test_the_others_learn_of_it_in_the_same_update() -> None:
 
 
 def test_scaling_up_again_takes_the_task_back() -> None:
-    """One that was told to end already is launched again, one that waits for its turn goes on."""
+    """A stopped task is launched again, a waiting one continues."""
     play(
         deployed(workers(4), kills_at_once=False),
         send.restart(workers(2)),
@@ -91,7 +91,7 @@ def test_scaling_up_again_takes_the_task_back() -> None:
     )
 
 
-def test_a_surplus_task_that_fails_by_itself_fails_nobody_else() -> None:
+def test_failed_surplus_task_fails_no_other_task() -> None:
     """It is not wanted any more."""
     play(
         deployed(workers(4), kills_at_once=False),

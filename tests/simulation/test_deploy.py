@@ -44,7 +44,7 @@ def test_a_gang_waits_for_an_agent_that_joins_late() -> None:
         expect.launched(),
         expect.holds(1),
         send.wait(),
-        expect.told("is pending"),
+        expect.outcome("is pending"),
         expect.declined(1),
         send.wait(6),
         send.agent(an_agent("agent-2", cpus=2)),
@@ -98,7 +98,7 @@ def test_the_simulated_mesos_objects_to_broken_rules(call: Any, words: Any) -> N
         world.mesos.perform(call, world.now)
 
 
-def test_the_simulated_mesos_takes_no_call_without_a_subscription() -> None:
+def test_simulated_mesos_rejects_calls_without_subscription() -> None:
     """Mesos answers 403."""
     world = World(a_spec(), an_agent())
 

@@ -66,13 +66,13 @@ def test_the_job_has_succeeded_with_those_whose_success_it_is(success: Any, ends
     assert Verdict.SUCCEEDED is world.state.stored.result.verdict
 
 
-def test_without_a_policy_the_chief_decides_where_tasks_work_together() -> None:
+def test_default_policy_follows_chief_in_joint_training() -> None:
     """As ever."""
     play(deployed(between()), send.status("worker-0", FINISHED), expect.result(Verdict.SUCCEEDED))
 
 
 def test_a_chief_counts_as_one_of_all_workers() -> None:
-    """It trains as they do, where there are no servers to be told what to do."""
+    """It trains like the others where no servers need instructions."""
     jobs = (a_job(JobKind.WORKER, 1), a_job(JobKind.CHIEF, 1))
     world = deployed(a_spec(strategy=Strategy.PYTORCH_DDP, jobs=jobs))
 
@@ -83,8 +83,8 @@ def test_a_chief_counts_as_one_of_all_workers() -> None:
 
 @pytest.mark.parametrize("strategy", [Strategy.PYTORCH_DDP, Strategy.HOROVOD, Strategy.MULTI_WORKER_MIRRORED])
 @pytest.mark.parametrize("end", [(FAILED, ERROR), (TaskState.GONE, {})])
-def test_nobody_waits_for_one_who_has_finished(strategy: Any, end: Any) -> None:
-    """Whoever is lost when another of the ring is done can never meet it again: the job fails at once, and says so."""
+def test_lost_task_fails_job_after_peer_finished(strategy: Any, end: Any) -> None:
+    """A lost task can never meet a finished peer of its ring again: the job fails immediately, with this reason."""
     finish = FinishPolicy(success=SuccessPolicy.ALL_WORKERS)
     world = deployed(a_spec(strategy=strategy, jobs=(a_job(JobKind.WORKER, 3),), finish=finish))
 
@@ -104,7 +104,7 @@ def test_workers_of_their_own_go_on_when_another_has_finished() -> None:
     assert world.state.stored.result is None
 
 
-def test_where_any_worker_is_enough_the_job_fails_with_the_last_of_them() -> None:
+def test_any_worker_policy_fails_with_last_worker() -> None:
     """Two give up, the third may still do it; and when it does not, the job has failed."""
     once = RestartPolicy(max_failures=0)
     world = deployed(workers(SuccessPolicy.ANY_WORKER, restart=once))
@@ -121,7 +121,7 @@ def test_side_cars_do_not_fail_the_job(kind: Any) -> None:
     spec = between(kind)
     world = deployed(a_spec(strategy=spec.strategy, jobs=spec.jobs, restart=RestartPolicy(max_failures=0)))
 
-    play(world, send.status(f"{kind.value}-0", FAILED, **ERROR), expect.told("; the job goes on without it"))
+    play(world, send.status(f"{kind.value}-0", FAILED, **ERROR), expect.outcome("; the job goes on without it"))
     play(world, send.offers(), expect.launched(), expect.alive(*TRAINERS))
 
     assert world.state.stored.result is None
@@ -136,15 +136,15 @@ def test_what_still_runs_is_ended_with_the_job(clean_up: Any) -> None:
 
 
 def test_what_is_left_to_run_is_ended_after_its_time() -> None:
-    """With clean_up none: to be looked at, but not for ever."""
+    """With clean_up none: for inspection, but not forever."""
     world = deployed(between(cleanup=CleanupPolicy.NONE, keep_seconds=100.0))
 
-    play(world, send.status("worker-0", FINISHED), expect.killed(), expect.told("is left to run, for at most 100 s"))
+    play(world, send.status("worker-0", FINISHED), expect.killed(), expect.outcome("is left to run, for at most 100 s"))
     play(world, send.wait(99.0), expect.alive("ps-0", "worker-1"))
     play(world, send.wait(1.0), expect.killed("ps-0", "worker-1"), expect.torn_down())
 
 
-def test_what_is_left_to_run_may_run_until_somebody_ends_the_service() -> None:
+def test_retained_tasks_run_until_service_is_ended() -> None:
     """However long that takes."""
     world = deployed(between(cleanup=CleanupPolicy.NONE, keep_seconds=None))
 
@@ -157,7 +157,7 @@ def test_what_is_left_to_run_may_run_until_somebody_ends_the_service() -> None:
     )
 
 
-def test_tensorboard_is_kept_for_its_time_across_a_restart_of_the_scheduler() -> None:
+def test_tensorboard_retention_survives_scheduler_restart() -> None:
     """The time counts from the end of the job, which is stored."""
     world = deployed(between(JobKind.TENSORBOARD, after_finish=AfterFinish.KEEP_TENSORBOARD, keep_seconds=100.0))
 
@@ -176,7 +176,7 @@ def test_tensorboard_is_kept_after_a_failure_too() -> None:
 
 
 def test_nothing_is_kept_of_a_job_that_was_stopped() -> None:
-    """Whoever wants the end wants all of it."""
+    """A requested stop also ends retained tasks."""
     world = deployed(
         between(JobKind.TENSORBOARD, after_finish=AfterFinish.KEEP_TENSORBOARD, cleanup=CleanupPolicy.NONE)
     )
@@ -200,7 +200,7 @@ def test_an_evaluator_that_ends_by_itself_is_not_waited_for() -> None:
 
 
 def test_the_evaluator_of_a_failed_job_is_ended_with_it() -> None:
-    """There is no last checkpoint that is worth it."""
+    """A last checkpoint is not worth the wait."""
     world = deployed(between(JobKind.EVALUATOR))
 
     play(world, send.status("worker-0", TaskState.ERROR), expect.killed(*TRAINERS[::2], "evaluator-0"))

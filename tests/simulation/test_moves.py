@@ -103,7 +103,7 @@ def two_plans_want_a_task() -> Any:
     )
 
 
-def stopped_while_it_is_told_to_end() -> Any:
+def stopped_while_its_task_is_killed() -> Any:
     return play(
         deployed(RETUNE),
         send.command(Verb.START, "retune"),
@@ -217,7 +217,7 @@ def histories() -> Any:
         yield stopped(*first)
         yield restarted(*first)
     yield taken_by_another_plan()
-    yield stopped_while_it_is_told_to_end()
+    yield stopped_while_its_task_is_killed()
     yield interrupted_and_forced()
     yield a_farewell_that_was_interrupted()
     yield an_interrupted_kill_goes_on()

@@ -44,11 +44,11 @@ def test_a_paused_task_keeps_its_place() -> None:
         send.pod(PAUSE, "worker-1"),
         expect.answered(Reply.OK, "Received cmd: pause worker-1"),
         expect.killed("worker-1"),
-        expect.told("stopping worker-1 to pause it; its resources are kept"),
+        expect.outcome("stopping worker-1 to pause it; its resources are kept"),
         send.offers(),
         expect.launched("worker-1"),
         send.running(),
-        expect.told("worker-1 on agent-1 is paused"),
+        expect.outcome("worker-1 on agent-1 is paused"),
         expect.alive(*ALL),
     )
 
@@ -79,14 +79,16 @@ def test_what_keeps_a_place_only_sleeps_and_says_so() -> None:
     play(world, send.pod(PAUSE, "worker-0"), send.offers())
 
     after = launch_of(world, "worker-0")
-    told, was = Payload.decode(after.payload), Payload.decode(before.payload)
+    idle_payload, was = Payload.decode(after.payload), Payload.decode(before.payload)
     assert (None, "", {}) == (after.max_completion_time, after.record.token, after.references)
-    assert "worker-0 of digits is paused: paused by an operator." in told.command
-    assert "To go on: dcos tensorflow --name=digits pod resume worker-0" in told.command
-    assert told.command.endswith("while :; do sleep 3600; done")
-    idle = replace(was, command=told.command, python="", cluster_flags=False, fetch=(), pre="", post="", secrets_url="")
+    assert "worker-0 of digits is paused: paused by an operator." in idle_payload.command
+    assert "To go on: dcos tensorflow --name=digits pod resume worker-0" in idle_payload.command
+    assert idle_payload.command.endswith("while :; do sleep 3600; done")
+    idle = replace(
+        was, command=idle_payload.command, python="", cluster_flags=False, fetch=(), pre="", post="", secrets_url=""
+    )
     idle = replace(idle, secrets_token="", readiness="", event_folders=(), liveness=None, stalled_after=0.0)
-    assert idle == told
+    assert idle == idle_payload
 
 
 def test_plans_are_not_complete_while_a_task_is_paused() -> None:
@@ -143,7 +145,7 @@ def test_a_task_may_be_resumed_before_its_place_is_taken() -> None:
     assert not world.state.stored.tasks["worker-1"].is_placeholder
 
 
-def test_nobody_is_late_or_busy_because_of_a_paused_task() -> None:
+def test_paused_task_makes_no_task_late() -> None:
     """It never joins the others, and no deadline of it is ever due."""
     world = deployed(a_spec())
     for name in ("ps-0", "worker-0", "chief-0"):
@@ -156,7 +158,7 @@ def test_nobody_is_late_or_busy_because_of_a_paused_task() -> None:
     assert len(world.decisions) <= calm + 1
 
 
-def test_a_task_that_keeps_failing_can_be_paused_and_resumed_at_once() -> None:
+def test_pause_resume_resets_backoff_of_failing_task() -> None:
     """Its back-off is void, and its failures are remembered."""
     world = deployed()
     error = send.status("worker-1", TaskState.FAILED, exit_code=3, message="exit code 3")
@@ -188,7 +190,7 @@ def test_what_keeps_a_place_may_end_as_often_as_it_likes(when: Any, state: Any) 
     play(world, send.status("worker-0", TaskState.FINISHED), expect.result(Verdict.SUCCEEDED))
 
 
-def test_a_paused_task_whose_agent_is_gone_stays_paused_elsewhere() -> None:
+def test_paused_task_of_lost_agent_stays_paused_elsewhere() -> None:
     """At a new address, which the chief must know."""
     world = deployed()
     play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running())
@@ -304,8 +306,8 @@ def test_a_decommissioned_task_is_paused_no_more() -> None:
 
 
 @pytest.mark.parametrize("strategy", [Strategy.PARAMETER_SERVER, Strategy.BETWEEN_GRAPH, Strategy.INDEPENDENT])
-def test_readers_go_on_when_their_paused_dispatcher_is_decommissioned(strategy: Any) -> None:
-    """Nobody could resume it; also those that the update leaves alone."""
+def test_readers_resume_when_paused_dispatcher_is_removed(strategy: Any) -> None:
+    """No operator could resume them; this includes tasks that the update does not affect."""
     jobs = (a_job(JobKind.WORKER, 2), *(() if strategy is Strategy.INDEPENDENT else (a_job(JobKind.CHIEF),)))
     fed = (*jobs, a_job(JobKind.DISPATCHER, section="data_dispatcher"), a_job(JobKind.DATA_WORKER, 2))
     world = World(a_spec(strategy=strategy, jobs=fed), an_agent("agent-1", cpus=8))
@@ -331,7 +333,7 @@ def test_who_sleeps_for_a_task_that_is_no_more_is_woken_once() -> None:
     play(world, *[send.offers(), send.running()] * 2)
     world.mesos.kills_at_once = False
 
-    play(world, send.restart(a_spec(jobs=jobs[:2])), expect.told("worker-0 goes on: the paused task that it"))
+    play(world, send.restart(a_spec(jobs=jobs[:2])), expect.outcome("worker-0 goes on: the paused task that it"))
     woken = world.state.stored.recoveries["worker-0"]
     play(world, send.wait(5.0), send.restart(), send.wait(5.0))
 

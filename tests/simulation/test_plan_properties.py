@@ -80,7 +80,7 @@ def test_a_restart_at_any_point_gives_the_same_future(found: Any, past: Any, fut
     restarted.restart()
     for world in lives:
         world.decisions.clear()
-        # How often this life has asked for offers, and in vain, is no part of the past that counts.
+        # The number of offer requests of this process, and of failed rounds, does not count.
         world.state = with_fields(world.state, revive_tokens=FULL_TOKEN_BUCKET, offer_round=OfferRound())
         world.register()
         for deed in future:
@@ -138,10 +138,10 @@ def test_an_interrupted_plan_begins_nothing(found: Any, history: Any) -> None:
         after = interrupted_plans(world.state)
 
         changes = [change for decision in world.decisions for change in decision.changes]
-        told = {change.plan for change in changes if isinstance(change, LaunchRetired)}
+        retired = {change.plan for change in changes if isinstance(change, LaunchRetired)}
         launched = {change.record.plan for change in changes if isinstance(change, TaskLaunched)}
 
-        assert (told | launched).isdisjoint(before & after) or deed.name == "end"
+        assert (retired | launched).isdisjoint(before & after) or deed.name == "end"
 
 
 @given(specs(), histories)
@@ -160,8 +160,8 @@ def test_the_tally_counts_what_mesos_said(found: Any, history: Any) -> None:
 
 @given(specs(), histories)
 @BOUNDED
-def test_what_is_told_to_end_is_told_again_until_it_has(found: Any, history: Any) -> None:
-    """With time, a KILL goes out for every launch that a plan has told to end.
+def test_kills_repeat_until_launch_ends(found: Any, history: Any) -> None:
+    """With time, a KILL goes out for every launch that a plan has stopped.
 
     Not for one that counts as lost: if it returns, it is killed then.
     """

@@ -40,12 +40,12 @@ def test_a_restarted_task_comes_back_at_its_old_place() -> None:
     assert () == world.state.stored.recoveries["worker-1"].failures
 
 
-def test_a_task_that_ends_as_it_was_told_is_no_warning() -> None:
-    """Nobody has to look at it; at one that fails somebody has."""
+def test_requested_end_is_reported_without_warning() -> None:
+    """Only failures need an operator."""
     world = deployed()
     play(world, send.pod(RESTART, "worker-1"), expect.killed("worker-1"))
-    (told,) = [outcome for outcome in world.outcomes if "worker-1 on agent-1 is killed" in outcome.message]
-    assert not told.warning
+    (outcome,) = [outcome for outcome in world.outcomes if "worker-1 on agent-1 is killed" in outcome.message]
+    assert not outcome.warning
     play(world, send.status("worker-0", TaskState.FAILED, exit_code=3, message="exit code 3"))
     assert any(outcome.warning and outcome.task == "worker-0" for outcome in world.outcomes)
 
@@ -88,7 +88,7 @@ def test_a_replaced_task_goes_to_another_agent() -> None:
     assert set(ALL) == set(world.mesos.live())
 
 
-def test_a_replaced_task_stays_if_there_is_no_other_agent() -> None:
+def test_replaced_task_stays_without_other_agent() -> None:
     """Rather than not be launched at all: after a round of offers without success."""
     world = World(a_spec(), an_agent("agent-1"))
     play(world, send.register(), send.offers(), send.running())

@@ -57,7 +57,7 @@ def test_a_worker_that_dies_comes_back_alone_at_its_old_address() -> None:
 
 
 def test_a_worker_that_cannot_go_home_takes_the_chief_along() -> None:
-    """Its agent is gone: at a new address only a chief that starts anew finds it. The ps is left alone."""
+    """Its agent is gone: at a new address only a restarted chief finds it. The ps is not affected."""
     world = deployed(None, an_agent("agent-1", cpus=2), an_agent("agent-2", cpus=2))
     (name,) = (name for name in ("worker-0", "worker-1", "ps-0", "chief-0") if on(world, name, "agent-2"))
     others = [other for other in ALL if other not in (name, "chief-0")]
@@ -75,7 +75,7 @@ def on(world: World, name: str, hostname: str) -> bool:
     return world.state.stored.tasks[name].hostname == hostname
 
 
-def test_a_ps_takes_the_chief_along_and_the_chiefs_own_exit_is_not_blamed() -> None:
+def test_ps_failure_restarts_chief_uncounted() -> None:
     """The chief notices the loss and exits 1: collateral, not a failure of its own."""
     world = deployed()
 
@@ -110,13 +110,13 @@ def test_collective_training_starts_again_as_a_whole_and_at_once() -> None:
     assert world.state.stored.result is None
 
 
-def test_a_program_that_always_fails_ends_the_job_after_its_chances() -> None:
+def test_repeated_failures_end_job_after_max_failures() -> None:
     """max_failures 2: three launches, with growing pauses, then the job fails with the reason."""
     world = deployed(a_spec(restart=RestartPolicy(max_failures=2, backoff=4.0)))
     error = send.status("worker-1", FAILED, exit_code=3, message="exit code 3")
 
     play(world, error, send.offers(), expect.launched("worker-1"), send.running())
-    play(world, error, expect.told("launched again in "), send.offers(), expect.launched())
+    play(world, error, expect.outcome("launched again in "), send.offers(), expect.launched())
     play(world, send.wait(10.0), send.offers(), send.running(), error, expect.result(Verdict.FAILED))
 
     assert (
@@ -151,7 +151,7 @@ def test_a_program_that_asks_for_a_restart_gets_it(code: Any) -> None:
 
 
 def test_a_task_that_has_finished_is_never_launched_again() -> None:
-    """Not even when its whole gang starts anew, by order."""
+    """Not even when an operator restarts its whole gang."""
     world = deployed(mirrored())
 
     play(
@@ -181,7 +181,7 @@ def test_an_unreachable_task_is_waited_for() -> None:
     assert {} == world.state.stored.recoveries
 
 
-def test_an_unreachable_task_is_replaced_in_the_end_and_killed_when_it_returns() -> None:
+def test_unreachable_task_is_replaced_and_killed_on_return() -> None:
     """Never both are kept."""
     world = deployed(a_spec(recovery=RecoveryPolicy(unreachable_timeout=60.0)))
     old = world.id_of("worker-1")
@@ -235,14 +235,19 @@ def joined(*names: str) -> tuple[Step, ...]:
     return tuple(send.status(name, TaskState.RUNNING, healthy=True) for name in names)
 
 
-def test_a_task_that_does_not_join_the_others_is_ended_and_launched_again() -> None:
-    """After start_timeout; the outcome names it. Nobody else is touched, and nothing counts against the program."""
+def test_task_that_does_not_join_is_relaunched() -> None:
+    """After start_timeout; the outcome names it. No other task is affected, and nothing counts against the program."""
     world = play(deployed(), *joined("ps-0", "worker-0", "chief-0"))
     before = address(world, "worker-1")
 
     play(world, send.wait(599.0), expect.killed())
-    play(world, send.wait(1.0), expect.killed("worker-1"), expect.told("worker-1 on agent-1 has not joined the others"))
-    play(world, expect.told("does not answer 600 s after its start, 3 others do"))
+    play(
+        world,
+        send.wait(1.0),
+        expect.killed("worker-1"),
+        expect.outcome("worker-1 on agent-1 has not joined the others"),
+    )
+    play(world, expect.outcome("does not answer 600 s after its start, 3 others do"))
     play(world, send.offers(), expect.launched("worker-1"), send.running(), *joined("worker-1"))
     play(world, send.wait(7200.0), expect.alive(*ALL))
 
@@ -266,7 +271,7 @@ def test_a_task_that_never_joins_ends_the_job() -> None:
 
 
 def test_programs_without_servers_are_not_waited_for() -> None:
-    """Nobody's server answers: there are none. One that makes progress does not wait for others either."""
+    """No server answers, because programs have none. A task with progress does not wait for others either."""
     world = play(deployed(), send.wait(86_400.0), expect.killed())
     assert world.state.stored.recoveries == {}
 
@@ -275,8 +280,8 @@ def test_programs_without_servers_are_not_waited_for() -> None:
     assert world.state.stored.recoveries == {}
 
 
-def test_a_scheduler_that_starts_anew_hears_of_progress_before_it_judges() -> None:
-    """Nobody is late in its first minute; what was late before, is so then."""
+def test_restarted_scheduler_awaits_progress_reports() -> None:
+    """No task is late in the first minute; afterwards those that were late before are."""
     world = play(deployed(), *joined("ps-0", "worker-0", "chief-0"), send.wait(590.0))
     play(world, send.restart(), send.wait(59.0), expect.killed(), send.wait(2.0), expect.killed("worker-1"))
 
@@ -295,7 +300,11 @@ def test_an_agent_on_which_launches_keep_failing_is_avoided() -> None:
     play(world, *dies, *dies)
     assert on(world, "worker-1", host)
 
-    play(world, send.status("worker-1", FAILED, **KILLED_HARD), expect.told(f"{host} is avoided for 900 s: 3 launches"))
+    play(
+        world,
+        send.status("worker-1", FAILED, **KILLED_HARD),
+        expect.outcome(f"{host} is avoided for 900 s: 3 launches"),
+    )
     play(world, send.restart(), send.wait(30.0), send.offers(), send.running(), send.offers(), send.running())
     assert not on(world, "worker-1", host)
     assert set(ALL) == set(world.mesos.live())
@@ -308,7 +317,7 @@ def test_a_bad_agent_is_used_rather_than_none() -> None:
     world = deployed(None, an_agent("agent-1"))
     dies = (send.status("worker-1", FAILED, **KILLED_HARD), send.wait(30.0), send.offers(), send.running())
     play(world, *dies, *dies, send.status("worker-1", FAILED, **KILLED_HARD), send.wait(30.0), send.offers())
-    play(world, expect.launched(), send.wait(5.0), expect.told("3 launches failed; avoided for"))
+    play(world, expect.launched(), send.wait(5.0), expect.outcome("3 launches failed; avoided for"))
     play(world, send.wait(100.0), send.offers(), expect.launched("worker-1"))
 
 
@@ -356,7 +365,7 @@ def test_when_a_task_is_launched_again_is_its_jobs_choice(when: Any, end: Any, v
     assert words in (world.state.stored.result.reason if world.state.stored.result else "")
 
 
-def test_each_job_has_its_own_patience_with_agents_that_do_not_answer() -> None:
+def test_unreachable_timeout_is_per_job() -> None:
     """The ps is given up sooner than others, if its section says so."""
     world = deployed(with_worker(unreachable_timeout=20.0))
     play(world, send.status("worker-1", TaskState.UNREACHABLE), send.status("ps-0", TaskState.UNREACHABLE))
@@ -364,21 +373,21 @@ def test_each_job_has_its_own_patience_with_agents_that_do_not_answer() -> None:
     assert (LOST, TaskState.UNREACHABLE) == tuple(world.state.status(name).state for name in ("worker-1", "ps-0"))
 
 
-def test_collateral_is_told_as_such() -> None:
+def test_collateral_failure_is_reported() -> None:
     """The first end is blamed."""
     world = deployed(a_spec(strategy=Strategy.BETWEEN_GRAPH, restart=RestartPolicy(max_failures=0)))
     play(world, send.status("ps-0", FAILED, **KILLED_HARD), send.wait(5.0), ERROR)
-    play(world, expect.told("worker-1 is failed: exit code 3 (collateral of the end of ps-0)"), expect.result(None))
+    play(world, expect.outcome("worker-1 is failed: exit code 3 (collateral of the end of ps-0)"), expect.result(None))
 
 
-def test_tasks_that_know_nothing_of_each_other_do_not_excuse_each_other() -> None:
-    """Each error of an independent worker counts, whoever ended just before."""
+def test_independent_tasks_do_not_excuse_each_other() -> None:
+    """Each error of an independent worker counts, regardless of which task ended just before."""
     jobs = (a_job(JobKind.WORKER, 3),)
     world = deployed(a_spec(strategy=Strategy.INDEPENDENT, jobs=jobs, restart=RestartPolicy(max_failures=0)))
     play(world, send.status("worker-0", FAILED, **KILLED_HARD), send.wait(1.0), ERROR, expect.result(Verdict.FAILED))
 
 
-def test_who_was_excused_excuses_nobody() -> None:
+def test_collateral_failure_excuses_no_other_task() -> None:
     """Else tasks that crash by turns would never end the job."""
     world = deployed(a_spec(strategy=Strategy.BETWEEN_GRAPH, restart=RestartPolicy(max_failures=0)))
     play(world, send.status("ps-0", FAILED, **KILLED_HARD), send.wait(15.0), ERROR, expect.result(None))
@@ -425,7 +434,7 @@ def rounds(count: int) -> list[Step]:
     return [step for _ in range(count) for step in (send.offers(), send.wait(20.0))]
 
 
-def test_collective_training_starts_again_smaller_when_not_all_find_a_place() -> None:
+def test_collective_training_restarts_smaller() -> None:
     """After a while; the lowest indexes, with a ClusterSpec of their own. The next scheduler knows."""
     world = shrinking()
     host = world.state.stored.tasks["worker-0"].hostname

@@ -36,7 +36,7 @@ def test_training_does_not_wait_for_a_place_for_tensorboard() -> None:
     assert {"tensorboard-0"} == set(world.state.session.pending)
 
 
-def test_tensorboard_gets_the_port_that_it_wishes_where_that_is_on_offer() -> None:
+def test_tensorboard_gets_preferred_port_if_offered() -> None:
     """Else any: two services may share an agent."""
     board = a_job(JobKind.TENSORBOARD, port=31007)
     near = deployed(spec(board))
@@ -46,7 +46,7 @@ def test_tensorboard_gets_the_port_that_it_wishes_where_that_is_on_offer() -> No
     assert taken.state.stored.tasks["tensorboard-0"].address.endswith(":31024")
 
 
-def test_a_side_car_that_moves_restarts_nobody() -> None:
+def test_moved_side_job_restarts_no_task() -> None:
     """Its address is in nobody's ClusterSpec: the generation stays, also for those that are launched later."""
     world = deployed(spec(a_job(JobKind.TENSORBOARD, port=31007)))
 
@@ -59,7 +59,7 @@ def test_a_side_car_that_moves_restarts_nobody() -> None:
     assert {1} == {record.generation for record in world.state.stored.tasks.values()}
 
 
-def test_workers_that_work_for_themselves_are_launched_as_they_fit() -> None:
+def test_independent_workers_are_launched_one_by_one() -> None:
     """No gang: the first two start while the third waits."""
     wanted = a_spec(strategy=Strategy.INDEPENDENT, jobs=(a_job(JobKind.WORKER, 3),))
     world = World(wanted, an_agent(cpus=1.3))

@@ -16,7 +16,9 @@ from tf_scheduler.store import records
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
 OTHERS = ("ps-0", "worker-0", "chief-0")
-NOBODY = "no task has joined: no TensorFlow server of worker-0, worker-1, chief-0, ps-0 answers 600 s after the start"
+NO_SERVER = (
+    "no task has joined: no TensorFlow server of worker-0, worker-1, chief-0, ps-0 answers 600 s after the start"
+)
 
 
 def launched(spec: ServiceSpec | None = None, cpus: float = 2) -> World:
@@ -28,14 +30,17 @@ def joined(*names: str) -> Any:
     return tuple(send.status(name, TaskState.RUNNING, healthy=True) for name in names)
 
 
-def test_a_launch_that_stays_in_staging_counts_as_lost_and_goes_elsewhere() -> None:
+def test_launch_stuck_in_staging_moves_elsewhere() -> None:
     """After start_timeout; the outcome names it. Mesos is to end it, and nothing counts against the program."""
     world = play(launched(cpus=8), send.running(*OTHERS), send.status("worker-1", TaskState.STAGING))
     host = world.state.stored.tasks["worker-1"].hostname
 
     play(world, send.wait(599.0), expect.killed())
     play(world, send.wait(1.0), expect.killed("worker-1"))
-    play(world, expect.told("worker-1 is lost: it has not joined the others: its agent has not started it 600 s after"))
+    play(
+        world,
+        expect.outcome("worker-1 is lost: it has not joined the others: its agent has not started it 600 s after"),
+    )
     play(world, send.offers(), send.running(), send.offers(), send.running(), expect.alive(*ALL))
 
     assert host != world.state.stored.tasks["worker-1"].hostname
@@ -53,8 +58,8 @@ def test_with_one_agent_it_is_tried_there_again() -> None:
     play(world, expect.alive(*ALL))
 
 
-def test_a_launch_that_nobody_has_heard_of_counts_as_lost_too() -> None:
-    """And so after the scheduler started anew: since when it was launched is stored."""
+def test_launch_without_status_counts_as_lost() -> None:
+    """Also after a restart of the scheduler: the launch time is stored."""
     world = play(launched(), send.running(*OTHERS), send.wait(590.0))
     world.mesos.missing.update(world.mesos.agents)
 
@@ -63,7 +68,7 @@ def test_a_launch_that_nobody_has_heard_of_counts_as_lost_too() -> None:
     assert Cause.INFRASTRUCTURE is world.state.stored.recoveries["worker-1"].cause
 
 
-def test_a_scheduler_that_was_away_for_long_asks_before_it_judges() -> None:
+def test_returning_scheduler_reconciles_before_timeouts() -> None:
     """What it knows of launches is as old as its own end."""
     world = play(launched(), send.running("ps-0", "worker-0"), *joined("ps-0"), send.disconnect())
     world.now += 3600.0
@@ -86,7 +91,7 @@ def test_what_has_begun_is_not_unstarted() -> None:
 
 
 def test_every_launch_has_a_minute() -> None:
-    """However short start_timeout is; without one it has for ever."""
+    """However short start_timeout is; without one it is unlimited."""
     world = play(launched(a_spec(recovery=RecoveryPolicy(start_timeout=4.0))), send.running(*OTHERS))
     play(world, send.wait(59.0), expect.killed(), send.wait(2.0), expect.killed("worker-1"))
 
@@ -94,7 +99,7 @@ def test_every_launch_has_a_minute() -> None:
     play(world, send.wait(7_200.0), expect.killed())
 
 
-def test_a_launch_that_is_told_to_end_and_never_began_holds_nobody_up() -> None:
+def test_stopped_launch_that_never_started_blocks_no_task() -> None:
     """An operator restarted it; its agent says nothing of that either."""
     world = World(a_spec(), an_agent("agent-1", cpus=8), an_agent("agent-2", cpus=8), kills_at_once=False)
     play(world, send.register(), send.offers(), send.running(*OTHERS))
@@ -102,10 +107,10 @@ def test_a_launch_that_is_told_to_end_and_never_began_holds_nobody_up() -> None:
     play(world, send.pod(PodVerb.RESTART, "worker-1"), send.wait(600.0), send.offers(), expect.launched("worker-1"))
 
 
-def test_a_cluster_in_which_nobody_joins_is_told_once() -> None:
+def test_cluster_without_servers_is_reported_once() -> None:
     """It is left alone: its program may have no server."""
     world = play(launched(), send.running(), send.wait(599.0))
-    play(world, send.wait(1.0), expect.told(NOBODY), expect.killed())
+    play(world, send.wait(1.0), expect.outcome(NO_SERVER), expect.killed())
 
     play(world, send.wait(7_200.0), expect.killed())
     assert [] == [outcome.message for outcome in world.outcomes if "no task has joined" in outcome.message]
@@ -123,23 +128,23 @@ def test_a_cluster_that_makes_progress_needs_no_servers() -> None:
     assert [] == world.outcomes
 
 
-def test_programs_whose_servers_are_ours_are_late_when_nobody_joins() -> None:
+def test_programs_with_executor_servers_are_late_together() -> None:
     """Then the port must open: each is ended, and launched again."""
     jobs = (a_job(JobKind.PS, command=""), a_job(JobKind.WORKER, 2, command=""))
     spec = a_spec(strategy=Strategy.BETWEEN_GRAPH, jobs=jobs, program=Program("train"))
     world = play(launched(spec), send.running(), send.wait(600.0))
 
-    play(world, expect.killed("ps-0", "worker-0", "worker-1"), expect.told("600 s after its start, no others do"))
+    play(world, expect.killed("ps-0", "worker-0", "worker-1"), expect.outcome("600 s after its start, no others do"))
 
 
-def test_who_has_joined_before_is_late_when_nobody_joins_now() -> None:
+def test_task_with_earlier_server_is_late_without_peers() -> None:
     """Its program is known to open a server; the next scheduler knows it, too."""
     workers = ("worker-0", "worker-1", "worker-2")
     spec = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 3),))
     world = play(launched(spec), send.running(), *joined(*workers))
     play(world, send.status("worker-2", TaskState.FAILED, signal=9), send.offers(), send.running(), send.restart())
 
-    play(world, send.wait(600.0), expect.killed(*workers), expect.told("has not joined the others"))
+    play(world, send.wait(600.0), expect.killed(*workers), expect.outcome("has not joined the others"))
 
 
 def test_records_of_an_older_scheduler_are_read() -> None:

@@ -1,4 +1,4 @@
-"""A program that fails at once, twice in a row, at one address: somebody else may have its port."""
+"""Crash loops at one address, whose port another process may hold."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def address(world: World, name: str = "worker-1") -> str:
     return world.state.stored.tasks[name].address
 
 
-def test_the_third_launch_gets_another_port_and_the_chief_alone_starts_with_it() -> None:
+def test_third_launch_gets_other_port_and_restarts_chief() -> None:
     """In place first, for most failures are none of the port; then a new generation, with the least restart."""
     world = deployed()
     first = address(world)
 
     play(world, IN_USE, *AGAIN)
     assert (first, 1) == (address(world), world.state.stored.tasks["worker-1"].generation)
-    play(world, IN_USE, expect.told(f"crashed twice in a row at {first}"), *AGAIN, *AGAIN)
+    play(world, IN_USE, expect.outcome(f"crashed twice in a row at {first}"), *AGAIN, *AGAIN)
 
     assert first != address(world)
     assert {"worker-1": 2, "chief-0": 2, "ps-0": 1, "worker-0": 1} == {
@@ -98,7 +98,7 @@ def test_a_port_is_better_than_none() -> None:
     ],
 )
 def test_only_an_error_of_its_own_is_the_ports_fault(end: Any) -> None:
-    """Whoever is killed, or asks for a restart, comes back to its address, however often."""
+    """A killed task, or one that requests a restart, always returns to its address."""
     world = deployed()
     first = address(world)
     for _ in range(3):
@@ -119,7 +119,7 @@ def test_an_abort_is_an_error_of_its_own() -> None:
 
 
 def test_who_was_ready_or_lasted_had_its_port() -> None:
-    """Its server had answered, or it had told progress, or a minute had passed: then the row begins anew."""
+    """Its server had answered, it had reported progress, or a minute had passed: this resets the count."""
     world = deployed()
     first = address(world)
     ready = send.status("worker-1", TaskState.RUNNING, healthy=True)
@@ -133,7 +133,7 @@ def test_who_was_ready_or_lasted_had_its_port() -> None:
     assert (first, ()) == (address(world), world.state.stored.recoveries["worker-1"].bad_addresses)
 
 
-def test_on_a_virtual_network_nobody_shares_ports() -> None:
+def test_virtual_network_tasks_share_no_ports() -> None:
     """Each container has all of them."""
     world = deployed(a_spec(network=VirtualNetwork("dcos"), restart=RestartPolicy(max_failures=100)))
 
@@ -143,7 +143,7 @@ def test_on_a_virtual_network_nobody_shares_ports() -> None:
 
 
 def test_its_failures_count_as_ever() -> None:
-    """Other ports are no reason to go on for ever."""
+    """Other ports do not allow unlimited relaunches."""
     world = deployed(a_spec(restart=RestartPolicy(max_failures=2)))
 
     play(world, IN_USE, *AGAIN, IN_USE, *AGAIN, *AGAIN, IN_USE, expect.result(Verdict.FAILED))

@@ -54,7 +54,7 @@ def test_it_goes_on_after_a_restart() -> None:
     )
 
 
-def test_an_operator_need_not_wait_for_a_task_that_nothing_is_heard_of() -> None:
+def test_operator_can_abandon_silent_task() -> None:
     """The SDK's way out when an agent is gone for good: its step is forced, and the rest is done."""
     play(
         deployed(SMALL, kills_at_once=False),
@@ -69,7 +69,7 @@ def test_an_operator_need_not_wait_for_a_task_that_nothing_is_heard_of() -> None
     )
 
 
-def test_a_task_that_nothing_is_heard_of_is_left_to_mesos_in_the_end() -> None:
+def test_silent_task_is_left_behind() -> None:
     """Its agent may be gone and Mesos not have noticed: longer than that nothing is waited for."""
     world = play(
         deployed(SMALL, kills_at_once=False),
@@ -78,7 +78,7 @@ def test_a_task_that_nothing_is_heard_of_is_left_to_mesos_in_the_end() -> None:
         send.wait(60),
         expect.plan("uninstall", IN_PROGRESS),
         send.wait(120),
-        expect.told("left behind: worker-0 on"),
+        expect.outcome("left behind: worker-0 on"),
         expect.torn_down(),
         expect.plan("uninstall", COMPLETE),
     )
@@ -88,7 +88,7 @@ def test_a_task_that_nothing_is_heard_of_is_left_to_mesos_in_the_end() -> None:
     assert left in leftovers_message(world.state)
 
 
-def test_a_task_whose_agent_is_known_not_to_answer_is_waited_for_briefly() -> None:
+def test_unreachable_task_is_awaited_briefly() -> None:
     """A moment after it was asked to end."""
     play(
         deployed(SMALL, kills_at_once=False),
@@ -97,14 +97,14 @@ def test_a_task_whose_agent_is_known_not_to_answer_is_waited_for_briefly() -> No
         send.killed("ps-0"),
         expect.plan("uninstall", IN_PROGRESS),
         send.wait(12),
-        expect.told("left behind: worker-0 on"),
+        expect.outcome("left behind: worker-0 on"),
         expect.torn_down(),
         expect.plan("uninstall", COMPLETE),
     )
 
 
-def test_the_plan_that_dc_os_asks_for_is_complete_when_the_state_is_forgotten() -> None:
-    """Its app is deleted at once: what was left in the store then would stay for ever."""
+def test_sdk_uninstall_plan_completes_after_erasing_state() -> None:
+    """Its app is deleted at once: data that is left in the store would stay forever."""
     world = play(deployed(SMALL), send.stop(), expect.torn_down(), expect.plan("uninstall", COMPLETE))
 
     before, after = sdk_uninstall_plan(world.state), sdk_uninstall_plan(with_fields(world.state, is_erased=True))
@@ -131,7 +131,7 @@ def test_an_interrupted_uninstall_touches_nothing() -> None:
 
 
 def test_an_update_ends_with_the_job() -> None:
-    """What was told to end is not launched again, and no other plan begins anything."""
+    """Stopped tasks are not launched again, and no other plan starts a step."""
     world = deployed(SMALL, kills_at_once=False)
     better = a_spec(workers=1, chief=0, user="somebody")
     play(
@@ -185,7 +185,7 @@ def test_a_service_that_stays_says_that_it_waits_for_an_operator() -> None:
     assert "waits for the end of all tasks" == said(running, "deregister-service")
 
 
-def test_what_is_given_up_by_force_is_told_and_left_to_mesos() -> None:
+def test_forced_steps_are_reported_as_left_behind() -> None:
     """TEARDOWN is sent all the same, also if the plan was interrupted: it ends what can be ended."""
     world = play(
         deployed(SMALL, kills_at_once=False),
@@ -193,7 +193,7 @@ def test_what_is_given_up_by_force_is_told_and_left_to_mesos() -> None:
         send.command(Verb.INTERRUPT, "uninstall"),
         send.command(Verb.FORCE_COMPLETE, "uninstall"),
         expect.answered(Reply.OK),
-        expect.told("left behind: worker-0 on"),
+        expect.outcome("left behind: worker-0 on"),
         expect.torn_down(),
         expect.plan("uninstall", COMPLETE),
     )
@@ -203,7 +203,7 @@ def test_what_is_given_up_by_force_is_told_and_left_to_mesos() -> None:
 
 
 def test_what_ended_is_not_begun_again() -> None:
-    """An operator who wants that is told so; the plan is as before."""
+    """The command is refused, and the plan is unchanged."""
     for verb in (Verb.RESTART, Verb.STOP):
         for part in ((), ("kill-tasks", "kill-worker-0")):
             world = play(
@@ -217,7 +217,7 @@ def test_what_ended_is_not_begun_again() -> None:
     play(idle(), send.command(Verb.START, "uninstall"), expect.answered(Reply.ALREADY))
 
 
-def test_a_connection_that_is_lost_after_the_teardown_says_nothing_of_it() -> None:
+def test_connection_loss_after_teardown_is_inconclusive() -> None:
     """The call may be lost with it: it is sent again, or Mesos says that it knows the framework no more."""
     for gone in (False, True):
         world = deployed(SMALL)

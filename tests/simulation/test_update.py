@@ -32,7 +32,7 @@ def with_plan(spec: Any, strategy: Any, **options: Any) -> Any:
 
 
 def test_an_unchanged_spec_changes_nothing() -> None:
-    """A restart of the scheduler is no update."""
+    """A restart of the scheduler with the same options changes nothing."""
     play(
         deployed(a_spec()),
         send.restart(a_spec()),
@@ -53,9 +53,7 @@ def test_an_unchanged_spec_changes_nothing() -> None:
         (Strategy.BETWEEN_GRAPH, JobKind.PS, {"ps-0"}),
     ],
 )
-def test_what_restarts_with_a_change_follows_from_the_table_of_recovery(
-    strategy: Any, kind: Any, restarted: Any
-) -> None:
+def test_update_restarts_tasks_of_recovery_table(strategy: Any, kind: Any, restarted: Any) -> None:
     """The tasks that the change concerns, and those that cannot go on without them; at their old addresses."""
     spec = a_spec(strategy=strategy)
     play(
@@ -82,9 +80,7 @@ def test_what_restarts_with_a_change_follows_from_the_table_of_recovery(
         (Strategy.BETWEEN_GRAPH, JobKind.PS, {"ps-0"}, {"ps-0", "worker-0", "worker-1", "chief-0"}),
     ],
 )
-def test_at_new_addresses_those_that_must_know_them_start_again_too(
-    strategy: Any, kind: Any, first: Any, then: Any
-) -> None:
+def test_new_addresses_restart_dependents(strategy: Any, kind: Any, first: Any, then: Any) -> None:
     """Once, and together; then everybody has the same ClusterSpec."""
     spec = a_spec(strategy=strategy)
     play(
@@ -155,7 +151,7 @@ def test_a_kill_that_is_lost_is_sent_again() -> None:
     )
 
 
-def test_tasks_that_come_back_at_their_old_address_concern_nobody_else() -> None:
+def test_previous_address_restarts_no_other_task() -> None:
     """The ClusterSpec is the same: the chief goes on."""
     spec = a_spec(workers=1)
     world = deployed(spec)
@@ -320,7 +316,7 @@ def test_a_forced_step_is_left_as_it_is() -> None:
 
 
 def test_more_workers_are_launched_beside_those_that_run() -> None:
-    """The chief starts anew, since it must know them; the workers do not."""
+    """The chief restarts, because it needs the addresses; the workers do not."""
     play(
         deployed(a_spec(workers=2)),
         send.restart(a_spec(workers=3)),
@@ -350,7 +346,7 @@ def test_a_finished_task_is_not_launched_again() -> None:
     )
 
 
-def test_peers_that_fail_while_they_wait_for_their_turn_do_not_fail_the_job() -> None:
+def test_failed_peers_that_await_update_keep_job() -> None:
     """A chief ends with an error when its ps is gone: it was to be launched again anyway."""
     spec = with_plan(a_spec(), PlanStrategy.SERIAL)
     play(
@@ -366,8 +362,8 @@ def test_peers_that_fail_while_they_wait_for_their_turn_do_not_fail_the_job() ->
     )
 
 
-def test_options_that_change_before_the_deployment_is_complete_are_the_deploy_plans() -> None:
-    """There is no update plan yet; what was launched with the old options is launched again."""
+def test_options_before_first_deployment_belong_to_deploy() -> None:
+    """The update plan does not exist yet; tasks that were launched with the old options are launched again."""
     spec = a_spec(chief=0)
     play(
         World(spec, an_agent(cpus=8)),

@@ -31,7 +31,7 @@ def test_addresses_are_names_with_tensorflows_usual_port() -> None:
     }
 
 
-def test_a_task_that_moves_restarts_nobody() -> None:
+def test_moved_task_restarts_no_task() -> None:
     """Its name goes with it, so the ClusterSpec stays."""
     world = deployed(VirtualNetwork("dcos"))
     moved = next(record for record in world.state.stored.tasks.values() if record.job is JobKind.WORKER)

@@ -19,7 +19,7 @@ def test_addresses_are_in_the_order_of_their_indexes():
 
 
 def test_the_evaluator_is_in_nobodys_cluster():
-    """A parameter-server chief that sees an evaluator waits for it for ever."""
+    """A parameter-server chief that sees an evaluator waits for it forever."""
     cluster = {"chief": ["c:1"], "evaluator": ["e:1"], "worker": ["w:1"]}
 
     assert tf_config(cluster, JobKind.EVALUATOR, 0) == {

@@ -75,14 +75,14 @@ def world():
 
 def test_only_tasks_with_secrets_have_a_token(world):
     """Each its own; what is stored of it is no more than a digest."""
-    told = {name: payload(launch) for name, launch in world.launches.items()}
+    payloads = {name: payload(launch) for name, launch in world.launches.items()}
 
-    assert (f"{URL}/v1/secrets", "") == (told["worker-0"].secrets_url, told["ps-0"].secrets_url)
-    tokens = [told[name].secrets_token for name in ("worker-0", "worker-1", "ps-0")]
+    assert (f"{URL}/v1/secrets", "") == (payloads["worker-0"].secrets_url, payloads["ps-0"].secrets_url)
+    tokens = [payloads[name].secrets_token for name in ("worker-0", "worker-1", "ps-0")]
     assert 3 == len(set(tokens))
     assert "" == tokens[2]
     for name, launch in world.launches.items():
-        assert secret_tokens.digest(told[name].secrets_token) == launch.record.token or not launch.record.token
+        assert secret_tokens.digest(payloads[name].secrets_token) == launch.record.token or not launch.record.token
         stored = records.writes(TaskLaunched(launch.record), SchedulerState(world.state.spec))
         assert not any(token.encode() in write.value for write in stored[:1] for token in tokens if token)
 
@@ -96,7 +96,7 @@ def test_a_service_without_secrets_makes_no_tokens():
 
 
 def test_it_is_stored_before_it_is_given_and_then_it_is_used(world):
-    """Another nonce comes too late, whoever it is; the scheduler's restart makes no difference."""
+    """Another nonce is refused for every client; the scheduler's restart makes no difference."""
     first = world.ask()
     assert (Reply.OK, (SecretTokenRedeemed(world.id, secret_tokens.digest("mine")),)) == (
         first.answer.reply,
@@ -198,7 +198,7 @@ def running(*secrets, **delivery):
     return world
 
 
-def test_who_used_the_token_gets_what_reloads_while_the_program_runs():
+def test_token_user_gets_reloadable_secrets_while_running():
     """As often as it asks, for no more than that, without a word in the log; nobody else gets it."""
     world = running(*SECRETS, FILE)
     again = world.ask(now=NOW + 10_000)
@@ -272,7 +272,7 @@ def test_only_the_agent_of_the_launch_may_ask(address, given):
     assert World(from_agent_only=False).is_given(address=address)
 
 
-def test_an_agent_on_the_schedulers_own_host_may_come_over_loopback():
+def test_agent_on_scheduler_host_may_use_loopback():
     """Where the host's name leads there."""
     world = World()
     spec = replace(world.state.spec, secret_delivery=SecretDelivery("http://agent-1:8080"))
@@ -281,7 +281,7 @@ def test_an_agent_on_the_schedulers_own_host_may_come_over_loopback():
 
 
 def test_references_are_only_names(world):
-    """What the agent resolves needs no token, and the executor is told which variables to mask."""
+    """What the agent resolves needs no token, and the executor gets the names of variables to mask."""
     launches, _ = launched(a_service(SecretSpec("reference:team/key#user", env="USER_NAME")))
     launch = launches["ps-0"]
 
@@ -311,7 +311,7 @@ def tells(world, *addresses):
     ("address", "given"),
     [("9.0.1.5", True), ("fd01::5", True), ("10.0.0.1", True), ("10.0.0.2", False), ("127.0.0.1", False), ("", False)],
 )
-def test_on_a_virtual_network_only_the_agent_and_the_container_may_ask(address, given):
+def test_virtual_network_allows_agent_and_container(address, given):
     """Packets of a container leave with its own address, or with that of its agent."""
     world = networked("10.0.0.1")
     tells(world, "9.0.1.5", "fd01::5")
@@ -324,7 +324,7 @@ def test_on_a_virtual_network_only_the_agent_and_the_container_may_ask(address, 
 
 
 @pytest.mark.parametrize("agent_address", ["", "agent-1", "10.0.0.1"])
-def test_nobody_gets_them_before_mesos_has_told_where_the_container_is(agent_address):
+def test_secrets_wait_for_container_address(agent_address):
     """It is asked to come again, and the log says nothing; a name of the agent is not looked up."""
     world = networked(agent_address)
     early = world.ask(address="9.0.1.5")
@@ -335,7 +335,7 @@ def test_nobody_gets_them_before_mesos_has_told_where_the_container_is(agent_add
     assert world.is_given(address="9.0.1.5")
 
 
-def test_what_was_told_of_the_container_stays():
+def test_container_address_is_kept():
     """A status that says nothing of it, as the master makes them, does not take it back; nor does a new scheduler."""
     world = networked("10.0.0.1")
     tells(world, "9.0.1.5")

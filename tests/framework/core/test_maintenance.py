@@ -63,7 +63,7 @@ def test_an_inverse_offer_is_accepted():
     assert ["agent a goes into maintenance"] == [outcome.message for outcome in world.outcomes]
 
 
-def test_work_stays_until_the_window_is_near_and_is_moved_in_time():
+def test_tasks_move_shortly_before_maintenance():
     """Training goes on as long as it can; the grace period and the launch elsewhere fit before the window."""
     world = a_world("a", "b", "c")
     begun = world.now
@@ -115,7 +115,7 @@ def test_what_must_start_again_with_it_does():
 
 
 def test_the_chief_starts_again_with_a_worker_that_moves():
-    """At a new address only a chief that starts anew finds it; it stays at its own."""
+    """At a new address only a restarted chief finds it; the chief keeps its address."""
     jobs = (a_job(JobKind.WORKER, 1, needs=needs(cpus=1.5)), a_job(JobKind.CHIEF, 1, needs=needs(cpus=1.5)))
     world = deployed(a_spec(jobs=jobs), "a", "b", "c")
     before = hosts(world)
@@ -130,7 +130,7 @@ def test_the_chief_starts_again_with_a_worker_that_moves():
     assert before["worker-0"] != hosts(world)["worker-0"]
 
 
-def test_a_task_that_has_finished_does_not_start_again_with_others():
+def test_finished_task_does_not_move():
     """It has done its work."""
     jobs = (a_job(JobKind.WORKER, 3, needs=needs(cpus=1.5)),)
     world = deployed(a_spec(jobs=jobs, strategy=Strategy.MULTI_WORKER_MIRRORED), "a", "b", "c", "d")
@@ -161,7 +161,7 @@ def test_the_agent_is_not_used_again():
 
 @pytest.mark.parametrize("how", ["rescinded", "offered without a window", "reconnected"])
 def test_a_cancelled_window_moves_nothing(how):
-    """Told by Mesos, or seen in an offer, or not told again after a new subscription."""
+    """Rescinded, missing in an offer, or not repeated after a new subscription."""
     world = a_world("a", "b", "c")
     plan_window(world, "a", 600.0)
     (window,) = world.state.session.windows.values()

@@ -65,7 +65,7 @@ def test_a_task_crowded_out_by_its_gang_says_so():
 
 
 def test_no_offer_is_a_reason_too():
-    """Silence from Mesos is told as such."""
+    """The reason says that no offers were received."""
     found = match(a_spec(workers=1, ps=0, chief=0))
 
     assert ["needs cpus 0.6, mem 1088, ports 1; no offers from any agent"] == [

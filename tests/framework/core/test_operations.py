@@ -65,7 +65,7 @@ def test_what_is_made_is_stored_and_then_acknowledged(world):
     """Each reservation is an operation of its own, with its id."""
     first, second = reserve(world)
 
-    told = [
+    decisions = [
         decision for decision in world.decisions if any(isinstance(c, AcknowledgeOperation) for c in decision.calls)
     ]
     assert (
@@ -73,7 +73,7 @@ def test_what_is_made_is_stored_and_then_acknowledged(world):
         == ids(world, "reserve")
         == [f"{item.id}.reserve" for item in (first, second)]
     )
-    assert [(ReservationMade(first),), (ReservationMade(second),)] == [decision.changes for decision in told]
+    assert [(ReservationMade(first),), (ReservationMade(second),)] == [decision.changes for decision in decisions]
     assert first.is_confirmed
     assert second.is_confirmed
     assert {} == world.mesos.operations
@@ -91,8 +91,8 @@ def test_a_status_that_comes_again_is_only_acknowledged(world):
     assert (AcknowledgeOperation(first.operation, first.agent_id, "uuid-9"),) == decision.calls
 
 
-def test_a_refused_reservation_frees_its_place_at_once_and_says_why(world):
-    """The master's sentence, such as one of an access list; then the service keeps away, as after a round in vain."""
+def test_refused_reservation_is_dropped_with_reason(world):
+    """The master's sentence, such as one of an access list; then the service keeps away, as after a failed round."""
     world.mesos.refusal = "not authorized"
 
     pass_time(world, HOLD + 1)
@@ -176,7 +176,7 @@ def test_what_is_heard_of_is_not_asked_for(world):
     assert 2 == len(world.state.stored.reservations)
 
 
-def test_what_was_given_back_is_forgotten_as_soon_as_mesos_says_so(world):
+def test_unreserved_reservation_is_dropped_on_status(world):
     """Without that it would be after a while."""
     items = reserve(world)
 
@@ -190,7 +190,7 @@ def test_what_was_given_back_is_forgotten_as_soon_as_mesos_says_so(world):
     assert world.now < world.state.process.unreserved_at + UNRESERVE_SETTLE_SECONDS
 
 
-def test_what_cannot_be_given_back_is_told(world):
+def test_failed_unreserve_is_reported(world):
     """It is offered again, and tried again."""
     first, _ = reserve(world)
 

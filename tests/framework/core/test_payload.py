@@ -1,4 +1,4 @@
-"""What the executor is told: every option that concerns a task arrives."""
+"""Payload of the executor: every option of a task arrives."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_the_task_itself():
 
 
 @pytest.mark.parametrize(
-    ("worker", "told"),
+    ("worker", "expected"),
     [
         ({"command": "own"}, {"command": "own"}),
         ({"python": "/py"}, {"python": "/py"}),
@@ -49,11 +49,11 @@ def test_the_task_itself():
         ({"nice": 5, "ulimits": "core=0:-1"}, {"nice": 5, "ulimits": {"core": (0, -1)}}),
     ],
 )
-def test_a_jobs_options_arrive(worker, told):
+def test_a_jobs_options_arrive(worker, expected):
     """Each in its field."""
     found = payload(worker=worker)
 
-    assert told == {name: getattr(found, name) for name in told}
+    assert expected == {name: getattr(found, name) for name in expected}
 
 
 def test_a_program_of_the_original_package_arrives():

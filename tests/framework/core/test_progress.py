@@ -22,7 +22,7 @@ def record(launch: TaskId) -> TaskRecord:
     return TaskRecord(NAME, launch, JobKind.WORKER, 0, AgentId("a-1"), "agent-1", "10.0.0.1:31000", 1, (), 0.0)
 
 
-def told(state: SchedulerState, launch: TaskId, *progress: Progress) -> SchedulerState:
+def reported(state: SchedulerState, launch: TaskId, *progress: Progress) -> SchedulerState:
     for item in progress:
         decision = handle(state, ProgressReported(launch, item), 0.0, lambda: "new")
         assert () == decision.changes
@@ -35,27 +35,27 @@ RUNNING = apply(SchedulerState(a_spec(workers=1, ps=0, chief=0)), TaskLaunched(r
 
 def test_the_newest_progress_of_a_launch_is_kept() -> None:
     """By its number: a message that comes late does not turn the clock back."""
-    state = told(RUNNING, FIRST, Progress(1, 1.0, 10), Progress(3, 3.0, 30), Progress(2, 2.0, 20))
+    state = reported(RUNNING, FIRST, Progress(1, 1.0, 10), Progress(3, 3.0, 30), Progress(2, 2.0, 20))
     assert {FIRST: Progress(3, 3.0, 30)} == state.process.progress
 
 
 def test_progress_of_an_earlier_launch_is_nobodys() -> None:
     """Nor is that of a task that was never there."""
-    state = told(RUNNING, SECOND, Progress(1, 1.0, 10))
-    state = told(state, TaskId("chief-0__9"), Progress(1, 1.0, 10))
+    state = reported(RUNNING, SECOND, Progress(1, 1.0, 10))
+    state = reported(state, TaskId("chief-0__9"), Progress(1, 1.0, 10))
     assert {} == state.process.progress
 
 
 def test_a_new_launch_starts_without_progress() -> None:
     """So does a task that is forgotten."""
-    state = told(RUNNING, FIRST, Progress(1, 1.0, 10))
+    state = reported(RUNNING, FIRST, Progress(1, 1.0, 10))
     assert {} == apply(state, TaskLaunched(record(SECOND))).process.progress
     assert {} == apply(state, TaskForgotten(NAME)).process.progress
 
 
 def test_a_lost_connection_leaves_what_is_known() -> None:
     """The training goes on meanwhile."""
-    state = told(RUNNING, FIRST, Progress(1, 1.0, 10))
+    state = reported(RUNNING, FIRST, Progress(1, 1.0, 10))
     after = handle(with_fields(state, connected=True), Disconnected("gone"), 0.0, lambda: "new").state
     assert state.process.progress == after.process.progress
 
@@ -78,7 +78,7 @@ def test_progress_in_words(progress: Progress, expected: str) -> None:
     assert expected == describe_progress(progress)
 
 
-def test_of_what_was_heard_before_that_of_launches_that_still_are_counts() -> None:
+def test_restored_progress_skips_ended_launches() -> None:
     """Their tasks may have been launched again."""
     heard = {FIRST: Progress(0, 1.0, step=8, total=8), TaskId("worker-1__1"): Progress(0, 1.0)}
     again = apply(RUNNING, TaskLaunched(record(SECOND)))
@@ -86,4 +86,4 @@ def test_of_what_was_heard_before_that_of_launches_that_still_are_counts() -> No
     assert {FIRST: heard[FIRST]} == current_progress(RUNNING, heard)
     assert {} == current_progress(again, heard)
     restarted = with_fields(RUNNING, progress=current_progress(RUNNING, heard))
-    assert 9 == told(restarted, FIRST, Progress(1, 2.0, step=9)).process.progress[FIRST].step
+    assert 9 == reported(restarted, FIRST, Progress(1, 2.0, step=9)).process.progress[FIRST].step

@@ -65,7 +65,7 @@ def test_what_is_answered_is_not_asked_for_again():
     assert world.state.session.reconciliation.started_at + FULL_INTERVAL == next_deadline(world.state)
 
 
-def test_a_new_connection_begins_anew():
+def test_new_connection_restarts_reconciliation():
     """One run at a time: what the master before was asked for is void."""
     world = deployed()
     world.mesos.missing = {"agent-2-id"}
@@ -102,5 +102,5 @@ def test_a_task_that_got_lost_unnoticed_is_found_out():
     lost = world.mesos.tasks.pop(world.id_of("worker-1"))
     world.mesos.agents[lost.launch.record.agent_id].free += lost.pool
 
-    play(world, send.wait(FULL_INTERVAL), expect.told("worker-1 is gone"))
+    play(world, send.wait(FULL_INTERVAL), expect.outcome("worker-1 is gone"))
     play(world, send.offers(), expect.launched("worker-1"))

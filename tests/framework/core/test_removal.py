@@ -32,26 +32,26 @@ def away_for_too_long(world: World) -> World:
     return play(world, send.restart())
 
 
-def begin_anew(world: World) -> World:
+def reset(world: World) -> World:
     world.mesos.removed = False
     world.mesos.tasks.clear()
     return play(world, send.event(ResetRequested()), send.register(), send.offers(), send.running())
 
 
-def test_the_operator_is_told_what_happened_what_is_lost_and_what_to_do():
+def test_removal_message_explains_loss_and_next_step():
     """With the command."""
     world = away_for_too_long(deployed())
 
-    (told,) = [outcome.message for outcome in world.outcomes if outcome.warning]
-    assert "Mesos has removed the framework framework-1 of digits" in told
-    assert "no scheduler was connected for longer than service.failover_timeout (" in told
-    assert "training since the last checkpoint is lost" in told
-    assert "dcos-tensorflow scheduler run --reset framework-1" in told
+    (message,) = [outcome.message for outcome in world.outcomes if outcome.warning]
+    assert "Mesos has removed the framework framework-1 of digits" in message
+    assert "no scheduler was connected for longer than service.failover_timeout (" in message
+    assert "training since the last checkpoint is lost" in message
+    assert "dcos-tensorflow scheduler run --reset framework-1" in message
     assert world.state.process.finished
 
 
 def test_its_tasks_are_gone():
-    """Whoever asks is not told that they run."""
+    """Their statuses are not RUNNING any more."""
     world = away_for_too_long(deployed())
 
     assert {TaskState.GONE} == {world.state.status(name).state for name in ALL}
@@ -76,7 +76,7 @@ def test_a_job_that_has_ended_stays_ended():
     assert Verdict.SUCCEEDED is world.state.stored.result.verdict
 
 
-def test_a_scheduler_that_died_in_the_teardown_is_refused_and_knows_why():
+def test_scheduler_killed_in_teardown_accepts_refusal():
     """The job has ended well: there is nothing to lament."""
     world = play(deployed(), send.status("chief-0", TaskState.FINISHED), expect.torn_down())
     world.store.apply(writes(FrameworkRegistered(world.state.stored.framework_id), world.state))
@@ -88,12 +88,12 @@ def test_a_scheduler_that_died_in_the_teardown_is_refused_and_knows_why():
     assert [] == [outcome for outcome in world.outcomes if outcome.warning]
 
 
-def test_a_reset_begins_anew():
+def test_reset_registers_new_framework():
     """Another framework, new launches, nothing of before."""
     world = away_for_too_long(deployed())
     before = set(world.state.stored.statuses)
 
-    begin_anew(world)
+    reset(world)
 
     play(world, expect.alive(*ALL), expect.plan("deploy", Status.COMPLETE))
     assert (False, "framework-2") == (world.state.stored.removed, world.state.stored.framework_id)
@@ -102,7 +102,7 @@ def test_a_reset_begins_anew():
 
 
 def test_a_reset_is_stored():
-    """Whoever starts next sees nothing of before, but what operators decided."""
+    """The next scheduler sees only operators' decisions."""
     world = play(away_for_too_long(deployed()), send.event(ResetRequested()))
 
     world.restart()
@@ -121,7 +121,7 @@ def test_a_reset_keeps_what_operators_decided():
     world = play(World(a_spec(), an_agent()), send.register(), send.command(Verb.INTERRUPT, "deploy"))
 
     away_for_too_long(world)
-    begin_anew(world)
+    reset(world)
 
     play(world, expect.alive(), expect.plan("deploy", Status.WAITING))
 

@@ -164,7 +164,7 @@ def test_a_restart_after_the_deadline_gives_back():
     assert {} == dict(world.state.stored.reservations)
 
 
-def test_what_was_given_back_is_not_forgotten_before_it_is_clear_that_it_is_gone():
+def test_released_reservation_is_kept_until_it_is_gone():
     """UNRESERVE may be lost with the scheduler: the next one finds the reservation in its state, and gives it back."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
@@ -178,7 +178,7 @@ def test_what_was_given_back_is_not_forgotten_before_it_is_clear_that_it_is_gone
     assert {} == dict(world.state.stored.reservations), "their agents offer without them"
 
 
-def test_what_nobody_remembers_is_given_back():
+def test_unknown_reservation_is_released():
     """The state was lost: our label on it, and no record."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
@@ -216,7 +216,7 @@ def test_the_end_of_the_service_gives_back_before_the_teardown():
 
 @pytest.mark.parametrize("stops", [True, False])
 def test_an_agent_that_is_never_heard_of_again_holds_nothing_up(stops):
-    """After a while the operator is told what may be left."""
+    """After a while the operator learns what may remain."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 1)
     world.mesos.lose("a")
@@ -260,7 +260,7 @@ def take_away(world, name, keep=0):
 
 
 def test_what_somebody_else_has_given_back_is_reserved_again():
-    """For a task of the gang that has no place; it is told. The rest is left as it is, with the deadline."""
+    """The task is placed elsewhere, and the loss is reported. Other reservations stay, with the deadline."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
     before = {item.location.hostname: item for item in world.state.stored.reservations.values()}
@@ -273,12 +273,12 @@ def test_what_somebody_else_has_given_back_is_reserved_again():
     assert before["b"] == after["b"]
     assert (True, False) == (after["a"].is_confirmed, before["a"].id == after["a"].id)
     assert before["a"].deadline == after["a"].deadline
-    (told,) = [outcome for outcome in world.outcomes if "lost to another framework" in outcome.message]
-    assert ("worker-0", True) == (told.task, told.warning)
-    assert told.message.startswith("reservation for worker-0 on a lost to another framework in")
+    (outcome,) = [outcome for outcome in world.outcomes if "lost to another framework" in outcome.message]
+    assert ("worker-0", True) == (outcome.task, outcome.warning)
+    assert outcome.message.startswith("reservation for worker-0 on a lost to another framework in")
 
 
-def test_a_place_is_found_elsewhere_when_what_was_given_back_is_taken():
+def test_lost_reservation_is_placed_elsewhere():
     """And the gang starts when it is complete."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
@@ -293,7 +293,7 @@ def test_a_place_is_found_elsewhere_when_what_was_given_back_is_taken():
     assert ("b", {"b", "c", "d"}, 3) == (placed["worker-1"], set(placed.values()), len(placed))
 
 
-def test_what_somebody_else_only_holds_for_a_moment_stays_reserved():
+def test_briefly_missing_reservation_is_kept():
     """Another service in our role is offered it, too."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
@@ -309,8 +309,8 @@ def test_what_somebody_else_only_holds_for_a_moment_stays_reserved():
     assert {} == world.state.session.missing_reservations
 
 
-def test_a_reservation_that_does_not_hold_its_task_any_more_is_given_back():
-    """The options have grown while the scheduler was away; what is reserved anew is large enough."""
+def test_too_small_reservation_is_released():
+    """The options have grown while the scheduler was away; the next reservation is large enough."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
     larger = a_job(JobKind.WORKER, 3, needs=needs(cpus=1.8))
@@ -337,7 +337,7 @@ def test_reserved_resources_come_back_at_once():
     assert {0.0} == {call.refuse_seconds for call in accepts}
 
 
-def test_what_is_reserved_for_the_role_already_is_not_reserved_again():
+def test_role_reservations_are_not_reserved_again():
     """An operator's static reservation: nobody else gets it, and Mesos would refuse."""
     static = json.dumps({"reservations": [{"type": "STATIC", "role": "digits-role"}]})
     world = a_world("a", workers=4)

@@ -86,7 +86,7 @@ def test_the_framework_id_is_stored_before_anything_else():
     assert world.send(Subscribed("fw-1")).changes == ()
 
 
-def test_a_gang_is_launched_in_one_decision_with_every_record_stored():
+def test_gang_is_launched_and_stored_in_one_decision():
     """Intent first: a record per launch is among the changes, and one ACCEPT per agent among the calls."""
     world = World()
     world.send(Subscribed("fw-1"))
@@ -100,7 +100,7 @@ def test_a_gang_is_launched_in_one_decision_with_every_record_stored():
     assert [Suppress()] == world.calls(Suppress)
 
 
-def test_every_task_gets_the_same_whole_cluster_and_its_own_place_in_it():
+def test_every_task_gets_whole_cluster_and_own_index():
     """TF_CONFIG is complete at launch."""
     world = World()
     world.send(Subscribed("fw-1"))
@@ -162,7 +162,7 @@ def test_a_rescinded_offer_is_not_used():
     assert world.calls(Accept) == []
 
 
-def test_offers_that_nobody_needs_are_declined_for_long():
+def test_unneeded_offers_are_declined_for_long():
     """Others may want them."""
     world = World().deployed()
 
@@ -171,7 +171,7 @@ def test_offers_that_nobody_needs_are_declined_for_long():
     assert (Decline(("offer-7", "offer-8"), REFUSE_LONG),) == world.decision.calls
 
 
-def test_unused_offers_of_a_launch_are_declined_in_the_same_decision():
+def test_unused_offers_are_declined_with_launch():
     """Every offer is answered once."""
     world = World()
     world.send(Subscribed("fw-1"))
@@ -193,7 +193,7 @@ def test_an_update_is_stored_and_acknowledged():
     assert [Acknowledge(status.id, status.agent_id, status.uuid)] == world.calls(Acknowledge)
 
 
-def test_an_update_that_comes_again_is_acknowledged_again_and_stored_once():
+def test_repeated_update_is_acknowledged_and_stored_once():
     """Mesos repeats updates until it hears the acknowledgement."""
     world = World().deployed()
     world.status("worker-0", RUNNING)
@@ -228,7 +228,7 @@ def test_what_mesos_says_late_of_an_ended_task_changes_nothing():
 
 @pytest.mark.parametrize("task_id", ["worker-0__of-an-earlier-life", "stranger__1", "nonsense"])
 def test_a_running_task_that_is_not_ours_is_killed(task_id):
-    """And its update is acknowledged, or Mesos would repeat it for ever."""
+    """And its update is acknowledged, otherwise Mesos would repeat it forever."""
     world = World().deployed()
 
     decision = world.send(StatusUpdated(a_status(task_id, RUNNING)))
@@ -259,7 +259,7 @@ def test_the_end_of_another_worker_is_not_the_end():
     assert tuple(world.calls(Kill)) == ()
 
 
-def test_the_first_hopeless_end_of_a_task_ends_the_job_with_its_reason():
+def test_first_permanent_failure_ends_job():
     """TASK_ERROR: the same again would be refused again. What follows from it does not replace the reason."""
     world = World().deployed()
 
@@ -270,7 +270,7 @@ def test_the_first_hopeless_end_of_a_task_ends_the_job_with_its_reason():
     assert world.state.stored.result.reason.startswith("worker-1 on agent-1 failed: more than was offered")
 
 
-def test_after_the_last_end_executors_are_shut_down_and_the_framework_is_torn_down():
+def test_last_task_end_tears_framework_down():
     """In that order, and the service is over when Mesos took the TEARDOWN."""
     world = World().deployed()
     world.status("chief-0", FINISHED)
@@ -349,7 +349,7 @@ def test_offers_are_void_with_the_connection():
     assert next_deadline(world.state) is None
 
 
-def test_after_a_new_subscription_mesos_is_asked_about_our_tasks_with_their_agents():
+def test_resubscription_reconciles_tasks_with_agents():
     """Explicitly for those that may live, then for everything."""
     world = World().deployed()
     world.status("worker-1", FINISHED)
@@ -389,7 +389,7 @@ def test_a_service_that_wants_offers_again_revives():
     assert world.send(Tick()).calls == ()
 
 
-def test_an_error_from_mesos_ends_the_service_and_keeps_the_tasks():
+def test_mesos_error_ends_service_and_keeps_tasks():
     """No TEARDOWN, no subscription again: somebody must look."""
     world = World().deployed()
 
@@ -410,13 +410,13 @@ def test_hints_change_nothing():
     assert before == world.state
 
 
-def test_an_unknown_event_is_a_mistake_of_ours():
+def test_unknown_event_raises():
     """The set of events is closed."""
     with pytest.raises(TypeError):
         World().send("event")
 
 
-def test_silence_from_mesos_is_told():
+def test_missing_offers_are_reported():
     """No agent is free, or the constraints leave none: the user is not left without a word."""
     world = World(a_spec(workers=1, ps=0, chief=0))
     world.send(Subscribed("fw-1"))
@@ -432,7 +432,7 @@ def test_silence_from_mesos_is_told():
     assert next_deadline(world.state) is None
 
 
-def test_the_reasons_tell_of_agents_whose_offers_were_declined_before():
+def test_reasons_include_agents_with_declined_offers():
     """A hopeless agent is declined at once, and still part of the answer when another one comes; until it is gone."""
     world = World(a_spec(workers=1, ps=0, chief=0))
     world.send(Subscribed("fw-1"))
@@ -441,10 +441,10 @@ def test_the_reasons_tell_of_agents_whose_offers_were_declined_before():
     assert [Decline(("offer-1",), REFUSE_LONG)] == world.calls(Decline)
     world.send(OffersReceived((an_offer("offer-2", "agent-2", cpus=0.2),)))
 
-    def told():
+    def listed_agents():
         return [reason.hostname for reason in world.state.session.pending["worker-0"][:-1]]
 
-    assert ["agent-2", "agent-1"] == told()
+    assert ["agent-2", "agent-1"] == listed_agents()
     world.send(AgentFailed("agent-1-id"))
     world.send(OffersReceived((an_offer("offer-3", "agent-3", cpus=0.3),)))
-    assert ["agent-3", "agent-2"] == told()
+    assert ["agent-3", "agent-2"] == listed_agents()

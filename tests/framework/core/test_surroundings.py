@@ -1,4 +1,4 @@
-"""What tasks are told of their place besides TF_CONFIG."""
+"""Rank variables of tasks, in addition to TF_CONFIG."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def records(spec):
     ]
 
 
-def told(spec):
+def environments(spec):
     """Task -> its variables."""
     found = records(spec)
     return {record.name: rank_environment(spec, cluster_of(found), record) for record in found}
@@ -41,7 +41,7 @@ def service(strategy, **counts):
 )
 def test_who_trains_has_a_shard_of_the_data(strategy, shards):
     """A chief of parameter servers only hands out the steps; elsewhere it is the first of those that train."""
-    found = told(service(strategy, ps=1, worker=2, chief=1, evaluator=1))
+    found = environments(service(strategy, ps=1, worker=2, chief=1, evaluator=1))
 
     assert shards == {name: around["SHARD_INDEX"] for name, around in found.items() if "SHARD_INDEX" in around}
     assert {str(len(shards))} == {found[name]["NUM_SHARDS"] for name in shards}
@@ -50,14 +50,14 @@ def test_who_trains_has_a_shard_of_the_data(strategy, shards):
 def test_workers_with_gpus_have_shards_after_the_others():
     """Indexes are those of the job, which both sections make together."""
     jobs = (a_job(WORKER, 2, section="worker"), a_job(WORKER, 1, section="gpu_worker", first_index=2))
-    found = told(a_spec(strategy=Strategy.INDEPENDENT, jobs=jobs))
+    found = environments(a_spec(strategy=Strategy.INDEPENDENT, jobs=jobs))
 
     assert ["0", "1", "2"] == [found[f"worker-{index}"]["SHARD_INDEX"] for index in range(3)]
 
 
 def test_pytorch_finds_its_rendezvous_and_its_rank():
     """As torchrun would tell it, with one process per node; rank 0 listens at its own port."""
-    found = told(service(Strategy.PYTORCH_DDP, worker=2))
+    found = environments(service(Strategy.PYTORCH_DDP, worker=2))
 
     for rank, around in enumerate((found["worker-0"], found["worker-1"])):
         assert {
@@ -73,7 +73,7 @@ def test_pytorch_finds_its_rendezvous_and_its_rank():
 def test_horovod_finds_its_rendezvous_and_its_rank():
     """As horovodrun would tell it of hosts with one slot each; the chief is rank 0 and its executor serves."""
     spec = service(Strategy.HOROVOD, worker=1, chief=1)
-    found = told(spec)
+    found = environments(spec)
 
     assert {
         "HOROVOD_RANK": "1",
@@ -90,9 +90,9 @@ def test_horovod_finds_its_rendezvous_and_its_rank():
 
 
 @pytest.mark.parametrize("strategy", [item for item in Strategy if item.has_servers or item is Strategy.INDEPENDENT])
-def test_other_strategies_are_told_of_no_world(strategy):
+def test_other_strategies_get_no_world_variables(strategy):
     """A library that sees WORLD_SIZE waits for the others."""
-    found = told(service(strategy, worker=2, chief=1))
+    found = environments(service(strategy, worker=2, chief=1))
 
     assert not {"RANK", "WORLD_SIZE", "HOROVOD_RANK"} & {name for around in found.values() for name in around}
 
@@ -105,7 +105,7 @@ def test_side_cars_have_no_rank():
 
 
 @pytest.mark.parametrize("strategy", [Strategy.PYTORCH_DDP, Strategy.HOROVOD])
-def test_a_chief_that_a_plan_of_the_user_launches_later_is_no_reason_to_fail(strategy):
+def test_rank_variables_without_launched_chief(strategy):
     """Until then the first worker is where the others meet."""
     spec = service(strategy, worker=2, chief=1)
     workers = [record for record in records(spec) if record.job is WORKER]

@@ -60,7 +60,7 @@ def test_the_agent_that_takes_the_whole_gang_wins():
     assert {"a-1"} == set(where(gang, agents(3, 6, 3)).values())
 
 
-def test_parameter_servers_spread_over_the_agents_that_are_used_anyway():
+def test_parameter_servers_spread_over_used_agents():
     """And need no agent of their own."""
     placed = where([a_job(JobKind.PS, 2), workers(6)], agents(5.7, 5.7, 5.7))
 
@@ -121,14 +121,14 @@ def test_a_large_gpu_box_is_not_split_for_a_few(boxes, count, expected):
     assert expected == hosts([workers(count, gpus=1)], gpu_boxes(*boxes))
 
 
-def test_gpus_are_saved_also_when_every_worker_has_a_host_of_its_own():
+def test_gpus_are_saved_with_unique_hosts():
     """UNIQUE makes all boxes equal but for what they have to spare."""
     unique = Constraint("hostname", Operator.UNIQUE)
 
     assert ["a-1", "a-2"] == hosts([workers(2, 0.9, 1, unique)], gpu_boxes(8, 1, 2))
 
 
-def test_workers_with_and_without_gpus_are_one_job_on_different_agents():
+def test_gpu_and_cpu_workers_use_different_agents():
     """gpu_worker: indexes follow, and each part goes where it belongs."""
     jobs = [
         a_job(JobKind.WORKER, 2, section="worker"),

@@ -10,7 +10,7 @@ from tf_scheduler.model.plan import PhaseSpec, PlanControl, PlanSpec
 from tf_scheduler.model.state import SchedulerState
 
 
-def test_a_launch_is_newer_than_every_one_that_was_ordered_anew():
+def test_launch_number_exceeds_restarted_ones():
     """In whatever plan that was: else a restarted task would count as the old one."""
     controls = {"deploy": PlanControl(restarted={("worker",): 7, ("ps",): 2}), "update": PlanControl()}
 
@@ -18,7 +18,7 @@ def test_a_launch_is_newer_than_every_one_that_was_ordered_anew():
     assert 0 == latest_launch_number({}, {})
 
 
-def test_the_digest_of_options_does_not_depend_on_how_they_are_written():
+def test_digest_ignores_order_of_options():
     """A scheduler that starts again must not take its own tasks for outdated."""
     assert index_of(a_spec()).target == index_of(a_spec()).target
     assert index_of(a_spec(workers=2)).target != index_of(a_spec(workers=3)).target

@@ -44,7 +44,7 @@ def test_each_end_has_its_cause(end, cause):
     assert cause is cause_of(end)
 
 
-def test_the_exit_codes_that_ask_for_a_restart_are_the_users_to_choose():
+def test_restart_exit_codes_are_configurable():
     """An own list replaces TensorFlow's."""
     assert Cause.RESTART_ASKED is cause_of(LaunchEnd(FAILED, exit_code=75), frozenset({75}))
     assert Cause.USER_ERROR is cause_of(LaunchEnd(FAILED, exit_code=42), frozenset({75}))
@@ -88,7 +88,7 @@ def test_no_row_is_shadowed_by_the_rows_before_it():
     assert list(CAUSE_RULES) == first
 
 
-def test_only_the_users_own_errors_are_counted_and_only_hopeless_ends_are_not_retried():
+def test_only_user_errors_count_and_permanent_ends_are_final():
     """Counted against restart.max_failures; retried at all."""
     assert {Cause.USER_ERROR} == {cause for cause in Cause if cause.is_counted}
     assert {Cause.FINISHED, Cause.STOPPED, Cause.INVALID_TASK} == {cause for cause in Cause if not cause.is_retryable}

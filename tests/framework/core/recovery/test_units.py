@@ -43,7 +43,7 @@ def test_several_losses_are_one_recovery():
 
 @pytest.mark.parametrize("strategy", list(Strategy))
 @pytest.mark.parametrize("lost", ["chief-0", "worker-0", "ps-0"])
-def test_at_a_new_address_those_start_again_that_must_know_every_address(strategy, lost):
+def test_new_address_restarts_jobs_that_need_every_address(strategy, lost):
     """The table says what the plans do: a new generation of the ClusterSpec outdates exactly its knowers."""
     kinds = (JobKind.PS, JobKind.WORKER, JobKind.CHIEF) if strategy in WITH_PS else (JobKind.WORKER, JobKind.CHIEF)
     about = a_spec(strategy=strategy, jobs=tuple(a_job(kind, 1 + (kind is JobKind.WORKER)) for kind in kinds))

@@ -9,7 +9,7 @@ from tf_scheduler.model.spec import RestartPolicy
 POLICY = RestartPolicy(max_failures=2, window=100.0, backoff=2.0, max_backoff=60.0)
 
 
-def test_the_first_retry_comes_at_once_and_the_next_ones_later_and_later():
+def test_restart_delay_doubles_after_first_retry():
     """Doubling up to the limit."""
     assert [0.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] == [restart_delay(POLICY, n, 1.0) for n in range(1, 9)]
 
