@@ -30,11 +30,11 @@ def obsolete_options() -> list[tuple[str, str]]:
 
 def convert(document: Mapping[str, Any], _program: str) -> Iterator[Action]:
     """Convert an options document; drop unknown options."""
-    known = {option.path: option for option in OPTIONS}
+    paths = {option.path for option in OPTIONS}
     for path, value in _leaves(document, ()):
         target = (RENAMED.get(path[0], path[0]), *path[1:])
         name = ".".join(path)
-        if target not in known:
+        if target not in paths:
             why = IGNORED.get(path[-1], "unknown option, which the package ignored, too")
             yield Note(name, f"omitted: {why}")
             continue

@@ -54,8 +54,8 @@ def has_memory(box: Mapping[str, Any]) -> bool:
 def _amount(resources: Mapping[str, Any], names: Sequence[str], first: str = "limits") -> Any:
     """Return limit or request; `first` takes precedence."""
     order = (first, "requests" if first == "limits" else "limits")
-    found = [nested_value(resources, kind, name) for kind in order for name in names]
-    return next((value for value in found if value is not None), None)
+    amounts = (nested_value(resources, kind, name) for kind in order for name in names)
+    return next((amount for amount in amounts if amount is not None), None)
 
 
 #: Option, resource, precedence of limit or request, parser.
@@ -95,9 +95,9 @@ def _other_resources(amounts: Any, location: Location, kind: str) -> Iterator[Ac
     elif amounts is not None and not isinstance(amounts, Mapping):
         yield unexpected_value(amounts, location, "an object")
     else:
-        known = {name for _, name, _, _ in _AMOUNTS}
+        supported = {name for _, name, _, _ in _AMOUNTS}
         for name in amounts or ():
-            if name not in known:
+            if name not in supported:
                 yield Note(f"{location.path}.{name}", "omitted: not a resource of Mesos agents")
 
 
@@ -149,8 +149,8 @@ def convert_port(port: Mapping[str, Any], location: Location) -> Iterator[Action
 
 
 def convert_nodes(value: Any, location: Location) -> Iterator[Action]:
-    for name, wanted in require_mapping(value).items():
-        yield from attempt(_constraint(str(name)), wanted, replace(location, path=f"{location.path}.{name}"))
+    for name, label in require_mapping(value).items():
+        yield from attempt(_constraint(str(name)), label, replace(location, path=f"{location.path}.{name}"))
     own = [str(name) for name in value if name not in _FIELDS]
     if own:
         yield Note(location.path, f"give agents the attributes {', '.join(own)} in place of node labels")

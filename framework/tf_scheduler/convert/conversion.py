@@ -109,13 +109,13 @@ def _number(node: Any) -> Any:
     return node
 
 
-def _size(node: yaml.Node, known: dict[int, int]) -> int:
+def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
     """Count the nodes after expansion of aliases and merges (`<<`). Raises RecursionError for a cycle."""
-    if id(node) not in known:
+    if id(node) not in sizes:
         inner = node.value if isinstance(node, yaml.CollectionNode) else ()
         parts = chain.from_iterable(inner) if isinstance(node, yaml.MappingNode) else inner
-        known[id(node)] = 1 + sum(_size(part, known) for part in parts)
-    return known[id(node)]
+        sizes[id(node)] = 1 + sum(_size(part, sizes) for part in parts)
+    return sizes[id(node)]
 
 
 _JOB_KEYS = {"TFJob": JobFileKind.TFJOB, "TfJob": JobFileKind.TFJOB, "PyTorchJob": JobFileKind.PYTORCH}

@@ -35,8 +35,8 @@ def _has_name(entry: Mapping[str, Any]) -> bool:
 
 
 def _joined(mount: Mapping[str, Any], named: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    known = _has_name(mount) and mount["name"] in named
-    return {**mount, _VOLUME: named[mount["name"]]} if known else mount
+    has_volume = _has_name(mount) and mount["name"] in named
+    return {**mount, _VOLUME: named[mount["name"]]} if has_volume else mount
 
 
 def _convert_mount(mount: Mapping[str, Any], location: Location) -> Iterator[Action]:

@@ -63,9 +63,9 @@ class Recorder:
         """Add changes that the previous scheduler stored but did not record before it died."""
         written = self._written()
         self._torn = bool(written) and not written.endswith("\n")
-        known = {_key(line) for line in map(decode_line, written.splitlines()) if line is not None}
+        recorded = {_key(line) for line in map(decode_line, written.splitlines()) if line is not None}
         lines = recording_lines(Tick(), Decision(state, tuple(_stored(state))), self._clock())
-        if text := "".join(encode_line(_short(line)) for line in lines if _key(line) not in known):
+        if text := "".join(encode_line(_short(line)) for line in lines if _key(line) not in recorded):
             self._append(text)
 
     def _written(self) -> str:

@@ -137,12 +137,12 @@ def _picture(run: Run, title: str, value: Callable[[ProgressPoint], float | None
     scale = math.log10 if logarithmic else float
     bottom, top = _room(scale(low), scale(high), zero=not logarithmic and low >= 0)
     end = max(at for line in lines.values() for at, _ in line) or 1.0
-    drawn = [_drawn(line, place, scale, bottom, top, end) for place, line in enumerate(lines.values())]
+    paths = [_path(line, place, scale, bottom, top, end) for place, line in enumerate(lines.values())]
     marks = [10.0**mark if logarithmic else mark for mark in ticks(bottom, top)]
     heights = [(mark, 100 * (1 - (scale(mark) - bottom) / (top - bottom))) for mark in marks]
     grid = [tag("i", class_="level", style=f"top:{height:.2f}%") for _, height in heights]
     words = [tag("span", format_number(mark), style=f"top:{height:.2f}%") for mark, height in heights]
-    plot = tag("div", grid, _svg(drawn), class_="plot")
+    plot = tag("div", grid, _svg(paths), class_="plot")
     seconds = [tag("span", format_clock(at), style=f"left:{100 * at / end:.2f}%") for at in time_ticks(end, 5)]
     note = " (logarithmic)" if logarithmic else ""
     return tag(
@@ -172,15 +172,15 @@ def _room(low: float, high: float, *, zero: bool) -> tuple[float, float]:
     return (bottom if zero else bottom - size * 0.05), high + size * 0.05
 
 
-def _drawn(line: Line, place: int, scale: Callable[[float], float], bottom: float, top: float, end: float) -> Html:
+def _path(line: Line, place: int, scale: Callable[[float], float], bottom: float, top: float, end: float) -> Html:
     points = [(_WIDTH * at / end, _HEIGHT * (1 - (scale(height) - bottom) / (top - bottom))) for at, height in line]
     path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     # A path of one point is drawn as a dot by round ends.
     return tag("path", d=path if len(points) > 1 else f"{path}h0.01", class_=f"line c{place}")
 
 
-def _svg(drawn: Sequence[Html]) -> Html:
-    return tag("svg", drawn, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", preserveAspectRatio="none", role="img")
+def _svg(paths: Sequence[Html]) -> Html:
+    return tag("svg", paths, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", preserveAspectRatio="none", role="img")
 
 
 def _legend(lines: Mapping[str, Line]) -> Html:

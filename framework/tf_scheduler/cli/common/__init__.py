@@ -1,1 +1,1 @@
-"""What several commands share: output, options files, folders, running services."""
+"""Shared by several commands: output, options files, folders, groups of commands."""
