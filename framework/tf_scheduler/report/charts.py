@@ -142,7 +142,8 @@ def _picture(run: Run, title: str, value: Callable[[ProgressPoint], float | None
     heights = [(mark, 100 * (1 - (scale(mark) - bottom) / (top - bottom))) for mark in marks]
     grid = [tag("i", class_="level", style=f"top:{height:.2f}%") for _, height in heights]
     words = [tag("span", format_number(mark), style=f"top:{height:.2f}%") for mark, height in heights]
-    plot = tag("div", grid, _svg(paths), class_="plot")
+    box = f"0 0 {_WIDTH} {_HEIGHT}"
+    plot = tag("div", grid, tag("svg", paths, viewBox=box, preserveAspectRatio="none", role="img"), class_="plot")
     seconds = [tag("span", format_clock(at), style=f"left:{100 * at / end:.2f}%") for at in time_ticks(end, 5)]
     note = " (logarithmic)" if logarithmic else ""
     return tag(
@@ -177,10 +178,6 @@ def _path(line: Line, place: int, scale: Callable[[float], float], bottom: float
     path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     # A path of one point is drawn as a dot by round ends.
     return tag("path", d=path if len(points) > 1 else f"{path}h0.01", class_=f"line c{place}")
-
-
-def _svg(paths: Sequence[Html]) -> Html:
-    return tag("svg", paths, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", preserveAspectRatio="none", role="img")
 
 
 def _legend(lines: Mapping[str, Line]) -> Html:

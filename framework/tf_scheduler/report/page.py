@@ -114,7 +114,8 @@ def render_page(run: Run) -> str:
         tag("title", f"{run.service}: {run.state}"),
         tag("style", Html(STYLE)),
     )
-    body = tag("main", _header(run), _tiles(run), _sections(run), _footer(run))
+    footer = tag("footer", f"Logs and checkpoints: {run.folder}" if run.folder else "")
+    body = tag("main", _header(run), _tiles(run), _sections(run), footer)
     return "<!doctype html>\n" + tag("html", tag("head", head), tag("body", body), lang="en") + "\n"
 
 
@@ -206,7 +207,3 @@ def _launches(run: Run) -> Html:
     ]
     head = ("task", "gen", "agent", "address", "launched", "running", "ended", "state", "exit", "why")
     return table(head, rows)
-
-
-def _footer(run: Run) -> Html:
-    return tag("footer", f"Logs and checkpoints: {run.folder}" if run.folder else "")

@@ -128,21 +128,17 @@ def known_secrets(options: Mapping[str, Any], environment: Mapping[str, str], po
             yield from (text for name, text in value.items() if masked[name] == MASK)
         elif option.metadata("secret") and value:
             yield str(value)
-    yield from _referenced_variables(options, environment)
+    yield from (environment.get(name, "") for name in referenced_variables(options))
     yield from filter(None, (policy.read_token, policy.write_token))
     yield from _account(environment.get(_CREDENTIAL, ""))
 
 
-def _referenced_variables(value: Any, environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the values of variables referenced as `env:NAME` anywhere in `value`."""
-    if isinstance(value, Mapping):
-        for item in value.values():
-            yield from _referenced_variables(item, environment)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _referenced_variables(item, environment)
-    elif isinstance(value, str) and value.startswith(_SOURCE):
-        yield environment.get(value.removeprefix(_SOURCE), "")
+def referenced_variables(value: Any) -> Iterator[str]:
+    """Yield the names of variables referenced as `env:NAME` anywhere in `value`."""
+    if isinstance(value, str) and value.startswith(_SOURCE):
+        yield value.removeprefix(_SOURCE)
+    for item in value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ():
+        yield from referenced_variables(item)
 
 
 def _account(credential: str) -> Iterator[str]:

@@ -24,6 +24,7 @@ from mesos_local.host.orphans import MARK
 from mesos_local.host.process import ProcessId, free_ports, is_free
 from tf_scheduler.cli.common.folders import state_home
 from tf_scheduler.options.load import resolve
+from tf_scheduler.service.secrets import referenced_variables
 from tf_scheduler.zipapp_builder import build_bundle
 
 
@@ -92,7 +93,6 @@ FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0  # seconds before a restart; doubled with
 STABLE = 10.0  # seconds; a process that ran longer resets the back-off
 GRACE = 3.0  # seconds between SIGTERM and SIGKILL
 _TIMEOUT = 5.0  # seconds for one answer of the API
-_SOURCE = "env:"
 
 Document = Mapping[str, Any]
 Notify = Callable[[str], None]
@@ -254,13 +254,6 @@ def with_values(document: Document, values: Mapping[str, Any], notify: Notify | 
 
 
 def secret_variables(document: Document) -> dict[str, str]:
-    """Variables of this process that the options name as sources of secrets, `env:NAME`."""
-    names = _secret_names(resolve(document))
-    return {name: os.environ[name] for name in sorted(names) if name in os.environ}
-
-
-def _secret_names(value: Any) -> set[str]:
-    if isinstance(value, str):
-        return {value.removeprefix(_SOURCE)} if value.startswith(_SOURCE) else set()
-    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return {name for item in items for name in _secret_names(item)}
+    """Return the variables of this process that the options name as sources of secrets, `env:NAME`."""
+    names = referenced_variables(resolve(document))
+    return {name: os.environ[name] for name in names if name in os.environ}
