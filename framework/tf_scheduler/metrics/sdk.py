@@ -6,6 +6,7 @@ The loop's thread writes counters and the timer, other threads read them.
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any
@@ -58,17 +59,14 @@ class SdkMetrics:
         """Return Dropwizard's values; the rates are plain averages, not exponentially weighted."""
         recent = list(self._recent)
         taken = sorted(seconds for _, seconds in recent)
-        mean = sum(taken) / len(taken) if taken else 0.0
-        spread = math.sqrt(sum((seconds - mean) ** 2 for seconds in taken) / len(taken)) if taken else 0.0
-        rates = {name: self._rate(recent, now, span) for name, span in _AVERAGES.items()}
         return {
             "count": self._processed,
             "max": taken[-1] if taken else 0.0,
-            "mean": mean,
+            "mean": statistics.fmean(taken) if taken else 0.0,
             "min": taken[0] if taken else 0.0,
             **{name: quantile(taken, share) for name, share in _QUANTILES.items()},
-            "stddev": spread,
-            **rates,
+            "stddev": statistics.pstdev(taken) if taken else 0.0,
+            **{name: self._rate(recent, now, span) for name, span in _AVERAGES.items()},
             "mean_rate": self._processed / max(now - self._start, 1.0),
             "duration_units": "seconds",
             "rate_units": "calls/second",

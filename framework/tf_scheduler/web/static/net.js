@@ -86,9 +86,9 @@ function problem(answer, body) {
   return new Refused(answer.status, text || `HTTP ${answer.status}`);
 }
 
-// Read server-sent events with fetch, because EventSource sends no token. Calls `heard(kind, data, id)`; comments have
+// Read server-sent events with fetch, because EventSource sends no token. Calls `onEvent(kind, data, id)`; comments have
 // the kind "". Returns when the stream ends; throws Refused or Away.
-export async function listen(path, signal, heard) {
+export async function listen(path, signal, onEvent) {
   const ending = new AbortController();
   const end = () => ending.abort();
   signal.addEventListener("abort", end, { once: true });
@@ -99,7 +99,7 @@ export async function listen(path, signal, heard) {
       throw problem(answer, await content(answer));
     }
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-    const parse = parser(heard);
+    const parse = parser(onEvent);
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return;
@@ -117,7 +117,7 @@ export async function listen(path, signal, heard) {
 }
 
 // Parser for the part of WHATWG HTML 9.2.6 that the API uses.
-function parser(heard) {
+function parser(onEvent) {
   let rest = "";
   return (piece) => {
     const blocks = (rest + piece).split("\n\n");
@@ -128,7 +128,7 @@ function parser(heard) {
         const at = line.indexOf(":");
         if (at > 0) fields[line.slice(0, at)] = line.slice(at + 1).replace(/^ /, "");
       }
-      heard(fields.event, fields.data ? JSON.parse(fields.data) : null, fields.id);
+      onEvent(fields.event, fields.data ? JSON.parse(fields.data) : null, fields.id);
     }
   };
 }

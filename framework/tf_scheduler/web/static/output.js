@@ -53,7 +53,7 @@ export class Output {
 
   async #follow(task, file, signal) {
     let next = null;
-    const heard = (kind, data, id) => {
+    const onEvent = (kind, data, id) => {
       if (signal.aborted) return;
       if (kind === "log") {
         next = id;
@@ -71,7 +71,7 @@ export class Output {
     this.#say("Waiting for output.");
     while (!signal.aborted) {
       try {
-        await listen(`${address(task, file)}&follow=true${next === null ? "" : `&offset=${next}`}`, signal, heard);
+        await listen(`${address(task, file)}&follow=true${next === null ? "" : `&offset=${next}`}`, signal, onEvent);
       } catch (error) {
         if (!signal.aborted) this.#say(error instanceof Refused ? error.message : "The scheduler does not answer.");
       }
