@@ -12,7 +12,7 @@ from typing import Any
 
 from kit.package_labels import decode_definition, decode_options
 from tf_scheduler.errors import CosmosError
-from tf_scheduler.package.options_check import merge
+from tf_scheduler.options.load import merge
 from tf_scheduler.package.render import render_app, resolve_options
 
 from .errors import MarathonError

@@ -10,7 +10,8 @@ from urllib.parse import quote
 import requests
 
 from mesos_client.credentials import Credentials
-from tf_scheduler.errors import SchedulerError
+from tf_scheduler.errors import SecretError, SourceUnavailableError
+from tf_scheduler.model.secrets import SecretSource
 
 #: Timeout of one request in seconds.
 TIMEOUT = 10.0
@@ -18,20 +19,6 @@ TIMEOUT = 10.0
 BASE64_PREFIX = "__dcos_base64__"
 _BINARY = "application/octet-stream"
 _MAX_TEXT = 300
-
-
-class SecretStoreRefusedError(SchedulerError):
-    """The secret does not exist, or the account may not read it."""
-
-    kind = "secret_missing"
-    http_status = 424
-
-
-class SecretStoreUnavailableError(SchedulerError):
-    """The store does not answer; a retry may help."""
-
-    kind = "secret_source_unavailable"
-    http_status = 503
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,41 +29,43 @@ class SecretStore:
     credentials: Credentials
     verify: bool | str = True
 
-    def read(self, path: str) -> bytes:
-        """Return the value. Raise SecretStoreRefusedError, SecretStoreUnavailableError."""
-        answer = self._get(path)
+    def read(self, source: SecretSource) -> bytes:
+        """Return the value. Raise SecretError, SourceUnavailableError."""
+        answer = self._get(source)
         if answer.status_code == requests.codes.ok:
-            return _value(path, answer)
-        message = f"HTTP {answer.status_code}: {answer.text[:_MAX_TEXT]}"
+            return _value(source, answer)
+        message = f"{source}: the DC/OS secret store returned HTTP {answer.status_code}: {answer.text[:_MAX_TEXT]}"
         if answer.status_code >= requests.codes.server_error or answer.status_code == requests.codes.too_many_requests:
-            raise SecretStoreUnavailableError(message)
+            raise SourceUnavailableError(message)
         if answer.status_code == requests.codes.forbidden:
-            raise SecretStoreRefusedError(f"{message}; the account needs dcos:secrets:default:/{path} read")
-        raise SecretStoreRefusedError(message)
+            message += f"; the account needs dcos:secrets:default:/{source.path} read"
+        raise SecretError(message)
 
-    def _get(self, path: str) -> requests.Response:
-        answer = self._once(path)
+    def _get(self, source: SecretSource) -> requests.Response:
+        answer = self._once(source)
         sent = answer.request.headers.get("Authorization")
         if answer.status_code == requests.codes.unauthorized and self.credentials.renew(sent):
-            return self._once(path)
+            return self._once(source)
         return answer
 
-    def _once(self, path: str) -> requests.Response:
-        url = f"{self.cluster}/secrets/v1/secret/default/{quote(path)}"
+    def _once(self, source: SecretSource) -> requests.Response:
+        url = f"{self.cluster}/secrets/v1/secret/default/{quote(source.path)}"
         with requests.Session() as session:
             session.trust_env = False
             try:
                 headers = {"Authorization": self.credentials.header() or "", "Accept": f"application/json, {_BINARY}"}
                 return session.get(url, headers=headers, timeout=TIMEOUT, verify=self.verify, allow_redirects=False)
             except OSError as error:  # from requests or the login
-                raise SecretStoreUnavailableError(str(error)[:_MAX_TEXT]) from error
+                message = f"{source}: the DC/OS secret store does not answer: {str(error)[:_MAX_TEXT]}"
+                raise SourceUnavailableError(message) from error
 
 
-def _value(path: str, answer: requests.Response) -> bytes:
+def _value(source: SecretSource, answer: requests.Response) -> bytes:
     if answer.headers.get("Content-Type", "").startswith(_BINARY):
         return answer.content
     try:
         value: bytes = answer.json()["value"].encode()
-        return base64.b64decode(value, validate=True) if path.rpartition("/")[2].startswith(BASE64_PREFIX) else value
+        is_base64 = source.path.rpartition("/")[2].startswith(BASE64_PREFIX)
+        return base64.b64decode(value, validate=True) if is_base64 else value
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
-        raise SecretStoreRefusedError("the store did not return a secret") from None
+        raise SecretError(f"{source}: the DC/OS secret store did not return a secret") from None

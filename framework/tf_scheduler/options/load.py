@@ -176,18 +176,16 @@ def _fields(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]
     except ValidationError as error:
         messages: dict[str, Any] = error.normalized_messages()  # type: ignore[no-untyped-call]
         valid: Mapping[str, Any] = error.valid_data  # type: ignore[assignment]
-        return _merged(schema.load({}), valid), sorted(to_problems(messages, schema, document), key=str)
+        return merge(schema.load({}), valid), sorted(to_problems(messages, schema, document), key=str)
 
 
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge `over` into `base` recursively; `over` lacks invalid values."""
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge objects at every depth; any other value of `over`, also a list or null, wins."""
     merged = dict(base)
     for name, value in over.items():
         below = merged.get(name)
-        if isinstance(below, Mapping) and isinstance(value, Mapping):
-            merged[name] = _merged(below, value)
-        else:
-            merged[name] = value
+        both = isinstance(below, Mapping) and isinstance(value, Mapping)
+        merged[name] = merge(below, value) if both else value  # type: ignore[arg-type]
     return merged
 
 

@@ -45,16 +45,6 @@ def defaults(schema: Mapping[str, Json]) -> dict[str, Json]:
     return values
 
 
-def merge(base: Mapping[str, Json], over: Mapping[str, Json]) -> dict[str, Json]:
-    """Merge objects at every depth; any other value of `over`, also a list or null, wins."""
-    merged = dict(base)
-    for name, value in over.items():
-        below = merged.get(name)
-        both = isinstance(below, Mapping) and isinstance(value, Mapping)
-        merged[name] = merge(below, value) if both else value  # type: ignore[arg-type]
-    return merged
-
-
 def mismatches(options: Mapping[str, Json], schema: Mapping[str, Json]) -> list[dict[str, Any]]:
     """List all problems of the options in the order of the schema."""
     entries: dict[tuple[str, str], dict[str, Any]] = {}

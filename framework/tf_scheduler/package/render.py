@@ -17,9 +17,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tf_scheduler.errors import CosmosError, OptionsMismatchError
+from tf_scheduler.options.load import merge
 
 from . import mustache
-from .options_check import Json, defaults, merge, mismatches
+from .options_check import Json, defaults, mismatches
 
 _DEFINITION_TYPE = "application/vnd.dcos.universe.package+json;charset=utf-8;version=v4"
 

@@ -12,9 +12,9 @@ from typing import Any
 from mesos_client.credentials import BasicCredentials, Credentials
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.core.launch.secret_tokens import secrets_due, token_matches
-from tf_scheduler.errors import OptionsError, Problem, SecretError, SourceUnavailableError
+from tf_scheduler.errors import OptionsError, Problem, SecretError
 from tf_scheduler.model.redaction import MASK
-from tf_scheduler.model.secrets import SecretAccess, SecretDelivery, SecretSource
+from tf_scheduler.model.secrets import SecretAccess, SecretDelivery
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.options.schema import fields
 from tf_scheduler.options.schema.document import OPTIONS, mask_value
@@ -99,19 +99,9 @@ def _dcos(access: SecretAccess, environment: Environment) -> Reader | None:
     login = _dcos_login(access, environment)
     if login is None:
         return None
-    from tf_scheduler.dcos.secret_store import SecretStore, SecretStoreRefusedError, SecretStoreUnavailableError
+    from tf_scheduler.dcos.secret_store import SecretStore
 
-    store = SecretStore(access.dcos_url or login[0], login[1], access.dcos_ca_file or True)
-
-    def read(source: SecretSource) -> bytes:
-        try:
-            return store.read(source.path)
-        except SecretStoreUnavailableError as error:
-            raise SourceUnavailableError(f"{source}: the DC/OS secret store does not answer: {error}") from error
-        except SecretStoreRefusedError as error:
-            raise SecretError(f"{source}: the DC/OS secret store denied access: {error}") from error
-
-    return read
+    return SecretStore(access.dcos_url or login[0], login[1], access.dcos_ca_file or True).read
 
 
 _SOURCE = "env:"

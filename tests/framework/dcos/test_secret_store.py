@@ -6,10 +6,13 @@ import base64
 
 import pytest
 
-from tf_scheduler.dcos.secret_store import SecretStore, SecretStoreRefusedError, SecretStoreUnavailableError
+from tf_scheduler.dcos.secret_store import SecretStore
 from tf_scheduler.dcos.service_account import ServiceLogin, parse_account
+from tf_scheduler.errors import SecretError, SourceUnavailableError
+from tf_scheduler.model.secrets import SecretSource
 
 JSON = "application/json"
+KEY = SecretSource("dcos", "team/key")
 
 
 @pytest.fixture
@@ -29,13 +32,13 @@ def store(dcos):
 )
 def test_values_are_read(store, path, value):
     """Text, base64 if the name says so, and bytes."""
-    assert value == store.read(path)
+    assert value == store.read(SecretSource("dcos", path))
 
 
 def test_revoked_token_is_renewed_once(store, dcos):
-    store.read("team/key")
+    store.read(KEY)
     dcos.revoked.add(store.credentials.header().removeprefix("token="))
-    assert b"canary" == store.read("team/key")
+    assert b"canary" == store.read(KEY)
     assert 2 == len(dcos.logins)
 
 
@@ -49,16 +52,16 @@ def test_revoked_token_is_renewed_once(store, dcos):
 )
 def test_refusal_names_the_reason(store, path, problem):
     """With the missing permission."""
-    with pytest.raises(SecretStoreRefusedError, match=problem):
-        store.read(path)
+    with pytest.raises(SecretError, match=problem):
+        store.read(SecretSource("dcos", path))
 
 
 def test_sealed_store_is_unavailable(store, dcos):
     """So is a store whose login fails."""
-    store.read("team/key")
+    store.read(KEY)
     dcos.down = True
-    with pytest.raises(SecretStoreUnavailableError, match="HTTP 503: sealed"):
-        store.read("team/key")
+    with pytest.raises(SourceUnavailableError, match="HTTP 503: sealed"):
+        store.read(KEY)
     fresh = SecretStore(dcos.address, ServiceLogin(parse_account(dcos.credential())).credentials())
-    with pytest.raises(SecretStoreUnavailableError, match="DC/OS refused the login"):
-        fresh.read("team/key")
+    with pytest.raises(SourceUnavailableError, match="DC/OS refused the login"):
+        fresh.read(KEY)

@@ -8,10 +8,10 @@ import pytest
 from jsonschema import Draft4Validator
 
 from tf_scheduler.options.generate import config_schema
-from tf_scheduler.options.load import resolve
+from tf_scheduler.options.load import merge, resolve
 from tf_scheduler.options.schema.document import OPTIONS, Options
 from tf_scheduler.options.schema.fields import Integer, Number
-from tf_scheduler.package.options_check import defaults, merge, mismatches
+from tf_scheduler.package.options_check import defaults, mismatches
 
 HOME = Path(__file__).parents[3]
 COMMAND = {"service": {"command": "x"}}

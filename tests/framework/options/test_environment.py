@@ -14,11 +14,11 @@ from tf_scheduler.options.environment import (
     variable_name,
 )
 from tf_scheduler.options.generate import config_schema
-from tf_scheduler.options.load import resolve
+from tf_scheduler.options.load import merge, resolve
 from tf_scheduler.options.schema.document import OPTIONS
 from tf_scheduler.options.spec import to_spec
 from tf_scheduler.package.mustache import render
-from tf_scheduler.package.options_check import defaults, merge, mismatches
+from tf_scheduler.package.options_check import defaults, mismatches
 
 SLOW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TEMPLATE = "{" + ",\n".join(template_lines()) + "}"

@@ -7,7 +7,8 @@ import pytest
 
 from kit.package_labels import decode_definition, decode_options
 from tf_scheduler.errors import CosmosError, OptionsMismatchError
-from tf_scheduler.package.options_check import defaults, merge
+from tf_scheduler.options.load import merge
+from tf_scheduler.package.options_check import defaults
 from tf_scheduler.package.render import render_app
 
 CONFIG = {

@@ -12,11 +12,10 @@ import tf_scheduler
 from options_strategies import documents
 from tf_scheduler.errors import OptionsMismatchError, PackageError
 from tf_scheduler.options.environment import to_document
-from tf_scheduler.options.load import resolve
+from tf_scheduler.options.load import merge, resolve
 from tf_scheduler.package import sources as package_sources
 from tf_scheduler.package import universe
 from tf_scheduler.package.artefacts import COMMAND, command_bytes, sha256
-from tf_scheduler.package.options_check import merge
 from tf_scheduler.package.render import render_app
 from tf_scheduler.package.sources import PACKAGE_FOLDER, read_sources
 from tf_scheduler.package.validate import validate

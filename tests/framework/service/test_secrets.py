@@ -53,10 +53,10 @@ def test_service_account_reads_secret_store():
         assert dcos.is_known(credentials_of(spec, environment).header())
         sources = sources_of(spec.secret_access, environment)
         assert b"canary" == sources.value("/team/key")
-        with pytest.raises(SecretError, match="dcos:team/none: the DC/OS secret store denied access: HTTP 404"):
+        with pytest.raises(SecretError, match="dcos:team/none: the DC/OS secret store returned HTTP 404"):
             sources.value("dcos:team/none")
         dcos.down = True
-        with pytest.raises(SourceUnavailableError, match="dcos:team/key: the DC/OS secret store does not answer"):
+        with pytest.raises(SourceUnavailableError, match="dcos:team/key: the DC/OS secret store returned HTTP 503"):
             sources.value("dcos:team/key")
     finally:
         dcos.close()
