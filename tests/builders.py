@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tf_scheduler.model.ids import AgentId, OfferId, TaskId
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.core.state.spec_index import index_of
+from tf_scheduler.model.effects import StatusStored, TaskLaunched
+from tf_scheduler.model.ids import AgentId, OfferId, TaskId, TaskName
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.resources import Needs, Resource, thousandths
 from tf_scheduler.model.spec import ExecutorSpec, JobKind, JobSpec, ServiceSpec, Strategy
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskState, TaskStatus
+from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
 EXECUTOR = Needs(cpus=thousandths(0.1), mem=thousandths(64))
 
@@ -82,3 +85,29 @@ def with_fields(state: SchedulerState, **fields: Any) -> SchedulerState:
         own = {key: fields.pop(key) for key in tuple(fields) if hasattr(part, key)}
         state = replace(state, **{name: replace(part, **own)})
     return replace(state, **fields)
+
+
+def a_record(spec: ServiceSpec, name: str, launch: str = "1", **options: Any) -> TaskRecord:
+    """A launch of a task of the spec on agent `a`, with current options."""
+    index = index_of(spec)
+    task = index.tasks[TaskName(name)]
+    record = TaskRecord(
+        task.name,
+        TaskId(f"{name}__{launch}"),
+        task.job.kind,
+        task.index,
+        AgentId("a"),
+        "a",
+        f"a:{task.index}",
+        1,
+        (),
+        5.0,
+    )
+    return replace(record, **{"config": index.configs[task.name], "group": task.job.group, **options})
+
+
+def a_running_state(spec: ServiceSpec, state: TaskState = TaskState.RUNNING) -> SchedulerState:
+    """Every task is launched and has this state; Mesos is connected."""
+    records = [a_record(spec, task.name) for task in spec.tasks()]
+    statuses = (StatusStored(a_status(record.id, state)) for record in records)
+    return apply(with_fields(SchedulerState(spec), connected=True), *map(TaskLaunched, records), *statuses)

@@ -1,0 +1,43 @@
+"""Offers are suppressed while no task is pending, and revived for new tasks."""
+
+from builders import a_running_state, a_spec, an_offer, with_fields
+from tf_scheduler.core.offers.suppress_revive import update
+from tf_scheduler.core.plans.scheduling import view_of
+from tf_scheduler.model.effects import Decline, Revive, Suppress
+from tf_scheduler.model.offer import HeldOffer, TokenBucket
+from tf_scheduler.model.state import SchedulerState
+
+PENDING = with_fields(SchedulerState(a_spec()), connected=True)
+GANGS = view_of(PENDING).gangs
+
+
+def test_no_pending_task_suppresses_once():
+    decision = update(a_running_state(a_spec()), 1.0, ())
+
+    assert (Suppress(),) == decision.calls
+    assert () == update(decision.state, 2.0, ()).calls
+
+
+def test_held_offers_are_declined_before_suppressing():
+    offer = an_offer()
+    state = with_fields(a_running_state(a_spec()), offers={offer.id: HeldOffer(offer, 1.0)}, round_started=1.0)
+
+    decision = update(state, 2.0, ())
+
+    assert [Decline, Suppress] == [type(call) for call in decision.calls]
+    assert ({}, None) == (decision.state.session.offers, decision.state.session.round_started)
+
+
+def test_pending_task_revives_once():
+    decision = update(PENDING, 1.0, GANGS)
+
+    assert (Revive(),) == decision.calls
+    assert () == update(decision.state, 2.0, GANGS).calls
+
+
+def test_revive_waits_for_token():
+    state = with_fields(PENDING, revive_tokens=TokenBucket(0.0, 1.0, 1.0))
+
+    decision = update(state, 2.0, GANGS)
+
+    assert ((), True) == (decision.calls, decision.state.session.revive_at > 2.0)

@@ -1,0 +1,63 @@
+"""Open tasks of a roll-out, and the control of its plan."""
+
+from dataclasses import replace
+
+from builders import a_record, a_running_state, a_spec, a_status
+from tf_scheduler.core.plans.rollout import active_rollout, completion_target, current_control, was_completed
+from tf_scheduler.core.plans.scheduling import view_of
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.core.state.spec_index import index_of
+from tf_scheduler.model.effects import StatusStored, TaskLaunched
+from tf_scheduler.model.plan import PlanControl
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskState
+
+SPEC = a_spec()
+DEPLOY = index_of(SPEC).launch_plans[0]
+
+
+def test_all_tasks_are_open_before_first_launch():
+    assert {task.name for task in SPEC.tasks()} == view_of(SchedulerState(SPEC)).open_tasks
+
+
+def test_running_tasks_with_current_options_are_not_open():
+    assert set() == view_of(a_running_state(SPEC)).open_tasks
+
+
+def test_outdated_parameter_server_opens_chief():
+    """The chief restarts with it (core/state/restart_units.py)."""
+    state = apply(a_running_state(SPEC), TaskLaunched(replace(a_record(SPEC, "ps-0", "2"), config="old")))
+
+    assert {"ps-0", "chief-0"} == view_of(state).open_tasks
+
+
+def test_finished_task_is_not_open_although_outdated():
+    state = apply(a_running_state(SPEC), TaskLaunched(replace(a_record(SPEC, "worker-0", "2"), config="old")))
+    state = apply(state, StatusStored(a_status("worker-0__2", TaskState.FINISHED)))
+
+    assert set() == view_of(state).open_tasks
+
+
+def test_new_address_opens_chief():
+    """Only the chief needs every address."""
+    state = apply(a_running_state(SPEC), TaskLaunched(replace(a_record(SPEC, "worker-0", "2"), generation=2)))
+
+    assert {"chief-0"} == view_of(state).open_tasks
+
+
+def test_forced_nodes_are_void_for_other_options():
+    old = PlanControl(forced=frozenset({()}), released=frozenset({("worker", "*")}), target="old")
+    current = replace(old, target=index_of(SPEC).target)
+
+    assert (frozenset(), frozenset()) == (
+        current_control(SPEC, {"deploy": old}, DEPLOY).forced,
+        current_control(SPEC, {"deploy": old}, DEPLOY).released,
+    )
+    assert current == current_control(SPEC, {"deploy": current}, DEPLOY)
+
+
+def test_update_is_active_after_first_deployment():
+    completed = PlanControl(completed=completion_target(SPEC, DEPLOY))
+
+    assert ("deploy", "update") == (active_rollout({}), active_rollout({"deploy": completed}))
+    assert (False, True) == tuple(was_completed(SPEC, DEPLOY, control) for control in (PlanControl(), completed))

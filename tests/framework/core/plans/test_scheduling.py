@@ -1,0 +1,64 @@
+"""Which children of a plan or phase may run, by strategy."""
+
+import pytest
+
+from tf_scheduler.core.plans.scheduling import Children, eligible, held_back
+from tf_scheduler.model.plan import PlanStrategy
+
+NAMES = ("a", "b", "c", "d")
+
+
+def children(strategy, complete="", **options):
+    """Children of which those in `complete` are complete, and the others open."""
+    names = frozenset(NAMES) - set(complete)
+    return Children(strategy, NAMES, names, lambda name: name in complete, **options)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "complete", "expected"),
+    [
+        (PlanStrategy.SERIAL, "", "a"),
+        (PlanStrategy.SERIAL, "ab", "c"),
+        (PlanStrategy.SERIAL, "abcd", ""),
+        (PlanStrategy.PARALLEL, "b", "acd"),
+        (PlanStrategy.CANARY, "", ""),
+        (PlanStrategy.PARALLEL_CANARY, "", ""),
+    ],
+)
+def test_eligible_children_follow_strategy(strategy, complete, expected):
+    assert expected == "".join(eligible(children(strategy, complete)))
+
+
+def test_dependencies_wait_for_named_children():
+    after = {"c": ("a", "b"), "d": ("c",)}
+
+    assert ("b",) == eligible(children(PlanStrategy.DEPENDENCY, "a", after=after))
+    assert ("c",) == eligible(children(PlanStrategy.DEPENDENCY, "ab", after=after))
+
+
+def test_serial_waits_for_incomplete_child_that_is_not_open():
+    """It may have been launched, and not run yet."""
+    waiting = Children(PlanStrategy.SERIAL, NAMES, frozenset("cd"), lambda name: name == "a")
+
+    assert () == eligible(waiting)
+
+
+def test_released_canaries_run():
+    released = children(PlanStrategy.CANARY, released=frozenset("a"))
+
+    assert (("a",), ("b",)) == (eligible(released), held_back(released))
+
+
+def test_all_released_canaries_continue_serially_or_in_parallel():
+    serial, parallel = (
+        children(strategy, "a", released=frozenset("a"), all_released=True)
+        for strategy in (PlanStrategy.CANARY, PlanStrategy.PARALLEL_CANARY)
+    )
+
+    assert (("b",), ("b", "c", "d")) == (eligible(serial), eligible(parallel))
+    assert () == held_back(serial)
+
+
+def test_only_first_two_canaries_are_held_back():
+    assert ("a", "b") == held_back(children(PlanStrategy.CANARY))
+    assert () == held_back(children(PlanStrategy.SERIAL))

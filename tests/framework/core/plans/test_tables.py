@@ -1,0 +1,43 @@
+"""The state machines of plans cover everything, and reject the rest."""
+
+import pytest
+
+from tf_scheduler.core.plans import tables
+from tf_scheduler.core.plans.tables import ChildStatuses, IllegalStepTransitionError, aggregate, check_transition
+from tf_scheduler.model.plan import Status, Verb
+from tf_scheduler.model.task import TaskState
+
+
+def test_every_situation_has_a_status():
+    assert set(TaskState) == set(tables.LAUNCHED)
+    assert set(tables.LaunchSituation) == set(tables.SITUATIONS)
+    assert set(tables.EndSituation) == set(tables.ENDINGS)
+    assert set(Verb) == set(tables.ALREADY)
+
+
+def test_same_status_is_no_transition():
+    for status in Status:
+        check_transition(status, status)
+
+
+def test_illegal_transition_raises():
+    with pytest.raises(IllegalStepTransitionError):
+        check_transition(Status.PREPARED, Status.ERROR)
+
+
+@pytest.mark.parametrize(
+    ("children", "turn", "interrupted", "expected"),
+    [
+        ({Status.ERROR, Status.COMPLETE}, set(), True, Status.ERROR),
+        (set(), set(), True, Status.COMPLETE),
+        ({Status.COMPLETE}, set(), True, Status.COMPLETE),
+        ({Status.PENDING}, {Status.PENDING}, True, Status.WAITING),
+        ({Status.PENDING}, {Status.PENDING}, False, Status.PENDING),
+        ({Status.COMPLETE, Status.PENDING}, {Status.PENDING}, False, Status.IN_PROGRESS),
+        ({Status.PENDING, Status.STARTING}, {Status.STARTING}, False, Status.STARTING),
+        ({Status.PENDING}, set(), False, Status.PENDING),
+        ({Status.DELAYED}, {Status.DELAYED}, False, Status.DELAYED),
+    ],
+)
+def test_aggregate_status_of_children(children, turn, interrupted, expected):
+    assert expected is aggregate(ChildStatuses(frozenset(children), frozenset(turn), interrupted))

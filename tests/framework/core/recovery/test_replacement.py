@@ -1,0 +1,72 @@
+"""Recoveries that replace a launch, and the restart policies of tasks."""
+
+import pytest
+
+from builders import a_running_state, a_spec, a_status
+from tf_scheduler.core.recovery.replacement import (
+    PREVIOUS_ADDRESS_WAIT,
+    no_retry_reason,
+    replace_launch,
+    restart_address_wait,
+    restart_group,
+)
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.model.effects import RecoveryDecided, StatusStored
+from tf_scheduler.model.spec import RestartPolicy, RestartWhen
+from tf_scheduler.model.task import Cause, TaskState
+
+STATE = a_running_state(a_spec())
+
+
+def test_replaced_launch_keeps_failure_history():
+    before = replace_launch(STATE, STATE.stored.tasks["worker-0"], "x", 1.0)
+    state = apply(STATE, RecoveryDecided(before))
+
+    after = replace_launch(state, state.stored.tasks["worker-0"], "y", 9.0, Cause.ORDERED)
+
+    assert (before.failures, "y", 9.0, 9.0 + PREVIOUS_ADDRESS_WAIT) == (
+        after.failures,
+        after.why,
+        after.ready_at,
+        after.previous_address_until,
+    )
+
+
+def test_restart_group_skips_finished_and_replaced_tasks():
+    """A lost ps restarts the chief, once."""
+    chief = STATE.stored.tasks["chief-0"]
+    finished = apply(STATE, StatusStored(a_status(chief.id, TaskState.FINISHED)))
+    replaced = apply(STATE, RecoveryDecided(replace_launch(STATE, chief, "x", 1.0)))
+
+    groups = [list(restart_group(state, ["ps-0"], moved=False)) for state in (STATE, finished, replaced)]
+
+    assert [[chief], [], []] == groups
+
+
+def test_previous_address_wait_restarts_when_launch_ends():
+    """Only then is the address free; a lost agent is not awaited."""
+    worker = STATE.stored.tasks["worker-0"]
+    state = apply(STATE, RecoveryDecided(replace_launch(STATE, worker, "x", 1.0)))
+
+    killed = restart_address_wait(state, worker, a_status(worker.id, TaskState.KILLED), 20.0)
+    gone = restart_address_wait(state, worker, a_status(worker.id, TaskState.GONE), 20.0)
+
+    assert (20.0 + PREVIOUS_ADDRESS_WAIT, 1.0) == (killed.previous_address_until, gone.previous_address_until)
+
+
+@pytest.mark.parametrize(
+    ("when", "cause", "code", "retries"),
+    [
+        (RestartWhen.ON_FAILURE, Cause.USER_ERROR, 1, True),
+        (RestartWhen.ON_FAILURE, Cause.INVALID_TASK, None, False),
+        (RestartWhen.ALWAYS, Cause.USER_ERROR, 1, True),
+        (RestartWhen.NEVER, Cause.USER_ERROR, 1, False),
+        (RestartWhen.NEVER, Cause.NOT_STARTED, None, True),
+        (RestartWhen.EXIT_CODE, Cause.USER_ERROR, 1, False),
+        (RestartWhen.EXIT_CODE, Cause.USER_ERROR, 130, True),
+    ],
+)
+def test_restart_policy_decides_about_retry(when, cause, code, retries):
+    status = a_status("worker-0__1", TaskState.FAILED, exit_code=code)
+
+    assert retries is (no_retry_reason(RestartPolicy(when=when), cause, status) == "")

@@ -1,0 +1,66 @@
+"""Task completions that end the job, and failures that it survives."""
+
+import pytest
+
+from builders import a_job, a_running_state, a_spec, a_status
+from tf_scheduler.core.recovery.success import completes_job, is_survivable, success_policy
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.model.effects import StatusStored
+from tf_scheduler.model.spec import FinishPolicy, JobKind, Strategy, SuccessPolicy
+from tf_scheduler.model.task import TaskState
+
+JOBS = (a_job(JobKind.WORKER, 2), a_job(JobKind.PS, 1), a_job(JobKind.CHIEF, 1), a_job(JobKind.EVALUATOR, 1))
+
+
+def a_state(policy=SuccessPolicy.DEFAULT, jobs=JOBS, **options):
+    return a_running_state(a_spec(jobs=jobs, finish=FinishPolicy(success=policy), **options))
+
+
+def completed(state):
+    """Names of the tasks whose completion alone ends the job."""
+    names = []
+    for record in state.stored.tasks.values():
+        after = apply(state, StatusStored(a_status(record.id, TaskState.FINISHED)))
+        names += [record.name] if completes_job(after, record) else []
+    return names
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (SuccessPolicy.DEFAULT, ["chief-0"]),
+        (SuccessPolicy.CHIEF, ["chief-0"]),
+        (SuccessPolicy.WORKER_0, ["worker-0"]),
+        (SuccessPolicy.ALL_WORKERS, []),
+        (SuccessPolicy.ANY_WORKER, ["chief-0", "worker-0", "worker-1"]),
+    ],
+)
+def test_policy_decides_which_completion_ends_job(policy, expected):
+    assert expected == sorted(completed(a_state(policy)))
+
+
+def test_worker_0_leads_without_chief():
+    assert ["worker-0"] == completed(a_state(SuccessPolicy.CHIEF, jobs=(a_job(JobKind.WORKER, 2),)))
+
+
+def test_all_workers_policy_completes_with_last_worker():
+    state = a_state(SuccessPolicy.ALL_WORKERS)
+    for name in ("worker-0", "worker-1", "chief-0"):
+        state = apply(state, StatusStored(a_status(f"{name}__1", TaskState.FINISHED)))
+
+    assert completes_job(state, state.stored.tasks["worker-1"])
+
+
+def test_independent_strategy_ends_with_all_workers():
+    spec = a_spec(strategy=Strategy.INDEPENDENT, jobs=(a_job(JobKind.WORKER, 2),))
+
+    assert SuccessPolicy.ALL_WORKERS is success_policy(spec)
+
+
+def test_job_survives_side_jobs_and_spare_workers():
+    state = a_state(SuccessPolicy.ANY_WORKER)
+    strict = a_state()
+
+    assert all(is_survivable(state, state.stored.tasks[name]) for name in ("evaluator-0", "worker-0", "chief-0"))
+    assert not is_survivable(state, state.stored.tasks["ps-0"])
+    assert not is_survivable(strict, strict.stored.tasks["worker-0"])

@@ -1,0 +1,65 @@
+"""Tasks that keep running after the job, and until when."""
+
+from dataclasses import replace
+
+from builders import a_job, a_running_state, a_spec, with_fields
+from tf_scheduler.core.state import after_job
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.model.effects import ResultDecided
+from tf_scheduler.model.plan import UNINSTALL, PlanControl
+from tf_scheduler.model.spec import AfterFinish, CleanupPolicy, FinishPolicy, JobKind
+from tf_scheduler.model.state import Result, Verdict
+
+JOBS = (a_job(JobKind.WORKER, 1), a_job(JobKind.EVALUATOR, 1), a_job(JobKind.TENSORBOARD, 1))
+
+
+def ended(verdict=Verdict.SUCCEEDED, **finish):
+    """Every task runs, and the job has ended at 100."""
+    spec = replace(a_spec(jobs=JOBS), finish=replace(FinishPolicy(), **finish))
+    return apply(a_running_state(spec), ResultDecided(Result(verdict, "done", 100.0)))
+
+
+def retained(state):
+    return [record.name for record in after_job.retained_tasks(state)]
+
+
+def test_evaluator_continues_after_success():
+    state = ended(evaluator_seconds=30.0)
+
+    assert ["evaluator-0"] == retained(state)
+    assert [130.0] == list(after_job.deadlines(state))
+
+
+def test_evaluator_stops_after_failure():
+    assert [] == retained(ended(Verdict.FAILED, evaluator_seconds=30.0))
+
+
+def test_tensorboard_is_kept_if_configured():
+    state = ended(after_finish=AfterFinish.KEEP_TENSORBOARD, evaluator_seconds=0.0, keep_seconds=None)
+
+    assert ["tensorboard-0"] == retained(state)
+    assert [] == list(after_job.deadlines(state))
+
+
+def test_cleanup_none_keeps_all_tasks():
+    assert 3 == len(retained(ended(cleanup=CleanupPolicy.NONE, keep_seconds=60.0)))
+
+
+def test_tasks_stop_at_their_end_time():
+    state = ended(evaluator_seconds=30.0)
+    records = list(state.stored.tasks.values())
+
+    assert ["tensorboard-0", "worker-0"] == sorted(r.name for r in after_job.tasks_to_stop(state, records, 129.0))
+    assert 3 == len(after_job.tasks_to_stop(state, records, 130.0))
+
+
+def test_requested_stop_retains_no_task():
+    assert [] == retained(with_fields(ended(evaluator_seconds=30.0), stop_requested=True))
+    assert [] == retained(ended(Verdict.STOPPED, evaluator_seconds=30.0))
+
+
+def test_forced_uninstall_ends_idle_service():
+    state = ended(after_finish=AfterFinish.IDLE)
+    forced = with_fields(state, controls={UNINSTALL: PlanControl(forced=frozenset({()}))})
+
+    assert (True, False) == (after_job.keeps_service(state), after_job.keeps_service(forced))

@@ -1,0 +1,47 @@
+"""Paused tasks, and those that are paused with them."""
+
+import subprocess
+from dataclasses import replace
+
+from builders import a_record, a_running_state, a_spec, a_status, with_fields
+from tf_scheduler.core.state import pause
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.model.effects import StatusStored, TaskLaunched, TaskPaused
+from tf_scheduler.model.plan import Override
+from tf_scheduler.model.task import TaskState
+
+SPEC = a_spec()
+
+
+def test_parameter_server_pauses_chief():
+    """The chief cannot train without it."""
+    assert {"ps-0", "chief-0"} == pause.sleeping_tasks(SPEC, {"ps-0": 1.0})
+    assert (True, False) == tuple(pause.is_sleeping(SPEC, {"ps-0": 1.0}, name) for name in ("chief-0", "worker-0"))
+
+
+def test_override_shows_pausing_then_paused():
+    state = apply(a_running_state(SPEC), TaskPaused("worker-0", 1.0))
+    placeholder = replace(a_record(SPEC, "worker-0", "2"), is_placeholder=True)
+    paused = apply(state, TaskLaunched(placeholder), StatusStored(a_status(placeholder.id)))
+
+    assert (Override.PAUSING, Override.PAUSED) == tuple(pause.override_of(each, "worker-0") for each in (state, paused))
+    assert pause.override_of(paused, "worker-1") is None
+
+
+def test_finished_task_has_no_override():
+    state = apply(a_running_state(SPEC), TaskPaused("worker-0", 1.0))
+    state = apply(state, StatusStored(a_status("worker-0__1", TaskState.FINISHED)))
+
+    assert pause.override_of(state, "worker-0") is None
+
+
+def test_placeholder_prints_how_to_resume():
+    state = with_fields(a_running_state(replace(SPEC, name="it's")), paused={"ps-0": 1.0})
+    command = pause.placeholder_command(state, state.stored.tasks["chief-0"])
+
+    printed, _, sleep = command.partition("; while")
+    output = subprocess.run(["sh", "-c", printed], capture_output=True, text=True, check=True).stdout
+
+    assert "chief-0 of it's is paused: it starts again with ps-0, paused by an operator." in output
+    assert "To go on: dcos tensorflow --name=it's pod resume ps-0" in output
+    assert " :; do sleep 3600; done" == sleep
