@@ -17,7 +17,7 @@ from tf_scheduler.model.effects import (
     StatusStored,
 )
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import TaskState, TaskStatus
 
 from .state.reducer import decide
 
@@ -27,13 +27,17 @@ def on_removed(state: SchedulerState) -> Decision:
     gone = state.with_session(connected=False).with_process(finished=True)
     if state.stored.framework_id is None or state.stored.removed:
         return decide(gone)
-    ended = (_gone(record) for record in state.live())
+    statuses = (
+        TaskStatus(record.id, TaskState.GONE, record.agent_id, message="its framework was removed")
+        for record in state.live()
+    )
     outcomes = () if state.stored.result is not None else (Outcome(removal_message(state), warning=True),)
-    return decide(gone, FrameworkRegistered(state.stored.framework_id, removed=True), *ended, outcomes=outcomes)
-
-
-def _gone(record: TaskRecord) -> StatusStored:
-    return StatusStored(TaskStatus(record.id, TaskState.GONE, record.agent_id, message="its framework was removed"))
+    return decide(
+        gone,
+        FrameworkRegistered(state.stored.framework_id, removed=True),
+        *map(StatusStored, statuses),
+        outcomes=outcomes,
+    )
 
 
 def reset_framework(state: SchedulerState) -> Decision:

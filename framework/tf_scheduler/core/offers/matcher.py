@@ -216,11 +216,14 @@ def match_gangs(state: SchedulerState, gangs: Sequence[Gang], offers: Iterable[O
             part += match.partial
         elif kept.keys() != pinned.keys():
             reasons |= {**_waiting_reasons(match), **_reserved_reasons(kept)}
-            part += _choices(match)
+            part += [ChosenAgent(item.task, item.agent, item.why) for item in match.placements]
         else:
             agents.update({**came.agents, **match.leftover})
             placements += [*came.placements, *match.placements, *pinned.values()]
-            standing += tuple(_placed_task(item) for item in (*came.placements, *match.placements))
+            standing += tuple(
+                PlacedTask(item.task.job.group, item.agent.id, item.agent.location)
+                for item in (*came.placements, *match.placements)
+            )
     return MatchResult(tuple(placements), reasons, tuple(part), count)
 
 
@@ -236,7 +239,8 @@ def _match_gang(
     first: tuple[PreviousAddressMatch, Match | NoMatch] | None = None
     for avoided in relaxations(state, gang.tasks, about.now):
         came = place_at_previous_address(state, tasks, agents, about.now, avoided)
-        match = _match(came.remaining, came.agents, replace(about, avoided=avoided), passed)
+        agents_left, context = tuple(came.agents.values()), replace(about, avoided=avoided)
+        match = match_agents(came.remaining, agents_left, context, passed) if came.remaining else Match(())
         if came.waiting or isinstance(match, Match):
             return came, match
         first = first or (came, match)
@@ -261,12 +265,6 @@ def usable_agents(state: SchedulerState, gangs: Sequence[Gang], offers: Sequence
         if room.agent.reserved
         or any(room.fits(demand.requirements) and rule.admits(room.agent, room.total[GPUS]) for demand, rule in rules)
     }
-
-
-def _match(
-    tasks: Sequence[TaskSpec], agents: Mapping[AgentId, Agent], about: PlacementContext, passed: Iterable[Agent]
-) -> Match | NoMatch:
-    return match_agents(tasks, tuple(agents.values()), about, passed) if tasks else Match(())
 
 
 def _use_reservations(
@@ -297,18 +295,10 @@ def _placed_tasks(
     return (*running, *kept)
 
 
-def _placed_task(item: Placement) -> PlacedTask:
-    return PlacedTask(item.task.job.group, item.agent.id, item.agent.location)
-
-
 def _gang_reasons(gang: Gang, came: PreviousAddressMatch) -> dict[TaskName, tuple[Reason, ...]]:
     """Return the reasons of a gang's other tasks while some wait for their previous address."""
     reasons = next(iter(came.waiting.values()))
     return {task.name: reasons for task in gang.tasks if task.name not in came.waiting}
-
-
-def _choices(match: Match) -> list[ChosenAgent]:
-    return [ChosenAgent(item.task, item.agent, item.why) for item in match.placements]
 
 
 def _reserved_reasons(kept: Mapping[TaskName, Reservation]) -> dict[TaskName, tuple[Reason, ...]]:

@@ -239,7 +239,11 @@ def expire_lost(state: SchedulerState, now: float) -> Decision:
     if not late:
         return decide(state)
     gone = [item for item in active(state, now).values() if item.id in late]
-    outcomes = (Outcome(_lost_message(state, item), item.task, warning=True) for item in gone)
+    message = "reservation for {0} on {1} lost to another framework in role {2} or an operator; rescheduling {0}"
+    outcomes = (
+        Outcome(message.format(item.task, item.location.hostname, state.spec.role), item.task, warning=True)
+        for item in gone
+    )
     left = {key: at for key, at in state.session.missing_reservations.items() if key not in late}
     requested = state.session.requested_tasks - {item.task for item in gone}
     after = state.with_session(missing_reservations=left, requested_tasks=requested)
@@ -253,10 +257,3 @@ def deadlines(state: SchedulerState) -> Iterator[float]:
 
 def _lost_deadline(state: SchedulerState, since: float) -> float:
     return since + state.spec.gang.hold_seconds + LOST_GRACE_SECONDS
-
-
-def _lost_message(state: SchedulerState, item: Reservation) -> str:
-    return (
-        f"reservation for {item.task} on {item.location.hostname} lost to another framework in role {state.spec.role} "
-        f"or an operator; rescheduling {item.task}"
-    )

@@ -20,7 +20,7 @@ from tf_scheduler.model.reasons import (
     ValueLimitReached,
 )
 
-from .agents import GPUS, Agent, AgentCapacity, Demand, PlacementContext
+from .agents import Agent, Demand, PlacementContext
 
 _CAPS = (Operator.UNIQUE, Operator.MAX_PER)
 
@@ -169,8 +169,3 @@ class DemandRules:
         if len(tally) < rule.number and count:
             return UnbalancedGroup(rule, value, count, 0)
         return None
-
-
-def total_gpus(room: AgentCapacity) -> int:
-    """Return all GPUs that the agent offers."""
-    return room.total[GPUS]

@@ -30,6 +30,7 @@ from tf_scheduler.model.spec import JobSpec, TaskSpec
 
 from .agents import (
     DIMENSION_NAMES,
+    GPUS,
     Agent,
     AgentCapacity,
     Demand,
@@ -40,7 +41,7 @@ from .agents import (
     merge_offers,
     ports_of,
 )
-from .constraints import DemandRules, total_gpus
+from .constraints import DemandRules
 from .search import ChosenAgent, SearchResult, search, unplaced_names
 
 # --- Explanations
@@ -87,7 +88,7 @@ def _explain_demand(demand: Demand, rooms: Sequence[AgentCapacity], rules: Deman
 def _rejection(demand: Demand, room: AgentCapacity, rules: DemandRules) -> AgentRejected:
     alone, beside = _shortages(demand, room.total), _shortages(demand, room.free)
     lacks: list[AgentReason] = [TooSmall(alone or beside, shared_with_gang=not alone)] if beside else []
-    objections = rules.objections(room.agent, total_gpus(room))
+    objections = rules.objections(room.agent, room.total[GPUS])
     return AgentRejected(room.agent.hostname, (*lacks, *objections, *rules.limits(room.agent.location)))
 
 

@@ -17,7 +17,7 @@ from tf_scheduler.model.placement import PlacementStrategy
 from tf_scheduler.model.spec import TaskSpec
 
 from .agents import CPUS, DISK, GPUS, MEM, PORTS_INDEX, Agent, AgentCapacity, Demand, PlacementContext, amounts_of
-from .constraints import DemandRules, total_gpus
+from .constraints import DemandRules
 
 # --- Candidates of one demand, best first
 #
@@ -172,11 +172,6 @@ class GangProfile:
     total: tuple[int, ...]
 
 
-def largest_demand(demands: Sequence[Demand]) -> Demand:
-    """Return the demand with the most tasks."""
-    return max(demands, key=lambda demand: len(demand.tasks))
-
-
 def rank_neighbourhoods(rooms: Sequence[AgentCapacity], fields: Sequence[str], lead: GangProfile) -> int:
     """Set the neighbourhood rank of every agent, and return the number of neighbourhoods."""
     order = _ordered(rooms, fields, lead)
@@ -291,7 +286,10 @@ class _SearchPass:
         self._rooms = [AgentCapacity(agent, index) for index, agent in enumerate(agents)]
         self._rules = {demand.job.group: self._rules_of(demand) for demand in order}
         self._count_standing()
-        self._admitted = {demand.job.group: self._admissible(demand) for demand in order}
+        self._admitted = {
+            group: [room for room in self._rooms if rules.admits(room.agent, room.total[GPUS])]
+            for group, rules in self._rules.items()
+        }
         self._chosen: list[ChosenAgent] = []
         self._neighbourhoods = self._rank()
 
@@ -319,7 +317,7 @@ class _SearchPass:
     def _rank(self) -> int:
         if not self._packs or not self._rooms:
             return 1
-        lead = largest_demand(self._order)
+        lead = max(self._order, key=lambda demand: len(demand.tasks))
         takes = [0] * len(self._rooms)
         for room, most in self._takes(lead):
             takes[room.index] = most
@@ -327,10 +325,6 @@ class _SearchPass:
         return rank_neighbourhoods(
             self._rooms, self._circumstances.placement.near, GangProfile(len(lead.tasks), takes, total)
         )
-
-    def _admissible(self, demand: Demand) -> list[AgentCapacity]:
-        rules = self._rules[demand.job.group]
-        return [room for room in self._rooms if rules.admits(room.agent, total_gpus(room))]
 
     def _takes(self, demand: Demand) -> list[tuple[AgentCapacity, int]]:
         """Return the agents that can take any of its tasks, with the number."""

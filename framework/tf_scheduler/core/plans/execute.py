@@ -74,7 +74,9 @@ def _advance_once(state: SchedulerState, view: PlanView) -> Decision:
                 outcomes.append(action[1])
     for progress in view.progress.values():
         if _is_newly_complete(state, progress):
-            changes += [_completed(view, plan) for plan in _with_update(state, progress.plan)]
+            for plan in _with_update(state, progress.plan):
+                control = replace(view.records.control_of(plan), completed=completion_target(state.spec, plan))
+                changes.append(PlanControlled(plan.name, control))
             outcomes.append(Outcome(f"plan {progress.plan.name} is complete"))
     return decide(state, *changes, outcomes=tuple(outcomes))
 
@@ -114,8 +116,3 @@ def _with_update(state: SchedulerState, plan: PlanDef) -> tuple[PlanDef, ...]:
     """Return the plan; deploy also completes update, which has no work until the options change."""
     update = next(other for other in index_of(state.spec).launch_plans if other.name == UPDATE)
     return (plan, update) if plan.name == DEPLOY else (plan,)
-
-
-def _completed(view: PlanView, plan: PlanDef) -> PlanControlled:
-    control = replace(view.records.control_of(plan), completed=completion_target(view.inputs.spec, plan))
-    return PlanControlled(plan.name, control)

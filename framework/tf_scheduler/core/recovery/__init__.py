@@ -1,1 +1,1 @@
-"""What happens when a task is lost: why it ended, what must start again with it, how soon, and how often."""
+"""Statuses, causes of failures, relaunches, start-up timeout, reconciliation, maintenance and pod commands."""

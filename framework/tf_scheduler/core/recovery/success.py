@@ -37,7 +37,7 @@ def is_survivable(state: SchedulerState, record: TaskRecord) -> bool:
     return any(_may_finish(state, name) for name in _trainers(state) if name != record.name)
 
 
-def _leads(state: SchedulerState, record: TaskRecord) -> bool:
+def _is_leader(state: SchedulerState, record: TaskRecord) -> bool:
     """Return whether the task is the chief; without one, worker 0 is (TensorFlow's convention)."""
     if any(job.kind is JobKind.CHIEF and job.count for job in state.spec.jobs):
         return record.job is JobKind.CHIEF
@@ -48,19 +48,11 @@ def _is_worker_0(_state: SchedulerState, record: TaskRecord) -> bool:
     return record.job is JobKind.WORKER and record.index == 0
 
 
-def _all_finished(state: SchedulerState, _record: TaskRecord) -> bool:
-    return all(_has_finished(state, name) for name in _trainers(state))
-
-
-def _any(_state: SchedulerState, _record: TaskRecord) -> bool:
-    return True
-
-
 _DECIDES: Mapping[SuccessPolicy, Callable[[SchedulerState, TaskRecord], bool]] = {
-    SuccessPolicy.CHIEF: _leads,
+    SuccessPolicy.CHIEF: _is_leader,
     SuccessPolicy.WORKER_0: _is_worker_0,
-    SuccessPolicy.ALL_WORKERS: _all_finished,
-    SuccessPolicy.ANY_WORKER: _any,
+    SuccessPolicy.ALL_WORKERS: lambda state, _: all(_has_finished(state, name) for name in _trainers(state)),
+    SuccessPolicy.ANY_WORKER: lambda *_: True,
 }
 
 

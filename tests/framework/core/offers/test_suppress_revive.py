@@ -3,6 +3,7 @@
 from builders import a_running_state, a_spec, an_offer, with_fields
 from tf_scheduler.core.offers.suppress_revive import update
 from tf_scheduler.core.plans.scheduling import view_of
+from tf_scheduler.core.state.backoff import SECONDS_PER_TOKEN
 from tf_scheduler.model.effects import Decline, Revive, Suppress
 from tf_scheduler.model.offer import HeldOffer, TokenBucket
 from tf_scheduler.model.state import SchedulerState
@@ -40,4 +41,4 @@ def test_revive_waits_for_token():
 
     decision = update(state, 2.0, GANGS)
 
-    assert ((), True) == (decision.calls, decision.state.session.revive_at > 2.0)
+    assert ((), 1.0 + SECONDS_PER_TOKEN) == (decision.calls, decision.state.session.revive_at)
