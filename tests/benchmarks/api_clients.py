@@ -1,7 +1,7 @@
 """Clients of an API in a process of their own: api_clients.py PORT CLIENTS PAUSE, until standard input is closed.
 
-Each asks for the overview, PAUSE seconds after each answer. Prints `ready` when all of them had an answer, and
-at the end how many answers there were, and how many of them were none.
+Each requests the overview, PAUSE seconds after the previous answer. Prints `ready` after the first answers of all, and
+at the end the numbers of answers and of failures.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     PYTHONPATH=framework:executor:tests python tests/benchmarks/matching_curve.py docs/matching.svg
 
-All in the same process, one after the other, each the best of three (best fit: of one). Prints the table that
-docs/performance.md shows: offers, then seconds and agents of each.
+All run in the same process, each the minimum of three rounds (best fit: one). Prints the table of docs/performance.md:
+offers, then seconds and agents of each.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""The same trainings started by hand and by `dcos-tensorflow local run`.
+"""Compare trainings started by hand and by `dcos-tensorflow local run`.
 
     scripts/side-by-side [--rounds 3] [--workers 1,2,4] [--steps 1500] [--write docs/performance.md]
 
-Two programs: training.py, as published for TensorFlow 1, whose first step comes soon; and digits.py, a chief with two
-workers and Keras' Model.fit. All on one machine, by turns, and each round the other way begins, so that what else it
-does slows them alike. Before the clock starts a real Mesos is up, and each way has been gone once, uncounted: files are
-in memory, and our modules have byte code, as pip gives it to what it installs.
-Times are seconds from the submission (of the command, or the first process) to the first step of the first worker, and
-to the end. With --write the table goes into the document, between its marks.
+Two programs: training.py in the style of TensorFlow 1, with an early first step; and digits.py, a chief, two workers
+and Keras' Model.fit. Both ways alternate on one machine, and each round starts with the other one, so that other load
+affects both. A real Mesos is up before the clock starts, and one uncounted run of each way loads files and byte code.
+Times are seconds from the submission (the command, or the first process) to the first step of the first worker, and to
+the end. --write replaces the table between the marks of the document.
 """
 
 from __future__ import annotations

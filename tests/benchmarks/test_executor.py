@@ -1,7 +1,7 @@
 """Cost of the executor: size, start, memory, idle time, output, training. Times are printed, not asserted.
 
 `BENCHMARK_ROUNDS=9 pytest -s tests/benchmarks/test_executor.py` prints the numbers of docs/performance.md. Each ratio
-is of two things done one after the other in the same run, so that a busy machine slows both.
+compares two measurements of the same run, so that other load affects both.
 """
 
 from __future__ import annotations

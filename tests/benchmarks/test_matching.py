@@ -1,7 +1,7 @@
 """Place a thousand constrained tasks on thousands of offers, compared with a naive first fit in the same process.
 
-Run with `-s` to see the numbers; matching_curve.py beside this file draws the curve of docs/performance.md. Each
-benchmark asserts first that what it times is a placement that breaks nothing.
+Run with `-s` to see the numbers; matching_curve.py draws the curve of docs/performance.md. Each benchmark first checks
+that the placement is valid.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Cost of metrics in the loop: many decisions with and without a meter.
 
-Run with `-s` to see the numbers. It asserts first that what it times is right.
+Run with `-s` to see the numbers. It first checks that the result is right.
 """
 
 from __future__ import annotations

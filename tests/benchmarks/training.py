@@ -1,6 +1,6 @@
 """Training program of side_by_side.py: between-graph replication with a fixed number of steps for each worker.
 
-Knows nothing but its arguments, as the published programs for TensorFlow 1 do. Each worker prints one line of JSON.
+Reads only its arguments, like published programs for TensorFlow 1. Each worker prints one line of JSON.
 """
 
 from __future__ import annotations
