@@ -37,9 +37,9 @@ def _launch(state: LifecycleState, event: events.LaunchRequested, now: float) ->
 
 
 def _next_stage(state: LifecycleState) -> Step:
-    state = state.at_next_stage()
-    assert state.stage is not None
-    return state, (events.Spawn(state.stage),)
+    stage, *ahead = state.ahead
+    state = replace(state.entered(TaskPhase.STARTING), stage=stage, ahead=tuple(ahead))
+    return state, (events.Spawn(stage),)
 
 
 def _spawned(state: LifecycleState, event: events.Spawned, now: float) -> Step:  # noqa: ARG001

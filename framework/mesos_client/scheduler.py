@@ -201,13 +201,10 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
 
     def _detected(self, leader: Leader | None, reason: str) -> None:
         url = leader.url(self._scheme) if leader else ""
-        self._move((url,) if url else (), reason or f"{url} is the new leader")
-
-    def _move(self, base_urls: Sequence[str], reason: str) -> None:
-        self._masters.replace(base_urls)
-        self._moving = reason
-        if not base_urls:
-            self._last_failure = reason
+        self._masters.replace((url,) if url else ())
+        self._moving = reason or f"{url} is the new leader"
+        if leader is None:
+            self._last_failure = self._moving
         self.restart_stream()
 
     # For the reader thread

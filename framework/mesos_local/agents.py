@@ -332,12 +332,8 @@ def _entry_errors(entry: _Object) -> Iterator[str]:
     for name in _KEYS:
         if name in entry:
             yield from _type_error(name, entry[name])
-            yield from _repeated_inside(name, entry[name])
-
-
-def _repeated_inside(name: str, value: object) -> Iterator[str]:
-    for inner in value.repeated if isinstance(value, _Object) else ():
-        yield f"{name.removesuffix('s')} {abbreviate(inner)} is given twice"
+            for inner in getattr(entry[name], "repeated", ()):
+                yield f"{name.removesuffix('s')} {abbreviate(inner)} is given twice"
 
 
 def _type_error(name: str, value: object) -> list[str]:

@@ -216,7 +216,8 @@ class ProgressDetector:
         """Return `step`, `loss`, `examples` and `begun` as far as known; empty if the step has not changed."""
         before = self._step
         open_files_now = _OpenFiles(self._processes)
-        for path in self._event_files():
+        budget = [MAX_ENTRIES]
+        for path in (path for folder in self._folders for path in _below(folder, MAX_DEPTH, budget)):
             if path not in self._files and (own := self._is_own(path, open_files_now)) is not None:
                 self._files[path] = EventFile(path) if own else None
             file = self._files.get(path)
@@ -257,11 +258,6 @@ class ProgressDetector:
         if process is not None:
             return int(process[1]) in open_files_now.processes
         return True if self._own in path.parents or open_files_now.has(path) else None
-
-    def _event_files(self) -> Iterator[Path]:
-        budget = [MAX_ENTRIES]
-        for folder in self._folders:
-            yield from _below(folder, MAX_DEPTH, budget)
 
 
 class _OpenFiles:

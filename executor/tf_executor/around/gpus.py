@@ -66,11 +66,8 @@ def choose_gpus(count: int, environ: Mapping[str, str], run: RunProgram) -> GpuL
     visible = parse_uuids(run((program, *QUERY)))
     if len(visible) < count:
         raise GpuError(f"the task needs {_gpus(count)}, but {NVIDIA_SMI} shows {len(visible)} in its container")
-    return lock_gpus(visible, count, lock_folder(environ))
-
-
-def lock_folder(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get(FOLDER_VARIABLE) or Path(tempfile.gettempdir()) / DEFAULT_FOLDER)
+    folder = Path(environ.get(FOLDER_VARIABLE) or Path(tempfile.gettempdir()) / DEFAULT_FOLDER)
+    return lock_gpus(visible, count, folder)
 
 
 def parse_uuids(output: str) -> tuple[str, ...]:

@@ -110,7 +110,7 @@ class Unhealthy(Event):
 
 @dataclass(frozen=True)
 class Overdue(Event):
-    """`State.deadline` has passed."""
+    """`LifecycleState.deadline` has passed."""
 
 
 @dataclass(frozen=True)
@@ -338,14 +338,7 @@ class LifecycleState:
         """Return the state in another phase, with that phase's deadline."""
         return replace(self, phase=phase, deadline=deadline)
 
-    def at_next_stage(self) -> LifecycleState:
-        """Return the state with the next stage as the current one."""
-        return replace(self, phase=TaskPhase.STARTING, deadline=None, stage=self.ahead[0], ahead=self.ahead[1:])
-
     def with_failure(self, failure: str) -> LifecycleState:
         """Return the state after the current stage failed: no stage follows."""
-        failed = self.ending if self.stage is Stage.PROGRAM else self._failed_stage()
-        return replace(self, failure=failure, ahead=(), ending=failed)
-
-    def _failed_stage(self) -> EndReport:
-        return replace(self.ending, failed_stage=self.stage.value if self.stage else None)
+        failed_stage = self.stage.value if self.stage and self.stage is not Stage.PROGRAM else self.ending.failed_stage
+        return replace(self, failure=failure, ahead=(), ending=replace(self.ending, failed_stage=failed_stage))

@@ -152,7 +152,9 @@ class Payload:
         except TypeError as error:
             raise PayloadError(f"launch payload does not match version {VERSION}: {error}") from error
         _check(payload)
-        return _with_tuples(payload)
+        # Tuples instead of lists, so that a decoded payload equals the encoded one.
+        changes: dict[str, Any] = {name: tuple(getattr(payload, name)) for name in _LISTS}
+        return replace(payload, ulimits={name: tuple(pair) for name, pair in payload.ulimits.items()}, **changes)
 
 
 #: Types of a value in JSON, by the begin of the field's annotation.
@@ -205,9 +207,3 @@ def _require(holds: bool, name: str, payload: Payload, expected: str) -> None:
 
 def _is_pair(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and len(value) == 2 and all(type(item) is int for item in value)
-
-
-def _with_tuples(payload: Payload) -> Payload:
-    """Convert lists to tuples, so that a decoded payload equals the encoded one."""
-    changes: dict[str, Any] = {name: tuple(getattr(payload, name)) for name in _LISTS}
-    return replace(payload, ulimits={name: tuple(pair) for name, pair in payload.ulimits.items()}, **changes)

@@ -64,13 +64,10 @@ def resolve_limits(user: str, nice: int, ulimits: Mapping[str, Sequence[int]]) -
     """Resolve and check user, niceness and limits. Raises LimitsError."""
     if nice < 0 and os.geteuid() != 0:
         raise LimitsError(f"option nice: `{nice}`: a negative value requires an executor that runs as root")
-    pairs = [_no_core_files(), *(_pair(name, limit) for name, limit in ulimits.items())]
+    # No core files by default: one of TensorFlow fills a disk. The hard limit stays.
+    core = (resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    pairs = [core, *(_pair(name, limit) for name, limit in ulimits.items())]
     return ProcessLimits(nice, tuple(dict(pairs).items()), _identity(user))
-
-
-def _no_core_files() -> tuple[int, tuple[int, int]]:
-    """Disable core files by default: one of TensorFlow fills a disk. The hard limit stays."""
-    return resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1])
 
 
 def _pair(name: str, limit: Sequence[int]) -> tuple[int, tuple[int, int]]:
