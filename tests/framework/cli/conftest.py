@@ -1,4 +1,4 @@
-"""A user at the command line: starts commands, waits for them, and leaves nothing behind."""
+"""Run commands as processes or in this process."""
 
 import os
 import subprocess
@@ -7,17 +7,18 @@ import sys
 import pytest
 
 from jobs import PATIENCE
+from tf_scheduler.cli.main import main
 
 
 @pytest.fixture
 def home(tmp_path):
-    """State and cache of this test only; the cache of what is downloaded and built is the user's."""
+    """Environment with a state folder for this test; downloads and bundles are cached for all tests."""
     return {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "NO_COLOR": "1"}
 
 
 @pytest.fixture
 def start(home):
-    """Start the command; whatever is left of it at the end of the test is killed by its id."""
+    """Start a command as a process, which is killed at the end of the test."""
     processes = []
 
     def launch(*arguments):
@@ -37,9 +38,23 @@ def start(home):
 
 @pytest.fixture
 def run(start):
+    """Run a command as a process; return exit code, output and error output."""
+
     def finish(*arguments):
         process = start(*arguments)
         out, err = process.communicate(timeout=PATIENCE)
         return process.returncode, out, err
 
     return finish
+
+
+@pytest.fixture
+def invoke(capsys):
+    """Run a command in this process; return exit code, output and error output."""
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            main([*map(str, arguments)])
+        return int(ended.value.code or 0), *capsys.readouterr()
+
+    return call

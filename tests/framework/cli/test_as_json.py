@@ -5,12 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from runs import a_run
 from tf_scheduler.cli.commands.history import print_table
 from tf_scheduler.cli.common.output import ColourScreen
-from tf_scheduler.cli.main import cli
 from tf_scheduler.history.database import RunDatabase
 
 TONY = Path(__file__).resolve().parents[1] / "convert" / "files" / "tony.xml"
@@ -18,7 +16,7 @@ RUNS = ("20260101-000000-aaaaaa", "20260102-000000-bbbbbb")
 
 
 @pytest.fixture
-def asked(tmp_path, monkeypatch):
+def asked(tmp_path, monkeypatch, invoke):
     """Run a command with a history of two runs; return its standard output."""
     for name in ("XDG_STATE_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path))
@@ -27,9 +25,9 @@ def asked(tmp_path, monkeypatch):
         shelf.save(replace(a_run(), id=run))
 
     def ask(*words: object) -> str:
-        done = CliRunner().invoke(cli, [str(word) for word in words])
-        assert done.exception is None, done.output
-        return done.stdout
+        code, out, err = invoke(*words)
+        assert 0 == code, err
+        return out
 
     return ask
 

@@ -6,7 +6,7 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
-from tf_scheduler.cli.main import cli, main
+from tf_scheduler.cli.main import cli
 from tf_scheduler.options.generate import config_schema
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import OPTIONS
@@ -29,15 +29,8 @@ def write(tmp_path):
 
 
 @pytest.fixture
-def run(capsys):
-    """Run the command line as a user does; (exit code, standard output, standard error)."""
-
-    def call(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            main(["options", *arguments])
-        return ended.value.code, *capsys.readouterr()
-
-    return call
+def run(invoke):
+    return lambda *arguments: invoke("options", *arguments)
 
 
 def test_validate_accepts_valid_file(run, write):
@@ -229,12 +222,10 @@ def test_shell_completes_option_paths():
     assert {"gpu_worker.python", "gpu_worker.placement_constraint"} <= {item.value for item in found}
 
 
-def test_error_message_has_no_control_characters(capsys, tmp_path):
+def test_error_message_has_no_control_characters(run, tmp_path):
     """Messages quote keys of the file."""
     path = tmp_path / "options.json"
     path.write_text(r'{"x\u001b]0;y\u202ez": {}}')
-    with pytest.raises(SystemExit):
-        main(["options", "show", str(path)])
-    message = capsys.readouterr().err
+    _, _, message = run("show", path)
     assert "x]0;yz" in message
     assert message.replace("\n", "").isprintable()

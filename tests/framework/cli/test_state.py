@@ -12,7 +12,6 @@ import pytest
 
 from builders import a_job, a_spec, a_status, an_offer
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
-from tf_scheduler.cli.main import main
 from tf_scheduler.model.events import OffersReceived, StatusUpdated, Subscribed
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.task import TaskState
@@ -59,15 +58,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Run `dcos-tensorflow state ...`; return exit code, output and error output."""
+def command(invoke: Callable[..., tuple[int, str, str]]) -> Callable[..., tuple[int, str, str]]:
+    """Run `dcos-tensorflow state ...`, which never prints the secret."""
 
     def run(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(["state", *map(str, arguments)])
-        out, err = capsys.readouterr()
+        code, out, err = invoke("state", *arguments)
         assert SECRET not in out + err
-        return int(ended.value.code or 0), out, err
+        return code, out, err
 
     return run
 
