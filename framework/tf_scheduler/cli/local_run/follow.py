@@ -62,14 +62,7 @@ class RunScheduler(SupervisedScheduler):
     `console`: print the log of the scheduler on standard error; `publish` is called with the URL of the API.
     """
 
-    def __init__(
-        self,
-        launch: SchedulerLaunch,
-        master: str,
-        *,
-        console: bool = False,
-        publish: Callable[[str], None] = lambda _url: None,
-    ) -> None:
+    def __init__(self, launch: SchedulerLaunch, master: str, console: bool, publish: Callable[[str], None]) -> None:
         super().__init__(launch)
         self._master, self._console, self._publish = master, console, publish
         self._log, self._offset, self._own = launch.log, 0, True
@@ -147,7 +140,7 @@ class RunScheduler(SupervisedScheduler):
 def run_scheduler(launch: SchedulerLaunch, service: str, master: str, *, console: bool) -> Iterator[RunScheduler]:
     """Within, the scheduler runs and other commands find it as `service`; afterwards it does not run."""
     with guarded(launch.folder), advertise(service) as publish:
-        scheduler = RunScheduler(launch, master, console=console, publish=publish)
+        scheduler = RunScheduler(launch, master, console, publish)
         try:
             yield scheduler
         except BaseException:

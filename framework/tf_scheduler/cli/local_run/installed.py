@@ -112,7 +112,7 @@ class InstalledService:
         return with_values(options, {**defaults, **own, **master})
 
     def install(self, options: Mapping[str, Any]) -> None:
-        """Start the service. Raise JobError if it is installed already."""
+        """Start the service. Raises JobError if it is installed already."""
         if self.options():
             raise JobError(f"{self.id}: already installed; update it, or uninstall it first")
         for folder in (self.folder.parent, self.folder, self.folder / "scheduler"):
@@ -127,7 +127,7 @@ class InstalledService:
         write_private(self.folder / "options.json", json.dumps(options, indent=2))
 
     def ensure_supervised(self) -> None:
-        """Return when a supervisor runs. Raise JobError if it does not start."""
+        """Return when a supervisor runs. Raises JobError if it does not start."""
         if self.supervisor is not None:
             return
         # The mark lets `local down` find all processes of the cluster.
