@@ -61,30 +61,30 @@ def redact_text(text: str) -> str:
     return text
 
 
-def _address(found: re.Match[str]) -> str:
-    user, colon, password = found[1], found[2] or "", found[3]
-    web = found.string[max(0, found.start() - 5) : found.start()].lower().endswith(("http", "https"))
+def _address(match: re.Match[str]) -> str:
+    user, colon, password = match[1], match[2] or "", match[3]
+    web = match.string[max(0, match.start() - 5) : match.start()].lower().endswith(("http", "https"))
     is_token = web and (not password or password == "x-oauth-basic" or len(user) > _LONG_USER)  # noqa: S105
-    shown = MASK if user and is_token else user
-    return f"://{shown}{colon}{MASK if password else ''}@"
+    displayed = MASK if user and is_token else user
+    return f"://{displayed}{colon}{MASK if password else ''}@"
 
 
 def _named(text: str, key: re.Pattern[str], value: Callable[[str, re.Match[str]], tuple[int, str]]) -> str:
     """Redact the values of secret keys; `value` returns the end of a value and its replacement."""
     parts, done, place = [], 0, 0
-    while found := key.search(text, place):
-        place = found.end()
-        if _NAME.search(found["name"]):
-            end, shown = value(text, found)
+    while match := key.search(text, place):
+        place = match.end()
+        if _NAME.search(match["name"]):
+            end, masked = value(text, match)
             if end > place:
-                parts += [text[done:place], shown]
+                parts += [text[done:place], masked]
                 done = place = end
     return "".join([*parts, text[done:]])
 
 
 def _word(text: str, key: re.Match[str]) -> tuple[int, str]:
-    found = _WORD.match(text, key.end())
-    return (found.end() if found else key.end()), MASK
+    match = _WORD.match(text, key.end())
+    return (match.end() if match else key.end()), MASK
 
 
 def _content(text: str, key: re.Match[str]) -> tuple[int, str]:
@@ -98,9 +98,9 @@ def _content(text: str, key: re.Match[str]) -> tuple[int, str]:
 def _closed(text: str, start: int, quote: str) -> int:
     """Return the position after the closing quote; nested JSON doubles the backslashes and adds one."""
     depth = len(quote) - 1
-    for found in _QUOTES.finditer(text, start):
-        if found[0].endswith(quote[-1]) and (len(found[0]) - 1) % (2 * depth + 2) == depth:
-            return found.end()
+    for match in _QUOTES.finditer(text, start):
+        if match[0].endswith(quote[-1]) and (len(match[0]) - 1) % (2 * depth + 2) == depth:
+            return match.end()
     return len(text)
 
 

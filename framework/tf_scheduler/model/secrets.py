@@ -49,10 +49,10 @@ def parse_source(text: str) -> SecretSource:
     if scheme not in SOURCE_FORMATS:
         raise ValueError(f"must be one of {', '.join(SOURCE_FORMATS.values())} or a path in the DC/OS secret store")
     path, _, key = rest.partition("#")
-    found = SecretSource(scheme, path.strip("/") if scheme != "file" else path, key)
-    if not _fits(found):
+    source = SecretSource(scheme, path.strip("/") if scheme != "file" else path, key)
+    if not _fits(source):
         raise ValueError(f"must be {SOURCE_FORMATS[scheme]}")
-    return found
+    return source
 
 
 def _fits(source: SecretSource) -> bool:

@@ -360,8 +360,8 @@ class ServiceSpec:
 
     def job_of(self, kind: JobKind, index: int) -> JobSpec | None:
         """Return the part of the service with this task; `None` if the options no longer contain it."""
-        found = (job for job in self.jobs if job.kind is kind and 0 <= index - job.first_index < job.count)
-        return next(found, None)
+        jobs = (job for job in self.jobs if job.kind is kind and 0 <= index - job.first_index < job.count)
+        return next(jobs, None)
 
     @property
     def needs_gpus(self) -> bool:

@@ -40,11 +40,11 @@ def cluster_records(state: SchedulerState, new: Iterable[TaskRecord] = ()) -> It
     return {**current, **{record.name: record for record in new}}.values()
 
 
-def with_generation(known: Mapping[TaskName, TaskRecord], records: Sequence[TaskRecord]) -> list[TaskRecord]:
+def with_generation(previous: Mapping[TaskName, TaskRecord], records: Sequence[TaskRecord]) -> list[TaskRecord]:
     """Return the new records with a generation: a new one if any address is new."""
-    newest = max((record.generation for record in known.values()), default=0)
+    newest = max((record.generation for record in previous.values()), default=0)
     moved = any(
-        record.name not in known or known[record.name].address != record.address
+        record.name not in previous or previous[record.name].address != record.address
         for record in records
         if record.job not in OUTSIDE_CLUSTER_SPEC
     )
@@ -75,14 +75,14 @@ DATA_SERVICE = "DATA_SERVICE_ADDRESS"
 
 def rank_environment(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) -> Variables:
     """Return the variables of a task that describe its rank; `cluster` has every address."""
-    found = {"TASK_ADDRESS": record.address, **_data_service(cluster)}
+    variables = {"TASK_ADDRESS": record.address, **_data_service(cluster)}
     rank = rank_of(spec, record.job, record.index)
     if rank is None:
-        return found
+        return variables
     size = _size(spec, cluster)
-    found |= {"SHARD_INDEX": str(rank), "NUM_SHARDS": str(size)}
+    variables |= {"SHARD_INDEX": str(rank), "NUM_SHARDS": str(size)}
     dialect = _RANK_VARIABLES.get(spec.strategy)
-    return found if dialect is None else found | dialect(rank, size, record, _first(spec, cluster, record))
+    return variables if dialect is None else variables | dialect(rank, size, record, _first(spec, cluster, record))
 
 
 def _size(spec: ServiceSpec, cluster: Cluster) -> int:

@@ -79,12 +79,12 @@ def _unreliable_agents(state: SchedulerState, now: float) -> dict[AgentId, Agent
 
 
 def _agents_to_leave(state: SchedulerState, tasks: Iterable[TaskSpec]) -> dict[AgentId, AgentReason]:
-    found: dict[AgentId, AgentReason] = {}
+    reasons: dict[AgentId, AgentReason] = {}
     for task in tasks:
         item, record = state.stored.recoveries.get(task.name), state.stored.tasks.get(task.name)
         if item is not None and record is not None and item.must_move and item.launch == record.id:
-            found[record.agent_id] = OperatorMovesTask(task.name)
-    return found
+            reasons[record.agent_id] = OperatorMovesTask(task.name)
+    return reasons
 
 
 def _badness(reason: AgentReason) -> tuple[int, float]:
@@ -122,10 +122,10 @@ def place_at_previous_address(
     for task in tasks:
         record, until = state.stored.tasks.get(task.name), _previous_address_deadline(state, task.name, avoided)
         home = None if record is None else _unless_draining(state, left.get(record.agent_id), now)
-        found = None if record is None or until is None else _at_previous_address(state, task, record, home)
-        if found is not None:
-            left[found[1].id] = found[1]
-            placements.append(found[0])
+        match = None if record is None or until is None else _at_previous_address(state, task, record, home)
+        if match is not None:
+            left[match[1].id] = match[1]
+            placements.append(match[0])
         elif record is not None and until is not None and now < until:
             waiting[task.name] = (AwaitsPreviousAddress(record.hostname, record.address),)
         else:

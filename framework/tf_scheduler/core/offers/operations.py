@@ -75,15 +75,17 @@ def _unanswered(state: SchedulerState) -> Mapping[OperationId, AgentId]:
 
 
 def _apply(state: SchedulerState, status: OperationStatus, now: float, new_id: Callable[[], str]) -> Decision:
-    known = next((item for item in state.stored.reservations.values() if _is_of(item, status.id)), None)
-    if known is None:
+    reservation = next((item for item in state.stored.reservations.values() if _is_of(item, status.id)), None)
+    if reservation is None:
         return decide(state)
     finished = status.state is OperationState.FINISHED
-    if status.id != known.operation:
-        return _on_unreserve(state, known, status) if finished or status.state.has_failed else decide(state)
+    if status.id != reservation.operation:
+        return _on_unreserve(state, reservation, status) if finished or status.state.has_failed else decide(state)
     if finished:
-        return decide(state, *(() if known.is_confirmed else (ReservationMade(replace(known, is_confirmed=True)),)))
-    return _on_refused(state, known, status, now, new_id) if status.state.has_failed else decide(state)
+        return decide(
+            state, *(() if reservation.is_confirmed else (ReservationMade(replace(reservation, is_confirmed=True)),))
+        )
+    return _on_refused(state, reservation, status, now, new_id) if status.state.has_failed else decide(state)
 
 
 def _is_of(item: Reservation, operation: OperationId) -> bool:
@@ -91,26 +93,28 @@ def _is_of(item: Reservation, operation: OperationId) -> bool:
     return operation.startswith(f"{item.id}.")
 
 
-def _on_unreserve(state: SchedulerState, known: Reservation, status: OperationStatus) -> Decision:
+def _on_unreserve(state: SchedulerState, reservation: Reservation, status: OperationStatus) -> Decision:
     """Handle the end of UNRESERVE; after a failure the resources are offered and unreserved again."""
     if status.state is OperationState.FINISHED:
-        return decide(state, ReservationDropped(known.id))
-    message = f"cannot unreserve resources on {known.location.hostname}: {_why(status)}"
-    return decide(state, outcomes=(Outcome(message, known.task, warning=True),))
+        return decide(state, ReservationDropped(reservation.id))
+    message = f"cannot unreserve resources on {reservation.location.hostname}: {_why(status)}"
+    return decide(state, outcomes=(Outcome(message, reservation.task, warning=True),))
 
 
 def _on_refused(
-    state: SchedulerState, known: Reservation, status: OperationStatus, now: float, new_id: Callable[[], str]
+    state: SchedulerState, reservation: Reservation, status: OperationStatus, now: float, new_id: Callable[[], str]
 ) -> Decision:
     """Drop a refused reservation, report it, and back off as after a failed round."""
-    dropped = ReservationDropped(known.id)
+    dropped = ReservationDropped(reservation.id)
     if status.state is OperationState.ERROR and NO_FEEDBACK in status.message:
-        outcome = Outcome(f"agent {known.location.hostname} does not support operation feedback", known.task)
-        agents = state.process.agents_without_feedback | {known.agent_id}
+        outcome = Outcome(
+            f"agent {reservation.location.hostname} does not support operation feedback", reservation.task
+        )
+        agents = state.process.agents_without_feedback | {reservation.agent_id}
         return decide(state.with_process(agents_without_feedback=agents), dropped, outcomes=(outcome,))
-    reason = NotReserved(known.location.hostname, _why(status))
-    outcome = Outcome(f"{known.task} is pending: {reason}", known.task, warning=True)
-    after = state.with_session(pending={**state.session.pending, known.task: (reason,)})
+    reason = NotReserved(reservation.location.hostname, _why(status))
+    outcome = Outcome(f"{reservation.task} is pending: {reason}", reservation.task, warning=True)
+    after = state.with_session(pending={**state.session.pending, reservation.task: (reason,)})
     decision = decide(after, dropped, outcomes=(outcome,))
     if now < state.process.offer_round.back_off_until:
         return decision

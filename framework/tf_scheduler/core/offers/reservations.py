@@ -1,7 +1,7 @@
 """Reservations of an incomplete gang (`gang.mode: reserve`): made, used, released, lost.
 
-RESERVE keeps the resources that a round found. When every task has reserved or free resources, one ACCEPT per agent
-does UNRESERVE and LAUNCH, so nothing stays reserved while tasks run. At the deadline all reservations are released,
+RESERVE keeps the resources that a round has selected. When every task has reserved or free resources, one ACCEPT per
+agent does UNRESERVE and LAUNCH, so nothing stays reserved while tasks run. At the deadline all reservations are released,
 followed by a back-off.
 
 Calls can be lost, and the scheduler can crash before it sends them. A reservation is forgotten only when its agent
@@ -85,7 +85,7 @@ def reservation_ids(calls: Iterable[Accept]) -> frozenset[str]:
 def released(state: SchedulerState, offers: Sequence[Offer], now: float) -> tuple[Change, ...]:
     """Drop unused reservations whose agents offer without them: only this service could use them."""
     agents = {offer.agent_id for offer in offers}
-    shown = {
+    offered = {
         entry_use(entry.shape).resource_id
         for offer in (*offers, *(held.offer for held in state.session.offers.values()))
         for entry in offer.resources
@@ -94,7 +94,7 @@ def released(state: SchedulerState, offers: Sequence[Offer], now: float) -> tupl
     return tuple(
         ReservationDropped(item.id)
         for item in state.stored.reservations.values()
-        if item.agent_id in agents and item.id not in serving and item.id not in shown
+        if item.agent_id in agents and item.id not in serving and item.id not in offered
     )
 
 
@@ -157,12 +157,16 @@ def reserve(
     return tuple(accepts.values()), tuple(changes)
 
 
-def _unreserve(known: Reservation | None, entries: tuple[Resource, ...], agent: Agent) -> Operation:
+def _unreserve(reservation: Reservation | None, entries: tuple[Resource, ...], agent: Agent) -> Operation:
     """Return an UNRESERVE, with an id only if the agent confirmed RESERVE: a launch in the same call depends on it.
 
     An offer is answered once, which makes the id unique.
     """
-    unique = f"{known.id}.unreserve.{agent.offer_ids[0]}" if known is not None and known.is_confirmed else ""
+    unique = (
+        f"{reservation.id}.unreserve.{agent.offer_ids[0]}"
+        if reservation is not None and reservation.is_confirmed
+        else ""
+    )
     return Operation(entries, OperationId(unique))
 
 
@@ -226,10 +230,10 @@ def detect_lost(state: SchedulerState, offers: Sequence[Offer], now: float) -> S
     if not made:
         return state.with_session(missing_reservations={}) if state.session.missing_reservations else state
     held = (entry.offer for entry in state.session.offers.values())
-    shown = {entry_use(entry.shape).resource_id for offer in (*offers, *held) for entry in offer.resources}
+    offered = {entry_use(entry.shape).resource_id for offer in (*offers, *held) for entry in offer.resources}
     agents = {offer.agent_id for offer in offers}
-    absent = {key for key, item in made.items() if item.agent_id in agents} - shown
-    since = {key: at for key, at in state.session.missing_reservations.items() if key in made.keys() - shown}
+    absent = {key for key, item in made.items() if item.agent_id in agents} - offered
+    since = {key: at for key, at in state.session.missing_reservations.items() if key in made.keys() - offered}
     return state.with_session(missing_reservations={**dict.fromkeys(absent, now), **since})
 
 

@@ -54,12 +54,12 @@ def _agent(offers: list[Offer], service: str) -> Agent:
     first = offers[0]
     free: list[Resource] = []
     held: list[Resource] = []
-    ours: dict[str, tuple[Resource, ...]] = {}
+    reserved: dict[str, tuple[Resource, ...]] = {}
     for offer in offers:
         for entry in offer.resources:
             nature = entry_use(entry.shape)
             if nature.namespace and nature.namespace == service:
-                ours[nature.resource_id] = (*ours.get(nature.resource_id, ()), entry)
+                reserved[nature.resource_id] = (*reserved.get(nature.resource_id, ()), entry)
             elif nature.usable:
                 (held if nature.reserved else free).append(entry)
     windows = [offer.unavailability for offer in offers if offer.unavailability is not None]
@@ -69,7 +69,7 @@ def _agent(offers: list[Offer], service: str) -> Agent:
         location=first.location,
         offer_ids=tuple(offer.id for offer in offers),
         resources=(*held, *free),
-        reserved=ours,
+        reserved=reserved,
         unavailability=min(windows, key=lambda window: window.start, default=None),
     )
 

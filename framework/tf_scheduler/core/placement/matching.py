@@ -51,25 +51,25 @@ from .search import ChosenAgent, SearchResult, search, unplaced_names
 MAX_LISTED_AGENTS = 20
 
 
-def explain_missing(found: SearchResult, passed: Iterable[Agent] = ()) -> Mapping[TaskName, tuple[Reason, ...]]:
+def explain_missing(result: SearchResult, passed: Iterable[Agent] = ()) -> Mapping[TaskName, tuple[Reason, ...]]:
     """Return the reasons of every unplaced task, the same for all tasks of a section.
 
     `passed`: agents whose offers were declined before.
     """
-    rooms = [*found.rooms, *(AgentCapacity(agent, number) for number, agent in enumerate(passed, len(found.rooms)))]
+    rooms = [*result.rooms, *(AgentCapacity(agent, number) for number, agent in enumerate(passed, len(result.rooms)))]
     by_task: dict[TaskName, tuple[Reason, ...]] = {}
-    for demand in found.missing:
-        why = _explain_demand(demand, rooms, found.rules[demand.job.group])
-        by_task.update(dict.fromkeys(unplaced_names([demand], found.chosen), why))
+    for demand in result.missing:
+        why = _explain_demand(demand, rooms, result.rules[demand.job.group])
+        by_task.update(dict.fromkeys(unplaced_names([demand], result.chosen), why))
     return by_task
 
 
-def explain_waiting(found: SearchResult) -> Mapping[TaskName, tuple[Reason, ...]]:
+def explain_waiting(result: SearchResult) -> Mapping[TaskName, tuple[Reason, ...]]:
     """Return for every placed task which task of its gang it waits for."""
-    missing = unplaced_names(found.missing, found.chosen)
+    missing = unplaced_names(result.missing, result.chosen)
     if not missing:
         return {}
-    return {item.task.name: (WaitsFor(item.agent.hostname, missing[0], len(missing)),) for item in found.chosen}
+    return {item.task.name: (WaitsFor(item.agent.hostname, missing[0], len(missing)),) for item in result.chosen}
 
 
 def _explain_demand(demand: Demand, rooms: Sequence[AgentCapacity], rules: DemandRules) -> tuple[Reason, ...]:
@@ -175,10 +175,10 @@ def match_agents(
     """
     if not tasks:
         return NoMatch({})
-    found = search(demands_of(tasks, circumstances.executor), agents, circumstances)
-    if found.missing:
-        return NoMatch(explain_missing(found, passed), explain_waiting(found), found.chosen)
-    return allocate(tasks, found.chosen, circumstances.executor)
+    result = search(demands_of(tasks, circumstances.executor), agents, circumstances)
+    if result.missing:
+        return NoMatch(explain_missing(result, passed), explain_waiting(result), result.chosen)
+    return allocate(tasks, result.chosen, circumstances.executor)
 
 
 def allocate(tasks: Sequence[TaskSpec], chosen: Iterable[ChosenAgent], executor: Needs) -> Match:

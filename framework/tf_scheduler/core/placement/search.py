@@ -256,16 +256,16 @@ class SearchResult:
 def search(demands: Sequence[Demand], agents: Sequence[Agent], circumstances: PlacementContext) -> SearchResult:
     """Place all tasks; if impossible, return the first pass, whose reasons are simplest."""
     order = sorted(demands, key=_priority)
-    first = found = _SearchPass(order, agents, circumstances).run()
+    first = result = _SearchPass(order, agents, circumstances).run()
     tried = [_order_of(order)]
-    while found.missing and not found.hopeless:
-        missing = {demand.job.group for demand in found.missing}
+    while result.missing and not result.hopeless:
+        missing = {demand.job.group for demand in result.missing}
         order.sort(key=lambda demand: demand.job.group not in missing)
         if _order_of(order) in tried:
             return first
         tried.append(_order_of(order))
-        found = _SearchPass(order, agents, circumstances).run()
-    return first if found.missing else found
+        result = _SearchPass(order, agents, circumstances).run()
+    return first if result.missing else result
 
 
 def _order_of(order: Sequence[Demand]) -> list[str]:
@@ -398,8 +398,8 @@ class CandidatePool:
     def pop(self, left: int) -> AgentCapacity | None:
         """Return the best candidate that GROUP_BY allows next."""
         passed: list[tuple[int, int]] = []
-        found = None
-        while self._order and found is None:
+        candidate = None
+        while self._order and candidate is None:
             level, number = heappop(self._order)
             key = self._keys[number]
             now = self._level(key)
@@ -408,11 +408,11 @@ class CandidatePool:
             elif not self._rules.is_turn_of(self._samples[key].agent.location):
                 passed.append((level, number))
             else:
-                found = self._shelves[key].pop(left)
-                passed += [] if found is None else [(level, number)]
+                candidate = self._shelves[key].pop(left)
+                passed += [] if candidate is None else [(level, number)]
         for entry in passed:
             heappush(self._order, entry)
-        return found
+        return candidate
 
     def push(self, room: AgentCapacity) -> None:
         """Return a candidate after a task was placed there."""

@@ -52,8 +52,8 @@ def recovery_plan(names: tuple[TaskName, ...]) -> PlanDef:
 
 def decommission_plan(spec: ServiceSpec, tasks: Mapping[TaskName, TaskRecord]) -> PlanDef:
     """Return a phase per surplus task: removed jobs first, then the last jobs, each from its highest index."""
-    known = index_of(spec).tasks
-    surplus = [record for name, record in tasks.items() if name not in known]
+    current = index_of(spec).tasks
+    surplus = [record for name, record in tasks.items() if name not in current]
     order = {job.kind: position for position, job in enumerate(spec.jobs, 1)}
     surplus.sort(key=lambda record: (record.job in order, -order.get(record.job, 0), record.job.value, -record.index))
     return PlanDef(DECOMMISSION, PlanKind.DECOMMISSION, PlanStrategy.SERIAL, tuple(map(_decommission_phase, surplus)))

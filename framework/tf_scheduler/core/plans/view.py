@@ -182,9 +182,9 @@ def _overridden(state: SchedulerState, step: StepDef, displayed: Step) -> Step:
     if name is None or override is None:
         return displayed
     kept = f"its place on {state.stored.tasks[name].hostname} is kept"
-    known = kept if override is Override.PAUSED else task_location(state, name)
+    location = kept if override is Override.PAUSED else task_location(state, name)
     reasons = map(str, state.session.pending.get(name, ()))
-    message = "; ".join((known, pause_reason(state, name), *reasons))
+    message = "; ".join((location, pause_reason(state, name), *reasons))
     return replace(displayed, message=message, override=override)
 
 
@@ -192,8 +192,8 @@ def _so_far(state: SchedulerState, step: StepDef) -> str:
     if step.work is Work.DEREGISTER or step.task is None:
         return ""
     record = state.stored.tasks.get(step.task)
-    known = task_location(state, step.task)
-    return known if step.work is Work.LAUNCH or record is None else f"{record.id}: {known}"
+    location = task_location(state, step.task)
+    return location if step.work is Work.LAUNCH or record is None else f"{record.id}: {location}"
 
 
 def _why_not(

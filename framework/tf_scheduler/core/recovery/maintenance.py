@@ -37,8 +37,8 @@ def on_inverse_offers(state: SchedulerState, offers: Iterable[InverseOffer]) -> 
 
 
 def _is_new(state: SchedulerState, offer: InverseOffer) -> bool:
-    known = state.session.windows.get(offer.agent_id)
-    return known is None or known.unavailability != offer.unavailability
+    window = state.session.windows.get(offer.agent_id)
+    return window is None or window.unavailability != offer.unavailability
 
 
 def on_rescinded(state: SchedulerState, offer_id: OfferId) -> Decision:

@@ -71,8 +71,8 @@ _indexes: tuple[tuple[ServiceSpec, SpecIndex], ...] = ()
 def index_of(spec: ServiceSpec) -> SpecIndex:
     """Return the index of a spec, cached by identity."""
     global _indexes
-    for known, index in _indexes:
-        if known is spec:
+    for indexed, index in _indexes:
+        if indexed is spec:
             return index
     index = _make_index(spec)
     _indexes = ((spec, index), *_indexes)[:_LAST]
