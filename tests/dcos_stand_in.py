@@ -1,20 +1,21 @@
-"""DC/OS' login and secret store, as its documentation describes them; signatures are checked by PyJWT."""
+"""Login and secret store of DC/OS, written from its documentation; PyJWT verifies signatures."""
 
 from __future__ import annotations
 
 import json
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from kit.http_server import HttpServer, QuietHandler
+
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 ISSUER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 UID = "dev_tensorflow"
+_JSON = "application/json"
 
 
 def pem(kind: str = "PKCS8") -> str:
@@ -24,7 +25,7 @@ def pem(kind: str = "PKCS8") -> str:
 
 
 class Dcos:
-    """`secrets`: path -> (content type, body). `lifetime`: seconds of the tokens that it gives."""
+    """`secrets`: path -> (content type, body). `lifetime`: seconds until its tokens expire."""
 
     def __init__(self) -> None:
         self.secrets: dict[str, tuple[str, bytes]] = {}
@@ -34,32 +35,21 @@ class Dcos:
         self.down = False
         dcos = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                dcos.logins.append(body)
-                self._answer(*dcos.login(self.path, body))
+        class Handler(QuietHandler):
+            def respond(self) -> None:
+                if self.command == "POST":
+                    body = json.loads(self.body())
+                    dcos.logins.append(body)
+                    self.answer(*dcos.login(self.path, body), Content_Type=_JSON)
+                else:
+                    code, content, kind = dcos.secret(self.path, self.headers.get("Authorization", ""))
+                    self.answer(code, content, Content_Type=kind)
 
-            def do_GET(self) -> None:
-                self._answer(*dcos.secret(self.path, self.headers.get("Authorization", "")))
-
-            def _answer(self, code: int, body: bytes, kind: str = "application/json") -> None:
-                self.send_response(code)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                """Nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
+        server = HttpServer(Handler)
+        self.address, self.close = server.url, server.close
 
     def credential(self, **changes: str) -> str:
-        """As DC/OS hands it to the scheduler."""
+        """The credential, in the form that DC/OS passes to the scheduler."""
         endpoint = f"{self.address}/acs/api/v1/auth/login"
         whole = {"scheme": "RS256", "uid": UID, "private_key": pem(), "login_endpoint": endpoint, **changes}
         return json.dumps(whole)
@@ -78,7 +68,7 @@ class Dcos:
         return 200, json.dumps({"token": jwt.encode(about, ISSUER, "RS256")}).encode()
 
     def is_known(self, authorization: str) -> bool:
-        """Whether a header holds a token that we gave and have not revoked."""
+        """Whether a header has a token of this server that is not revoked."""
         token = authorization.removeprefix("token=")
         try:
             jwt.decode(token, ISSUER.public_key(), algorithms=["RS256"], options={"verify_iat": False})
@@ -86,20 +76,15 @@ class Dcos:
             return False
         return authorization.startswith("token=") and token not in self.revoked
 
-    def secret(self, path: str, authorization: str) -> tuple[int, bytes] | tuple[int, bytes, str]:
+    def secret(self, path: str, authorization: str) -> tuple[int, bytes, str]:
         if self.down:
-            return 503, b"sealed"
+            return 503, b"sealed", _JSON
         if not self.is_known(authorization):
-            return 401, b"unauthorized"
+            return 401, b"unauthorized", _JSON
         name = path.removeprefix("/secrets/v1/secret/default/")
         if name.startswith("forbidden/"):
-            return 403, b"access denied"
+            return 403, b"access denied", _JSON
         if name not in self.secrets:
-            return 404, b'{"code": "ERR_SECRET_NOT_FOUND"}'
+            return 404, b'{"code": "ERR_SECRET_NOT_FOUND"}', _JSON
         kind, body = self.secrets[name]
         return 200, body, kind
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()

@@ -1,4 +1,4 @@
-"""One training on a cluster of its own, and how to wait until it is as it should be."""
+"""One training on its own cluster, and waiting for its conditions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _AGENTS = tuple(AgentSpec(f"agent-{n}", "cpus:1.4;mem:2600;disk:10000", {"rack":
 
 @dataclass
 class Arena:
-    """What strikes need. `wanted`: the agents that shall be registered."""
+    """The context of strikes. `wanted`: the agents that have to be registered."""
 
     cluster: LocalCluster
     app: RunScheduler
@@ -47,7 +47,7 @@ class Arena:
     wanted: dict[str, AgentNode] = field(default_factory=dict)
 
     def until(self, what: str, holds: Callable[[], bool], patience: float = _PATIENCE) -> None:
-        """Look again and again. Raise JobError when it does not hold in time, or the scheduler has given up."""
+        """Poll a condition. Raise JobError after the timeout, or when the scheduler has exited."""
         deadline = time.monotonic() + patience
         while not holds():
             seen = self.app.refresh()
@@ -60,7 +60,7 @@ class Arena:
             time.sleep(_LOOK)  # whatever could announce it may be what was killed
 
     def whole(self, hit: frozenset[str], since: float) -> bool:
-        """Every task runs and answers, those that were `hit` in a launch after `since`; nothing is missing in Mesos."""
+        """Whether every task runs and answers, `hit` tasks in a launch after `since`, and Mesos is complete."""
         record = self.witness.record()
         launches = [record.of(task)[-1] for task in record.tasks]
         again = {launch.task for launch in launches if launch.time >= since}
@@ -81,7 +81,7 @@ class Arena:
         return ran and frameworks == [True] and set(self.wanted) <= agents and not any(self.unacknowledged())
 
     def unacknowledged(self) -> Iterator[str]:
-        """Tasks that have ended, of which an agent has an update that the scheduler has not acknowledged."""
+        """Ended tasks with an update that the scheduler has not acknowledged."""
         for agent in self.wanted.values():
             try:
                 found = call(agent.address, "GET_TASKS")
@@ -91,7 +91,7 @@ class Arena:
             yield from (task["task_id"]["value"] for task in found.get("terminated_tasks", ()))
 
     def hosts(self) -> dict[str, set[str]]:
-        """Agent -> tasks on it, for those that have any; the master may be away."""
+        """Agent -> its tasks; the master may be unavailable."""
         record = self.witness.record()
         found: dict[str, set[str]] = {}
         for task in record.tasks:
@@ -99,7 +99,7 @@ class Arena:
         return found
 
     def settle(self, hit: frozenset[str], since: float) -> float:
-        """When all was as before, an epoch of training included; seconds since the epoch."""
+        """Wait for full recovery, including a finished epoch; return its Unix time."""
         self.until("every task runs and answers again", lambda: self.whole(hit, since))
         before = self.witness.epochs
         self.until("training goes on", lambda: self.witness.epochs > before)
@@ -113,7 +113,7 @@ def _answers(record: Record, launch: Launched) -> bool:
 
 @contextmanager
 def arena(document: Mapping[str, Any], folder: RunFolder, store: Store) -> Iterator[Arena]:
-    """Inside, the training runs. `document`: its options."""
+    """Run a training with the options `document`."""
     with ExitStack() as stack:
         first_port = stack.enter_context(port_block())
         zookeeper = store is Store.ZOOKEEPER
@@ -134,5 +134,5 @@ def arena(document: Mapping[str, Any], folder: RunFolder, store: Store) -> Itera
 
 
 def enough(folder: RunFolder) -> Path:
-    """The training goes on until this file is there."""
+    """The training ends when this file exists."""
     return folder.checkpoints / ENOUGH

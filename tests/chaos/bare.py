@@ -1,4 +1,4 @@
-"""How long a worker's program takes by itself until its server answers: what healing cannot be faster than."""
+"""Start-up time of a worker's program alone: the lower bound of healing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PATIENCE = 300.0
 
 
 def bare_start(document: Mapping[str, Any]) -> float:
-    """Seconds, in a folder of its own, with the options' command and environment. Raise JobError if it does not start.
+    """Measure it in seconds, with the options' command and environment. Raise JobError if it does not start.
 
     `document`: the options, checked; their job is a file.
     """

@@ -1,4 +1,4 @@
-"""The command: a plan of faults, trainings that are struck by them, the report."""
+"""`scripts/chaos`: plan faults, inject them into trainings, write the report."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def chaos(options: Path, minutes: float | None, seed: int, faults: str, as_json:
 
 
 def _document(path: Path) -> tuple[Mapping[str, Any], ServiceSpec]:
-    """The options, with what makes the training last as long as the faults. Raise JobError with all that is wrong."""
+    """The options, changed so that the training outlasts the faults. Raise JobError with all problems."""
     spec = load_options(path)
     document = load_document(path)
     if not document.get("service", {}).get("job_url", "").startswith("file:") or not spec.jobs:
@@ -89,7 +89,7 @@ def _document(path: Path) -> tuple[Mapping[str, Any], ServiceSpec]:
 def _trainings(
     document: Mapping[str, Any], spec: ServiceSpec, names: Sequence[str], chance: Random, deadline: float | None
 ) -> list[Training]:
-    """At least one; no fault begins after the deadline (of the monotonic clock)."""
+    """Yield at least one training; no fault starts after the deadline (monotonic clock)."""
 
     def go_on() -> bool:
         return deadline is None or time.monotonic() < deadline
@@ -107,7 +107,7 @@ def _trainings(
 
 
 def _load(seconds: float) -> float:
-    """Of the last so many seconds, as far as Linux tells: of the last 1, 5 or 15 minutes."""
+    """Load average of the last 1, 5 or 15 minutes, whichever covers the seconds."""
     return os.getloadavg()[0 if seconds < 150 else 1 if seconds < 600 else 2]
 
 
@@ -127,7 +127,7 @@ def _tell(found: Circumstances, done: Sequence[Training], out: Path | None, as_j
 
 
 def main() -> None:
-    """Run the command; ends the process."""
+    """Run the command and exit."""
     # Tasks get this umask on a cluster, too, where agents are system services.
     os.umask(os.umask(0o022) | 0o022)
     try:

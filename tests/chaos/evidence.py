@@ -1,4 +1,4 @@
-"""What was seen of a training: the scheduler's recording, and what the chief's programs printed."""
+"""Evidence of a training: the scheduler's recording and the chief's output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ACCURACY = re.compile(r"test accuracy ([0-9.]+)")
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A line that the program of a chief printed; when it was seen (seconds since the epoch), in which run of it."""
+    """An output line of a chief's program, the Unix time when it was seen, and the run of the program."""
 
     time: float
     run: str
@@ -23,12 +23,12 @@ class Said:
 
     @property
     def epoch(self) -> int | None:
-        """Number of the epoch that it finished; None for another line."""
+        """Number of the epoch that a line reports as finished, or None."""
         return _number(_EPOCH, self.text)
 
     @property
     def resumed(self) -> int | None:
-        """After which epoch it went on; None for another line."""
+        """Number of the epoch after which a line reports a resumption, or None."""
         return _number(_RESUMED, self.text)
 
 
@@ -43,7 +43,7 @@ class Launched:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A status. `said`: when it was made, by its maker's clock; `time`: when it was stored and acted upon."""
+    """A status. `said`: its creation by the sender's clock; `time`: when the scheduler stored it."""
 
     time: float
     said: float
@@ -55,7 +55,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """That a launch is replaced by another."""
+    """The decision to replace a launch."""
 
     time: float
     id: str
@@ -64,7 +64,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The recording, read."""
+    """The parsed recording."""
 
     launched: tuple[Launched, ...] = ()
     heard: tuple[Heard, ...] = ()
@@ -77,26 +77,26 @@ class Record:
         return frozenset(launch.task for launch in self.launched)
 
     def of(self, task: str) -> list[Launched]:
-        """Its launches, oldest first."""
+        """The task's launches, oldest first."""
         return [launch for launch in self.launched if launch.task == task]
 
     def last(self, launch: Launched) -> Heard | None:
         return next((heard for heard in reversed(self.heard) if heard.id == launch.id), None)
 
     def answered(self, launch: Launched) -> float | None:
-        """When the TensorFlow server of a launch first answered; None: it has not."""
+        """When the TensorFlow server of a launch first answered, or None."""
         return next((heard.said for heard in self.heard if heard.id == launch.id and heard.healthy), None)
 
 
 def accuracy(said: Iterable[Said]) -> float | None:
-    """The last that was printed."""
+    """The accuracy that was printed last."""
     found = [_ACCURACY.search(line.text) for line in said]
     values = [float(match[1]) for match in found if match is not None]
     return values[-1] if values else None
 
 
 def read(lines: Iterable[Mapping[str, Any]]) -> Record:
-    """Lines of a recording, see tf_scheduler.history.model."""
+    """Parse lines of a recording, see tf_scheduler.history.model."""
     kept = list(lines)
     # It is printed after some epochs, not after each.
     steps = gcd(*(line["step"] for line in kept if "progress" in line and line.get("step")))

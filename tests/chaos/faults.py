@@ -1,4 +1,4 @@
-"""What may go wrong, and a plan in which it does: the same seed makes the same plan."""
+"""The catalogue of faults, and a seeded plan of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Draw = Callable[[int], int]
 
 
 class Store(str, Enum):
-    """Where the scheduler keeps its state."""
+    """The store of the scheduler's state."""
 
     SQLITE = "a file"
     ZOOKEEPER = "ZooKeeper"
@@ -20,7 +20,7 @@ class Store(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One kind of fault. `store`: what it needs; None: either will do. `last`: nothing can come after it."""
+    """One kind of fault. `store`: required store, or None; `last`: no other fault can follow it."""
 
     name: str
     what: str
@@ -30,7 +30,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """One fault that happens. `number`: chooses its victim among those that there are; `parts`: of two at once."""
+    """One planned fault. `number`: selects its victim; `parts`: the two faults of a simultaneous one."""
 
     fault: Fault
     number: int
@@ -39,7 +39,7 @@ class Strike:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One training, and what happens to it."""
+    """One training with its planned faults."""
 
     store: Store
     strikes: tuple[Strike, ...]
@@ -73,7 +73,7 @@ _NUMBERS = 1 << 16
 
 
 def unknown(names: Sequence[str]) -> list[str]:
-    """Why these names are no plan, one sentence each; empty when they are."""
+    """List the problems of the names."""
     known = ", ".join(CATALOGUE)
     found = [f"unknown fault `{name}`; valid faults: {known}" for name in names if name not in CATALOGUE]
     found += [f"{name!r} is given twice" for name in sorted({name for name in names if names.count(name) > 1})]
@@ -81,13 +81,13 @@ def unknown(names: Sequence[str]) -> list[str]:
 
 
 def rounds(names: Sequence[str], draw: Draw) -> Iterator[Round]:
-    """Laps without end: in each every fault strikes once, in an order of its own."""
+    """Yield endless laps, each with every fault once in random order."""
     while True:
         yield from lap(names, draw)
 
 
 def lap(names: Sequence[str], draw: Draw) -> list[Round]:
-    """Every fault once. One training will do, unless the faults need both stores: then they are dealt out."""
+    """Every fault once, in one training, or in two if the faults need both stores."""
     faults = sorted((CATALOGUE[name] for name in _shuffled(names, draw)), key=lambda fault: fault.last)
     stores = [store for store in Store if any(fault.store is store for fault in faults)] or [Store.SQLITE]
     dealt = cycle(stores)
@@ -101,7 +101,7 @@ def _strike(fault: Fault, draw: Draw) -> Strike:
 
 
 def _shuffled(names: Sequence[str], draw: Draw) -> list[str]:
-    """Fisher and Yates."""
+    """Fisher-Yates shuffle."""
     left, found = list(names), []
     while left:
         found.append(left.pop(draw(len(left))))

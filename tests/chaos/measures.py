@@ -1,4 +1,4 @@
-"""What each fault cost, whether the goals were met, and what must hold after any fault."""
+"""The cost of each fault, the goals, and the invariants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .evidence import Heard, Launched, Record, Said
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """A fault that has struck. Times: seconds since the epoch.
+    """An injected fault. Times are Unix times.
 
     `began`, `whole`: when it struck, and when everything was as before, an epoch of training included. `hit`: the tasks
     that it ended. `unit`: they, and those that have to start again with them.
@@ -28,7 +28,7 @@ class Struck:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Seconds; None: there was nothing to measure. See `page` for what each means."""
+    """Durations in seconds, or None if not measured; `page` explains each."""
 
     fault: str
     victim: str
@@ -48,7 +48,7 @@ class Cost:
 
 
 def cost(struck: Struck, record: Record, said: Sequence[Said]) -> Cost:
-    """Of one fault."""
+    """The cost of one fault."""
     losses = _losses(struck, record)
     again = [launch for launch in record.launched if struck.began <= launch.time <= struck.whole]
     others, epochs = {launch.task for launch in again} - struck.hit, _epochs_lost(struck, said)
@@ -69,7 +69,7 @@ def cost(struck: Struck, record: Record, said: Sequence[Said]) -> Cost:
 
 
 def _losses(struck: Struck, record: Record) -> list[Heard]:
-    """The first word of each loss: of the tasks that were hit, or else of any that went out of reach."""
+    """The first report of each loss: of hit tasks, or else of unreachable ones."""
     names = {launch.id: launch.task for launch in record.launched}
     found: dict[str, Heard] = {}
     for heard in record.heard:
@@ -80,7 +80,7 @@ def _losses(struck: Struck, record: Record) -> list[Heard]:
 
 
 def _decided(losses: Sequence[Heard], record: Record) -> float | None:
-    """The longest of them."""
+    """The longest decision time."""
     when = {decision.id: decision.time for decision in record.decided}
     return max((when[loss.id] - loss.said for loss in losses if loss.id in when), default=None)
 
@@ -91,7 +91,7 @@ def _answers(struck: Struck, record: Record, again: Sequence[Launched]) -> float
 
 
 def _still(struck: Struck, said: Sequence[Said]) -> float:
-    """How much longer than usual no epoch was finished: the longest silence that touches the time of the fault."""
+    """By how much the longest gap between epochs around the fault exceeds the usual one."""
     ends = [line.time for line in said if line.epoch is not None]
     gaps = [(begin, end) for begin, end in pairwise(ends)]
     usual = median([end - begin for begin, end in gaps]) if gaps else 0.0
@@ -100,7 +100,7 @@ def _still(struck: Struck, said: Sequence[Said]) -> float:
 
 
 def _epochs_lost(struck: Struck, said: Sequence[Said]) -> int | None:
-    """Of a chief that was started again within the time of the fault."""
+    """Epochs that a chief restarted by the fault had to repeat."""
     lost: int | None = None
     reached = 0
     for line in said:
@@ -122,7 +122,7 @@ NOTICED, DECIDED, RATIO = 1.0, 0.1, 1.3
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """`met` None: there was nothing to measure."""
+    """A goal of healing; `met` None: not measured."""
 
     what: str
     measured: str
@@ -130,7 +130,7 @@ class Goal:
 
 
 def goals(costs: Sequence[Cost], bare: Sequence[float]) -> Iterator[Goal]:
-    """The longest of all strikes counts. `bare`: seconds that a worker's program takes by itself until it answers."""
+    """Evaluate the goals by the longest strikes. `bare`: start-up time of a worker's program alone."""
     local = [cost for cost in costs if cost.fault in LOCAL]
     yield _within(
         "the end of a program or an executor is noticed within {:g} s", [cost.noticed for cost in local], NOTICED
@@ -141,7 +141,7 @@ def goals(costs: Sequence[Cost], bare: Sequence[float]) -> Iterator[Goal]:
 
 
 def ratio(costs: Sequence[Cost], bare: Sequence[float]) -> float | None:
-    """How many times as long as its bare start a killed worker took until the next one answered."""
+    """Recovery time of a killed worker in multiples of its bare start."""
     again = [cost.answers for cost in costs if cost.fault == "worker" and cost.answers is not None]
     return median(again) / median(bare) if again and bare else None
 
@@ -166,7 +166,7 @@ def _alone(costs: Sequence[Cost]) -> Goal:
 
 
 def launched_twice(record: Record) -> Iterator[str]:
-    """A launch of a task while the one before was neither ended nor given up."""
+    """Launches of a task while the previous one was neither ended nor given up."""
     for task in sorted(record.tasks):
         for before, after in pairwise(record.of(task)):
             if not _over(before, after.time, record):
@@ -183,7 +183,7 @@ def _is_over(status: Heard) -> bool:
 
 
 def running_twice(programs: Mapping[str, Collection[str]], lost: Collection[str]) -> Iterator[str]:
-    """Task -> the launches whose programs were seen at one moment; `lost`: launches that were out of reach then."""
+    """Tasks with several running programs at one moment; `lost`: launches that were unreachable then."""
     for task, launches in sorted(programs.items()):
         live = sorted(set(launches) - set(lost))
         if len(live) > 1:
@@ -191,7 +191,7 @@ def running_twice(programs: Mapping[str, Collection[str]], lost: Collection[str]
 
 
 def left_behind(**found: Iterable[str]) -> Iterator[str]:
-    """By what it is, such as `processes`."""
+    """Describe the leftovers by kind, such as `processes`."""
     for kind, things in found.items():
         shown = sorted(things)
         if shown:

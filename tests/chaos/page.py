@@ -12,7 +12,7 @@ from .measures import Cost, Goal, goals, ratio
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """One training with its faults. `findings`: what did not hold; `accuracy`: what the chief has printed."""
+    """One training with its faults. `findings`: broken invariants; `accuracy`: from the chief's output."""
 
     store: Store
     verdict: str
@@ -90,7 +90,7 @@ Checked continuously, after each fault, and at the end:
 
 
 def page(circumstances: Circumstances, trainings: Sequence[Training]) -> str:
-    """`trainings`: at least one."""
+    """Write the report of at least one training."""
     parts = [
         HEAD.format(command=circumstances.command),
         "## Cost of each fault\n",
@@ -133,7 +133,7 @@ def _row(what: str, costs: Sequence[Cost]) -> str:
 
 
 def _victims(costs: Sequence[Cost]) -> str:
-    """Only where the row does not say them."""
+    """The victims, if the row's name does not include them."""
     found = sorted({cost.victim for cost in costs if cost.fault == "two-at-once"})
     return f": {'; '.join(found)}" if found else ""
 

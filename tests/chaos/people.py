@@ -27,7 +27,7 @@ class Member:
 
 
 def members(directory: Path) -> list[Member]:
-    """Of the tasks of the cluster in `directory`; not the nodes."""
+    """Processes of the tasks of the cluster in `directory`, without its nodes."""
     found = ((process, environment(process.pid)) for process in find_orphans(directory))
     return [
         Member(process, variables["MESOS_EXECUTOR_ID"], "TASK_NAME" in variables)
@@ -37,7 +37,7 @@ def members(directory: Path) -> list[Member]:
 
 
 def everything_on(directory: Path, agent: str) -> list[ProcessId]:
-    """The agent itself, its executors and their programs."""
+    """Process ids of the agent, its executors and their programs."""
     home = f"{agent_directory(directory, agent)}/"
     names = ("MESOS_DIRECTORY", "MESOS_SANDBOX", "MESOS_WORK_DIR")
 
@@ -49,7 +49,7 @@ def everything_on(directory: Path, agent: str) -> list[ProcessId]:
 
 
 def environment(pid: int) -> dict[str, str]:
-    """Empty for a process that has ended meanwhile."""
+    """The environment of a process; empty if it has exited."""
     try:
         content = (PROC / str(pid) / "environ").read_bytes()
     except OSError:
@@ -59,7 +59,7 @@ def environment(pid: int) -> dict[str, str]:
 
 
 def kill(found: Iterable[ProcessId]) -> None:
-    """SIGKILL, to all at once."""
+    """Send SIGKILL to all."""
     for process in found:
         process.signal(signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""The faults, done to real processes. Each returns its victim and the tasks whose programs it has ended."""
+"""Inject faults into real processes; return the victim and the tasks whose programs ended."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _HEARTBEATS = 120.0
 
 
 def _nothing() -> None:
-    """It is done already, or heals without us."""
+    """No repair is necessary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """`hit`: the tasks that will be launched again for it. `mend`: what neither the scheduler nor Mesos can do."""
+    """`hit`: the tasks that will be relaunched. `mend`: the repair that neither the scheduler nor Mesos can do."""
 
     victim: str
     hit: frozenset[str] = frozenset()
@@ -41,7 +41,7 @@ Kind = Callable[[Arena, int], Done]
 
 
 def strike(arena: Arena, what: Strike) -> Done:
-    """Do it; returns when nothing more has to be done to heal it but by the scheduler and Mesos."""
+    """Inject the fault; return when the rest of the recovery is up to the scheduler and Mesos."""
     kinds = [part.name for part in what.parts] if what.fault.name == TWO else [what.fault.name]
     done = [_KINDS[kind](arena, what.number) for kind in kinds]
     for each in done:
@@ -111,7 +111,7 @@ def _agent_frozen(arena: Arena, number: int) -> Done:
 
 
 def _reported(arena: Arena, state: str, since: float) -> set[str]:
-    """Tasks of which this was said since then."""
+    """Tasks that were reported in this state since then."""
     record = arena.witness.record()
     names = {launch.id: launch.task for launch in record.launched}
     return {names[heard.id] for heard in record.heard if heard.state == state and heard.time > since}
@@ -146,7 +146,7 @@ def _disk_full(arena: Arena, number: int) -> Done:
 
 @contextmanager
 def _no_room(arena: Arena) -> Iterator[None]:
-    """Whatever the scheduler writes, it is too much (setrlimit(2), RLIMIT_FSIZE)."""
+    """Make all writes of the scheduler fail (setrlimit(2), RLIMIT_FSIZE)."""
     head = arena.app.process
     found = [] if head is None else [int(entry.name) for entry in PROC.iterdir() if entry.name.isdecimal()]
     session = [pid for pid in found if head and (stat := read_stat(pid)) and stat.session == head.pid]
@@ -162,7 +162,7 @@ def _no_room(arena: Arena) -> Iterator[None]:
 
 
 def _health(arena: Arena) -> int:
-    """HTTP status; 0: no answer."""
+    """HTTP status of the scheduler's health; 0: no answer."""
     connection = http.client.HTTPConnection(arena.app.address, timeout=_TIMEOUT)
     try:
         connection.request("GET", "/v1/health")
@@ -178,7 +178,7 @@ def _tasks(arena: Arena) -> list[str]:
 
 
 def _host(arena: Arena, number: int) -> str:
-    """An agent that has tasks."""
+    """Select an agent with tasks."""
     return _pick(sorted(set(arena.hosts()) & set(arena.wanted)), number)
 
 

@@ -1,4 +1,4 @@
-"""One training, struck again and again, and what came of it."""
+"""One training with its injected faults, and its result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _GONE = 30.0  # seconds until executors and programs of a service that has ended
 
 
 def training(document: Mapping[str, Any], spec: ServiceSpec, planned: Round, go_on: Callable[[], bool]) -> Training:
-    """Train until every planned fault has struck, or `go_on` says no; what is left behind is a finding.
+    """Train until all planned faults were injected, or `go_on` returns False; leftovers are findings.
 
     `document`: checked options, `spec`: what they say. The folder of logs is removed when all held, or when we are
     interrupted.
@@ -100,7 +100,7 @@ def _strike(found: Arena, spec: ServiceSpec, what: Strike) -> Cost:
 
 
 def _left_in_mesos(found: Arena) -> Iterator[str]:
-    """After the service has ended: what the master and the agents still know, and what still runs."""
+    """Leftovers in the master, the agents and the processes after the service has ended."""
     deadline = time.monotonic() + _GONE
     while left := list(_in_mesos(found)):
         if time.monotonic() > deadline:
@@ -130,7 +130,7 @@ def _reserved(agent: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _left_on_machine(cluster: Path, folder: RunFolder, record: Record) -> Iterator[str]:
-    """After the cluster has ended."""
+    """Leftovers on the machine after the cluster has ended."""
     ports = {launch.address.rpartition(":")[2] for launch in record.launched}
     yield from left_behind(
         processes=[str(process.pid) for where in (cluster, folder.path) for process in find_orphans(where)],

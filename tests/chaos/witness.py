@@ -1,4 +1,4 @@
-"""Looks at a training from outside, whatever of Mesos and the scheduler is dead: files and processes."""
+"""Observe a training by its files and processes, independent of Mesos and the scheduler."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHIEF = "agents/*/agents/0/work/slaves/*/frameworks/*/executors/chief-0*/runs/*
 
 
 class Witness:
-    """A context manager: it looks inside. `cluster`: its folder; `recording`: what the scheduler records.
+    """A context manager that polls while it is open. `cluster`: its folder; `recording`: the scheduler's.
 
     `findings` are what must not be seen; all is safe to read from another thread.
     """
@@ -50,11 +50,11 @@ class Witness:
 
     @property
     def epochs(self) -> int:
-        """Finished so far, repeated ones included."""
+        """Number of finished epochs, including repeated ones."""
         return sum(line.epoch is not None for line in self.said)
 
     def lines(self) -> list[dict[str, Any]]:
-        """Of the recording; a line that is being written is left out."""
+        """Complete lines of the recording."""
         found = []
         with suppress(FileNotFoundError):
             for text in self._recording.read_text(errors="replace").splitlines():
@@ -93,7 +93,7 @@ class Witness:
         return whole.decode(errors="replace").splitlines()
 
     def _doubles(self) -> list[str]:
-        """Seen twice in a row: a program that has just been killed takes a moment to go."""
+        """Duplicate programs in two polls in a row, because a killed program takes a moment to exit."""
         found = self._programs()
         if all(len(launches) < 2 for launches in found.values()):
             return []

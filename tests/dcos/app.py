@@ -1,4 +1,4 @@
-"""A Marathon app: what of its definition matters here, and the environment that its task gets. Pure.
+"""A Marathon app: the supported part of its definition, and its task's environment. Pure.
 
 Facts: mesosphere/marathon, docs/docs/rest-api (defaults), TaskBuilder.scala and EnvironmentHelper (environment).
 """
@@ -54,7 +54,7 @@ _PROTOCOLS = ("HTTP", "HTTPS", "MESOS_HTTP", "MESOS_HTTPS", "TCP", "MESOS_TCP")
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """Seconds, and how many failures in a row end the task; 0: none does."""
+    """Durations in seconds; maximum consecutive failures, 0: unlimited."""
 
     protocol: str
     path: str
@@ -68,14 +68,14 @@ class HealthCheck:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long Marathon waits before it starts a task that has failed again."""
+    """Delay before the restart of a failed task."""
 
     first: float
     factor: float
     longest: float
 
     def after(self, delay: float) -> float:
-        """The delay that follows `delay`; 0: there was none."""
+        """The delay after `delay`; 0: the first one."""
         return min(self.longest, delay * self.factor if delay else self.first)
 
 
@@ -91,7 +91,7 @@ class App:
 
     @classmethod
     def of(cls, definition: Mapping[str, Json], version: str) -> App:
-        """`definition` as it was posted; its problems were looked at."""
+        """Parse a valid definition."""
         name = "/" + definition["id"].strip("/")
         return cls(name, {**DEFAULTS, **definition, "id": name, "version": version}, version)
 
@@ -119,12 +119,12 @@ class App:
 
     @property
     def ports(self) -> int:
-        """How many it needs."""
+        """Number of ports."""
         return len(self.definition["portDefinitions"])
 
 
 def problems_of(definition: Mapping[str, Json]) -> list[Problem]:
-    """What Marathon would refuse, and what only a whole DC/OS has."""
+    """Problems for which Marathon would refuse the app, and unsupported features."""
     found = app_problems(definition)
     if found:
         return found
@@ -142,7 +142,7 @@ def problems_of(definition: Mapping[str, Json]) -> list[Problem]:
 
 
 def task_environment(app: App, task_id: str, host: str, ports: Sequence[int], sandbox: str) -> dict[str, str]:
-    """The app's own variables, and those that Marathon and the Mesos agent add; the app's do not win over them."""
+    """The app's variables, overridden by those of Marathon and the Mesos agent."""
     own = {name: value for name, value in app.definition["env"].items() if isinstance(value, str)}
     return {
         **own,

@@ -1,4 +1,4 @@
-"""Cosmos: packages become apps, and apps go again.
+"""Cosmos: install, update and uninstall packages as Marathon apps.
 
 Each function answers one endpoint: the request's JSON in, the answer's JSON out. Facts: dcos/cosmos, rpc/v1/model and
 handler.
@@ -28,7 +28,7 @@ Body = Mapping[str, Json]
 
 @dataclass(frozen=True, slots=True)
 class Cosmos:
-    """What the endpoints work on."""
+    """The endpoints of Cosmos."""
 
     repositories: Repositories
     marathon: Marathon
@@ -39,7 +39,7 @@ class Cosmos:
         return {"package": package}
 
     def describe_flat(self, body: Body) -> Json:
-        """As older commands want it; they cannot read lists of upgrades."""
+        """The form for older commands, without lists of upgrades."""
         package, _ = self.repositories.package(_text(body, "packageName"), body.get("packageVersion"))
         if package.get("upgradesFrom") or package.get("downgradesTo"):
             message = "A v4 package cannot be converted into a v2 DescribeResponse"
@@ -67,7 +67,7 @@ class Cosmos:
         return package, render_app(package, body.get("options"), source.uri, body.get("appId") or None)
 
     def installed(self, body: Body) -> Json:
-        """What `dcos package list` shows."""
+        """The content of `dcos package list`."""
         packages = []
         for shown in self._apps(body.get("packageName"), body.get("appId")):
             package = decode_definition(shown.app.definition["labels"]["DCOS_PACKAGE_DEFINITION"])
@@ -139,7 +139,7 @@ class Cosmos:
         }
 
     def service_update(self, body: Body) -> Json:
-        """New options for an app, on top of its own unless they replace them. Versions change in Enterprise only.
+        """Merge or replace the options of an app. Versions change in Enterprise only.
 
         Raise CosmosError 409 for a service that is being uninstalled: without SDK_UNINSTALL it would be deployed again.
         """
@@ -196,7 +196,7 @@ def _text(body: Body, name: str) -> str:
 
 
 def _number(value: Json) -> int:
-    """The dcos command sends a text."""
+    """Parse a number that the dcos command sends as a text."""
     try:
         return int(value)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""What a person can do something about."""
+"""Errors of the local DC/OS."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tf_scheduler.errors import Problem, SchedulerError
 
 
 class LocalError(SchedulerError):
-    """The local DC/OS cannot do it; the text says why."""
+    """The local DC/OS cannot start or continue."""
 
 
 class MarathonError(LocalError):
-    """Marathon's refusal: HTTP status and message, with the problems of an app that it does not take."""
+    """Marathon's refusal: HTTP status and message, with the problems of the app."""
 
     def __init__(self, status: int, message: str, problems: Sequence[Problem] = ()) -> None:
         super().__init__("\n".join([message, *map(str, problems)]))

@@ -1,4 +1,4 @@
-"""Where the local DC/OS keeps its things: a folder of the cluster's, so that it comes and goes with it."""
+"""The folder of the local DC/OS, inside the cluster's folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def make_passage(path: Path) -> None:
 
 @contextmanager
 def private(folder: Folder) -> Iterator[None]:
-    """Inside, what this process and those that it starts make is nobody else's; so is the folder, then and later."""
+    """Make the folder private, and all files that this process and its children create meanwhile."""
     before = os.umask(0o077)
     try:
         make_passage(folder.path)
@@ -41,7 +41,7 @@ class Folder:
 
     @property
     def universe(self) -> Path:
-        """What is served below /universe: the package's repository and artefacts."""
+        """The package's repository and artefacts, served below /universe."""
         return self.path / "universe"
 
     @property
@@ -50,7 +50,7 @@ class Folder:
 
     @property
     def record(self) -> Path:
-        """Says who serves, and where."""
+        """Record of the server."""
         return self.path / "serve.json"
 
     @property
@@ -59,9 +59,9 @@ class Folder:
 
     @property
     def uninstalled(self) -> Path:
-        """A log: what services that are gone have left behind."""
+        """Log of what uninstalled services left behind."""
         return self.cluster / "logs" / "uninstalled.log"
 
     def checkpoints(self, service: str) -> Path:
-        """Of a service that names no folder of its own."""
+        """Default checkpoint folder of a service."""
         return self.path / "checkpoints" / service.strip("/").replace("/", "__")

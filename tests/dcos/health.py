@@ -1,4 +1,4 @@
-"""One health check: when it is due, what its results mean, and how it is done.
+"""One health check: its schedule, the meaning of its results, and its execution.
 
 A failure before the first success counts only when the grace period is over (mesosphere/marathon, health checks).
 """
@@ -18,7 +18,7 @@ _HEALTHY = range(200, 400)
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What is known of one check of one task."""
+    """State of one check of one task."""
 
     check: HealthCheck
     #: Seconds since the epoch, as all times here.
@@ -30,11 +30,11 @@ class Health:
 
     @classmethod
     def new(cls, check: HealthCheck, now: float) -> Health:
-        """Of a task that starts now."""
+        """The state of a task that starts now."""
         return cls(check, now, now + check.delay)
 
     def after(self, success: bool, now: float) -> Health:
-        """With one more result."""
+        """The state after one more result."""
         due = now + self.check.interval
         if success:
             return replace(self, due=due, alive=True, failures=0)
@@ -44,12 +44,12 @@ class Health:
 
     @property
     def fatal(self) -> bool:
-        """Whether the task is to be killed."""
+        """Whether the task must be killed."""
         return 0 < self.check.max_failures <= self.failures
 
 
 def probe(check: HealthCheck, host: str, ports: Sequence[int]) -> bool:
-    """Do it, once."""
+    """Execute the check once."""
     port, protocol = ports[check.port_index], check.protocol.removeprefix("MESOS_")
     try:
         if protocol == "TCP":

@@ -11,7 +11,7 @@ _BLOCK = 1 << 16
 
 
 class NoSuchFileError(Exception):
-    """404."""
+    """The file does not exist (404)."""
 
 
 def file_of(sandbox: Path | None, name: str) -> Path:

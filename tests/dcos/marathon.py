@@ -1,4 +1,4 @@
-"""Marathon, as far as one instance of an app on this machine goes: apps that are kept running, and survive us.
+"""Marathon with one instance of each app on this machine; apps survive a restart.
 
 FOLDER/apps.json               every app, so that the next start goes on with them
 FOLDER/tasks/<task id>/        sandboxes
@@ -56,16 +56,16 @@ class Marathon:
             supervisor.stop()
 
     def snapshots(self) -> dict[str, Snapshot]:
-        """By app id, in the order of their creation."""
+        """Snapshots by app id, in the order of their creation."""
         with self._lock:
             return {name: supervisor.snapshot for name, supervisor in self._supervisors.items()}
 
     def snapshot(self, app_id: str) -> Snapshot:
-        """Raise MarathonError 404."""
+        """The snapshot of an app. Raise MarathonError 404."""
         return self._find(app_id).snapshot
 
     def deployments(self) -> dict[str, str]:
-        """App id -> id of the deployment that is not finished: its task of the new version is not healthy yet."""
+        """App id -> id of its unfinished deployment, whose new task is not healthy yet."""
         with self._lock:
             shown = self.snapshots()
             return {
@@ -73,9 +73,9 @@ class Marathon:
             }
 
     def create(self, definition: Mapping[str, Json], *, checked: bool = False) -> tuple[App, str]:
-        """The app, and its deployment's id. Raise MarathonError 409 when it is there already, 422 for a bad one.
+        """Create an app; return it and its deployment id. Raise MarathonError 409 (duplicate) or 422 (invalid).
 
-        `checked`: it is known to be none, which takes long to see.
+        `checked`: the definition is known to be valid; the check is slow.
         """
         app = _app(definition, checked=checked)
         with self._lock:
@@ -103,7 +103,7 @@ class Marathon:
         return self.replace(app_id, self._find(app_id).snapshot.app.definition)
 
     def delete(self, app_id: str) -> str:
-        """End the task, forget the app; a deployment's id. Raise MarathonError 404."""
+        """Stop the task and delete the app; return a deployment's id. Raise MarathonError 404."""
         with self._lock:
             supervisor = self._find(app_id)
             del self._supervisors[supervisor.snapshot.app.id]
@@ -133,7 +133,7 @@ class Marathon:
         return Place(task_id, self._folder / "tasks" / task_id, tuple(free_ports(app.ports)), self._mark, self._given)
 
     def _store(self, newer: Mapping[str, App]) -> None:
-        """`newer`: apps whose supervisor has not taken them yet."""
+        """Store the apps; `newer`: those whose supervisor has not accepted them yet."""
         apps = {**{name: supervisor.snapshot.app for name, supervisor in self._supervisors.items()}, **newer}
         draft = self._folder / ".apps.json.new"
         draft.unlink(missing_ok=True)
@@ -149,7 +149,7 @@ class Marathon:
         return found
 
     def _end_strays(self) -> None:
-        """Tasks of a Marathon here that was killed: two schedulers of one service must not run at once."""
+        """Stop orphans of a killed Marathon, because two schedulers of one service must not run."""
         for process in find_orphans(self._mark):
             if _sandbox(process.pid).startswith(f"{self._folder / 'tasks'}/"):
                 process.end(_GRACE)

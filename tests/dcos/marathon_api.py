@@ -19,7 +19,7 @@ AGENT = "marathon-agent"
 
 
 def app(shown: Snapshot, deployment: str | None, *, tasks: bool = False) -> dict[str, Json]:
-    """One app, with its task when that is asked for."""
+    """One app, optionally with its task."""
     running = int(shown.task is not None and shown.task.process is not None)
     found = {
         **shown.app.definition,
@@ -49,7 +49,7 @@ def _failure(shown: Snapshot, failure: Failure) -> dict[str, Json]:
 
 
 def task_list(shown: Snapshot) -> list[dict[str, Json]]:
-    """The task of an app, if it has one now."""
+    """The present task of an app, if any."""
     return [] if shown.task is None else [_task(shown, shown.task)]
 
 
@@ -73,7 +73,7 @@ def _task(shown: Snapshot, task: Task) -> dict[str, Json]:
 
 
 def state_of(task: Task) -> str:
-    """As Mesos names it."""
+    """The Mesos state of a task."""
     return "TASK_STAGING" if task.process is None else "TASK_RUNNING"
 
 

@@ -1,4 +1,4 @@
-"""What Mesos says, with Marathon's tasks among its own, as on DC/OS, where Marathon is a framework, too."""
+"""Answers of Mesos, extended by Marathon as a framework with its tasks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Answer:
 
 
 def forward(address: str, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
-    """Ask "IP:PORT" the same question. 502 when it does not answer."""
+    """Forward the request to "IP:PORT"; 502 if it does not answer."""
     connection = http.client.HTTPConnection(address, timeout=TIMEOUT)
     try:
         connection.request(method, path, body or None, end_to_end(headers))
@@ -48,7 +48,7 @@ def forward(address: str, method: str, path: str, headers: Mapping[str, str], bo
 
 
 def end_to_end(headers: Mapping[str, str]) -> dict[str, str]:
-    """Headers that are about more than one connection, with names in lower case."""
+    """End-to-end headers, with names in lower case."""
     return {name.lower(): text for name, text in headers.items() if name.lower() not in _HOP}
 
 
@@ -77,7 +77,7 @@ class Mesos:
         }
 
     def sandbox(self, task_id: str) -> Path | None:
-        """Of a task of Marathon's or of the cluster's; None when nobody knows it."""
+        """Sandbox of a task of Marathon or of the cluster, or None."""
         for shown in self.marathon.snapshots().values():
             if shown.task is not None and shown.task.place.task_id == task_id:
                 return shown.task.place.sandbox

@@ -1,4 +1,4 @@
-"""Requests that are passed on to a service, and what it answers: whole, or event by event as it comes."""
+"""Proxy for services, which streams events without buffering."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STREAM = "text/event-stream"
 
 
 def passed_on(scheme: str, address: str, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Response:
-    """Ask "IP:PORT" the same question. 502 when it does not answer."""
+    """Forward the request to "IP:PORT"; 502 if it does not answer."""
     connection = connection_to(scheme, address, TIMEOUT)
     try:
         connection.request(method, path, body or None, end_to_end(headers))

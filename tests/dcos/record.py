@@ -1,4 +1,4 @@
-"""serve.json: who serves the local DC/OS, so that other commands find it. Quick to import."""
+"""serve.json: the running server of the local DC/OS, for other commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .folder import Folder
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Who serves. `cluster_id` stays the same for as long as the cluster's folder lives."""
+    """The server. `cluster_id` stays the same while the cluster's folder exists."""
 
     url: str
     cluster_id: str
@@ -20,7 +20,7 @@ class Record:
 
     @classmethod
     def read(cls, folder: Folder) -> Record | None:
-        """None when nobody serves there."""
+        """Return the record, or None without a running server."""
         try:
             found = json.loads(folder.record.read_text())
         except FileNotFoundError:

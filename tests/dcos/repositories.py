@@ -1,4 +1,4 @@
-"""Package repositories: the list that `dcos package repo` edits, and the packages in them.
+"""Package repositories, as edited by `dcos package repo`, and their packages.
 
 FOLDER/repositories.json keeps the list. A repository is fetched again for each request, because it may have changed.
 """
@@ -31,7 +31,7 @@ class Repository:
 
 
 class Repositories:
-    """`first`: what the list holds when nobody has edited it yet. Safe to use from several threads."""
+    """The list of repositories; `first`: its initial content. Thread-safe."""
 
     def __init__(self, folder: Path, first: Sequence[Repository]) -> None:
         self._file = folder / "repositories.json"
@@ -39,14 +39,14 @@ class Repositories:
         self._lock = threading.Lock()
 
     def listed(self) -> list[Repository]:
-        """In the order in which packages are sought."""
+        """The repositories in their order of precedence."""
         try:
             return [Repository(**entry) for entry in json.loads(self._file.read_text())]
         except FileNotFoundError:
             return list(self._first)
 
     def add(self, name: str, uri: str, index: int | None = None) -> list[Repository]:
-        """At `index`, by default the end. Raise CosmosError as Cosmos does; the repository must answer."""
+        """Add a repository at `index`, by default the end; it must answer. Raise CosmosError."""
         if urlsplit(uri).scheme not in ("http", "https"):
             message = f"Repository URI [{uri}] uses an unsupported scheme. Only http and https are supported"
             raise CosmosError("UnsupportedRepositoryUri", message, {"uri": uri})
@@ -61,7 +61,7 @@ class Repositories:
             return self._write([*listed[:place], Repository(name, uri), *listed[place:]])
 
     def delete(self, name: str | None, uri: str | None) -> list[Repository]:
-        """By name, URI or both. Raise CosmosError when there is none."""
+        """Delete a repository by name, URI or both. Raise CosmosError if it does not exist."""
         if name is None and uri is None:
             message = "Must specify either the name or URI of the repository"
             raise CosmosError("RepoNameOrUriMissing", message)
@@ -81,11 +81,11 @@ class Repositories:
         return listed
 
     def packages(self, name: str | None = None) -> list[tuple[dict[str, Json], Repository]]:
-        """All, or those of one name; the preferred first: by repository, then the newest."""
+        """All packages, or those of one name; ordered by repository, then newest first."""
         return [found for repository in self.listed() for found in _of(repository, name)]
 
     def package(self, name: str, version: str | None = None) -> tuple[dict[str, Json], Repository]:
-        """The preferred one. Raise CosmosError PackageNotFound or VersionNotFound."""
+        """The preferred package. Raise CosmosError PackageNotFound or VersionNotFound."""
         found = self.packages(name)
         if not found:
             raise CosmosError("PackageNotFound", f"Package [{name}] not found", {"packageName": name})
@@ -97,7 +97,7 @@ class Repositories:
 
 
 def fetch(repository: Repository) -> list[dict[str, Json]]:
-    """The packages of a repository. Raise CosmosError when it cannot be had or holds none."""
+    """Fetch the packages of a repository. Raise CosmosError if it is unavailable or has none."""
     headers = {"Accept": _ACCEPT, "User-Agent": "cosmos/0.6 dcos/2.2"}
     request = urllib.request.Request(repository.uri, headers=headers)
     try:
@@ -125,6 +125,6 @@ def _refuse_known(listed: Sequence[Repository], name: str, uri: str) -> None:
 
 
 def metadata(package: Mapping[str, Json]) -> dict[str, Json]:
-    """A package without its files: what lists show."""
+    """A package without its files, for lists."""
     left_out = ("config", "marathon", "resource", "command", "releaseVersion")
     return {name: value for name, value in package.items() if name not in left_out}

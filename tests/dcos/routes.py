@@ -45,7 +45,7 @@ _ERROR_TYPE = "application/vnd.dcos.package.error+json;charset=utf-8;version=v1"
 
 
 def create_app(cosmos: Cosmos, marathon: Marathon, mesos: Mesos, folder: Folder, cluster_id: UUID) -> Starlette:
-    """Everything; `folder` holds the repository and the artefacts that are served below /universe."""
+    """The whole app; `folder`: repository and artefacts, served below /universe."""
     router = _Router(marathon, mesos)
     about = {"CLUSTER_ID": str(cluster_id), "CLUSTER": "local"}
     return Starlette(
@@ -67,7 +67,7 @@ def create_app(cosmos: Cosmos, marathon: Marathon, mesos: Mesos, folder: Folder,
 
 
 def _repository(request: Request, folder: Folder) -> Response:
-    """As Cosmos wants it: by its media type it knows the version."""
+    """A repository document with the media type of its version."""
     version = request.path_params["version"]
     path = folder.universe / f"universe-{version}.json"
     if version not in ("v3", "v4", "v5") or not path.is_file():
@@ -96,7 +96,7 @@ def _cosmos_routes(cosmos: Cosmos) -> list[Route]:
 
 
 def _cosmos_endpoint(name: str, versions: _Versions) -> Callable[[Request], Any]:
-    """Checks the media types, which Cosmos insists on, and turns errors into its documents."""
+    """Check the media types, and turn errors into Cosmos' documents."""
     asked = f"application/vnd.dcos.{name}-request+json;charset=utf-8;version=v1"
     given = {
         f"application/vnd.dcos.{name}-response+json;charset=utf-8;version={v}": call for v, call in versions.items()
@@ -118,7 +118,7 @@ def _cosmos_endpoint(name: str, versions: _Versions) -> Callable[[Request], Any]
 
 
 def _accepted(request: Request, header: str, wanted: Iterable[str]) -> str:
-    """The one of the media types that the header names."""
+    """The media type that the header accepts."""
     found = request.headers.get(header)
     if found is None:
         raise CosmosError("not_present", f"Item header '{header}' not present but required")
@@ -148,7 +148,7 @@ def _parsed(body: bytes) -> Mapping[str, Any]:
 
 
 class _Router:
-    """Endpoints that pass on what they are asked."""
+    """Endpoints that forward requests."""
 
     def __init__(self, marathon: Marathon, mesos: Mesos) -> None:
         self._marathon, self._mesos, self._api = marathon, mesos, MarathonApi(marathon)
@@ -177,7 +177,7 @@ class _Router:
         return await run_in_threadpool(passed_on, scheme_of(app), address, request.method, asked, request.headers, body)
 
     def _service(self, path: str) -> tuple[App, int | None, str] | None:
-        """App, port and rest of the path for the longest name that an app has; None for none."""
+        """App, port and rest of the path for the longest matching app name, or None."""
         best: tuple[int, App, int | None, str] | None = None
         for shown in self._marathon.snapshots().values():
             labels = shown.app.definition["labels"]
@@ -212,7 +212,7 @@ class _Router:
 
 
 def _quoted(path: str, query: str) -> str:
-    """As it is sent on: the path has been decoded, and may hold anything."""
+    """Quote a decoded path for forwarding."""
     found = "/" + quote(path, safe="/:@!$&'()*+,;=~")
     return f"{found}?{query}" if query else found
 

@@ -1,4 +1,4 @@
-"""What `dcos package search` finds (dcos/cosmos, PackageSearchHandler and PackageCollection)."""
+"""`dcos package search` (dcos/cosmos, PackageSearchHandler and PackageCollection)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Json = Any
 
 
 def matching(packages: Iterable[Mapping[str, Json]], query: str) -> list[dict[str, Json]]:
-    """One entry for each package, the selected first; name, description and tags are searched.
+    """Search name, description and tags; one entry for each package, selected packages first.
 
     `packages`: the preferred version of each first.
     """
@@ -37,7 +37,7 @@ def _entry(package: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _matcher(query: str) -> Callable[[str], bool]:
-    """`*` stands for anything; without one a part of the text is enough. Case does not matter."""
+    """Match a pattern with `*`, or a part of the text; case-insensitive."""
     if "*" in query:
         pattern = re.compile(".*".join(map(re.escape, query.split("*"))), re.IGNORECASE | re.DOTALL)
         return lambda text: pattern.fullmatch(text) is not None

@@ -1,4 +1,4 @@
-"""`scripts/local-dcos`: DC/OS' own addresses in front of the local cluster, for the real dcos command."""
+"""`scripts/local-dcos`: endpoints of DC/OS in front of the local cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _READY = "the local DC/OS serves at "
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback. Default: as before, or any.")
 @click.option("--where", is_flag=True, help="Only print the address of the one that serves.")
 def serve(directory: Path, port: int, where: bool) -> None:
-    """Answer as DC/OS does (Cosmos, Marathon, Mesos), in front of the local cluster: until that ends, or Ctrl-C.
+    """Serve the API of DC/OS (Cosmos, Marathon, Mesos) until the local cluster stops, or Ctrl-C.
 
     Its package repository holds this package, built for this machine. Then the dcos command works as on a cluster:
 
@@ -63,7 +63,7 @@ def serve(directory: Path, port: int, where: bool) -> None:
 
 
 def _wait_for_end(directory: Path) -> None:
-    """Until no node of the cluster runs; one that was started again meanwhile is waited for, too."""
+    """Wait until no node of the cluster runs, including restarted ones."""
     while (cluster := LocalCluster.running(directory)) is not None:
         for node in cluster.nodes:
             if node.process is not None:
@@ -86,7 +86,7 @@ def build_local(cluster: LocalCluster, folder: Path, url: str) -> None:
 
 
 def _defaults(sources: PackageSources) -> dict[str, Any]:
-    """Option -> default: our user and our Python, no image."""
+    """Local defaults of options: this user, this Python, no image."""
     sections = () if can_check_gpus() else sources.config["properties"].items()
     return {
         "service.user": getpass.getuser(),
@@ -110,7 +110,7 @@ def _with_defaults(sources: PackageSources, defaults: Mapping[str, Any]) -> Pack
 
 
 def main() -> None:
-    """Serve, or print why not: exit code 3 without a cluster or server, 1 for other errors."""
+    """Run the command. Exit code 3 without a cluster or server, 1 for other errors."""
     try:
         serve(prog_name="local-dcos")
     except (SchedulerError, MesosLocalError) as error:

@@ -1,4 +1,4 @@
-"""All of it together: from its start on the dcos command can talk to us.
+"""The server of the local DC/OS.
 
 FOLDER/serve.json says who serves and where, so that other commands find it; it is gone when nobody does.
 """
@@ -30,7 +30,7 @@ from .visitors import refuse_pages
 
 
 def choose_port(folder: Folder, wanted: int = 0) -> int:
-    """The port to serve at; 0: the one of the time before, so that what points to us stays right, or any free one."""
+    """The port to serve at; 0: the previous one, or any free port."""
     if wanted:
         return wanted
     before = _kept(folder.path / "port", lambda: str(free_ports(1)[0]))
@@ -38,13 +38,13 @@ def choose_port(folder: Folder, wanted: int = 0) -> int:
 
 
 def url_of(port: int) -> str:
-    """Where the dcos command finds us."""
+    """URL for the dcos command."""
     return f"http://{HOST}:{port}"
 
 
 @contextmanager
 def serving(cluster: LocalCluster, port: int) -> Iterator[Record]:
-    """Serve at `port` of loopback for the time of the block. Raise ApiError when the port cannot be had.
+    """Serve on loopback inside the block. Raise ApiError if the port is in use.
 
     The package's repository lies in `Folder.universe`. Apps of an earlier time run again; afterwards none does.
     """
@@ -68,7 +68,7 @@ def serving(cluster: LocalCluster, port: int) -> Iterator[Record]:
 
 
 def _kept(path: Path, make: Callable[[], str]) -> str:
-    """What the file holds; made when there is none."""
+    """Read the file, or create it."""
     try:
         return path.read_text()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Keeps one app's task running: starts it, checks its health, starts it again with Marathon's back-off.
+"""Keep the task of one app running: health checks, and restarts with Marathon's back-off.
 
     put(app) ──▶ inbox ──▶ one thread:  the task of an older version is killed
     exit     ──▶            │           a task that ended is started again after the delay
@@ -24,7 +24,7 @@ from .task import HOST, Place, Task
 
 
 class Signal(Enum):
-    """What may come besides an app."""
+    """Messages other than an app."""
 
     ENDED = "ended"
     STOP = "stop"
@@ -32,7 +32,7 @@ class Signal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How a task ended by itself. `at`: seconds since the epoch."""
+    """The end of a task that was not requested. `at`: Unix time."""
 
     task_id: str
     #: Of its app.
@@ -43,7 +43,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is shown of an app's task. Times in seconds since the epoch."""
+    """State of an app's task for display. Times are Unix times."""
 
     app: App
     task: Task | None = None
@@ -57,7 +57,7 @@ class Snapshot:
 
     @property
     def healthy(self) -> bool | None:
-        """None: not known yet; without checks a task that runs is healthy."""
+        """Whether the task is healthy, or None if unknown; without checks a running task is healthy."""
         if self.task is None or self.task.process is None:
             return None
         known = {check.alive for check in self.health}
@@ -65,7 +65,7 @@ class Snapshot:
 
 
 class Supervisor:
-    """`place` gives every task a new place. `snapshot` may be read from any thread."""
+    """`place` returns a new place for each task. `snapshot` is thread-safe."""
 
     def __init__(self, app: App, place: Callable[[App], Place]) -> None:
         self._newest = app
@@ -78,16 +78,16 @@ class Supervisor:
 
     @property
     def snapshot(self) -> Snapshot:
-        """As Marathon shows it: a new version at once, while the task is still that of the old one."""
+        """The state that Marathon shows: the new version immediately, with the old version's task."""
         return replace(self._shown, app=self._newest)
 
     def put(self, app: App) -> None:
-        """A new version: the task of the old one is killed, then the new one starts."""
+        """Replace the app: stop the old task, then start the new one."""
         self._newest = app
         self._inbox.put(app)
 
     def stop(self) -> None:
-        """End the task; returns when it has ended. May be called again."""
+        """Stop the task and wait for its end. Idempotent."""
         self._inbox.put(Signal.STOP)
         self._thread.join()
 
@@ -102,7 +102,7 @@ class Supervisor:
         self._kill()
 
     def _next(self) -> App | tuple[Task, int] | Signal | None:
-        """The next message; None when something is due first."""
+        """The next message, or None when a deadline comes first."""
         due = [check.due for check in self._shown.health]
         if self._shown.task is None and self._shown.starts_at is not None:
             due.append(self._shown.starts_at)

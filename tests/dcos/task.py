@@ -1,4 +1,4 @@
-"""One task of an app: its sandbox, what is fetched into it, its process."""
+"""One task of an app: its sandbox, fetched files and process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LINES, _LONGEST = 5, 300
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a task is to run. `mark`: folder of the cluster, which ends all that has it in its environment.
+    """The place of a task. `mark`: the cluster's folder; its cleanup stops processes with it in their environment.
 
     `given`: variables that the task gets besides those of its app, which are kept nowhere.
     """
@@ -45,7 +45,7 @@ class Place:
 
 
 class Task:
-    """Starts at once; `on_end` gets the exit code (negative: a signal), from a thread of its own.
+    """A started task; `on_end` gets the exit code (negative: a signal) in another thread.
 
     What cannot be fetched or started is an exit code as well; the sandbox's stderr says why.
     """
@@ -62,11 +62,11 @@ class Task:
 
     @property
     def process(self) -> ProcessId | None:
-        """None before the command has started."""
+        """The process, or None before the command has started."""
         return None if self._process is None else ProcessId.of(self._process.pid)
 
     def kill(self) -> None:
-        """SIGTERM to all of its processes, after the app's grace period SIGKILL; returns when it has ended."""
+        """Send SIGTERM to all its processes, SIGKILL after the grace period, and wait."""
         with self._lock:
             self._killed = True
         self._signal(signal.SIGTERM)
@@ -76,7 +76,7 @@ class Task:
             self._thread.join()
 
     def last_words(self, code: int) -> str:
-        """How it ended with this exit code, and the last that it wrote to stderr: it mostly says why."""
+        """Describe the end by exit code and last lines of stderr."""
         with suppress(OSError):
             lines = (self.place.sandbox / "stderr").read_text(errors="replace").splitlines()[-_LINES:]
             return "\n".join([f"Command exited with status {code}", *(line[:_LONGEST] for line in lines)])
@@ -117,7 +117,7 @@ class Task:
     def _launch(
         self, command: Sequence[str], variables: Mapping[str, str], user: str | None
     ) -> subprocess.Popen[bytes] | None:
-        """None when it was killed before it started."""
+        """Start the process; None if it was killed before."""
         owner = _owner(user, self.place.sandbox)
         sandbox = self.place.sandbox
         with (sandbox / "stdout").open("ab") as out, (sandbox / "stderr").open("ab") as err, self._lock:
@@ -139,7 +139,7 @@ class Task:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> int:
-    """Its exit code. What it has left in its process group goes with it, as with a container."""
+    """The exit code, after the rest of its process group is killed, as in a container."""
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # not reaped yet: its id is still its own
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -147,7 +147,7 @@ def _ended(process: subprocess.Popen[bytes]) -> int:
 
 
 def copied(item: Mapping[str, object], sandbox: Path, user: str | None) -> bool:
-    """Whether it was a plain file of this machine, and is in the sandbox now: that takes no process of its own.
+    """Copy a plain local file into the sandbox; False for other URIs, which need the fetcher.
 
     What goes wrong is left to the fetcher, which tells it.
     """
@@ -183,7 +183,7 @@ def fetcher_info(fetch: Sequence[Mapping[str, object]], sandbox: Path, user: str
 
 @dataclass(frozen=True, slots=True)
 class _Owner:
-    """None: ourselves."""
+    """User and group of the task; None: those of this process."""
 
     uid: int | None = None
     gid: int | None = None
@@ -191,7 +191,7 @@ class _Owner:
 
 
 def _owner(user: str | None, sandbox: Path) -> _Owner:
-    """As the agent's flag switch_user: only root runs tasks as somebody else. Raise KeyError for an unknown user."""
+    """Only root runs tasks as another user, as with the agent's switch_user. Raise KeyError for an unknown user."""
     if user is None or os.geteuid() != 0:
         return _Owner()
     entry = pwd.getpwnam(user)

@@ -1,4 +1,4 @@
-"""Takes a service down as DC/OS does (dcos/cosmos, ServiceUninstaller).
+"""Uninstall a service as DC/OS does (dcos/cosmos, ServiceUninstaller).
 
     app gets SDK_UNINSTALL=true ──▶ its scheduler ends the tasks ──▶ /v1/plans/deploy is 200 ──▶ app is deleted
 
@@ -32,7 +32,7 @@ _TIMEOUT = 10.0
 
 
 class Uninstaller:
-    """Watches uninstallations, each in a thread of its own. `stop` ends the watching; `resume` takes it up again.
+    """Watches uninstalls, each in a thread; `stop` stops watching, `resume` continues.
 
     What their schedulers say at last, of what is left behind, is kept in `log`: a line for each.
     """
@@ -43,7 +43,7 @@ class Uninstaller:
         self._threads: list[threading.Thread] = []
 
     def start(self, app: App) -> None:
-        """Returns at once. An uninstallation that is under way goes on."""
+        """Start an uninstall in the background; a running one continues."""
         if _LABEL not in app.definition["labels"]:
             self._marathon.delete(app.id)
             return
@@ -52,7 +52,7 @@ class Uninstaller:
             self._watch(app.id)
 
     def resume(self) -> None:
-        """Go on with what was under way when the process before us ended."""
+        """Continue the uninstalls of the previous process."""
         for name, shown in self._marathon.snapshots().items():
             if is_uninstalling(shown.app):
                 self._watch(name)
@@ -90,23 +90,23 @@ class Uninstaller:
 
 
 def uninstalling(app: App) -> dict[str, Json]:
-    """The app whose scheduler takes its service down."""
+    """The app with the variables and labels of an uninstall."""
     return {**app.definition, "env": {**app.definition["env"], _VARIABLE: "true"}}
 
 
 def is_uninstalling(app: App) -> bool:
-    """Whether its scheduler takes its service down."""
+    """Whether the app is being uninstalled."""
     return bool(app.definition["env"].get(_VARIABLE) == "true")
 
 
 def plan_is_complete(shown: Snapshot) -> bool:
-    """Whether the scheduler of SDK_UNINSTALL says that nothing is left."""
+    """Whether the uninstall plan is complete."""
     # The previous scheduler may still be running. Its health does not matter, because it is stopped.
     return shown.task is not None and is_uninstalling(shown.task.app) and _plan(shown)[0] == http.client.OK
 
 
 def last_words(shown: Snapshot) -> str:
-    """What its plan says in the end: of an SDK's service that has a message."""
+    """The last message of the plan, if any."""
     try:
         phases = json.loads(_plan(shown)[1])["phases"]
         found = [step.get("message") for phase in phases for step in phase["steps"]]
@@ -116,7 +116,7 @@ def last_words(shown: Snapshot) -> str:
 
 
 def _plan(shown: Snapshot) -> tuple[int | None, bytes]:
-    """Status and body; None: it does not answer."""
+    """Status and body of the plan, or None without an answer."""
     if shown.task is None or not shown.task.place.ports:
         return None, b""
     version = shown.app.definition["labels"].get("DCOS_COMMONS_API_VERSION", "v1")

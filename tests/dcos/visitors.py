@@ -1,4 +1,4 @@
-"""Who may ask the local DC/OS: programs of this machine. Not pages of other sites that a browser on it shows.
+"""Access to the local DC/OS: local programs, but not pages of other sites.
 
 It takes no token: who has a login on this machine can register with the cluster's Mesos, too (docs/security.md).
 """
@@ -16,7 +16,7 @@ _JSON = ("application/json", "+json")
 
 
 def refuse_pages(app: ASGIApp) -> ASGIApp:
-    """An ASGI app around another: 403 for another name in `Host`, and for what another site's page wants to change."""
+    """Middleware: 403 for foreign names in `Host`, and for cross-site writes."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
@@ -31,5 +31,5 @@ def refuse_pages(app: ASGIApp) -> ASGIApp:
 
 
 def is_json(content_type: str) -> bool:
-    """Whether a page of another site would have to ask first, before it sends this (W3C Fetch, CORS preflight)."""
+    """Whether a cross-site request of this type needs a preflight (W3C Fetch, CORS)."""
     return content_type.partition(";")[0].strip().lower().endswith(_JSON)

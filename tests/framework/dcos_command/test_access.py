@@ -22,6 +22,14 @@ def api():
         yield live
 
 
+def self_signed(folder):
+    """Paths of a key and of its certificate, which no authority has signed."""
+    key, certificate = folder / "key.pem", folder / "c.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=me"]
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    return key, certificate
+
+
 def test_missing_or_wrong_token_names_the_remedy(own, dcos):
     """Behind DC/OS the remedy is its own login."""
     assert "requires a token; pass one with --token or DCOS_TENSORFLOW_TOKEN" in own("plan", "list").err
@@ -68,10 +76,8 @@ def test_read_token_cannot_write(own):
 
 def test_client_certificate_is_loaded(tmp_path):
     """DCOS_TENSORFLOW_CERTIFICATE: certificate and key in one file."""
-    pem = tmp_path / "me.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=me"]
-    subprocess.run([*command, "-keyout", pem, "-out", tmp_path / "c.pem"], check=True, capture_output=True)
-    pem.write_text(pem.read_text() + (tmp_path / "c.pem").read_text())
+    pem, certificate = self_signed(tmp_path)
+    pem.write_text(pem.read_text() + certificate.read_text())
 
     assert isinstance(ClusterConnection("https://x", certificate=str(pem)).tls(), ssl.SSLContext)
     with pytest.raises(CommandError, match="cannot be read"):
@@ -81,9 +87,7 @@ def test_client_certificate_is_loaded(tmp_path):
 @pytest.fixture
 def places(tmp_path):
     """Addresses of a server with an unknown certificate, and of one without TLS."""
-    key, certificate = tmp_path / "key.pem", tmp_path / "c.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=me"]
-    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    key, certificate = self_signed(tmp_path)
     app = Starlette()
     with (
         ApiServer(app, "127.0.0.1", 0, ServerTls(str(certificate), str(key), "")) as encrypted,

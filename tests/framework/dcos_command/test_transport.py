@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import http.server
-import threading
 import traceback
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
 from dcos_command.client import ServiceClient
 from dcos_command.errors import CommandError, UnreachableError
 from dcos_command.transport import ClusterConnection, build_request, is_safe_redirect, send
+from kit.http_server import HttpServer, QuietHandler
 
 
 @contextmanager
@@ -19,29 +18,14 @@ def a_server(leads_to=""):
     """Its port, and the Authorization headers that it was sent."""
     heard = []
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
+    class Handler(QuietHandler):
+        def respond(self):
             heard.append(self.headers["Authorization"])
             away = leads_to if leads_to.startswith("http") or self.path != leads_to else ""
-            self.send_response(302 if away else 200)
-            self.send_header("Location", away)
-            self.send_header("Content-Length", "2")
-            self.end_headers()
-            self.wfile.write(b"{}")
+            self.answer(302 if away else 200, b"{}", Location=away)
 
-        do_POST = do_PUT = do_GET  # noqa: N815 - their names there
-
-        def log_message(self, *_):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server.server_port, heard
-        finally:
-            server.shutdown()
-            thread.join()
+    with closing(HttpServer(Handler)) as server:
+        yield server.port, heard
 
 
 def test_token_is_not_sent_to_redirect_target():

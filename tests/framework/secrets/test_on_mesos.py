@@ -17,12 +17,12 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kit.http_server import HttpServer, QuietHandler
 from kit.waiting import wait_until
 from mesos_client.scheduler import SchedulerDriver
 from mesos_local import master_api
@@ -403,27 +403,19 @@ class Thief:
         self.target = ""
         thief = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+        class Handler(QuietHandler):
+            def respond(self) -> None:
+                body = self.body()
                 thief.asked.append(body)
                 code, answer = thief.ask(body)
                 if len(thief.asked) == 1:
                     thief.first.set()
                     thief.go_on.wait(PATIENCE)
                     return
-                self.send_response(code)
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
+                self.answer(code, answer)
 
-            def log_message(self, *_: object) -> None:
-                """Nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
+        self._server = HttpServer(Handler)
+        self.url = self._server.url
 
     def ask(self, body: bytes, **changes: str) -> tuple[int, bytes]:
         """Send the request, with changes, to the scheduler."""
@@ -440,9 +432,7 @@ class Thief:
 
     def close(self) -> None:
         self.go_on.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.close()
 
 
 @pytest.fixture
