@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -35,13 +35,6 @@ force_option = click.option("--force", is_flag=True, help="Replace an existing f
 ignored_json_option = click.option("--json", is_flag=True, expose_value=False, help="No effect: output is always JSON.")
 
 
-class Loaded(NamedTuple):
-    """An options file as given, and with the default of every other option."""
-
-    document: dict[str, Any]
-    options: dict[str, Any]
-
-
 @click.group(cls=Group)
 def options() -> None:
     """Check, complete, compare and explain options files.
@@ -61,14 +54,14 @@ def validate(file: Path, as_json: bool) -> None:
     standard error.
     """
     try:
-        loaded = _load(file)
+        document, resolved = _load(file)
     except OptionsError as error:
         if as_json:
             echo_json({"valid": False, "problems": _as_dicts(error.problems), "notices": []})
         else:
             click.echo(str(error))
         sys.exit(1)
-    notices = find_warnings(loaded.document, loaded.options)
+    notices = find_warnings(document, resolved)
     if as_json:
         echo_json({"valid": True, "problems": [], "notices": _as_dicts(notices)})
     else:
@@ -86,10 +79,10 @@ def show(file: Path, changed: bool) -> None:
 
     Secrets are masked.
     """
-    loaded = _load(file)
-    masked = mask_options(loaded.options)
-    echo_json(changed_options(masked, loaded.options) if changed else masked)
-    _print_notices(find_warnings(loaded.document, loaded.options))
+    document, resolved = _load(file)
+    masked = mask_options(resolved)
+    echo_json(changed_options(masked, resolved) if changed else masked)
+    _print_notices(find_warnings(document, resolved))
 
 
 @options.command()
@@ -102,8 +95,8 @@ def diff(old: Path, new: Path, as_json: bool) -> None:
 
     Exit code 1: the update would be refused.
     """
-    before, after = _load_both(old, new)
-    change = difference(before.options, after.options)
+    before, after = _load_all(old, new)
+    change = difference(before, after)
     if as_json:
         echo_json(_diff_json(change))
     else:
@@ -159,22 +152,24 @@ def _suggestion(path: str) -> str:
     return f"; did you mean {' or '.join(similar)}?" if similar else "; `options schema` prints all options"
 
 
-def _load(file: Path) -> Loaded:
+def _load(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the document of a file, and its options with all defaults."""
     document = parse(read(file), source_name(file))
-    return Loaded(document, resolve(document))
+    return document, resolve(document)
 
 
-def _load_both(old: Path, new: Path) -> tuple[Loaded, Loaded]:
-    loaded, problems = [], []
-    for file in (old, new):
+def _load_all(*files: Path) -> list[dict[str, Any]]:
+    """Return the options of each file. Raises OptionsError with the problems of all files."""
+    resolved, problems = [], []
+    for file in files:
         try:
-            loaded.append(_load(file))
+            resolved.append(_load(file)[1])
         except OptionsError as error:
             # A problem without a path names its file already.
             problems += [Problem(f"{file}: {each.path}" if each.path else "", each.message) for each in error.problems]
     if problems:
         raise OptionsError(problems)
-    return loaded[0], loaded[1]
+    return resolved
 
 
 def read(file: Path) -> bytes:
