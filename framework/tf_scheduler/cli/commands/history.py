@@ -13,7 +13,7 @@ import click
 from dcos_command.output import Table
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import changed_options, read_bytes
-from tf_scheduler.cli.common.output import echo_json, json_option, screen
+from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, screen
 from tf_scheduler.cli.local_run.report import environment_of, run_database, write_page
 from tf_scheduler.errors import JobError, OptionsError
 from tf_scheduler.history.compare import (
@@ -79,10 +79,7 @@ def show(run: str, page: Path | None, as_json: bool) -> None:
         write_page(match, page)
     if str(page) == "-":  # standard output has the page
         return
-    if as_json:
-        echo_json(to_json(match))
-    else:
-        click.echo("\n".join(_run_lines(match)))
+    echo_result(to_json(match), "\n".join(_run_lines(match)), as_json)
 
 
 @history.command()

@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 from dcos_command.main import Group
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import changed_options, read_bytes
-from tf_scheduler.cli.common.output import echo_json, json_option
+from tf_scheduler.cli.common.output import echo_json, echo_result, json_option
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.options.environment import template_lines
 from tf_scheduler.options.generate import config_schema
@@ -56,17 +56,11 @@ def validate(file: Path, as_json: bool) -> None:
     try:
         document, resolved = _load(file)
     except OptionsError as error:
-        if as_json:
-            echo_json({"valid": False, "problems": _as_dicts(error.problems), "notices": []})
-        else:
-            click.echo(str(error))
+        echo_result({"valid": False, "problems": _as_dicts(error.problems), "notices": []}, str(error), as_json)
         sys.exit(1)
     notices = find_warnings(document, resolved)
-    if as_json:
-        echo_json({"valid": True, "problems": [], "notices": _as_dicts(notices)})
-    else:
-        _print_notices(notices)
-        click.echo(f"{file} is valid")
+    _print_notices(() if as_json else notices)
+    echo_result({"valid": True, "problems": [], "notices": _as_dicts(notices)}, f"{file} is valid", as_json)
 
 
 @options.command()
@@ -97,10 +91,7 @@ def diff(old: Path, new: Path, as_json: bool) -> None:
     """
     before, after = _load_all(old, new)
     change = difference(before, after)
-    if as_json:
-        echo_json(_diff_json(change))
-    else:
-        click.echo("\n".join(_diff_lines(change)))
+    echo_result(_diff_json(change), "\n".join(_diff_lines(change)), as_json)
     sys.exit(1 if change.refused else 0)
 
 
@@ -113,10 +104,7 @@ def schema(template: bool) -> None:
 
     It is the config.json of the package.
     """
-    if template:
-        click.echo(",\n".join(template_lines()))
-    else:
-        echo_json(config_schema())
+    click.echo(",\n".join(template_lines()) if template else json.dumps(config_schema(), indent=2))
 
 
 def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -137,10 +125,7 @@ def explain(path: str, as_json: bool) -> None:
     if not matches:
         raise OptionsError([Problem(path, f"unknown option{_suggestion(path)}", "unknown_option")])
     texts = {str(option): explained(option) for option in matches}
-    if as_json:
-        echo_json(texts)
-    else:
-        click.echo("\n\n".join(texts.values()))
+    echo_result(texts, "\n\n".join(texts.values()), as_json)
 
 
 def _suggestion(path: str) -> str:

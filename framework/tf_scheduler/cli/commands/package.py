@@ -11,7 +11,7 @@ import click
 from dcos_command.main import Group
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import read_bytes
-from tf_scheduler.cli.common.output import echo_json, json_switch
+from tf_scheduler.cli.common.output import echo_json, echo_result, json_switch
 from tf_scheduler.options.load import parse
 from tf_scheduler.package import universe
 from tf_scheduler.package.render import render_app
@@ -51,10 +51,8 @@ def validate(sources: Path, as_json: bool) -> None:
     Exit code 0, or 1 with one line per problem.
     """
     problems = problems_of(read_sources(sources))
-    if as_json:
-        echo_json([{"path": problem.path, "message": problem.message} for problem in problems])
-    else:
-        click.echo("\n".join(str(problem) for problem in problems) or f"{sources} is a valid package")
+    text = "\n".join(str(problem) for problem in problems) or f"{sources} is a valid package"
+    echo_result([{"path": problem.path, "message": problem.message} for problem in problems], text, as_json)
     sys.exit(1 if problems else 0)
 
 

@@ -8,7 +8,7 @@ import click
 
 from dcos_command.main import Group
 from tf_scheduler.cli.common.groups import examples
-from tf_scheduler.cli.common.output import echo_json, json_option
+from tf_scheduler.cli.common.output import echo_json, echo_result, json_option
 from tf_scheduler.runtimes import runtimes
 from tf_scheduler.runtimes.catalogue import RuntimeRequest
 
@@ -44,11 +44,8 @@ def create(
         click.echo(f"making {name}; with TensorFlow or PyTorch it takes a minute or more", err=True)
 
     result, made = runtimes.create_runtime(name, RuntimeRequest(tensorflow, gpu, others, builds), python, notify)
-    if as_json:
-        echo_json({**asdict(result), "made": made})
-        return
-    click.echo(f"{result.name} {'is made' if made else 'already exists'}: {result.python}")
-    click.echo(f'in options: "python": "runtime:{result.name}"')
+    text = f"{result.name} {'is made' if made else 'already exists'}: {result.python}"
+    echo_result({**asdict(result), "made": made}, f'{text}\nin options: "python": "runtime:{result.name}"', as_json)
 
 
 @runtime.command("list")

@@ -20,7 +20,7 @@ from dcos_command.output import Table
 from tf_scheduler import __version__
 from tf_scheduler.cli.common.folders import write_private
 from tf_scheduler.cli.common.groups import examples
-from tf_scheduler.cli.common.output import echo_json, json_option, screen
+from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, screen
 from tf_scheduler.cli.local_run.discovery import SERVICE_PROGRAM
 from tf_scheduler.errors import JobError, NotRunningError
 from tf_scheduler.service.store import acquire_leadership, open_store, state_file
@@ -108,10 +108,7 @@ def import_(address: str, file: Path, service: str | None, replace: bool, as_jso
     with _store_errors(), closing(open_store(address, name)) as store:
         replaced = _restore(store, backup.values, address, name, replace)
     done = {"service": name, "address": _without_password(address), "values": len(backup.values), "replaced": replaced}
-    if as_json:
-        echo_json(done)
-    else:
-        click.echo(f"stored {len(backup.values)} values of service {name}")
+    echo_result(done, f"stored {len(backup.values)} values of service {name}", as_json)
 
 
 def _restore(store: StateStore, values: Mapping[str, bytes], address: str, name: str, replace: bool) -> int:

@@ -68,6 +68,11 @@ def echo_json(document: Any) -> None:
     click.echo(json.dumps(document, indent=2))
 
 
+def echo_result(document: Any, text: str, as_json: bool) -> None:
+    """Print a result as JSON, or as text for people."""
+    click.echo(json.dumps(document, indent=2) if as_json else text)
+
+
 # --- closed pipes
 
 
