@@ -55,16 +55,16 @@ def test_a_scheduler_that_is_killed_at_every_kind_of_point(local_cluster: LocalC
         try:
             wait_for(*(checkpoints / name for name in TASKS))
             (checkpoints / "end").touch()
-            told, _ = process.communicate(timeout=PATIENCE)
+            output, _ = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()
 
-    framework, verdict = told.splitlines()[-2:]
+    framework, verdict = output.splitlines()[-2:]
     assert "verdict succeeded" == verdict
     assert sorted(TASKS) == sorted((checkpoints / "starts").read_text().split())
     died = {point.name for point in points.iterdir()}
     assert {f"{moment} {what}" for moment in ("before", "after") for what in ("store", *CALLS)} <= died
-    assert told.splitlines().count("died") == len(died)
+    assert output.splitlines().count("died") == len(died)
     shown = read_status(local_cluster.master.address)
     # Other tests' services, with tasks of the same names, may be in this cluster.
     ours = framework.removeprefix("framework ")

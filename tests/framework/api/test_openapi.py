@@ -16,7 +16,7 @@ from builders import a_spec, a_status
 from kit.api import ServiceLoop, a_record, registered
 from kit.memory_store import MemoryStore
 from tf_scheduler.api.app import create_app
-from tf_scheduler.api.routes.metrics import metric_routes
+from tf_scheduler.api.routes.service import metric_routes
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.task import Progress
 from tf_scheduler.store.journal import EventJournal

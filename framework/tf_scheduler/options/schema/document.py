@@ -21,11 +21,11 @@ from .jobs import (
     EvaluatorSection,
     GpuWorkerSection,
     ParameterServerSection,
+    PlansSection,
     TensorBoardSection,
     WorkerSection,
 )
 from .placement import GangSection, PlacementSection, VolumeRecord
-from .plans import PlansSection
 from .policies import FinishSection, HealthSection, RecoverySection, RestartSection
 from .scheduler import ApiSection, ExecutorSection, MesosSection, MetricsSection, SchedulerSection, TlsSection
 from .secrets import DcosSection, SecretDeliverySection, SecretRecord, VaultSection

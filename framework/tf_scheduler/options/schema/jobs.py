@@ -1,9 +1,10 @@
-"""Schema of the jobs: training jobs, evaluator, TensorBoard and tf.data service."""
+"""Schema of the jobs: training, evaluator, TensorBoard and tf.data service; and of `plans`, their launch order."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tf_scheduler.model.plan import PlanStrategy
 from tf_scheduler.model.spec import JobKind, RestartWhen
 
 from .fields import (
@@ -15,6 +16,7 @@ from .fields import (
     IntegerList,
     Memory,
     OnUpdate,
+    RecordList,
     Seconds,
     Section,
     String,
@@ -195,3 +197,41 @@ class DataServiceSection(Section):
     disk = Integer("Disk of each worker.", 0, maximum=1_000_000_000, unit="MB", update=OnUpdate.RESTART)
     dispatcher_cpus = Cores("CPUs of the dispatcher.", 0.5, update=OnUpdate.RESTART)
     dispatcher_mem = Memory("Memory of the dispatcher.", 1024, update=OnUpdate.RESTART)
+
+
+# --- Plans
+
+#: `dependency` follows from `after` and is not an option.
+ORDERS = tuple(item.value for item in PlanStrategy if item is not PlanStrategy.DEPENDENCY)
+
+
+class PhaseRecord(Section):
+    """A phase of a plan, with one step per task of a section."""
+
+    plan = String(
+        "Plan of the phase: deploy, update or a custom plan.", required=True, non_empty=True, examples=["retune"]
+    )
+    phase = String("Name of the phase.", required=True, non_empty=True, examples=["workers"])
+    job = String("Section of the options whose tasks the phase launches.", required=True, choices=tuple(JOBS))
+    strategy = String("Order in which the steps start; empty: parallel.", choices=(*ORDERS, ""), examples=["canary"])
+    tasks = String("Indexes of the tasks in the order of their steps, separated by commas; empty: all.")
+    after = String(
+        "Phases of the same plan that must complete first, separated by commas; empty: none. A plan without "
+        "dependencies starts its phases in the order of its strategy; a custom plan starts them serially."
+    )
+
+
+class PlansSection(Section):
+    deploy = String(
+        "Order in which the phases and tasks of the first deployment start.",
+        PlanStrategy.PARALLEL.value,
+        choices=ORDERS,
+    )
+    update = String(
+        "Order in which the phases and tasks of an update start. canary: the first two tasks of each phase wait for "
+        "an operator.",
+        PlanStrategy.PARALLEL.value,
+        choices=ORDERS,
+    )
+    gang = Boolean("Launch tasks that can start at the same time all together or not at all.", default=True)
+    phases = RecordList(PhaseRecord, "Phases of deploy, update and custom plans; empty: one phase per section.")
