@@ -1,8 +1,8 @@
 """Reservations of an incomplete gang (`gang.mode: reserve`): made, used, released, lost.
 
 RESERVE keeps the resources that a round has selected. When every task has reserved or free resources, one ACCEPT per
-agent does UNRESERVE and LAUNCH, so nothing stays reserved while tasks run. At the deadline all reservations are released,
-followed by a back-off.
+agent does UNRESERVE and LAUNCH, so nothing stays reserved while tasks run. At the deadline all reservations are
+released, followed by a back-off.
 
 Calls can be lost, and the scheduler can crash before it sends them. A reservation is forgotten only when its agent
 offers without it, or shortly after UNRESERVE. Offered resources with the service's label but without a stored
