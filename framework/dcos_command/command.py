@@ -96,11 +96,11 @@ class Command:
 FOLLOW = CommandOption("follow", "Keep printing new output.", "flag", short="f")
 
 
-def get(*parts: str, **query: str) -> Fetch:
-    """Fetch the JSON at `/v1/PARTS`; a part such as `{plan}` is the value of that argument."""
+def get(path: str, **query: str) -> Fetch:
+    """Fetch the JSON at `/v1/PATH`; a part such as `{plan}` is the value of that argument."""
 
     def fetch(service: ServiceClient, params: Params) -> Any:
-        return service.get(api_path(*(part.format(**params) for part in parts)), (), **query)
+        return service.get(api_path(*(part.format(**params) for part in path.split("/"))), (), **query)
 
     return fetch
 

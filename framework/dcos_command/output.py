@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from types import FrameType
-from typing import IO, ContextManager, Iterable, Iterator, Sequence, TextIO, Union
+from typing import IO, Iterable, Iterator, Sequence, TextIO, Union
 
 from .errors import UsageError
 
@@ -218,38 +218,6 @@ class _OutputClosed(BaseException):
     """Leaves the blocked call; not an Exception, so that no handler on the way takes it for an error."""
 
 
-@contextmanager
-def quit_on_close(out: TextIO) -> Iterator[None]:
-    """Raise BrokenPipeError inside as soon as the reader of `out` closes it, whatever call blocks.
-
-    Where that cannot be watched (no poll, no signals, not the main thread), the next write raises it.
-    """
-    descriptor = _watchable_descriptor(out)
-    if descriptor is None:
-        yield
-        return
-    closed = threading.Event()
-
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        if closed.is_set():  # else a write to another broken connection, which raises its own error
-            raise _OutputClosed
-
-    before = signal.signal(signal.SIGPIPE, handle)
-    end, stop = os.pipe()
-    main = threading.main_thread().ident
-    thread = threading.Thread(target=_watch, args=(descriptor, end, closed, main), daemon=True)
-    thread.start()
-    try:
-        yield
-    except _OutputClosed:
-        raise BrokenPipeError("the reader has closed the pipe") from None
-    finally:
-        signal.signal(signal.SIGPIPE, before if before is not None else signal.SIG_IGN)
-        os.close(stop)
-        thread.join()
-        os.close(end)
-
-
 def _watch(descriptor: int, end: int, closed: threading.Event, main: int) -> None:
     """Wait until one of the two is hung up, which poll always reports (POSIX), and signal the main thread."""
     poll = select.poll()
@@ -287,9 +255,36 @@ class Screen:
                 self._out.writelines(f"{line}\n" for line in render_lines(part, self._width()))
             self._out.flush()
 
-    def quit_on_close(self) -> ContextManager[None]:
-        """Raise BrokenPipeError inside when the reader closes the output, even if nothing is shown."""
-        return quit_on_close(self._out)
+    @contextmanager
+    def quit_on_close(self) -> Iterator[None]:
+        """Raise BrokenPipeError inside as soon as the reader of the output closes it, whatever call blocks.
+
+        Where that cannot be watched (no poll, no signals, not the main thread), the next write raises it.
+        """
+        descriptor = _watchable_descriptor(self._out)
+        if descriptor is None:
+            yield
+            return
+        closed = threading.Event()
+
+        def handle(_number: int, _frame: FrameType | None) -> None:
+            if closed.is_set():  # else a write to another broken connection, which raises its own error
+                raise _OutputClosed
+
+        before = signal.signal(signal.SIGPIPE, handle)
+        end, stop = os.pipe()
+        main = threading.main_thread().ident
+        thread = threading.Thread(target=_watch, args=(descriptor, end, closed, main), daemon=True)
+        thread.start()
+        try:
+            yield
+        except _OutputClosed:
+            raise BrokenPipeError("the reader has closed the pipe") from None
+        finally:
+            signal.signal(signal.SIGPIPE, before if before is not None else signal.SIG_IGN)
+            os.close(stop)
+            thread.join()
+            os.close(end)
 
     def show_live(self, frames: Iterable[Renderable]) -> None:
         """Draw each frame in the place of the previous one; the last one stays."""

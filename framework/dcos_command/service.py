@@ -7,7 +7,7 @@ import math
 from typing import Any, Iterator, Mapping, Sequence
 
 from .client import ServiceClient, api_path, installation_of
-from .command import Command, CommandArgument, Params, get, show_json, show_message, show_names
+from .command import Command, CommandArgument, Fetch, Params, Show, get, show_json, show_message, show_names
 from .errors import RefusedError
 from .output import Line, Renderable, Table, Word, dim, local_time, status_word
 
@@ -206,7 +206,7 @@ _HEALTH_WITHOUT_BODY = {204: "deploying: nothing is launched yet", 205: "recover
 def _describe(service: ServiceClient, params: Params) -> Any:
     """The options with every default, as DC/OS stores them; without DC/OS the scheduler's specification."""
     if service.direct and service.installation is None:
-        return get("configurations", "target")(service, params)
+        return get("configurations/target")(service, params)
     return installation_of(service).describe()["resolvedOptions"]
 
 
@@ -245,20 +245,36 @@ _ID = CommandArgument("id", "config", help="Id of a configuration, see `config l
 _PROPERTY = CommandArgument("property", "property", help="Name of a property.", example="worker-0:task-status")
 
 
-def _sdk_state(words: str, help_text: str, *path: str, aliases: Sequence[str]) -> Command:
-    """A command that lists names, and prints JSON where the SDK's does."""
-    return Command(words, help_text, get(*path), show_names, sdk_json=True, aliases=aliases)
+def _sdk(words: str, help_text: str, fetch: Fetch, show: Show, aliases: Sequence[str] = (), **more: Any) -> Command:
+    """A command that is also available below `debug`, as in the SDK."""
+    below_debug = f"debug {aliases[-1] if aliases else words}"
+    return Command(words, help_text, fetch, show, aliases=(*aliases, below_debug), **more)
 
 
+def _refresh_state(service: ServiceClient, _params: Params) -> Any:
+    return service.put(api_path("state", "refresh"))
+
+
+def _refresh_secrets(service: ServiceClient, _params: Params) -> Any:
+    return service.post(api_path("tf", "secrets", "refresh"))
+
+
+def _offers(service: ServiceClient, _params: Params) -> Any:
+    return service.get("v2/debug/offers")
+
+
+_progress = get("tf/progress", points=str(_CURVE_WIDTH))
+_ids, _target, _target_id = get("configurations"), get("configurations/target"), get("configurations/targetId")
+_listing: Mapping[str, Any] = {"show": show_names, "sdk_json": True}
 COMMANDS = (
     Command(
         "progress",
         "Show the training progress; live on a terminal.",
-        get("tf", "progress", points=str(_CURVE_WIDTH)),
+        _progress,
         show_progress,
         poll_until=_final_result,
     ),
-    Command("result", "Show how the training ended.", get("tf", "result"), _show_result),
+    Command("result", "Show how the training ended.", get("tf/result"), _show_result),
     Command(
         "endpoints",
         "List the endpoints, or the addresses of one.",
@@ -268,77 +284,48 @@ COMMANDS = (
         aliases=("endpoint",),
         sdk_json=True,
     ),
-    Command(
+    _sdk(
         "config list",
         "List the configurations and what each changed.",
-        get("configurations"),
+        _ids,
         _show_configurations,
         fetch_for_humans=_fetch_configurations,
         sdk_json=True,
-        aliases=("debug config list",),
     ),
-    Command(
-        "config show",
-        "Show a configuration.",
-        get("configurations", "{id}"),
-        show_json,
-        (_ID,),
-        aliases=("debug config show",),
-    ),
-    Command(
-        "config target",
-        "Show the target configuration.",
-        get("configurations", "target"),
-        show_json,
-        aliases=("debug config target",),
-    ),
-    _sdk_state(
+    _sdk("config show", "Show a configuration.", get("configurations/{id}"), show_json, arguments=(_ID,)),
+    _sdk("config target", "Show the target configuration.", _target, show_json),
+    _sdk(
         "config target-id",
         "Show the id of the target configuration.",
-        "configurations",
-        "targetId",
-        aliases=("config target_id", "debug config target_id"),
+        _target_id,
+        aliases=("config target_id",),
+        **_listing,
     ),
-    _sdk_state(
+    _sdk(
         "state framework-id",
         "Show the id of the framework in Mesos.",
-        "state",
-        "frameworkId",
-        aliases=("state framework_id", "debug state framework_id"),
+        get("state/frameworkId"),
+        aliases=("state framework_id",),
+        **_listing,
     ),
-    _sdk_state(
-        "state properties", "List the stored properties.", "state", "properties", aliases=("debug state properties",)
-    ),
-    Command(
+    _sdk("state properties", "List the stored properties.", get("state/properties"), **_listing),
+    _sdk(
         "state property",
         "Show a stored property.",
-        get("state", "properties", "{property}"),
+        get("state/properties/{property}"),
         show_json,
-        (_PROPERTY,),
-        aliases=("debug state property",),
+        arguments=(_PROPERTY,),
     ),
-    Command(
+    _sdk(
         "state refresh",
         "Refused: the scheduler has no cache of its state.",
-        lambda service, _params: service.put(api_path("state", "refresh")),
+        _refresh_state,
         show_message,
-        aliases=("state refresh_cache", "debug state refresh_cache"),
+        ("state refresh_cache",),
     ),
-    Command(
-        "secrets refresh",
-        "Deliver new values of secrets to running tasks.",
-        lambda service, _params: service.post(api_path("tf", "secrets", "refresh")),
-        show_message,
-    ),
+    Command("secrets refresh", "Deliver new values of secrets to running tasks.", _refresh_secrets, show_message),
     Command("describe", "Show the service specification.", _describe, show_json),
     Command("health", "Show service health.", _health, _show_health),
-    Command(
-        "debug offers",
-        "Show the last offer decisions with their reasons.",
-        lambda service, _params: service.get("v2/debug/offers"),
-        _show_offers,
-    ),
-    Command(
-        "debug reservations", "List reserved resources by agent.", get("debug", "reservations"), _show_reservations
-    ),
+    Command("debug offers", "Show the last offer decisions with their reasons.", _offers, _show_offers),
+    Command("debug reservations", "List reserved resources by agent.", get("debug/reservations"), _show_reservations),
 )

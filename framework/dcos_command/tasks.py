@@ -130,9 +130,7 @@ COMMANDS = (
     Command("cluster", "Show the ClusterSpec, or the TF_CONFIG of a task.", _cluster, _show_cluster, (_ANY_TASK,)),
     Command("pod list", "List the pods.", get("pod"), show_names, sdk_json=True),
     Command("pod status", "List the tasks of a pod, or of all pods.", _pod_status, _show_pod_status, (_ANY_POD,)),
-    Command(
-        "pod info", "Show the Mesos documents of the pod's tasks.", get("pod", "{pod}", "info"), show_json, (_POD,)
-    ),
+    Command("pod info", "Show the Mesos documents of the pod's tasks.", get("pod/{pod}/info"), show_json, (_POD,)),
     _control("restart", "Relaunch a pod on its reserved resources.", "is restarted"),
     _control(
         "replace",
