@@ -7,30 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Generic, NoReturn, TypeVar
 
-from tf_scheduler.model.effects import (
-    AgentFailureRecorded,
-    Call,
-    Change,
-    ConfigurationForgotten,
-    ConfigurationStored,
-    Decision,
-    FrameworkForgotten,
-    FrameworkRegistered,
-    LaunchRetired,
-    Outcome,
-    PlanControlled,
-    RecoveryDecided,
-    ReservationDropped,
-    ReservationMade,
-    Resized,
-    ResultDecided,
-    SecretTokenRedeemed,
-    StatusStored,
-    TaskForgotten,
-    TaskLaunched,
-    TaskPaused,
-    TaskResumed,
-)
+from tf_scheduler.model import effects
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec, Strategy
 from tf_scheduler.model.state import DerivedState, SchedulerState, StoredState
@@ -215,7 +192,7 @@ class _Draft:
             self.silent_launches.pop(status.id)
         self.statuses.put(status.id, status)
 
-    def resize(self, change: Resized) -> None:
+    def resize(self, change: effects.Resized) -> None:
         full = self.full_spec or self.spec
         self.spec = full if change.count is None else with_workers(full, change.count)
         self.full_spec = None if self.spec is full else full
@@ -230,7 +207,7 @@ class _Draft:
             self.first_launch_at = None
 
 
-def apply(state: SchedulerState, *changes: Change) -> SchedulerState:
+def apply(state: SchedulerState, *changes: effects.Change) -> SchedulerState:
     """Return the state after the changes, in order."""
     if not changes:
         return state
@@ -240,54 +217,56 @@ def apply(state: SchedulerState, *changes: Change) -> SchedulerState:
     return draft.state(state)
 
 
-def _apply(draft: _Draft, change: Change) -> None:
+def _apply(draft: _Draft, change: effects.Change) -> None:
     match change:
-        case FrameworkRegistered():
+        case effects.FrameworkRegistered():
             draft.framework_id, draft.removed = change.framework_id, change.removed
-        case FrameworkForgotten():
+        case effects.FrameworkForgotten():
             draft.forget_framework()
-        case TaskLaunched():
+        case effects.TaskLaunched():
             draft.launch(change.record)
-        case StatusStored():
+        case effects.StatusStored():
             draft.store_status(change.status)
-        case ResultDecided():
+        case effects.ResultDecided():
             draft.next_kill_at = 0.0 if draft.result is None else draft.next_kill_at
             draft.result = change.result
-        case RecoveryDecided():
+        case effects.RecoveryDecided():
             draft.recoveries.put(change.recovery.task, change.recovery)
-        case AgentFailureRecorded():
+        case effects.AgentFailureRecorded():
             draft.agent_failures.put(change.agent.agent_id, change.agent)
-        case Resized():
+        case effects.Resized():
             draft.resize(change)
-        case TaskForgotten():
+        case effects.TaskForgotten():
             draft.forget_task(change.name)
-        case SecretTokenRedeemed():
+        case effects.SecretTokenRedeemed():
             draft.redeemed_tokens.put(change.task_id, change.nonce)
-        case ReservationMade():
+        case effects.ReservationMade():
             draft.reservations.put(change.reservation.id, change.reservation)
-        case ReservationDropped():
+        case effects.ReservationDropped():
             draft.reservations.pop(change.id)
-        case ConfigurationStored():
+        case effects.ConfigurationStored():
             draft.configurations.put(change.configuration.id, change.configuration)
-        case ConfigurationForgotten():
+        case effects.ConfigurationForgotten():
             draft.configurations.pop(change.id)
-        case LaunchRetired() | PlanControlled() | TaskPaused() | TaskResumed():
+        case effects.LaunchRetired() | effects.PlanControlled() | effects.TaskPaused() | effects.TaskResumed():
             _apply_order(draft, change)
         case _:
             assert_never(change)
 
 
-def _apply_order(draft: _Draft, change: LaunchRetired | PlanControlled | TaskPaused | TaskResumed) -> None:
+def _apply_order(
+    draft: _Draft, change: effects.LaunchRetired | effects.PlanControlled | effects.TaskPaused | effects.TaskResumed
+) -> None:
     match change:
-        case LaunchRetired():
+        case effects.LaunchRetired():
             draft.retired.put(change.task_id, change.plan)
             draft.next_kill_at = 0.0
-        case PlanControlled():
+        case effects.PlanControlled():
             draft.controls.put(change.plan, change.control)
             draft.next_kill_at = 0.0
-        case TaskPaused():
+        case effects.TaskPaused():
             draft.paused.put(change.name, change.since)
-        case TaskResumed():
+        case effects.TaskResumed():
             draft.paused.pop(change.name)
         case _:
             assert_never(change)
@@ -300,9 +279,9 @@ def assert_never(value: NoReturn) -> NoReturn:
 
 def decide(
     state: SchedulerState,
-    *changes: Change,
-    calls: tuple[Call, ...] = (),
-    outcomes: tuple[Outcome, ...] = (),
-) -> Decision:
+    *changes: effects.Change,
+    calls: tuple[effects.Call, ...] = (),
+    outcomes: tuple[effects.Outcome, ...] = (),
+) -> effects.Decision:
     """Return a decision with these changes applied to `state`."""
-    return Decision(apply(state, *changes), changes, calls, outcomes)
+    return effects.Decision(apply(state, *changes), changes, calls, outcomes)
