@@ -1,10 +1,10 @@
-"""A scheduler that dies at one point and starts again, in a world that works towards a goal all the same.
+"""Scenarios in which the scheduler crashes at a chosen point, restarts, and still has to reach its goals.
 
     story = Story(a_spec(), agents, (deploy, lose_a_worker))
-    for point in range(1, points(story) + 1): tell(story, point)
+    for point in range(1, points(story) + 1): run_story(story, point)
 
-A story is a row of chapters. A chapter happens to Mesos, or is what an operator wants; the world then goes on (offers,
-tasks that start, time) until the chapter's goal is reached.
+A story is a list of chapters. A chapter is an event in Mesos or an operator's command; the world then continues
+(offers, starting tasks, time) until the chapter's goal is reached.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tf_scheduler.core.placement.agents import entry_use
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.task import TaskState
 
-#: Rounds of a second each; far more than any story needs.
+#: Rounds of one second each; far more than any story needs.
 PATIENCE = 400
 
 
@@ -30,7 +30,7 @@ class Crash(BaseException):
 
 @dataclass
 class Fuse:
-    """Counts the points that are passed, and dies at some of them: the n-th of this life, then the m-th of the next."""
+    """Counts the points passed, and crashes at some: the n-th of this run, then the m-th of the next."""
 
     lives: Sequence[int] = ()
     passed: list[tuple[str, str]] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Fuse:
 
 @dataclass(frozen=True)
 class Chapter:
-    """What happens; a crash in the middle of it is followed by the same again, as an operator would."""
+    """An event; after a crash during it, it happens again, as an operator would repeat a command."""
 
     words: str
     happens: Callable[[World], object]
@@ -58,7 +58,7 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Story:
-    """Agents are created for each run of the story."""
+    """A scenario; its agents are created for each run."""
 
     spec: ServiceSpec
     agents: Callable[[], Sequence[Agent]]
@@ -66,12 +66,12 @@ class Story:
     kills_at_once: bool = True
     #: Whether updates come in bursts.
     bursts: bool = False
-    #: Tasks that a death in the middle of a gang's launch may start once more.
+    #: Tasks that a crash during a gang launch may start once more.
     again: frozenset[str] = frozenset()
 
 
-def tell(story: Story, *lives: int) -> tuple[World, Fuse]:
-    """The whole story, with a death at the given points."""
+def run_story(story: Story, *lives: int) -> tuple[World, Fuse]:
+    """Run the whole story, with a crash at the given points."""
     fuse = Fuse(lives)
     world = None
     while world is None:
@@ -86,8 +86,8 @@ def tell(story: Story, *lives: int) -> tuple[World, Fuse]:
 
 
 def points(story: Story) -> int:
-    """How many points an undisturbed telling has."""
-    return len(tell(story)[1].passed)
+    """Return the number of points that an undisturbed run passes."""
+    return len(run_story(story)[1].passed)
 
 
 def _until(world: World, chapter: Chapter) -> None:
@@ -108,7 +108,7 @@ def _until(world: World, chapter: Chapter) -> None:
 
 
 def _again(world: World, do: Callable[[], object]) -> None:
-    """Do it; after a death, start again on what is stored, and do it once more."""
+    """Call `do`; after a crash, restart on the stored state, and call it again."""
     while True:
         try:
             do()
@@ -137,7 +137,7 @@ def _alive(make: Callable[[], World]) -> World | None:
 
 
 def check(world: World) -> None:
-    """What holds whenever nothing is under way."""
+    """Check what must hold whenever no event is pending."""
     mesos = world.mesos
     assert not mesos.subscribed or set(mesos.offers) == set(world.state.session.offers), "an offer waits for its answer"
     for task in mesos.tasks.values():
@@ -148,7 +148,7 @@ def check(world: World) -> None:
 
 
 def reserved(mesos: FakeMesos) -> set[str]:
-    """Ids of what is reserved for us."""
+    """Return the ids of all resources reserved for the service."""
     entries = [entry for agent in mesos.agents.values() for entry in agent.free.entries()]
     entries += [entry for _, pool in mesos.offers.values() for entry in pool.entries()]
     entries += [entry for task in mesos.tasks.values() if task.live for entry in task.pool.entries()]
@@ -156,5 +156,5 @@ def reserved(mesos: FakeMesos) -> set[str]:
 
 
 def launches(world: World) -> Counter[str]:
-    """Task -> how many launches of it Mesos has seen."""
+    """Return the number of launches of each task that Mesos has received."""
     return Counter(str(task.launch.record.name) for task in world.mesos.tasks.values())

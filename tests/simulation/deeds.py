@@ -1,4 +1,4 @@
-"""Random things that happen to a service, as data: the same deeds can be done to two worlds."""
+"""Random events in the life of a service, as data: the same ones can happen in two worlds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy, Verb
 from tf_scheduler.model.spec import ServiceSpec, Strategy
 from tf_scheduler.model.task import PodVerb, TaskState
 
-#: Plans of the user, in every spec.
+#: User plans, in every spec.
 CUSTOM = (
     PlanSpec("retune", PlanStrategy.SERIAL, (PhaseSpec("again", "worker", PlanStrategy.SERIAL),)),
     PlanSpec("first", phases=(PhaseSpec("first", "worker", indexes=(0,)), PhaseSpec("ps", "ps")), gang=False),
@@ -26,7 +26,7 @@ _GANG = st.just(PlanStrategy.PARALLEL)
 
 @dataclass(frozen=True)
 class Deed:
-    """What is done, and which of the things that it can be done to: the number counts among those that there are."""
+    """An event and its target: `which` is an index into the possible targets."""
 
     name: str
     which: int = 0
@@ -35,22 +35,22 @@ class Deed:
 
 @st.composite
 def specs(draw: st.DrawFn) -> list[ServiceSpec]:
-    """A service's options, and what they are changed to later: other sizes, commands and orders."""
+    """Options of a service, and what they change to later: other sizes, commands and orders."""
     strategy = draw(st.sampled_from(Strategy))
-    found = []
+    specs = []
     for number in range(3):
         workers, ps, chief = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(0, 1))
         spec = a_spec(workers=workers, ps=ps, chief=chief, strategy=strategy, user=draw(st.sampled_from(["me", "you"])))
         order = _ORDERED if strategy is Strategy.PARAMETER_SERVER else _GANG
         gang = draw(st.booleans())
         mine = [PlanSpec("deploy", draw(order), gang=gang), PlanSpec("update", draw(order), gang=gang), *CUSTOM]
-        found.append(replace(spec, plans={plan.name: plan for plan in mine}, principal=f"options-{number}"))
-    return found
+        specs.append(replace(spec, plans={plan.name: plan for plan in mine}, principal=f"options-{number}"))
+    return specs
 
 
 def deeds(*names: str) -> st.SearchStrategy[Deed]:
-    """Random deeds; of some names only, if they are given."""
-    known = {
+    """Random events; only those named, if names are given."""
+    details = {
         "offers": st.none(),
         "run": st.none(),
         "run_all": st.none(),
@@ -65,13 +65,13 @@ def deeds(*names: str) -> st.SearchStrategy[Deed]:
         "resend": st.none(),
         "stop": st.none(),
     }
-    return st.sampled_from(names or [name for name in known if name != "stop"]).flatmap(
-        lambda name: st.builds(Deed, st.just(name), st.integers(0, 50), known[name])
+    return st.sampled_from(names or [name for name in details if name != "stop"]).flatmap(
+        lambda name: st.builds(Deed, st.just(name), st.integers(0, 50), details[name])
     )
 
 
 def do(world: World, deed: Deed, specs: list[ServiceSpec]) -> None:
-    """Do it, and let the scheduler come to rest."""
+    """Let it happen, and run the scheduler until it is idle."""
     if world.state.process.finished:
         return
     if deed.name == "wait":
@@ -114,7 +114,7 @@ def _to_mesos(world: World, deed: Deed) -> None:
 
 
 def _command(world: World, deed: Deed) -> PlanCommand:
-    """Of a plan, a phase or a step that there is."""
+    """A command for an existing plan, phase or step."""
     nodes: list[tuple[str, str, str]] = []
     for plan in plans(world.state):
         nodes.append((plan.name, "", ""))

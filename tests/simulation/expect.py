@@ -1,4 +1,4 @@
-"""What must have followed from the last `send`, as steps of a script."""
+"""Expected effects of the last `send`, as steps of a script."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def _step(words: str, check: Callable[[World], None]) -> Step:
 
 def _same(words: str, expected: object, actual: Callable[[World], object]) -> Step:
     def check(world: World) -> None:
-        found = actual(world)
-        assert expected == found, f"expected {expected}, found {found}"
+        value = actual(world)
+        assert expected == value, f"expected {expected}, got {value}"
 
     return _step(words, check)
 
@@ -29,14 +29,14 @@ def _same(words: str, expected: object, actual: Callable[[World], object]) -> St
 def launched(*names: str) -> Step:
     """Exactly these tasks were launched."""
 
-    def found(world: World) -> object:
+    def value(world: World) -> object:
         return Counter(launch.record.name for call in world.made(Accept) for launch in call.launches)
 
-    return _same(f"launched {' '.join(names)}", Counter(names), found)
+    return _same(f"launched {' '.join(names)}", Counter(names), value)
 
 
 def killed(*names: str) -> Step:
-    """Exactly these tasks were asked to end, each once."""
+    """Exactly these tasks were killed, each once."""
     return _same(
         f"killed {' '.join(names)}",
         Counter(names),
@@ -45,60 +45,60 @@ def killed(*names: str) -> Step:
 
 
 def declined(count: int) -> Step:
-    """So many offers were declined."""
+    """`count` offers were declined."""
     return _same(f"declined {count}", count, lambda world: sum(len(call.offer_ids) for call in world.made(Decline)))
 
 
 def holds(count: int) -> Step:
-    """So many offers are held, and Mesos agrees."""
+    """`count` offers are held, and Mesos agrees."""
 
-    def found(world: World) -> object:
+    def value(world: World) -> object:
         assert set(world.state.session.offers) == set(world.mesos.offers), "Mesos waits for answers to other offers"
         return len(world.state.session.offers)
 
-    return _same(f"holds {count}", count, found)
+    return _same(f"holds {count}", count, value)
 
 
-def suppressed(wanted: bool = True) -> Step:
-    """Offers are suppressed."""
-    return _same(f"suppressed {wanted}", wanted, lambda world: world.mesos.suppressed)
+def suppressed(expected: bool = True) -> Step:
+    """Whether offers are suppressed."""
+    return _same(f"suppressed {expected}", expected, lambda world: world.mesos.suppressed)
 
 
 def suppresses(count: int) -> Step:
-    """So many SUPPRESS calls."""
+    """`count` SUPPRESS calls."""
     return _same(f"suppresses {count}", count, lambda world: len(world.made(Suppress)))
 
 
 def revives(count: int) -> Step:
-    """So many REVIVE calls."""
+    """`count` REVIVE calls."""
     return _same(f"revives {count}", count, lambda world: len(world.made(Revive)))
 
 
 def reconciled(*names: str) -> Step:
-    """Mesos was asked about exactly these tasks by name, then about all."""
+    """Exactly these tasks were reconciled by name, then all of them."""
 
-    def found(world: World) -> object:
+    def value(world: World) -> object:
         calls = world.made(Reconcile)
-        assert calls, "Mesos was asked nothing"
-        assert calls[-1].tasks == {}, "the last question is about all tasks"
+        assert calls, "no RECONCILE"
+        assert calls[-1].tasks == {}, "the last RECONCILE is not implicit"
         return {name_of(task) for call in calls for task in call.tasks}
 
-    return _same(f"reconciled {' '.join(names)}", set(names), found)
+    return _same(f"reconciled {' '.join(names)}", set(names), value)
 
 
 def alive(*names: str) -> Step:
-    """Exactly these tasks live in the cluster, each once."""
+    """Exactly these tasks run in the cluster, each once."""
     return _same(f"alive {' '.join(names)}", set(names), lambda world: set(world.mesos.live()))
 
 
 def plan(name: str, status: Status) -> Step:
-    """A plan as a whole."""
+    """Status of a whole plan."""
 
-    def found(world: World) -> object:
-        shown = find_plan(world.state, name)
-        return shown and shown.status
+    def value(world: World) -> object:
+        computed = find_plan(world.state, name)
+        return computed and computed.status
 
-    return _same(f"plan {name} {status.value}", status, found)
+    return _same(f"plan {name} {status.value}", status, value)
 
 
 def no_plan(name: str) -> Step:
@@ -107,23 +107,23 @@ def no_plan(name: str) -> Step:
 
 
 def steps(name: str, **statuses: Status) -> Step:
-    """Exactly these steps of a plan, `worker_0=COMPLETE`, in whatever phase."""
+    """Exactly these steps of a plan, `worker_0=COMPLETE`, in any phase."""
 
-    def found(world: World) -> object:
-        shown = find_plan(world.state, name)
-        return {} if shown is None else {step.name: step.status for phase in shown.phases for step in phase.steps}
+    def value(world: World) -> object:
+        computed = find_plan(world.state, name)
+        return {} if computed is None else {step.name: step.status for phase in computed.phases for step in phase.steps}
 
-    wanted = {step.replace("_", "-"): status for step, status in statuses.items()}
-    return _same(f"steps of {name}", wanted, found)
+    expected = {step.replace("_", "-"): status for step, status in statuses.items()}
+    return _same(f"steps of {name}", expected, value)
 
 
 def says(name: str, step: str, words: str) -> Step:
-    """The message of a step of a plan has these words in it."""
+    """The message of a step of a plan contains these words."""
 
     def check(world: World) -> None:
-        shown = find_plan(world.state, name)
+        computed = find_plan(world.state, name)
         messages = (
-            [each.message for phase in shown.phases for each in phase.steps if each.name == step] if shown else []
+            [each.message for phase in computed.phases for each in phase.steps if each.name == step] if computed else []
         )
         assert any(words in message for message in messages), f"{step} says {messages}"
 
@@ -133,15 +133,15 @@ def says(name: str, step: str, words: str) -> Step:
 def phases(name: str, *rows: tuple[str, Status]) -> Step:
     """Exactly these phases of a plan, in this order."""
 
-    def found(world: World) -> object:
-        shown = find_plan(world.state, name)
-        return () if shown is None else tuple((phase.name, phase.status) for phase in shown.phases)
+    def value(world: World) -> object:
+        computed = find_plan(world.state, name)
+        return () if computed is None else tuple((phase.name, phase.status) for phase in computed.phases)
 
-    return _same(f"phases of {name}", rows, found)
+    return _same(f"phases of {name}", rows, value)
 
 
 def answered(reply: Reply, words: str = "") -> Step:
-    """The operator's last command was answered so."""
+    """Reply to the operator's last command."""
 
     def check(world: World) -> None:
         answer = next(decision.answer for decision in reversed(world.decisions) if decision.answer)
@@ -152,35 +152,35 @@ def answered(reply: Reply, words: str = "") -> Step:
 
 
 def environment(task: str, **variables: str) -> Step:
-    """The last launch of a task carries these variables."""
+    """The last launch of a task has these environment variables."""
 
     def check(world: World) -> None:
         launch = world.mesos.tasks[world.id_of(task)].launch
-        found = Payload.decode(launch.payload).environment
-        assert variables.items() <= found.items(), f"its environment is {found}"
+        value = Payload.decode(launch.payload).environment
+        assert variables.items() <= value.items(), f"its environment is {value}"
 
     return _step(f"environment of {task}", check)
 
 
 def cluster(task: str, **counts: int) -> Step:
-    """The last launch of a task knows so many addresses per job, all of them those of the last launches."""
+    """The last launch of a task has this number of addresses per job, all from the last launches."""
 
     def check(world: World) -> None:
         launch = world.mesos.tasks[world.id_of(task)].launch
-        found = Payload.decode(launch.payload).tf_config["cluster"]
-        known = {record.address for record in world.state.stored.tasks.values()}
-        assert counts == {job: len(addresses) for job, addresses in found.items()}
-        assert {address for addresses in found.values() for address in addresses} <= known
+        value = Payload.decode(launch.payload).tf_config["cluster"]
+        current = {record.address for record in world.state.stored.tasks.values()}
+        assert counts == {job: len(addresses) for job, addresses in value.items()}
+        assert {address for addresses in value.values() for address in addresses} <= current
 
     return _step(f"cluster of {task}", check)
 
 
 def outcome(words: str) -> Step:
-    """An outcome contains these words."""
+    """Some outcome contains these words."""
 
     def check(world: World) -> None:
-        found = [outcome.message for outcome in world.outcomes]
-        assert any(words in message for message in found), f"nothing but {found}"
+        value = [entry.message for entry in world.outcomes]
+        assert any(words in message for message in value), f"nothing but {value}"
 
     return _step(f"outcome {words!r}", check)
 
@@ -191,14 +191,14 @@ def quiet() -> Step:
 
 
 def result(verdict: Verdict | None) -> Step:
-    """How the service ended; None: it has not."""
+    """Result of the service; None: not ended."""
     return _same(
         f"result {verdict}", verdict, lambda world: world.state.stored.result and world.state.stored.result.verdict
     )
 
 
 def torn_down() -> Step:
-    """The framework is gone from the cluster, and the scheduler knows."""
+    """The framework is removed from the cluster, and the scheduler knows."""
 
     def check(world: World) -> None:
         assert world.made(Teardown), "no TEARDOWN"

@@ -1,7 +1,7 @@
-"""A Mesos for simulations: agents, offers, tasks and their updates; it objects to every call that breaks a rule.
+"""A simulated Mesos with agents, offers, tasks and updates; it rejects every call that breaks a rule.
 
-Not the product's: the product runs on the real one. This one is instant and deterministic, so that thousands of
-scenarios can be tried. Rules: Mesos documentation, scheduler HTTP API and task reconciliation.
+The product runs on a real Mesos. This one is immediate and deterministic, so that thousands of scenarios can be
+tried. Rules: Mesos documentation, scheduler HTTP API and task reconciliation.
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ LIVE = frozenset(state for state in TaskState if not state.has_ended)
 
 
 class RuleBroken(AssertionError):  # noqa: N818 - it names what happened
-    """The scheduler did what a well-behaved framework does not."""
+    """The scheduler broke a rule for frameworks."""
 
 
 @dataclass
 class Agent:
-    """A machine. `more` goes into its offers as it is: attributes, region and the like."""
+    """An agent. `more` is copied to its offers: attributes, region and the like."""
 
     hostname: str
     free: Pool
     address: str
     more: dict[str, Any] = field(default_factory=dict)
     up: bool = True
-    #: Declined resources, and until when: no offer that is a part of them before.
+    #: Declined resources, and until when parts of them are not offered.
     filters: list[tuple[Pool, float]] = field(default_factory=list)
-    #: It cannot tell what becomes of operations (no AGENT_OPERATION_FEEDBACK).
+    #: No feedback on operations (agent without AGENT_OPERATION_FEEDBACK).
     mute: bool = False
 
     @property
@@ -94,10 +94,10 @@ class Task:
     launch: Launch
     pool: Pool
     state: TaskState = TaskState.STAGING
-    #: Updates that the scheduler has not acknowledged, the oldest first; only that one is sent.
+    #: Updates without acknowledgement, the oldest first; only that one is sent.
     updates: deque[TaskStatus] = field(default_factory=deque)
 
-    #: Its agent did not answer once: the scheduler may have replaced it.
+    #: Its agent was unreachable once: the scheduler may have replaced it.
     was_unreachable: bool = False
 
     @property
@@ -106,7 +106,7 @@ class Task:
 
 
 class FakeMesos:
-    """`events` is what the scheduler is to hear next; `perform` takes its calls."""
+    """`events` holds the scheduler's next events; `perform` takes its calls."""
 
     def __init__(self, *agents: Agent, kills_at_once: bool = True) -> None:
         self.agents = {agent.id: agent for agent in agents}
@@ -115,13 +115,13 @@ class FakeMesos:
         self.tasks: dict[TaskId, Task] = {}
         self.offers: dict[OfferId, tuple[Offer, Pool]] = {}
         self.inverse: dict[OfferId, AgentId] = {}
-        #: Agents that have not come back after a failover of the master: it says nothing of their tasks.
+        #: Agents that have not come back after a failover of the master: it does not report their tasks.
         self.missing: set[AgentId] = set()
-        #: Launches that were asked to end.
+        #: Launches with a KILL.
         self.doomed: set[TaskId] = set()
-        #: Rescinded while the scheduler may still use them, which is a race and no fault.
+        #: Rescinded while the scheduler may still use them, which is a race and not a fault.
         self.rescinded: set[OfferId] = set()
-        #: Operations with ids: what the scheduler has not acknowledged of them, and all ids that were ever used.
+        #: Operations without acknowledgement by id, and all ids that were ever used.
         self.operations: dict[OperationId, OperationStatus] = {}
         self.operation_ids: set[OperationId] = set()
         #: Why every RESERVE is refused; empty: none is.
@@ -129,19 +129,19 @@ class FakeMesos:
         self.framework: FrameworkId | None = None
         self.registrations = 0
         self.subscribed = self.suppressed = self.removed = False
-        #: TEARDOWN is lost on its way.
+        #: Whether TEARDOWN is lost on its way.
         self.deaf = False
         self._numbers = count(1)
 
-    # --- what happens to the connection and the agents
+    # --- connection and agents
 
     def subscribe(self, framework: FrameworkId | None) -> None:
-        """A new subscription: offers of the one before are void, and it un-suppresses."""
+        """Subscribe: earlier offers are void, and offers are no longer suppressed."""
         if self.removed:
             self.events.append(SubscriptionRefused("Framework has been removed"))
             return
         if framework is None and not self.tasks:
-            # A scheduler that died before it stored its id registers a new framework; the old one has no tasks.
+            # A scheduler that crashed before it stored its id is a new framework; the old one has no tasks to lose.
             self.registrations += 1
             self.framework = framework = FrameworkId(f"framework-{self.registrations}")
         if framework != self.framework:
@@ -155,7 +155,7 @@ class FakeMesos:
                 self._ask_for(agent, agent.more["unavailability"])
 
     def disconnect(self) -> None:
-        """The stream is closed; what was on its way is lost with it."""
+        """Close the stream; pending events are lost with it."""
         for offer, pool in self.offers.values():
             self.agents[offer.agent_id].free += pool
         self.offers, self.rescinded, self.subscribed = {}, set(), False
@@ -163,15 +163,15 @@ class FakeMesos:
         self.events.clear()
 
     def allocate(self, now: float) -> None:
-        """One round of the allocator: the free resources of each agent, unless suppressed or filtered."""
+        """Run one round of the allocator: offer the free resources of each agent, unless suppressed or filtered."""
         fresh = [offer for agent in self.agents.values() if (offer := self.offer_of(agent, now))]
         if fresh:
             self.events.append(OffersReceived(tuple(fresh)))
 
     def offer_of(self, agent: Agent, now: float) -> Offer | None:
-        """All that is free of one agent; None when there is nothing, or the scheduler does not want it."""
-        wanted = self.subscribed and not self.suppressed
-        return self._offer(agent) if wanted and self._may_offer(agent, now) else None
+        """Return an offer of all free resources of one agent; None if none are free or the scheduler rejects them."""
+        wants_offers = self.subscribed and not self.suppressed
+        return self._offer(agent) if wants_offers and self._may_offer(agent, now) else None
 
     def rescind(self, offer_id: OfferId) -> None:
         offer, pool = self.offers.pop(offer_id)
@@ -180,7 +180,7 @@ class FakeMesos:
         self.events.append(OfferRescinded(offer_id))
 
     def maintain(self, hostname: str, window: Unavailability) -> OfferId:
-        """A maintenance window is planned: the agent's offers tell it from now on, and an inverse offer asks for it."""
+        """Plan a maintenance window: the agent's offers contain it, and an inverse offer is sent."""
         agent = next(agent for agent in self.agents.values() if agent.hostname == hostname)
         agent.more["unavailability"] = window
         for offer_id in [key for key, (offer, _) in self.offers.items() if offer.agent_id == agent.id]:
@@ -188,7 +188,7 @@ class FakeMesos:
         return self._ask_for(agent, window)
 
     def report(self, task_id: TaskId, state: TaskState, **details: Any) -> None:
-        """The executor, or the agent for it, reports a new state."""
+        """Report a new state of a task, as its executor or agent does."""
         task = self.tasks[task_id]
         if not task.live:
             raise ValueError(f"{task_id} has ended as {task.state.label}")
@@ -202,13 +202,13 @@ class FakeMesos:
             self._send(task)
 
     def resend(self) -> None:
-        """Updates come again until they are acknowledged."""
+        """Send updates without acknowledgement again."""
         for task in self.tasks.values():
             self._send(task)
         self.events.extend(OperationUpdated(status) for status in self.operations.values())
 
     def lose(self, hostname: str) -> None:
-        """The agent is gone for good, with its tasks."""
+        """Remove an agent for good, with its tasks."""
         agent = next(agent for agent in self.agents.values() if agent.hostname == hostname)
         agent.up = False
         for offer_id in [key for key, (offer, _) in self.offers.items() if offer.agent_id == agent.id]:
@@ -217,7 +217,7 @@ class FakeMesos:
             if task.live and task.launch.record.agent_id == agent.id:
                 self.report(task_id, TaskState.GONE, reason="REASON_AGENT_REMOVED")
 
-    # --- what the scheduler says
+    # --- calls of the scheduler
 
     def perform(self, call: Call, now: float) -> None:
         if not self.subscribed:
@@ -258,16 +258,16 @@ class FakeMesos:
                 raise TypeError(call)
 
     def live(self) -> dict[str, Task]:
-        """Task name -> the task; a name that runs twice breaks the first rule of all."""
-        found: dict[str, Task] = {}
+        """Return running tasks by name; a name that runs twice breaks a rule."""
+        by_name: dict[str, Task] = {}
         for task in self.tasks.values():
             name = task.launch.record.name
-            before = found.get(name)
+            before = by_name.get(name)
             if task.live and before and not before.was_unreachable and before.launch.record.id not in self.doomed:
                 raise RuleBroken(f"{name} runs twice: {before.launch.record.id}, {task.launch.record.id}")
             if task.live:
-                found[name] = task
-        return found
+                by_name[name] = task
+        return by_name
 
     def _may_offer(self, agent: Agent, now: float) -> bool:
         agent.filters = [(pool, until) for pool, until in agent.filters if until > now]
@@ -281,7 +281,7 @@ class FakeMesos:
         return offer
 
     def _take(self, offer_id: OfferId) -> tuple[Agent, Pool] | None:
-        """The offer's agent and resources; None when it was rescinded at this moment."""
+        """Return the offer's agent and resources; None if it was rescinded at this moment."""
         if offer_id in self.rescinded:
             self.rescinded.discard(offer_id)
             return None
@@ -291,33 +291,33 @@ class FakeMesos:
         return self.agents[offer.agent_id], pool
 
     def _decline(self, offer_id: OfferId, refuse_seconds: float, now: float) -> None:
-        if taken := self._take(offer_id):
-            agent, pool = taken
+        if offered := self._take(offer_id):
+            agent, pool = offered
             agent.filters.append((pool, now + refuse_seconds))
             agent.free += pool
 
     def _accept(self, call: Accept, now: float) -> None:
-        taken = [self._take(offer_id) for offer_id in call.offer_ids]
-        found = [entry for entry in taken if entry]
-        if len({agent.id for agent, _ in found}) > 1:
+        offered = [self._take(offer_id) for offer_id in call.offer_ids]
+        valid = [entry for entry in offered if entry]
+        if len({agent.id for agent, _ in valid}) > 1:
             raise RuleBroken(f"one ACCEPT, several agents: {call}")
-        rest = sum((pool for _, pool in found), Pool())
-        agent = found[0][0] if found and len(found) == len(taken) else None
+        rest = sum((pool for _, pool in valid), Pool())
+        agent = valid[0][0] if valid and len(valid) == len(offered) else None
         for operation in call.unreserve:
             rest = self._operate(agent, operation, rest, reserve=False)
         for operation in call.reserve:
             rest = self._operate(agent, operation, rest, reserve=True)
         for launch in call.launches:
-            if len(found) < len(taken):
+            if len(valid) < len(offered):
                 self._drop(launch)
             else:
-                rest = self._launch(found[0][0], launch, rest)
-        for agent, _ in found[:1]:
+                rest = self._launch(valid[0][0], launch, rest)
+        for agent, _ in valid[:1]:
             agent.filters.append((rest, now + call.refuse_seconds))
             agent.free += rest
 
     def _operate(self, agent: Agent | None, operation: Operation, rest: Pool, *, reserve: bool) -> Pool:
-        """What is left after RESERVE or UNRESERVE; the master's own refusals want no acknowledgement."""
+        """Return what is left after RESERVE or UNRESERVE; refusals by the master need no acknowledgement."""
         refusal = self.refusal if reserve else ""
         if agent is None:
             refusal = "Invalid offers"
@@ -341,8 +341,8 @@ class FakeMesos:
 
     def _reconcile_operations(self, call: ReconcileOperations) -> None:
         for operation, agent_id in sorted(call.operations.items()):
-            known = self.operations.get(operation)
-            state = known.state if known else OperationState.UNKNOWN
+            status = self.operations.get(operation)
+            state = status.state if status else OperationState.UNKNOWN
             state = OperationState.RECOVERING if agent_id in self.missing else state
             self.events.append(OperationUpdated(OperationStatus(operation, state, agent_id)))
 
@@ -360,9 +360,9 @@ class FakeMesos:
         pool = Pool.of((*launch.task_resources, *launch.executor_resources))
         if not rest.holds(pool):
             raise RuleBroken(f"{record.id} takes {pool}, offered is {rest}")
-        shared = launch.network is None  # else the container has all ports of an address of its own
-        taken = not shared or launch.port in Pool.of(launch.task_resources).ports()
-        if pool != Pool.of(record.resources) or not taken:
+        shared = launch.network is None  # else the container has an address of its own, with all ports
+        has_port = not shared or launch.port in Pool.of(launch.task_resources).ports()
+        if pool != Pool.of(record.resources) or not has_port:
             raise RuleBroken(f"the record of {record.id} and its launch differ")
         self.tasks[record.id] = Task(launch, pool)
         self.live()
@@ -390,8 +390,8 @@ class FakeMesos:
             self.report(call.task_id, TaskState.KILLED)
 
     def _reconcile(self, call: Reconcile) -> None:
-        asked = call.tasks or {key: task.launch.record.agent_id for key, task in self.tasks.items() if task.live}
-        for task_id, agent_id in sorted(asked.items()):
+        agents = call.tasks or {key: task.launch.record.agent_id for key, task in self.tasks.items() if task.live}
+        for task_id, agent_id in sorted(agents.items()):
             if agent_id in self.missing:
                 continue
             task = self.tasks.get(task_id)
@@ -427,16 +427,16 @@ class FakeMesos:
 
 
 def traded_in(operation: Operation, rest: Pool, *, reserve: bool) -> Pool:
-    """What RESERVE or UNRESERVE makes of it."""
+    """Return the resources after RESERVE or UNRESERVE."""
     for entry in operation.resources:
         rest = _traded(rest, _bare(entry), entry) if reserve else _traded(rest, entry, _bare(entry))
     return rest
 
 
-def _traded(rest: Pool, given: Resource, gotten: Resource) -> Pool:
-    if not rest.holds(Pool.of((given,))):
-        raise RuleBroken(f"reserves or unreserves {given}, offered is {rest}")
-    return rest - Pool.of((given,)) + Pool.of((gotten,))
+def _traded(rest: Pool, old: Resource, new: Resource) -> Pool:
+    if not rest.holds(Pool.of((old,))):
+        raise RuleBroken(f"reserves or unreserves {old}, offered is {rest}")
+    return rest - Pool.of((old,)) + Pool.of((new,))
 
 
 def _bare(entry: Resource) -> Resource:
@@ -448,5 +448,5 @@ def _bare(entry: Resource) -> Resource:
 
 
 def resources_of(agent: Agent) -> tuple[Resource, ...]:
-    """What is free on it."""
+    """Return the free resources of an agent."""
     return agent.free.entries()

@@ -1,4 +1,4 @@
-"""Resources as amounts per (name, shape), with exact sums: arithmetic of its own, to check the product's."""
+"""Resources as amounts per (name, shape), with exact sums: independent arithmetic to check the product's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Pool:
-    """Scalars in thousandths; of ranges and sets, every item. Nothing is kept at amount 0."""
+    """Scalars in thousandths; every item of ranges and sets. Amounts of 0 are removed."""
 
     scalars: Mapping[Key, int] = field(default_factory=dict)
     items: Mapping[Key, frozenset[object]] = field(default_factory=dict)
@@ -37,16 +37,16 @@ class Pool:
         return _filled(scalars, items)
 
     def holds(self, other: Pool) -> bool:
-        """Whether `other` is a part of this."""
+        """Return whether `other` is a part of this."""
         return all(self.scalars.get(key, 0) >= amount for key, amount in other.scalars.items()) and all(
-            self.items.get(key, frozenset()) >= wanted for key, wanted in other.items.items()
+            self.items.get(key, frozenset()) >= wanted_items for key, wanted_items in other.items.items()
         )
 
     def ports(self) -> frozenset[object]:
         return frozenset(item for (name, _), items in self.items.items() if name == "ports" for item in items)
 
     def entries(self) -> tuple[Resource, ...]:
-        """As an offer has them."""
+        """Return the entries in the form of an offer."""
         scalars = [Resource(name, amount, shape) for (name, shape), amount in self.scalars.items()]
         return (*scalars, *(Resource(name, _value(items), shape) for (name, shape), items in self.items.items()))
 

@@ -1,4 +1,4 @@
-"""What happens, as steps of a script."""
+"""Events, as steps of a script."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def register() -> Step:
 
 
 def offers() -> Step:
-    """A round of the allocator; if a REVIVE waits for its token, after that."""
+    """A round of the allocator, after a REVIVE if one waits for its token."""
 
     def allocate(world: World) -> None:
         while world.state.session.revive_at is not None:
@@ -41,7 +41,7 @@ def offers() -> Step:
 
 
 def rescind() -> Step:
-    """All offers that the scheduler holds are taken back."""
+    """Mesos rescinds all offers that the scheduler holds."""
     return _step("rescind", lambda world: [world.mesos.rescind(key) for key in list(world.mesos.offers)])
 
 
@@ -55,18 +55,18 @@ def agent(joined: Agent) -> Step:
     return _step(f"agent {joined.hostname}", join)
 
 
-def ports_taken(hostname: str, *taken: tuple[int, int]) -> Step:
-    """Somebody else uses these ports of an agent from now on, as far as they are free."""
+def ports_taken(hostname: str, *ranges: tuple[int, int]) -> Step:
+    """Another process uses these ports of an agent from now on, if they are free."""
 
     def take(world: World) -> None:
         agent = next(agent for agent in world.mesos.agents.values() if agent.hostname == hostname)
-        agent.free -= Pool.of((ports(*taken),))
+        agent.free -= Pool.of((ports(*ranges),))
 
     return _step(f"ports_taken {hostname}", take)
 
 
 def agent_lost(hostname: str) -> Step:
-    """An agent is gone for good."""
+    """An agent is removed."""
     return _step(f"agent_lost {hostname}", lambda world: world.mesos.lose(hostname))
 
 
@@ -77,7 +77,7 @@ def status(name: str, state: TaskState, **details: Any) -> Step:
 
 
 def running(*names: str) -> Step:
-    """These tasks run; without names: all that are launched and do not run yet."""
+    """These tasks run; without names: all launched tasks that do not run yet."""
 
     def run(world: World) -> None:
         for name, task in world.mesos.live().items():
@@ -98,7 +98,7 @@ def killed(*names: str) -> Step:
 
 
 def updates_again() -> Step:
-    """Unacknowledged updates come again."""
+    """Updates without acknowledgement are sent again."""
     return _step("updates_again", lambda world: world.mesos.resend())
 
 
@@ -108,7 +108,7 @@ def disconnect() -> Step:
 
 
 def restart(spec: ServiceSpec | None = None) -> Step:
-    """The scheduler ends and starts again, perhaps with other options, and registers."""
+    """The scheduler exits and restarts, perhaps with other options, and registers."""
 
     def again(world: World) -> None:
         world.restart(spec)
@@ -118,24 +118,24 @@ def restart(spec: ServiceSpec | None = None) -> Step:
 
 
 def wait(seconds: float | None = None) -> Step:
-    """Time passes: so many seconds, or until the next deadline."""
+    """Time passes: `seconds`, or until the next deadline."""
     return _step(f"wait {seconds or 'for the next deadline'}", lambda world: world.wait(seconds))
 
 
 def stop(reason: str = "enough") -> Step:
-    """Somebody wants the end."""
+    """The operator stops the job."""
     return event(StopRequested(reason))
 
 
 def command(verb: Verb, plan: str, phase: str = "", step: str = "", **parameters: str) -> Step:
-    """An operator wants something of a plan."""
+    """An operator's command for a plan."""
     wish = PlanCommand(verb, plan, phase, step, parameters)
     words = " ".join(part for part in (verb.value, plan, phase, step) if part)
     return _step(words, lambda world: world.step(wish))
 
 
 def pod(verb: PodVerb, task: str) -> Step:
-    """An operator wants something of one task."""
+    """An operator's command for one task."""
     return _step(f"{verb.value} {task}", lambda world: world.step(PodCommand(verb, TaskName(task))))
 
 

@@ -1,4 +1,4 @@
-"""Several services on the same agents: an allocator as fair as the master's, and a clock for all of them.
+"""Several services on the same agents, with a fair allocator and one clock.
 
 Every second the master offers each agent's free resources to the role that has the least (Mesos documentation,
 allocator: dominant resource fairness). A gang that needs most of the agents gets half of them, and so does its rival.
@@ -24,7 +24,7 @@ from tf_scheduler.model.task import TaskState
 
 @dataclass
 class Machine:
-    """What the services share."""
+    """Resources that the services share."""
 
     hostname: str
     free: Pool
@@ -37,7 +37,7 @@ class Machine:
 
 
 class View(Agent):
-    """One machine as one role sees it: what others have reserved is not there."""
+    """One machine as one role sees it, without the reservations of others."""
 
     def __init__(self, machine: Machine, role: str) -> None:
         self._machine, self._role = machine, role
@@ -67,7 +67,7 @@ def _role_of(shape: str) -> str | None:
 
 @dataclass
 class Service:
-    """One scheduler, and how long its job takes."""
+    """One scheduler, and the duration of its job."""
 
     world: World
     seconds: float
@@ -78,13 +78,13 @@ class Service:
         return self.world.state.process.finished
 
     def share(self) -> int:
-        """Of cpus, offered to it or used by it, in thousandths."""
+        """Cpus offered to it or used by it, in thousandths."""
         offered = [pool for _, pool in self.world.mesos.offers.values()]
         used = [task.pool for task in self.world.mesos.live().values()]
         return sum(amount for pool in (*offered, *used) for (name, _), amount in pool.scalars.items() if name == "cpus")
 
     def work(self, now: float) -> None:
-        """A job whose tasks all run is done after a while."""
+        """Finish a job when all of its tasks have run for its duration."""
         live = self.world.mesos.live()
         if self.ends_at is None and len(live) == self.world.state.spec.task_count:
             for task in live.values():
@@ -104,7 +104,7 @@ class Cluster:
     now: float = 1000.0
 
     def join(self, spec: ServiceSpec, seconds: float) -> Service:
-        """A service subscribes now. Its ids, and with them its chance, are its own."""
+        """Subscribe a service. Its ids, and with them its jitter, are its own."""
         views = [View(machine, spec.role) for machine in self.machines]
         world = World(spec, *views)
         world.now, seed = self.now, self.chance.getrandbits(32)
@@ -114,7 +114,7 @@ class Cluster:
         return self.services[-1]
 
     def second(self) -> None:
-        """Offers, and everything that follows from them."""
+        """Let one second pass: offers, and everything that follows from them."""
         self.now += 1.0
         fresh: dict[int, list[Offer]] = {}
         for number in self.chance.sample(range(len(self.machines)), len(self.machines)):
@@ -131,7 +131,7 @@ class Cluster:
             service.world.settle()
 
     def run(self, seconds: int) -> float | None:
-        """Until every job is done; how long that took. None: so many seconds were not enough."""
+        """Run until every job is done, and return the seconds taken; None if `seconds` were not enough."""
         begun = self.now
         for _ in range(seconds):
             self.second()

@@ -1,4 +1,4 @@
-"""The first failure is blamed; who failed because of it is named beside it."""
+"""The first failure is blamed; its consequences are listed next to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAILED = TaskState.FAILED
 
 
 def deployed(workers: int = 2, **options: object) -> World:
-    """One failure is one too many."""
+    """A service that tolerates no failure."""
     spec = a_spec(workers=workers, restart=RestartPolicy(max_failures=0), **options)
     world = World(spec, an_agent("agent-1", cpus=100, mem=1_000_000), kills_at_once=False)
     return play(world, send.register(), send.offers(), send.running())
@@ -29,28 +29,28 @@ def failed(name: str) -> Any:
     return send.status(name, FAILED, exit_code=1, message="exit code 1")
 
 
-def test_who_fails_soon_after_is_named_and_the_first_is_blamed() -> None:
-    """In the result and the last outcome; without tasks that the scheduler stopped, or that failed much later."""
+def test_consequences_are_listed_and_first_failure_is_blamed() -> None:
+    """The result and the last message list consequences; tasks killed by the scheduler or failing later are not."""
     world = deployed()
     play(world, failed("worker-1"), expect.result(Verdict.FAILED), failed("chief-0"), failed("worker-0"))
-    first = "worker-1 on agent-1 failed: exit code 1 (failure 1: restart.max_failures is 0 in 3600 s)"
-    sentence = f"{first}; 2 others failed as a consequence: chief-0, worker-0"
+    reason = "worker-1 on agent-1 failed: exit code 1 (failure 1: restart.max_failures is 0 in 3600 s)"
+    sentence = f"{reason}; 2 others failed as a consequence: chief-0, worker-0"
 
-    assert (first, sentence) == (world.state.stored.result.reason, world.state.stored.result.sentence)
+    assert (reason, sentence) == (world.state.stored.result.reason, world.state.stored.result.sentence)
     assert sentence == overview(world.state).reason
     play(world, send.restart(), send.killed("ps-0"), expect.outcome(f"failed: {sentence}"), expect.torn_down())
 
 
-def test_who_fails_much_later_has_reasons_of_its_own() -> None:
-    """Or was ended by us."""
+def test_late_failure_is_not_a_consequence() -> None:
+    """Also when the scheduler killed it in between."""
     world = deployed()
     play(world, failed("worker-1"), send.killed("chief-0"), send.wait(21.0), failed("worker-0"))
 
     assert () == world.state.stored.result.collateral
 
 
-def test_of_many_a_few_are_named() -> None:
-    """With how many there are."""
+def test_long_list_of_consequences_is_shortened() -> None:
+    """The message has their number too."""
     world = deployed(workers=10)
     play(world, *(failed(f"worker-{index}") for index in range(9)))
 
@@ -58,8 +58,8 @@ def test_of_many_a_few_are_named() -> None:
     assert world.state.stored.result.sentence.endswith(end)
 
 
-def test_collateral_failure_names_first_failure() -> None:
-    """The chief may not be launched again; the ps was lost first."""
+def test_collateral_failure_that_ends_job_names_its_cause() -> None:
+    """The chief has no restart left; the ps was lost first."""
     jobs = (
         a_job(JobKind.PS),
         a_job(JobKind.WORKER, 2, restart=RestartPolicy(when=RestartWhen.NEVER)),
@@ -68,12 +68,12 @@ def test_collateral_failure_names_first_failure() -> None:
     world = deployed(jobs=jobs)
     play(world, send.status("ps-0", FAILED, signal=9, message="killed by signal 9 (SIGKILL)"), failed("worker-0"))
 
-    said = "worker-0 on agent-1 failed: exit code 1 (collateral: ps-0 is failed: killed by signal 9 (SIGKILL))"
-    assert f"{said}; its restart_policy is never" == world.state.stored.result.reason
+    reason = "worker-0 on agent-1 failed: exit code 1 (collateral: ps-0 is failed: killed by signal 9 (SIGKILL))"
+    assert f"{reason}; its restart_policy is never" == world.state.stored.result.reason
 
 
-def test_a_result_of_an_older_scheduler_is_read() -> None:
-    """It names nobody else."""
+def test_result_of_older_scheduler_is_read() -> None:
+    """It lists no consequences."""
     world = play(deployed(), failed("worker-1"))
     old = json.loads(world.stored()["result"])
     del old["collateral"]

@@ -1,4 +1,4 @@
-"""A burst of updates ends where the same updates end one by one, and what follows from it is decided once."""
+"""A burst of updates has the same result as single updates, but is decided once."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def deployed(bursts: bool, strategy: Strategy = Strategy.PARAMETER_SERVER, worke
     st.lists(st.tuples(st.integers(0, 5), ENDS), min_size=1, max_size=6, unique_by=lambda item: item[0]),
 )
 @settings(max_examples=15, deadline=None)
-def test_a_burst_ends_as_its_updates_do_one_by_one(strategy: Any, ends: Any) -> None:
-    """Whatever they are: the same tasks live in the end, with the same generations, and the same is stored of them."""
+def test_burst_has_same_result_as_single_updates(strategy: Any, ends: Any) -> None:
+    """The same tasks run in the end, with the same generations, and the same records are stored."""
     worlds = [deployed(bursts, strategy) for bursts in (False, True)]
     for world in worlds:
         names = sorted(world.state.stored.tasks)
@@ -74,8 +74,8 @@ def test_a_burst_ends_as_its_updates_do_one_by_one(strategy: Any, ends: Any) -> 
         )
 
 
-def test_burst_is_stored_before_any_acknowledgement() -> None:
-    """In one transaction; then the plans' calls are made, once."""
+def test_burst_is_stored_before_it_is_acknowledged() -> None:
+    """In one transaction; the calls of the plans follow once."""
     points: list[tuple[str, str]] = []
     world = deployed(True, Strategy.MULTI_WORKER_MIRRORED)
     world.checkpoint = lambda moment, what: points.append((moment, what))
@@ -93,8 +93,8 @@ def test_burst_is_stored_before_any_acknowledgement() -> None:
     assert {"worker-4", "worker-5"} == {name_of(call.task_id) for call in world.made(Kill)}
 
 
-def test_a_burst_that_ends_the_job_names_all_of_it() -> None:
-    """The first failure is blamed, the others are named."""
+def test_burst_that_ends_job_lists_all_failures() -> None:
+    """The first failure is blamed, the others are listed."""
     world = World(a_spec(restart=RestartPolicy(max_failures=0)), an_agent("agent-1", cpus=8))
     play(world, send.register(), send.offers(), send.running())
     world.bursts = True

@@ -1,4 +1,4 @@
-"""What is lost comes back: where, with whom, and on whose account."""
+"""Relaunches of lost tasks: address, peers, and whether a failure counts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def port_of(world: Any, name: Any) -> Any:
     return int(world.state.stored.tasks[name].address.rpartition(":")[2])
 
 
-def test_a_lost_task_waits_a_little_for_its_old_address() -> None:
-    """Somebody has its port for a moment: elsewhere would cost the chief a restart."""
+def test_lost_task_waits_briefly_for_old_address() -> None:
+    """Another process has its port for a moment; a new address would cost a restart of the chief."""
     world = deployed()
     port = port_of(world, "worker-1")
     hostname = world.state.stored.tasks["worker-1"].hostname
@@ -43,8 +43,8 @@ def test_a_lost_task_waits_a_little_for_its_old_address() -> None:
     assert [2, 2] == [world.state.stored.tasks[name].generation for name in ("worker-1", "chief-0")]
 
 
-def test_two_lost_workers_are_launched_again_one_by_one() -> None:
-    """Lost tasks are placed independently."""
+def test_two_lost_workers_are_relaunched_separately() -> None:
+    """Recovery does not wait for the whole gang."""
     world = deployed(None, an_agent("agent-1", cpus=8))
     port = port_of(world, "worker-1")
 
@@ -58,8 +58,8 @@ def test_two_lost_workers_are_launched_again_one_by_one() -> None:
     )
 
 
-def test_executor_end_before_program_is_user_error() -> None:
-    """It could not be started there: that is the same the next time. Later its end is nobody's fault."""
+def test_executor_exit_before_program_counts_as_user_error() -> None:
+    """The program cannot be started on any agent. A later exit of the executor counts against no task."""
     ended = {"reason": "REASON_EXECUTOR_TERMINATED"}
     world = play(World(a_spec(), an_agent()), send.register(), send.offers(), send.status("worker-0", FAILED, **ended))
     assert 1 == len(world.state.stored.recoveries["worker-0"].failures)

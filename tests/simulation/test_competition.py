@@ -1,4 +1,4 @@
-"""Many services that need the same agents: none waits forever, and nothing is left behind."""
+"""Services that compete for the same agents: none starves, and no reservation is left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JOB_SECONDS = 20.0
 
 
 def a_service(name: Any, workers: Any, mode: Any = GangMode.LAUNCH) -> Any:
-    """Each worker takes a machine: 3 of 4 cpus."""
+    """Each worker needs a machine: 3 of 4 cpus."""
     job = a_job(JobKind.WORKER, workers, needs=needs(cpus=2.9))
     return a_spec(
         name=name,
@@ -42,8 +42,8 @@ def leftovers(cluster: Any) -> Any:
 
 @pytest.mark.parametrize("mode", list(GangMode))
 @pytest.mark.parametrize("seed", range(6))
-def test_services_that_need_the_same_agents_all_get_their_turn(mode: Any, seed: Any) -> None:
-    """Two to six jobs, each of which needs more than half of the machines: one after the other runs, all are done."""
+def test_competing_gangs_all_complete(mode: Any, seed: Any) -> None:
+    """Two to six jobs, each needing more than half of the machines, run one after the other."""
     cluster = a_cluster(seed, machines=8)
     services = 2 + seed % 5
     for number in range(services):
@@ -57,8 +57,8 @@ def test_services_that_need_the_same_agents_all_get_their_turn(mode: Any, seed: 
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_launching_and_reserving_services_share_agents(seed: Any) -> None:
-    """What one has reserved is not offered to the other; still both get their turn."""
+def test_launching_and_reserving_gangs_both_complete(seed: Any) -> None:
+    """Resources that one has reserved are not offered to the other; both complete."""
     cluster = a_cluster(seed, machines=6)
     for number, mode in enumerate([GangMode.LAUNCH, GangMode.RESERVE, GangMode.LAUNCH, GangMode.RESERVE]):
         cluster.join(a_service(f"job-{number}", 4, mode), JOB_SECONDS)
@@ -68,8 +68,8 @@ def test_launching_and_reserving_services_share_agents(seed: Any) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_small_jobs_run_while_a_large_one_waits(seed: Any) -> None:
-    """The large one cannot run beside them, and keeps nothing from them; it runs when they are done."""
+def test_small_jobs_run_while_large_job_waits(seed: Any) -> None:
+    """The large job cannot run next to them and holds no resources meanwhile; it runs afterwards."""
     cluster = a_cluster(seed, machines=4)
     large = cluster.join(a_service("large", 4), JOB_SECONDS)
     small = [cluster.join(a_service(f"small-{number}", 1), JOB_SECONDS) for number in range(6)]
@@ -82,7 +82,7 @@ def test_small_jobs_run_while_a_large_one_waits(seed: Any) -> None:
     assert large.over
 
 
-def test_single_service_is_not_delayed_by_own_backoff() -> None:
+def test_single_service_is_not_delayed_by_back_off() -> None:
     """Machines that join late are used within one back-off and one round."""
     cluster = a_cluster(1, machines=4)
     late = cluster.machines[3].free
@@ -100,7 +100,7 @@ def test_single_service_is_not_delayed_by_own_backoff() -> None:
 
 
 def test_two_services_without_jitter_livelock(monkeypatch: Any) -> None:
-    """What the random back-off is for: with equal waits each holds half of the machines, time and again."""
+    """Why the back-off is random: with equal waits each service holds half of the machines again and again."""
     monkeypatch.setattr(rounds, "jitter_from_id", lambda unique: 0.5)
     cluster = a_cluster(1, machines=8)
     for number in range(2):

@@ -1,6 +1,6 @@
-"""The scheduler is killed at every store, call and outcome; after its restart the end is the same.
+"""Kill the scheduler at every store, call and log entry; after a restart the result is the same.
 
-Every point, not a choice of them: a story runs once undisturbed, which counts the points, and then once for each.
+A story runs once undisturbed to count the points, and then once for each point.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import a_job, a_spec, needs
-from simulation.crashes import Chapter, Story, launches, points, reserved, tell
+from simulation.crashes import Chapter, Story, launches, points, reserved, run_story
 from simulation.mesos import Agent, an_agent
 from simulation.world import World
 from tf_executor.contract.payload import Payload
@@ -40,7 +40,7 @@ def agents(count: int, cpus: float = 2) -> Callable[[], list[Agent]]:
 
 
 def all_run(world: World) -> bool:
-    """Every task runs, and no plan has work left."""
+    """Every task runs, and no plan has pending work."""
     live = world.mesos.live().values()
     return (
         len(live) == world.state.spec.task_count
@@ -72,7 +72,7 @@ def reports(name: str, state: TaskState, goal: Callable[[World], bool] = all_run
 
 
 def wish(verb: Verb, plan: str, phase: str = "", step: str = "", goal: Callable[[World], bool] = all_run) -> Chapter:
-    """A client without an answer repeats its request, which may be done already."""
+    """An operator without an answer repeats the command; it may be done already."""
 
     def ask(world: World) -> None:
         answer = world.step(PlanCommand(verb, plan, phase, step)).answer
@@ -105,7 +105,7 @@ def moved(world: World) -> bool:
 
 
 def starts_with_secrets(world: World) -> None:
-    """Executors ask for them before their tasks run."""
+    """Executors request secrets before their tasks run."""
     world.mesos.allocate(world.now)
     world.settle()
     for launch in (task.launch for task in world.mesos.live().values()):
@@ -114,7 +114,7 @@ def starts_with_secrets(world: World) -> None:
 
 
 def renew(world: World) -> None:
-    """208: who could not have them, for the scheduler was gone, asks for none again."""
+    """Status 208: an executor that got no secrets while the scheduler was down does not ask again."""
     answer = world.step(ReloadSecrets()).answer
     assert answer is not None
     assert answer.reply in (Reply.OK, Reply.ALREADY), answer
@@ -130,8 +130,8 @@ TWO_WORKERS = a_spec(
 RELOADED = SecretSpec("file:key", file="key", reloads=True)
 MIRRORED = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 3),))
 
-#: On two agents a gang is launched with two ACCEPTs. If only one was sent, the other's tasks get new addresses, which
-#: this chief does not know.
+#: On two agents a gang is launched with two ACCEPTs. If only one was sent, the other's tasks get new addresses,
+#: which this chief does not know.
 CHIEF = frozenset({"chief-0"})
 
 STORIES = {
@@ -180,39 +180,39 @@ every_story = pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 
 
 @every_story
-def test_a_death_at_any_point_changes_nothing_in_the_end(story: Any) -> None:
+def test_crash_at_any_point_has_same_result(story: Any) -> None:
     """Same tasks running, none launched twice, every update acknowledged, every offer answered, nothing reserved."""
-    undisturbed, fuse = tell(story)
+    undisturbed, fuse = run_story(story)
     expected = launches(undisturbed)
     for point, place in enumerate(fuse.passed, 1):
-        world, burnt = tell(story, point)
+        world, burnt = run_story(story, point)
         assert [place] == burnt.burnt
-        found = launches(world)
-        assert expected == found or set(found - expected) <= story.again, f"died at point {point}: {place}"
+        count = launches(world)
+        assert expected == count or set(count - expected) <= story.again, f"died at point {point}: {place}"
         assert set(undisturbed.mesos.live()) == set(world.mesos.live())
 
 
 @given(st.sampled_from(sorted(STORIES)), st.integers(1, 50), st.lists(st.integers(1, 20), min_size=1, max_size=3))
 @settings(max_examples=40)
-def test_who_dies_again_and_again_gets_there_all_the_same(name: Any, first: Any, others: Any) -> None:
-    """Each life passes some more points, of the start too, and then ends."""
+def test_repeated_crashes_have_same_result(name: Any, first: Any, others: Any) -> None:
+    """Each life passes some more points, including those of the start, and then ends."""
     story = STORIES[name]
-    world, _ = tell(story, first, *others)
+    world, _ = run_story(story, first, *others)
 
-    assert set(launches(world)) == set(launches(tell(story)[0]))
+    assert set(launches(world)) == set(launches(run_story(story)[0]))
 
 
-def test_the_stories_pass_every_kind_of_point() -> None:
-    """Every kind of change, call and outcome; one call needs a crash right after RESERVE."""
-    passed = {place for story in STORIES.values() for place in tell(story)[1].passed}
+def test_stories_cover_every_kind_of_crash_point() -> None:
+    """A new kind of call needs a story. Right after RESERVE, only a story with a crash has a point."""
+    passed = {place for story in STORIES.values() for place in run_story(story)[1].passed}
     reserving = STORIES["reserved, then complete"]
-    reserved_at = tell(reserving)[1].passed.index(("after", "Accept")) + 1
-    passed |= set(tell(reserving, reserved_at)[1].passed)
+    reserved_at = run_story(reserving)[1].passed.index(("after", "Accept")) + 1
+    passed |= set(run_story(reserving, reserved_at)[1].passed)
     calls = {kind.__name__ for kind in effects.Call.__args__}
 
     assert {("after", "outcomes")} | {(m, w) for m in ("before", "after") for w in ({"store"} | calls)} == passed
 
 
-def test_a_story_has_many_points() -> None:
-    """Else nothing was tried."""
+def test_story_has_many_crash_points() -> None:
+    """Otherwise nothing was tested."""
     assert 50 < points(STORIES["a job from start to end"])

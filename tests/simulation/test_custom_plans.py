@@ -1,4 +1,4 @@
-"""Plans of the user: started by an operator, with parameters; and what operators may do to any plan."""
+"""User plans with parameters, and operator commands for any plan."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def deployed(*plans: Any, **options: Any) -> Any:
     )
 
 
-def test_user_plan_waits_for_start_and_passes_parameters() -> None:
-    """One after the other is launched again with them; the next start has others."""
+def test_user_plan_passes_parameters_to_its_tasks() -> None:
+    """Tasks restart one after the other with the parameters; the next start has others."""
     play(
         deployed(RETUNE),
         expect.plan("retune", WAITING),
@@ -60,8 +60,8 @@ def test_user_plan_waits_for_start_and_passes_parameters() -> None:
     )
 
 
-def test_a_start_does_not_disturb_a_plan_in_progress() -> None:
-    """As in the SDK: only the parameters of what is launched from now on are others."""
+def test_start_of_running_plan_changes_only_parameters() -> None:
+    """As in the SDK: only later launches use the new parameters."""
     play(
         deployed(RETUNE),
         send.command(Verb.START, "retune", RATE="0.1"),
@@ -76,8 +76,8 @@ def test_a_start_does_not_disturb_a_plan_in_progress() -> None:
     )
 
 
-def test_stopped_plan_restarts_from_first_step() -> None:
-    """Nothing is ended by the stop; the next start takes every task again."""
+def test_stopped_plan_starts_from_first_step() -> None:
+    """Stopping kills no task; the next start restarts every task."""
     play(
         deployed(RETUNE),
         send.command(Verb.START, "retune"),
@@ -94,8 +94,8 @@ def test_stopped_plan_restarts_from_first_step() -> None:
     )
 
 
-def test_two_plans_that_want_a_task_take_turns() -> None:
-    """The one that has begun goes on; the other says who works on the task."""
+def test_two_plans_with_one_task_take_turns() -> None:
+    """The plan that started first continues; the other one reports which plan works on the task."""
     other = PlanSpec("other", PlanStrategy.SERIAL, (PhaseSpec("first", "worker", indexes=(0,)),))
     world = play(
         deployed(RETUNE, other),
@@ -120,8 +120,8 @@ def test_two_plans_that_want_a_task_take_turns() -> None:
     assert "other" != world.state.stored.tasks["worker-0"].plan
 
 
-def test_the_deployment_comes_before_plans_of_the_user() -> None:
-    """A task that deploy still launches is not taken away from it."""
+def test_deploy_has_priority_over_user_plan() -> None:
+    """A task that deploy has yet to launch stays with deploy."""
     play(
         a_world(RETUNE),
         send.register(),
@@ -134,8 +134,8 @@ def test_the_deployment_comes_before_plans_of_the_user() -> None:
     )
 
 
-def test_tasks_outside_deploy_are_launched_by_user_plans_only() -> None:
-    """Their failure is the plan's, not the job's; a restart tries again."""
+def test_tasks_outside_deploy_are_launched_by_user_plan_only() -> None:
+    """Their failure fails the plan, not the job; a restart of the plan retries."""
     deploy = PlanSpec("deploy", phases=(PhaseSpec("ps", "ps"), PhaseSpec("worker", "worker")))
     train = PlanSpec("train", phases=(PhaseSpec("chief", "chief"),))
     play(
@@ -163,8 +163,8 @@ def test_tasks_outside_deploy_are_launched_by_user_plans_only() -> None:
     )
 
 
-def test_a_restarted_step_of_the_deployment_is_launched_again() -> None:
-    """And the deployment is in progress until it runs."""
+def test_restarted_deploy_step_is_relaunched() -> None:
+    """The deployment is in progress until the task runs."""
     play(
         deployed(),
         send.command(Verb.RESTART, "deploy", "worker", "worker-1"),
@@ -181,7 +181,7 @@ def test_a_restarted_step_of_the_deployment_is_launched_again() -> None:
     )
 
 
-def test_restart_of_mirrored_worker_restarts_all() -> None:
+def test_restarted_mirrored_worker_restarts_all_workers() -> None:
     """They must know each other's addresses."""
     names = ("worker-0", "worker-1", "worker-2")
     play(
@@ -195,8 +195,8 @@ def test_restart_of_mirrored_worker_restarts_all() -> None:
     )
 
 
-def test_user_plan_of_mirrored_worker_relaunches_all() -> None:
-    """Two plans, one gang: neither waits forever for the other."""
+def test_plan_for_mirrored_worker_restarts_all_workers() -> None:
+    """Two plans, one gang: neither blocks the other."""
     first = PlanSpec("first", phases=(PhaseSpec("first", "worker", indexes=(0,)),))
     names = ("worker-0", "worker-1", "worker-2")
     play(
@@ -213,8 +213,8 @@ def test_user_plan_of_mirrored_worker_relaunches_all() -> None:
     )
 
 
-def test_a_restarted_plan_takes_its_strategys_order() -> None:
-    """Not everything at once."""
+def test_restarted_plan_follows_its_strategy() -> None:
+    """The steps do not all start together."""
     deploy = PlanSpec("deploy", PlanStrategy.SERIAL)
     world = a_world(deploy, ps=1, workers=1)
     play(
@@ -235,8 +235,8 @@ def test_a_restarted_plan_takes_its_strategys_order() -> None:
     )
 
 
-def test_a_step_may_be_interrupted_before_its_turn() -> None:
-    """The others go on without it, and the gang without it."""
+def test_pending_step_can_be_interrupted() -> None:
+    """The other steps continue, and the gang starts without it."""
     play(
         a_world(),
         send.register(),
@@ -252,8 +252,8 @@ def test_a_step_may_be_interrupted_before_its_turn() -> None:
     )
 
 
-def test_a_chief_waits_for_the_workers_that_an_operator_holds() -> None:
-    """It must know every address; the rest of the gang goes on."""
+def test_chief_waits_for_interrupted_workers() -> None:
+    """It must know every address; the rest of the gang starts."""
     play(
         a_world(chief=1),
         send.register(),
@@ -266,8 +266,8 @@ def test_a_chief_waits_for_the_workers_that_an_operator_holds() -> None:
     )
 
 
-def test_a_deployment_that_was_forced_launches_nothing_later() -> None:
-    """Complete is complete, until the options change."""
+def test_forced_deployment_launches_nothing_later() -> None:
+    """A complete step stays complete until the options change."""
     play(
         a_world(),
         send.register(),
@@ -285,8 +285,8 @@ def test_a_deployment_that_was_forced_launches_nothing_later() -> None:
     )
 
 
-def test_a_plan_without_gang_launches_what_fits() -> None:
-    """Each task on its own."""
+def test_plan_without_gang_launches_tasks_that_fit() -> None:
+    """Each task separately."""
     spec = replace(a_spec(workers=4, ps=0, chief=0), plans={"deploy": PlanSpec("deploy", gang=False)})
     play(
         World(spec, an_agent(cpus=1.3)),
@@ -316,7 +316,7 @@ def test_a_plan_without_gang_launches_what_fits() -> None:
         (send.command(Verb.INTERRUPT, "deploy", "ps"), Reply.ALREADY, "already been reported or completed"),
     ],
 )
-def test_what_cannot_be_done_is_answered_with_the_sdks_words(command: Any, reply: Any, words: Any) -> None:
+def test_invalid_plan_command_gets_sdk_message(command: Any, reply: Any, words: Any) -> None:
     """And nothing is changed or called."""
     world = play(deployed(RETUNE))
     before = world.state

@@ -1,4 +1,4 @@
-"""Decommission: what the options no longer have is ended, in order, and forgotten."""
+"""Decommission: stop and forget tasks that the options no longer contain, in order."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ IN_PROGRESS, WAITING = Status.IN_PROGRESS, Status.WAITING
 
 
 def workers(count: Any) -> Any:
-    """No task of it must know the others' addresses."""
+    """Its tasks need not know each other's addresses."""
     return a_spec(workers=count, ps=1, chief=0, strategy=Strategy.PARAMETER_SERVER)
 
 
-def test_the_highest_index_goes_first() -> None:
-    """One after the other; each is forgotten when it has ended, in the store, too."""
+def test_decommission_starts_with_highest_index() -> None:
+    """One after the other; each is forgotten when it has stopped, in the store too."""
     world = play(
         deployed(workers(4), kills_at_once=False),
         expect.plan("decommission", COMPLETE),
@@ -50,7 +50,7 @@ def test_the_highest_index_goes_first() -> None:
     assert [] == [key for key in world.stored() if "worker-2" in key or "worker-3" in key]
 
 
-def test_jobs_that_are_no_more_go_before_surplus_tasks() -> None:
+def test_removed_jobs_are_decommissioned_before_surplus_tasks() -> None:
     """As in the SDK."""
     play(
         deployed(workers(3), kills_at_once=False),
@@ -59,8 +59,8 @@ def test_jobs_that_are_no_more_go_before_surplus_tasks() -> None:
     )
 
 
-def test_the_others_learn_of_it_in_the_same_update() -> None:
-    """The chief must know the size of the cluster: it restarts while the surplus worker ends."""
+def test_decommission_and_update_restart_chief_once() -> None:
+    """The chief must know the size of the cluster: it restarts while the surplus worker stops."""
     play(
         deployed(a_spec(workers=3)),
         send.restart(a_spec(workers=2)),
@@ -74,8 +74,8 @@ def test_the_others_learn_of_it_in_the_same_update() -> None:
     )
 
 
-def test_scaling_up_again_takes_the_task_back() -> None:
-    """A stopped task is launched again, a waiting one continues."""
+def test_scaling_up_again_cancels_decommission() -> None:
+    """A task that is already being killed is relaunched; one that waits for its step continues."""
     play(
         deployed(workers(4), kills_at_once=False),
         send.restart(workers(2)),
@@ -91,8 +91,8 @@ def test_scaling_up_again_takes_the_task_back() -> None:
     )
 
 
-def test_failed_surplus_task_fails_no_other_task() -> None:
-    """It is not wanted any more."""
+def test_failure_of_surplus_task_does_not_fail_job() -> None:
+    """The task is not needed any more."""
     play(
         deployed(workers(4), kills_at_once=False),
         send.restart(workers(2)),
@@ -104,7 +104,7 @@ def test_failed_surplus_task_fails_no_other_task() -> None:
     )
 
 
-def test_an_interrupted_decommission_waits() -> None:
+def test_interrupted_decommission_waits() -> None:
     """Over a restart, too."""
     play(
         deployed(workers(3), kills_at_once=False),

@@ -1,4 +1,4 @@
-"""Deploy: from the first subscription to a running cluster and to its end."""
+"""Deploy: from the first subscription to a running cluster and its teardown."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tf_scheduler.model.task import TaskState
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
 
 
-def test_a_job_runs_to_its_end() -> None:
-    """The whole life: the gang is launched at once, offers are suppressed, the chief's end is the end."""
+def test_job_runs_until_chief_finishes() -> None:
+    """The gang is launched together, offers are suppressed, and the end of the chief ends the job."""
     play(
         World(a_spec(), an_agent("agent-1", cpus=2), an_agent("agent-2", cpus=2)),
         send.register(),
@@ -35,8 +35,8 @@ def test_a_job_runs_to_its_end() -> None:
     )
 
 
-def test_a_gang_waits_for_an_agent_that_joins_late() -> None:
-    """Held for a while, released with reasons, launched as a whole when there is room."""
+def test_gang_waits_for_agent_that_joins_late() -> None:
+    """Offers are held for a while, released with reasons, and used for the whole gang when it fits."""
     play(
         World(a_spec(), an_agent("agent-1", cpus=2)),
         send.register(),
@@ -52,8 +52,8 @@ def test_a_gang_waits_for_an_agent_that_joins_late() -> None:
     )
 
 
-def test_a_scheduler_that_dies_takes_its_tasks_over() -> None:
-    """Nothing is launched twice, and the end comes as if nothing had been."""
+def test_restarted_scheduler_takes_over_its_tasks() -> None:
+    """No task is launched twice, and the job ends as without the crash."""
     play(
         World(a_spec(), an_agent()),
         send.register(),
@@ -69,7 +69,7 @@ def test_a_scheduler_that_dies_takes_its_tasks_over() -> None:
     )
 
 
-def test_a_lost_connection_voids_the_offers() -> None:
+def test_lost_connection_voids_offers() -> None:
     """They are neither accepted nor declined on the next connection."""
     play(
         World(a_spec(), an_agent(cpus=2)),
@@ -90,15 +90,15 @@ def test_a_lost_connection_voids_the_offers() -> None:
         (Accept(("offer-99",), (), 1.0), "never made"),
     ],
 )
-def test_the_simulated_mesos_objects_to_broken_rules(call: Any, words: Any) -> None:
-    """Else the scenarios would prove nothing."""
+def test_simulated_mesos_rejects_broken_rules(call: Any, words: Any) -> None:
+    """Otherwise the scenarios would prove nothing."""
     world = play(World(a_spec(), an_agent(cpus=1)), send.register())
 
     with pytest.raises(RuleBroken, match=words):
         world.mesos.perform(call, world.now)
 
 
-def test_simulated_mesos_rejects_calls_without_subscription() -> None:
+def test_simulated_mesos_rejects_call_without_subscription() -> None:
     """Mesos answers 403."""
     world = World(a_spec(), an_agent())
 

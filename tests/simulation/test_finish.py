@@ -1,4 +1,4 @@
-"""The end of a job: whose success it is, what is ended with it, what goes on for a while, and for how long."""
+"""End of a job: which tasks decide it, which are killed with it, and which keep running until when."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ TRAINERS = ("ps-0", "worker-0", "worker-1")
 
 
 def workers(success: SuccessPolicy = SuccessPolicy.DEFAULT, **options: Any) -> ServiceSpec:
-    """Three, each for itself."""
+    """Three independent workers."""
     jobs = (a_job(JobKind.WORKER, 3),)
     finish = FinishPolicy(success=success)
     return a_spec(**{"strategy": Strategy.INDEPENDENT, "jobs": jobs, "finish": finish, **options})
 
 
 def between(*more: JobKind, **finish: Any) -> ServiceSpec:
-    """A parameter server, two workers of which the first leads, and side-cars."""
+    """A parameter server, two workers of which the first leads, and side jobs."""
     jobs = (a_job(JobKind.PS, 1), a_job(JobKind.WORKER, 2), *(a_job(kind) for kind in more))
     return a_spec(strategy=Strategy.BETWEEN_GRAPH, jobs=jobs, finish=FinishPolicy(**finish))
 
@@ -55,8 +55,8 @@ def between(*more: JobKind, **finish: Any) -> ServiceSpec:
         (SuccessPolicy.DEFAULT, ["worker-0", "worker-2", "worker-1"]),
     ],
 )
-def test_the_job_has_succeeded_with_those_whose_success_it_is(success: Any, ends: Any) -> None:
-    """The last of these ends is the job's, and none before it."""
+def test_success_policy_decides_which_exits_end_job(success: Any, ends: Any) -> None:
+    """The last of these exits ends the job, none before it does."""
     world = deployed(workers(success))
 
     for name in ends:
@@ -66,13 +66,13 @@ def test_the_job_has_succeeded_with_those_whose_success_it_is(success: Any, ends
     assert Verdict.SUCCEEDED is world.state.stored.result.verdict
 
 
-def test_default_policy_follows_chief_in_joint_training() -> None:
-    """As ever."""
+def test_default_policy_of_joint_training_is_chief() -> None:
+    """The default policy."""
     play(deployed(between()), send.status("worker-0", FINISHED), expect.result(Verdict.SUCCEEDED))
 
 
-def test_a_chief_counts_as_one_of_all_workers() -> None:
-    """It trains like the others where no servers need instructions."""
+def test_chief_counts_as_one_of_all_workers() -> None:
+    """It trains as the workers do if there are no parameter servers to coordinate."""
     jobs = (a_job(JobKind.WORKER, 1), a_job(JobKind.CHIEF, 1))
     world = deployed(a_spec(strategy=Strategy.PYTORCH_DDP, jobs=jobs))
 
@@ -83,8 +83,8 @@ def test_a_chief_counts_as_one_of_all_workers() -> None:
 
 @pytest.mark.parametrize("strategy", [Strategy.PYTORCH_DDP, Strategy.HOROVOD, Strategy.MULTI_WORKER_MIRRORED])
 @pytest.mark.parametrize("end", [(FAILED, ERROR), (TaskState.GONE, {})])
-def test_lost_task_fails_job_after_peer_finished(strategy: Any, end: Any) -> None:
-    """A lost task can never meet a finished peer of its ring again: the job fails immediately, with this reason."""
+def test_collective_loss_after_a_finish_fails_job(strategy: Any, end: Any) -> None:
+    """A task lost after a peer of its ring has finished can never rejoin: the job fails immediately, with a reason."""
     finish = FinishPolicy(success=SuccessPolicy.ALL_WORKERS)
     world = deployed(a_spec(strategy=strategy, jobs=(a_job(JobKind.WORKER, 3),), finish=finish))
 
@@ -94,8 +94,8 @@ def test_lost_task_fails_job_after_peer_finished(strategy: Any, end: Any) -> Non
     assert "worker-0 has finished" in world.state.stored.result.reason
 
 
-def test_workers_of_their_own_go_on_when_another_has_finished() -> None:
-    """They need nobody."""
+def test_independent_workers_continue_after_a_finish() -> None:
+    """They do not depend on each other."""
     world = deployed(workers(SuccessPolicy.ALL_WORKERS))
 
     play(world, send.status("worker-0", FINISHED))
@@ -105,7 +105,7 @@ def test_workers_of_their_own_go_on_when_another_has_finished() -> None:
 
 
 def test_any_worker_policy_fails_with_last_worker() -> None:
-    """Two give up, the third may still do it; and when it does not, the job has failed."""
+    """Two fail while the third may still succeed; when it fails too, the job has failed."""
     once = RestartPolicy(max_failures=0)
     world = deployed(workers(SuccessPolicy.ANY_WORKER, restart=once))
 
@@ -116,8 +116,8 @@ def test_any_worker_policy_fails_with_last_worker() -> None:
 
 
 @pytest.mark.parametrize("kind", [JobKind.EVALUATOR, JobKind.TENSORBOARD])
-def test_side_cars_do_not_fail_the_job(kind: Any) -> None:
-    """They are launched again, and given up in the end."""
+def test_side_jobs_do_not_fail_job(kind: Any) -> None:
+    """They are relaunched, and abandoned in the end."""
     spec = between(kind)
     world = deployed(a_spec(strategy=spec.strategy, jobs=spec.jobs, restart=RestartPolicy(max_failures=0)))
 
@@ -128,15 +128,15 @@ def test_side_cars_do_not_fail_the_job(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("clean_up", [CleanupPolicy.RUNNING, CleanupPolicy.ALL])
-def test_what_still_runs_is_ended_with_the_job(clean_up: Any) -> None:
+def test_running_tasks_are_killed_with_job(clean_up: Any) -> None:
     """And Mesos forgets the framework."""
     world = deployed(between(cleanup=clean_up))
 
     play(world, send.status("worker-0", FINISHED), expect.killed("ps-0", "worker-1"), expect.torn_down())
 
 
-def test_what_is_left_to_run_is_ended_after_its_time() -> None:
-    """With clean_up none: for inspection, but not forever."""
+def test_tasks_left_running_are_killed_after_timeout() -> None:
+    """With clean_up none, for debugging, but not forever."""
     world = deployed(between(cleanup=CleanupPolicy.NONE, keep_seconds=100.0))
 
     play(world, send.status("worker-0", FINISHED), expect.killed(), expect.outcome("is left to run, for at most 100 s"))
@@ -144,7 +144,7 @@ def test_what_is_left_to_run_is_ended_after_its_time() -> None:
     play(world, send.wait(1.0), expect.killed("ps-0", "worker-1"), expect.torn_down())
 
 
-def test_retained_tasks_run_until_service_is_ended() -> None:
+def test_tasks_without_timeout_run_until_service_ends() -> None:
     """However long that takes."""
     world = deployed(between(cleanup=CleanupPolicy.NONE, keep_seconds=None))
 
@@ -157,8 +157,8 @@ def test_retained_tasks_run_until_service_is_ended() -> None:
     )
 
 
-def test_tensorboard_retention_survives_scheduler_restart() -> None:
-    """The time counts from the end of the job, which is stored."""
+def test_tensorboard_keep_time_survives_scheduler_restart() -> None:
+    """The time counts from the stored end of the job."""
     world = deployed(between(JobKind.TENSORBOARD, after_finish=AfterFinish.KEEP_TENSORBOARD, keep_seconds=100.0))
 
     play(world, send.status("worker-0", FINISHED), expect.killed("ps-0", "worker-1"), expect.alive("tensorboard-0"))
@@ -167,16 +167,16 @@ def test_tensorboard_retention_survives_scheduler_restart() -> None:
     play(world, send.wait(1.0), expect.killed("tensorboard-0"), expect.torn_down())
 
 
-def test_tensorboard_is_kept_after_a_failure_too() -> None:
-    """That is when its curves are wanted most."""
+def test_tensorboard_is_kept_after_failed_job() -> None:
+    """That is when its curves are needed most."""
     world = deployed(between(JobKind.TENSORBOARD, after_finish=AfterFinish.KEEP_TENSORBOARD))
 
     play(world, send.status("worker-0", TaskState.ERROR, message="no"), expect.result(Verdict.FAILED))
     play(world, expect.alive("tensorboard-0"))
 
 
-def test_nothing_is_kept_of_a_job_that_was_stopped() -> None:
-    """A requested stop also ends retained tasks."""
+def test_stopped_job_keeps_no_tasks() -> None:
+    """Stopping the job stops everything."""
     world = deployed(
         between(JobKind.TENSORBOARD, after_finish=AfterFinish.KEEP_TENSORBOARD, cleanup=CleanupPolicy.NONE)
     )
@@ -184,29 +184,29 @@ def test_nothing_is_kept_of_a_job_that_was_stopped() -> None:
     play(world, send.stop(), expect.killed(*TRAINERS, "tensorboard-0"), expect.torn_down())
 
 
-def test_the_evaluator_has_time_for_the_last_checkpoint() -> None:
-    """Then it is ended; the others are at once."""
+def test_evaluator_has_time_for_last_checkpoint() -> None:
+    """Then it is killed; the others are killed immediately."""
     world = deployed(between(JobKind.EVALUATOR, evaluator_seconds=30.0))
 
     play(world, send.status("worker-0", FINISHED), expect.killed("ps-0", "worker-1"), expect.alive("evaluator-0"))
     play(world, send.wait(30.0), expect.killed("evaluator-0"), expect.torn_down())
 
 
-def test_an_evaluator_that_ends_by_itself_is_not_waited_for() -> None:
-    """The service leaves at once."""
+def test_finished_evaluator_does_not_delay_end() -> None:
+    """The service exits immediately."""
     world = deployed(between(JobKind.EVALUATOR, evaluator_seconds=30.0))
 
     play(world, send.status("worker-0", FINISHED), send.status("evaluator-0", FINISHED), expect.torn_down())
 
 
-def test_the_evaluator_of_a_failed_job_is_ended_with_it() -> None:
-    """A last checkpoint is not worth the wait."""
+def test_evaluator_of_failed_job_is_killed_immediately() -> None:
+    """There is not a last checkpoint worth evaluating."""
     world = deployed(between(JobKind.EVALUATOR))
 
     play(world, send.status("worker-0", TaskState.ERROR), expect.killed(*TRAINERS[::2], "evaluator-0"))
 
 
-def test_an_idle_service_stays_until_it_is_ended() -> None:
+def test_idle_service_stays_until_uninstalled() -> None:
     """Without tasks, and without asking for offers."""
     world = deployed(between(after_finish=AfterFinish.IDLE))
 
@@ -229,8 +229,8 @@ def test_an_idle_service_stays_until_it_is_ended() -> None:
         send.pod(PodVerb.PAUSE, "worker-1"),
     ],
 )
-def test_what_has_ended_is_not_commanded_any_more(command: Any) -> None:
-    """It would never be done; the plans go on showing what was. Also while the service stays."""
+def test_ended_job_rejects_commands(command: Any) -> None:
+    """It would never be done; the plans keep their last status. Also while the service stays."""
     world = play(deployed(between(after_finish=AfterFinish.IDLE)), send.status("worker-0", FINISHED), send.wait())
     before = world.state
 
@@ -239,8 +239,8 @@ def test_what_has_ended_is_not_commanded_any_more(command: Any) -> None:
     assert before == world.state
 
 
-def test_a_job_that_takes_too_long_fails() -> None:
-    """The deadline counts from the first launch; neither a later one nor a new scheduler moves it."""
+def test_job_beyond_its_deadline_fails() -> None:
+    """The deadline counts from the first launch; neither a later launch nor a restart moves it."""
     world = deployed(workers(finish=FinishPolicy(deadline=100.0)))
 
     play(world, send.wait(60.0), *(send.status(name, FAILED, signal=9) for name in WORKERS), send.wait(5.0))
@@ -252,8 +252,8 @@ def test_a_job_that_takes_too_long_fails() -> None:
     assert "it took longer than finish.deadline allows: 100 s after its first launch" == result.reason
 
 
-def test_a_job_that_was_never_launched_is_not_late() -> None:
-    """It waits for its resources, as the reasons say; the time of the job has not begun."""
+def test_deadline_of_unlaunched_job_does_not_run() -> None:
+    """It waits for resources, as the reasons say; the time of the job has not started."""
     world = World(workers(finish=FinishPolicy(deadline=100.0)), an_agent(cpus=0.1))
 
     play(world, send.register(), send.offers(), send.wait(1000.0))

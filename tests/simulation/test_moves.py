@@ -1,6 +1,6 @@
-"""The table of how steps move is exact: every row happens, and nothing else does.
+"""Every row of the table of step transitions happens.
 
-That nothing else does is checked in every world at every event; here is a history for every row.
+Every simulated world rejects other transitions at each event; here is a history for each row.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def on_worker(verb: Any, plan: Any = "deploy", phase: Any = "worker") -> Any:
 
 
 def better(spec: Any) -> Any:
-    """Other options for the ps: the chief starts again with it."""
+    """Other options for the ps: the chief restarts with it."""
     jobs = tuple(replace(job, command="better") if job.kind is JobKind.PS else job for job in spec.jobs)
     return replace(spec, jobs=jobs)
 
 
 def ill_then_well_then_lost() -> Any:
-    """Of a deployment that is not complete."""
+    """Of an incomplete deployment."""
     return play(
         a_world(),
         send.status("worker-0", RUNNING, healthy=False),
@@ -71,7 +71,7 @@ def lost_and_stopped(while_running: Any) -> Any:
 
 
 def lost_and_ended(*between: Any) -> Any:
-    """The job is decided while a task waits for its next launch."""
+    """The job ends while a task waits for its relaunch."""
     world = play(a_world(), lost("worker-0"), send.offers(), lost("worker-0"))
     return play(world, *between, send.stop())
 
@@ -103,7 +103,7 @@ def two_plans_want_a_task() -> Any:
     )
 
 
-def stopped_while_its_task_is_killed() -> Any:
+def stopped_while_being_killed() -> Any:
     return play(
         deployed(RETUNE),
         send.command(Verb.START, "retune"),
@@ -168,7 +168,7 @@ def a_plan_of_the_user_fails() -> Any:
 
 
 def an_outdated_chief_whose_peer_comes_home(*before: Any) -> Any:
-    """The ps comes back before it is the chief's turn: the chief need not start again."""
+    """The ps comes back before the chief's step: the chief need not restart."""
     serial = PlanSpec("update", PlanStrategy.SERIAL)
     world = deployed(serial, workers=1, chief=1)
     return play(
@@ -182,14 +182,14 @@ def an_outdated_chief_whose_peer_comes_home(*before: Any) -> Any:
 
 
 def a_finished_task_is_taken_again() -> Any:
-    """By a plan of the user, before the deployment is complete."""
+    """By a user plan, before the deployment is complete."""
     first = PlanSpec("first", phases=(PhaseSpec("ps", "ps"),))
     done = send.status("ps-0", FINISHED)
     return play(a_world(first), done, send.command(Verb.START, "first"), send.offers(), expect.launched("ps-0"))
 
 
 def an_outdated_chief_was_lost_before() -> Any:
-    """It has to wait for its next launch all the same."""
+    """It waits for its relaunch nevertheless."""
     world = deployed(PlanSpec("update", PlanStrategy.SERIAL), workers=1, chief=1)
     twice = (lost("chief-0"), send.offers(), send.running(), lost("chief-0"))
     return play(
@@ -217,7 +217,7 @@ def histories() -> Any:
         yield stopped(*first)
         yield restarted(*first)
     yield taken_by_another_plan()
-    yield stopped_while_its_task_is_killed()
+    yield stopped_while_being_killed()
     yield interrupted_and_forced()
     yield a_farewell_that_was_interrupted()
     yield an_interrupted_kill_goes_on()
@@ -230,8 +230,8 @@ def histories() -> Any:
     )
 
 
-def test_every_row_of_the_table_happens() -> None:
-    """And no other: a row that cannot happen would be a promise to nobody."""
-    seen = set().union(*(world.moves for world in histories()))
+def test_every_step_transition_happens() -> None:
+    """And no other: a row that cannot happen would be misleading."""
+    moves = set().union(*(world.moves for world in histories()))
 
-    assert {(old, new) for old, row in TRANSITIONS.items() for new in row} == seen
+    assert {(old, new) for old, row in TRANSITIONS.items() for new in row} == moves

@@ -1,4 +1,4 @@
-"""`pod pause` ends the program and keeps the place, where a program sleeps until `pod resume`."""
+"""`pod pause` stops the program and keeps the resources with a placeholder process until `pod resume`."""
 
 from __future__ import annotations
 
@@ -29,13 +29,17 @@ def launch_of(world: World, name: str) -> Any:
     return world.mesos.tasks[world.id_of(name)].launch
 
 
-def shown(world: World, plan: str) -> dict[str, Any]:
-    found = find_plan(world.state, plan)
-    return {} if found is None else {step.name: step.display_status for phase in found.phases for step in phase.steps}
+def statuses(world: World, plan: str) -> dict[str, Any]:
+    computed = find_plan(world.state, plan)
+    return (
+        {}
+        if computed is None
+        else {step.name: step.display_status for phase in computed.phases for step in phase.steps}
+    )
 
 
-def test_a_paused_task_keeps_its_place() -> None:
-    """Something that sleeps is launched there, with all that the task had; nobody else is touched."""
+def test_paused_task_keeps_its_resources() -> None:
+    """A placeholder is launched there with all resources of the task; no other task restarts."""
     world = deployed()
     before = launch_of(world, "worker-1")
 
@@ -53,15 +57,15 @@ def test_a_paused_task_keeps_its_place() -> None:
     )
 
     after = launch_of(world, "worker-1")
-    kept = ("address", "agent_id", "generation", "config", "plan")
-    assert [getattr(before.record, name) for name in kept] == [getattr(after.record, name) for name in kept]
+    unchanged = ("address", "agent_id", "generation", "config", "plan")
+    assert [getattr(before.record, name) for name in unchanged] == [getattr(after.record, name) for name in unchanged]
     assert set(before.record.resources) == set(after.record.resources)
     assert (before.port, before.executor, before.uris) == (after.port, after.executor, after.uris)
     assert (False, True) == (before.record.is_placeholder, after.record.is_placeholder)
 
 
-def test_what_keeps_a_place_only_sleeps_and_says_so() -> None:
-    """No secrets, no hooks, no checks, no time limit; and how to go on."""
+def test_placeholder_of_paused_task_only_sleeps() -> None:
+    """No secrets, hooks, checks or time limit; its output says how to resume."""
     job = a_job(
         JobKind.WORKER,
         hooks=Hooks(pre="exit 1", post="exit 1"),
@@ -79,37 +83,37 @@ def test_what_keeps_a_place_only_sleeps_and_says_so() -> None:
     play(world, send.pod(PAUSE, "worker-0"), send.offers())
 
     after = launch_of(world, "worker-0")
-    idle_payload, was = Payload.decode(after.payload), Payload.decode(before.payload)
+    payload, was = Payload.decode(after.payload), Payload.decode(before.payload)
     assert (None, "", {}) == (after.max_completion_time, after.record.token, after.references)
-    assert "worker-0 of digits is paused: paused by an operator." in idle_payload.command
-    assert "To go on: dcos tensorflow --name=digits pod resume worker-0" in idle_payload.command
-    assert idle_payload.command.endswith("while :; do sleep 3600; done")
+    assert "worker-0 of digits is paused: paused by an operator." in payload.command
+    assert "To go on: dcos tensorflow --name=digits pod resume worker-0" in payload.command
+    assert payload.command.endswith("while :; do sleep 3600; done")
     idle = replace(
-        was, command=idle_payload.command, python="", cluster_flags=False, fetch=(), pre="", post="", secrets_url=""
+        was, command=payload.command, python="", cluster_flags=False, fetch=(), pre="", post="", secrets_url=""
     )
     idle = replace(idle, secrets_token="", readiness="", event_folders=(), liveness=None, stalled_after=0.0)
-    assert idle == idle_payload
+    assert idle == payload
 
 
-def test_plans_are_not_complete_while_a_task_is_paused() -> None:
-    """Its steps show the SDK's words, also after a day and in the next scheduler; deploy was complete once."""
+def test_plans_are_incomplete_while_task_is_paused() -> None:
+    """Steps show the SDK's PAUSED, also after a day and in the next scheduler; deploy was complete before."""
     world = deployed()
     play(world, send.pod(PAUSE, "worker-1"))
-    assert Override.PAUSING is shown(world, "recovery")["worker-1"] is shown(world, "update")["worker-1"]
+    assert Override.PAUSING is statuses(world, "recovery")["worker-1"] is statuses(world, "update")["worker-1"]
 
     play(world, send.offers(), send.running(), send.wait(86_400.0), send.restart(), send.offers(), expect.launched())
 
     for plan in ("recovery", "update"):
         play(world, expect.says(plan, "worker-1", "its place on agent-1 is kept; paused by an operator"))
-        assert Override.PAUSED is shown(world, plan)["worker-1"]
+        assert Override.PAUSED is statuses(world, plan)["worker-1"]
         assert Status.COMPLETE is not find_plan(world.state, plan).status
-    assert Status.COMPLETE is shown(world, "update")["worker-0"]
-    assert Override.PAUSED is shown(world, "deploy")["worker-1"]
+    assert Status.COMPLETE is statuses(world, "update")["worker-0"]
+    assert Override.PAUSED is statuses(world, "deploy")["worker-1"]
     play(world, expect.plan("deploy", Status.COMPLETE))
 
 
-def test_a_resumed_task_goes_on_at_its_old_place() -> None:
-    """Alone: nobody's address has changed. It counts as no failure, and all plans are complete again."""
+def test_resumed_task_runs_at_its_old_address() -> None:
+    """No address has changed, so no peer restarts. It counts as no failure, and all plans are complete again."""
     world = deployed()
     before = launch_of(world, "worker-1")
     play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running(), send.restart(), expect.alive(*ALL))
@@ -138,15 +142,15 @@ def test_a_resumed_task_goes_on_at_its_old_place() -> None:
     assert ({}, Cause.ORDERED, ()) == (world.state.stored.paused, recovery.cause, recovery.failures)
 
 
-def test_a_task_may_be_resumed_before_its_place_is_taken() -> None:
-    """Then its program is what is launched there next."""
+def test_task_can_be_resumed_before_placeholder_launches() -> None:
+    """Then its program is the next launch there."""
     world = deployed()
     play(world, send.pod(PAUSE, "worker-1"), send.pod(RESUME, "worker-1"), send.offers(), expect.launched("worker-1"))
     assert not world.state.stored.tasks["worker-1"].is_placeholder
 
 
-def test_paused_task_makes_no_task_late() -> None:
-    """It never joins the others, and no deadline of it is ever due."""
+def test_paused_task_has_no_deadlines() -> None:
+    """It never joins its peers, and none of its deadlines is ever due."""
     world = deployed(a_spec())
     for name in ("ps-0", "worker-0", "chief-0"):
         play(world, send.status(name, TaskState.RUNNING, healthy=True))
@@ -158,8 +162,8 @@ def test_paused_task_makes_no_task_late() -> None:
     assert len(world.decisions) <= calm + 1
 
 
-def test_pause_resume_resets_backoff_of_failing_task() -> None:
-    """Its back-off is void, and its failures are remembered."""
+def test_crash_looping_task_can_be_paused_and_resumed() -> None:
+    """Its back-off is cleared, and its failures are remembered."""
     world = deployed()
     error = send.status("worker-1", TaskState.FAILED, exit_code=3, message="exit code 3")
     play(world, error, send.offers(), send.running(), error, send.pod(PAUSE, "worker-1"))
@@ -171,8 +175,8 @@ def test_pause_resume_resets_backoff_of_failing_task() -> None:
 
 @pytest.mark.parametrize("when", RestartWhen)
 @pytest.mark.parametrize("state", [TaskState.FAILED, TaskState.FINISHED, TaskState.KILLED])
-def test_what_keeps_a_place_may_end_as_often_as_it_likes(when: Any, state: Any) -> None:
-    """It is launched again as it was; that is neither a failure nor the end of the job."""
+def test_exited_placeholder_is_relaunched(when: Any, state: Any) -> None:
+    """It is relaunched as a placeholder; that is neither a failure nor the end of the job."""
     restart = RestartPolicy(when=when, max_failures=1)
     jobs = (a_job(JobKind.WORKER, 1),)
     world = deployed(a_spec(strategy=Strategy.INDEPENDENT, jobs=jobs, restart=restart))
@@ -205,7 +209,7 @@ def test_paused_task_of_lost_agent_stays_paused_elsewhere() -> None:
 
 
 def test_collective_training_is_paused_as_a_whole() -> None:
-    """All keep their places, and start again together; two pauses need two resumes."""
+    """All keep their resources, and restart together; two pauses need two resumes."""
     jobs = (a_job(JobKind.WORKER, 3),)
     world = deployed(a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=jobs))
     names = ("worker-0", "worker-1", "worker-2")
@@ -214,7 +218,7 @@ def test_collective_training_is_paused_as_a_whole() -> None:
     play(world, send.pod(PAUSE, "worker-1"), expect.answered(Reply.OK, "together with worker-0, worker-2"))
     play(world, expect.killed(*names), send.offers(), expect.launched(*names), send.running())
     play(world, expect.says("recovery", "worker-0", "it starts again with worker-1, paused by an operator"))
-    assert dict.fromkeys(names, Override.PAUSED) == shown(world, "recovery")
+    assert dict.fromkeys(names, Override.PAUSED) == statuses(world, "recovery")
     play(world, send.pod(RESUME, "worker-0"), expect.answered(Reply.BAD_REQUEST, "it starts again with worker-1"))
     play(world, send.pod(PAUSE, "worker-0"), expect.answered(Reply.OK), expect.quiet())
     play(world, send.pod(RESUME, "worker-1"), expect.answered(Reply.OK), expect.quiet())
@@ -225,20 +229,20 @@ def test_collective_training_is_paused_as_a_whole() -> None:
     assert not any(world.state.stored.tasks[name].is_placeholder for name in names)
 
 
-def test_a_chief_sleeps_with_its_parameter_server() -> None:
-    """It would end with an error; and it goes on with it."""
+def test_chief_is_paused_with_its_parameter_server() -> None:
+    """The chief would exit with an error; both are resumed together."""
     world = deployed()
     both = ("ps-0", "chief-0")
     play(world, send.pod(PAUSE, "ps-0"), expect.killed(*both), send.offers(), expect.launched(*both), send.running())
     play(world, send.wait(3600.0), expect.killed(), expect.alive(*ALL))
-    assert dict.fromkeys(both, Override.PAUSED) == shown(world, "recovery")
+    assert dict.fromkeys(both, Override.PAUSED) == statuses(world, "recovery")
 
     play(world, send.pod(RESUME, "ps-0"), expect.answered(Reply.OK, "together with chief-0"), expect.killed(*both))
     play(world, send.offers(), expect.launched(*both), send.running(), expect.plan("recovery", Status.COMPLETE))
 
 
-def test_new_options_reach_a_paused_task_and_it_stays_paused() -> None:
-    """The update waits for it, as it is the one that launches it."""
+def test_updated_paused_task_stays_paused() -> None:
+    """The update waits for the task, because it is the plan that launches it."""
     world = deployed()
     play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running())
     spec = a_spec(user="somebody")
@@ -246,34 +250,34 @@ def test_new_options_reach_a_paused_task_and_it_stays_paused() -> None:
     play(world, send.restart(spec), send.register(), *[send.offers(), send.running()] * 3)
 
     assert world.state.stored.tasks["worker-1"].is_placeholder
-    assert Override.PAUSED is shown(world, "update")["worker-1"]
-    assert Status.COMPLETE is shown(world, "update")["worker-0"]
+    assert Override.PAUSED is statuses(world, "update")["worker-1"]
+    assert Status.COMPLETE is statuses(world, "update")["worker-0"]
     play(world, send.pod(RESUME, "worker-1"), send.offers(), send.running(), expect.plan("update", Status.COMPLETE))
-    assert Status.COMPLETE is shown(world, "update")["worker-1"]
+    assert Status.COMPLETE is statuses(world, "update")["worker-1"]
 
 
-def test_a_deployment_waits_for_who_is_paused_in_it() -> None:
-    """It is complete when that one is resumed and runs."""
+def test_deployment_waits_for_paused_task() -> None:
+    """Deploy is complete when that task is resumed and runs."""
     world = World(a_spec(), an_agent("agent-1"), an_agent("agent-2"))
     play(world, send.register(), send.offers(), send.running("ps-0", "worker-0", "worker-1"))
     play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running())
     play(world, expect.alive(*ALL), expect.no_plan("update"))
-    assert Override.PAUSED is shown(world, "deploy")["worker-1"]
+    assert Override.PAUSED is statuses(world, "deploy")["worker-1"]
     assert Status.COMPLETE is not find_plan(world.state, "deploy").status
 
     play(world, send.pod(RESUME, "worker-1"), send.offers(), send.running(), expect.plan("deploy", Status.COMPLETE))
 
 
-def test_a_plan_may_be_forced_though_a_task_is_paused() -> None:
-    """The operator's word counts."""
+def test_plan_with_paused_task_can_be_forced() -> None:
+    """A forced step is complete whatever its tasks do."""
     world = deployed()
     play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running())
     play(world, send.command(Verb.FORCE_COMPLETE, "update"), expect.plan("update", Status.COMPLETE))
     play(world, send.pod(RESUME, "worker-1"), send.offers(), expect.launched("worker-1"))
 
 
-def test_the_job_ends_with_a_paused_task() -> None:
-    """Its place is given back with all others."""
+def test_job_with_paused_task_ends() -> None:
+    """Its resources are released with all others."""
     world = deployed()
     play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running())
     play(world, send.status("chief-0", TaskState.FINISHED), send.wait(60.0), expect.result(Verdict.SUCCEEDED))
@@ -282,8 +286,8 @@ def test_the_job_ends_with_a_paused_task() -> None:
     assert None is pause.override_of(world.state, "worker-1"), "it has ended as the others have"
 
 
-def test_a_paused_job_has_its_deadline_and_can_be_uninstalled() -> None:
-    """Whatever is paused."""
+def test_paused_job_has_deadline_and_can_be_uninstalled() -> None:
+    """Whichever task is paused."""
     spec = a_spec()
     late = deployed(replace(spec, finish=replace(spec.finish, deadline=600.0)))
     stopped = deployed(spec)
@@ -295,7 +299,7 @@ def test_a_paused_job_has_its_deadline_and_can_be_uninstalled() -> None:
     assert {} == late.mesos.live() == stopped.mesos.live()
 
 
-def test_a_decommissioned_task_is_paused_no_more() -> None:
+def test_decommission_clears_pause() -> None:
     """When it comes back with other options, it is launched."""
     world = deployed()
     play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running())
@@ -306,8 +310,8 @@ def test_a_decommissioned_task_is_paused_no_more() -> None:
 
 
 @pytest.mark.parametrize("strategy", [Strategy.PARAMETER_SERVER, Strategy.BETWEEN_GRAPH, Strategy.INDEPENDENT])
-def test_readers_resume_when_paused_dispatcher_is_removed(strategy: Any) -> None:
-    """No operator could resume them; this includes tasks that the update does not affect."""
+def test_readers_resume_when_dispatcher_is_decommissioned(strategy: Any) -> None:
+    """No operator could resume it; also readers that the update does not restart."""
     jobs = (a_job(JobKind.WORKER, 2), *(() if strategy is Strategy.INDEPENDENT else (a_job(JobKind.CHIEF),)))
     fed = (*jobs, a_job(JobKind.DISPATCHER, section="data_dispatcher"), a_job(JobKind.DATA_WORKER, 2))
     world = World(a_spec(strategy=strategy, jobs=fed), an_agent("agent-1", cpus=8))
@@ -325,8 +329,8 @@ def test_readers_resume_when_paused_dispatcher_is_removed(strategy: Any) -> None
         play(world, expect.plan(plan, Status.COMPLETE))
 
 
-def test_who_sleeps_for_a_task_that_is_no_more_is_woken_once() -> None:
-    """Also while its end takes time, and over a restart."""
+def test_dependent_of_removed_paused_task_resumes_once() -> None:
+    """Also while stopping it takes time, and over a restart."""
     jobs = (a_job(JobKind.WORKER, 1), a_job(JobKind.CHIEF), a_job(JobKind.DISPATCHER, section="data_dispatcher"))
     world = World(a_spec(jobs=jobs), an_agent("agent-1", cpus=8))
     play(world, send.register(), send.offers(), send.running(), send.pod(PAUSE, "data-dispatcher-0"))
@@ -342,8 +346,8 @@ def test_who_sleeps_for_a_task_that_is_no_more_is_woken_once() -> None:
     assert not world.state.stored.tasks["worker-0"].is_placeholder
 
 
-def test_what_an_older_scheduler_has_paused_gets_its_place_again() -> None:
-    """It had ended the program, and kept nothing: the task is launched as a paused one, if possible where it was."""
+def test_pause_of_older_scheduler_gets_placeholder() -> None:
+    """That scheduler kept no placeholder: the task is relaunched as a paused one, on its old agent if possible."""
     world = deployed()
     before = world.state.stored.tasks["worker-1"].address
     play(world, send.pod(PAUSE, "worker-1"), send.restart(), send.offers(), expect.launched("worker-1"))

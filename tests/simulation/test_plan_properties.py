@@ -1,7 +1,7 @@
-"""Whatever happens in whatever order: the promises that plans make.
+"""Properties of plans that hold for every history of events.
 
-In every world, each event is checked besides: no step moves in a way that the table does not have, no task runs
-twice, and the simulated Mesos objects to calls that break its rules.
+Every simulated world also checks at each event that steps follow the transition table, that no task runs twice, and
+that no call breaks the rules of Mesos.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tf_scheduler.model.task import PodVerb
 from tf_scheduler.runner import Decide, restore
 
 histories = st.lists(deeds(), max_size=20)
-#: Time says nothing here; the number is what a quick lane can bear.
+#: No deadline: it says nothing here. The number of examples keeps the quick tests quick.
 BOUNDED = settings(max_examples=25, deadline=None)
 
 
-def a_world(found: Any, *, kills_at_once: Any = False, decide: Decide = handle) -> Any:
+def a_world(drawn: Any, *, kills_at_once: Any = False, decide: Decide = handle) -> Any:
     world = World(
-        found[0],
+        drawn[0],
         *(an_agent(f"agent-{number}", cpus=3.5) for number in range(3)),
         kills_at_once=kills_at_once,
         decide=decide,
@@ -46,18 +46,18 @@ def a_world(found: Any, *, kills_at_once: Any = False, decide: Decide = handle) 
 
 
 def stored_part(state: Any) -> Any:
-    """What is stored, and what follows from it alone."""
+    """The stored state, and what follows from it alone."""
     names = ("framework_id", "tasks", "statuses", "result", "reservations", "retired", "controls", "paused")
     return {name: getattr(state.stored, name) for name in names} | {"state_counts": state.derived.state_counts}
 
 
 @given(specs(), histories)
 @BOUNDED
-def test_the_stored_state_is_all_that_a_restart_needs(found: Any, history: Any) -> None:
-    """At any point, what the store gives back is the state without what is void anyway."""
-    world = a_world(found)
+def test_restart_needs_only_stored_state(drawn: Any, history: Any) -> None:
+    """At any point, the store returns the state without its volatile parts."""
+    world = a_world(drawn)
     for deed in history:
-        do(world, deed, found)
+        do(world, deed, drawn)
 
         again = restore(world.state.spec, MemoryStore(world.state.spec.name, world.disk))
 
@@ -67,12 +67,12 @@ def test_the_stored_state_is_all_that_a_restart_needs(found: Any, history: Any) 
 
 @given(specs(), histories, histories)
 @BOUNDED
-def test_a_restart_at_any_point_gives_the_same_future(found: Any, past: Any, future: Any) -> None:
-    """Two schedulers with the same past: one loses its connection, the other dies. They do the same from then on."""
-    lives = [a_world(found), a_world(found)]
+def test_restart_at_any_point_gives_same_future(drawn: Any, past: Any, future: Any) -> None:
+    """Two schedulers with the same past: one loses its connection, the other dies. Both act the same from then on."""
+    lives = [a_world(drawn), a_world(drawn)]
     for world in lives:
         for deed in past:
-            do(world, deed, found)
+            do(world, deed, drawn)
     steady, restarted = lives
     if steady.state.process.finished:
         return
@@ -80,11 +80,11 @@ def test_a_restart_at_any_point_gives_the_same_future(found: Any, past: Any, fut
     restarted.restart()
     for world in lives:
         world.decisions.clear()
-        # The number of offer requests of this process, and of failed rounds, does not count.
+        # The offer rounds of this run, and its attempts without success, are not stored.
         world.state = with_fields(world.state, revive_tokens=FULL_TOKEN_BUCKET, offer_round=OfferRound())
         world.register()
         for deed in future:
-            do(world, deed, found)
+            do(world, deed, drawn)
 
     assert deeds_of(steady) == deeds_of(restarted)
     assert stored_part(steady.state) == stored_part(restarted.state)
@@ -92,7 +92,7 @@ def test_a_restart_at_any_point_gives_the_same_future(found: Any, past: Any, fut
 
 
 def deeds_of(world: Any) -> Any:
-    """What was stored and called, decision by decision, in whatever order within one."""
+    """Stored writes and calls of each decision, in any order within a decision."""
     calls = [[call for call in decision.calls if not isinstance(call, Reconcile)] for decision in world.decisions]
     rows = [
         (Counter(map(repr, decision.changes)), Counter(map(_shown, made)))
@@ -107,18 +107,18 @@ def _shown(call: object) -> str:
 
 @given(specs(), histories)
 @BOUNDED
-def test_one_plan_works_on_a_task_at_a_time(found: Any, history: Any) -> None:
-    """Of all that plans may work on at one moment, no task is in two; and no task is wanted twice."""
-    world = a_world(found)
+def test_task_belongs_to_one_active_plan(drawn: Any, history: Any) -> None:
+    """Of all work that plans may do at a moment, no task is in two plans; and no task is requested twice."""
+    world = a_world(drawn)
     for deed in history:
-        do(world, deed, found)
+        do(world, deed, drawn)
 
         claimed = [step.task for runnable in view_of(world.state).runnable for step in runnable.steps]
-        asked = [task.name for gang in view_of(world.state).gangs for task in gang.tasks]
+        names = [task.name for gang in view_of(world.state).gangs for task in gang.tasks]
 
         assert len(set(claimed)) == len(claimed)
-        assert len(set(asked)) == len(asked)
-        assert set(asked) <= set(claimed)
+        assert len(set(names)) == len(names)
+        assert set(names) <= set(claimed)
 
 
 def interrupted_plans(state: SchedulerState) -> set[str]:
@@ -128,13 +128,13 @@ def interrupted_plans(state: SchedulerState) -> set[str]:
 
 @given(specs(), histories)
 @BOUNDED
-def test_an_interrupted_plan_begins_nothing(found: Any, history: Any) -> None:
-    """Neither tells a task to end nor launches one, on its own behalf."""
-    world = a_world(found)
+def test_interrupted_plan_starts_nothing(drawn: Any, history: Any) -> None:
+    """It neither kills a task nor launches one."""
+    world = a_world(drawn)
     for deed in history:
         before = interrupted_plans(world.state)
         world.decisions.clear()
-        do(world, deed, found)
+        do(world, deed, drawn)
         after = interrupted_plans(world.state)
 
         changes = [change for decision in world.decisions for change in decision.changes]
@@ -146,11 +146,11 @@ def test_an_interrupted_plan_begins_nothing(found: Any, history: Any) -> None:
 
 @given(specs(), histories)
 @BOUNDED
-def test_the_tally_counts_what_mesos_said(found: Any, history: Any) -> None:
-    """It is kept beside the statuses, and equal to a count of them."""
-    world = a_world(found)
+def test_tally_equals_count_of_statuses(drawn: Any, history: Any) -> None:
+    """It is kept next to the statuses, and equals a count of them."""
+    world = a_world(drawn)
     for deed in history:
-        do(world, deed, found)
+        do(world, deed, drawn)
 
         assert Counter(status.state for status in world.state.stored.statuses.values()) == Counter(
             world.state.derived.state_counts
@@ -160,14 +160,14 @@ def test_the_tally_counts_what_mesos_said(found: Any, history: Any) -> None:
 
 @given(specs(), histories)
 @BOUNDED
-def test_kills_repeat_until_launch_ends(found: Any, history: Any) -> None:
-    """With time, a KILL goes out for every launch that a plan has stopped.
+def test_kill_is_repeated_until_task_ends(drawn: Any, history: Any) -> None:
+    """With time, a KILL goes out for every launch that a plan has retired.
 
-    Not for one that counts as lost: if it returns, it is killed then.
+    Not for one that counts as lost: it is killed if it returns.
     """
-    world = a_world(found)
+    world = a_world(drawn)
     for deed in history:
-        do(world, deed, found)
+        do(world, deed, drawn)
     if world.state.process.finished or world.state.stored.result:
         return
     world.decisions.clear()
@@ -181,25 +181,25 @@ def test_kills_repeat_until_launch_ends(found: Any, history: Any) -> None:
 
 @given(specs(), histories)
 @BOUNDED
-def test_every_roll_out_is_complete_in_the_end(found: Any, history: Any) -> None:
-    """When operators let everything go on, tasks run and there is room, deploy and update come to their end."""
-    world = a_world(found)
+def test_every_rollout_completes(drawn: Any, history: Any) -> None:
+    """When operators continue every plan, tasks run and resources suffice, deploy and update complete."""
+    world = a_world(drawn)
     for deed in history:
-        do(world, deed, found)
+        do(world, deed, drawn)
     for _ in range(60):
         if world.state.stored.result or world.state.process.finished or complete(world):
             break
         let_go(world)
         for deed in (Deed("killed"), Deed("offers"), Deed("run_all"), Deed("wait", detail=12.0)):
-            do(world, deed, found)
+            do(world, deed, drawn)
     note(f"{[(plan.name, plan.status, plan.phases) for plan in plans(world.state)]}")
 
     assert world.state.stored.result or world.state.process.finished or complete(world)
 
 
 def complete(world: World) -> bool:
-    shown = (find_plan(world.state, name) for name in ("deploy", "update", "decommission"))
-    return all(plan is not None and plan.status is Status.COMPLETE for plan in shown)
+    plans = (find_plan(world.state, name) for name in ("deploy", "update", "decommission"))
+    return all(plan is not None and plan.status is Status.COMPLETE for plan in plans)
 
 
 def let_go(world: World) -> None:
@@ -234,8 +234,8 @@ def decide_twice(
 
 @given(specs(), histories)
 @BOUNDED
-def test_decision_without_the_last_view_is_the_same(found: Any, history: Any) -> None:
-    """The view only saves work: no stale part of it may show in a decision."""
-    world = a_world(found, decide=decide_twice)
+def test_decision_without_last_view_is_same(drawn: Any, history: Any) -> None:
+    """The view is a cache: no stale part of it may affect a decision."""
+    world = a_world(drawn, decide=decide_twice)
     for deed in history:
-        do(world, deed, found)
+        do(world, deed, drawn)

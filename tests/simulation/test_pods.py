@@ -1,4 +1,4 @@
-"""What operators do to single tasks: restart, replace; the machinery is that of recovery. For pauses: test_pausing."""
+"""Operator commands for single tasks: restart and replace. For pauses: test_pausing."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
 RESTART, REPLACE, PAUSE, RESUME = PodVerb
 
 
-def test_a_restarted_task_comes_back_at_its_old_place() -> None:
-    """Alone, with nobody's address changed, and it is no failure."""
+def test_restarted_task_returns_to_old_address() -> None:
+    """No address changes, so no peer restarts, and it is not a failure."""
     world = deployed()
     before = world.state.stored.tasks["worker-1"]
 
@@ -40,18 +40,18 @@ def test_a_restarted_task_comes_back_at_its_old_place() -> None:
     assert () == world.state.stored.recoveries["worker-1"].failures
 
 
-def test_requested_end_is_reported_without_warning() -> None:
-    """Only failures need an operator."""
+def test_requested_kill_is_not_a_warning() -> None:
+    """A requested exit needs no attention, unlike a failure."""
     world = deployed()
     play(world, send.pod(RESTART, "worker-1"), expect.killed("worker-1"))
-    (outcome,) = [outcome for outcome in world.outcomes if "worker-1 on agent-1 is killed" in outcome.message]
+    (outcome,) = [entry for entry in world.outcomes if "worker-1 on agent-1 is killed" in entry.message]
     assert not outcome.warning
     play(world, send.status("worker-0", TaskState.FAILED, exit_code=3, message="exit code 3"))
     assert any(outcome.warning and outcome.task == "worker-0" for outcome in world.outcomes)
 
 
-def test_a_restarted_ps_takes_the_chief_along() -> None:
-    """As a lost one does; the answer says it."""
+def test_restarted_ps_restarts_chief() -> None:
+    """As for a lost one; the answer lists the chief."""
     world = deployed()
 
     play(
@@ -64,7 +64,7 @@ def test_a_restarted_ps_takes_the_chief_along() -> None:
     )
 
 
-def test_a_task_that_ends_slowly_still_gets_its_old_place() -> None:
+def test_slowly_stopping_task_returns_to_old_address() -> None:
     """It writes its checkpoint for longer than a lost task would wait for its address."""
     world = deployed(kills_at_once=False)
     before = world.state.stored.tasks["worker-1"].address
@@ -75,8 +75,8 @@ def test_a_task_that_ends_slowly_still_gets_its_old_place() -> None:
     assert before == world.state.stored.tasks["worker-1"].address
 
 
-def test_a_replaced_task_goes_to_another_agent() -> None:
-    """The chief is started with it, for it must know the new address."""
+def test_replaced_task_moves_to_another_agent() -> None:
+    """The chief restarts with it, because it must know the new address."""
     world = deployed()
     before = world.state.stored.tasks["worker-1"]
 
@@ -88,8 +88,8 @@ def test_a_replaced_task_goes_to_another_agent() -> None:
     assert set(ALL) == set(world.mesos.live())
 
 
-def test_replaced_task_stays_without_other_agent() -> None:
-    """Rather than not be launched at all: after a round of offers without success."""
+def test_replaced_task_without_other_agent_stays() -> None:
+    """Rather than stay pending: after an offer round without success."""
     world = World(a_spec(), an_agent("agent-1"))
     play(world, send.register(), send.offers(), send.running())
     before = world.state.stored.tasks["worker-1"]
@@ -121,7 +121,7 @@ def test_replaced_task_stays_without_other_agent() -> None:
         (REPLACE, "ps-0", Reply.BAD_REQUEST, "Task ps-0 is paused: resume it first"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_its_reason(verb: Any, task: Any, reply: Any, words: Any) -> None:
+def test_invalid_pod_command_is_refused_with_reason(verb: Any, task: Any, reply: Any, words: Any) -> None:
     """And nothing happens."""
     world = deployed()
     play(world, send.status("worker-0", TaskState.FINISHED), send.pod(PAUSE, "ps-0"))
@@ -129,7 +129,7 @@ def test_what_makes_no_sense_is_refused_with_its_reason(verb: Any, task: Any, re
     play(world, send.pod(verb, task), expect.answered(reply, words), expect.quiet())
 
 
-def test_what_was_never_launched_and_what_has_ended_is_refused() -> None:
+def test_pod_command_without_running_job_is_refused() -> None:
     """Before the deployment and after the job."""
     world = World(a_spec(), an_agent())
     play(world, send.register(), send.pod(RESTART, "worker-0"), expect.answered(Reply.BAD_REQUEST, "never launched"))

@@ -1,4 +1,4 @@
-"""Recovery: what is lost starts again, with the least that must start with it, and the job goes on."""
+"""Recovery: lost tasks restart together with as few others as possible, and the job continues."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def mirrored() -> ServiceSpec:
     return a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=jobs)
 
 
-def test_a_worker_that_dies_comes_back_alone_at_its_old_address() -> None:
-    """Parameter server strategy: the chief takes it in again by itself, so nobody else is touched."""
+def test_lost_worker_restarts_alone_at_its_old_address() -> None:
+    """Parameter server strategy: the chief reconnects to the worker, so no other task restarts."""
     world = deployed()
     before = address(world, "worker-1")
 
@@ -56,8 +56,8 @@ def test_a_worker_that_dies_comes_back_alone_at_its_old_address() -> None:
     assert {1} == {generation(world, name) for name in ALL}
 
 
-def test_a_worker_that_cannot_go_home_takes_the_chief_along() -> None:
-    """Its agent is gone: at a new address only a restarted chief finds it. The ps is not affected."""
+def test_worker_at_new_address_restarts_chief() -> None:
+    """Its agent is gone: only a restarted chief finds the new address. The ps keeps running."""
     world = deployed(None, an_agent("agent-1", cpus=2), an_agent("agent-2", cpus=2))
     (name,) = (name for name in ("worker-0", "worker-1", "ps-0", "chief-0") if on(world, name, "agent-2"))
     others = [other for other in ALL if other not in (name, "chief-0")]
@@ -93,7 +93,7 @@ def test_ps_failure_restarts_chief_uncounted() -> None:
     assert {1} == {generation(world, name) for name in ALL}
 
 
-def test_collective_training_starts_again_as_a_whole_and_at_once() -> None:
+def test_collective_training_restarts_as_a_whole() -> None:
     """Survivors are killed, not left to time out; all come back together."""
     world = deployed(mirrored())
 
@@ -110,8 +110,8 @@ def test_collective_training_starts_again_as_a_whole_and_at_once() -> None:
     assert world.state.stored.result is None
 
 
-def test_repeated_failures_end_job_after_max_failures() -> None:
-    """max_failures 2: three launches, with growing pauses, then the job fails with the reason."""
+def test_repeated_failure_ends_job_after_max_failures() -> None:
+    """max_failures 2: three launches with growing pauses, then the job fails with the reason."""
     world = deployed(a_spec(restart=RestartPolicy(max_failures=2, backoff=4.0)))
     error = send.status("worker-1", FAILED, exit_code=3, message="exit code 3")
 
@@ -125,7 +125,7 @@ def test_repeated_failures_end_job_after_max_failures() -> None:
     )
 
 
-def test_what_is_not_the_programs_fault_is_not_counted() -> None:
+def test_external_kills_are_not_counted() -> None:
     """Ten kills from outside, each retried."""
     world = deployed(a_spec(restart=RestartPolicy(max_failures=0)))
     again: list[Step] = []
@@ -138,8 +138,8 @@ def test_what_is_not_the_programs_fault_is_not_counted() -> None:
 
 
 @pytest.mark.parametrize("code", [42, 143])
-def test_a_program_that_asks_for_a_restart_gets_it(code: Any) -> None:
-    """TensorFlow's preemption handler exits so after it has saved a checkpoint."""
+def test_restart_exit_code_is_not_a_failure(code: Any) -> None:
+    """TensorFlow's preemption handler exits with this code after it has saved a checkpoint."""
     world = deployed(a_spec(restart=RestartPolicy(max_failures=0)))
 
     play(
@@ -150,8 +150,8 @@ def test_a_program_that_asks_for_a_restart_gets_it(code: Any) -> None:
     )
 
 
-def test_a_task_that_has_finished_is_never_launched_again() -> None:
-    """Not even when an operator restarts its whole gang."""
+def test_finished_task_is_never_relaunched() -> None:
+    """Not even when its whole gang restarts in order."""
     world = deployed(mirrored())
 
     play(
@@ -163,8 +163,8 @@ def test_a_task_that_has_finished_is_never_launched_again() -> None:
     )
 
 
-def test_an_unreachable_task_is_waited_for() -> None:
-    """It may come back within its time, and then nothing has happened."""
+def test_unreachable_task_may_return() -> None:
+    """If it returns within its timeout, nothing happens."""
     world = deployed(a_spec(recovery=RecoveryPolicy(unreachable_timeout=60.0)))
 
     play(
@@ -181,8 +181,8 @@ def test_an_unreachable_task_is_waited_for() -> None:
     assert {} == world.state.stored.recoveries
 
 
-def test_unreachable_task_is_replaced_and_killed_on_return() -> None:
-    """Never both are kept."""
+def test_replaced_unreachable_task_is_killed_on_return() -> None:
+    """The two are never both kept."""
     world = deployed(a_spec(recovery=RecoveryPolicy(unreachable_timeout=60.0)))
     old = world.id_of("worker-1")
 
@@ -193,8 +193,8 @@ def test_unreachable_task_is_replaced_and_killed_on_return() -> None:
     assert old == world.id_of("worker-1")
 
 
-def test_recovery_survives_the_scheduler() -> None:
-    """The back-off goes on where it was, and the count of failures with it."""
+def test_recovery_continues_after_scheduler_restart() -> None:
+    """The back-off and the number of failures are stored."""
     world = deployed(a_spec(restart=RestartPolicy(max_failures=2, backoff=40.0)))
     error = send.status("worker-1", FAILED, exit_code=3, message="exit code 3")
     play(world, error, send.offers(), send.running(), error)
@@ -205,8 +205,8 @@ def test_recovery_survives_the_scheduler() -> None:
     play(world, send.wait(41.0), send.offers(), send.running(), error, expect.result(Verdict.FAILED))
 
 
-def test_a_refused_task_is_not_tried_again() -> None:
-    """TASK_ERROR: the same again would be refused again."""
+def test_refused_task_is_not_relaunched() -> None:
+    """TASK_ERROR: the same launch would be refused again."""
     world = deployed()
 
     play(world, send.status("worker-1", TaskState.ERROR, message="not allowed"), expect.result(Verdict.FAILED))
@@ -214,8 +214,8 @@ def test_a_refused_task_is_not_tried_again() -> None:
     assert "not allowed; a relaunch would end in the same way" in world.state.stored.result.reason
 
 
-def test_nothing_is_recovered_once_the_job_is_decided() -> None:
-    """The chief has finished; a worker that fails while it is stopped stays away."""
+def test_decided_job_recovers_nothing() -> None:
+    """The chief has finished; a worker that fails while it is stopped is not relaunched."""
     world = World(a_spec(), an_agent(), kills_at_once=False)
     play(
         world,
@@ -236,7 +236,7 @@ def joined(*names: str) -> tuple[Step, ...]:
 
 
 def test_task_that_does_not_join_is_relaunched() -> None:
-    """After start_timeout; the outcome names it. No other task is affected, and nothing counts against the program."""
+    """After start_timeout; the outcome names it. No other task restarts, and it does not count as a failure."""
     world = play(deployed(), *joined("ps-0", "worker-0", "chief-0"))
     before = address(world, "worker-1")
 
@@ -258,8 +258,8 @@ def test_task_that_does_not_join_is_relaunched() -> None:
     )
 
 
-def test_a_task_that_never_joins_ends_the_job() -> None:
-    """Three launches in a row, however long start_timeout is; the result says which task and why."""
+def test_task_that_never_joins_ends_job() -> None:
+    """Three launches in a row, however long start_timeout is; the result names the task and the reason."""
     spec = a_spec(recovery=RecoveryPolicy(start_timeout=5000.0))
     world = play(deployed(spec), *joined("ps-0", "worker-0", "chief-0"))
     again = (send.wait(5000.0), send.wait(2.0), send.offers(), send.running())
@@ -270,8 +270,8 @@ def test_a_task_that_never_joins_ends_the_job() -> None:
     assert "that was launch 3 in a row" in world.state.stored.result.reason
 
 
-def test_programs_without_servers_are_not_waited_for() -> None:
-    """No server answers, because programs have none. A task with progress does not wait for others either."""
+def test_programs_without_servers_are_not_late() -> None:
+    """No server answers because there are none. A task that makes progress does not wait for others either."""
     world = play(deployed(), send.wait(86_400.0), expect.killed())
     assert world.state.stored.recoveries == {}
 
@@ -280,20 +280,20 @@ def test_programs_without_servers_are_not_waited_for() -> None:
     assert world.state.stored.recoveries == {}
 
 
-def test_restarted_scheduler_awaits_progress_reports() -> None:
-    """No task is late in the first minute; afterwards those that were late before are."""
+def test_restarted_scheduler_waits_before_start_timeouts() -> None:
+    """No task is late in its first minute; tasks that were late before are late after it."""
     world = play(deployed(), *joined("ps-0", "worker-0", "chief-0"), send.wait(590.0))
     play(world, send.restart(), send.wait(59.0), expect.killed(), send.wait(2.0), expect.killed("worker-1"))
 
 
-def test_who_is_late_can_be_let_be() -> None:
+def test_start_timeout_can_be_disabled() -> None:
     """start_timeout 0."""
     world = deployed(a_spec(recovery=RecoveryPolicy(start_timeout=None)))
     play(world, *joined("ps-0", "worker-0", "chief-0"), send.wait(86_400.0), expect.alive(*ALL))
 
 
-def test_an_agent_on_which_launches_keep_failing_is_avoided() -> None:
-    """Also by tasks that would come home, and by the next scheduler; until its time is over."""
+def test_agent_with_failing_launches_is_avoided() -> None:
+    """Also by tasks with their old address there, and by the next scheduler; until its time is over."""
     world = deployed()
     host = world.state.stored.tasks["worker-1"].hostname
     dies = (send.status("worker-1", FAILED, **KILLED_HARD), send.wait(30.0), send.offers(), send.running())
@@ -312,8 +312,8 @@ def test_an_agent_on_which_launches_keep_failing_is_avoided() -> None:
     assert (host, 3) == (suspect.hostname, len(suspect.failures))
 
 
-def test_a_bad_agent_is_used_rather_than_none() -> None:
-    """After a round of offers without success; the reasons say why not before."""
+def test_avoided_agent_is_used_as_last_resort() -> None:
+    """After an offer round without success; before that, the reasons explain the wait."""
     world = deployed(None, an_agent("agent-1"))
     dies = (send.status("worker-1", FAILED, **KILLED_HARD), send.wait(30.0), send.offers(), send.running())
     play(world, *dies, *dies, send.status("worker-1", FAILED, **KILLED_HARD), send.wait(30.0), send.offers())
@@ -321,8 +321,8 @@ def test_a_bad_agent_is_used_rather_than_none() -> None:
     play(world, send.wait(100.0), send.offers(), expect.launched("worker-1"))
 
 
-def test_the_fault_of_a_program_is_not_held_against_its_agent() -> None:
-    """Its exit code, its segmentation fault; nor what fails together with another."""
+def test_program_failure_does_not_count_against_agent() -> None:
+    """Exit codes, segmentation faults, and failures together with another task do not count against the agent."""
     world = deployed(a_spec(restart=RestartPolicy(max_failures=100)))
     play(world, send.status("worker-0", FAILED, exit_code=3), send.offers(), send.running())
     play(world, send.status("worker-0", FAILED, signal=11), send.offers(), send.wait(60.0), send.offers())
@@ -340,8 +340,8 @@ def with_worker(**options: Any) -> ServiceSpec:
 ERROR = send.status("worker-1", FAILED, exit_code=3, message="exit code 3")
 
 
-def test_a_jobs_own_policy_wins() -> None:
-    """Its tasks are forgiven more than those of other jobs."""
+def test_job_restart_policy_overrides_service() -> None:
+    """Its tasks are allowed more failures than those of other jobs."""
     world = deployed(with_worker(restart=RestartPolicy(max_failures=1)))
     play(world, ERROR, send.offers(), expect.launched("worker-1"), expect.result(None))
     play(world, send.wait(60.0), send.status("ps-0", FAILED, exit_code=3), expect.result(Verdict.FAILED))
@@ -358,14 +358,14 @@ def test_a_jobs_own_policy_wins() -> None:
         (RestartWhen.ON_FAILURE, {"exit_code": 3}, Verdict.FAILED, "restart.max_failures is 0"),
     ],
 )
-def test_when_a_task_is_launched_again_is_its_jobs_choice(when: Any, end: Any, verdict: Any, words: Any) -> None:
+def test_job_chooses_when_tasks_restart(when: Any, end: Any, verdict: Any, words: Any) -> None:
     """As restartPolicy of Kubeflow's jobs."""
     world = deployed(with_worker(restart=RestartPolicy(max_failures=0, when=when)))
     play(world, send.status("worker-1", FAILED, **end), expect.result(verdict))
     assert words in (world.state.stored.result.reason if world.state.stored.result else "")
 
 
-def test_unreachable_timeout_is_per_job() -> None:
+def test_job_has_its_own_unreachable_timeout() -> None:
     """The ps is given up sooner than others, if its section says so."""
     world = deployed(with_worker(unreachable_timeout=20.0))
     play(world, send.status("worker-1", TaskState.UNREACHABLE), send.status("ps-0", TaskState.UNREACHABLE))
@@ -373,44 +373,44 @@ def test_unreachable_timeout_is_per_job() -> None:
     assert (LOST, TaskState.UNREACHABLE) == tuple(world.state.status(name).state for name in ("worker-1", "ps-0"))
 
 
-def test_collateral_failure_is_reported() -> None:
-    """The first end is blamed."""
+def test_collateral_failure_names_its_cause() -> None:
+    """The first exit is blamed."""
     world = deployed(a_spec(strategy=Strategy.BETWEEN_GRAPH, restart=RestartPolicy(max_failures=0)))
     play(world, send.status("ps-0", FAILED, **KILLED_HARD), send.wait(5.0), ERROR)
     play(world, expect.outcome("worker-1 is failed: exit code 3 (collateral of the end of ps-0)"), expect.result(None))
 
 
-def test_independent_tasks_do_not_excuse_each_other() -> None:
-    """Each error of an independent worker counts, regardless of which task ended just before."""
+def test_failures_of_independent_workers_all_count() -> None:
+    """Each error of an independent worker counts, whichever task ended just before."""
     jobs = (a_job(JobKind.WORKER, 3),)
     world = deployed(a_spec(strategy=Strategy.INDEPENDENT, jobs=jobs, restart=RestartPolicy(max_failures=0)))
     play(world, send.status("worker-0", FAILED, **KILLED_HARD), send.wait(1.0), ERROR, expect.result(Verdict.FAILED))
 
 
-def test_collateral_failure_excuses_no_other_task() -> None:
-    """Else tasks that crash by turns would never end the job."""
+def test_excused_failure_excuses_no_other_failure() -> None:
+    """Otherwise tasks that crash in turns would never end the job."""
     world = deployed(a_spec(strategy=Strategy.BETWEEN_GRAPH, restart=RestartPolicy(max_failures=0)))
     play(world, send.status("ps-0", FAILED, **KILLED_HARD), send.wait(15.0), ERROR, expect.result(None))
     play(world, send.wait(10.0), send.status("worker-0", FAILED, exit_code=3), expect.result(Verdict.FAILED))
 
 
-def test_a_gang_that_started_again_is_not_excused_by_that() -> None:
-    """What fails next, soon after, fails by itself, whichever of its tasks it is."""
+def test_restarted_gang_is_not_excused() -> None:
+    """The next failure soon after counts, whichever of its tasks it is."""
     world = deployed(replace(mirrored(), restart=RestartPolicy(max_failures=0, backoff=1.0)))
     play(world, send.status("worker-2", FAILED, **KILLED_HARD), expect.killed("worker-0", "worker-1"))
     play(world, send.wait(2.0), send.offers(), expect.launched("worker-0", "worker-1", "worker-2"), send.running())
     play(world, send.wait(1.0), send.status("worker-0", FAILED, exit_code=3), expect.result(Verdict.FAILED))
 
 
-def test_a_program_that_hung_is_blamed_though_a_signal_ended_it() -> None:
-    """The signal was its executor's, which saw no sign of life."""
+def test_hung_program_killed_by_executor_is_blamed() -> None:
+    """The executor sent the signal because it saw no sign of life."""
     world = deployed(a_spec(restart=RestartPolicy(max_failures=0)))
     play(world, send.status("worker-1", FAILED, signal=15, healthy=False), expect.result(Verdict.FAILED))
     assert {} == world.state.stored.agent_failures
 
 
-def test_a_task_of_a_drained_agent_goes_elsewhere_at_once() -> None:
-    """Its agent is offered no more; the task had its grace, and nothing counts."""
+def test_task_of_drained_agent_moves_immediately() -> None:
+    """Its agent is no longer offered; the task had its grace period, and no failure counts."""
     world = deployed(a_spec(restart=RestartPolicy(max_failures=0)))
     host = world.state.stored.tasks["worker-1"].hostname
     for offer_id in [key for key, (offer, _) in world.mesos.offers.items() if offer.hostname == host]:
@@ -434,8 +434,8 @@ def rounds(count: int) -> list[Step]:
     return [step for _ in range(count) for step in (send.offers(), send.wait(20.0))]
 
 
-def test_collective_training_restarts_smaller() -> None:
-    """After a while; the lowest indexes, with a ClusterSpec of their own. The next scheduler knows."""
+def test_collective_training_shrinks_without_resources() -> None:
+    """After a timeout; the lowest indexes, with a ClusterSpec of their own. The next scheduler keeps it."""
     world = shrinking()
     host = world.state.stored.tasks["worker-0"].hostname
 
@@ -452,8 +452,8 @@ def test_collective_training_restarts_smaller() -> None:
     assert (2, 3) == (world.state.spec.task_count, world.state.stored.full_spec.task_count)
 
 
-def test_it_grows_back_at_the_next_restart() -> None:
-    """Not before, although there is room; nobody's training is interrupted for it."""
+def test_shrunk_training_grows_at_next_restart() -> None:
+    """Not before, although it would fit: training is not interrupted for it."""
     world = shrinking()
     host = world.state.stored.tasks["worker-0"].hostname
     play(world, send.agent_lost(host), *rounds(5), send.running(), send.agent(an_agent("agent-9", cpus=1)))
@@ -465,13 +465,13 @@ def test_it_grows_back_at_the_next_restart() -> None:
     assert world.state.stored.full_spec is None
 
 
-def test_fewer_than_the_least_do_not_start() -> None:
+def test_fewer_than_minimum_workers_do_not_start() -> None:
     """One of three, where two are needed."""
     world = shrinking(an_agent("agent-1", cpus=1), an_agent("agent-2", cpus=2))
     play(world, send.agent_lost("agent-2"), *rounds(8), expect.alive())
 
 
-def test_a_gone_task_is_replaced_at_once() -> None:
+def test_gone_task_is_replaced_immediately() -> None:
     """It does not wait for an address that is gone with its agent."""
     world = deployed()
     play(world, send.status("worker-1", TaskState.GONE_BY_OPERATOR), send.offers(), expect.launched("worker-1"))

@@ -1,4 +1,4 @@
-"""Jobs beside the training: nobody waits for TensorBoard, everybody knows the data service."""
+"""Jobs next to the training: no task waits for TensorBoard, every task knows the data service."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fed() -> ServiceSpec:
     return spec(a_job(JobKind.DISPATCHER, section="data_dispatcher"), a_job(JobKind.DATA_WORKER, 2))
 
 
-def test_training_does_not_wait_for_a_place_for_tensorboard() -> None:
+def test_training_does_not_wait_for_tensorboard() -> None:
     """It is too big for this cluster: pending, with its reasons."""
     world = World(spec(a_job(JobKind.TENSORBOARD, needs=needs(cpus=50))), an_agent())
 
@@ -36,18 +36,18 @@ def test_training_does_not_wait_for_a_place_for_tensorboard() -> None:
     assert {"tensorboard-0"} == set(world.state.session.pending)
 
 
-def test_tensorboard_gets_preferred_port_if_offered() -> None:
-    """Else any: two services may share an agent."""
+def test_tensorboard_gets_its_configured_port_if_offered() -> None:
+    """Otherwise any port: two services may share an agent."""
     board = a_job(JobKind.TENSORBOARD, port=31007)
     near = deployed(spec(board))
-    taken = deployed(spec(board), an_agent(cpus=8, port_ranges=((31020, 31029),)))
+    world_with_port = deployed(spec(board), an_agent(cpus=8, port_ranges=((31020, 31029),)))
 
     assert near.state.stored.tasks["tensorboard-0"].address.endswith(":31007")
-    assert taken.state.stored.tasks["tensorboard-0"].address.endswith(":31024")
+    assert world_with_port.state.stored.tasks["tensorboard-0"].address.endswith(":31024")
 
 
-def test_moved_side_job_restarts_no_task() -> None:
-    """Its address is in nobody's ClusterSpec: the generation stays, also for those that are launched later."""
+def test_moved_side_job_restarts_no_other_task() -> None:
+    """Its address is not in any ClusterSpec: the generation stays, also for tasks launched later."""
     world = deployed(spec(a_job(JobKind.TENSORBOARD, port=31007)))
 
     play(world, send.status("tensorboard-0", FAILED, **KILLED_HARD), send.ports_taken("agent-1", (31007, 31007)))
@@ -59,17 +59,17 @@ def test_moved_side_job_restarts_no_task() -> None:
     assert {1} == {record.generation for record in world.state.stored.tasks.values()}
 
 
-def test_independent_workers_are_launched_one_by_one() -> None:
+def test_independent_workers_launch_as_they_fit() -> None:
     """No gang: the first two start while the third waits."""
-    wanted = a_spec(strategy=Strategy.INDEPENDENT, jobs=(a_job(JobKind.WORKER, 3),))
-    world = World(wanted, an_agent(cpus=1.3))
+    independent = a_spec(strategy=Strategy.INDEPENDENT, jobs=(a_job(JobKind.WORKER, 3),))
+    world = World(independent, an_agent(cpus=1.3))
 
     play(world, send.register(), send.offers(), expect.launched("worker-0", "worker-1"), send.running())
     play(world, send.status("worker-0", TaskState.FINISHED), send.offers(), expect.launched("worker-2"))
     play(world, expect.environment("worker-2", SHARD_INDEX="2", NUM_SHARDS="3"), expect.cluster("worker-2"))
 
 
-def test_everybody_knows_the_dispatcher() -> None:
+def test_every_task_knows_the_dispatcher() -> None:
     """At its address of this launch."""
     world = deployed(fed())
     address = f"grpc://{world.state.stored.tasks['data-dispatcher-0'].address}"
@@ -79,8 +79,8 @@ def test_everybody_knows_the_dispatcher() -> None:
     play(world, expect.cluster("chief-0", ps=1, worker=2, chief=1))
 
 
-def test_who_reads_from_a_lost_dispatcher_starts_again_with_it() -> None:
-    """It forgets the data sets that they have registered. The parameter server keeps what it has."""
+def test_lost_dispatcher_restarts_its_readers() -> None:
+    """It forgets the data sets that they have registered. The parameter server keeps its variables."""
     world = deployed(fed())
     readers = ("worker-0", "worker-1", "chief-0", "data-worker-0", "data-worker-1")
 
@@ -94,8 +94,8 @@ def test_who_reads_from_a_lost_dispatcher_starts_again_with_it() -> None:
     )
 
 
-def test_a_data_worker_comes_back_alone() -> None:
-    """The dispatcher hears of it."""
+def test_lost_data_worker_restarts_alone() -> None:
+    """It registers with the dispatcher."""
     world = deployed(fed())
 
     play(world, send.status("data-worker-1", FAILED, **KILLED_HARD), expect.killed(), send.offers())

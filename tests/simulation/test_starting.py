@@ -1,4 +1,4 @@
-"""Who does not join because it never begins, and a cluster in which nobody joins."""
+"""Start-up timeouts: launches that never start, and clusters in which no task joins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tf_scheduler.store import records
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
 OTHERS = ("ps-0", "worker-0", "chief-0")
-NO_SERVER = (
+NOT_JOINED = (
     "no task has joined: no TensorFlow server of worker-0, worker-1, chief-0, ps-0 answers 600 s after the start"
 )
 
@@ -30,8 +30,8 @@ def joined(*names: str) -> Any:
     return tuple(send.status(name, TaskState.RUNNING, healthy=True) for name in names)
 
 
-def test_launch_stuck_in_staging_moves_elsewhere() -> None:
-    """After start_timeout; the outcome names it. Mesos is to end it, and nothing counts against the program."""
+def test_launch_stuck_in_staging_is_lost_and_moves() -> None:
+    """After start_timeout; the outcome names it. It is killed, and no failure counts against the program."""
     world = play(launched(cpus=8), send.running(*OTHERS), send.status("worker-1", TaskState.STAGING))
     host = world.state.stored.tasks["worker-1"].hostname
 
@@ -48,8 +48,8 @@ def test_launch_stuck_in_staging_moves_elsewhere() -> None:
     assert {} == world.state.derived.silent_launches
 
 
-def test_with_one_agent_it_is_tried_there_again() -> None:
-    """Rather than not at all."""
+def test_stuck_launch_on_only_agent_is_retried_there() -> None:
+    """Rather than stay pending."""
     world = World(a_spec(), an_agent("agent-1", cpus=8))
     play(world, send.register(), send.offers(), send.running(*OTHERS), send.wait(600.0))
 
@@ -58,7 +58,7 @@ def test_with_one_agent_it_is_tried_there_again() -> None:
     play(world, expect.alive(*ALL))
 
 
-def test_launch_without_status_counts_as_lost() -> None:
+def test_launch_without_any_update_is_lost() -> None:
     """Also after a restart of the scheduler: the launch time is stored."""
     world = play(launched(), send.running(*OTHERS), send.wait(590.0))
     world.mesos.missing.update(world.mesos.agents)
@@ -68,8 +68,8 @@ def test_launch_without_status_counts_as_lost() -> None:
     assert Cause.INFRASTRUCTURE is world.state.stored.recoveries["worker-1"].cause
 
 
-def test_returning_scheduler_reconciles_before_timeouts() -> None:
-    """What it knows of launches is as old as its own end."""
+def test_restarted_scheduler_reconciles_before_timeouts() -> None:
+    """Its records of launches are as old as its own end."""
     world = play(launched(), send.running("ps-0", "worker-0"), *joined("ps-0"), send.disconnect())
     world.now += 3600.0
     world.mesos.report(world.id_of("worker-1"), TaskState.RUNNING, healthy=True)
@@ -81,8 +81,8 @@ def test_returning_scheduler_reconciles_before_timeouts() -> None:
     assert {} == world.state.stored.recoveries
 
 
-def test_what_has_begun_is_not_unstarted() -> None:
-    """Fetching and hooks have times of their own."""
+def test_starting_task_has_no_staging_timeout() -> None:
+    """Fetching and hooks have timeouts of their own."""
     world = play(launched(), send.running(*OTHERS), send.status("worker-1", TaskState.STARTING))
 
     play(world, send.wait(7_200.0), expect.alive(*ALL))
@@ -90,8 +90,8 @@ def test_what_has_begun_is_not_unstarted() -> None:
     assert {} == world.state.stored.recoveries
 
 
-def test_every_launch_has_a_minute() -> None:
-    """However short start_timeout is; without one it is unlimited."""
+def test_every_launch_has_at_least_a_minute() -> None:
+    """However short start_timeout is; without one the wait is unlimited."""
     world = play(launched(a_spec(recovery=RecoveryPolicy(start_timeout=4.0))), send.running(*OTHERS))
     play(world, send.wait(59.0), expect.killed(), send.wait(2.0), expect.killed("worker-1"))
 
@@ -99,25 +99,25 @@ def test_every_launch_has_a_minute() -> None:
     play(world, send.wait(7_200.0), expect.killed())
 
 
-def test_stopped_launch_that_never_started_blocks_no_task() -> None:
-    """An operator restarted it; its agent says nothing of that either."""
+def test_killed_launch_that_never_started_blocks_no_task() -> None:
+    """An operator restarted it; its agent does not report that either."""
     world = World(a_spec(), an_agent("agent-1", cpus=8), an_agent("agent-2", cpus=8), kills_at_once=False)
     play(world, send.register(), send.offers(), send.running(*OTHERS))
 
     play(world, send.pod(PodVerb.RESTART, "worker-1"), send.wait(600.0), send.offers(), expect.launched("worker-1"))
 
 
-def test_cluster_without_servers_is_reported_once() -> None:
-    """It is left alone: its program may have no server."""
+def test_cluster_without_joined_tasks_is_reported_once() -> None:
+    """No task is killed: the program may have no server."""
     world = play(launched(), send.running(), send.wait(599.0))
-    play(world, send.wait(1.0), expect.outcome(NO_SERVER), expect.killed())
+    play(world, send.wait(1.0), expect.outcome(NOT_JOINED), expect.killed())
 
     play(world, send.wait(7_200.0), expect.killed())
     assert [] == [outcome.message for outcome in world.outcomes if "no task has joined" in outcome.message]
     play(world, expect.alive(*ALL))
 
 
-def test_a_cluster_that_makes_progress_needs_no_servers() -> None:
+def test_cluster_with_progress_needs_no_servers() -> None:
     """Nor does one whose strategy has none."""
     world = play(launched(), send.running())
     play(world, send.event(ProgressReported(world.id_of("worker-1"), Progress(1, 0.0, step=3))), send.wait(7_200.0))
@@ -128,8 +128,8 @@ def test_a_cluster_that_makes_progress_needs_no_servers() -> None:
     assert [] == world.outcomes
 
 
-def test_programs_with_executor_servers_are_late_together() -> None:
-    """Then the port must open: each is ended, and launched again."""
+def test_programs_with_injected_servers_are_late() -> None:
+    """Then the port must open: each task is killed and relaunched."""
     jobs = (a_job(JobKind.PS, command=""), a_job(JobKind.WORKER, 2, command=""))
     spec = a_spec(strategy=Strategy.BETWEEN_GRAPH, jobs=jobs, program=Program("train"))
     world = play(launched(spec), send.running(), send.wait(600.0))
@@ -137,8 +137,8 @@ def test_programs_with_executor_servers_are_late_together() -> None:
     play(world, expect.killed("ps-0", "worker-0", "worker-1"), expect.outcome("600 s after its start, no others do"))
 
 
-def test_task_with_earlier_server_is_late_without_peers() -> None:
-    """Its program is known to open a server; the next scheduler knows it, too."""
+def test_tasks_that_joined_before_are_late() -> None:
+    """Its program is known to open a server; the next scheduler keeps that."""
     workers = ("worker-0", "worker-1", "worker-2")
     spec = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 3),))
     world = play(launched(spec), send.running(), *joined(*workers))
@@ -147,8 +147,8 @@ def test_task_with_earlier_server_is_late_without_peers() -> None:
     play(world, send.wait(600.0), expect.killed(*workers), expect.outcome("has not joined the others"))
 
 
-def test_records_of_an_older_scheduler_are_read() -> None:
-    """What they do not say is as if it had not happened."""
+def test_start_records_of_older_scheduler_are_read() -> None:
+    """Missing fields read as if nothing had happened."""
     world = play(launched(), send.running(), send.status("worker-1", TaskState.FAILED, signal=9))
     key = "recoveries/worker-1"
     old = json.loads(world.stored()[key])

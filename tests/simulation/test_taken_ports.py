@@ -1,4 +1,4 @@
-"""Crash loops at one address, whose port another process may hold."""
+"""A program that fails immediately, twice in a row, at one address: another process may hold its port."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def address(world: World, name: str = "worker-1") -> str:
     return world.state.stored.tasks[name].address
 
 
-def test_third_launch_gets_other_port_and_restarts_chief() -> None:
-    """In place first, for most failures are none of the port; then a new generation, with the least restart."""
+def test_third_launch_gets_new_port_and_restarts_only_chief() -> None:
+    """First in place, because most failures have other causes; then a new generation, with the fewest restarts."""
     world = deployed()
     first = address(world)
 
@@ -47,8 +47,8 @@ def test_third_launch_gets_other_port_and_restarts_chief() -> None:
     play(world, expect.alive(*ALL), expect.cluster("chief-0", ps=1, worker=2, chief=1))
 
 
-def test_collective_training_goes_on_with_the_new_address() -> None:
-    """All start again anyway, and know it."""
+def test_collective_training_restarts_with_new_address() -> None:
+    """All restart anyway, with the new address."""
     spec = a_spec(
         strategy=Strategy.MULTI_WORKER_MIRRORED,
         jobs=(a_job(JobKind.WORKER, 3),),
@@ -59,25 +59,25 @@ def test_collective_training_goes_on_with_the_new_address() -> None:
 
     play(world, IN_USE, *AGAIN, *AGAIN, IN_USE, *AGAIN, *AGAIN)
 
-    assert {"worker-1"} == {name for name, known in before.items() if address(world, name) != known}
+    assert {"worker-1"} == {name for name, old in before.items() if address(world, name) != old}
     play(world, expect.cluster("worker-0", worker=3), expect.alive("worker-0", "worker-1", "worker-2"))
 
 
-def test_no_port_that_failed_is_tried_again() -> None:
-    """Neither by that task nor by another one of the service; the next scheduler knows."""
+def test_failed_port_is_not_used_again() -> None:
+    """Neither by that task nor by another one of the service; the next scheduler keeps the list."""
     world = deployed()
-    seen = [address(world)]
+    addresses = [address(world)]
     for _ in range(3):
         play(world, IN_USE, *AGAIN, *AGAIN, IN_USE, send.restart(), *AGAIN, *AGAIN)
-        seen.append(address(world))
+        addresses.append(address(world))
 
-    assert len(set(seen)) == len(seen)
-    assert set(world.state.stored.recoveries["worker-1"].bad_addresses) == set(seen[:-1])
-    assert set() == {address(world, name) for name in ("ps-0", "worker-0", "chief-0")} & set(seen)
+    assert len(set(addresses)) == len(addresses)
+    assert set(world.state.stored.recoveries["worker-1"].bad_addresses) == set(addresses[:-1])
+    assert set() == {address(world, name) for name in ("ps-0", "worker-0", "chief-0")} & set(addresses)
 
 
-def test_a_port_is_better_than_none() -> None:
-    """After a round of offers without success the ports that failed are used all the same."""
+def test_failed_port_is_used_as_last_resort() -> None:
+    """After an offer round without success, ports that failed are used nevertheless."""
     world = World(
         a_spec(restart=RestartPolicy(max_failures=100)), an_agent("agent-1", cpus=8, port_ranges=((31000, 31003),))
     )
@@ -97,8 +97,8 @@ def test_a_port_is_better_than_none() -> None:
         pytest.param({"exit_code": 143}, id="asks for a restart"),
     ],
 )
-def test_only_an_error_of_its_own_is_the_ports_fault(end: Any) -> None:
-    """A killed task, or one that requests a restart, always returns to its address."""
+def test_only_program_errors_count_against_port(end: Any) -> None:
+    """A task that is killed or requests a restart returns to its address, however often."""
     world = deployed()
     first = address(world)
     for _ in range(3):
@@ -107,8 +107,8 @@ def test_only_an_error_of_its_own_is_the_ports_fault(end: Any) -> None:
     assert first == address(world)
 
 
-def test_an_abort_is_an_error_of_its_own() -> None:
-    """TensorFlow ends so, too, where it cannot go on."""
+def test_abort_counts_against_port() -> None:
+    """TensorFlow aborts too where it cannot continue."""
     world = deployed()
     first = address(world)
     abort = send.status("worker-1", TaskState.FAILED, signal=6)
@@ -118,8 +118,8 @@ def test_an_abort_is_an_error_of_its_own() -> None:
     assert first != address(world)
 
 
-def test_who_was_ready_or_lasted_had_its_port() -> None:
-    """Its server had answered, it had reported progress, or a minute had passed: this resets the count."""
+def test_task_that_was_ready_does_not_count_against_port() -> None:
+    """Its server had answered, or it had reported progress, or a minute had passed: then the count restarts."""
     world = deployed()
     first = address(world)
     ready = send.status("worker-1", TaskState.RUNNING, healthy=True)
@@ -133,8 +133,8 @@ def test_who_was_ready_or_lasted_had_its_port() -> None:
     assert (first, ()) == (address(world), world.state.stored.recoveries["worker-1"].bad_addresses)
 
 
-def test_virtual_network_tasks_share_no_ports() -> None:
-    """Each container has all of them."""
+def test_virtual_network_failures_keep_their_port() -> None:
+    """Each container has all ports."""
     world = deployed(a_spec(network=VirtualNetwork("dcos"), restart=RestartPolicy(max_failures=100)))
 
     play(world, IN_USE, *AGAIN, IN_USE, *AGAIN, expect.alive(*ALL))
@@ -142,8 +142,8 @@ def test_virtual_network_tasks_share_no_ports() -> None:
     assert () == world.state.stored.recoveries["worker-1"].bad_addresses
 
 
-def test_its_failures_count_as_ever() -> None:
-    """Other ports do not allow unlimited relaunches."""
+def test_failures_at_new_ports_count() -> None:
+    """Another port does not extend the number of restarts."""
     world = deployed(a_spec(restart=RestartPolicy(max_failures=2)))
 
     play(world, IN_USE, *AGAIN, IN_USE, *AGAIN, *AGAIN, IN_USE, expect.result(Verdict.FAILED))

@@ -1,4 +1,4 @@
-"""Uninstall: everything is ended, everything is given back, and Mesos forgets the framework."""
+"""Uninstall: every task is stopped, every resource released, and Mesos forgets the framework."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ IN_PROGRESS, WAITING = Status.IN_PROGRESS, Status.WAITING
 SMALL = a_spec(workers=1, chief=0)
 
 
-def test_tasks_first_then_the_framework() -> None:
-    """The plan shows how far it is; there is none before the end is decided."""
+def test_uninstall_kills_tasks_then_framework() -> None:
+    """The plan shows the progress; it does not exist before the end is decided."""
     play(
         deployed(SMALL, kills_at_once=False),
         expect.no_plan("uninstall"),
@@ -39,7 +39,7 @@ def test_tasks_first_then_the_framework() -> None:
     )
 
 
-def test_it_goes_on_after_a_restart() -> None:
+def test_uninstall_continues_after_restart() -> None:
     """The decision is stored; kills are sent again."""
     play(
         deployed(SMALL, kills_at_once=False),
@@ -54,8 +54,8 @@ def test_it_goes_on_after_a_restart() -> None:
     )
 
 
-def test_operator_can_abandon_silent_task() -> None:
-    """The SDK's way out when an agent is gone for good: its step is forced, and the rest is done."""
+def test_uninstall_step_of_unresponsive_task_can_be_forced() -> None:
+    """The SDK's way out when an agent is gone for good: the step is forced, and the rest is done."""
     play(
         deployed(SMALL, kills_at_once=False),
         send.stop(),
@@ -69,8 +69,8 @@ def test_operator_can_abandon_silent_task() -> None:
     )
 
 
-def test_silent_task_is_left_behind() -> None:
-    """Its agent may be gone and Mesos not have noticed: longer than that nothing is waited for."""
+def test_uninstall_abandons_unresponsive_task_after_timeout() -> None:
+    """Its agent may be gone without Mesos having noticed: the wait is limited."""
     world = play(
         deployed(SMALL, kills_at_once=False),
         send.stop(),
@@ -83,13 +83,13 @@ def test_silent_task_is_left_behind() -> None:
         expect.plan("uninstall", COMPLETE),
     )
 
-    (left,) = world.state.process.left_behind
-    assert left.startswith("worker-0 on")
-    assert left in leftovers_message(world.state)
+    (task_left,) = world.state.process.left_behind
+    assert task_left.startswith("worker-0 on")
+    assert task_left in leftovers_message(world.state)
 
 
-def test_unreachable_task_is_awaited_briefly() -> None:
-    """A moment after it was asked to end."""
+def test_uninstall_waits_briefly_for_unreachable_agent() -> None:
+    """For a moment after the KILL."""
     play(
         deployed(SMALL, kills_at_once=False),
         send.status("worker-0", TaskState.UNREACHABLE),
@@ -103,8 +103,8 @@ def test_unreachable_task_is_awaited_briefly() -> None:
     )
 
 
-def test_sdk_uninstall_plan_completes_after_erasing_state() -> None:
-    """Its app is deleted at once: data that is left in the store would stay forever."""
+def test_uninstall_plan_is_complete_when_state_is_deleted() -> None:
+    """Its app is deleted immediately: anything left in the store then would stay forever."""
     world = play(deployed(SMALL), send.stop(), expect.torn_down(), expect.plan("uninstall", COMPLETE))
 
     before, after = sdk_uninstall_plan(world.state), sdk_uninstall_plan(with_fields(world.state, is_erased=True))
@@ -114,7 +114,7 @@ def test_sdk_uninstall_plan_completes_after_erasing_state() -> None:
     assert "nothing is left behind" == after.phases[-1].steps[0].message
 
 
-def test_an_interrupted_uninstall_touches_nothing() -> None:
+def test_interrupted_uninstall_kills_nothing() -> None:
     """Neither kills nor TEARDOWN, until it is continued."""
     play(
         deployed(SMALL, kills_at_once=False),
@@ -130,8 +130,8 @@ def test_an_interrupted_uninstall_touches_nothing() -> None:
     )
 
 
-def test_an_update_ends_with_the_job() -> None:
-    """Stopped tasks are not launched again, and no other plan starts a step."""
+def test_update_ends_with_uninstall() -> None:
+    """Killed tasks are not relaunched, and no other plan starts anything."""
     world = deployed(SMALL, kills_at_once=False)
     better = a_spec(workers=1, chief=0, user="somebody")
     play(
@@ -158,14 +158,14 @@ def idle() -> World:
     )
 
 
-def said(world: World, phase: str) -> str:
-    """By the last step of a phase of the uninstall plan."""
-    found = next(part for part in find_plan(world.state, "uninstall").phases if part.name == phase)
-    return found.steps[-1].message
+def last_message(world: World, phase: str) -> str:
+    """Of the last step of a phase of the uninstall plan."""
+    last = next(part for part in find_plan(world.state, "uninstall").phases if part.name == phase)
+    return last.steps[-1].message
 
 
-def test_a_service_that_stays_is_ended_by_force_of_an_operator() -> None:
-    """Who counts the plan as complete wants the end: the framework goes, too."""
+def test_forced_uninstall_ends_idle_service() -> None:
+    """An operator who marks the plan as complete wants the framework removed too."""
     for part in ((), ("deregister-service",), ("deregister-service", "deregister-service")):
         world = play(
             idle(),
@@ -178,15 +178,15 @@ def test_a_service_that_stays_is_ended_by_force_of_an_operator() -> None:
         assert (True, "nothing is left behind") == (world.state.stored.removed, leftovers_message(world.state))
 
 
-def test_a_service_that_stays_says_that_it_waits_for_an_operator() -> None:
+def test_idle_service_reports_that_it_waits_for_operator() -> None:
     """Not for tasks, when all have ended."""
-    assert "finish.then is idle: waits for an operator" in said(idle(), "deregister-service")
+    assert "finish.then is idle: waits for an operator" in last_message(idle(), "deregister-service")
     running = play(deployed(SMALL, kills_at_once=False), send.stop())
-    assert "waits for the end of all tasks" == said(running, "deregister-service")
+    assert "waits for the end of all tasks" == last_message(running, "deregister-service")
 
 
-def test_forced_steps_are_reported_as_left_behind() -> None:
-    """TEARDOWN is sent all the same, also if the plan was interrupted: it ends what can be ended."""
+def test_forced_uninstall_reports_abandoned_tasks() -> None:
+    """TEARDOWN is sent nevertheless, also if the plan was interrupted: it stops what can be stopped."""
     world = play(
         deployed(SMALL, kills_at_once=False),
         send.stop(),
@@ -202,8 +202,8 @@ def test_forced_steps_are_reported_as_left_behind() -> None:
     assert all("an operator did not want its end to be waited for" in text for text in world.state.process.left_behind)
 
 
-def test_what_ended_is_not_begun_again() -> None:
-    """The command is refused, and the plan is unchanged."""
+def test_ended_uninstall_cannot_be_restarted() -> None:
+    """The operator gets a refusal; the plan does not change."""
     for verb in (Verb.RESTART, Verb.STOP):
         for part in ((), ("kill-tasks", "kill-worker-0")):
             world = play(
@@ -217,8 +217,8 @@ def test_what_ended_is_not_begun_again() -> None:
     play(idle(), send.command(Verb.START, "uninstall"), expect.answered(Reply.ALREADY))
 
 
-def test_connection_loss_after_teardown_is_inconclusive() -> None:
-    """The call may be lost with it: it is sent again, or Mesos says that it knows the framework no more."""
+def test_lost_connection_after_teardown_repeats_it() -> None:
+    """The call may be lost with the connection: it is sent again, or Mesos says that the framework is unknown."""
     for gone in (False, True):
         world = deployed(SMALL)
         world.mesos.deaf = True
@@ -231,8 +231,8 @@ def test_connection_loss_after_teardown_is_inconclusive() -> None:
         assert (True, "nothing is left behind") == (world.state.stored.removed, leftovers_message(world.state))
 
 
-def test_a_framework_that_mesos_does_not_let_in_is_left_behind() -> None:
-    """Its id says which it is, Mesos' words say why."""
+def test_framework_rejected_by_mesos_is_abandoned() -> None:
+    """The message has its id and Mesos' reason."""
     world = play(deployed(SMALL, kills_at_once=False), send.stop(), send.event(SubscriptionRefused("not authorized")))
 
     assert "left behind: framework framework-1, which Mesos did not let in: not authorized" in leftovers_message(

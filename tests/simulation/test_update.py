@@ -1,4 +1,4 @@
-"""Update: other options, and only what they concern is launched again, in the order that the plan says."""
+"""Update: only tasks concerned by changed options restart, in the order of the plan."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def with_plan(spec: Any, strategy: Any, **options: Any) -> Any:
     return replace(spec, plans={"update": PlanSpec("update", strategy, **options)})
 
 
-def test_an_unchanged_spec_changes_nothing() -> None:
-    """A restart of the scheduler with the same options changes nothing."""
+def test_unchanged_spec_restarts_nothing() -> None:
+    """A restart of the scheduler is not an update."""
     play(
         deployed(a_spec()),
         send.restart(a_spec()),
@@ -53,8 +53,8 @@ def test_an_unchanged_spec_changes_nothing() -> None:
         (Strategy.BETWEEN_GRAPH, JobKind.PS, {"ps-0"}),
     ],
 )
-def test_update_restarts_tasks_of_recovery_table(strategy: Any, kind: Any, restarted: Any) -> None:
-    """The tasks that the change concerns, and those that cannot go on without them; at their old addresses."""
+def test_update_restarts_dependent_tasks(strategy: Any, kind: Any, restarted: Any) -> None:
+    """The tasks that the change concerns, and those that depend on them; at their old addresses."""
     spec = a_spec(strategy=strategy)
     play(
         deployed(spec),
@@ -80,8 +80,8 @@ def test_update_restarts_tasks_of_recovery_table(strategy: Any, kind: Any, resta
         (Strategy.BETWEEN_GRAPH, JobKind.PS, {"ps-0"}, {"ps-0", "worker-0", "worker-1", "chief-0"}),
     ],
 )
-def test_new_addresses_restart_dependents(strategy: Any, kind: Any, first: Any, then: Any) -> None:
-    """Once, and together; then everybody has the same ClusterSpec."""
+def test_update_to_new_addresses_restarts_dependents(strategy: Any, kind: Any, first: Any, then: Any) -> None:
+    """Once, and together; then every task has the same ClusterSpec."""
     spec = a_spec(strategy=strategy)
     play(
         deployed(spec),
@@ -100,8 +100,8 @@ def test_new_addresses_restart_dependents(strategy: Any, kind: Any, first: Any, 
     )
 
 
-def test_a_mirrored_cluster_restarts_as_a_whole() -> None:
-    """One changed worker section is all workers."""
+def test_update_restarts_mirrored_cluster_as_a_whole() -> None:
+    """A change of one worker section concerns all workers."""
     spec = a_spec(workers=3, ps=0, chief=0, strategy=Strategy.MULTI_WORKER_MIRRORED)
     names = ("worker-0", "worker-1", "worker-2")
     play(
@@ -116,8 +116,8 @@ def test_a_mirrored_cluster_restarts_as_a_whole() -> None:
     )
 
 
-def test_the_gang_is_launched_when_the_last_of_it_has_ended() -> None:
-    """Not in parts: offers come meanwhile, and nobody uses them."""
+def test_updated_gang_launches_after_last_exit() -> None:
+    """Not in parts: offers in between are not used."""
     spec = a_spec(chief=0, ps=0)
     play(
         deployed(spec, kills_at_once=False),
@@ -134,7 +134,7 @@ def test_the_gang_is_launched_when_the_last_of_it_has_ended() -> None:
     )
 
 
-def test_a_kill_that_is_lost_is_sent_again() -> None:
+def test_lost_kill_is_sent_again() -> None:
     """Until the task has ended, but not at every event."""
     spec = a_spec(workers=1, chief=0, ps=0)
     play(
@@ -151,8 +151,8 @@ def test_a_kill_that_is_lost_is_sent_again() -> None:
     )
 
 
-def test_previous_address_restarts_no_other_task() -> None:
-    """The ClusterSpec is the same: the chief goes on."""
+def test_update_at_old_addresses_restarts_no_other_task() -> None:
+    """The ClusterSpec is the same: the chief keeps running."""
     spec = a_spec(workers=1)
     world = deployed(spec)
     play(
@@ -170,8 +170,8 @@ def test_previous_address_restarts_no_other_task() -> None:
     assert {1} == {record.generation for record in world.state.stored.tasks.values()}
 
 
-def test_a_serial_update_takes_one_task_after_the_other() -> None:
-    """The next only when the one before it runs; the chief last, since it must know the new addresses."""
+def test_serial_update_restarts_one_task_at_a_time() -> None:
+    """The next only when the previous one runs; the chief last, because it must know the new addresses."""
     spec = a_spec()
     play(
         deployed(spec),
@@ -194,8 +194,8 @@ def test_a_serial_update_takes_one_task_after_the_other() -> None:
     )
 
 
-def test_a_canary_waits_for_an_operator_twice() -> None:
-    """As in the SDK: the first `continue` lets one go, the second the rest; over restarts of the scheduler."""
+def test_canary_update_waits_for_operator_twice() -> None:
+    """As in the SDK: the first `continue` releases one task, the second the rest; over restarts of the scheduler."""
     spec = a_spec(workers=4, chief=0, ps=0, strategy=Strategy.PARAMETER_SERVER)
     new = with_plan(changed(spec), PlanStrategy.CANARY)
     play(
@@ -233,8 +233,8 @@ def test_a_canary_waits_for_an_operator_twice() -> None:
     )
 
 
-def test_the_next_update_has_canaries_of_its_own() -> None:
-    """What was let go for other options counts no more."""
+def test_next_update_has_its_own_canaries() -> None:
+    """Canaries released for other options do not count."""
     spec = a_spec(workers=2, chief=0, ps=0)
     first = with_plan(changed(spec), PlanStrategy.PARALLEL_CANARY)
     play(
@@ -251,8 +251,8 @@ def test_the_next_update_has_canaries_of_its_own() -> None:
     )
 
 
-def test_the_old_options_are_a_way_back() -> None:
-    """Half way through, the options are set back: only what was updated is launched again."""
+def test_reverted_options_restart_only_updated_tasks() -> None:
+    """Half way through, the options are reverted: only updated tasks are relaunched."""
     spec = with_plan(a_spec(chief=0), PlanStrategy.SERIAL)
     play(
         deployed(spec),
@@ -272,8 +272,8 @@ def test_the_old_options_are_a_way_back() -> None:
     )
 
 
-def test_an_interrupted_update_stays_so_over_a_restart() -> None:
-    """What is under way goes on, nothing new begins; everything an operator did is stored."""
+def test_interrupted_update_stays_interrupted_over_restart() -> None:
+    """Running steps continue, no new step starts; all commands of the operator are stored."""
     spec = with_plan(a_spec(chief=0, ps=0), PlanStrategy.SERIAL)
     play(
         deployed(spec),
@@ -294,8 +294,8 @@ def test_an_interrupted_update_stays_so_over_a_restart() -> None:
     )
 
 
-def test_a_forced_step_is_left_as_it_is() -> None:
-    """The task goes on with the old options; the plan is complete without it."""
+def test_forced_update_step_keeps_its_task() -> None:
+    """The task keeps the old options; the plan is complete without it."""
     spec = with_plan(a_spec(chief=0, ps=0), PlanStrategy.SERIAL)
     play(
         deployed(spec, kills_at_once=False),
@@ -315,8 +315,8 @@ def test_a_forced_step_is_left_as_it_is() -> None:
     )
 
 
-def test_more_workers_are_launched_beside_those_that_run() -> None:
-    """The chief restarts, because it needs the addresses; the workers do not."""
+def test_added_workers_launch_next_to_running_ones() -> None:
+    """The chief restarts, because it must know them; the workers do not."""
     play(
         deployed(a_spec(workers=2)),
         send.restart(a_spec(workers=3)),
@@ -329,8 +329,8 @@ def test_more_workers_are_launched_beside_those_that_run() -> None:
     )
 
 
-def test_a_finished_task_is_not_launched_again() -> None:
-    """It has done its work, with whatever options."""
+def test_finished_task_is_not_updated() -> None:
+    """Its work is done, with whatever options."""
     spec = a_spec(chief=0, ps=0, strategy=Strategy.PARAMETER_SERVER)
     play(
         deployed(spec),
@@ -346,8 +346,8 @@ def test_a_finished_task_is_not_launched_again() -> None:
     )
 
 
-def test_failed_peers_that_await_update_keep_job() -> None:
-    """A chief ends with an error when its ps is gone: it was to be launched again anyway."""
+def test_failure_of_peer_awaiting_update_is_not_counted() -> None:
+    """A chief exits with an error when its ps is gone: it was to be relaunched anyway."""
     spec = with_plan(a_spec(), PlanStrategy.SERIAL)
     play(
         deployed(spec),
@@ -362,8 +362,8 @@ def test_failed_peers_that_await_update_keep_job() -> None:
     )
 
 
-def test_options_before_first_deployment_belong_to_deploy() -> None:
-    """The update plan does not exist yet; tasks that were launched with the old options are launched again."""
+def test_options_changed_during_deploy_are_applied_by_deploy() -> None:
+    """An update plan does not exist yet; tasks with the old options are relaunched."""
     spec = a_spec(chief=0)
     play(
         World(spec, an_agent(cpus=8)),
@@ -381,7 +381,7 @@ def test_options_before_first_deployment_belong_to_deploy() -> None:
     )
 
 
-def test_phases_may_depend_on_each_other() -> None:
+def test_phases_follow_their_dependencies() -> None:
     """A plan of the options: the workers after the ps, the chief after both."""
     spec = a_spec()
     phases = tuple(PhaseSpec(kind, kind) for kind in ("chief", "worker", "ps"))

@@ -1,4 +1,4 @@
-"""On a virtual network the address of a task is its name in the DNS of DC/OS: it stays when the task moves."""
+"""On a virtual network the address of a task is its name in the DNS of DC/OS; it stays when the task moves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def deployed(network: VirtualNetwork) -> World:
     return play(World(spec, *agents), send.register(), send.offers(), send.running())
 
 
-def test_addresses_are_names_with_tensorflows_usual_port() -> None:
+def test_virtual_addresses_use_default_tensorflow_port() -> None:
     """No port of an agent is needed: these offer none."""
     world = deployed(VirtualNetwork("dcos"))
 
@@ -31,8 +31,8 @@ def test_addresses_are_names_with_tensorflows_usual_port() -> None:
     }
 
 
-def test_moved_task_restarts_no_task() -> None:
-    """Its name goes with it, so the ClusterSpec stays."""
+def test_moved_task_on_virtual_network_restarts_no_other() -> None:
+    """Its name moves with it, so the ClusterSpec stays."""
     world = deployed(VirtualNetwork("dcos"))
     moved = next(record for record in world.state.stored.tasks.values() if record.job is JobKind.WORKER)
 
@@ -43,8 +43,8 @@ def test_moved_task_restarts_no_task() -> None:
     assert {1} == {record.generation for record in world.state.stored.tasks.values()}
 
 
-def test_the_container_joins_the_network() -> None:
-    """Beside an image, or without one."""
+def test_container_joins_virtual_network() -> None:
+    """With an image, or without one."""
     network = VirtualNetwork("blue", {"k_0": "v_0"})
     world = deployed(network)
     launch = world.mesos.tasks[world.id_of("worker-0")].launch

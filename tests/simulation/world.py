@@ -1,10 +1,9 @@
-"""The scheduler's core, a store and a Mesos, joined as the runner joins them, with a clock that is turned by hand.
+"""The scheduler's core, a store and a Mesos, joined as the runner joins them, with a manual clock.
 
     world = World(a_spec(), an_agent())
     play(world, send.register(), send.offers(), expect.launched("ps-0", ...), ...)
 
-A script is a row of steps; `send` makes them from what happens, `expect` from what must have followed. What is
-expected is looked for in what the last `send` caused.
+A script is a list of steps: `send` creates events, `expect` checks the effects of the last `send`.
 """
 
 from __future__ import annotations
@@ -48,13 +47,13 @@ class World:
         self.disk = MemoryDisk()
         self.now = 1000.0
         self._ids = (f"id-{number}" for number in count(1))
-        #: What the last `send` caused, event by event.
+        #: Decisions on the events of the last `send`.
         self.decisions: list[Decision] = []
-        #: It costs most of the time that a step takes.
+        #: It takes most of the time of a step.
         self.watches_moves = True
-        #: Updates that Mesos sends one after the other are found in the inbox together, as in a burst.
+        #: Deliver consecutive updates together, as a burst in the inbox.
         self.bursts = False
-        #: From which status to which the steps of plans have gone.
+        #: Transitions of plan steps.
         self.moves: set[tuple[Status, Status]] = set()
         self._start(spec)
 
@@ -67,14 +66,14 @@ class World:
         return [outcome for decision in self.decisions for outcome in decision.outcomes]
 
     def made(self, kind: type[Kind]) -> list[Kind]:
-        """Calls of one kind."""
+        """Return the calls of one kind."""
         return [call for call in self.calls if isinstance(call, kind)]
 
     def id_of(self, name: str) -> TaskId:
         return self.state.stored.tasks[TaskName(name)].id
 
     def step(self, event: Event) -> Decision:
-        """One event, as the runner handles it: store, swap, call."""
+        """Handle one event as the runner does: store, swap, call."""
         before = self.state
         decision = self.runner.step(self, event)
         if self.watches_moves:
@@ -84,11 +83,11 @@ class World:
         return decision
 
     def perform(self, call: Call) -> None:
-        """As the runner's driver: Mesos takes each call at once."""
+        """Perform a call as the runner's driver does: Mesos takes each call immediately."""
         self.mesos.perform(call, self.now)
 
     def settle(self) -> None:
-        """Let the scheduler hear all that Mesos has to say, and what follows from it."""
+        """Deliver all pending events of Mesos, and what follows from them."""
         for _ in range(100_000):
             if not self.mesos.events:
                 return
@@ -99,7 +98,7 @@ class World:
         raise AssertionError("this does not come to rest")
 
     def _burst(self) -> None:
-        """What the runner takes from its inbox at once."""
+        """Take the next events, as the runner takes them from its inbox."""
         events = [self.mesos.events.popleft()]
         while isinstance(events[-1], StatusUpdated) and self.mesos.events:
             if not isinstance(self.mesos.events[0], StatusUpdated):
@@ -117,12 +116,12 @@ class World:
         self.step(Disconnected("the master went away"))
 
     def restart(self, spec: ServiceSpec | None = None) -> None:
-        """The scheduler dies and comes back on what is stored, perhaps with other options."""
+        """Restart the scheduler on the stored state, perhaps with other options."""
         self.mesos.disconnect()
         self._start(spec or self.state.spec)
 
     def wait(self, seconds: float | None = None) -> None:
-        """Until the next deadline of the state, or so many seconds with all deadlines on the way."""
+        """Wait for the next deadline, or for `seconds` with all deadlines in between."""
         end = None if seconds is None else self.now + seconds
         while True:
             deadline = next_deadline(self.state)
@@ -157,17 +156,17 @@ class World:
         self.runner.state = state
 
     def stored(self) -> Mapping[str, bytes]:
-        """Keys and bytes as they are on the disk."""
+        """Return stored keys and bytes."""
         return MemoryStore(self.state.spec.name, self.disk).load()
 
 
 def moves(before: SchedulerState, after: SchedulerState) -> set[tuple[Status, Status]]:
-    """Return the moves of all steps; raise IllegalStepTransitionError for one that the table lacks."""
-    known = _statuses(before)
-    found = {(known[node], status) for node, status in _statuses(after).items() if node in known}
-    for move in found:
+    """Return the transitions of all steps; raise IllegalStepTransitionError for an illegal one."""
+    previous = _statuses(before)
+    changes = {(previous[node], status) for node, status in _statuses(after).items() if node in previous}
+    for move in changes:
         check_transition(*move)
-    return {(old, new) for old, new in found if old is not new}
+    return {(old, new) for old, new in changes if old is not new}
 
 
 def _statuses(state: SchedulerState) -> dict[tuple[str, str, str], Status]:
@@ -181,16 +180,16 @@ def _statuses(state: SchedulerState) -> dict[tuple[str, str, str], Status]:
 
 @dataclass(frozen=True)
 class Step:
-    """One line of a script."""
+    """One step of a script."""
 
     words: str
     do: Callable[[World], None]
-    #: Whether what happened before it is no longer looked at.
+    #: Whether earlier effects are discarded.
     fresh: bool = False
 
 
 def play(world: AnyWorld, *steps: Step) -> AnyWorld:
-    """Take the steps in order; a failure names the step."""
+    """Run the steps in order; a failure names the step."""
     for number, step in enumerate(steps, 1):
         if step.fresh:
             world.decisions.clear()

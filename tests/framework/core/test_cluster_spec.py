@@ -1,4 +1,4 @@
-"""Addresses to ClusterSpec to TF_CONFIG."""
+"""From addresses to ClusterSpec and TF_CONFIG."""
 
 from tf_scheduler.core.launch.cluster_spec import cluster_of, tf_config
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName
@@ -11,14 +11,14 @@ def record(job, index, address):
     return TaskRecord(name, TaskId(f"{name}__x"), job, index, AgentId("a"), "host", address, 1, (), 0.0)
 
 
-def test_addresses_are_in_the_order_of_their_indexes():
-    """TensorFlow finds task i of a job at position i, whatever the order of launching."""
+def test_addresses_are_ordered_by_index():
+    """TensorFlow looks up task i of a job at position i, whatever the order of launches."""
     records = [record(JobKind.WORKER, index, f"h:{index}") for index in (2, 0, 1)] + [record(JobKind.PS, 0, "p:1")]
 
     assert cluster_of(records) == {"ps": ["p:1"], "worker": ["h:0", "h:1", "h:2"]}
 
 
-def test_the_evaluator_is_in_nobodys_cluster():
+def test_evaluator_is_not_in_cluster_spec():
     """A parameter-server chief that sees an evaluator waits for it forever."""
     cluster = {"chief": ["c:1"], "evaluator": ["e:1"], "worker": ["w:1"]}
 

@@ -1,4 +1,4 @@
-"""The agents of the cluster, as those who look at it see them."""
+"""Snapshots of the cluster's agents, for display."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def after(state, *events, now=1000.0):
 
 @pytest.fixture
 def state():
-    """One task, which went to agent-1; agent-2 has offered, too."""
+    """One task, launched on agent-1; agent-2 has offered, too."""
     return after(
         SchedulerState(a_spec(workers=1, ps=0, chief=0)),
         Subscribed("fw-1"),
@@ -28,7 +28,7 @@ def state():
 
 
 def test_every_agent_that_offered_is_remembered(state):
-    """As it was then, also when nothing was to be placed there."""
+    """With the offered resources, also when no task was to be placed there."""
     assert {"agent-1-id", "agent-2-id"} == set(state.session.agent_snapshots)
     amounts = {"cpus": thousandths(4), "mem": thousandths(8192), "gpus": thousandths(2)}
     assert (
@@ -37,26 +37,26 @@ def test_every_agent_that_offered_is_remembered(state):
     )
 
 
-def test_the_last_offer_counts(state):
-    """What an agent offers to two roles at once is one offer."""
+def test_last_offer_of_agent_counts(state):
+    """Simultaneous offers of an agent to two roles count as one."""
     halves = (an_offer("offer-3", "agent-2", cpus=1), an_offer("offer-4", "agent-2", cpus=2, gpus=1))
-    seen = after(state, OffersReceived(halves), now=1001.0).session.agent_snapshots["agent-2-id"]
+    snapshot = after(state, OffersReceived(halves), now=1001.0).session.agent_snapshots["agent-2-id"]
 
-    assert (thousandths(3), thousandths(1), 1001.0) == (seen.cpus, seen.gpus, seen.at)
+    assert (thousandths(3), thousandths(1), 1001.0) == (snapshot.cpus, snapshot.gpus, snapshot.at)
 
 
-def test_an_agent_that_is_gone_is_forgotten(state):
-    """Mesos tells every framework of it."""
+def test_removed_agent_is_forgotten(state):
+    """Mesos reports it to every framework."""
     assert ["agent-1-id"] == list(after(state, AgentFailed("agent-2-id")).session.agent_snapshots)
 
 
-def test_nothing_is_remembered_without_a_connection(state):
-    """Agents may go meanwhile."""
+def test_lost_connection_clears_snapshots(state):
+    """Agents may be removed meanwhile."""
     assert {} == after(state, Disconnected("the master went away")).session.agent_snapshots
 
 
-def test_only_so_many_are_remembered():
-    """Those that offered last."""
+def test_number_of_snapshots_is_limited():
+    """The agents that offered last."""
     state = SchedulerState(a_spec())
     first = rounds.record_offers(
         state, [an_offer(agent=f"agent-{number}") for number in range(rounds.MAX_AGENT_SNAPSHOTS)], 1.0

@@ -1,4 +1,4 @@
-"""Who gets secrets, and who does not: every rule on its own, and that nothing is given twice or before it is stored."""
+"""Delivery of secrets: each rule separately; a token works once, and only after its use is stored."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def a_service(*secrets, **delivery):
 
 
 def launched(spec):
-    """The launches of all its tasks, and the state after they are stored."""
+    """Return the launches of all its tasks, and the state after they are stored."""
     numbers = map(str, itertools.count())
     tasks = tuple(spec.tasks())
     match = match_gang(tasks, [an_offer()], PlacementContext(executor=spec.executor.needs))
@@ -64,7 +64,7 @@ class World:
         self.state = decision.state
         return decision
 
-    def is_given(self, **question):
+    def gets_secrets(self, **question):
         return self.ask(**question).answer.reply is Reply.OK
 
 
@@ -74,7 +74,7 @@ def world():
 
 
 def test_only_tasks_with_secrets_have_a_token(world):
-    """Each its own; what is stored of it is no more than a digest."""
+    """Each task has its own; only a digest of it is stored."""
     payloads = {name: payload(launch) for name, launch in world.launches.items()}
 
     assert (f"{URL}/v1/secrets", "") == (payloads["worker-0"].secrets_url, payloads["ps-0"].secrets_url)
@@ -87,7 +87,7 @@ def test_only_tasks_with_secrets_have_a_token(world):
         assert not any(token.encode() in write.value for write in stored[:1] for token in tokens if token)
 
 
-def test_a_service_without_secrets_makes_no_tokens():
+def test_service_without_secrets_creates_no_tokens():
     """Nor ids for them: it costs nothing."""
     launches, _ = launched(a_spec(workers=2, ps=1, chief=0))
 
@@ -95,8 +95,8 @@ def test_a_service_without_secrets_makes_no_tokens():
     assert {""} == {payload(launch).secrets_url for launch in launches.values()}
 
 
-def test_it_is_stored_before_it_is_given_and_then_it_is_used(world):
-    """Another nonce is refused for every client; the scheduler's restart makes no difference."""
+def test_token_use_is_stored_before_secrets_are_sent(world):
+    """Another nonce comes too late, whichever client sends it, also after a restart of the scheduler."""
     first = world.ask()
     assert (Reply.OK, (SecretTokenRedeemed(world.id, secret_tokens.digest("mine")),)) == (
         first.answer.reply,
@@ -112,18 +112,18 @@ def test_it_is_stored_before_it_is_given_and_then_it_is_used(world):
     record = records.writes(TaskLaunched(world.launches["worker-0"].record), SchedulerState(world.state.spec))[0]
     stored = {write.key: write.value for write in (record, *written)}
     world.state = apply(SchedulerState(world.state.spec), *records.changes(stored))
-    assert not world.is_given(nonce="theirs")
+    assert not world.gets_secrets(nonce="theirs")
 
 
-def test_an_answer_that_was_lost_is_given_again(world):
-    """To the same nonce, without another write."""
-    assert world.is_given()
+def test_lost_secret_response_is_repeated(world):
+    """With the same nonce, without another write."""
+    assert world.gets_secrets()
     again = world.ask()
     assert (Reply.OK, ()) == (again.answer.reply, again.changes)
 
 
 @pytest.mark.parametrize(
-    ("state", "given"),
+    ("state", "expected"),
     [
         (TaskState.STAGING, True),
         (TaskState.STARTING, True),
@@ -133,14 +133,14 @@ def test_an_answer_that_was_lost_is_given_again(world):
         (TaskState.UNREACHABLE, False),
     ],
 )
-def test_only_a_task_that_starts_gets_them(world, state, given):
-    """A program that reads its own launch cannot ask again."""
+def test_only_starting_task_gets_secrets(world, state, expected):
+    """A program that reads its own launch cannot request them again."""
     world.state = apply(world.state, StatusStored(a_status(world.id, state)))
-    assert given is world.is_given()
+    assert expected is world.gets_secrets()
 
 
-def test_the_token_of_another_task_is_none(world):
-    """And the answer says no more to it than to any stranger's."""
+def test_token_of_another_task_is_rejected(world):
+    """The answer reveals no more than to any other client."""
     other = payload(world.launches["worker-1"]).secrets_token
     answers = [
         world.ask(token=other),
@@ -156,50 +156,50 @@ def test_the_token_of_another_task_is_none(world):
     assert all(world.token not in outcome.message for one in answers for outcome in one.outcomes)
 
 
-def test_what_compares_tokens_takes_as_long_whatever_is_shown(world, monkeypatch):
-    """hmac.compare_digest does: nobody gets anything whom it does not let."""
+def test_tokens_are_compared_in_constant_time(world, monkeypatch):
+    """By hmac.compare_digest; the test replaces it, and its answer decides."""
     compared = []
     monkeypatch.setattr(hmac, "compare_digest", lambda *pair: compared.append(tuple(map(len, pair))))
-    assert not world.is_given()
-    assert not world.is_given(token="wrong")
+    assert not world.gets_secrets()
+    assert not world.gets_secrets(token="wrong")
     assert [(64, 64)] * 2 == compared
 
 
-def test_an_earlier_launch_of_the_task_gets_nothing(world):
-    """Its token ended with it; and so did the fact that it was used."""
-    assert world.is_given()
+def test_token_of_earlier_launch_is_rejected(world):
+    """Its token ended with it; so did the record of its use."""
+    assert world.gets_secrets()
     again = replace(world.launches["worker-0"].record, id="worker-0__again", token=secret_tokens.digest("new"))
     forgotten = records.writes(TaskLaunched(again), world.state)
     world.state = apply(world.state, TaskLaunched(again))
 
-    assert not world.is_given()
-    assert world.is_given(task="worker-0__again", token="new")
+    assert not world.gets_secrets()
+    assert world.gets_secrets(task="worker-0__again", token="new")
     assert f"given/{world.id}" in [write.key for write in forgotten]
 
 
-def test_a_token_expires():
-    """So many seconds after the launch."""
+def test_token_expires():
+    """token_seconds after the launch."""
     world = World(expires=60.0)
-    assert not world.is_given(now=NOW + 61)
+    assert not world.gets_secrets(now=NOW + 61)
     assert "60 s after the launch" in world.ask(now=NOW + 61).answer.message
-    assert world.is_given(now=NOW + 60)
+    assert world.gets_secrets(now=NOW + 60)
 
 
-# While it runs.
+# While the task runs.
 
 FILE = SecretSpec("file:key", file="key", jobs=frozenset({"worker"}), reloads=True)
 
 
 def running(*secrets, **delivery):
-    """A world whose worker-0 has got its secrets, and runs."""
+    """A world whose worker-0 has its secrets, and runs."""
     world = World(*secrets, **delivery)
-    assert world.is_given()
+    assert world.gets_secrets()
     world.state = apply(world.state, StatusStored(a_status(world.id, TaskState.RUNNING)))
     return world
 
 
 def test_token_user_gets_reloadable_secrets_while_running():
-    """As often as it asks, for no more than that, without a word in the log; nobody else gets it."""
+    """Any number of times, only those secrets, without a log entry; no other client gets them."""
     world = running(*SECRETS, FILE)
     again = world.ask(now=NOW + 10_000)
 
@@ -207,26 +207,26 @@ def test_token_user_gets_reloadable_secrets_while_running():
     assert (FILE,) == secret_tokens.secrets_due(world.state, world.state.stored.tasks["worker-0"])
     assert "is not starting" in world.ask(nonce="theirs").answer.message
     assert "not its agent's address" in world.ask(address="10.0.0.2").answer.message
-    assert not world.is_given(token="wrong")
+    assert not world.gets_secrets(token="wrong")
 
 
-def test_the_token_of_a_program_that_runs_is_used_up():
-    """Where its executor has not used it, nobody does."""
+def test_token_of_running_program_is_rejected():
+    """If its executor has not used it, no other client can."""
     world = World(*SECRETS, FILE)
     world.state = apply(world.state, StatusStored(a_status(world.id, TaskState.RUNNING)))
-    assert not world.is_given()
+    assert not world.gets_secrets()
 
 
 @pytest.mark.parametrize("state", [TaskState.KILLING, TaskState.FINISHED, TaskState.UNREACHABLE])
-def test_what_ends_gets_no_new_values(state):
-    """Nor does what nobody hears of."""
+def test_ended_task_gets_no_reloaded_secrets(state):
+    """Nor does an unresponsive task."""
     world = running(FILE)
     world.state = apply(world.state, StatusStored(a_status(world.id, state)))
-    assert not world.is_given()
+    assert not world.gets_secrets()
 
 
-def test_only_tasks_with_secrets_that_reload_ask_again():
-    """As often as the options say."""
+def test_only_tasks_with_reloadable_secrets_poll():
+    """With the interval of the options."""
     world = World(*SECRETS, FILE, reload_every=5.0)
     assert {"worker-0": 5.0, "ps-0": 0.0}.items() <= {
         name: payload(launch).secrets_reload for name, launch in world.launches.items()
@@ -234,8 +234,8 @@ def test_only_tasks_with_secrets_that_reload_ask_again():
     assert {0.0} == {payload(launch).secrets_reload for launch in World().launches.values()}
 
 
-def test_an_operator_has_new_values_asked_for_at_once():
-    """By every executor that may ask for them, and no other."""
+def test_operator_can_request_immediate_reload():
+    """By every executor with reloadable secrets, and no other."""
     world = running(*SECRETS, FILE)
 
     request = ReloadSecrets()
@@ -252,36 +252,36 @@ def test_an_operator_has_new_values_asked_for_at_once():
     ("world", "reply"),
     [(lambda: World(FILE), Reply.ALREADY), (lambda: running(*SECRETS), Reply.BAD_REQUEST), (World, Reply.BAD_REQUEST)],
 )
-def test_where_there_is_nothing_to_be_read_again_that_is_said(world, reply):
+def test_reload_without_reloadable_secrets_is_refused(world, reply):
     """No program runs; no secret reloads."""
     decision = handle(world().state, ReloadSecrets(), NOW, str)
 
     assert ((), reply) == (decision.calls, decision.answer.reply)
 
 
-# Where the question comes from.
+# Address of the request.
 
 
 @pytest.mark.parametrize(
-    ("address", "given"),
+    ("address", "expected"),
     [("10.0.0.1", True), ("::ffff:10.0.0.1", True), ("10.0.0.2", False), ("127.0.0.1", False), ("", False)],
 )
-def test_only_the_agent_of_the_launch_may_ask(address, given):
-    """By its address, unless the options say that it does not count."""
-    assert given is World().is_given(address=address)
-    assert World(from_agent_only=False).is_given(address=address)
+def test_only_agent_of_launch_gets_secrets(address, expected):
+    """By its address, unless the options disable the check."""
+    assert expected is World().gets_secrets(address=address)
+    assert World(from_agent_only=False).gets_secrets(address=address)
 
 
 def test_agent_on_scheduler_host_may_use_loopback():
-    """Where the host's name leads there."""
+    """If the name of its host resolves to loopback."""
     world = World()
     spec = replace(world.state.spec, secret_delivery=SecretDelivery("http://agent-1:8080"))
     world.state = replace(world.state, spec=spec)
-    assert world.is_given(address="127.0.1.1")
+    assert world.gets_secrets(address="127.0.1.1")
 
 
 def test_references_are_only_names(world):
-    """What the agent resolves needs no token, and the executor gets the names of variables to mask."""
+    """The agent resolves them without a token, and the executor gets the variables to mask."""
     launches, _ = launched(a_service(SecretSpec("reference:team/key#user", env="USER_NAME")))
     launch = launches["ps-0"]
 
@@ -293,7 +293,7 @@ def test_references_are_only_names(world):
 
 
 def networked(agent_address, **options):
-    """A world whose tasks are known by names; Mesos knows the agent as `agent_address`."""
+    """A world whose tasks have names as addresses; Mesos knows the agent as `agent_address`."""
     world = World(**options)
     record = world.launches["worker-0"].record
     named = replace(record, address="worker-0.service.zone:2222", agent_address=agent_address)
@@ -301,45 +301,45 @@ def networked(agent_address, **options):
     return world
 
 
-def tells(world, *addresses):
-    """The agent tells of the container."""
+def reports(world, *addresses):
+    """The agent reports the addresses of the container."""
     status = a_status(world.id, TaskState.STARTING, addresses=addresses)
     world.state = handle(world.state, StatusUpdated(status), NOW, str).state
 
 
 @pytest.mark.parametrize(
-    ("address", "given"),
+    ("address", "expected"),
     [("9.0.1.5", True), ("fd01::5", True), ("10.0.0.1", True), ("10.0.0.2", False), ("127.0.0.1", False), ("", False)],
 )
-def test_virtual_network_allows_agent_and_container(address, given):
-    """Packets of a container leave with its own address, or with that of its agent."""
+def test_virtual_network_agent_and_container_get_secrets(address, expected):
+    """Packets of a container have its own source address, or that of its agent."""
     world = networked("10.0.0.1")
-    tells(world, "9.0.1.5", "fd01::5")
+    reports(world, "9.0.1.5", "fd01::5")
 
-    assert given is world.is_given(address=address)
-    if not given:
+    assert expected is world.gets_secrets(address=address)
+    if not expected:
         why = world.ask(address=address).answer.message
         assert "is not the address of its agent, nor of its container: 10.0.0.1, 9.0.1.5, fd01::5" in why
-    assert networked("10.0.0.1", from_agent_only=False).is_given(address=address)
+    assert networked("10.0.0.1", from_agent_only=False).gets_secrets(address=address)
 
 
 @pytest.mark.parametrize("agent_address", ["", "agent-1", "10.0.0.1"])
-def test_secrets_wait_for_container_address(agent_address):
-    """It is asked to come again, and the log says nothing; a name of the agent is not looked up."""
+def test_no_secrets_before_container_address_is_known(agent_address):
+    """The client is asked to retry, without a log entry; a host name of the agent is not resolved."""
     world = networked(agent_address)
     early = world.ask(address="9.0.1.5")
 
     assert (Reply.RETRY, (), ()) == (early.answer.reply, early.changes, early.outcomes)
     assert "secret_delivery.from_agent_only" in early.answer.message
-    tells(world, "9.0.1.5")
-    assert world.is_given(address="9.0.1.5")
+    reports(world, "9.0.1.5")
+    assert world.gets_secrets(address="9.0.1.5")
 
 
-def test_container_address_is_kept():
-    """A status that says nothing of it, as the master makes them, does not take it back; nor does a new scheduler."""
+def test_container_address_is_kept_by_later_status():
+    """A status without addresses, as the master sends it, does not remove them; nor does a new scheduler."""
     world = networked("10.0.0.1")
-    tells(world, "9.0.1.5")
-    tells(world)
+    reports(world, "9.0.1.5")
+    reports(world)
     status = world.state.stored.statuses[world.id]
     [write] = records.writes(StatusStored(status), world.state)
 
@@ -350,8 +350,8 @@ def test_container_address_is_kept():
     assert (StatusStored(replace(status, addresses=())),) == records.changes({write.key: older})
 
 
-def test_the_agents_address_is_kept_where_tasks_have_names():
-    """Elsewhere it is in the address that they are reached at."""
+def test_agent_address_is_stored_for_named_tasks():
+    """Otherwise their own address contains it."""
     _, named = launched(replace(a_service(), network=VirtualNetwork("dcos")))
     _, plain = launched(a_service())
 

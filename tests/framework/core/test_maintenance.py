@@ -1,4 +1,4 @@
-"""Agents that are about to go: left in time, and not used any more."""
+"""Maintenance: tasks leave a draining agent in time, and it is not used any more."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def pass_time(world, seconds):
         world.wait(1.0)
 
 
-def test_an_inverse_offer_is_accepted():
-    """The window is the operator's; Mesos asks again, so that a cancelled one is noticed."""
+def test_inverse_offer_is_accepted():
+    """The window is the operator's; Mesos repeats the inverse offer, so that a cancelled one is noticed."""
     world = a_world("a", "b", "c")
 
     plan_window(world, "a", 3600.0)
@@ -63,8 +63,8 @@ def test_an_inverse_offer_is_accepted():
     assert ["agent a goes into maintenance"] == [outcome.message for outcome in world.outcomes]
 
 
-def test_tasks_move_shortly_before_maintenance():
-    """Training goes on as long as it can; the grace period and the launch elsewhere fit before the window."""
+def test_tasks_are_moved_shortly_before_window():
+    """Training runs as long as possible; the grace period and the relaunch end before the window."""
     world = a_world("a", "b", "c")
     begun = world.now
 
@@ -78,8 +78,8 @@ def test_tasks_move_shortly_before_maintenance():
     assert world.now < begun + 600.0
 
 
-def test_a_window_that_is_near_moves_the_work_at_once():
-    """In the decision that hears of it."""
+def test_near_window_moves_tasks_immediately():
+    """In the decision on the inverse offer."""
     world = a_world("a", "b", "c")
 
     plan_window(world, "a", 5.0)
@@ -87,8 +87,8 @@ def test_a_window_that_is_near_moves_the_work_at_once():
     assert [world.state.stored.recoveries["worker-0"].launch] == [call.task_id for call in world.made(Kill)]
 
 
-def test_a_move_costs_the_task_nothing():
-    """It is nobody's failure."""
+def test_move_counts_no_failure():
+    """No failure is counted."""
     world = a_world("a", "b", "c")
 
     plan_window(world, "a", 5.0)
@@ -101,8 +101,8 @@ def test_a_move_costs_the_task_nothing():
     assert world.state.stored.result is None
 
 
-def test_what_must_start_again_with_it_does():
-    """Collective training ends as a whole; the one that can stay stays where it is."""
+def test_move_restarts_dependent_tasks():
+    """Collective training stops as a whole; tasks on other agents stay there."""
     world = a_world("a", "b", "c", strategy=Strategy.MULTI_WORKER_MIRRORED)
     before = {name: task.launch.record.id for name, task in world.mesos.live().items()}
 
@@ -114,8 +114,8 @@ def test_what_must_start_again_with_it_does():
     assert set() == {*before.values()} & {*after.values()}
 
 
-def test_the_chief_starts_again_with_a_worker_that_moves():
-    """At a new address only a restarted chief finds it; the chief keeps its address."""
+def test_chief_restarts_with_moved_worker():
+    """Only a restarted chief finds the new address; it stays at its own."""
     jobs = (a_job(JobKind.WORKER, 1, needs=needs(cpus=1.5)), a_job(JobKind.CHIEF, 1, needs=needs(cpus=1.5)))
     world = deployed(a_spec(jobs=jobs), "a", "b", "c")
     before = hosts(world)
@@ -130,8 +130,8 @@ def test_the_chief_starts_again_with_a_worker_that_moves():
     assert before["worker-0"] != hosts(world)["worker-0"]
 
 
-def test_finished_task_does_not_move():
-    """It has done its work."""
+def test_finished_task_does_not_restart_with_move():
+    """Its work is done."""
     jobs = (a_job(JobKind.WORKER, 3, needs=needs(cpus=1.5)),)
     world = deployed(a_spec(jobs=jobs, strategy=Strategy.MULTI_WORKER_MIRRORED), "a", "b", "c", "d")
     world.mesos.report(world.id_of("worker-1"), TaskState.FINISHED)
@@ -145,8 +145,8 @@ def test_finished_task_does_not_move():
     assert {"worker-0", "worker-2"} == world.mesos.live().keys()
 
 
-def test_the_agent_is_not_used_again():
-    """Its offers say why."""
+def test_drained_agent_is_not_used_again():
+    """Its offers contain the reason."""
     world = a_world("a", "b")
 
     plan_window(world, "a", 5.0)
@@ -160,8 +160,8 @@ def test_the_agent_is_not_used_again():
 
 
 @pytest.mark.parametrize("how", ["rescinded", "offered without a window", "reconnected"])
-def test_a_cancelled_window_moves_nothing(how):
-    """Rescinded, missing in an offer, or not repeated after a new subscription."""
+def test_cancelled_window_moves_no_task(how):
+    """Reported by Mesos, seen in an offer, or missing after a new subscription."""
     world = a_world("a", "b", "c")
     plan_window(world, "a", 600.0)
     (window,) = world.state.session.windows.values()

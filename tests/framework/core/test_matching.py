@@ -1,4 +1,4 @@
-"""A gang gets a place for all of its tasks, or for none and the reasons."""
+"""Matching: all tasks of a gang are placed, or none, with reasons."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,41 +14,41 @@ def match(spec, *offers):
     return match_gang(tuple(spec.tasks()), offers, PlacementContext(EXECUTOR, spec.placement))
 
 
-def where(found):
-    return {placement.task.name: placement.agent.hostname for placement in found.placements}
+def where(match_result):
+    return {placement.task.name: placement.agent.hostname for placement in match_result.placements}
 
 
-def test_a_gang_that_fits_one_agent_stays_together():
+def test_gang_that_fits_one_agent_stays_together():
     """Few agents are better than many."""
-    found = match(a_spec(), an_offer(agent="agent-1"), an_offer("offer-2", "agent-2"))
+    match_result = match(a_spec(), an_offer(agent="agent-1"), an_offer("offer-2", "agent-2"))
 
-    assert {"agent-1"} == set(where(found).values())
+    assert {"agent-1"} == set(where(match_result).values())
 
 
-def test_a_gang_spills_over_to_the_next_agent():
-    """2 cpus hold three tasks of 0.6 with their executors; the fourth goes elsewhere."""
-    found = match(a_spec(), an_offer(cpus=2), an_offer("offer-2", "agent-2", cpus=2))
+def test_gang_spills_over_to_next_agent():
+    """2 cpus hold three tasks of 0.6 with their executors; the fourth is placed on another agent."""
+    match_result = match(a_spec(), an_offer(cpus=2), an_offer("offer-2", "agent-2", cpus=2))
 
-    assert sorted(where(found).values()) == ["agent-1", "agent-1", "agent-1", "agent-2"]
+    assert sorted(where(match_result).values()) == ["agent-1", "agent-1", "agent-1", "agent-2"]
 
 
 def test_tasks_on_one_agent_get_different_ports():
     """Two services, or two tasks, on one host never share a port."""
-    found = match(a_spec(), an_offer())
+    match_result = match(a_spec(), an_offer())
 
-    given_ports = [port for placement in found.placements for port in ports_of(placement.task_resources)]
+    given_ports = [port for placement in match_result.placements for port in ports_of(placement.task_resources)]
     assert 4 == len(set(given_ports)) == len(given_ports)
 
 
-def test_nothing_is_placed_when_one_task_has_no_place():
-    """All or none, and the reason names task, need and the best of any agent."""
+def test_gang_is_not_placed_if_one_task_does_not_fit():
+    """All or none; the reason has the task, the need and the best value of any agent."""
     spec = a_spec(jobs=(a_job(JobKind.PS), a_job(JobKind.WORKER, 1, needs=needs(cpus=64))))
 
-    found = match(spec, an_offer(agent="small", cpus=1), an_offer("offer-2", "large", cpus=8))
+    match_result = match(spec, an_offer(agent="small", cpus=1), an_offer("offer-2", "large", cpus=8))
 
-    assert isinstance(found, NoMatch)
-    assert list(found.reasons) == ["worker-0"]
-    assert tuple(map(str, found.reasons["worker-0"])) == (
+    assert isinstance(match_result, NoMatch)
+    assert list(match_result.reasons) == ["worker-0"]
+    assert tuple(map(str, match_result.reasons["worker-0"])) == (
         "agent large: needs cpus 64.1, has 8",
         "agent small: needs cpus 64.1, has 1",
         "needs cpus 64.1, mem 1088, ports 1 (with its executor) on one agent; "
@@ -56,25 +56,28 @@ def test_nothing_is_placed_when_one_task_has_no_place():
     )
 
 
-def test_a_task_crowded_out_by_its_gang_says_so():
-    """The agent is large enough for one of them: what the others took is part of the reason."""
-    found = match(a_spec(workers=3, ps=0, chief=0), an_offer(cpus=1.3))
+def test_reason_lists_usage_of_same_gang():
+    """The agent is large enough for one of them: the reason lists the usage of the others."""
+    match_result = match(a_spec(workers=3, ps=0, chief=0), an_offer(cpus=1.3))
 
-    assert list(found.reasons) == ["worker-2"]
-    assert str(found.reasons["worker-2"][0]) == "agent agent-1: needs cpus 0.6, has 0.1 left for it besides its gang"
+    assert list(match_result.reasons) == ["worker-2"]
+    assert (
+        str(match_result.reasons["worker-2"][0])
+        == "agent agent-1: needs cpus 0.6, has 0.1 left for it besides its gang"
+    )
 
 
-def test_no_offer_is_a_reason_too():
-    """The reason says that no offers were received."""
-    found = match(a_spec(workers=1, ps=0, chief=0))
+def test_missing_offers_are_a_reason():
+    """Missing offers are reported too."""
+    match_result = match(a_spec(workers=1, ps=0, chief=0))
 
     assert ["needs cpus 0.6, mem 1088, ports 1; no offers from any agent"] == [
-        str(reason) for reason in found.reasons["worker-0"]
+        str(reason) for reason in match_result.reasons["worker-0"]
     ]
 
 
-def test_cpu_tasks_keep_off_gpu_agents():
-    """GPUs are scarce: who needs none goes elsewhere, or waits."""
+def test_cpu_tasks_avoid_gpu_agents():
+    """GPUs are scarce: tasks without GPUs use other agents, or wait."""
     gpu = an_offer("offer-1", "a-gpu", gpus=2)
 
     assert {"b-cpu"} == set(where(match(a_spec(), gpu, an_offer("offer-2", "b-cpu"))).values())
@@ -83,7 +86,7 @@ def test_cpu_tasks_keep_off_gpu_agents():
     )
 
 
-def test_cpu_tasks_that_may_use_gpu_agents_leave_them_for_last():
+def test_unrestricted_cpu_tasks_use_gpu_agents_last():
     """Marathon's `unrestricted`."""
     gpu = an_offer("offer-1", "a-gpu", gpus=2)
     spec = a_spec(placement=PlacementSpec(gpu_scheduling_behavior=GpuScheduling.UNRESTRICTED))
@@ -96,10 +99,10 @@ def test_offers_of_one_agent_are_merged():
     """Mesos may offer an agent in parts; a task may need both."""
     spec = a_spec(workers=1, ps=0, chief=0)
 
-    found = match(spec, an_offer("offer-1", cpus=0.4), an_offer("offer-2", cpus=0.4, port_ranges=()))
+    match_result = match(spec, an_offer("offer-1", cpus=0.4), an_offer("offer-2", cpus=0.4, port_ranges=()))
 
-    assert isinstance(found, Match)
-    assert found.placements[0].agent.offer_ids == ("offer-1", "offer-2")
+    assert isinstance(match_result, Match)
+    assert match_result.placements[0].agent.offer_ids == ("offer-1", "offer-2")
 
 
 offers = st.lists(
@@ -116,29 +119,29 @@ offers = st.lists(
 
 
 @given(offers, st.integers(0, 4), st.integers(0, 3), st.integers(0, 2))
-def test_no_agent_ever_gives_more_than_it_offered(raw, workers, ps, gpus):
-    """Whatever is offered: all tasks have a place or none has, and no agent is overdrawn."""
-    made = [
+def test_no_agent_is_overdrawn(raw, workers, ps, gpus):
+    """For any offers: all tasks are placed or none, and no agent is overdrawn."""
+    agents_offers = [
         an_offer(f"offer-{n}", f"agent-{agent}", cpus, mem, 0, g, ((31000 + 10 * n, 31000 + 10 * n + count),))
         for n, (agent, cpus, mem, g, count) in enumerate(raw)
     ]
     jobs = (a_job(JobKind.PS, ps), a_job(JobKind.WORKER, workers, needs=needs(gpus=gpus)))
     spec = a_spec(jobs=tuple(job for job in jobs if job.count))
 
-    found = match(spec, *made)
+    match_result = match(spec, *agents_offers)
 
-    if isinstance(found, NoMatch):
-        assert workers + ps == 0 or found.reasons
+    if isinstance(match_result, NoMatch):
+        assert workers + ps == 0 or match_result.reasons
         return
-    assert [task.name for task in spec.tasks()] == [placement.task.name for placement in found.placements]
-    for agent in {placement.agent.id for placement in found.placements}:
-        offered = [entry for offer in made if offer.agent_id == agent for entry in offer.resources]
-        taken = [
+    assert [task.name for task in spec.tasks()] == [placement.task.name for placement in match_result.placements]
+    for agent in {placement.agent.id for placement in match_result.placements}:
+        offered = [entry for offer in agents_offers if offer.agent_id == agent for entry in offer.resources]
+        used = [
             entry
-            for placement in found.placements
+            for placement in match_result.placements
             if placement.agent.id == agent
             for entry in placement.task_resources + placement.executor_resources
         ]
         for name in ("cpus", "mem", "gpus"):
-            assert total(taken, name) <= total(offered, name)
-        assert port_count(taken) == len(set(ports_of(taken)) & set(ports_of(offered)))
+            assert total(used, name) <= total(offered, name)
+        assert port_count(used) == len(set(ports_of(used)) & set(ports_of(offered)))

@@ -1,7 +1,7 @@
-"""Whatever happens in whatever order: the promises that the scheduler makes about offers, tasks and reservations.
+"""Properties of offers, tasks and reservations that hold for every history of events.
 
-The Mesos of the simulation objects by itself when an offer is answered twice or never was one, when a task takes what
-is not offered, is launched twice, or runs twice.
+The simulated Mesos also rejects answers to unknown or answered offers, launches without offered resources, repeated
+launches, and tasks that run twice.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ agents = st.builds(
 
 
 class Offers(RuleBasedStateMachine):
-    """One service on a cluster where everything may happen."""
+    """One service on a cluster with random events."""
 
     @initialize(
         workers=st.integers(1, 4),
@@ -64,7 +64,7 @@ class Offers(RuleBasedStateMachine):
         self.world.register()
 
     def checked(self, step):
-        """All or none, in every single decision: a gang that was wanted is launched whole or not at all."""
+        """Each decision launches a wanted gang as a whole or not at all."""
 
         def checked_step(event):
             gangs = view_of(self.world.state).gangs
@@ -92,18 +92,18 @@ class Offers(RuleBasedStateMachine):
 
     @rule()
     def allocate(self):
-        """The master offers what is free."""
+        """The master offers free resources."""
         self.world.mesos.allocate(self.world.now)
         self.world.settle()
 
     @rule(seconds=st.sampled_from([0.5, 3.0, 6.0, 30.0]))
     def wait(self, seconds):
-        """Time passes; the deadlines on the way are kept."""
+        """Time passes, with the deadlines in between."""
         self.world.wait(seconds)
 
     @rule(seconds=st.integers(1, 15))
     def go_on(self, seconds):
-        """Time passes, and the master offers what is free every second."""
+        """Time passes, and the master offers free resources every second."""
         for _ in range(seconds):
             self.allocate()
             self.world.wait(1.0)
@@ -111,14 +111,14 @@ class Offers(RuleBasedStateMachine):
     @precondition(lambda self: self.world.mesos.offers)
     @rule(data=st.data())
     def rescind(self, data):
-        """One offer is taken back."""
+        """Mesos rescinds an offer."""
         self.world.mesos.rescind(data.draw(st.sampled_from(sorted(self.world.mesos.offers))))
         self.world.settle()
 
     @precondition(lambda self: self.world.mesos.offers)
     @rule(data=st.data())
     def rescind_late(self, data):
-        """One offer is taken back, and the scheduler hears of it after the next offers."""
+        """Mesos rescinds an offer, and the scheduler receives it after the next offers."""
         self.world.mesos.rescind(data.draw(st.sampled_from(sorted(self.world.mesos.offers))))
         self.world.mesos.events.rotate(1)
         self.world.mesos.allocate(self.world.now)
@@ -144,7 +144,7 @@ class Offers(RuleBasedStateMachine):
     @precondition(lambda self: self.world.mesos.agents and self.calamities < 2)
     @rule(data=st.data())
     def lose(self, data):
-        """An agent is gone for good."""
+        """An agent is removed."""
         self.calamities += 1
         self.world.mesos.lose(data.draw(st.sampled_from(sorted(self.world.mesos.agents))).removesuffix("-id"))
         self.world.settle()
@@ -161,14 +161,14 @@ class Offers(RuleBasedStateMachine):
     @precondition(lambda self: not self.over)
     @rule()
     def reconnect(self):
-        """The master goes away and comes back."""
+        """The master disconnects, and the scheduler subscribes again."""
         self.world.disconnect()
         self.world.register()
 
     @precondition(lambda self: not self.over)
     @rule()
     def restart(self):
-        """The scheduler dies and starts on what it stored."""
+        """The scheduler restarts on its stored state."""
         self.world.restart()
         self.world.register()
 
@@ -178,29 +178,29 @@ class Offers(RuleBasedStateMachine):
 
     @invariant()
     def every_offer_is_held_or_answered(self):
-        held = set(self.world.state.session.offers)
-        assert held == set(self.world.mesos.offers)
+        offers = set(self.world.state.session.offers)
+        assert offers == set(self.world.mesos.offers)
 
     @invariant()
     def no_offer_is_held_longer_than_promised(self):
         limit = self.world.state.spec.gang.hold_seconds
-        assert all(self.world.now <= held.since + limit for held in self.world.state.session.offers.values())
+        assert all(self.world.now <= offer.since + limit for offer in self.world.state.session.offers.values())
 
     @invariant()
     def no_constraint_is_broken(self):
-        """UNIQUE, MAX_PER, LIKE and UNLIKE hold for all that runs; GROUP_BY is about the order of launching."""
+        """UNIQUE, MAX_PER, LIKE and UNLIKE hold for all running tasks; GROUP_BY depends on the order of launches."""
         jobs = {task.name: task.job for task in self.world.state.spec.tasks()}
         values: dict[tuple[str, Constraint], list[str | None]] = {}
         for name, task in self.world.mesos.live().items():
             agent = self.world.mesos.agents[task.launch.record.agent_id]
             for constraint in jobs[name].constraints:
-                found = agent.hostname if constraint.field == "hostname" else agent.more["attributes"]["rack"]
-                values.setdefault((jobs[name].group, constraint), []).append(found)
-        for (_, constraint), found in values.items():
-            assert not _breaks(constraint, found), (constraint, found)
+                value = agent.hostname if constraint.field == "hostname" else agent.more["attributes"]["rack"]
+                values.setdefault((jobs[name].group, constraint), []).append(value)
+        for (_, constraint), value in values.items():
+            assert not _breaks(constraint, value), (constraint, value)
 
     def teardown(self):
-        """Every service ends when it is asked to, and leaves nothing reserved on agents that live."""
+        """Every uninstall completes, and leaves no reservation on agents in the cluster."""
         if not hasattr(self, "world"):
             return
         world = self.world

@@ -1,4 +1,4 @@
-"""What Mesos tells of RESERVE and UNRESERVE: stored, then acknowledged; a refused one frees its place at once."""
+"""Status of RESERVE and UNRESERVE: stored, then acknowledged; a refused one frees its slot immediately."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ HOLD, TIMEOUT = 5.0, 300.0
 def world():
     """Three workers, each as large as an agent, and two agents."""
     job = a_job(JobKind.WORKER, 3, needs=needs(cpus=1.5))
-    found = World(a_spec(jobs=(job,), gang=GangSpec(HOLD, GangMode.RESERVE, TIMEOUT)), *(_agent(name) for name in "ab"))
-    found.register()
-    return found
+    created = World(
+        a_spec(jobs=(job,), gang=GangSpec(HOLD, GangMode.RESERVE, TIMEOUT)), *(_agent(name) for name in "ab")
+    )
+    created.register()
+    return created
 
 
 def _agent(name):
@@ -39,7 +41,7 @@ def pass_time(world, seconds):
 
 
 def reserve(world, *, hear=True):
-    """Until the places that are there are reserved, and what Mesos says of it is heard, or still on its way."""
+    """Reserve the available slots; with `hear`, deliver the status of the operations."""
     while not world.state.stored.reservations:
         world.mesos.allocate(world.now)
         world.settle()
@@ -51,17 +53,17 @@ def reserve(world, *, hear=True):
 
 
 def reserved(world):
-    """What is reserved anywhere, offered or not."""
+    """Return all reservations, offered or not."""
     pools = [agent.free for agent in world.mesos.agents.values()] + [pool for _, pool in world.mesos.offers.values()]
     return [entry.shape for pool in pools for entry in pool.entries() if "reservations" in entry.shape]
 
 
 def ids(world, name):
-    """Of the `reserve` or `unreserve` operations that were sent."""
+    """Return the ids of the `reserve` or `unreserve` operations that were sent."""
     return [operation.id for call in world.made(Accept) for operation in getattr(call, name)]
 
 
-def test_what_is_made_is_stored_and_then_acknowledged(world):
+def test_reservation_is_stored_then_acknowledged(world):
     """Each reservation is an operation of its own, with its id."""
     first, second = reserve(world)
 
@@ -79,8 +81,8 @@ def test_what_is_made_is_stored_and_then_acknowledged(world):
     assert {} == world.mesos.operations
 
 
-def test_a_status_that_comes_again_is_only_acknowledged(world):
-    """The acknowledgement, or the scheduler, may be lost before it leaves."""
+def test_repeated_operation_status_is_only_acknowledged(world):
+    """The acknowledgement may be lost, or the scheduler before it sends one."""
     first, _ = reserve(world)
     again = OperationStatus(first.operation, OperationState.FINISHED, first.agent_id, uuid="uuid-9")
     world.mesos.operations[first.operation] = again
@@ -92,7 +94,7 @@ def test_a_status_that_comes_again_is_only_acknowledged(world):
 
 
 def test_refused_reservation_is_dropped_with_reason(world):
-    """The master's sentence, such as one of an access list; then the service keeps away, as after a failed round."""
+    """The message is the master's, for example about an access list; then the service backs off."""
     world.mesos.refusal = "not authorized"
 
     pass_time(world, HOLD + 1)
@@ -107,8 +109,8 @@ def test_refused_reservation_is_dropped_with_reason(world):
 
 
 @pytest.mark.parametrize("state", OperationState)
-def test_only_what_will_never_be_made_is_given_up(world, state):
-    """An agent that is away may have made it. What is there after all is offered, and given back."""
+def test_only_final_operation_failure_drops_reservation(world, state):
+    """An unreachable agent may have made it. If so, it is offered, and released."""
     first, _ = reserve(world)
 
     world.step(OperationUpdated(OperationStatus(first.operation, state)))
@@ -119,8 +121,8 @@ def test_only_what_will_never_be_made_is_given_up(world, state):
     assert len(world.state.stored.reservations) == (1 if lost else 2)
 
 
-def test_agents_that_cannot_tell_are_not_asked_to(world):
-    """The master refuses the id, not the reservation: without it all goes as it should."""
+def test_agent_without_operation_feedback_gets_no_ids(world):
+    """The master refuses the id, not the reservation: without the id it succeeds."""
     for agent in world.mesos.agents.values():
         agent.mute = True
 
@@ -135,8 +137,8 @@ def test_agents_that_cannot_tell_are_not_asked_to(world):
     assert ["", ""] == ids(world, "unreserve")
 
 
-def test_what_was_not_heard_of_is_asked_for_after_a_subscription(world):
-    """With its agent. Here the answer is that the operation is unknown: what is offered all the same is given back."""
+def test_pending_operation_is_reconciled_after_subscription(world):
+    """With its agent. Mesos answers that the operation is unknown: reservations offered later are released."""
     items = reserve(world, hear=False)
     world.mesos.operations.clear()
 
@@ -150,7 +152,7 @@ def test_what_was_not_heard_of_is_asked_for_after_a_subscription(world):
     assert [] == reserved(world)
 
 
-def test_an_agent_that_has_not_come_back_is_asked_for_again(world):
+def test_operation_on_recovering_agent_is_reconciled_again(world):
     """The master says so, and it may take minutes."""
     items = reserve(world, hear=False)
     world.mesos.operations.clear()
@@ -165,7 +167,7 @@ def test_an_agent_that_has_not_come_back_is_asked_for_again(world):
     assert 2 == len(world.state.stored.reservations)
 
 
-def test_what_is_heard_of_is_not_asked_for(world):
+def test_acknowledged_operation_is_not_reconciled(world):
     """After its acknowledgement Mesos does not know it any more."""
     reserve(world)
 
@@ -176,8 +178,8 @@ def test_what_is_heard_of_is_not_asked_for(world):
     assert 2 == len(world.state.stored.reservations)
 
 
-def test_unreserved_reservation_is_dropped_on_status(world):
-    """Without that it would be after a while."""
+def test_unreserved_reservation_is_forgotten_with_status(world):
+    """Without the status it would be forgotten after a timeout."""
     items = reserve(world)
 
     world.step(StopRequested("enough"))
@@ -191,7 +193,7 @@ def test_unreserved_reservation_is_dropped_on_status(world):
 
 
 def test_failed_unreserve_is_reported(world):
-    """It is offered again, and tried again."""
+    """It is offered again, and released again."""
     first, _ = reserve(world)
 
     refused = OperationStatus(f"{first.id}.unreserve.offer-9", OperationState.ERROR, message="not authorized")

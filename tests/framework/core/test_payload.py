@@ -15,7 +15,7 @@ CONFIG = {"cluster": {"worker": ["10.0.0.1:31000"]}, "task": {"type": "worker", 
 
 
 def payload(**document):
-    """Of worker 0, after the way over the wire."""
+    """Return the payload of worker 0, encoded and decoded."""
     spec = to_spec(resolve({"service": {"command": "x"}, **document}))
     (job,) = [job for job in spec.jobs if job.section == "worker"]
     return Payload.decode(payload_of(spec, job, record(), CONFIG, 31000).encode())
@@ -27,14 +27,16 @@ def record():
     )
 
 
-def test_the_task_itself():
-    """Name, place in the cluster, and what is the same for all."""
-    found = payload(service={"command": "train", "user": "me", "checkpoint_dir": "/models", "environment": {"A": "1"}})
+def test_payload_describes_task():
+    """Name, address in the cluster, and values shared by all tasks."""
+    decoded = payload(
+        service={"command": "train", "user": "me", "checkpoint_dir": "/models", "environment": {"A": "1"}}
+    )
 
-    assert (found.task, found.job, found.index, found.generation) == ("worker-0", "worker", 0, 7)
-    assert (found.tf_config, found.port, found.strategy) == (CONFIG, 31000, "between_graph")
-    assert (found.user, found.log_dir) == ("me", "/models")
-    assert {"A": "1", "CHECKPOINT_DIR": "/models"} == found.environment
+    assert (decoded.task, decoded.job, decoded.index, decoded.generation) == ("worker-0", "worker", 0, 7)
+    assert (decoded.tf_config, decoded.port, decoded.strategy) == (CONFIG, 31000, "between_graph")
+    assert (decoded.user, decoded.log_dir) == ("me", "/models")
+    assert {"A": "1", "CHECKPOINT_DIR": "/models"} == decoded.environment
 
 
 @pytest.mark.parametrize(
@@ -49,20 +51,20 @@ def test_the_task_itself():
         ({"nice": 5, "ulimits": "core=0:-1"}, {"nice": 5, "ulimits": {"core": (0, -1)}}),
     ],
 )
-def test_a_jobs_options_arrive(worker, expected):
+def test_job_options_arrive(worker, expected):
     """Each in its field."""
-    found = payload(worker=worker)
+    decoded = payload(worker=worker)
 
-    assert expected == {name: getattr(found, name) for name in expected}
+    assert expected == {name: getattr(decoded, name) for name in expected}
 
 
-def test_a_program_of_the_original_package_arrives():
-    """Without a command the module is what runs."""
+def test_program_of_original_package_arrives():
+    """Without a command the module runs."""
     service = {"command": "", "job_url": "http://host/a.zip", "job_name": "mnist", "job_path": "src", "job_context": ""}
 
-    found = payload(service=service)
+    decoded = payload(service=service)
 
-    assert ("", "mnist", "src", "{}") == (found.command, found.job_name, found.job_path, found.job_context)
+    assert ("", "mnist", "src", "{}") == (decoded.command, decoded.job_name, decoded.job_path, decoded.job_context)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_a_program_of_the_original_package_arrives():
         ("hdfs://default/a.zip", False),
     ],
 )
-def test_what_agents_cannot_fetch_the_executor_does(url, by_agent):
+def test_executor_fetches_urls_unsupported_by_agent(url, by_agent):
     """Each file is fetched once."""
     spec = to_spec(resolve({"service": {"command": "x", "job_url": url}}))
 
@@ -84,8 +86,8 @@ def test_what_agents_cannot_fetch_the_executor_does(url, by_agent):
     assert spec.fetch == payload(service={"command": "x", "job_url": url}).fetch
 
 
-def test_the_files_of_hdfs_are_fetched_and_found():
-    """Beside the program, where Hadoop's clients look."""
+def test_hdfs_configuration_is_fetched():
+    """Next to the program, where Hadoop's clients look."""
     service = {"command": "x", "hdfs": {"config_uri": "http://host/endpoints/"}}
     spec = to_spec(resolve({"service": service}))
 
@@ -95,8 +97,8 @@ def test_the_files_of_hdfs_are_fetched_and_found():
     assert "." == payload(service=service).environment["HADOOP_CONF_DIR"]
 
 
-def test_liveness_is_for_the_jobs_that_it_names():
-    """By default for those that train: a parameter server reports no progress."""
+def test_liveness_applies_to_named_jobs():
+    """By default for tasks that train: a parameter server reports no progress."""
     health = {"liveness": "http", "target": "http://127.0.0.1:{port}/", "interval": 1, "failures": 2}
 
     assert Liveness("http", "http://127.0.0.1:{port}/", 1.0, 20.0, 300.0, 2) == payload(health=health).liveness
@@ -104,16 +106,23 @@ def test_liveness_is_for_the_jobs_that_it_names():
     assert None is payload().liveness
 
 
-def test_output_is_bounded_as_the_options_say():
+def test_output_limits_arrive():
     """For every task."""
-    found = payload(executor={"output_bytes": 1 << 20, "output_backups": 1})
+    decoded = payload(executor={"output_bytes": 1 << 20, "output_backups": 1})
 
-    assert (1 << 20, 1) == (found.output_bytes, found.output_backups)
+    assert (1 << 20, 1) == (decoded.output_bytes, decoded.output_backups)
 
 
-def test_a_spec_without_any_of_it_is_the_least_that_runs():
-    """Nothing is made up."""
+def test_minimal_spec_has_minimal_payload():
+    """Empty defaults everywhere."""
     spec = a_spec()
-    found = payload_of(spec, spec.jobs[0], record(), CONFIG, 31000)
+    decoded = payload_of(spec, spec.jobs[0], record(), CONFIG, 31000)
 
-    assert ("", "", "", (), 0, None) == (found.pre, found.post, found.job_name, found.fetch, found.nice, found.liveness)
+    assert ("", "", "", (), 0, None) == (
+        decoded.pre,
+        decoded.post,
+        decoded.job_name,
+        decoded.fetch,
+        decoded.nice,
+        decoded.liveness,
+    )

@@ -22,7 +22,7 @@ def record(launch: TaskId) -> TaskRecord:
     return TaskRecord(NAME, launch, JobKind.WORKER, 0, AgentId("a-1"), "agent-1", "10.0.0.1:31000", 1, (), 0.0)
 
 
-def reported(state: SchedulerState, launch: TaskId, *progress: Progress) -> SchedulerState:
+def with_progress(state: SchedulerState, launch: TaskId, *progress: Progress) -> SchedulerState:
     for item in progress:
         decision = handle(state, ProgressReported(launch, item), 0.0, lambda: "new")
         assert () == decision.changes
@@ -33,29 +33,29 @@ def reported(state: SchedulerState, launch: TaskId, *progress: Progress) -> Sche
 RUNNING = apply(SchedulerState(a_spec(workers=1, ps=0, chief=0)), TaskLaunched(record(FIRST)))
 
 
-def test_the_newest_progress_of_a_launch_is_kept() -> None:
-    """By its number: a message that comes late does not turn the clock back."""
-    state = reported(RUNNING, FIRST, Progress(1, 1.0, 10), Progress(3, 3.0, 30), Progress(2, 2.0, 20))
+def test_newest_progress_of_launch_is_kept() -> None:
+    """By its number: a late message does not replace a newer one."""
+    state = with_progress(RUNNING, FIRST, Progress(1, 1.0, 10), Progress(3, 3.0, 30), Progress(2, 2.0, 20))
     assert {FIRST: Progress(3, 3.0, 30)} == state.process.progress
 
 
-def test_progress_of_an_earlier_launch_is_nobodys() -> None:
-    """Nor is that of a task that was never there."""
-    state = reported(RUNNING, SECOND, Progress(1, 1.0, 10))
-    state = reported(state, TaskId("chief-0__9"), Progress(1, 1.0, 10))
+def test_progress_of_earlier_launch_is_ignored() -> None:
+    """As is that of an unknown task."""
+    state = with_progress(RUNNING, SECOND, Progress(1, 1.0, 10))
+    state = with_progress(state, TaskId("chief-0__9"), Progress(1, 1.0, 10))
     assert {} == state.process.progress
 
 
-def test_a_new_launch_starts_without_progress() -> None:
+def test_new_launch_starts_without_progress() -> None:
     """So does a task that is forgotten."""
-    state = reported(RUNNING, FIRST, Progress(1, 1.0, 10))
+    state = with_progress(RUNNING, FIRST, Progress(1, 1.0, 10))
     assert {} == apply(state, TaskLaunched(record(SECOND))).process.progress
     assert {} == apply(state, TaskForgotten(NAME)).process.progress
 
 
-def test_a_lost_connection_leaves_what_is_known() -> None:
-    """The training goes on meanwhile."""
-    state = reported(RUNNING, FIRST, Progress(1, 1.0, 10))
+def test_lost_connection_keeps_progress() -> None:
+    """The training continues meanwhile."""
+    state = with_progress(RUNNING, FIRST, Progress(1, 1.0, 10))
     after = handle(with_fields(state, connected=True), Disconnected("gone"), 0.0, lambda: "new").state
     assert state.process.progress == after.process.progress
 
@@ -74,16 +74,16 @@ def test_a_lost_connection_leaves_what_is_known() -> None:
     ],
 )
 def test_progress_in_words(progress: Progress, expected: str) -> None:
-    """Only what is known."""
+    """Unknown values are omitted."""
     assert expected == describe_progress(progress)
 
 
 def test_restored_progress_skips_ended_launches() -> None:
-    """Their tasks may have been launched again."""
-    heard = {FIRST: Progress(0, 1.0, step=8, total=8), TaskId("worker-1__1"): Progress(0, 1.0)}
+    """Their tasks may have been relaunched."""
+    progress = {FIRST: Progress(0, 1.0, step=8, total=8), TaskId("worker-1__1"): Progress(0, 1.0)}
     again = apply(RUNNING, TaskLaunched(record(SECOND)))
 
-    assert {FIRST: heard[FIRST]} == current_progress(RUNNING, heard)
-    assert {} == current_progress(again, heard)
-    restarted = with_fields(RUNNING, progress=current_progress(RUNNING, heard))
-    assert 9 == reported(restarted, FIRST, Progress(1, 2.0, step=9)).process.progress[FIRST].step
+    assert {FIRST: progress[FIRST]} == current_progress(RUNNING, progress)
+    assert {} == current_progress(again, progress)
+    restarted = with_fields(RUNNING, progress=current_progress(RUNNING, progress))
+    assert 9 == with_progress(restarted, FIRST, Progress(1, 2.0, step=9)).process.progress[FIRST].step

@@ -1,4 +1,4 @@
-"""What Mesos is asked about our launches, and when again (Mesos documentation, reconciliation)."""
+"""Task reconciliation: which tasks, and how often (Mesos documentation, reconciliation)."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def on(world: World, agent: str) -> set[str]:
 
 
 def questions(world: World) -> list[set[str]]:
-    """The names that each RECONCILE asked for."""
+    """Return the task names of each RECONCILE."""
     return [{name_of(task) for task in call.tasks} for call in world.made(Reconcile)]
 
 
-def test_what_is_not_answered_is_asked_for_again_later_and_later():
-    """An agent that has not come back after the master's failover: the master says nothing of its tasks."""
+def test_unanswered_reconciliation_is_repeated_with_back_off():
+    """After a master failover an agent may not be back: the master does not report its tasks."""
     world = deployed()
     world.mesos.missing = {"agent-2-id"}
     play(world, send.restart())
@@ -49,8 +49,8 @@ def test_what_is_not_answered_is_asked_for_again_later_and_later():
     assert [FIRST_WAIT, 10, 20, 40, LONGEST_WAIT, LONGEST_WAIT] == waits
 
 
-def test_what_is_answered_is_not_asked_for_again():
-    """An update counts as an answer, whatever it says."""
+def test_answered_reconciliation_is_not_repeated():
+    """Any update counts as an answer."""
     world = deployed()
     world.mesos.missing = {"agent-2-id"}
     play(world, send.restart())
@@ -66,7 +66,7 @@ def test_what_is_answered_is_not_asked_for_again():
 
 
 def test_new_connection_restarts_reconciliation():
-    """One run at a time: what the master before was asked for is void."""
+    """One run at a time: requests to the previous master are void."""
     world = deployed()
     world.mesos.missing = {"agent-2-id"}
     play(world, send.restart(), send.wait(60.0), send.disconnect(), send.register())
@@ -75,8 +75,8 @@ def test_new_connection_restarts_reconciliation():
     assert world.now + FIRST_WAIT == next_deadline(world.state)
 
 
-def test_every_quarter_of_an_hour_mesos_is_asked_for_everything():
-    """Both ways: what we know may be gone, and what we do not know may run."""
+def test_full_reconciliation_runs_every_quarter_hour():
+    """Both ways: known tasks may be gone, and unknown tasks may run."""
     world = deployed()
 
     play(world, send.wait(FULL_INTERVAL))
@@ -86,7 +86,7 @@ def test_every_quarter_of_an_hour_mesos_is_asked_for_everything():
     assert [ALL, set()] == questions(world)
 
 
-def test_an_answer_that_tells_nothing_new_is_not_stored():
+def test_unchanged_status_is_not_stored():
     """Ten thousand tasks would be ten thousand transactions, every quarter of an hour."""
     world = deployed()
 
@@ -96,7 +96,7 @@ def test_an_answer_that_tells_nothing_new_is_not_stored():
     assert [] == [decision.changes for decision in world.decisions if decision.changes]
 
 
-def test_a_task_that_got_lost_unnoticed_is_found_out():
+def test_full_reconciliation_detects_lost_task():
     """Its last update never came."""
     world = deployed()
     lost = world.mesos.tasks.pop(world.id_of("worker-1"))

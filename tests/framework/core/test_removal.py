@@ -1,4 +1,4 @@
-"""A framework that Mesos has removed: its id is never used again, and the operator decides how to go on."""
+"""A framework that Mesos has removed: its id is never used again, and an operator has to reset it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def deployed() -> World:
 
 
 def away_for_too_long(world: World) -> World:
-    """Mesos removes the framework while no scheduler is there, and frees what its tasks used. Then one starts."""
+    """Let Mesos remove the framework while no scheduler is connected, then start a scheduler."""
     world.mesos.disconnect()
     for task in world.mesos.tasks.values():
         world.mesos.agents[task.launch.record.agent_id].free += task.pool
@@ -38,8 +38,8 @@ def reset(world: World) -> World:
     return play(world, send.event(ResetRequested()), send.register(), send.offers(), send.running())
 
 
-def test_removal_message_explains_loss_and_next_step():
-    """With the command."""
+def test_removed_framework_message_names_loss_and_remedy():
+    """The message has the command."""
     world = away_for_too_long(deployed())
 
     (message,) = [outcome.message for outcome in world.outcomes if outcome.warning]
@@ -50,15 +50,15 @@ def test_removal_message_explains_loss_and_next_step():
     assert world.state.process.finished
 
 
-def test_its_tasks_are_gone():
-    """Their statuses are not RUNNING any more."""
+def test_tasks_of_removed_framework_are_gone():
+    """The API does not report them as running."""
     world = away_for_too_long(deployed())
 
     assert {TaskState.GONE} == {world.state.status(name).state for name in ALL}
 
 
-def test_a_removed_framework_is_never_used_again():
-    """The next start is over before it has begun: Mesos would refuse it again."""
+def test_removed_framework_id_is_never_used_again():
+    """The next start exits immediately: Mesos would refuse the id again."""
     world = away_for_too_long(deployed())
 
     world.restart()
@@ -66,8 +66,8 @@ def test_a_removed_framework_is_never_used_again():
     assert (True, True, None) == (world.state.process.finished, world.state.stored.removed, world.state.stored.result)
 
 
-def test_a_job_that_has_ended_stays_ended():
-    """After the TEARDOWN the id is of no use; how the job ended is not forgotten."""
+def test_ended_job_of_removed_framework_stays_ended():
+    """After the TEARDOWN the id is useless; the result of the job is kept."""
     world = play(deployed(), send.status("chief-0", TaskState.FINISHED), expect.torn_down())
 
     world.restart()
@@ -76,8 +76,8 @@ def test_a_job_that_has_ended_stays_ended():
     assert Verdict.SUCCEEDED is world.state.stored.result.verdict
 
 
-def test_scheduler_killed_in_teardown_accepts_refusal():
-    """The job has ended well: there is nothing to lament."""
+def test_refusal_after_teardown_is_not_a_failure():
+    """The job has succeeded: no warning is needed."""
     world = play(deployed(), send.status("chief-0", TaskState.FINISHED), expect.torn_down())
     world.store.apply(writes(FrameworkRegistered(world.state.stored.framework_id), world.state))
 
@@ -89,7 +89,7 @@ def test_scheduler_killed_in_teardown_accepts_refusal():
 
 
 def test_reset_registers_new_framework():
-    """Another framework, new launches, nothing of before."""
+    """Another framework, new launches, no records of the old one."""
     world = away_for_too_long(deployed())
     before = set(world.state.stored.statuses)
 
@@ -101,8 +101,8 @@ def test_reset_registers_new_framework():
     assert {1} == {record.generation for record in world.state.stored.tasks.values()}
 
 
-def test_a_reset_is_stored():
-    """The next scheduler sees only operators' decisions."""
+def test_reset_is_stored():
+    """The next scheduler gets no old state except commands of operators."""
     world = play(away_for_too_long(deployed()), send.event(ResetRequested()))
 
     world.restart()
@@ -116,8 +116,8 @@ def test_a_reset_is_stored():
     assert {"plans"} == {key.partition("/")[0] for key in world.stored()}
 
 
-def test_a_reset_keeps_what_operators_decided():
-    """A plan that is interrupted stays so: its tasks wait."""
+def test_reset_keeps_commands_of_operators():
+    """An interrupted plan stays interrupted: its tasks wait."""
     world = play(World(a_spec(), an_agent()), send.register(), send.command(Verb.INTERRUPT, "deploy"))
 
     away_for_too_long(world)
@@ -126,8 +126,8 @@ def test_a_reset_keeps_what_operators_decided():
     play(world, expect.alive(), expect.plan("deploy", Status.WAITING))
 
 
-def test_a_framework_that_lives_is_not_reset():
-    """Its tasks would run on, with nobody who knows them."""
+def test_live_framework_is_not_reset():
+    """Its tasks would run on, unknown to any scheduler."""
     world = deployed()
     before = world.state
 
@@ -139,8 +139,8 @@ def test_a_framework_that_lives_is_not_reset():
     )
 
 
-def test_an_uninstallation_of_what_is_removed_has_nothing_to_do():
-    """It is over at once."""
+def test_uninstall_of_removed_framework_completes():
+    """It completes immediately."""
     world = away_for_too_long(deployed())
 
     play(world, send.stop(), expect.quiet())

@@ -1,4 +1,4 @@
-"""`gang.mode: reserve`: what is found is kept until the gang is complete, and given back in every other case."""
+"""`gang.mode: reserve`: offers are reserved until the gang is complete, and released in every other case."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def a_world(*agents, workers=3, principal=""):
 
 
 def pass_time(world, seconds):
-    """The master offers every second; what was decided meanwhile is kept."""
+    """The master offers every second; decisions in between are collected."""
     for _ in range(round(seconds)):
         world.mesos.allocate(world.now)
         world.settle()
@@ -47,18 +47,18 @@ def join(world, name):
 
 
 def reserved(world):
-    """Host name -> labels of what is reserved there and free."""
-    found = {}
+    """Return the free reservations by host name, with their labels."""
+    by_host = {}
     for agent in world.mesos.agents.values():
         for entry in agent.free.entries():
             for reservation in json.loads(entry.shape).get("reservations", ()):
                 labels = {item["key"]: item["value"] for item in reservation["labels"]["labels"]}
-                found[agent.hostname] = (reservation["role"], reservation.get("principal"), labels["namespace"])
-    return found
+                by_host[agent.hostname] = (reservation["role"], reservation.get("principal"), labels["namespace"])
+    return by_host
 
 
 def operations(world, name):
-    """`reserve` or `unreserve` operations that were sent."""
+    """Return the `reserve` or `unreserve` operations that were sent."""
     return [operation for call in world.made(Accept) for operation in getattr(call, name)]
 
 
@@ -70,7 +70,7 @@ def changes(world, kind):
     return [change for decision in world.decisions for change in decision.changes if isinstance(change, kind)]
 
 
-def test_what_a_round_finds_is_reserved_and_stored_before():
+def test_reservation_is_stored_before_it_is_made():
     """For the service's role and by its principal; nothing is launched."""
     world = a_world("a", "b", principal="digits-principal")
 
@@ -78,15 +78,15 @@ def test_what_a_round_finds_is_reserved_and_stored_before():
     world.disconnect()
 
     assert dict.fromkeys("ab", ("digits-role", "digits-principal", "digits")) == reserved(world)
-    made = [item for change in changes(world, ReservationMade) if not (item := change.reservation).is_confirmed]
-    assert ["worker-0", "worker-1"] == [item.task for item in made]
-    assert {f"reservations/{item.id}" for item in made} == {
+    reservations = [item for change in changes(world, ReservationMade) if not (item := change.reservation).is_confirmed]
+    assert ["worker-0", "worker-1"] == [item.task for item in reservations]
+    assert {f"reservations/{item.id}" for item in reservations} == {
         key for key in world.stored() if key.startswith("reservations/")
     }
 
 
-def test_the_gang_is_launched_when_the_last_part_comes():
-    """In one ACCEPT per agent, which undoes the reservation and launches: nothing stays reserved."""
+def test_reserved_gang_launches_when_complete():
+    """In one ACCEPT per agent, which unreserves and launches: nothing stays reserved."""
     world = a_world("a", "b")
     pass_time(world, 20)
 
@@ -108,19 +108,19 @@ def test_the_gang_is_launched_when_the_last_part_comes():
     assert {} == reserved(world) == dict(world.state.stored.reservations)
 
 
-def test_a_pending_task_says_that_its_place_is_reserved():
-    """And the others what they lack."""
+def test_pending_task_reports_its_reservation():
+    """And the others list their shortages."""
     world = a_world("a", "b")
 
     pass_time(world, HOLD + 3)
 
-    said = {name: str(reasons[0]) for name, reasons in world.state.session.pending.items()}
-    assert said["worker-0"] == "has resources reserved on a, waits for the rest of its gang"
-    assert said["worker-2"].startswith("agent a: needs cpus 1.6, has 0.4")
+    reasons_by_task = {name: str(reasons[0]) for name, reasons in world.state.session.pending.items()}
+    assert reasons_by_task["worker-0"] == "has resources reserved on a, waits for the rest of its gang"
+    assert reasons_by_task["worker-2"].startswith("agent a: needs cpus 1.6, has 0.4")
 
 
-def test_at_the_deadline_everything_is_given_back():
-    """And the service keeps away for a while, so that another gets its turn."""
+def test_reservations_are_released_at_deadline():
+    """And the service backs off for a while, so that another can run."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 1)
     assert len(world.state.stored.reservations) == 2
@@ -132,7 +132,7 @@ def test_at_the_deadline_everything_is_given_back():
     assert world.now < world.state.process.offer_round.back_off_until
 
 
-def test_a_restarted_scheduler_uses_what_it_had_reserved():
+def test_restarted_scheduler_uses_its_reservations():
     """The deadline is stored, too."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
@@ -148,7 +148,7 @@ def test_a_restarted_scheduler_uses_what_it_had_reserved():
     assert {} == dict(world.state.stored.reservations)
 
 
-def test_a_restart_after_the_deadline_gives_back():
+def test_restart_after_deadline_releases_reservations():
     """Reservations outlive the scheduler, but not for long."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
@@ -164,8 +164,8 @@ def test_a_restart_after_the_deadline_gives_back():
     assert {} == dict(world.state.stored.reservations)
 
 
-def test_released_reservation_is_kept_until_it_is_gone():
-    """UNRESERVE may be lost with the scheduler: the next one finds the reservation in its state, and gives it back."""
+def test_reservation_is_stored_until_unreserve_is_confirmed():
+    """UNRESERVE may be lost with the scheduler: the next one reads the reservation from its state, and releases it."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
 
@@ -178,8 +178,8 @@ def test_released_reservation_is_kept_until_it_is_gone():
     assert {} == dict(world.state.stored.reservations), "their agents offer without them"
 
 
-def test_unknown_reservation_is_released():
-    """The state was lost: our label on it, and no record."""
+def test_unknown_reservation_of_service_is_released():
+    """The state was lost: a reservation with the service's label, without a record."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
     agents = list(world.mesos.agents.values())
@@ -194,8 +194,8 @@ def test_unknown_reservation_is_released():
     assert len([call for call in other.made(Accept) if call.unreserve]) == 2
 
 
-def test_the_end_of_the_service_gives_back_before_the_teardown():
-    """UNRESERVE, a moment to work on it, then TEARDOWN: a removed framework can give nothing back."""
+def test_uninstall_unreserves_before_teardown():
+    """UNRESERVE, a moment to process it, then TEARDOWN: a removed framework cannot unreserve."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
 
@@ -215,8 +215,8 @@ def test_the_end_of_the_service_gives_back_before_the_teardown():
 
 
 @pytest.mark.parametrize("stops", [True, False])
-def test_an_agent_that_is_never_heard_of_again_holds_nothing_up(stops):
-    """After a while the operator learns what may remain."""
+def test_reservation_on_lost_agent_does_not_block_uninstall(stops):
+    """After a timeout the operator gets a list of reservations that may be left."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 1)
     world.mesos.lose("a")
@@ -231,8 +231,8 @@ def test_an_agent_that_is_never_heard_of_again_holds_nothing_up(stops):
     assert stops is world.state.process.finished
 
 
-def test_a_gang_that_fits_at_once_is_never_reserved():
-    """Reservations are for gangs that do not."""
+def test_gang_that_fits_immediately_is_not_reserved():
+    """Reservations are for gangs that do not fit."""
     world = a_world("a", "b", "c")
 
     pass_time(world, 2)
@@ -242,7 +242,7 @@ def test_a_gang_that_fits_at_once_is_never_reserved():
 
 
 def between_rounds(world, name):
-    """The agent, and what is reserved on it, in a moment in which we hold no offer of it."""
+    """Return the agent and its reservations at a moment at which the scheduler holds no offer of it."""
     while name not in reserved(world):
         world.mesos.allocate(world.now)
         world.settle()
@@ -252,15 +252,15 @@ def between_rounds(world, name):
 
 
 def take_away(world, name, keep=0):
-    """Somebody else in our role gives back what we have reserved there, and keeps so many thousandths of a cpu."""
+    """Another process in the role unreserves the service's reservation, and keeps `keep` thousandths of a cpu."""
     agent, ours = between_rounds(world, name)
     agent.free = traded_in(Operation(tuple(ours)), agent.free, reserve=False)
     (cpus,) = [entry for entry in agent.free.entries() if entry.name == "cpus"]
     agent.free -= Pool.of([replace(cpus, value=keep)])
 
 
-def test_what_somebody_else_has_given_back_is_reserved_again():
-    """The task is placed elsewhere, and the loss is reported. Other reservations stay, with the deadline."""
+def test_reservation_lost_to_another_framework_is_remade():
+    """For a pending task of the gang; the loss is reported. Other reservations keep their deadline."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
     before = {item.location.hostname: item for item in world.state.stored.reservations.values()}
@@ -273,12 +273,12 @@ def test_what_somebody_else_has_given_back_is_reserved_again():
     assert before["b"] == after["b"]
     assert (True, False) == (after["a"].is_confirmed, before["a"].id == after["a"].id)
     assert before["a"].deadline == after["a"].deadline
-    (outcome,) = [outcome for outcome in world.outcomes if "lost to another framework" in outcome.message]
-    assert ("worker-0", True) == (outcome.task, outcome.warning)
-    assert outcome.message.startswith("reservation for worker-0 on a lost to another framework in")
+    (lost,) = [entry for entry in world.outcomes if "lost to another framework" in entry.message]
+    assert ("worker-0", True) == (lost.task, lost.warning)
+    assert lost.message.startswith("reservation for worker-0 on a lost to another framework in")
 
 
-def test_lost_reservation_is_placed_elsewhere():
+def test_lost_reservation_is_remade_on_another_agent():
     """And the gang starts when it is complete."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
@@ -293,8 +293,8 @@ def test_lost_reservation_is_placed_elsewhere():
     assert ("b", {"b", "c", "d"}, 3) == (placed["worker-1"], set(placed.values()), len(placed))
 
 
-def test_briefly_missing_reservation_is_kept():
-    """Another service in our role is offered it, too."""
+def test_reservation_offered_to_another_service_is_kept():
+    """Another service in the role gets it offered, too."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
     before = dict(world.state.stored.reservations)
@@ -309,8 +309,8 @@ def test_briefly_missing_reservation_is_kept():
     assert {} == world.state.session.missing_reservations
 
 
-def test_too_small_reservation_is_released():
-    """The options have grown while the scheduler was away; the next reservation is large enough."""
+def test_reservation_too_small_for_its_task_is_released():
+    """The options have grown while the scheduler was down; the next reservation is large enough."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
     larger = a_job(JobKind.WORKER, 3, needs=needs(cpus=1.8))
@@ -325,8 +325,8 @@ def test_too_small_reservation_is_released():
     assert [100, 1800, 100, 1800] == [entry.value for entry in reserved_now]
 
 
-def test_reserved_resources_come_back_at_once():
-    """Nothing else of these agents is refused: the gang may need it."""
+def test_reserved_resources_are_offered_again_immediately():
+    """The agents' other resources are not refused: the gang may need them."""
     world = a_world("a", "b")
 
     pass_time(world, HOLD + 1)
@@ -337,8 +337,8 @@ def test_reserved_resources_come_back_at_once():
     assert {0.0} == {call.refuse_seconds for call in accepts}
 
 
-def test_role_reservations_are_not_reserved_again():
-    """An operator's static reservation: nobody else gets it, and Mesos would refuse."""
+def test_static_reservation_is_not_reserved_again():
+    """An operator's static reservation: no other role gets it, and Mesos would refuse."""
     static = json.dumps({"reservations": [{"type": "STATIC", "role": "digits-role"}]})
     world = a_world("a", workers=4)
     entries = (scalar("cpus", 3.3, static), scalar("mem", 8192, static), ports((31000, 31009), shape=static))

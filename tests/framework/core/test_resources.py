@@ -9,48 +9,48 @@ from tf_scheduler.core.placement.agents import consume, port_count, ports_of, sh
 from tf_scheduler.model.resources import Needs, Shortage
 
 
-def test_shortages_names_everything_that_is_missing():
-    """All lacks are reported, not only the first."""
+def test_shortages_lists_everything_that_is_missing():
+    """All shortages are reported, not only the first."""
     offered = (scalar("cpus", 1), scalar("mem", 100))
 
-    found = shortages(offered, needs(cpus=2, mem=200, gpus=1, ports=1))
+    missing = shortages(offered, needs(cpus=2, mem=200, gpus=1, ports=1))
 
     assert [
         Shortage("cpus", 2000, 1000),
         Shortage("mem", 200_000, 100_000),
         Shortage("gpus", 1000, 0),
         Shortage("ports", 1, 0),
-    ] == list(found)
-    assert str(found[2]) == "needs gpus 1, has 0"
+    ] == list(missing)
+    assert str(missing[2]) == "needs gpus 1, has 0"
 
 
 def test_entries_of_one_name_add_up_and_keep_their_shape():
-    """A name is not unique in an offer: both entries are used, each sent back in the shape that it came in."""
+    """A name is not unique in an offer: both entries are used, each sent back in its original shape."""
     reserved, free = scalar("cpus", 1, '{"reservations": [{"role": "a"}]}'), scalar("cpus", 2)
 
-    taken, rest = consume((reserved, free), Needs(cpus=1500))
+    used, rest = consume((reserved, free), Needs(cpus=1500))
 
-    assert (reserved, scalar("cpus", 0.5)) == taken
+    assert (reserved, scalar("cpus", 0.5)) == used
     assert (scalar("cpus", 1.5),) == rest
 
 
-def test_ports_are_taken_from_the_low_end_over_several_ranges():
+def test_lowest_ports_are_used_over_several_ranges():
     """Three ports out of a range of two and a range of many."""
-    taken, rest = consume((ports((31000, 31001), (31005, 31009)),), Needs(ports=3))
+    used, rest = consume((ports((31000, 31001), (31005, 31009)),), Needs(ports=3))
 
-    assert ports_of(taken) == (31000, 31001, 31005)
+    assert ports_of(used) == (31000, 31001, 31005)
     assert (ports((31006, 31009)),) == rest
 
 
-def test_what_is_not_asked_for_is_left_alone():
+def test_unneeded_resources_are_not_used():
     """Sets and unknown resources stay in the rest."""
     entries = (scalar("bandwidth", 10), ports((1, 2)))
 
     assert ((), entries) == consume(entries, Needs())
 
 
-def test_consume_refuses_to_take_what_is_not_there():
-    """A caller that did not look at shortages is wrong: nothing is taken half."""
+def test_consume_rejects_missing_resources():
+    """The caller should have checked shortages: nothing is consumed in part."""
     with pytest.raises(ValueError, match="cpus 2"):
         consume((scalar("cpus", 1),), Needs(cpus=2000))
 
@@ -60,24 +60,24 @@ spans = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 5)), max_size=4)
 
 
 @given(amounts, spans, st.integers(0, 2 * 10**7), st.integers(0, 20))
-def test_taken_and_rest_are_exactly_what_was_offered(cpus, widths, wanted, count):
-    """Nothing is lost, nothing is made, and what is taken is exactly what was asked for."""
+def test_used_and_rest_are_exactly_the_offer(cpus, widths, milli_cpus, count):
+    """The sums match, and the consumed resources are exactly the needed ones."""
     begin, ranges = 1000, []
     for gap, width in widths:
         ranges.append((begin + gap, begin + gap + width - 1))
         begin += gap + width
     offered = (*(scalar("cpus", amount / 1000) for amount in cpus), *([ports(*ranges)] if ranges else []))
-    asked = Needs(cpus=wanted, ports=count)
-    if shortages(offered, asked):
+    needed = Needs(cpus=milli_cpus, ports=count)
+    if shortages(offered, needed):
         with pytest.raises(ValueError):
-            consume(offered, asked)
+            consume(offered, needed)
         return
 
-    taken, rest = consume(offered, asked)
+    used, rest = consume(offered, needed)
 
-    assert (wanted, count) == (total(taken, "cpus"), port_count(taken))
-    assert total(offered, "cpus") == total(taken, "cpus") + total(rest, "cpus")
-    assert sorted(ports_of(offered)) == sorted(ports_of(taken) + ports_of(rest))
+    assert (milli_cpus, count) == (total(used, "cpus"), port_count(used))
+    assert total(offered, "cpus") == total(used, "cpus") + total(rest, "cpus")
+    assert sorted(ports_of(offered)) == sorted(ports_of(used) + ports_of(rest))
 
 
 def test_needs_add_up():

@@ -46,7 +46,7 @@ FAILED, FINISHED, RUNNING = TaskState.FAILED, TaskState.FINISHED, TaskState.RUNN
 
 
 class World:
-    """Feeds a state with events, one after the other, and remembers what each decision did."""
+    """Sends events to a state, and keeps the last decision."""
 
     def __init__(self, spec=None, state=None):
         self.state = state or SchedulerState(spec or a_spec())
@@ -78,15 +78,15 @@ class World:
         return self
 
 
-def test_the_framework_id_is_stored_before_anything_else():
-    """It comes with the first subscription, and the second one brings no change."""
+def test_framework_id_is_stored_first():
+    """It comes with the first subscription; the second one changes nothing."""
     world = World()
 
     assert (FrameworkRegistered("fw-1"),) == world.send(Subscribed("fw-1")).changes
     assert world.send(Subscribed("fw-1")).changes == ()
 
 
-def test_gang_is_launched_and_stored_in_one_decision():
+def test_gang_launches_in_one_decision_with_stored_records():
     """Intent first: a record per launch is among the changes, and one ACCEPT per agent among the calls."""
     world = World()
     world.send(Subscribed("fw-1"))
@@ -100,7 +100,7 @@ def test_gang_is_launched_and_stored_in_one_decision():
     assert [Suppress()] == world.calls(Suppress)
 
 
-def test_every_task_gets_whole_cluster_and_own_index():
+def test_every_task_gets_whole_cluster_and_its_own_index():
     """TF_CONFIG is complete at launch."""
     world = World()
     world.send(Subscribed("fw-1"))
@@ -132,7 +132,7 @@ def test_offers_are_held_until_the_gang_fits():
 
 
 def test_held_offers_are_released_with_reasons():
-    """After hold_seconds nothing is hoarded, and the user reads why."""
+    """After hold_seconds no offer is held, and the API lists the reasons."""
     world = World()
     world.send(Subscribed("fw-1"))
     world.send(OffersReceived((an_offer(cpus=1),)))
@@ -150,8 +150,8 @@ def test_held_offers_are_released_with_reasons():
     assert next_deadline(world.state) is None
 
 
-def test_a_rescinded_offer_is_not_used():
-    """The gang needs both offers, and one is taken back: nothing is launched on it."""
+def test_rescinded_offer_is_not_used():
+    """The gang needs both offers, and one is rescinded: nothing is launched on it."""
     world = World()
     world.send(Subscribed("fw-1"))
     world.send(OffersReceived((an_offer(cpus=2),)))
@@ -163,7 +163,7 @@ def test_a_rescinded_offer_is_not_used():
 
 
 def test_unneeded_offers_are_declined_for_long():
-    """Others may want them."""
+    """Other frameworks may need them."""
     world = World().deployed()
 
     world.send(OffersReceived((an_offer("offer-7"), an_offer("offer-8"))))
@@ -182,8 +182,8 @@ def test_unused_offers_are_declined_with_launch():
     assert [Decline(("offer-2",), REFUSE_LONG)] == world.calls(Decline)
 
 
-def test_an_update_is_stored_and_acknowledged():
-    """The acknowledgement is a call, so it leaves after the change is stored."""
+def test_update_is_stored_and_acknowledged():
+    """The acknowledgement is a call, so it is sent after the change is stored."""
     world = World().deployed()
 
     world.status("worker-0", RUNNING, healthy=True)
@@ -193,8 +193,8 @@ def test_an_update_is_stored_and_acknowledged():
     assert [Acknowledge(status.id, status.agent_id, status.uuid)] == world.calls(Acknowledge)
 
 
-def test_repeated_update_is_acknowledged_and_stored_once():
-    """Mesos repeats updates until it hears the acknowledgement."""
+def test_repeated_update_is_acknowledged_but_not_stored():
+    """Mesos repeats updates until it receives the acknowledgement."""
     world = World().deployed()
     world.status("worker-0", RUNNING)
     again = world.state.status("worker-0")
@@ -204,7 +204,7 @@ def test_repeated_update_is_acknowledged_and_stored_once():
     assert ((), (Acknowledge(again.id, again.agent_id, again.uuid),)) == (decision.changes, decision.calls)
 
 
-def test_an_answer_to_reconciliation_is_not_acknowledged():
+def test_reconciliation_answer_is_not_acknowledged():
     """It has no uuid."""
     world = World().deployed()
     record = world.state.stored.tasks["worker-0"]
@@ -214,7 +214,7 @@ def test_an_answer_to_reconciliation_is_not_acknowledged():
     assert [call for call in decision.calls if isinstance(call, Acknowledge)] == []
 
 
-def test_what_mesos_says_late_of_an_ended_task_changes_nothing():
+def test_late_status_of_ended_task_changes_nothing():
     """A finished task is GONE for Mesos once its last update is acknowledged."""
     world = World().deployed()
     world.status("worker-1", FINISHED)
@@ -227,8 +227,8 @@ def test_what_mesos_says_late_of_an_ended_task_changes_nothing():
 
 
 @pytest.mark.parametrize("task_id", ["worker-0__of-an-earlier-life", "stranger__1", "nonsense"])
-def test_a_running_task_that_is_not_ours_is_killed(task_id):
-    """And its update is acknowledged, otherwise Mesos would repeat it forever."""
+def test_unknown_running_task_is_killed(task_id):
+    """And its update is acknowledged, or Mesos would repeat it forever."""
     world = World().deployed()
 
     decision = world.send(StatusUpdated(a_status(task_id, RUNNING)))
@@ -238,8 +238,8 @@ def test_a_running_task_that_is_not_ours_is_killed(task_id):
 
 
 @pytest.mark.parametrize(("chief", "name"), [(1, "chief-0"), (0, "worker-0")])
-def test_the_end_of_the_chief_or_else_of_worker_0_is_success(chief, name):
-    """Then everything that never exits by itself is killed."""
+def test_finished_chief_or_worker_0_is_success(chief, name):
+    """Then every task that never exits by itself is killed."""
     world = World(a_spec(chief=chief)).deployed()
 
     world.status(name, FINISHED)
@@ -249,8 +249,8 @@ def test_the_end_of_the_chief_or_else_of_worker_0_is_success(chief, name):
     assert others == {call.task_id for call in world.calls(Kill)}
 
 
-def test_the_end_of_another_worker_is_not_the_end():
-    """Only the chief's counts."""
+def test_finished_other_worker_does_not_end_job():
+    """Only the chief's end counts."""
     world = World().deployed()
 
     world.status("worker-0", FINISHED)
@@ -259,8 +259,8 @@ def test_the_end_of_another_worker_is_not_the_end():
     assert tuple(world.calls(Kill)) == ()
 
 
-def test_first_permanent_failure_ends_job():
-    """TASK_ERROR: the same again would be refused again. What follows from it does not replace the reason."""
+def test_first_fatal_failure_ends_job_with_its_reason():
+    """TASK_ERROR: the same launch would be refused again. Later consequences do not replace the reason."""
     world = World().deployed()
 
     world.status("worker-1", TaskState.ERROR, message="more than was offered")
@@ -270,8 +270,8 @@ def test_first_permanent_failure_ends_job():
     assert world.state.stored.result.reason.startswith("worker-1 on agent-1 failed: more than was offered")
 
 
-def test_last_task_end_tears_framework_down():
-    """In that order, and the service is over when Mesos took the TEARDOWN."""
+def test_job_end_shuts_executors_down_then_framework():
+    """In that order; the service has ended when Mesos has accepted the TEARDOWN."""
     world = World().deployed()
     world.status("chief-0", FINISHED)
     for name in ("ps-0", "worker-0"):
@@ -287,7 +287,7 @@ def test_last_task_end_tears_framework_down():
     assert world.state.process.finished
 
 
-def test_a_teardown_that_was_not_taken_is_sent_again():
+def test_lost_teardown_is_sent_again():
     """Calls may be lost."""
     world = World(a_spec(workers=1, ps=0, chief=0)).deployed()
     world.status("worker-0", FINISHED)
@@ -300,7 +300,7 @@ def test_a_teardown_that_was_not_taken_is_sent_again():
     assert [Teardown()] == world.calls(Teardown)
 
 
-def test_a_kill_is_repeated_until_the_task_has_ended():
+def test_kill_is_repeated_at_intervals():
     """But not at every event."""
     world = World().deployed()
     world.send(StopRequested("enough"))
@@ -314,7 +314,7 @@ def test_a_kill_is_repeated_until_the_task_has_ended():
     assert {"worker-0", "worker-1", "chief-0"} == {call.task_id.partition("__")[0] for call in world.calls(Kill)}
 
 
-def test_a_stop_before_the_first_subscription_is_over_at_once():
+def test_stop_before_subscription_ends_immediately():
     """There is nothing to tear down."""
     world = World()
 
@@ -325,8 +325,8 @@ def test_a_stop_before_the_first_subscription_is_over_at_once():
     assert Verdict.STOPPED is world.state.stored.result.verdict
 
 
-def test_a_second_stop_and_a_late_failure_change_no_result():
-    """Decided once."""
+def test_second_stop_and_late_failure_keep_result():
+    """The result is decided once."""
     world = World().deployed()
     world.status("chief-0", FINISHED)
 
@@ -336,7 +336,7 @@ def test_a_second_stop_and_a_late_failure_change_no_result():
     assert Verdict.SUCCEEDED is world.state.stored.result.verdict
 
 
-def test_offers_are_void_with_the_connection():
+def test_lost_connection_clears_offers():
     """Offers of the old connection are never accepted or declined on the new one."""
     world = World()
     world.send(Subscribed("fw-1"))
@@ -349,8 +349,8 @@ def test_offers_are_void_with_the_connection():
     assert next_deadline(world.state) is None
 
 
-def test_resubscription_reconciles_tasks_with_agents():
-    """Explicitly for those that may live, then for everything."""
+def test_new_subscription_reconciles_tasks_with_agents():
+    """Explicitly for those that may run, then implicitly for all."""
     world = World().deployed()
     world.status("worker-1", FINISHED)
     world.send(Disconnected("gone"))
@@ -364,8 +364,8 @@ def test_resubscription_reconciles_tasks_with_agents():
     assert [Suppress()] == world.calls(Suppress), "SUBSCRIBE un-suppresses"
 
 
-def test_a_launch_that_mesos_is_silent_about_is_asked_for():
-    """The ACCEPT may be lost; the question is repeated, not flooded."""
+def test_launch_without_update_is_reconciled():
+    """The ACCEPT may be lost; RECONCILE is repeated at intervals."""
     world = World(a_spec(workers=1, ps=0, chief=0))
     world.send(Subscribed("fw-1"))
     world.send(OffersReceived((an_offer(),)))
@@ -378,7 +378,7 @@ def test_a_launch_that_mesos_is_silent_about_is_asked_for():
     assert next_deadline(world.state) == 1000.0 + 2 * LAUNCH_TIMEOUT
 
 
-def test_a_service_that_wants_offers_again_revives():
+def test_service_revives_when_task_is_missing():
     """Suppressed, and a task is missing: REVIVE, once."""
     world = World(a_spec(chief=0)).deployed()
     tasks = {name: record for name, record in world.state.stored.tasks.items() if name != "worker-1"}
@@ -389,8 +389,8 @@ def test_a_service_that_wants_offers_again_revives():
     assert world.send(Tick()).calls == ()
 
 
-def test_mesos_error_ends_service_and_keeps_tasks():
-    """No TEARDOWN, no subscription again: somebody must look."""
+def test_mesos_error_stops_scheduler_and_keeps_tasks():
+    """No TEARDOWN, no new subscription: an operator must check."""
     world = World().deployed()
 
     decision = world.send(SubscriptionRefused("Framework has been removed"))
@@ -400,7 +400,7 @@ def test_mesos_error_ends_service_and_keeps_tasks():
     assert decision.calls == ()
 
 
-def test_hints_change_nothing():
+def test_failure_events_change_nothing():
     """A FAILURE event is unreliable: the status of the task counts."""
     world = World().deployed()
     before = world.state
@@ -410,14 +410,14 @@ def test_hints_change_nothing():
     assert before == world.state
 
 
-def test_unknown_event_raises():
+def test_unknown_event_raises_error():
     """The set of events is closed."""
     with pytest.raises(TypeError):
         World().send("event")
 
 
 def test_missing_offers_are_reported():
-    """No agent is free, or the constraints leave none: the user is not left without a word."""
+    """No agent is free, or the constraints exclude all: the API has a reason nevertheless."""
     world = World(a_spec(workers=1, ps=0, chief=0))
     world.send(Subscribed("fw-1"))
     assert world.now + NO_OFFER_WARNING_SECONDS == next_deadline(world.state)
@@ -432,8 +432,8 @@ def test_missing_offers_are_reported():
     assert next_deadline(world.state) is None
 
 
-def test_reasons_include_agents_with_declined_offers():
-    """A hopeless agent is declined at once, and still part of the answer when another one comes; until it is gone."""
+def test_reasons_include_agents_declined_before():
+    """An unsuitable agent is declined immediately, and still listed with later ones until it is removed."""
     world = World(a_spec(workers=1, ps=0, chief=0))
     world.send(Subscribed("fw-1"))
 
@@ -441,10 +441,10 @@ def test_reasons_include_agents_with_declined_offers():
     assert [Decline(("offer-1",), REFUSE_LONG)] == world.calls(Decline)
     world.send(OffersReceived((an_offer("offer-2", "agent-2", cpus=0.2),)))
 
-    def listed_agents():
+    def hostnames():
         return [reason.hostname for reason in world.state.session.pending["worker-0"][:-1]]
 
-    assert ["agent-2", "agent-1"] == listed_agents()
+    assert ["agent-2", "agent-1"] == hostnames()
     world.send(AgentFailed("agent-1-id"))
     world.send(OffersReceived((an_offer("offer-3", "agent-3", cpus=0.3),)))
-    assert ["agent-3", "agent-2"] == listed_agents()
+    assert ["agent-3", "agent-2"] == hostnames()

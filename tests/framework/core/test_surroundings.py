@@ -1,4 +1,4 @@
-"""Rank variables of tasks, in addition to TF_CONFIG."""
+"""Environment variables of tasks besides TF_CONFIG."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PS, WORKER, CHIEF = JobKind.PS, JobKind.WORKER, JobKind.CHIEF
 
 
 def records(spec):
-    """One per task, each with a port of its own."""
+    """Return one record per task, each with a port of its own."""
     return [
         TaskRecord(task.name, TaskId("t"), task.job.kind, task.index, AgentId("a"), "h", f"10.0.0.1:{port}", 1, (), 0.0)
         for port, task in enumerate(spec.tasks(), 31000)
@@ -22,9 +22,9 @@ def records(spec):
 
 
 def environments(spec):
-    """Task -> its variables."""
-    found = records(spec)
-    return {record.name: rank_environment(spec, cluster_of(found), record) for record in found}
+    """Return the variables of each task."""
+    all_records = records(spec)
+    return {record.name: rank_environment(spec, cluster_of(all_records), record) for record in all_records}
 
 
 def service(strategy, **counts):
@@ -39,27 +39,27 @@ def service(strategy, **counts):
         (Strategy.BETWEEN_GRAPH, {"chief-0": "0", "worker-0": "1", "worker-1": "2"}),
     ],
 )
-def test_who_trains_has_a_shard_of_the_data(strategy, shards):
-    """A chief of parameter servers only hands out the steps; elsewhere it is the first of those that train."""
-    found = environments(service(strategy, ps=1, worker=2, chief=1, evaluator=1))
+def test_training_tasks_have_data_shards(strategy, shards):
+    """A chief with parameter servers only distributes steps; otherwise it is the first that trains."""
+    variables = environments(service(strategy, ps=1, worker=2, chief=1, evaluator=1))
 
-    assert shards == {name: around["SHARD_INDEX"] for name, around in found.items() if "SHARD_INDEX" in around}
-    assert {str(len(shards))} == {found[name]["NUM_SHARDS"] for name in shards}
+    assert shards == {name: around["SHARD_INDEX"] for name, around in variables.items() if "SHARD_INDEX" in around}
+    assert {str(len(shards))} == {variables[name]["NUM_SHARDS"] for name in shards}
 
 
-def test_workers_with_gpus_have_shards_after_the_others():
-    """Indexes are those of the job, which both sections make together."""
+def test_gpu_workers_have_shards_after_cpu_workers():
+    """Indexes are those of the job, shared by both sections."""
     jobs = (a_job(WORKER, 2, section="worker"), a_job(WORKER, 1, section="gpu_worker", first_index=2))
-    found = environments(a_spec(strategy=Strategy.INDEPENDENT, jobs=jobs))
+    variables = environments(a_spec(strategy=Strategy.INDEPENDENT, jobs=jobs))
 
-    assert ["0", "1", "2"] == [found[f"worker-{index}"]["SHARD_INDEX"] for index in range(3)]
+    assert ["0", "1", "2"] == [variables[f"worker-{index}"]["SHARD_INDEX"] for index in range(3)]
 
 
-def test_pytorch_finds_its_rendezvous_and_its_rank():
-    """As torchrun would tell it, with one process per node; rank 0 listens at its own port."""
-    found = environments(service(Strategy.PYTORCH_DDP, worker=2))
+def test_pytorch_gets_rendezvous_and_rank():
+    """As torchrun sets it, with one process per node; rank 0 listens at its own port."""
+    variables = environments(service(Strategy.PYTORCH_DDP, worker=2))
 
-    for rank, around in enumerate((found["worker-0"], found["worker-1"])):
+    for rank, around in enumerate((variables["worker-0"], variables["worker-1"])):
         assert {
             "MASTER_ADDR": "10.0.0.1",
             "MASTER_PORT": "31000",
@@ -70,10 +70,10 @@ def test_pytorch_finds_its_rendezvous_and_its_rank():
         }.items() <= around.items()
 
 
-def test_horovod_finds_its_rendezvous_and_its_rank():
-    """As horovodrun would tell it of hosts with one slot each; the chief is rank 0 and its executor serves."""
+def test_horovod_gets_rendezvous_and_rank():
+    """As horovodrun sets it for hosts with one slot each; the chief is rank 0 and its executor serves."""
     spec = service(Strategy.HOROVOD, worker=1, chief=1)
-    found = environments(spec)
+    variables = environments(spec)
 
     assert {
         "HOROVOD_RANK": "1",
@@ -83,21 +83,21 @@ def test_horovod_finds_its_rendezvous_and_its_rank():
         "HOROVOD_CROSS_RANK": "1",
         "HOROVOD_CROSS_SIZE": "2",
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": "10.0.0.1",
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": found["chief-0"]["TASK_ADDRESS"].rpartition(":")[2],
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": variables["chief-0"]["TASK_ADDRESS"].rpartition(":")[2],
         "HOROVOD_CONTROLLER": "gloo",
-    }.items() <= found["worker-0"].items()
+    }.items() <= variables["worker-0"].items()
     assert (True, False) == (hosts_rendezvous(spec, CHIEF, 0), hosts_rendezvous(spec, WORKER, 0))
 
 
 @pytest.mark.parametrize("strategy", [item for item in Strategy if item.has_servers or item is Strategy.INDEPENDENT])
-def test_other_strategies_get_no_world_variables(strategy):
+def test_other_strategies_get_no_world_size(strategy):
     """A library that sees WORLD_SIZE waits for the others."""
-    found = environments(service(strategy, worker=2, chief=1))
+    variables = environments(service(strategy, worker=2, chief=1))
 
-    assert not {"RANK", "WORLD_SIZE", "HOROVOD_RANK"} & {name for around in found.values() for name in around}
+    assert not {"RANK", "WORLD_SIZE", "HOROVOD_RANK"} & {name for around in variables.values() for name in around}
 
 
-def test_side_cars_have_no_rank():
+def test_side_jobs_have_no_rank():
     """They do not train."""
     spec = service(Strategy.PYTORCH_DDP, worker=2)
 
@@ -105,12 +105,12 @@ def test_side_cars_have_no_rank():
 
 
 @pytest.mark.parametrize("strategy", [Strategy.PYTORCH_DDP, Strategy.HOROVOD])
-def test_rank_variables_without_launched_chief(strategy):
-    """Until then the first worker is where the others meet."""
+def test_rendezvous_without_chief_is_first_worker(strategy):
+    """Until then the first worker is the rendezvous."""
     spec = service(strategy, worker=2, chief=1)
     workers = [record for record in records(spec) if record.job is WORKER]
 
-    found = [rank_environment(spec, cluster_of(workers), record) for record in workers]
+    variables = [rank_environment(spec, cluster_of(workers), record) for record in workers]
 
-    (port,) = {around.get("MASTER_PORT") or around["HOROVOD_GLOO_RENDEZVOUS_PORT"] for around in found}
+    (port,) = {around.get("MASTER_PORT") or around["HOROVOD_GLOO_RENDEZVOUS_PORT"] for around in variables}
     assert workers[0].address.endswith(f":{port}")

@@ -7,7 +7,30 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Generic, NoReturn, TypeVar
 
-from tf_scheduler.model import effects
+from tf_scheduler.model.effects import (
+    AgentFailureRecorded,
+    Call,
+    Change,
+    ConfigurationForgotten,
+    ConfigurationStored,
+    Decision,
+    FrameworkForgotten,
+    FrameworkRegistered,
+    LaunchRetired,
+    Outcome,
+    PlanControlled,
+    RecoveryDecided,
+    ReservationDropped,
+    ReservationMade,
+    Resized,
+    ResultDecided,
+    SecretTokenRedeemed,
+    StatusStored,
+    TaskForgotten,
+    TaskLaunched,
+    TaskPaused,
+    TaskResumed,
+)
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec, Strategy
 from tf_scheduler.model.state import DerivedState, SchedulerState, StoredState
@@ -192,7 +215,7 @@ class _Draft:
             self.silent_launches.pop(status.id)
         self.statuses.put(status.id, status)
 
-    def resize(self, change: effects.Resized) -> None:
+    def resize(self, change: Resized) -> None:
         full = self.full_spec or self.spec
         self.spec = full if change.count is None else with_workers(full, change.count)
         self.full_spec = None if self.spec is full else full
@@ -207,7 +230,7 @@ class _Draft:
             self.first_launch_at = None
 
 
-def apply(state: SchedulerState, *changes: effects.Change) -> SchedulerState:
+def apply(state: SchedulerState, *changes: Change) -> SchedulerState:
     """Return the state after the changes, in order."""
     if not changes:
         return state
@@ -217,56 +240,54 @@ def apply(state: SchedulerState, *changes: effects.Change) -> SchedulerState:
     return draft.state(state)
 
 
-def _apply(draft: _Draft, change: effects.Change) -> None:
+def _apply(draft: _Draft, change: Change) -> None:
     match change:
-        case effects.FrameworkRegistered():
+        case FrameworkRegistered():
             draft.framework_id, draft.removed = change.framework_id, change.removed
-        case effects.FrameworkForgotten():
+        case FrameworkForgotten():
             draft.forget_framework()
-        case effects.TaskLaunched():
+        case TaskLaunched():
             draft.launch(change.record)
-        case effects.StatusStored():
+        case StatusStored():
             draft.store_status(change.status)
-        case effects.ResultDecided():
+        case ResultDecided():
             draft.next_kill_at = 0.0 if draft.result is None else draft.next_kill_at
             draft.result = change.result
-        case effects.RecoveryDecided():
+        case RecoveryDecided():
             draft.recoveries.put(change.recovery.task, change.recovery)
-        case effects.AgentFailureRecorded():
+        case AgentFailureRecorded():
             draft.agent_failures.put(change.agent.agent_id, change.agent)
-        case effects.Resized():
+        case Resized():
             draft.resize(change)
-        case effects.TaskForgotten():
+        case TaskForgotten():
             draft.forget_task(change.name)
-        case effects.SecretTokenRedeemed():
+        case SecretTokenRedeemed():
             draft.redeemed_tokens.put(change.task_id, change.nonce)
-        case effects.ReservationMade():
+        case ReservationMade():
             draft.reservations.put(change.reservation.id, change.reservation)
-        case effects.ReservationDropped():
+        case ReservationDropped():
             draft.reservations.pop(change.id)
-        case effects.ConfigurationStored():
+        case ConfigurationStored():
             draft.configurations.put(change.configuration.id, change.configuration)
-        case effects.ConfigurationForgotten():
+        case ConfigurationForgotten():
             draft.configurations.pop(change.id)
-        case effects.LaunchRetired() | effects.PlanControlled() | effects.TaskPaused() | effects.TaskResumed():
+        case LaunchRetired() | PlanControlled() | TaskPaused() | TaskResumed():
             _apply_order(draft, change)
         case _:
             assert_never(change)
 
 
-def _apply_order(
-    draft: _Draft, change: effects.LaunchRetired | effects.PlanControlled | effects.TaskPaused | effects.TaskResumed
-) -> None:
+def _apply_order(draft: _Draft, change: LaunchRetired | PlanControlled | TaskPaused | TaskResumed) -> None:
     match change:
-        case effects.LaunchRetired():
+        case LaunchRetired():
             draft.retired.put(change.task_id, change.plan)
             draft.next_kill_at = 0.0
-        case effects.PlanControlled():
+        case PlanControlled():
             draft.controls.put(change.plan, change.control)
             draft.next_kill_at = 0.0
-        case effects.TaskPaused():
+        case TaskPaused():
             draft.paused.put(change.name, change.since)
-        case effects.TaskResumed():
+        case TaskResumed():
             draft.paused.pop(change.name)
         case _:
             assert_never(change)
@@ -279,9 +300,9 @@ def assert_never(value: NoReturn) -> NoReturn:
 
 def decide(
     state: SchedulerState,
-    *changes: effects.Change,
-    calls: tuple[effects.Call, ...] = (),
-    outcomes: tuple[effects.Outcome, ...] = (),
-) -> effects.Decision:
+    *changes: Change,
+    calls: tuple[Call, ...] = (),
+    outcomes: tuple[Outcome, ...] = (),
+) -> Decision:
     """Return a decision with these changes applied to `state`."""
-    return effects.Decision(apply(state, *changes), changes, calls, outcomes)
+    return Decision(apply(state, *changes), changes, calls, outcomes)

@@ -1,4 +1,4 @@
-"""Offers of one agent together, and what of them may be used."""
+"""Merged offers of one agent, and which resources are usable."""
 
 import json
 
@@ -30,8 +30,8 @@ def merged(*resources, service="digits"):
     return agent
 
 
-def test_a_name_may_occur_several_times():
-    """Reserved and unreserved entries are added up, and the reserved ones come first: they are nobody else's."""
+def test_entries_of_one_name_are_merged():
+    """Reserved and unreserved entries add up; reserved ones are used first, because no other role can use them."""
     static = shape(reservations=[{"type": "STATIC", "role": "digits-role"}])
 
     agent = merged(
@@ -42,13 +42,13 @@ def test_a_name_may_occur_several_times():
     assert [static, static, "{}", "{}"] == [entry.shape for entry in agent.resources]
 
 
-def test_an_operators_reservation_for_the_role_is_used():
-    """Dynamic, but without labels of any framework."""
+def test_operator_reservation_for_role_is_used():
+    """Dynamic, but without the labels of any framework."""
     assert (1000, 0, 0, 0, 0) == amounts_in(merged(scalar("cpus", 1, dynamic())).resources)
 
 
 def test_revocable_resources_and_volumes_are_not_used():
-    """The first may be taken away and do not mix with others; the second are data."""
+    """The first may be revoked and do not mix with others; the second are data."""
     agent = merged(
         scalar("cpus", 4, shape(revocable={})),
         scalar("disk", 100, shape(disk={"source": {"type": "MOUNT"}})),
@@ -61,15 +61,15 @@ def test_revocable_resources_and_volumes_are_not_used():
 @pytest.mark.parametrize(
     "labels", [{"resource_id": "1", "namespace": "other"}, {"resource_id": "1"}, {"framework_id": "other"}]
 )
-def test_what_others_have_labelled_is_left_to_them(labels):
-    """Frameworks of one role know their own by labels."""
+def test_reservations_of_other_frameworks_are_not_used(labels):
+    """Frameworks of one role recognize their reservations by labels."""
     agent = merged(scalar("cpus", 4, dynamic(**labels)))
 
     assert (agent.resources, agent.reserved) == ((), {})
 
 
-def test_our_own_reservations_are_apart():
-    """By their ids; a task takes only its own."""
+def test_reservations_of_service_are_listed_by_id():
+    """By their ids; a task uses only its own."""
     agent = merged(scalar("cpus", 1), scalar("cpus", 4, dynamic(resource_id="id-1", namespace="digits")))
 
     assert (1000, 0, 0, 0, 0) == amounts_in(agent.resources)
@@ -83,8 +83,8 @@ def test_offers_to_different_roles_are_not_merged():
     assert [("offer-1",), ("offer-2",)] == [agent.offer_ids for agent in merge_offers(offers)]
 
 
-def test_the_earliest_window_of_an_agent_counts():
-    """Its offers tell it."""
+def test_earliest_maintenance_window_of_agent_counts():
+    """Each offer contains its window."""
     offers = [an_offer("offer-1"), an_offer("offer-2", unavailability=Unavailability(9.0))]
 
     (agent,) = merge_offers([*offers, an_offer("offer-3", unavailability=Unavailability(5.0))])
@@ -96,8 +96,8 @@ amounts = st.integers(1, 4_000).map(lambda thousand: thousand / 1000)
 
 
 @given(st.lists(amounts, min_size=1, max_size=6), st.integers(1, 9), amounts)
-def test_sums_are_as_exact_as_mesos_own(parts, tasks, cpus):
-    """Mesos keeps three digits: offers in parts hold as many tasks as their sum says, to the last thousandth."""
+def test_sums_are_exact_to_three_digits(parts, tasks, cpus):
+    """Mesos keeps three digits: offers in parts hold as many tasks as their sum, to the last thousandth."""
     offers = [
         an_offer(
             f"offer-{n}", cpus=part, mem=100_000 if not n else 0, disk=0, port_ranges=((31000, 31099),) if not n else ()
@@ -106,7 +106,7 @@ def test_sums_are_as_exact_as_mesos_own(parts, tasks, cpus):
     ]
     tasks_of = tuple(a_spec(jobs=(a_job(JobKind.WORKER, tasks, needs=needs(cpus, 10)),)).tasks())
 
-    found = match_gang(tasks_of, offers, PlacementContext(EXECUTOR))
+    match = match_gang(tasks_of, offers, PlacementContext(EXECUTOR))
 
     fits = sum(map(thousandths, parts)) // (thousandths(cpus) + EXECUTOR.cpus)
-    assert isinstance(found, Match) is (fits >= tasks)
+    assert isinstance(match, Match) is (fits >= tasks)

@@ -1,4 +1,4 @@
-"""Where several agents will do: which one it is."""
+"""Choice between several suitable agents."""
 
 import pytest
 
@@ -12,7 +12,7 @@ SPREAD = PlacementSpec(PlacementStrategy.SPREAD)
 
 
 def agents(*sizes, **options):
-    """Offers of agents a-0, a-1 ... with so many cpus each."""
+    """Offers of agents a-0, a-1 ... with these numbers of cpus."""
     return [an_offer(f"o-{n}", f"a-{n}", cpus=cpus, mem=100_000, **options) for n, cpus in enumerate(sizes)]
 
 
@@ -34,27 +34,27 @@ def workers(count, cpus=0.9, gpus=0, *constraints):
 def where(jobs, offers, placement=None, standing=()):
     spec = a_spec(jobs=tuple(jobs))
     about = PlacementContext(EXECUTOR, placement or PlacementSpec(), placed_tasks=standing)
-    found = match_gang(tuple(spec.tasks()), offers, about)
-    assert isinstance(found, Match), found
-    return {item.task.name: item.agent.hostname for item in found.placements}
+    match = match_gang(tuple(spec.tasks()), offers, about)
+    assert isinstance(match, Match), match
+    return {item.task.name: item.agent.hostname for item in match.placements}
 
 
 def hosts(*arguments, **options):
     return sorted(where(*arguments, **options).values())
 
 
-def test_the_smallest_agent_that_takes_all_is_taken():
-    """Large ones are left for those who need them."""
+def test_smallest_agent_that_holds_gang_is_chosen():
+    """Large ones stay free for tasks that need them."""
     assert ["a-1"] * 3 == hosts([workers(3)], agents(16, 3, 8))
 
 
-def test_few_agents_are_better_than_many():
+def test_fewer_agents_are_preferred():
     """Two large ones rather than four small ones, and the small one for the rest."""
     assert ["a-0"] * 4 + ["a-3"] * 4 + ["a-4"] == hosts([workers(9)], agents(4, 2, 2, 4, 1))
 
 
-def test_the_agent_that_takes_the_whole_gang_wins():
-    """Not the one that only takes the workers."""
+def test_agent_that_holds_whole_gang_is_preferred():
+    """Not the one that only holds the workers."""
     gang = [a_job(JobKind.PS, 1), workers(3), a_job(JobKind.CHIEF, 1)]
 
     assert {"a-1"} == set(where(gang, agents(3, 6, 3)).values())
@@ -68,20 +68,20 @@ def test_parameter_servers_spread_over_used_agents():
     assert placed["ps-0"] != placed["ps-1"]
 
 
-def test_workers_are_near_each_other():
-    """One rack that takes them all is better than the first agents by name."""
+def test_workers_are_placed_in_one_rack():
+    """One rack that holds them all is better than the first agents by name."""
     assert {"a-1", "a-3"} == set(hosts([workers(8)], racks("abcb")))
 
 
-def test_the_rack_with_fewer_agents_to_use_is_better():
+def test_rack_that_needs_fewer_agents_is_preferred():
     """Both racks would do."""
     offers = [*racks("aaa", cpus=2), an_offer("o-9", "z", cpus=6, mem=100_000, attributes={"rack": "b"})]
 
     assert ["z"] * 6 == hosts([workers(6)], offers)
 
 
-def test_racks_within_zones():
-    """The zone that takes all, and in it the rack that takes most."""
+def test_rack_is_chosen_within_zone():
+    """The zone that holds all, and in it the rack that holds most."""
     offers = [
         an_offer(f"o-{n}", f"a-{n}", cpus=2, mem=100_000, zone=zone, attributes={"rack": rack})
         for n, (zone, rack) in enumerate([("x", "1"), ("y", "2"), ("y", "3"), ("y", "3"), ("z", "4")])
@@ -90,8 +90,8 @@ def test_racks_within_zones():
     assert ["a-1"] * 1 + ["a-2"] * 2 + ["a-3"] * 2 == hosts([workers(5)], offers)
 
 
-def test_a_late_task_goes_to_its_neighbours():
-    """A worker that is placed again is near those that run."""
+def test_late_task_is_placed_near_its_peers():
+    """A relaunched worker is near those that run."""
     standing = (
         PlacedTask("worker", "gone", AgentLocation("gone")),
         PlacedTask("worker", "a-2-id", AgentLocation("a-2")),
@@ -100,7 +100,7 @@ def test_a_late_task_goes_to_its_neighbours():
     assert ["a-2"] == hosts([workers(1)], racks("abc"), standing=standing)
 
 
-def test_neighbourhoods_can_be_others_or_none():
+def test_neighbourhoods_are_configurable():
     """`placement.near` names them."""
     offers = racks("ab")
 
@@ -116,20 +116,20 @@ def test_neighbourhoods_can_be_others_or_none():
         ((8, 8, 1), 9, ["a-0"] * 8 + ["a-2"]),
     ],
 )
-def test_a_large_gpu_box_is_not_split_for_a_few(boxes, count, expected):
-    """The smallest that takes them all."""
+def test_smallest_gpu_box_that_holds_all_is_chosen(boxes, count, expected):
+    """The smallest that holds them all."""
     assert expected == hosts([workers(count, gpus=1)], gpu_boxes(*boxes))
 
 
-def test_gpus_are_saved_with_unique_hosts():
-    """UNIQUE makes all boxes equal but for what they have to spare."""
+def test_unique_workers_use_boxes_with_fewest_spare_gpus():
+    """UNIQUE makes all boxes equal but for their spare GPUs."""
     unique = Constraint("hostname", Operator.UNIQUE)
 
     assert ["a-1", "a-2"] == hosts([workers(2, 0.9, 1, unique)], gpu_boxes(8, 1, 2))
 
 
-def test_gpu_and_cpu_workers_use_different_agents():
-    """gpu_worker: indexes follow, and each part goes where it belongs."""
+def test_gpu_and_cpu_workers_are_one_job():
+    """gpu_worker: indexes follow, and each section is placed where it fits."""
     jobs = [
         a_job(JobKind.WORKER, 2, section="worker"),
         a_job(JobKind.WORKER, 2, section="gpu_worker", first_index=2, needs=needs(gpus=1)),
@@ -139,7 +139,7 @@ def test_gpu_and_cpu_workers_use_different_agents():
     assert {"worker-0": "cpu", "worker-1": "cpu", "worker-2": "a-0", "worker-3": "a-0"} == where(jobs, offers)
 
 
-def test_the_gpu_model_is_chosen_by_an_attribute():
+def test_gpu_model_is_chosen_by_attribute():
     """A constraint like any other."""
     boxes = [
         an_offer(f"o-{n}", f"a-{n}", gpus=1, attributes={"gpu_model": model})
@@ -151,37 +151,37 @@ def test_the_gpu_model_is_chosen_by_an_attribute():
 
 
 def test_spread_uses_as_many_agents_as_possible():
-    """One task each before any gets two."""
+    """Every agent gets one task before any gets two."""
     assert ["a-0", "a-1", "a-1", "a-2"] == hosts([workers(4)], agents(2, 8, 2), SPREAD)
 
 
-def test_group_by_takes_the_values_in_turns():
-    """Evenly over racks, whatever the agents hold."""
+def test_group_by_spreads_evenly_over_values():
+    """Evenly over racks, whatever the capacity of their agents."""
     by_rack = Constraint("rack", Operator.GROUP_BY)
 
     assert ["a-0", "a-0", "a-1", "a-1", "a-2", "a-2"] == hosts([workers(6, 0.9, 0, by_rack)], racks("abc", cpus=16))
 
 
-def test_a_value_too_small_for_an_even_share_is_left_out():
-    """Rack c has room for one: three each on the others is even, too."""
+def test_group_by_skips_value_too_small_for_even_share():
+    """Rack c holds only one: three each on the others is even, too."""
     by_rack = Constraint("rack", Operator.GROUP_BY)
     offers = [*racks("ab"), an_offer("o-9", "tiny", cpus=1.1, attributes={"rack": "c"})]
 
     assert ["a-0"] * 3 + ["a-1"] * 3 == hosts([workers(6, 0.9, 0, by_rack)], offers)
 
 
-def test_group_by_a_number_finds_so_many_values_first():
-    """With two racks of three on offer, two tasks have a place; a third waits."""
+def test_group_by_number_needs_that_many_values():
+    """With two racks of three on offer, two tasks are placed; a third waits."""
     three = Constraint("rack", Operator.GROUP_BY, "3")
     spec = a_spec(jobs=(workers(3, 0.9, 0, three),))
 
-    found = match_gang(tuple(spec.tasks()), racks("ab"), PlacementContext(EXECUTOR))
+    match = match_gang(tuple(spec.tasks()), racks("ab"), PlacementContext(EXECUTOR))
 
-    assert list(found.reasons) == ["worker-2"]
-    assert "agent a-0: rack a already has 1, and not all 3 values have any" == str(found.reasons["worker-2"][0])
+    assert list(match.reasons) == ["worker-2"]
+    assert "agent a-0: rack a already has 1, and not all 3 values have any" == str(match.reasons["worker-2"][0])
 
 
-def test_a_demand_that_was_robbed_chooses_first():
+def test_task_blocked_by_its_gang_is_placed_first():
     """Workers fit anywhere and are placed first; the parameter server must be in rack a."""
     in_a = Constraint("rack", Operator.IS, "a")
     gang = [a_job(JobKind.PS, 1, needs=needs(cpus=0.9), constraints=(in_a,)), workers(2)]
@@ -191,14 +191,14 @@ def test_a_demand_that_was_robbed_chooses_first():
     assert placed["ps-0"] == "a-0"
 
 
-def test_every_choice_is_explained():
+def test_every_placement_is_explained():
     """In words, for the log and the API."""
     spec = a_spec(jobs=(a_job(JobKind.PS, 1), workers(2)))
 
-    found = match_gang(tuple(spec.tasks()), agents(4), PlacementContext(EXECUTOR))
+    match = match_gang(tuple(spec.tasks()), agents(4), PlacementContext(EXECUTOR))
 
     assert [
         "has the fewest tasks of ps (0)",
         "best fit: holds the largest part of the gang with the least left over",
         "next to 1 of its gang",
-    ] == [item.why for item in found.placements]
+    ] == [item.why for item in match.placements]

@@ -1,4 +1,4 @@
-"""Whatever is offered and asked for: nothing is overdrawn, no constraint is broken, and all or none is placed."""
+"""Properties of placement for random gangs and offers: no overdraft, no broken constraint, all or none."""
 
 from dataclasses import replace
 
@@ -75,34 +75,34 @@ placements = st.builds(
 
 @given(gangs(), offer_lists(), placements)
 @settings(max_examples=150, deadline=None)
-def test_a_match_breaks_nothing(tasks, offers, placement):
-    """Every task once, in the agent's offers, with exactly what it needs, and every constraint holds."""
+def test_match_respects_offers_and_constraints(tasks, offers, placement):
+    """Every task once, in the agent's offers, with exactly its needs, and every constraint holds."""
     circumstances = PlacementContext(EXECUTOR, placement)
 
-    found = match_gang(tasks, offers, circumstances)
+    match = match_gang(tasks, offers, circumstances)
 
-    if isinstance(found, Match):
-        assert [task.name for task in tasks] == [item.task.name for item in found.placements]
-        assert [] == list(violations(found.placements, offers, circumstances))
+    if isinstance(match, Match):
+        assert [task.name for task in tasks] == [item.task.name for item in match.placements]
+        assert [] == list(violations(match.placements, offers, circumstances))
 
 
 @given(gangs(), offer_lists(), placements)
 @settings(max_examples=80, deadline=None)
-def test_without_a_match_every_task_has_its_reasons(tasks, offers, placement):
-    """Those without a place say what each agent lacks; the others say whom they wait for."""
-    found = match_gang(tasks, offers, PlacementContext(EXECUTOR, placement))
+def test_every_unplaced_task_has_reasons(tasks, offers, placement):
+    """Unplaced tasks list what each agent lacks; the others list the tasks they wait for."""
+    match = match_gang(tasks, offers, PlacementContext(EXECUTOR, placement))
 
-    assume(isinstance(found, NoMatch) and tasks)
-    assert {task.name for task in tasks} == {*found.reasons, *found.blocked_by_gang}
+    assume(isinstance(match, NoMatch) and tasks)
+    assert {task.name for task in tasks} == {*match.reasons, *match.blocked_by_gang}
     assert all(
-        str(reason) for reasons in (*found.reasons.values(), *found.blocked_by_gang.values()) for reason in reasons
+        str(reason) for reasons in (*match.reasons.values(), *match.blocked_by_gang.values()) for reason in reasons
     )
 
 
 @given(gangs(), offer_lists(), placements, st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
-def test_the_order_of_offers_makes_no_difference(tasks, offers, placement, random):
-    """Deterministic: equal offers, equal places."""
+def test_placement_ignores_order_of_offers(tasks, offers, placement, random):
+    """Deterministic: equal offers, equal placement."""
     circumstances = PlacementContext(EXECUTOR, placement)
     shuffled = random.sample(offers, len(offers))
 
@@ -120,12 +120,12 @@ alike = gangs(most=3).map(
 
 @given(alike, offer_lists(most=4))
 @settings(max_examples=120, deadline=None)
-def test_a_gang_of_one_kind_is_placed_whenever_it_can_be(tasks, offers):
+def test_uniform_gang_is_placed_whenever_possible(tasks, offers):
     """Without constraints, and with one kind of task, the greedy search misses nothing."""
     circumstances = PlacementContext(EXECUTOR)
     tasks = tuple(task for task in tasks if task.job.group == "worker")
     assume(tasks)
 
-    found = match_gang(tasks, offers, circumstances)
+    match = match_gang(tasks, offers, circumstances)
 
-    assert exists(tasks, offers, circumstances) == isinstance(found, Match)
+    assert exists(tasks, offers, circumstances) == isinstance(match, Match)

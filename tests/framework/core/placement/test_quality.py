@@ -1,4 +1,4 @@
-"""How often the greedy search misses a placement that exists: measured against trying everything."""
+"""How often the greedy search misses a placement that exists, measured against exhaustive search."""
 
 import random
 
@@ -46,8 +46,8 @@ def instance(chance):
     return tuple(tasks), offers
 
 
-def test_the_search_misses_next_to_nothing():
-    """Bin packing is hard, so a greedy search misses some; at most one in two hundred of what can be placed."""
+def test_search_misses_few_feasible_gangs():
+    """Bin packing is hard, so a greedy search misses some: up to one in two hundred feasible gangs."""
     chance = random.Random(1)
     possible = missed = 0
     for _ in range(INSTANCES):

@@ -46,18 +46,18 @@ def rack(name):
         ("rack:GROUP_BY", "a", True),
     ],
 )
-def test_what_an_operator_says_of_a_value(text, value, expected):
+def test_operator_accepts_or_rejects_value(text, value, expected):
     """Regular expressions match the whole value, as in the SDK."""
     assert expected is allows(rule(text), value)
 
 
 @pytest.mark.parametrize("operator", list(Operator))
-def test_only_negations_are_content_without_the_attribute(operator):
+def test_only_negations_accept_missing_attribute(operator):
     """Marathon refuses agents without it, but for UNLIKE; IS_NOT is its sibling."""
     assert (operator in (Operator.UNLIKE, Operator.IS_NOT)) is allows(Constraint("rack", operator, "1"), None)
 
 
-def test_the_fields_of_a_place():
+def test_constraint_fields_of_agent():
     """hostname, the names of the fault domain, and attributes."""
     place = AgentLocation("host", "eu", "", {"rack": "a"})
 
@@ -67,7 +67,7 @@ def test_the_fields_of_a_place():
 
 
 @pytest.mark.parametrize(("text", "most"), [("rack:UNIQUE", 1), ("rack:MAX_PER:3", 3)])
-def test_at_most_so_many_per_value(text, most):
+def test_max_per_limits_tasks_per_value(text, most):
     """Tasks that run already count."""
     rules = rules_for(text, counted=[rack("a")])
     assert most - 1 == rules.remaining(rack("a"))
@@ -94,13 +94,13 @@ def test_at_most_so_many_per_value(text, most):
     ],
 )
 def test_round_robin(text, counted, turns):
-    """The SDK's rule: only values with tasks are known, and the number says how many there are to be found."""
+    """The SDK's rule: only values with tasks are known, and the number is the expected number of values."""
     rules = rules_for(text, counted=map(rack, counted))
 
     assert turns == "".join(name for name in "abc" if rules.is_turn_of(rack(name)))
 
 
-def test_round_robin_says_whose_turn_it_is_not():
+def test_round_robin_reason_has_its_numbers():
     """With the numbers that decided."""
     (uneven,) = rules_for("rack:GROUP_BY", counted=map(rack, "aab")).limits(rack("a"))
     (unknown,) = rules_for("rack:GROUP_BY:3", counted=[rack("a")]).limits(rack("a"))
@@ -112,12 +112,12 @@ def test_round_robin_says_whose_turn_it_is_not():
 def objections(offer, **options):
     (agent,) = merge_offers([offer])
     rules = rules_for(**options)
-    found = rules.objections(agent, 0)
-    assert rules.admits(agent, 0) is (not found)
-    return found
+    reasons = rules.objections(agent, 0)
+    assert rules.admits(agent, 0) is (not reasons)
+    return reasons
 
 
-def test_a_service_stays_in_one_region():
+def test_service_stays_in_one_region():
     """The master's by default, or the one that the options name."""
     there = an_offer(region="us")
 
@@ -125,7 +125,7 @@ def test_a_service_stays_in_one_region():
     assert objections(there, circumstances=PlacementContext(EXECUTOR, PlacementSpec(region="us"), "eu")) == ()
 
 
-def test_a_constraint_on_regions_is_the_users_own_business():
+def test_region_constraint_replaces_default_region():
     """It replaces the default."""
     (agent,) = merge_offers([an_offer(region="us")])
     rules = rules_for("@region:LIKE:us|eu", circumstances=PlacementContext(EXECUTOR, region="eu"))
@@ -142,15 +142,15 @@ def test_a_constraint_on_regions_is_the_users_own_business():
         (Unavailability(2000.0), ()),
     ],
 )
-def test_an_agent_about_to_go_is_not_used(window, reason):
-    """From draining_seconds before its window until that is over."""
+def test_draining_agent_is_not_used(window, reason):
+    """From draining_seconds before its window until the window ends."""
     circumstances = PlacementContext(EXECUTOR, PlacementSpec(draining_seconds=500.0), now=1000.0)
 
     assert reason == objections(an_offer(unavailability=window), circumstances=circumstances)
 
 
-def test_tasks_are_counted_within_their_section():
-    """A worker on the host does not keep a parameter server off it; another parameter server does."""
+def test_tasks_are_counted_per_section():
+    """A worker on the host does not exclude a parameter server; another parameter server does."""
     unique = (rule("hostname:UNIQUE"),)
     job = a_job(JobKind.PS, section="parameter_server", constraints=unique, needs=needs())
     task, place = TaskSpec(task_name("ps", 0), 0, job), AgentLocation("agent-1")

@@ -1,4 +1,4 @@
-"""What is remembered of commands and options, and what plans make of them."""
+"""Stored commands and options, and their effect on plans."""
 
 from dataclasses import replace
 
@@ -10,24 +10,24 @@ from tf_scheduler.model.plan import PhaseSpec, PlanControl, PlanSpec
 from tf_scheduler.model.state import SchedulerState
 
 
-def test_launch_number_exceeds_restarted_ones():
-    """In whatever plan that was: else a restarted task would count as the old one."""
+def test_launch_is_newer_than_every_ordered_restart():
+    """In whichever plan; otherwise a restarted task would count as the old one."""
     controls = {"deploy": PlanControl(restarted={("worker",): 7, ("ps",): 2}), "update": PlanControl()}
 
     assert 7 == latest_launch_number({}, controls)
     assert 0 == latest_launch_number({}, {})
 
 
-def test_digest_ignores_order_of_options():
-    """A scheduler that starts again must not take its own tasks for outdated."""
+def test_digest_of_options_ignores_their_notation():
+    """A restarted scheduler must not take its own tasks for outdated."""
     assert index_of(a_spec()).target == index_of(a_spec()).target
     assert index_of(a_spec(workers=2)).target != index_of(a_spec(workers=3)).target
 
 
-def test_a_plan_leaves_out_tasks_that_there_are_not():
-    """It was written for a larger job."""
+def test_plan_omits_tasks_that_do_not_exist():
+    """The plan was written for a larger job."""
     plan = PlanSpec("some", phases=(PhaseSpec("first", "worker", indexes=(5, 1)),))
 
-    shown = find_plan(SchedulerState(replace(a_spec(workers=2), plans={"some": plan})), "some")
+    plan_found = find_plan(SchedulerState(replace(a_spec(workers=2), plans={"some": plan})), "some")
 
-    assert [["worker-1"]] == [[step.name for step in phase.steps] for phase in shown.phases]
+    assert [["worker-1"]] == [[step.name for step in phase.steps] for phase in plan_found.phases]

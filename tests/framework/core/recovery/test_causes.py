@@ -1,4 +1,4 @@
-"""Why a task ended, by an ordered table."""
+"""Cause of a task's end, by an ordered table."""
 
 import pytest
 from hypothesis import given
@@ -39,13 +39,13 @@ FAILED = "TASK_FAILED"
         (LaunchEnd("TASK_KILLED", signal=15), Cause.INFRASTRUCTURE),
     ],
 )
-def test_each_end_has_its_cause(end, cause):
-    """What a user would say of it."""
+def test_end_has_expected_cause(end, cause):
+    """The cause in the user's terms."""
     assert cause is cause_of(end)
 
 
 def test_restart_exit_codes_are_configurable():
-    """An own list replaces TensorFlow's."""
+    """A custom list replaces TensorFlow's."""
     assert Cause.RESTART_ASKED is cause_of(LaunchEnd(FAILED, exit_code=75), frozenset({75}))
     assert Cause.USER_ERROR is cause_of(LaunchEnd(FAILED, exit_code=42), frozenset({75}))
 
@@ -62,11 +62,11 @@ ends = st.builds(
 
 @given(ends)
 def test_every_end_has_a_cause(end):
-    """Total: also for reasons that nobody has heard of yet."""
+    """Total: also for reasons unknown today."""
     assert cause_of(end) in Cause
 
 
-def test_no_row_is_shadowed_by_the_rows_before_it():
+def test_no_row_is_shadowed_by_earlier_rows():
     """Each row decides at least one end."""
     samples = [
         LaunchEnd("TASK_FINISHED"),
@@ -88,7 +88,7 @@ def test_no_row_is_shadowed_by_the_rows_before_it():
     assert list(CAUSE_RULES) == first
 
 
-def test_only_user_errors_count_and_permanent_ends_are_final():
+def test_only_user_errors_count_and_only_fatal_ends_stop():
     """Counted against restart.max_failures; retried at all."""
     assert {Cause.USER_ERROR} == {cause for cause in Cause if cause.is_counted}
     assert {Cause.FINISHED, Cause.STOPPED, Cause.INVALID_TASK} == {cause for cause in Cause if not cause.is_retryable}

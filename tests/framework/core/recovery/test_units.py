@@ -1,4 +1,4 @@
-"""What must start again with a lost task."""
+"""Tasks that must restart with a lost task."""
 
 import pytest
 
@@ -30,21 +30,21 @@ def spec(strategy):
         *((strategy, "evaluator-0", {"evaluator-0"}, {"evaluator-0"}) for strategy in Strategy),
     ],
 )
-def test_the_least_that_works_starts_again(strategy, lost, same, moved):
+def test_lost_task_restarts_minimal_set(strategy, lost, same, moved):
     """As measured with TensorFlow, per strategy, at the same address and at a new one."""
     assert same == index_of(spec(strategy)).restarts([lost], moved=False)
     assert moved == index_of(spec(strategy)).restarts([lost], moved=True)
 
 
 def test_several_losses_are_one_recovery():
-    """The union: nothing starts twice."""
+    """The union: no task restarts twice."""
     assert {"ps-0", "worker-1", "chief-0"} == index_of(spec(PSS)).restarts(["worker-1", "ps-0"], moved=False)
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
 @pytest.mark.parametrize("lost", ["chief-0", "worker-0", "ps-0"])
-def test_new_address_restarts_jobs_that_need_every_address(strategy, lost):
-    """The table says what the plans do: a new generation of the ClusterSpec outdates exactly its knowers."""
+def test_new_address_restarts_tasks_that_know_all_addresses(strategy, lost):
+    """Plans agree: a new generation of the ClusterSpec outdates exactly the tasks that know it."""
     kinds = (JobKind.PS, JobKind.WORKER, JobKind.CHIEF) if strategy in WITH_PS else (JobKind.WORKER, JobKind.CHIEF)
     about = a_spec(strategy=strategy, jobs=tuple(a_job(kind, 1 + (kind is JobKind.WORKER)) for kind in kinds))
     lost = lost if strategy in WITH_PS else "worker-1"
