@@ -255,18 +255,16 @@ def the_template_uses_only_known_names(sources: PackageSources) -> Iterator[Prob
     """A misspelt name renders as nothing, without an error."""
     options = dict(option_paths(sources.config))
     known = {*options, *_resource_names(sources.resource), ".", "asJson"}
-    for name in sorted(set(_unknown(_nodes(sources.template), known, options))):
+    names = _names(_nodes(sources.template), options)
+    for name in sorted({name for name, members in names if name not in known | members}):
         yield Problem(TEMPLATE, f"{{{{{name}}}}} is neither an option nor in resource.json")
 
 
 def every_option_is_used(sources: PackageSources) -> Iterator[Problem]:
     """An option that the template leaves out would have no effect."""
-    used = set(_used(_nodes(sources.template)))
-    yield from (
-        Problem(f"{CONFIG}: {path}", f"is not used in {TEMPLATE}")
-        for path, _ in option_paths(sources.config)
-        if path not in used
-    )
+    options = dict(option_paths(sources.config))
+    used = {name for name, _ in _names(_nodes(sources.template), options)}
+    yield from (Problem(f"{CONFIG}: {path}", f"is not used in {TEMPLATE}") for path in options if path not in used)
 
 
 def the_options_block_is_current(sources: PackageSources) -> Iterator[Problem]:
@@ -327,21 +325,14 @@ def _nodes(template: str) -> Sequence[mustache.Node]:
         return ()
 
 
-def _unknown(nodes: Sequence[mustache.Node], known: set[str], options: Mapping[str, Any]) -> Iterator[str]:
-    """Unknown names; inside a list of objects, their members are known."""
+def _names(
+    nodes: Sequence[mustache.Node], options: Mapping[str, Any], members: frozenset[str] = frozenset()
+) -> Iterator[tuple[str, frozenset[str]]]:
+    """Each name in the template, with the members of the objects in the lists around it."""
     for node in nodes:
         if isinstance(node, mustache.TemplateText):
             continue
-        if node.name not in known:
-            yield node.name
+        yield node.name, members
         if isinstance(node, mustache.TemplateSection):
-            items = options.get(node.name, {}).get("items", {}).get("properties", {})
-            yield from _unknown(node.nodes, known | set(items), options)
-
-
-def _used(nodes: Sequence[mustache.Node]) -> Iterator[str]:
-    for node in nodes:
-        if not isinstance(node, mustache.TemplateText):
-            yield node.name
-        if isinstance(node, mustache.TemplateSection):
-            yield from _used(node.nodes)
+            inner = options.get(node.name, {}).get("items", {}).get("properties", {})
+            yield from _names(node.nodes, options, members | set(inner))

@@ -318,7 +318,7 @@ def test_update_during_confirmation_is_not_replaced(dcos, tmp_path, monkeypatch,
 
 def test_update_during_uninstall_is_refused(dcos, tmp_path, capsys):
     """Otherwise the scheduler would deploy again."""
-    install(dcos, name="dev/one")
+    install(dcos, name="dev/one", command=SILENT)
     labels = {**app(dcos, "dev/one")["labels"], "DCOS_COMMONS_UNINSTALL": "true"}
     assert 200 == ask(dcos, "PUT", "/service/marathon/v2/apps/dev/one", json.dumps({"labels": labels})).code
     assert 200 == cosmos(dcos, "uninstall", packageName="small")[0]
