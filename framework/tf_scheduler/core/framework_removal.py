@@ -7,22 +7,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tf_scheduler.model.effects import (
-    Change,
-    Decision,
-    FrameworkForgotten,
-    FrameworkRegistered,
-    Outcome,
-    PlanControlled,
-    StatusStored,
-)
+from tf_scheduler.model import effects
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState, TaskStatus
 
 from .state.reducer import decide
 
 
-def on_removed(state: SchedulerState) -> Decision:
+def on_removed(state: SchedulerState) -> effects.Decision:
     """Handle the removal: all tasks are gone, and the scheduler has finished."""
     gone = state.with_session(connected=False).with_process(finished=True)
     if state.stored.framework_id is None or state.stored.removed:
@@ -31,24 +23,26 @@ def on_removed(state: SchedulerState) -> Decision:
         TaskStatus(record.id, TaskState.GONE, record.agent_id, message="its framework was removed")
         for record in state.live()
     )
-    outcomes = () if state.stored.result is not None else (Outcome(removal_message(state), warning=True),)
+    outcomes = () if state.stored.result is not None else (effects.Outcome(removal_message(state), warning=True),)
     return decide(
         gone,
-        FrameworkRegistered(state.stored.framework_id, removed=True),
-        *map(StatusStored, statuses),
+        effects.FrameworkRegistered(state.stored.framework_id, removed=True),
+        *map(effects.StatusStored, statuses),
         outcomes=outcomes,
     )
 
 
-def reset_framework(state: SchedulerState) -> Decision:
+def reset_framework(state: SchedulerState) -> effects.Decision:
     """Forget a removed framework, and keep operators' decisions; do nothing if it was not removed."""
     if not state.stored.removed:
         return decide(state)
-    changes: list[Change] = [FrameworkForgotten()]
+    changes: list[effects.Change] = [effects.FrameworkForgotten()]
     # Plans were complete in the removed framework only.
-    changes += [PlanControlled(name, replace(item, completed="")) for name, item in state.stored.controls.items()]
+    changes += [
+        effects.PlanControlled(name, replace(item, completed="")) for name, item in state.stored.controls.items()
+    ]
     message = f"framework {state.stored.framework_id} forgotten; the job starts again from its last checkpoint"
-    return decide(state.with_process(finished=False, refused=""), *changes, outcomes=(Outcome(message),))
+    return decide(state.with_process(finished=False, refused=""), *changes, outcomes=(effects.Outcome(message),))
 
 
 def removal_message(state: SchedulerState) -> str:

@@ -14,14 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from tf_scheduler.core.state.reducer import decide
-from tf_scheduler.model.effects import (
-    AcknowledgeOperation,
-    Decision,
-    Outcome,
-    ReconcileOperations,
-    ReservationDropped,
-    ReservationMade,
-)
+from tf_scheduler.model import effects
 from tf_scheduler.model.ids import AgentId, OperationId
 from tf_scheduler.model.reasons import NotReserved
 from tf_scheduler.model.resources import OperationState, OperationStatus, Reservation
@@ -37,24 +30,26 @@ FEEDBACK_TIMEOUT = 30.0
 _MAX_MESSAGE = 200
 
 
-def on_status(state: SchedulerState, status: OperationStatus, now: float, new_id: Callable[[], str]) -> Decision:
+def on_status(
+    state: SchedulerState, status: OperationStatus, now: float, new_id: Callable[[], str]
+) -> effects.Decision:
     """Apply an operation status, and acknowledge it after it is stored. Statuses may repeat or be outdated."""
     decision = _apply(state, status, now, new_id)
     if not status.uuid or status.agent_id is None:
         return decision
-    calls = (AcknowledgeOperation(status.id, status.agent_id, status.uuid),)
+    calls = (effects.AcknowledgeOperation(status.id, status.agent_id, status.uuid),)
     return decision.then(lambda after: decide(after, calls=calls))
 
 
-def reconcile(state: SchedulerState, now: float) -> Decision:
+def reconcile(state: SchedulerState, now: float) -> effects.Decision:
     """Request the status of every unconfirmed RESERVE: the call or its answer may be lost."""
     pending = _unanswered(state)
     if not pending:
         return decide(state)
-    return decide(state.with_session(operations_at=now), calls=(ReconcileOperations(pending),))
+    return decide(state.with_session(operations_at=now), calls=(effects.ReconcileOperations(pending),))
 
 
-def poll(state: SchedulerState, now: float) -> Decision:
+def poll(state: SchedulerState, now: float) -> effects.Decision:
     """Reconcile again after a timeout: Mesos does not report agents that are missing after its failover."""
     is_due = state.session.connected and now >= state.session.operations_at + FEEDBACK_TIMEOUT
     return reconcile(state, now) if is_due else decide(state)
@@ -74,7 +69,7 @@ def _unanswered(state: SchedulerState) -> Mapping[OperationId, AgentId]:
     }
 
 
-def _apply(state: SchedulerState, status: OperationStatus, now: float, new_id: Callable[[], str]) -> Decision:
+def _apply(state: SchedulerState, status: OperationStatus, now: float, new_id: Callable[[], str]) -> effects.Decision:
     reservation = next((item for item in state.stored.reservations.values() if _is_of(item, status.id)), None)
     if reservation is None:
         return decide(state)
@@ -83,7 +78,8 @@ def _apply(state: SchedulerState, status: OperationStatus, now: float, new_id: C
         return _on_unreserve(state, reservation, status) if finished or status.state.has_failed else decide(state)
     if finished:
         return decide(
-            state, *(() if reservation.is_confirmed else (ReservationMade(replace(reservation, is_confirmed=True)),))
+            state,
+            *(() if reservation.is_confirmed else (effects.ReservationMade(replace(reservation, is_confirmed=True)),)),
         )
     return _on_refused(state, reservation, status, now, new_id) if status.state.has_failed else decide(state)
 
@@ -93,27 +89,27 @@ def _is_of(item: Reservation, operation: OperationId) -> bool:
     return operation.startswith(f"{item.id}.")
 
 
-def _on_unreserve(state: SchedulerState, reservation: Reservation, status: OperationStatus) -> Decision:
+def _on_unreserve(state: SchedulerState, reservation: Reservation, status: OperationStatus) -> effects.Decision:
     """Handle the end of UNRESERVE; after a failure the resources are offered and unreserved again."""
     if status.state is OperationState.FINISHED:
-        return decide(state, ReservationDropped(reservation.id))
+        return decide(state, effects.ReservationDropped(reservation.id))
     message = f"cannot unreserve resources on {reservation.location.hostname}: {_why(status)}"
-    return decide(state, outcomes=(Outcome(message, reservation.task, warning=True),))
+    return decide(state, outcomes=(effects.Outcome(message, reservation.task, warning=True),))
 
 
 def _on_refused(
     state: SchedulerState, reservation: Reservation, status: OperationStatus, now: float, new_id: Callable[[], str]
-) -> Decision:
+) -> effects.Decision:
     """Drop a refused reservation, report it, and back off as after a failed round."""
-    dropped = ReservationDropped(reservation.id)
+    dropped = effects.ReservationDropped(reservation.id)
     if status.state is OperationState.ERROR and NO_FEEDBACK in status.message:
-        outcome = Outcome(
+        outcome = effects.Outcome(
             f"agent {reservation.location.hostname} does not support operation feedback", reservation.task
         )
         agents = state.process.agents_without_feedback | {reservation.agent_id}
         return decide(state.with_process(agents_without_feedback=agents), dropped, outcomes=(outcome,))
     reason = NotReserved(reservation.location.hostname, _why(status))
-    outcome = Outcome(f"{reservation.task} is pending: {reason}", reservation.task, warning=True)
+    outcome = effects.Outcome(f"{reservation.task} is pending: {reason}", reservation.task, warning=True)
     after = state.with_session(pending={**state.session.pending, reservation.task: (reason,)})
     decision = decide(after, dropped, outcomes=(outcome,))
     if now < state.process.offer_round.back_off_until:

@@ -9,16 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 
+from tf_scheduler.model import reasons
 from tf_scheduler.model.placement import REGION, AgentLocation, Constraint, GpuScheduling, Operator
-from tf_scheduler.model.reasons import (
-    AgentReason,
-    Excluded,
-    KeptForGpus,
-    MaintenanceScheduled,
-    OtherRegion,
-    UnbalancedGroup,
-    ValueLimitReached,
-)
 
 from .agents import Agent, Demand, PlacementContext
 
@@ -76,16 +68,16 @@ class DemandRules:
             return False
         return all(self._allows(rule, agent.location) for rule in self._constraints)
 
-    def objections(self, agent: Agent, gpus: int) -> tuple[AgentReason, ...]:
+    def objections(self, agent: Agent, gpus: int) -> tuple[reasons.AgentReason, ...]:
         """Return every reason why `admits` is false."""
         down, avoided = self._down_in(agent), self._circumstances.avoided.get(agent.id)
         return (
-            *([KeptForGpus(gpus)] if self._kept_for_gpus(gpus) else ()),
-            *([OtherRegion(agent.location.region, self._home)] if self._elsewhere(agent.location) else ()),
-            *([MaintenanceScheduled(down)] if down is not None else ()),
+            *([reasons.KeptForGpus(gpus)] if self._kept_for_gpus(gpus) else ()),
+            *([reasons.OtherRegion(agent.location.region, self._home)] if self._elsewhere(agent.location) else ()),
+            *([reasons.MaintenanceScheduled(down)] if down is not None else ()),
             *([avoided] if avoided is not None else ()),
             *(
-                Excluded(rule, agent.location.value(rule.field))
+                reasons.Excluded(rule, agent.location.value(rule.field))
                 for rule in self._constraints
                 if not self._allows(rule, agent.location)
             ),
@@ -130,10 +122,10 @@ class DemandRules:
         """Return whether GROUP_BY allows the next task there."""
         return all(self._turn(rule, place) is None for rule in self.group_rules)
 
-    def limits(self, place: AgentLocation) -> tuple[AgentReason, ...]:
+    def limits(self, place: AgentLocation) -> tuple[reasons.AgentReason, ...]:
         """Return every violation of UNIQUE, MAX_PER and GROUP_BY."""
         full = [
-            ValueLimitReached(rule, place.value(rule.field) or "", count)
+            reasons.ValueLimitReached(rule, place.value(rule.field) or "", count)
             for rule in self.limit_rules
             if (count := self._count(rule, place)) >= rule.number and place.value(rule.field) is not None
         ]
@@ -152,7 +144,7 @@ class DemandRules:
         value = place.value(rule.field)
         return 0 if value is None else self._tallies[rule.field].get(value, 0)
 
-    def _turn(self, rule: Constraint, place: AgentLocation) -> UnbalancedGroup | None:
+    def _turn(self, rule: Constraint, place: AgentLocation) -> reasons.UnbalancedGroup | None:
         """Apply the SDK's round robin (dcos-commons, AbstractRoundRobinRule); return `None` if a task is allowed.
 
         Only values with tasks are known. Until the number of values in the parameter is known, no value gets a second
@@ -165,7 +157,7 @@ class DemandRules:
         count = tally.get(value, 0)
         least = min(tally.values(), default=0)
         if count > least and least != max(tally.values()):
-            return UnbalancedGroup(rule, value, count, least)
+            return reasons.UnbalancedGroup(rule, value, count, least)
         if len(tally) < rule.number and count:
-            return UnbalancedGroup(rule, value, count, 0)
+            return reasons.UnbalancedGroup(rule, value, count, 0)
         return None

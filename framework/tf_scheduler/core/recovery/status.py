@@ -8,18 +8,7 @@ from functools import partial
 
 from tf_scheduler.core.plans.scheduling import PlanView
 from tf_scheduler.core.state.reducer import decide
-from tf_scheduler.model.effects import (
-    Acknowledge,
-    Call,
-    Change,
-    Decision,
-    Kill,
-    LaunchRetired,
-    Outcome,
-    RecoveryDecided,
-    ResultDecided,
-    StatusStored,
-)
+from tf_scheduler.model import effects
 from tf_scheduler.model.ids import name_of
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
@@ -34,7 +23,7 @@ _AS_WISHED = (TaskState.FINISHED, TaskState.KILLED)
 
 def on_update(
     state: SchedulerState, status: TaskStatus, now: float, unique: Callable[[], str], view: PlanView
-) -> Decision:
+) -> effects.Decision:
     """Handle a status update.
 
     Unknown and abandoned launches are killed. Stored updates are only acknowledged again, and answers without news are
@@ -62,25 +51,27 @@ def on_update(
         status = replace(status, addresses=stored.addresses)
     if status.state is TaskState.RUNNING and status.healthy is None:
         status = startup_timeout.with_start_time(status, stored, now)
-    decision = decide(state, StatusStored(status), calls=_acknowledge(status))
+    decision = decide(state, effects.StatusStored(status), calls=_acknowledge(status))
     return decision.then(lambda after: _react(after, record, status, stored, now, unique, view))
 
 
-def expire_unreachable(state: SchedulerState, now: float, unique: Callable[[], str], view: PlanView) -> Decision:
+def expire_unreachable(
+    state: SchedulerState, now: float, unique: Callable[[], str], view: PlanView
+) -> effects.Decision:
     """Count tasks as lost whose agent has not answered for too long."""
     return _conclude(state, recover.unreachable_too_long(state, now), now, unique, view)
 
 
-def expire_unstarted(state: SchedulerState, now: float, unique: Callable[[], str], view: PlanView) -> Decision:
+def expire_unstarted(state: SchedulerState, now: float, unique: Callable[[], str], view: PlanView) -> effects.Decision:
     """Count launches as lost that have not started in time, and kill them: an agent may start one later."""
     unstarted = startup_timeout.unstarted_launches(state, now)
-    kills = tuple(Kill(status.id, status.agent_id) for status in unstarted if status.agent_id is not None)
+    kills = tuple(effects.Kill(status.id, status.agent_id) for status in unstarted if status.agent_id is not None)
     return _conclude(state, unstarted, now, unique, view).then(lambda after: decide(after, calls=kills))
 
 
 def _conclude(
     state: SchedulerState, statuses: Iterable[TaskStatus], now: float, unique: Callable[[], str], view: PlanView
-) -> Decision:
+) -> effects.Decision:
     """Handle statuses that the scheduler concludes itself as if Mesos had sent them."""
     decision = decide(state)
     for status in statuses:
@@ -88,19 +79,19 @@ def _conclude(
     return decision
 
 
-def _acknowledge(status: TaskStatus) -> tuple[Call, ...]:
+def _acknowledge(status: TaskStatus) -> tuple[effects.Call, ...]:
     """Updates with a uuid are acknowledged, those without never (Mesos documentation, scheduler HTTP API)."""
     if not status.uuid or status.agent_id is None:
         return ()
-    return (Acknowledge(status.id, status.agent_id, status.uuid),)
+    return (effects.Acknowledge(status.id, status.agent_id, status.uuid),)
 
 
-def _kill_unknown(state: SchedulerState, status: TaskStatus) -> Decision:
+def _kill_unknown(state: SchedulerState, status: TaskStatus) -> effects.Decision:
     acknowledge = _acknowledge(status)
     if status.state.has_ended or status.agent_id is None:
         return decide(state, calls=acknowledge)
-    outcome = Outcome(f"killing {status.id}: it runs, but this service did not launch it", warning=True)
-    return decide(state, calls=(*acknowledge, Kill(status.id, status.agent_id)), outcomes=(outcome,))
+    outcome = effects.Outcome(f"killing {status.id}: it runs, but this service did not launch it", warning=True)
+    return decide(state, calls=(*acknowledge, effects.Kill(status.id, status.agent_id)), outcomes=(outcome,))
 
 
 def _react(
@@ -111,9 +102,9 @@ def _react(
     now: float,
     unique: Callable[[], str],
     view: PlanView,
-) -> Decision:
+) -> effects.Decision:
     sentence = describe(record, status)
-    outcome = Outcome(sentence, record.name, warning=status.state.has_ended and status.state not in _AS_WISHED)
+    outcome = effects.Outcome(sentence, record.name, warning=status.state.has_ended and status.state not in _AS_WISHED)
     if state.stored.result is not None:
         return decide(state, *_collateral(state.stored.result, record, status, now), outcomes=(outcome,))
     if not status.state.has_ended:
@@ -123,20 +114,20 @@ def _react(
         if view.needs(record) and not state.is_replaced(record):
             return recover.on_task_end(state, record, status, before, now, unique)
         plan, recovery = view.replacing_plan(record), restart_address_wait(state, record, status, now)
-        changes: list[Change] = [LaunchRetired(record.id, plan)] if plan else []
-        changes += [RecoveryDecided(recovery)] if recovery else []
+        changes: list[effects.Change] = [effects.LaunchRetired(record.id, plan)] if plan else []
+        changes += [effects.RecoveryDecided(recovery)] if recovery else []
         return decide(state, *changes, outcomes=(outcome,))
     if success.completes_job(state, record):
-        return decide(state, ResultDecided(Result(Verdict.SUCCEEDED, sentence, now)), outcomes=(outcome,))
+        return decide(state, effects.ResultDecided(Result(Verdict.SUCCEEDED, sentence, now)), outcomes=(outcome,))
     return decide(state, outcomes=(outcome,))
 
 
-def _collateral(result: Result, record: TaskRecord, status: TaskStatus, now: float) -> tuple[Change, ...]:
+def _collateral(result: Result, record: TaskRecord, status: TaskStatus, now: float) -> tuple[effects.Change, ...]:
     """Add a task that fails soon after the job to the result, as a consequence of the first failure."""
     soon = now - result.decided_at < recover.COLLATERAL_SECONDS
     if result.verdict is not Verdict.FAILED or status.state is not TaskState.FAILED or not soon:
         return ()
-    return (ResultDecided(replace(result, collateral=(*result.collateral, record.name))),)
+    return (effects.ResultDecided(replace(result, collateral=(*result.collateral, record.name))),)
 
 
 def describe(record: TaskRecord, status: TaskStatus) -> str:
