@@ -15,7 +15,7 @@ def test_every_situation_has_a_status():
     assert set(Verb) == set(tables.ALREADY)
 
 
-def test_same_status_is_no_transition():
+def test_same_status_is_not_a_transition():
     for status in Status:
         check_transition(status, status)
 
