@@ -182,7 +182,7 @@ _INTRODUCTION = f"""# Recovery
 What happens when a task is lost, or ends without having finished. The tables of this page are generated from the code.
 
 1. The **cause** is determined: the first row that applies in the [first table](#why-it-ended).
-2. If a relaunch can help, the task restarts with its **restart group** ([second table](#what-starts-again)). Tasks of
+2. Unless the cause is permanent, the task restarts with its **restart group** ([second table](#what-starts-again)). Tasks of
    the group that still run are stopped immediately.
 3. The task waits for its **back-off**: none after the first loss, then `restart.backoff` seconds, doubled each time up
    to `restart.max_backoff`, with jitter. A launch of {recover.STEADY_SECONDS:g} s or more resets the back-off.
@@ -200,7 +200,7 @@ Finished tasks are not relaunched. If a lost task restarts together with the who
 tasks has finished, the job fails with this reason, because the lost task would wait for it forever.
 
 An unreachable task, whose agent does not answer, counts as lost after `recovery.unreachable_timeout` seconds, or the
-value of its section. If it returns later, it is killed. A task that is permanently gone is replaced immediately.
+value of its section. If it returns later, it is killed. If Mesos reports that its agent was removed, the task is replaced immediately.
 
 ## Start-up timeout and hang detection
 

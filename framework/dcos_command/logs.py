@@ -125,7 +125,7 @@ COMMANDS = (
     ),
     Command(
         "events",
-        "Show what happened, and why.",
+        "Show the events of the service with their reasons.",
         _events,
         _show_events,
         (),

@@ -44,7 +44,7 @@ def test_context_is_parsed_to_dictionary() -> None:
 def test_missing_module_lists_search_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mnist_job.py").touch()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(JobModuleError, match=rf"`mnist`: module not found in {tmp_path} \(mnist_job.py\)"):
+    with pytest.raises(JobModuleError, match=rf"`mnist`: Python module not found in {tmp_path} \(mnist_job.py\)"):
         load("mnist")
 
 
@@ -87,7 +87,7 @@ def test_invalid_job_name_fails_task(executor: Any) -> None:
     config = {"cluster": {"worker": ["h:1"]}, "task": {"type": "worker", "index": 0}}
     executor.launch("", job_name="mnist", tf_config=config)
     message = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")["message"]
-    assert message.startswith("exit code 1; stderr: job: option job_name: `mnist`: module not found in ")
+    assert message.startswith("exit code 1; stderr: job: option job_name: `mnist`: Python module not found in ")
 
 
 def free_addresses(count: int) -> list[str]:

@@ -310,7 +310,7 @@ def test_plan_without_gang_launches_tasks_that_fit() -> None:
             Reply.BAD_REQUEST,
             "Couldn't parse parameters: 1X is not a valid environment variable name",
         ),
-        (send.command(Verb.STOP, "retune", X="y"), Reply.BAD_REQUEST, "Parameters are for start only"),
+        (send.command(Verb.STOP, "retune", X="y"), Reply.BAD_REQUEST, "Parameters are allowed for `start` only"),
         (send.command(Verb.FORCE_COMPLETE, "deploy"), Reply.ALREADY, "already been reported or completed"),
         (send.command(Verb.CONTINUE, "deploy"), Reply.ALREADY, "already been reported or completed"),
         (send.command(Verb.INTERRUPT, "deploy", "ps"), Reply.ALREADY, "already been reported or completed"),

@@ -180,7 +180,7 @@ def _check(payload: Payload) -> None:
         if not isinstance(value, str):
             raise PayloadError(f"launch payload: environment variable {name} is {value!r}, expected a string")
     pairs = all(_is_pair(limit) for limit in payload.ulimits.values())
-    _require(pairs, "ulimits", payload, "an object of [soft, hard] integers")
+    _require(pairs, "ulimits", payload, "an object whose values are lists of two integers, [soft, hard]")
     _require(bool(payload.command or payload.job_name), "command", payload, "a command or a job_name")
     cluster = payload.tf_config.get("cluster", {})
     if not isinstance(cluster, dict):

@@ -79,7 +79,7 @@ class MemoryFiles:
             return
         remove_orphaned_files(self._memory)
         if not os.path.ismount(self._memory):
-            raise OSError(f"{self._memory} is not a tmpfs; secrets must not be written to a disk")
+            raise OSError(f"{self._memory} is not a tmpfs, so secrets would be written to disk; mount a tmpfs")
         self._folder, self._lock = make_locked_folder(self._memory, _PREFIX)
         for number, (name, content) in enumerate(contents.items()):
             self._names[name] = f"{number}-{Path(name).name}"

@@ -53,7 +53,7 @@ def load(name: str) -> Callable[[Any, str, Dict[str, Any]], Any]:
         # Only if the module or its package is missing, not a module that it imports.
         if error.name is None or not (name + ".").startswith(error.name + "."):
             raise
-        raise JobModuleError(f"option job_name: `{name}`: module not found in {_search_path()}") from None
+        raise JobModuleError(f"option job_name: `{name}`: Python module not found in {_search_path()}") from None
     main = getattr(module, "main", None)
     if not callable(main):
         raise JobModuleError(f"{getattr(module, '__file__', name)} does not define main(server, log_dir, context)")

@@ -201,7 +201,7 @@ ROWS = (
     Row("tony.application.prepare-stage", (), PLANS),
     Row("tony.application.training-stage", (), PLANS),
     Row("tony.application.security.enabled", (), OF_HADOOP, ignore),
-    Row("tony.application.hdfs-conf-path", (), "serve the folder over HTTP and set service.hdfs.config_uri"),
+    Row("tony.application.hdfs-conf-path", (), "serve the folder over HTTP and set service.hdfs.config_uri to its URL"),
     option_row(
         "tony.am.retry-count",
         "restart.max_failures",

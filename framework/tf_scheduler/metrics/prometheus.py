@@ -73,7 +73,7 @@ class MetricFamilies:
         text = "Seconds of one decision of the loop, without storing it."
         self.decisions = histogram("decision_seconds", text, _DECISIONS, "event")
         self.store = histogram("store_seconds", "Seconds of one transaction of the loop.", _STORE)
-        self.store_failures = counter("store_failures", "Failed transactions of the loop.")
+        self.store_failures = counter("store_failures", "Failed transactions of the state store.")
         self.requests = counter("api_requests", "Answered requests to the HTTP API.", "method", "code")
 
 

@@ -131,7 +131,7 @@ def _adopt(connection: sqlite3.Connection, path: Path) -> None:
         raise _corrupt(path, str(check[0]))
     _make_private(path)
     if connection.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
-        raise StoreError(f"{path}: the file system does not support SQLite's write-ahead log; use a local one")
+        raise StoreError(f"{path}: the file system does not support SQLite's write-ahead log; use a local file system")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
     _migrate(connection, _schema_version(connection, path))

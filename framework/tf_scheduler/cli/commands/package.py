@@ -59,7 +59,7 @@ def validate(sources: Path, as_json: bool) -> None:
 @package.command()
 @examples("package render --options options.json --artefacts-url https://files.example.com")
 @click.option("--options", type=click.Path(path_type=Path), help="Options file. Default: no options.")
-@click.option("--app-id", help="Id of the app, as for `dcos package install`.")
+@click.option("--app-id", help="App id, like `--app-id` of `dcos package install`.")
 @sources_option
 @url_option
 def render(options: Path | None, app_id: str | None, sources: Path, url: str) -> None:

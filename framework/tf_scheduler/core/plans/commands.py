@@ -71,7 +71,7 @@ def _refused(state: SchedulerState, command: PlanCommand, view: PlanView) -> Ans
             words = f"Couldn't parse parameters: {name} is not a valid environment variable name"
             return Answer(Reply.BAD_REQUEST, words)
     if command.parameters and command.verb is not Verb.START:
-        return Answer(Reply.BAD_REQUEST, f"Parameters are for start only, not for {command.verb.value}")
+        return Answer(Reply.BAD_REQUEST, f"Parameters are allowed for `start` only, not for `{command.verb.value}`")
     # The result is final: only the uninstall plan continues.
     ended = state.stored.result is not None and command.plan != UNINSTALL
     return _not_found(plan_definitions(state, view), command) or (SERVICE_ENDED if ended else _irrevocable(command))

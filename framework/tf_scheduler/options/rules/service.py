@@ -33,7 +33,7 @@ def service_name_fits_host_name(options: Document) -> Iterator[Problem]:
     """DC/OS derives host names without slashes: worker-0.<service>.autoip.dcos.thisdcos.directory."""
     name = options["service"]["name"].replace("/", "")
     if len(name) > 63:
-        yield Problem("service.name", f"must have at most 63 characters without '/', not {len(name)}")
+        yield Problem("service.name", f"must have at most 63 characters, not counting '/', but has {len(name)}")
 
 
 def role_is_valid(options: Document) -> Iterator[Problem]:

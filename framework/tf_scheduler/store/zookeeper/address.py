@@ -77,7 +77,7 @@ def _parse(scheme: str, rest: str) -> ZooKeeperAddress:
     if scheme == PLAIN and tls != ZooKeeperTls():
         raise ValueError("ca, certificate and key require zks://")
     if (tls.certificate is None) != (tls.key is None):
-        raise ValueError("certificate and key require each other")
+        raise ValueError("certificate and key: set both or neither")
     return ZooKeeperAddress(
         servers=tuple(_server(host) for host in hosts.split(",")),
         chroot=_chroot(slash + path),

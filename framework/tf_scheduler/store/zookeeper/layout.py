@@ -113,7 +113,7 @@ def decode_writes(data: bytes, node: str) -> list[Write]:
     if decoder is None:
         if data and data[0] > SCHEMA:
             raise StoreVersionError(f"{node} was written by a newer version of this program (schema {data[0]})")
-        raise StoreCorruptError(f"{node} was written by another program; restore a backup with `state import`")
+        raise StoreCorruptError(f"{node} has data of another program; restore a backup with `state import`")
     try:
         return decoder(data[1:])
     except (ValueError, struct.error, zlib.error) as error:

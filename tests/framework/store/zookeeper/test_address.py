@@ -60,7 +60,7 @@ def test_credentials_are_read_from_file(tmp_path):
         ("zk://a?credentials=", "missing value of credentials"),
         ("zk://me@a", "invalid credentials"),
         ("zk://a?ca=/c.pem", "require zks://"),
-        ("zks://a?certificate=/c.pem", "require each other"),
+        ("zks://a?certificate=/c.pem", "set both or neither"),
     ],
 )
 def test_invalid_address_is_explained(url, message):
