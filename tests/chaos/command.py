@@ -44,17 +44,20 @@ _RESTART = {"backoff": 1}
 @click.option(
     "--minutes",
     type=click.FloatRange(min=0, min_open=True),
-    help="Go on, one training after the other, until then. Default: every fault once.",
+    metavar="MINUTES",
+    help="Repeat trainings for MINUTES. Default: each fault once.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed makes the same plan of faults.")
-@click.option("--faults", default=",".join(CATALOGUE), show_default=True, help="Which ones, with commas between.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the plan of faults.")
+@click.option("--faults", default=",".join(CATALOGUE), show_default=True, help="Faults to inject, separated by commas.")
 @json_switch("Print the result as one JSON object.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the report there, as Markdown.")
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the report as Markdown to this file."
+)
 def chaos(options: Path, minutes: float | None, seed: int, faults: str, as_json: bool, out: Path | None) -> None:
-    """Train on a local cluster of its own, and kill everything that can be killed, one by one.
+    """Train on a separate local cluster and inject faults one by one.
 
-    OPTIONS: of a job whose program knows the arguments of examples/digits, which is the default. After each fault the
-    training has to go on; at the end it has to succeed, and nothing may be left of it. Exit code 0 if all of this held.
+    OPTIONS: options file of a job whose program accepts the arguments of examples/digits, which is the default. The
+    training must continue after each fault, succeed, and leave nothing behind. Exit code 0 if all of this is true.
     """
     names = [name.strip() for name in faults.split(",") if name.strip()]
     if problems := unknown(names):

@@ -31,16 +31,18 @@ _READY = "the local DC/OS serves at "
 
 @click.command()
 @directory_option
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback. Default: as before, or any.")
-@click.option("--where", is_flag=True, help="Only print the address of the one that serves.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback. Default: the previous one, or any."
+)
+@click.option("--where", is_flag=True, help="Print the URL of the running server and exit.")
 def serve(directory: Path, port: int, where: bool) -> None:
     """Serve the API of DC/OS (Cosmos, Marathon, Mesos) until the local cluster stops, or Ctrl-C.
 
-    Its package repository holds this package, built for this machine. Then the dcos command works as on a cluster:
+    The package repository contains this package, built for this machine. The dcos command works as on a cluster:
 
         DCOS_URL=http://127.0.0.1:PORT dcos package install tensorflow
 
-    When it ends, so do the schedulers, but not their tasks; started again it takes both up again.
+    When it stops, the schedulers stop, too, but not their tasks; the next start continues with both.
     """
     cluster = find_cluster(directory)
     folder = Folder(cluster.directory)
@@ -49,7 +51,7 @@ def serve(directory: Path, port: int, where: bool) -> None:
         click.echo(_address(record))
         return
     if record is not None:
-        raise JobError(f"the local DC/OS serves at {record.url} already")
+        raise JobError(f"the local DC/OS already runs at {record.url}")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
     with clean_up_on_signals(), private(folder):
         chosen = choose_port(folder, port)
