@@ -70,9 +70,7 @@ def select_configuration(
 
 
 def rollback_options(
-    configuration: Configuration,
-    present: Document,
-    defaults: Callable[[Document], Mapping[str, Mapping[str, Any]]],
+    configuration: Configuration, present: Document, defaults: Callable[[Document], Mapping[str, Mapping[str, Any]]]
 ) -> Document | None:
     """Resolve stored options and fill in masked values from `present`; None if this version rejects the options."""
     try:

@@ -26,10 +26,7 @@ _DEFINITION_TYPE = "application/vnd.dcos.universe.package+json;charset=utf-8;ver
 
 
 def render_app(
-    package: Mapping[str, Json],
-    options: Mapping[str, Json] | None = None,
-    source: str = "",
-    app_id: str | None = None,
+    package: Mapping[str, Json], options: Mapping[str, Json] | None = None, source: str = "", app_id: str | None = None
 ) -> dict[str, Json]:
     """Render the Marathon app of a package (one object of a repository document) with these options.
 
