@@ -17,20 +17,9 @@ from starlette.types import ASGIApp
 
 from tf_scheduler.errors import SchedulerError
 
+from .http import endpoint
 from .http.auth import Guard, Policy
 from .http.backend import Backend
-from .http.endpoint import (
-    JSON,
-    ApiRequest,
-    BadRequestError,
-    Endpoint,
-    EndpointAccess,
-    parse_body,
-    render,
-    respond,
-    to_json,
-    wants_json,
-)
 from .http.limits import BODY_TIMEOUT
 from .http.openapi import openapi_document
 from .routes.operator_files import file_routes
@@ -50,7 +39,7 @@ _UNINSTALL_STATUS = ("GET", "/v1/plans/deploy")
 def create_app(
     backend_or_snapshot: Backend | Callable[[], Snapshot],
     policy: Policy | None = None,
-    more: Sequence[Endpoint] = (),
+    more: Sequence[endpoint.Endpoint] = (),
     pages: Sequence[Route] = (),
 ) -> ASGIApp:
     """Return the API as an ASGI app.
@@ -65,12 +54,12 @@ def create_app(
     board = TensorBoardProxy(backend.snapshot)
     # In matching order: fixed paths before patterns.
     table = (*sdk_routes(), *file_routes(), *service_routes(), board.endpoint(), *more)
-    document = to_json(openapi_document(table))
+    document = endpoint.to_json(openapi_document(table))
 
-    async def openapi(_request: ApiRequest) -> Response:
-        return Response(document, media_type=JSON)
+    async def openapi(_request: endpoint.ApiRequest) -> Response:
+        return Response(document, media_type=endpoint.JSON)
 
-    about = Endpoint("GET", "/v1/openapi.json", "OpenAPI document.", {200: dict[str, Any]}, handler=openapi)
+    about = endpoint.Endpoint("GET", "/v1/openapi.json", "OpenAPI document.", {200: dict[str, Any]}, handler=openapi)
     cache = _ViewCache(backend.snapshot)
     app = Starlette(
         routes=[*(_route(row, backend, cache) for row in (*table, about)), *board.routes(), *pages],
@@ -78,7 +67,7 @@ def create_app(
     )
     # A redirect would not contain the prefix of a proxy.
     app.router.redirect_slashes = False
-    free = {(row.method, row.path) for row in table if row.access is EndpointAccess.OPEN}
+    free = {(row.method, row.path) for row in table if row.access is endpoint.EndpointAccess.OPEN}
     free |= {(method, page.path) for page in pages for method in page.methods or ()}
 
     def is_open(method: str, path: str) -> bool:
@@ -113,7 +102,7 @@ class _ViewCache:
         """Clear the cache after a command, so that clients see its effect."""
         self._answers.clear()
 
-    def answer(self, row: Endpoint, params: Mapping[str, Any], *, as_json: bool) -> Response:
+    def answer(self, row: endpoint.Endpoint, params: Mapping[str, Any], *, as_json: bool) -> Response:
         snapshot = self.snapshot()
         key = (row.method, row.path, tuple(params.items()), as_json)
         cached = self._answers.get(key)
@@ -121,7 +110,7 @@ class _ViewCache:
             begin = time.thread_time()
             assert row.view is not None, f"{row.path} has no view"
             answer = row.view(snapshot, params)
-            content, kind = render(answer, as_json=as_json)
+            content, kind = endpoint.render(answer, as_json=as_json)
             cost = time.thread_time() - begin
             until = time.monotonic() + (_VALIDITY * cost if cost > _EXPENSIVE else 0.0)
             cached = (self._version, until, answer.code, content, kind)
@@ -131,46 +120,46 @@ class _ViewCache:
         return Response(cached[3], cached[2], media_type=cached[4])
 
 
-def _route(row: Endpoint, backend: Backend, cache: _ViewCache) -> Route:
+def _route(row: endpoint.Endpoint, backend: Backend, cache: _ViewCache) -> Route:
     async def serve(request: Request) -> Response:
         headers = {name.lower(): value for name, value in request.headers.items()}
-        as_json = row.json_errors or wants_json(headers)
+        as_json = row.json_errors or endpoint.wants_json(headers)
         try:
             params = _parameters(row, request)
             if row.view is not None:
                 return cache.answer(row, params, as_json=as_json)
             assert row.handler is not None, f"{row.path} has no handler"
             body = None if row.body_type is None else await _body(row, request)
-            answer = await row.handler(ApiRequest(backend, cache.snapshot(), params, body, headers))
-            if row.access is EndpointAccess.WRITE:
+            answer = await row.handler(endpoint.ApiRequest(backend, cache.snapshot(), params, body, headers))
+            if row.access is endpoint.EndpointAccess.WRITE:
                 cache.clear()
         except SchedulerError as error:
             answer = ApiProblem(error.http_status, str(error))
-        return answer if isinstance(answer, Response) else respond(answer, as_json=as_json)
+        return answer if isinstance(answer, Response) else endpoint.respond(answer, as_json=as_json)
 
     return Route(row.path, serve, methods=[row.method], name=f"{row.method} {row.path}")
 
 
-def _parameters(row: Endpoint, request: Request) -> dict[str, Any]:
+def _parameters(row: endpoint.Endpoint, request: Request) -> dict[str, Any]:
     query = {item.name: item.parse(request.query_params.get(item.name)) for item in row.query}
     return {**request.path_params, **query}
 
 
-async def _body(row: Endpoint, request: Request) -> Any:
+async def _body(row: endpoint.Endpoint, request: Request) -> Any:
     try:
         content = await asyncio.wait_for(request.body(), BODY_TIMEOUT)
     except asyncio.TimeoutError as error:
-        raise BadRequestError(f"request body not received within {BODY_TIMEOUT:g} s") from error
+        raise endpoint.BadRequestError(f"request body not received within {BODY_TIMEOUT:g} s") from error
     except ClientDisconnect as error:
-        raise BadRequestError("request body incomplete") from error
+        raise endpoint.BadRequestError("request body incomplete") from error
     if row.body_type is bytes:
         return content
     if row.body_optional and not content:
         return None
     try:
-        return parse_body(content)
+        return endpoint.parse_body(content)
     except ValueError as error:
-        raise BadRequestError(f"Couldn't parse parameters: invalid JSON: {error}") from error
+        raise endpoint.BadRequestError(f"Couldn't parse parameters: invalid JSON: {error}") from error
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -181,4 +170,4 @@ async def _http_error(request: Request, error: Exception) -> Response:
         routes = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
         headers = {"Allow": ", ".join(sorted({method for route in routes for method in route.methods or ()}))}
     problem = ApiProblem(error.status_code, error.detail)
-    return respond(problem, as_json=wants_json(dict(request.headers)), headers=headers)
+    return endpoint.respond(problem, as_json=endpoint.wants_json(dict(request.headers)), headers=headers)

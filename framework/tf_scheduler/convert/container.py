@@ -6,21 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from . import values
 from .tables import UNKNOWN, Action, Converter, Location, Note, SetOption, attempt, unexpected_value
-from .values import (
-    command_line,
-    cores,
-    has_reference,
-    mapping_or_empty,
-    megabytes,
-    nested_value,
-    one_of,
-    quantity,
-    require_field,
-    require_mapping,
-    require_text,
-    require_words,
-)
 
 _AMD = "amd.com/gpu"
 _GPU = ("nvidia.com/gpu", "alpha.kubernetes.io/nvidia-gpu", _AMD)
@@ -36,40 +23,40 @@ _FIELDS = {
 
 def has_gpus(box: Mapping[str, Any]) -> bool:
     """Return whether the container requests GPUs; `convert_resources` reports an invalid amount."""
-    return any(_some(_amount(mapping_or_empty(box.get("resources")), (name,))) for name in _GPU)
+    return any(_some(_amount(values.mapping_or_empty(box.get("resources")), (name,))) for name in _GPU)
 
 
 def _some(amount: Any) -> bool:
     try:
-        return amount is not None and quantity(amount) > 0
+        return amount is not None and values.quantity(amount) > 0
     except ValueError:
         return False
 
 
 def has_memory(box: Mapping[str, Any]) -> bool:
     """Return whether the container requests memory."""
-    return _amount(mapping_or_empty(box.get("resources")), ("memory",)) is not None
+    return _amount(values.mapping_or_empty(box.get("resources")), ("memory",)) is not None
 
 
 def _amount(resources: Mapping[str, Any], names: Sequence[str], first: str = "limits") -> Any:
     """Return limit or request; `first` takes precedence."""
     order = (first, "requests" if first == "limits" else "limits")
-    amounts = (nested_value(resources, kind, name) for kind in order for name in names)
+    amounts = (values.nested_value(resources, kind, name) for kind in order for name in names)
     return next((amount for amount in amounts if amount is not None), None)
 
 
 #: Option, resource, precedence of limit or request, parser.
 _AMOUNTS: tuple[tuple[str, str, str, Callable[[Any], float]], ...] = (
-    ("cpus", "cpu", "requests", cores),
-    ("mem", "memory", "limits", lambda amount: max(32, megabytes(amount))),
-    ("disk", "ephemeral-storage", "limits", megabytes),
-    *(("gpus", name, "limits", lambda amount: int(quantity(amount))) for name in _GPU),
+    ("cpus", "cpu", "requests", values.cores),
+    ("mem", "memory", "limits", lambda amount: max(32, values.megabytes(amount))),
+    ("disk", "ephemeral-storage", "limits", values.megabytes),
+    *(("gpus", name, "limits", lambda amount: int(values.quantity(amount))) for name in _GPU),
 )
 
 
 def convert_resources(value: Any, location: Location) -> Iterator[Action]:
     for option, name, first, read in _AMOUNTS:
-        amount = _amount(require_mapping(value), (name,), first)
+        amount = _amount(values.require_mapping(value), (name,), first)
         if amount is None:
             continue
         try:
@@ -102,15 +89,15 @@ def _other_resources(amounts: Any, location: Location, kind: str) -> Iterator[Ac
 
 
 def command(box: Mapping[str, Any], location: Location) -> Iterator[Action]:
-    words = [*require_words(box.get("command"), "command"), *require_words(box.get("args"), "args")]
+    words = [*values.require_words(box.get("command"), "command"), *values.require_words(box.get("args"), "args")]
     if not box.get("command"):
         if not location.program:
             return  # reported once for the whole file
-        line = " ".join(part for part in (location.program, command_line(words)) if part)
+        line = " ".join(part for part in (location.program, values.command_line(words)) if part)
     else:
-        line = command_line(words)
-    folder = require_text(box["workingDir"]) if box.get("workingDir") else ""
-    yield SetOption((location.section, "command"), f"cd {command_line([folder])} && {line}" if folder else line)
+        line = values.command_line(words)
+    folder = values.require_text(box["workingDir"]) if box.get("workingDir") else ""
+    yield SetOption((location.section, "command"), f"cd {values.command_line([folder])} && {line}" if folder else line)
 
 
 def convert_command(_value: Any, location: Location) -> Iterator[Action]:
@@ -123,13 +110,13 @@ def convert_args(_value: Any, location: Location) -> Iterator[Action]:
 
 
 def convert_variable(variable: Mapping[str, Any], location: Location) -> Iterator[Action]:
-    name, origin = require_field(variable, "name"), variable.get("valueFrom")
+    name, origin = values.require_field(variable, "name"), variable.get("valueFrom")
     if origin:
-        yield from _convert_origin(name, require_mapping(origin), location)
+        yield from _convert_origin(name, values.require_mapping(origin), location)
         return
-    value = "" if variable.get("value") is None else require_text(variable["value"])
+    value = "" if variable.get("value") is None else values.require_text(variable["value"])
     yield SetOption((location.section, "environment"), {name: value})
-    if has_reference(value):
+    if values.has_reference(value):
         yield Note(location.path, f"{name}: $(...) is not replaced; write the value")
 
 
@@ -137,8 +124,8 @@ def _convert_origin(name: str, origin: Mapping[str, Any], location: Location) ->
     if "secretKeyRef" not in origin:
         yield Note(location.path, f"omitted: {name} comes from {next(iter(origin))}, which Mesos lacks")
         return
-    secret = require_mapping(origin["secretKeyRef"])
-    source = f"{require_field(secret, 'name')}/{require_field(secret, 'key')}"
+    secret = values.require_mapping(origin["secretKeyRef"])
+    source = f"{values.require_field(secret, 'name')}/{values.require_field(secret, 'key')}"
     yield SetOption(("secrets",), [{"source": source, "env": name, "jobs": location.section}])
     yield Note(location.path, f"secret {source}: store the value in the secret store of the cluster")
 
@@ -149,7 +136,7 @@ def convert_port(port: Mapping[str, Any], location: Location) -> Iterator[Action
 
 
 def convert_nodes(value: Any, location: Location) -> Iterator[Action]:
-    for name, label in require_mapping(value).items():
+    for name, label in values.require_mapping(value).items():
         yield from attempt(_constraint(str(name)), label, replace(location, path=f"{location.path}.{name}"))
     own = [str(name) for name in value if name not in _FIELDS]
     if own:
@@ -159,7 +146,7 @@ def convert_nodes(value: Any, location: Location) -> Iterator[Action]:
 def _constraint(label: str) -> Converter:
     def converter(value: Any, location: Location) -> Iterator[Action]:
         yield SetOption(
-            (location.section, "placement_constraint"), [[_FIELDS.get(label, label), "IS", require_text(value)]]
+            (location.section, "placement_constraint"), [[_FIELDS.get(label, label), "IS", values.require_text(value)]]
         )
 
     return converter
@@ -170,6 +157,6 @@ _RESTARTS = {"Never": "never", "OnFailure": "on_failure", "Always": "always", "E
 
 
 def convert_restart(value: Any, location: Location) -> Iterator[Action]:
-    yield SetOption((location.section, "restart_policy"), one_of(_RESTARTS)(value))
+    yield SetOption((location.section, "restart_policy"), values.one_of(_RESTARTS)(value))
     if value == "Always":
         yield Note(location.path, "Always: failed tasks restart, finished tasks do not")

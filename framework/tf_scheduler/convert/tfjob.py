@@ -11,19 +11,7 @@ from typing import Any
 
 from tf_scheduler.model.spec import Strategy
 
-from . import pod
-from .tables import (
-    Action,
-    Location,
-    Note,
-    Row,
-    SetOption,
-    convert_tree,
-    display_value,
-    ignore,
-    option_row,
-    unexpected_value,
-)
+from . import pod, tables
 from .values import convert_name, each, integer, number, one_of, require_mapping, require_text
 
 PYTORCH = "PyTorchJob"
@@ -40,34 +28,34 @@ _SUCCESS = {"": "chief", "AllWorkers": "all_workers"}
 _CLEAN_UP = {"": "running", "Running": "running", "All": "all", "None": "none"}
 
 
-def _convert_clean_up(value: Any, location: Location) -> Iterator[Action]:
-    yield SetOption(("finish", "clean_up"), one_of(_CLEAN_UP)(value))
+def _convert_clean_up(value: Any, location: tables.Location) -> Iterator[tables.Action]:
+    yield tables.SetOption(("finish", "clean_up"), one_of(_CLEAN_UP)(value))
     if value == "None" and "ttlSecondsAfterFinished" not in location.siblings:
-        yield Note(
+        yield tables.Note(
             location.path, "None: running tasks stay for finish.keep_seconds (an hour); 0: forever, as in Kubeflow"
         )
 
 
-def _convert_replicas(value: Any, location: Location) -> Iterator[Action]:
+def _convert_replicas(value: Any, location: tables.Location) -> Iterator[tables.Action]:
     for name, replica in require_mapping(value).items():
         yield from _replica(str(name), replica, replace(location, path=f"{location.path}.{name}"))
 
 
-def _replica(name: str, replica: Any, location: Location) -> Iterator[Action]:
+def _replica(name: str, replica: Any, location: tables.Location) -> Iterator[tables.Action]:
     section = _SECTIONS.get(name.lower(), "")
     if not section:
-        yield Note(
+        yield tables.Note(
             location.path, f"omitted: unknown replica type {name}; expected one of {', '.join(sorted(_SECTIONS))}"
         )
     elif not isinstance(replica, Mapping):
-        yield unexpected_value(replica, location, "an object with replicas and template")
+        yield tables.unexpected_value(replica, location, "an object with replicas and template")
     else:
         if section == "worker" and pod.has_gpus(replica):
             section = "gpu_worker"
         yield from pod.convert(replica, replace(location, section=section))
 
 
-def _listed(replica: Mapping[str, Any], location: Location) -> Iterator[Action]:
+def _listed(replica: Mapping[str, Any], location: tables.Location) -> Iterator[tables.Action]:
     fields = {name: value for name, value in replica.items() if name not in ("tfReplicaType", "tfPort")}
     yield from _replica(require_text(replica.get("tfReplicaType") or "MASTER"), fields, location)
 
@@ -77,82 +65,90 @@ _API = "kubeflow.org"
 _VERSIONS = ("v1", "v1beta1", "v1beta2", "v1alpha2", "v1alpha1")
 
 
-def _convert_version(value: Any, location: Location) -> Iterator[Action]:
+def _convert_version(value: Any, location: tables.Location) -> Iterator[tables.Action]:
     if value not in [f"{_API}/{version}" for version in _VERSIONS]:
-        yield Note(location.path, f"{display_value(value)} read as {_API}/v1; known versions: {', '.join(_VERSIONS)}")
+        yield tables.Note(
+            location.path, f"{tables.display_value(value)} read as {_API}/v1; known versions: {', '.join(_VERSIONS)}"
+        )
 
 
 _RUN_POLICY = (
-    Row("cleanPodPolicy", ("finish.clean_up",), "same values, in lower case", _convert_clean_up),
-    option_row("activeDeadlineSeconds", "finish.deadline", "of the whole job, in seconds", number),
-    option_row(
+    tables.Row("cleanPodPolicy", ("finish.clean_up",), "same values, in lower case", _convert_clean_up),
+    tables.option_row("activeDeadlineSeconds", "finish.deadline", "of the whole job, in seconds", number),
+    tables.option_row(
         "backoffLimit",
         "restart.max_failures",
         "Kubeflow: restarts of all pods together; here: failures of each task within restart.window",
         integer,
         warning="counted for each task, within restart.window",
     ),
-    option_row(
+    tables.option_row(
         "ttlSecondsAfterFinished",
         "finish.keep_seconds",
         "time that remaining tasks are kept; a job without remaining tasks leaves Mesos at its end, its logs stay",
         # 0 means unlimited here, but immediately in Kubeflow.
         lambda value: max(1.0, number(value)),
     ),
-    Row("schedulingPolicy.minAvailable", (), "all tasks of a job are launched together or not at all"),
-    Row("schedulingPolicy.minResources", (), "the sum of the resources of the tasks"),
-    option_row("schedulingPolicy.queue", "service.role", "queues are Mesos roles, which have quotas", require_text),
-    Row("schedulingPolicy.priorityClass", (), "Mesos has no priorities; use roles with quota"),
-    option_row(
+    tables.Row("schedulingPolicy.minAvailable", (), "all tasks of a job are launched together or not at all"),
+    tables.Row("schedulingPolicy.minResources", (), "the sum of the resources of the tasks"),
+    tables.option_row(
+        "schedulingPolicy.queue", "service.role", "queues are Mesos roles, which have quotas", require_text
+    ),
+    tables.Row("schedulingPolicy.priorityClass", (), "Mesos has no priorities; use roles with quota"),
+    tables.option_row(
         "schedulingPolicy.scheduleTimeoutSeconds",
         "gang.reserve_timeout",
         "time that a part of the gang is held, with gang.mode reserve",
         number,
     ),
-    Row("suspend", (), "pause the plan instead: `dcos tensorflow plan pause deploy`"),
+    tables.Row("suspend", (), "pause the plan instead: `dcos tensorflow plan pause deploy`"),
 )
 
 
-def _policies(prefix: str) -> Iterator[Row]:
+def _policies(prefix: str) -> Iterator[tables.Row]:
     return (replace(row, source=f"{prefix}.{row.source}") for row in _RUN_POLICY)
 
 
 ROWS = (
-    Row(
+    tables.Row(
         "apiVersion",
         (),
         f"{', '.join(_VERSIONS)} of {_API}; other versions are read as v1, with a warning",
         _convert_version,
     ),
-    Row("kind", (), "TFJob, PyTorchJob", ignore),
-    Row("metadata.name", ("service.name",), "lower case, dashes", convert_name),
-    Row("metadata.generateName", ("service.name",), "lower case, dashes", convert_name),
-    Row("metadata.namespace", (), "use a folder in service.name, such as team/mnist, or service.role"),
-    Row("metadata.labels", (), "services have no labels"),
-    Row("metadata.annotations", (), "services have no annotations"),
-    Row("status", (), "the result of another run"),
-    option_row(
+    tables.Row("kind", (), "TFJob, PyTorchJob", tables.ignore),
+    tables.Row("metadata.name", ("service.name",), "lower case, dashes", convert_name),
+    tables.Row("metadata.generateName", ("service.name",), "lower case, dashes", convert_name),
+    tables.Row("metadata.namespace", (), "use a folder in service.name, such as team/mnist, or service.role"),
+    tables.Row("metadata.labels", (), "services have no labels"),
+    tables.Row("metadata.annotations", (), "services have no annotations"),
+    tables.Row("status", (), "the result of another run"),
+    tables.option_row(
         "spec.successPolicy",
         "finish.success",
         "empty: chief (or worker 0 without a chief); AllWorkers: all_workers",
         one_of(_SUCCESS),
     ),
-    Row("spec.enableDynamicWorker", (), "change worker.count in an update; see docs/plans.md"),
+    tables.Row("spec.enableDynamicWorker", (), "change worker.count in an update; see docs/plans.md"),
     *_policies("spec.runPolicy"),
-    option_row("spec.tfImage", "service.tf_image", "v1alpha1: image of replicas without template", require_text),
-    Row("spec.terminationPolicy", (), "v1alpha1: the chief decides, or worker 0 without a chief (finish.success)"),
-    Row("spec.tfReplicaSpecs", (), "Chief, Master, Worker, PS, Evaluator: see below", _convert_replicas),
-    Row("spec.replicaSpecs", (), "v1alpha1: a list of replicas; default of tfReplicaType: MASTER", each(_listed)),
-    Row("spec.pytorchReplicaSpecs", (), "of a PyTorchJob: Master, Worker; see below", _convert_replicas),
-    Row("spec.nprocPerNode", (), "a task has one process: give each worker the GPUs of one process"),
-    Row("spec.elasticPolicy", (), "the number of workers is fixed; recovery.shrink_after can reduce it"),
+    tables.option_row("spec.tfImage", "service.tf_image", "v1alpha1: image of replicas without template", require_text),
+    tables.Row(
+        "spec.terminationPolicy", (), "v1alpha1: the chief decides, or worker 0 without a chief (finish.success)"
+    ),
+    tables.Row("spec.tfReplicaSpecs", (), "Chief, Master, Worker, PS, Evaluator: see below", _convert_replicas),
+    tables.Row(
+        "spec.replicaSpecs", (), "v1alpha1: a list of replicas; default of tfReplicaType: MASTER", each(_listed)
+    ),
+    tables.Row("spec.pytorchReplicaSpecs", (), "of a PyTorchJob: Master, Worker; see below", _convert_replicas),
+    tables.Row("spec.nprocPerNode", (), "a task has one process: give each worker the GPUs of one process"),
+    tables.Row("spec.elasticPolicy", (), "the number of workers is fixed; recovery.shrink_after can reduce it"),
 )
 #: Before training-operator 1.3 these fields were outside of runPolicy.
 OLDER_ROWS = tuple(_policies("spec"))
 
 
-def convert(document: Mapping[str, Any], program: str) -> Iterator[Action]:
+def convert(document: Mapping[str, Any], program: str) -> Iterator[tables.Action]:
     """Convert a TFJob or PyTorchJob; `program` is the command line of containers without one."""
     if document.get("kind") == PYTORCH:
-        yield SetOption(("service", "strategy"), Strategy.PYTORCH_DDP.value)
-    yield from convert_tree((*ROWS, *OLDER_ROWS), document, Location("", program=program))
+        yield tables.SetOption(("service", "strategy"), Strategy.PYTORCH_DDP.value)
+    yield from tables.convert_tree((*ROWS, *OLDER_ROWS), document, tables.Location("", program=program))

@@ -278,7 +278,7 @@ def _on_disconnected(state: SchedulerState, event: Disconnected | SubscriptionRe
         # After TEARDOWN, too: the call may be lost with the connection. The next subscription shows whether it was.
         return decide(after, outcomes=(Outcome(f"the connection to Mesos is lost: {event.reason}", warning=True),))
     after = after.with_process(refused=event.message)
-    if event.is_framework_removed:
+    if event.message == "Framework has been removed":  # Mesos, src/master/master.cpp
         return framework_removal.on_removed(after)
     refused = Outcome(f"Mesos ended the subscription: {event.message}", warning=True)
     return decide(after.with_process(finished=True), outcomes=(refused,))

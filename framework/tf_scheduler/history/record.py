@@ -17,17 +17,7 @@ from tf_scheduler.model.events import Event, Tick
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import downsample
 
-from .model import (
-    WARNING_KEY,
-    ProgressPoint,
-    RecordedLaunch,
-    Run,
-    RunWarning,
-    decode_line,
-    encode_line,
-    leading_task,
-    recording_lines,
-)
+from . import model
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +44,9 @@ class Recorder:
 
     def __call__(self, event: Event, decision: Decision) -> None:
         text = "".join(
-            encode_line(_short(line)) for line in recording_lines(event, decision, self._clock()) if self._due(line)
+            model.encode_line(_short(line))
+            for line in model.recording_lines(event, decision, self._clock())
+            if self._due(line)
         )
         if text:
             self._append(text)
@@ -63,9 +55,9 @@ class Recorder:
         """Add changes that the previous scheduler stored but did not record before it died."""
         written = self._written()
         self._torn = bool(written) and not written.endswith("\n")
-        recorded = {_key(line) for line in map(decode_line, written.splitlines()) if line is not None}
-        lines = recording_lines(Tick(), Decision(state, tuple(_stored(state))), self._clock())
-        if text := "".join(encode_line(_short(line)) for line in lines if _key(line) not in recorded):
+        recorded = {_key(line) for line in map(model.decode_line, written.splitlines()) if line is not None}
+        lines = model.recording_lines(Tick(), Decision(state, tuple(_stored(state))), self._clock())
+        if text := "".join(model.encode_line(_short(line)) for line in lines if _key(line) not in recorded):
             self._append(text)
 
     def _written(self) -> str:
@@ -121,11 +113,11 @@ MAX_WARNINGS = 200
 class Recording:
     """Content of a recording."""
 
-    launches: tuple[RecordedLaunch, ...] = ()
-    curves: Mapping[str, tuple[ProgressPoint, ...]] = field(default_factory=dict)
+    launches: tuple[model.RecordedLaunch, ...] = ()
+    curves: Mapping[str, tuple[model.ProgressPoint, ...]] = field(default_factory=dict)
     #: Unit of the leading task's last speed.
     unit: str = "steps"
-    warnings: tuple[RunWarning, ...] = ()
+    warnings: tuple[model.RunWarning, ...] = ()
 
 
 def read_recording(path: Path) -> Recording:
@@ -134,14 +126,14 @@ def read_recording(path: Path) -> Recording:
         text = path.read_text(errors="replace")
     except FileNotFoundError:
         return Recording()
-    return fold_lines(line for line in map(decode_line, text.splitlines()) if line is not None)
+    return fold_lines(line for line in map(model.decode_line, text.splitlines()) if line is not None)
 
 
 def fold_lines(lines: Iterable[Mapping[str, Any]]) -> Recording:
     """Build a recording from its lines."""
-    launches: dict[str, RecordedLaunch] = {}
-    curves: dict[str, list[ProgressPoint]] = {}
-    warnings: list[RunWarning] = []
+    launches: dict[str, model.RecordedLaunch] = {}
+    curves: dict[str, list[model.ProgressPoint]] = {}
+    warnings: list[model.RunWarning] = []
     for line in lines:
         kind = next((name for name in _OF_LAUNCHES if name in line), "")
         if kind == "launched":
@@ -150,21 +142,21 @@ def fold_lines(lines: Iterable[Mapping[str, Any]]) -> Recording:
             launches[line[kind]] = _OF_LAUNCHES[kind](launches[line[kind]], line)
         elif "progress" in line:
             curves.setdefault(line["progress"], []).append(_point(line))
-        elif WARNING_KEY in line:
-            warnings.append(RunWarning(line["t"], line[WARNING_KEY]))
+        elif model.WARNING_KEY in line:
+            warnings.append(model.RunWarning(line["t"], line[model.WARNING_KEY]))
     thinned = {task: tuple(downsample(points, MAX_POINTS)) for task, points in curves.items()}
-    units = [point.unit for point in thinned.get(leading_task(thinned) or "", ()) if point.unit]
+    units = [point.unit for point in thinned.get(model.leading_task(thinned) or "", ()) if point.unit]
     unit = units[-1] if units else "steps"
     return Recording(tuple(launches.values()), thinned, unit, tuple(warnings[-MAX_WARNINGS:]))
 
 
-def _launch(line: Mapping[str, Any]) -> RecordedLaunch:
+def _launch(line: Mapping[str, Any]) -> model.RecordedLaunch:
     required = {name: line[name] for name in ("task", "generation", "agent", "address")}
     amounts = {name: line.get(name, 0.0) for name in ("cpus", "gpus", "mem")}
-    return RecordedLaunch(id=line["launched"], launched=line.get("at") or line["t"], **required, **amounts)
+    return model.RecordedLaunch(id=line["launched"], launched=line.get("at") or line["t"], **required, **amounts)
 
 
-def _status(launch: RecordedLaunch, line: Mapping[str, Any]) -> RecordedLaunch:
+def _status(launch: model.RecordedLaunch, line: Mapping[str, Any]) -> model.RecordedLaunch:
     running = line["t"] if line["state"] == "running" and launch.running is None else launch.running
     ended = line["t"] if line.get("ended") and launch.ended is None else launch.ended
     return replace(
@@ -177,28 +169,24 @@ def _status(launch: RecordedLaunch, line: Mapping[str, Any]) -> RecordedLaunch:
     )
 
 
-def _replaced(launch: RecordedLaunch, line: Mapping[str, Any]) -> RecordedLaunch:
-    return replace(launch, replaced=line["why"])
-
-
-_OF_LAUNCHES: Mapping[str, Callable[[RecordedLaunch, Mapping[str, Any]], RecordedLaunch]] = {
+_OF_LAUNCHES: Mapping[str, Callable[[model.RecordedLaunch, Mapping[str, Any]], model.RecordedLaunch]] = {
     "launched": lambda launch, _: launch,
     "status": _status,
-    "replaced": _replaced,
+    "replaced": lambda launch, line: replace(launch, replaced=line["why"]),
 }
 
 
-def _point(line: Mapping[str, Any]) -> ProgressPoint:
+def _point(line: Mapping[str, Any]) -> model.ProgressPoint:
     speed = line.get("speed")
     unit = "" if speed is None else line.get("unit", "")
-    return ProgressPoint(line["t"], line.get("step"), line.get("loss"), speed, line.get("begun"), unit)
+    return model.ProgressPoint(line["t"], line.get("step"), line.get("loss"), speed, line.get("begun"), unit)
 
 
 #: State of a service that was running when its recording was copied.
 RUNNING = "running"
 
 
-def service_run(path: Path, name: str, options: Mapping[str, Any]) -> Run:
+def service_run(path: Path, name: str, options: Mapping[str, Any]) -> model.Run:
     """Return the run of a service's recording; `options` without secrets. Raises JobError for an invalid file.
 
     The id depends on the first launch only, so a longer copy of a recording replaces a shorter one.
@@ -209,20 +197,22 @@ def service_run(path: Path, name: str, options: Mapping[str, Any]) -> Run:
         raise JobError(f"{path}: {error.strerror}") from error
     try:
         lines = [
-            line for line in map(decode_line, text.splitlines()) if line and isinstance(line.get("t"), int | float)
+            line
+            for line in map(model.decode_line, text.splitlines())
+            if line and isinstance(line.get("t"), int | float)
         ]
         return _run(fold_lines(lines), lines, name, options)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:  # JSON, but not a scheduler's
         raise JobError(f"{path}: not a recording of a scheduler") from error
 
 
-def _run(recorded: Recording, lines: Sequence[Mapping[str, Any]], name: str, options: Mapping[str, Any]) -> Run:
+def _run(recorded: Recording, lines: Sequence[Mapping[str, Any]], name: str, options: Mapping[str, Any]) -> model.Run:
     first = recorded.launches[0]
     begun, ended = lines[0]["t"], lines[-1]["t"]
     result: Mapping[str, Any] = next((line for line in reversed(lines) if "result" in line), {})
     stamp = datetime.fromtimestamp(begun, timezone.utc).strftime("%Y%m%d-%H%M%S")
     digest = hashlib.sha256(first.id.encode()).hexdigest()[:6]
-    return Run(
+    return model.Run(
         id=f"{name.strip('/').replace('/', '-')}-{stamp}-{digest}",
         service=name,
         state=result.get("result", RUNNING),

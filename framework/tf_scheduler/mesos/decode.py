@@ -16,19 +16,7 @@ from typing import Any
 
 from tf_executor.contract import reports
 from tf_executor.contract.reports import MAX_BYTES, EndReport
-from tf_scheduler.model.events import (
-    AgentFailed,
-    Event,
-    ExecutorFailed,
-    InverseOfferRescinded,
-    InverseOffersReceived,
-    OfferRescinded,
-    OffersReceived,
-    OperationUpdated,
-    ProgressReported,
-    StatusUpdated,
-    Subscribed,
-)
+from tf_scheduler.model import events
 from tf_scheduler.model.ids import AgentId, ExecutorId, FrameworkId, OfferId, OperationId, TaskId, executor_of
 from tf_scheduler.model.offer import InverseOffer, Offer, Unavailability
 from tf_scheduler.model.resources import OperationState, OperationStatus, Resource, Value, thousandths
@@ -79,7 +67,7 @@ _BASE64_BYTES = (MAX_BYTES // 3 + 1) * 4
 _LAST_SECOND = 253_402_300_800
 
 
-def progress(raw: Mapping[str, Any]) -> ProgressReported | None:
+def progress(raw: Mapping[str, Any]) -> events.ProgressReported | None:
     """Decode an executor's progress message; None if foreign, of an unknown version, or about another's task."""
     report = reports.ProgressReport.decode(base64_bytes(raw.get("data")), log_ignored)
     if report is None:
@@ -89,7 +77,7 @@ def progress(raw: Mapping[str, Any]) -> ProgressReported | None:
     if executor_of(task_id) != _executor(raw):
         log_ignored("progress report ignored: an executor reports on another one's task")
         return None
-    return ProgressReported(task_id, Progress(**content))
+    return events.ProgressReported(task_id, Progress(**content))
 
 
 def _executor(raw: Mapping[str, Any]) -> object:
@@ -132,7 +120,7 @@ _VALUE_FIELDS = frozenset({"name", "type", "scalar", "ranges", "set"})
 _NANOSECONDS = 1e9
 
 
-def event(raw: Json) -> Event | None:
+def event(raw: Json) -> events.Event | None:
     """Decode one event; None for events that the scheduler does not use."""
     decoder = _DECODERS.get(raw["type"])
     return None if decoder is None else decoder(raw)
@@ -241,30 +229,30 @@ def _value(raw: Json) -> Value:
     return frozenset(raw["set"].get("item", ()))
 
 
-def _subscribed(raw: Json) -> Event:
-    return Subscribed(FrameworkId(raw["framework_id"]["value"]), _domain(raw.get("master_info", {}), "region"))
+def _subscribed(raw: Json) -> events.Event:
+    return events.Subscribed(FrameworkId(raw["framework_id"]["value"]), _domain(raw.get("master_info", {}), "region"))
 
 
-def _failure(raw: Json) -> Event:
+def _failure(raw: Json) -> events.Event:
     failure = raw["failure"]
     agent = AgentId(failure.get("agent_id", {}).get("value", ""))
     if "executor_id" not in failure:
-        return AgentFailed(agent)
-    return ExecutorFailed(agent, ExecutorId(failure["executor_id"]["value"]), int(failure.get("status", -1)))
+        return events.AgentFailed(agent)
+    return events.ExecutorFailed(agent, ExecutorId(failure["executor_id"]["value"]), int(failure.get("status", -1)))
 
 
-_DECODERS: Mapping[str, Callable[[Json], Event | None]] = {
+_DECODERS: Mapping[str, Callable[[Json], events.Event | None]] = {
     "SUBSCRIBED": lambda raw: _subscribed(raw["subscribed"]),
-    "OFFERS": lambda raw: OffersReceived(tuple(offer(item) for item in raw["offers"].get("offers", ()))),
-    "RESCIND": lambda raw: OfferRescinded(OfferId(raw["rescind"]["offer_id"]["value"])),
-    "INVERSE_OFFERS": lambda raw: InverseOffersReceived(
+    "OFFERS": lambda raw: events.OffersReceived(tuple(offer(item) for item in raw["offers"].get("offers", ()))),
+    "RESCIND": lambda raw: events.OfferRescinded(OfferId(raw["rescind"]["offer_id"]["value"])),
+    "INVERSE_OFFERS": lambda raw: events.InverseOffersReceived(
         tuple(inverse_offer(item) for item in raw["inverse_offers"].get("inverse_offers", ()))
     ),
-    "RESCIND_INVERSE_OFFER": lambda raw: InverseOfferRescinded(
+    "RESCIND_INVERSE_OFFER": lambda raw: events.InverseOfferRescinded(
         OfferId(raw["rescind_inverse_offer"]["inverse_offer_id"]["value"])
     ),
-    "UPDATE": lambda raw: StatusUpdated(status(raw["update"]["status"])),
-    "UPDATE_OPERATION_STATUS": lambda raw: OperationUpdated(operation(raw["update_operation_status"]["status"])),
+    "UPDATE": lambda raw: events.StatusUpdated(status(raw["update"]["status"])),
+    "UPDATE_OPERATION_STATUS": lambda raw: events.OperationUpdated(operation(raw["update_operation_status"]["status"])),
     "FAILURE": _failure,
     "MESSAGE": lambda raw: progress(raw["message"]),
 }

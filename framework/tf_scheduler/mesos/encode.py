@@ -9,22 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tf_executor.contract.payload import RENEW_SECRETS
-from tf_scheduler.model.effects import (
-    Accept,
-    AcceptInverseOffers,
-    Acknowledge,
-    AcknowledgeOperation,
-    Call,
-    Decline,
-    Kill,
-    Launch,
-    Reconcile,
-    ReconcileOperations,
-    RequestSecretReload,
-    Revive,
-    ShutdownExecutor,
-    Suppress,
-)
+from tf_scheduler.model import effects
 from tf_scheduler.model.ids import FrameworkId, executor_of
 from tf_scheduler.model.placement import HOSTNAME, REGION, ZONE, Constraint, GangMode, Operator
 from tf_scheduler.model.resources import UNIT, Needs, Operation, Resource, VirtualNetwork, Volume
@@ -43,7 +28,7 @@ def _ids(**ids: str) -> Json:
     return {name: {"value": value} for name, value in ids.items()}
 
 
-def container(launch: Launch) -> Json:
+def container(launch: effects.Launch) -> Json:
     """Return ContainerInfo (mesos.proto) for the executor and its task, if the launch names an image, network or
     volume.
     """
@@ -166,40 +151,40 @@ def framework_info(
     }
 
 
-def call(item: Call, framework_id: FrameworkId) -> Json:
+def call(item: effects.Call, framework_id: FrameworkId) -> Json:
     """Return the body of one call; for Teardown the driver has its own method."""
     kind, content = _content(item, framework_id)
     return {"type": kind, kind.lower(): content}
 
 
-def _content(item: Call, framework_id: FrameworkId) -> tuple[str, Json]:
+def _content(item: effects.Call, framework_id: FrameworkId) -> tuple[str, Json]:
     match item:
-        case Accept():
+        case effects.Accept():
             return "ACCEPT", _accept(item, framework_id)
-        case Decline():
+        case effects.Decline():
             return "DECLINE", {"offer_ids": id_list(item.offer_ids), **_refusal(item.refuse_seconds)}
-        case AcceptInverseOffers():
+        case effects.AcceptInverseOffers():
             content = {"inverse_offer_ids": id_list(item.offer_ids), **_refusal(item.refuse_seconds)}
             return "ACCEPT_INVERSE_OFFERS", content
-        case Suppress():
+        case effects.Suppress():
             return "SUPPRESS", {}
-        case Revive():
+        case effects.Revive():
             return "REVIVE", {}
-        case Kill():
+        case effects.Kill():
             return "KILL", _ids(task_id=item.task_id, agent_id=item.agent_id)
-        case ShutdownExecutor():
+        case effects.ShutdownExecutor():
             return "SHUTDOWN", _ids(executor_id=item.executor_id, agent_id=item.agent_id)
-        case RequestSecretReload():
+        case effects.RequestSecretReload():
             ids = _ids(executor_id=item.executor_id, agent_id=item.agent_id)
             return "MESSAGE", {**ids, "data": base64.b64encode(RENEW_SECRETS).decode()}
-        case Acknowledge():
+        case effects.Acknowledge():
             return "ACKNOWLEDGE", {**_ids(agent_id=item.agent_id, task_id=item.task_id), "uuid": item.uuid}
-        case AcknowledgeOperation():
+        case effects.AcknowledgeOperation():
             ids = _ids(agent_id=item.agent_id, operation_id=item.id)
             return "ACKNOWLEDGE_OPERATION_STATUS", {**ids, "uuid": item.uuid}
-        case Reconcile():
+        case effects.Reconcile():
             return "RECONCILE", {"tasks": [_ids(task_id=task, agent_id=agent) for task, agent in item.tasks.items()]}
-        case ReconcileOperations():
+        case effects.ReconcileOperations():
             ids_of_all = [_ids(operation_id=key, agent_id=agent) for key, agent in item.operations.items()]
             return "RECONCILE_OPERATIONS", {"operations": ids_of_all}
     raise TypeError(item)
@@ -220,7 +205,7 @@ def resource(item: Resource) -> Json:
     return {"name": item.name, "type": "SET", "set": {"item": sorted(item.value)}, **shape}
 
 
-def task_info(launch: Launch, framework_id: FrameworkId) -> Json:
+def task_info(launch: effects.Launch, framework_id: FrameworkId) -> Json:
     """Return TaskInfo, with one executor per task."""
     record = launch.record
     return {
@@ -241,7 +226,7 @@ def task_info(launch: Launch, framework_id: FrameworkId) -> Json:
     }
 
 
-def executor_info(launch: Launch, framework_id: FrameworkId) -> Json:
+def executor_info(launch: effects.Launch, framework_id: FrameworkId) -> Json:
     """Return ExecutorInfo: the agent fetches the bundle and runs it with the configured interpreter.
 
     The interpreter runs isolated and without site-packages: the bundle is complete, and starts faster.
@@ -302,7 +287,7 @@ def _nanoseconds(seconds: float) -> Json:
     return {"nanoseconds": round(seconds * 1e9)}
 
 
-def _accept(item: Accept, framework_id: FrameworkId) -> Json:
+def _accept(item: effects.Accept, framework_id: FrameworkId) -> Json:
     operations = [_operation("UNRESERVE", entry) for entry in item.unreserve]
     operations += [_operation("RESERVE", entry) for entry in item.reserve]
     if item.launches:

@@ -12,19 +12,7 @@ from prometheus_client.registry import Collector
 
 from tf_scheduler.core.offers.rounds import REFUSE_LONG
 from tf_scheduler.core.recovery.failure_causes import cause_of
-from tf_scheduler.model.effects import (
-    Accept,
-    Call,
-    Change,
-    Decision,
-    Decline,
-    Reconcile,
-    RecoveryDecided,
-    Revive,
-    StatusStored,
-    Suppress,
-    TaskLaunched,
-)
+from tf_scheduler.model import effects
 from tf_scheduler.model.events import Disconnected, Event, OfferRescinded, OffersReceived, StatusUpdated, Subscribed
 from tf_scheduler.model.ids import name_of
 from tf_scheduler.model.plan import Plan, Status
@@ -86,7 +74,7 @@ class EventCounter:
     def __init__(self, families: MetricFamilies, sdk: SdkMetrics, state: SchedulerState) -> None:
         self._to, self._sdk, self._before = families, sdk, state
 
-    def __call__(self, event: Event, decision: Decision) -> None:
+    def __call__(self, event: Event, decision: effects.Decision) -> None:
         before, self._before = self._before, decision.state
         self._event(event)
         if before.session.revive_at is None and decision.state.session.revive_at is not None:
@@ -111,34 +99,34 @@ class EventCounter:
         elif isinstance(event, Disconnected):
             self._to.disconnections.inc()
 
-    def _call(self, call: Call) -> None:
-        if isinstance(call, Accept):
+    def _call(self, call: effects.Call) -> None:
+        if isinstance(call, effects.Accept):
             self._to.offers.labels("accepted").inc(len(call.offer_ids))
             for name, count in (("unreserve", call.unreserve), ("reserve", call.reserve), ("launch", call.launches)):
                 if count:
                     self._to.operations.labels(name).inc(len(count))
                     self._sdk.count(f"operation.{name}", len(count))
-        elif isinstance(call, Decline):
+        elif isinstance(call, effects.Decline):
             length = "long" if call.refuse_seconds >= REFUSE_LONG else "short"
             self._to.offers.labels(f"declined_{length}").inc(len(call.offer_ids))
             self._sdk.count(f"declines.{length}", len(call.offer_ids))
-        elif isinstance(call, Revive):
+        elif isinstance(call, effects.Revive):
             self._to.revives.inc()
             self._sdk.count("revives")
-        elif isinstance(call, Suppress):
+        elif isinstance(call, effects.Suppress):
             self._to.suppresses.inc()
             self._sdk.count("suppresses")
-        elif isinstance(call, Reconcile):
+        elif isinstance(call, effects.Reconcile):
             self._to.reconciliations.labels("explicit" if call.tasks else "implicit").inc()
 
-    def _changed(self, before: SchedulerState, changes: Iterable[Change]) -> None:
+    def _changed(self, before: SchedulerState, changes: Iterable[effects.Change]) -> None:
         for change in changes:
-            if isinstance(change, TaskLaunched):
+            if isinstance(change, effects.TaskLaunched):
                 self._launched(before, change.record)
-            elif isinstance(change, StatusStored) and change.status.state.has_ended:
+            elif isinstance(change, effects.StatusStored) and change.status.state.has_ended:
                 if cause := failure_cause(before, change.status, changes):
                     self._to.failures.labels(cause.value).inc()
-            elif isinstance(change, RecoveryDecided) and change.recovery.cause is Cause.NOT_JOINED:
+            elif isinstance(change, effects.RecoveryDecided) and change.recovery.cause is Cause.NOT_JOINED:
                 previous = before.stored.recoveries.get(change.recovery.task)
                 if previous is None or previous.launch != change.recovery.launch:
                     self._to.failures.labels(Cause.NOT_JOINED.value).inc()
@@ -151,7 +139,7 @@ class EventCounter:
             self._to.recovery_seconds.observe(record.launched_at - recovery.since)
 
 
-def failure_cause(before: SchedulerState, status: TaskStatus, changes: Iterable[Change]) -> Cause | None:
+def failure_cause(before: SchedulerState, status: TaskStatus, changes: Iterable[effects.Change]) -> Cause | None:
     """Return the cause of a failed launch; None for a success and for a requested end."""
     name = name_of(status.id)
     recovery = before.stored.recoveries.get(name)
@@ -160,7 +148,7 @@ def failure_cause(before: SchedulerState, status: TaskStatus, changes: Iterable[
     )
     if status.state is TaskState.FINISHED or is_requested or (recovery is not None and recovery.launch == status.id):
         return None
-    decided = (item.recovery for item in changes if isinstance(item, RecoveryDecided))
+    decided = (item.recovery for item in changes if isinstance(item, effects.RecoveryDecided))
     judged = next((item.cause for item in decided if item.launch == status.id), None)
     hung = status.healthy is False
     end = LaunchEnd(status.state.value, status.reason, status.exit_code, status.signal, was_unhealthy=hung)

@@ -1,7 +1,4 @@
-"""Events that `core.handle` decides on.
-
-`kind` is the event's name in metrics, the journal and logs.
-"""
+"""Events that `core.handle` decides on; `kind` is the event's name in metrics, the journal and logs."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import ClassVar
 
-from .ids import AgentId, ExecutorId, FrameworkId, OfferId, TaskId, TaskName
+from .ids import AgentId, ExecutorId, FrameworkId, Kinded, OfferId, TaskId, TaskName
 from .offer import InverseOffer, Offer
 from .plan import Verb
 from .resources import OperationStatus
@@ -18,10 +15,8 @@ from .task import PodVerb, Progress, TaskStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribed:
+class Subscribed(Kinded):
     """Mesos accepted the subscription. All offers of the previous connection are void."""
-
-    kind: ClassVar[str] = "Subscribed"
 
     framework_id: FrameworkId
     #: Region of the master's fault domain; empty if it has none.
@@ -29,93 +24,71 @@ class Subscribed:
 
 
 @dataclass(frozen=True, slots=True)
-class Disconnected:
+class Disconnected(Kinded):
     """The connection to the master is lost; the driver reconnects by itself."""
-
-    kind: ClassVar[str] = "Disconnected"
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class SubscriptionRefused:
+class SubscriptionRefused(Kinded):
     """Mesos sent ERROR and ended the subscription permanently."""
 
     kind: ClassVar[str] = "Refused"
-
     message: str
 
-    @property
-    def is_framework_removed(self) -> bool:
-        """Whether Mesos has removed the framework (Mesos, src/master/master.cpp)."""
-        return self.message == "Framework has been removed"
-
 
 @dataclass(frozen=True, slots=True)
-class ResetRequested:
+class ResetRequested(Kinded):
     """An operator requests a new framework to replace the one that Mesos has removed."""
 
-    kind: ClassVar[str] = "ResetRequested"
-
 
 @dataclass(frozen=True, slots=True)
-class OffersReceived:
-    kind: ClassVar[str] = "OffersReceived"
+class OffersReceived(Kinded):
     offers: tuple[Offer, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class OfferRescinded:
-    kind: ClassVar[str] = "OfferRescinded"
+class OfferRescinded(Kinded):
     offer_id: OfferId
 
 
 @dataclass(frozen=True, slots=True)
-class InverseOffersReceived:
+class InverseOffersReceived(Kinded):
     """Mesos plans maintenance of agents."""
-
-    kind: ClassVar[str] = "InverseOffersReceived"
 
     offers: tuple[InverseOffer, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class InverseOfferRescinded:
+class InverseOfferRescinded(Kinded):
     """A maintenance window was cancelled, or replaced by another one."""
-
-    kind: ClassVar[str] = "InverseOfferRescinded"
 
     offer_id: OfferId
 
 
 @dataclass(frozen=True, slots=True)
-class StatusUpdated:
-    kind: ClassVar[str] = "StatusUpdated"
+class StatusUpdated(Kinded):
     status: TaskStatus
     #: Whether another status follows immediately, so that only the last one triggers a decision.
     more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class OperationUpdated:
-    kind: ClassVar[str] = "OperationUpdated"
+class OperationUpdated(Kinded):
     status: OperationStatus
 
 
 @dataclass(frozen=True, slots=True)
-class AgentFailed:
+class AgentFailed(Kinded):
     """An agent was removed. A hint only: the status of its tasks is authoritative (mesos.proto, Event.Failure)."""
-
-    kind: ClassVar[str] = "AgentFailed"
 
     agent_id: AgentId
 
 
 @dataclass(frozen=True, slots=True)
-class ExecutorFailed:
+class ExecutorFailed(Kinded):
     """An executor exited, possibly normally. A hint only."""
-
-    kind: ClassVar[str] = "ExecutorFailed"
 
     agent_id: AgentId
     executor_id: ExecutorId
@@ -124,20 +97,16 @@ class ExecutorFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class ProgressReported:
+class ProgressReported(Kinded):
     """Progress of a task's program. Best effort: it may be missing or late."""
-
-    kind: ClassVar[str] = "ProgressReported"
 
     task_id: TaskId
     progress: Progress
 
 
 @dataclass(frozen=True, slots=True)
-class StopRequested:
+class StopRequested(Kinded):
     """An operator requests a graceful stop of the job."""
-
-    kind: ClassVar[str] = "StopRequested"
 
     reason: str
 
@@ -146,7 +115,7 @@ _REQUEST_IDS = count(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Kinded):
     """An event whose client awaits an answer; `request_id` is unique in this process."""
 
     request_id: int = field(default_factory=lambda: next(_REQUEST_IDS), compare=False, repr=False)
@@ -155,8 +124,6 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class PlanCommand(Request):
     """An operator's command for a plan, a phase or a step."""
-
-    kind: ClassVar[str] = "PlanCommand"
 
     verb: Verb
     plan: str
@@ -170,8 +137,6 @@ class PlanCommand(Request):
 class PodCommand(Request):
     """An operator's command for one task, such as `worker-0`."""
 
-    kind: ClassVar[str] = "PodCommand"
-
     verb: PodVerb
     task: TaskName
 
@@ -181,7 +146,6 @@ class SecretsRequested(Request):
     """An executor requests the secrets of its launch."""
 
     kind: ClassVar[str] = "SecretsAsked"
-
     task_id: TaskId
     token: str = field(repr=False)
     #: Chosen by the client, to recognize its retries.
@@ -198,17 +162,13 @@ class ReloadSecrets(Request):
 
 
 @dataclass(frozen=True, slots=True)
-class TornDown:
+class TornDown(Kinded):
     """Mesos accepted TEARDOWN."""
-
-    kind: ClassVar[str] = "TornDown"
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Kinded):
     """A deadline of the state is due."""
-
-    kind: ClassVar[str] = "Tick"
 
 
 Event = (

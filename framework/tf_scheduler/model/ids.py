@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NewType
+from typing import ClassVar, NewType
 
 #: Job and index, such as `worker-0`; unchanged when the task is relaunched.
 TaskName = NewType("TaskName", str)
@@ -37,3 +37,13 @@ def name_of(launch: TaskId) -> TaskName:
 def executor_of(launch: TaskId) -> ExecutorId:
     """Return the executor id of a launch: each task has its own executor with the same id."""
     return ExecutorId(launch)
+
+
+class Kinded:
+    """A value whose `kind`, a name for clients, is the name of its class unless the class defines another one."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        cls.kind = cls.__dict__.get("kind", cls.__name__)

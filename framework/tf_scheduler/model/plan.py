@@ -281,10 +281,6 @@ class Answer:
     reply: Reply
     message: str
 
-    @property
-    def is_ok(self) -> bool:
-        return self.reply is Reply.OK
-
 
 SERVICE_ENDED = Answer(Reply.CONFLICT, "the service has finished and accepts no commands")
 

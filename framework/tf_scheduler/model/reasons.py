@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .ids import TaskName
+from .ids import Kinded, TaskName
 from .placement import Constraint
 from .resources import Needs, Shortage, format_thousandths
 
@@ -13,10 +13,8 @@ from .resources import Needs, Shortage, format_thousandths
 
 
 @dataclass(frozen=True, slots=True)
-class TooSmall:
+class TooSmall(Kinded):
     """Resources are insufficient."""
-
-    kind: ClassVar[str] = "TooSmall"
 
     shortages: tuple[Shortage, ...]
     #: Whether the agent would suffice without the other tasks of the gang.
@@ -28,10 +26,8 @@ class TooSmall:
 
 
 @dataclass(frozen=True, slots=True)
-class Excluded:
+class Excluded(Kinded):
     """A constraint excludes the agent regardless of its tasks."""
-
-    kind: ClassVar[str] = "Excluded"
 
     constraint: Constraint
     #: `None` if the agent has no such attribute.
@@ -45,11 +41,10 @@ class Excluded:
 
 
 @dataclass(frozen=True, slots=True)
-class ValueLimitReached:
+class ValueLimitReached(Kinded):
     """UNIQUE or MAX_PER: the value has its maximum number of tasks."""
 
     kind: ClassVar[str] = "Full"
-
     constraint: Constraint
     value: str
     count: int
@@ -61,11 +56,10 @@ class ValueLimitReached:
 
 
 @dataclass(frozen=True, slots=True)
-class UnbalancedGroup:
+class UnbalancedGroup(Kinded):
     """GROUP_BY: other values must get tasks first."""
 
     kind: ClassVar[str] = "Uneven"
-
     constraint: Constraint
     value: str
     count: int
@@ -80,10 +74,8 @@ class UnbalancedGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class OtherRegion:
+class OtherRegion(Kinded):
     """A cluster uses one region, unless a constraint on @region allows others."""
-
-    kind: ClassVar[str] = "OtherRegion"
 
     region: str
     wanted: str
@@ -93,10 +85,8 @@ class OtherRegion:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptForGpus:
+class KeptForGpus(Kinded):
     """Agents with GPUs are reserved for tasks that need GPUs."""
-
-    kind: ClassVar[str] = "KeptForGpus"
 
     gpus: int
 
@@ -108,11 +98,10 @@ class KeptForGpus:
 
 
 @dataclass(frozen=True, slots=True)
-class MaintenanceScheduled:
+class MaintenanceScheduled(Kinded):
     """A maintenance window is near or active."""
 
     kind: ClassVar[str] = "GoingDown"
-
     #: Seconds until its start; negative if it is active.
     seconds: float
 
@@ -121,10 +110,8 @@ class MaintenanceScheduled:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreliable:
+class Unreliable(Kinded):
     """Several launches on the agent were lost or could not start."""
-
-    kind: ClassVar[str] = "Unreliable"
 
     failures: int
     #: Seconds for which the agent is still avoided.
@@ -135,11 +122,10 @@ class Unreliable:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorMovesTask:
+class OperatorMovesTask(Kinded):
     """An operator is moving a task of the gang off the agent."""
 
     kind: ClassVar[str] = "Left"
-
     task: TaskName
 
     def __str__(self) -> str:
@@ -163,11 +149,10 @@ AgentReason = (
 
 
 @dataclass(frozen=True, slots=True)
-class AgentRejected:
+class AgentRejected(Kinded):
     """All reasons why one agent cannot run the task."""
 
     kind: ClassVar[str] = "Refusal"
-
     hostname: str
     reasons: tuple[AgentReason, ...]
 
@@ -176,10 +161,8 @@ class AgentRejected:
 
 
 @dataclass(frozen=True, slots=True)
-class MoreAgents:
+class MoreAgents(Kinded):
     """Summary of the agents that are not listed one by one."""
-
-    kind: ClassVar[str] = "MoreAgents"
 
     #: (reason, number of agents); an agent counts once per reason.
     tallies: tuple[tuple[str, int], ...]
@@ -191,10 +174,8 @@ class MoreAgents:
 
 
 @dataclass(frozen=True, slots=True)
-class BestOfAnyAgent:
+class BestOfAnyAgent(Kinded):
     """Needs of a task, and the largest amount of each resource on any single agent."""
-
-    kind: ClassVar[str] = "BestOfAnyAgent"
 
     needs: Needs
     #: (resource, amount, host name); amounts in thousandths, ports as a count.
@@ -209,10 +190,8 @@ class BestOfAnyAgent:
 
 
 @dataclass(frozen=True, slots=True)
-class NoOffers:
+class NoOffers(Kinded):
     """No agent was offered."""
-
-    kind: ClassVar[str] = "NoOffers"
 
     needs: Needs
     #: Constraints on the agents.
@@ -224,11 +203,10 @@ class NoOffers:
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitsPreviousAddress:
+class AwaitsPreviousAddress(Kinded):
     """A relaunched task waits for its previous address."""
 
     kind: ClassVar[str] = "AwaitsHome"
-
     hostname: str
     address: str
 
@@ -239,10 +217,8 @@ class AwaitsPreviousAddress:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitsFor:
+class WaitsFor(Kinded):
     """The task has a matching agent, but other tasks of its gang do not."""
-
-    kind: ClassVar[str] = "WaitsFor"
 
     hostname: str
     #: First task of the gang without a match, and the number of these tasks.
@@ -255,10 +231,8 @@ class WaitsFor:
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
+class Reserved(Kinded):
     """Resources are reserved for the task while its gang is incomplete."""
-
-    kind: ClassVar[str] = "Reserved"
 
     hostname: str
 
@@ -267,10 +241,8 @@ class Reserved:
 
 
 @dataclass(frozen=True, slots=True)
-class NotReserved:
+class NotReserved(Kinded):
     """Mesos refused the reservation for the task."""
-
-    kind: ClassVar[str] = "NotReserved"
 
     hostname: str
     #: Message of Mesos.

@@ -133,23 +133,12 @@ class OperationState(str, Enum):
     @property
     def has_failed(self) -> bool:
         """Whether the operation has failed. An unreachable agent may still have done it."""
-        return self in _UNDONE
+        return self.name in ("FAILED", "ERROR", "DROPPED", "GONE_BY_OPERATOR", "UNKNOWN")
 
     @property
     def label(self) -> str:
         """Name for messages, such as `failed` or `gone by operator`."""
         return self.value.removeprefix("OPERATION_").lower().replace("_", " ")
-
-
-_UNDONE = frozenset(
-    {
-        OperationState.FAILED,
-        OperationState.ERROR,
-        OperationState.DROPPED,
-        OperationState.GONE_BY_OPERATOR,
-        OperationState.UNKNOWN,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -343,11 +343,6 @@ class ServiceSpec:
     plans: Mapping[str, PlanSpec] = field(default_factory=dict)
 
     @property
-    def hold_seconds(self) -> float:
-        """Maximum seconds that offers are held while the gang is incomplete."""
-        return self.gang.hold_seconds
-
-    @property
     def task_count(self) -> int:
         """Number of tasks."""
         return sum(job.count for job in self.jobs)

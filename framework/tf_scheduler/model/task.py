@@ -35,7 +35,7 @@ class TaskState(str, Enum):
     @property
     def has_ended(self) -> bool:
         """Whether a task in this state has ended. UNREACHABLE tasks may return."""
-        return self in _ENDED
+        return self not in _LIVE
 
     @property
     def label(self) -> str:
@@ -43,19 +43,7 @@ class TaskState(str, Enum):
         return self.value.removeprefix("TASK_").lower().replace("_", " ")
 
 
-_ENDED = frozenset(
-    {
-        TaskState.FINISHED,
-        TaskState.FAILED,
-        TaskState.KILLED,
-        TaskState.ERROR,
-        TaskState.LOST,
-        TaskState.DROPPED,
-        TaskState.GONE,
-        TaskState.GONE_BY_OPERATOR,
-        TaskState.UNKNOWN,
-    }
-)
+_LIVE = frozenset({TaskState.STAGING, TaskState.STARTING, TaskState.RUNNING, TaskState.KILLING, TaskState.UNREACHABLE})
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,39 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tf_scheduler.model import secrets
+from tf_scheduler.model import spec as model
 from tf_scheduler.model.placement import GangMode, GangSpec, GpuScheduling, PlacementSpec, PlacementStrategy
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy
 from tf_scheduler.model.resources import UNIT, Needs, VirtualNetwork, Volume, thousandths
-from tf_scheduler.model.secrets import (
-    DEFAULT_SCHEME,
-    INLINE_SCHEME,
-    HiddenText,
-    SecretAccess,
-    SecretDelivery,
-    SecretSpec,
-    VaultAccess,
-)
-from tf_scheduler.model.spec import (
-    AfterFinish,
-    CleanupPolicy,
-    ExecutorSpec,
-    FinishPolicy,
-    Hooks,
-    JobKind,
-    JobSpec,
-    LivenessCheck,
-    LivenessKind,
-    OutputPolicy,
-    Program,
-    RecoveryPolicy,
-    RestartPolicy,
-    RestartWhen,
-    ServiceSpec,
-    Strategy,
-    SuccessPolicy,
-    TaskLimits,
-    Uri,
-)
 
 from .schema.fields import parse_ulimits
 from .schema.jobs import JOBS
@@ -90,22 +62,26 @@ TENSORBOARD = 'exec python -m tensorboard.main --logdir "$LOG_DIR" --host 0.0.0.
 DATA_SERVICE = "exec python -m tf_executor.data_service"
 
 
-def upstream_side_jobs(options: Document) -> Iterator[JobSpec]:
+def upstream_side_jobs(options: Document) -> Iterator[model.JobSpec]:
     """Return jobs whose address other jobs need: the tf.data dispatcher."""
     section = options["data_service"]
     if section["workers"]:
         needs = Needs(thousandths(section["dispatcher_cpus"]), section["dispatcher_mem"] * UNIT)
-        yield _side_job(options, JobKind.DISPATCHER, "data_dispatcher", DATA_SERVICE, needs)
+        yield _side_job(options, model.JobKind.DISPATCHER, "data_dispatcher", DATA_SERVICE, needs)
 
 
-def downstream_side_jobs(options: Document) -> Iterator[JobSpec]:
+def downstream_side_jobs(options: Document) -> Iterator[model.JobSpec]:
     """Return jobs that need addresses of other jobs, and TensorBoard."""
     section = options["data_service"]
     if section["workers"]:
-        yield _side_job(options, JobKind.DATA_WORKER, "data_service", DATA_SERVICE, _needs(section), section["workers"])
+        yield _side_job(
+            options, model.JobKind.DATA_WORKER, "data_service", DATA_SERVICE, _needs(section), section["workers"]
+        )
     if options["service"]["use_tensorboard"]:
         section = options["tensorboard"]
-        yield _side_job(options, JobKind.TENSORBOARD, "tensorboard", TENSORBOARD, _needs(section), port=section["port"])
+        yield _side_job(
+            options, model.JobKind.TENSORBOARD, "tensorboard", TENSORBOARD, _needs(section), port=section["port"]
+        )
 
 
 def ports_of(service: Document) -> int:
@@ -131,10 +107,10 @@ def _environment(service: Document, own: Mapping[str, str]) -> Mapping[str, str]
 
 
 def _side_job(
-    options: Document, kind: JobKind, section: str, command: str, needs: Needs, count: int = 1, port: int = 0
-) -> JobSpec:
+    options: Document, kind: model.JobKind, section: str, command: str, needs: Needs, count: int = 1, port: int = 0
+) -> model.JobSpec:
     service = options["service"]
-    return JobSpec(
+    return model.JobSpec(
         kind=kind,
         count=count,
         needs=replace(needs, ports=ports_of(service)),
@@ -158,10 +134,10 @@ _GCS_OPTION, _KRB5 = "service.gcs_key", "krb5.conf"
 _PRINCIPAL, _TRACE = "KERBEROS_PRINCIPAL", "KRB5_TRACE"
 
 
-def secrets_of(options: Document) -> tuple[SecretSpec, ...]:
+def secrets_of(options: Document) -> tuple[secrets.SecretSpec, ...]:
     """Return the secrets of `secrets` and of the original package's options."""
     own = (
-        SecretSpec(
+        secrets.SecretSpec(
             record["source"],
             record["env"],
             record["file"],
@@ -173,10 +149,10 @@ def secrets_of(options: Document) -> tuple[SecretSpec, ...]:
     return (*own, *_gcs(options["service"]), *_kerberos(options["service"]["security"]["kerberos"]))
 
 
-def delivery_of(options: Document) -> SecretDelivery:
+def delivery_of(options: Document) -> secrets.SecretDelivery:
     """Return the delivery of secrets to executors."""
     delivery = options["secret_delivery"]
-    return SecretDelivery(
+    return secrets.SecretDelivery(
         url=delivery["url"].rstrip("/"),
         expires=delivery["expires_seconds"],
         from_agent_only=delivery["from_agent_only"],
@@ -185,43 +161,43 @@ def delivery_of(options: Document) -> SecretDelivery:
     )
 
 
-def access_of(options: Document) -> SecretAccess:
+def access_of(options: Document) -> secrets.SecretAccess:
     """Return the scheduler's access to the sources of secrets."""
     vault, dcos = options["vault"], options["dcos"]
-    return SecretAccess(
+    return secrets.SecretAccess(
         directory=options["secret_delivery"]["directory"],
-        vault=VaultAccess(**vault),
+        vault=secrets.VaultAccess(**vault),
         dcos_url=dcos["url"].rstrip("/"),
         dcos_ca_file=dcos["ca_file"] or options["tls"]["ca_file"],
         mesos_secret=options["mesos"]["secret"],
-        inline={_GCS_OPTION: HiddenText(options["service"]["gcs_key"]), **_kerberos_values(options)},
+        inline={_GCS_OPTION: secrets.HiddenText(options["service"]["gcs_key"]), **_kerberos_values(options)},
     )
 
 
-def _gcs(service: Document) -> Iterator[SecretSpec]:
+def _gcs(service: Document) -> Iterator[secrets.SecretSpec]:
     if service["gcs_key"]:
-        yield SecretSpec(f"{INLINE_SCHEME}:{_GCS_OPTION}", _GCS, f"{_GCS_SECRET}.json")
+        yield secrets.SecretSpec(f"{secrets.INLINE_SCHEME}:{_GCS_OPTION}", _GCS, f"{_GCS_SECRET}.json")
     elif service["use_gcs_key_secret"]:
-        yield SecretSpec(f"{DEFAULT_SCHEME}:{_GCS_SECRET}", _GCS, f"{_GCS_SECRET}.json")
+        yield secrets.SecretSpec(f"{secrets.DEFAULT_SCHEME}:{_GCS_SECRET}", _GCS, f"{_GCS_SECRET}.json")
 
 
-def _kerberos(kerberos: Document) -> Iterator[SecretSpec]:
+def _kerberos(kerberos: Document) -> Iterator[secrets.SecretSpec]:
     if kerberos["enabled"]:
-        yield SecretSpec(kerberos["keytab_secret"], _KEYTAB, "client.keytab")
+        yield secrets.SecretSpec(kerberos["keytab_secret"], _KEYTAB, "client.keytab")
         # Not confidential; delivered as secrets, so that a change restarts no task.
-        yield SecretSpec(f"{INLINE_SCHEME}:{_KRB5}", _KERBEROS, _KRB5)
-        yield SecretSpec(f"{INLINE_SCHEME}:{_PRINCIPAL}", _PRINCIPAL)
+        yield secrets.SecretSpec(f"{secrets.INLINE_SCHEME}:{_KRB5}", _KERBEROS, _KRB5)
+        yield secrets.SecretSpec(f"{secrets.INLINE_SCHEME}:{_PRINCIPAL}", _PRINCIPAL)
         if kerberos["debug"]:
-            yield SecretSpec(f"{INLINE_SCHEME}:{_TRACE}", _TRACE)
+            yield secrets.SecretSpec(f"{secrets.INLINE_SCHEME}:{_TRACE}", _TRACE)
 
 
-def _kerberos_values(options: Document) -> Mapping[str, HiddenText]:
+def _kerberos_values(options: Document) -> Mapping[str, secrets.HiddenText]:
     kerberos = options["service"]["security"]["kerberos"]
     if not kerberos["enabled"]:
         return {}
     principal = f"{kerberos['primary']}@{kerberos['realm']}"
     values = {_KRB5: _krb5_conf(kerberos), _PRINCIPAL: principal, _TRACE: "/dev/stderr"}
-    return {name: HiddenText(value) for name, value in values.items()}
+    return {name: secrets.HiddenText(value) for name, value in values.items()}
 
 
 def _krb5_conf(kerberos: Document) -> str:
@@ -234,31 +210,31 @@ def _krb5_conf(kerberos: Document) -> str:
 _FETCHER = ("http", "https", "ftp", "ftps", "file")
 
 
-def to_spec(options: Document) -> ServiceSpec:
+def to_spec(options: Document) -> model.ServiceSpec:
     """Return the spec of the service."""
     service, recovery, executor, gang = (options[name] for name in ("service", "recovery", "executor", "gang"))
-    return ServiceSpec(
+    return model.ServiceSpec(
         name=service["name"].strip("/"),
         user=service["user"],
         role=service["role"] or f"{service['name'].strip('/').replace('/', '__')}-role",
-        strategy=Strategy(service["strategy"]),
+        strategy=model.Strategy(service["strategy"]),
         jobs=(
             *upstream_side_jobs(options),
             *(_job(options, name) for name in JOBS if options[name]["count"]),
             *downstream_side_jobs(options),
         ),
-        executor=ExecutorSpec(executor["url"], executor["python"], _needs(executor)),
+        executor=model.ExecutorSpec(executor["url"], executor["python"], _needs(executor)),
         uris=tuple(_uris(service)),
         fetch=() if _agents_fetch(service["job_url"]) else (service["job_url"],),
         program=_program(service),
-        output=OutputPolicy(executor["output_bytes"], executor["output_backups"]),
+        output=model.OutputPolicy(executor["output_bytes"], executor["output_backups"]),
         principal=service["principal"] or service["service_account"],
         checkpoint_dir=service["checkpoint_dir"] or service["shared_filesystem"],
         failover_timeout=service["failover_timeout"],
         gang=GangSpec(gang["hold_seconds"], GangMode(gang["mode"]), gang["reserve_timeout"]),
         placement=_placement(options["placement"], service["region"]),
         restart=_restart(options["restart"]),
-        recovery=RecoveryPolicy(**{**recovery, "start_timeout": recovery["start_timeout"] or None}),
+        recovery=model.RecoveryPolicy(**{**recovery, "start_timeout": recovery["start_timeout"] or None}),
         finish=_finish(options["finish"]),
         secrets=secrets_of(options),
         secret_delivery=delivery_of(options),
@@ -268,9 +244,9 @@ def to_spec(options: Document) -> ServiceSpec:
     )
 
 
-def _job(options: Document, section: str) -> JobSpec:
+def _job(options: Document, section: str) -> model.JobSpec:
     service, job = options["service"], options[section]
-    return JobSpec(
+    return model.JobSpec(
         kind=JOBS[section],
         count=job["count"],
         needs=_needs(job, ports_of(service)),
@@ -285,8 +261,8 @@ def _job(options: Document, section: str) -> JobSpec:
         image=image_of(service, job["image"], job["gpus"] > 0),
         volumes=volumes_of(options, section),
         cluster_flags=job["cluster_flags"],
-        hooks=Hooks(job["pre_command"], job["post_command"], job["hook_timeout"]),
-        limits=TaskLimits(job["nice"], parse_ulimits(job["ulimits"])),
+        hooks=model.Hooks(job["pre_command"], job["post_command"], job["hook_timeout"]),
+        limits=model.TaskLimits(job["nice"], parse_ulimits(job["ulimits"])),
         gpu_check=job["gpu_check"],
         max_completion_time=job["max_completion_time"] or None,
         liveness=_liveness(options["health"], section),
@@ -303,23 +279,23 @@ def _network(service: Document) -> VirtualNetwork | None:
     return VirtualNetwork(service["virtual_network_name"], {name.strip(): value.strip() for name, value in pairs})
 
 
-def _program(service: Document) -> Program | None:
+def _program(service: Document) -> model.Program | None:
     name = service["job_name"]
-    return Program(name, service["job_path"], service["job_context"] or "{}") if name else None
+    return model.Program(name, service["job_path"], service["job_context"] or "{}") if name else None
 
 
-def _liveness(health: Document, section: str) -> LivenessCheck | None:
+def _liveness(health: Document, section: str) -> model.LivenessCheck | None:
     jobs = split_names(health["jobs"])
     if health["liveness"] == "none" or (jobs and section not in jobs):
         return None
     names = ("target", "interval", "timeout", "grace", "failures")
-    return LivenessCheck(LivenessKind(health["liveness"]), **{name: health[name] for name in names})
+    return model.LivenessCheck(model.LivenessKind(health["liveness"]), **{name: health[name] for name in names})
 
 
 def _stalled_after(options: Document, section: str) -> float | None:
     """Return None for parameter servers and for workers led by a chief: these write nothing while they train."""
-    health, led = options["health"], options["service"]["strategy"] == Strategy.PARAMETER_SERVER.value
-    silent = JOBS[section] is JobKind.PS or (led and JOBS[section] is JobKind.WORKER)
+    health, led = options["health"], options["service"]["strategy"] == model.Strategy.PARAMETER_SERVER.value
+    silent = JOBS[section] is model.JobKind.PS or (led and JOBS[section] is model.JobKind.WORKER)
     watched = split_names(health["jobs"]) or tuple(JOBS)
     return health["stalled_after"] or None if section in watched and not silent else None
 
@@ -330,13 +306,13 @@ def _agents_fetch(url: str) -> bool:
     return not mark or scheme in _FETCHER
 
 
-def _uris(service: Document) -> Iterator[Uri]:
+def _uris(service: Document) -> Iterator[model.Uri]:
     if service["job_url"] and _agents_fetch(service["job_url"]):
-        yield Uri(service["job_url"])
-    yield from (Uri(url, cache=service["data_cache"]) for url in split_names(service["data"]))
+        yield model.Uri(service["job_url"])
+    yield from (model.Uri(url, cache=service["data_cache"]) for url in split_names(service["data"]))
     if folder := service["hdfs"]["config_uri"].rstrip("/"):
-        yield Uri(f"{folder}/core-site.xml", extract=False)
-        yield Uri(f"{folder}/hdfs-site.xml", extract=False)
+        yield model.Uri(f"{folder}/core-site.xml", extract=False)
+        yield model.Uri(f"{folder}/hdfs-site.xml", extract=False)
 
 
 def _placement(placement: Document, region: str) -> PlacementSpec:
@@ -349,28 +325,28 @@ def _placement(placement: Document, region: str) -> PlacementSpec:
     )
 
 
-def _own_restart(restart: Document, job: Document) -> RestartPolicy | None:
+def _own_restart(restart: Document, job: Document) -> model.RestartPolicy | None:
     """Return the job's own policy; None if the policy of the service applies."""
     service = _restart(restart)
     own = replace(
         service,
         max_failures=service.max_failures if job["max_failures"] < 0 else job["max_failures"],
         uncounted_exit_codes=frozenset(job["uncounted_exit_codes"]) or service.uncounted_exit_codes,
-        when=RestartWhen(job["restart_policy"]),
+        when=model.RestartWhen(job["restart_policy"]),
     )
     return None if own == service else own
 
 
-def _restart(restart: Document) -> RestartPolicy:
-    return RestartPolicy(**{**restart, "uncounted_exit_codes": frozenset(restart["uncounted_exit_codes"])})
+def _restart(restart: Document) -> model.RestartPolicy:
+    return model.RestartPolicy(**{**restart, "uncounted_exit_codes": frozenset(restart["uncounted_exit_codes"])})
 
 
-def _finish(finish: Document) -> FinishPolicy:
-    return FinishPolicy(
-        success=SuccessPolicy(finish["success"]),
-        cleanup=CleanupPolicy(finish["clean_up"]),
+def _finish(finish: Document) -> model.FinishPolicy:
+    return model.FinishPolicy(
+        success=model.SuccessPolicy(finish["success"]),
+        cleanup=model.CleanupPolicy(finish["clean_up"]),
         deadline=finish["deadline"] or None,
-        after_finish=AfterFinish(finish["then"]),
+        after_finish=model.AfterFinish(finish["then"]),
         keep_seconds=finish["keep_seconds"] or None,
         evaluator_seconds=finish["evaluator_seconds"],
     )

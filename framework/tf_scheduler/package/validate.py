@@ -28,16 +28,13 @@ _TEXT: Shape = {"type": "string"}
 _URL: Shape = {"type": "string", "pattern": "^https?://"}
 _FLAG: Shape = {"type": "boolean"}
 _TEXTS: Shape = {"type": "array", "items": _TEXT}
+_TEXTS_BY_NAME: Shape = {"type": "object", "additionalProperties": _TEXT}
 
 
 def _object(required: Mapping[str, Shape] | None = None, **optional: Shape) -> dict[str, Any]:
     """Schema of an object with exactly these members."""
     wanted = {"required": sorted(required)} if required else {}
     return {"type": "object", "properties": {**(required or {}), **optional}, "additionalProperties": False, **wanted}
-
-
-def _texts_by_name() -> Shape:
-    return {"type": "object", "additionalProperties": _TEXT}
 
 
 _REQUIRED: Mapping[str, Shape] = {
@@ -73,7 +70,7 @@ def _resource(url: Shape) -> dict[str, Any]:
     platforms = {**_object(linux=platform, darwin=platform, windows=platform), "minProperties": 1}
     icons: dict[str, Shape] = {f"icon-{size}": _TEXT for size in ("small", "medium", "large")}
     return _object(
-        assets=_object(uris=_texts_by_name(), container=_object(docker=_texts_by_name())),
+        assets=_object(uris=_TEXTS_BY_NAME, container=_object(docker=_TEXTS_BY_NAME)),
         images=_object(**icons, screenshots=_TEXTS),
         cli=_object({"binaries": platforms}),
     )
@@ -104,7 +101,6 @@ _ID = re.compile(r"/?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(/[a-z0-9]([a-z0-9.-]*[a-z0-9
 _PORT_NAME = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _COUNT = {"type": "integer", "minimum": 0}
 _AMOUNT = {"type": "number", "minimum": 0}
-_APP_TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
 
 #: The members that are checked; others are left to the real Marathon.
 APP_SHAPE: Mapping[str, Any] = {
@@ -118,7 +114,7 @@ APP_SHAPE: Mapping[str, Any] = {
         "instances": _COUNT,
         **dict.fromkeys(("cpus", "mem", "disk", "gpus"), _AMOUNT),
         "env": {"type": "object", "additionalProperties": {"type": ["string", "object"]}},
-        "labels": _APP_TEXTS,
+        "labels": _TEXTS_BY_NAME,
         "fetch": {"type": "array", "items": {"type": "object", "required": ["uri"]}},
         "healthChecks": {"type": "array", "items": {"type": "object"}},
         "portDefinitions": {
@@ -128,7 +124,7 @@ APP_SHAPE: Mapping[str, Any] = {
                 "properties": {
                     "port": {"type": "integer", "minimum": 0, "maximum": 65535},
                     "name": {"type": "string", "pattern": _PORT_NAME},
-                    "labels": _APP_TEXTS,
+                    "labels": _TEXTS_BY_NAME,
                 },
             },
         },
@@ -208,11 +204,8 @@ def validate(sources: PackageSources) -> list[Problem]:
     return problems
 
 
-def package_json_has_the_universes_shape(sources: PackageSources) -> Iterator[Problem]:
+def the_files_have_the_universes_shape(sources: PackageSources) -> Iterator[Problem]:
     yield from _misfits(PACKAGE, sources.package, PACKAGE_SHAPE)
-
-
-def resource_json_has_the_universes_shape(sources: PackageSources) -> Iterator[Problem]:
     yield from _misfits(RESOURCE, sources.resource, RESOURCE_SHAPE)
 
 
@@ -285,8 +278,7 @@ def marathon_accepts_the_default_app(sources: PackageSources) -> Iterator[Proble
 
 
 RULES: tuple[Rule, ...] = (
-    package_json_has_the_universes_shape,
-    resource_json_has_the_universes_shape,
+    the_files_have_the_universes_shape,
     config_json_is_a_draft_4_schema,
     the_template_is_mustache,
     every_default_fits,

@@ -208,10 +208,11 @@ def timeline(run: Run) -> Html:
     if not rows:
         return tag("p", "No task was launched.", class_="none")
     whole, more = run_length(run), len(rows) - MAX_ROWS
+    marks = [tag("span", format_clock(at), style=f"left:{_share(at, whole)}") for at in time_ticks(whole)]
     return tag(
         "div",
         [_row(run, task, launches, whole) for task, launches in list(rows.items())[:MAX_ROWS]],
-        _axis(whole),
+        tag("div", tag("div", class_="label"), tag("div", marks, class_="lane axis"), class_="row"),
         tag("p", f"and {more} tasks more", class_="none") if more > 0 else "",
         class_="gantt",
     )
@@ -257,11 +258,6 @@ def _title(launch: RecordedLaunch, start: float, running: float, end: float) -> 
         f"ran {format_duration(end - running)}",
     )
     return "\n".join(part for part in parts if part)
-
-
-def _axis(whole: float) -> Html:
-    marks = [tag("span", format_clock(at), style=f"left:{_share(at, whole)}") for at in time_ticks(whole)]
-    return tag("div", tag("div", class_="label"), tag("div", marks, class_="lane axis"), class_="row")
 
 
 def _place(start: float, end: float, whole: float) -> str:

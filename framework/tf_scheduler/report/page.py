@@ -148,7 +148,8 @@ def _sections(run: Run) -> Iterable[Html]:
     yield _section("Progress", progress_charts(run))
     yield _section("Placement", _placement(run))
     if run.warnings:
-        rows = [(_when(run, item.time), item.message) for item in run.warnings]
+        times = [format_duration(max(0.0, item.time - run.submitted)) for item in run.warnings]
+        rows = [(tag("span", at, class_="when"), item.message) for at, item in zip(times, run.warnings, strict=True)]
         yield _section("What happened", table(("after", "what"), rows))
     environment = table(("what", "version"), run.environment.items())
     options = tag("pre", json.dumps(run.options, indent=2))
@@ -156,10 +157,6 @@ def _sections(run: Run) -> Iterable[Html]:
     if run.launches:
         details = tag("details", tag("summary", f"{len(run.launches)} launches"), _launches(run))
         yield _section("Launches", details)
-
-
-def _when(run: Run, time: float) -> Html:
-    return tag("span", format_duration(max(0.0, time - run.submitted)), class_="when")
 
 
 def _section(title: str, *content: object) -> Html:
@@ -178,12 +175,8 @@ def _placement(run: Run) -> Html:
 
 
 def _chip(launch: RecordedLaunch) -> Html:
-    return tag(
-        "span",
-        launch.task,
-        class_=f"chip {status_class(launch)}",
-        title=f"generation {launch.generation}, {launch.state}",
-    )
+    title = f"generation {launch.generation}, {launch.state}"
+    return tag("span", launch.task, class_=f"chip {status_class(launch)}", title=title)
 
 
 def _launches(run: Run) -> Html:

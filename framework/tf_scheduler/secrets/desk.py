@@ -73,7 +73,7 @@ class SecretService:
         answer = decision.answer
         if answer is None:
             return FORBIDDEN, ""
-        if not answer.is_ok:
+        if answer.reply is not Reply.OK:
             return UNAVAILABLE if answer.reply is Reply.RETRY else FORBIDDEN, answer.message
         return self._values(decision, event)
 

@@ -22,30 +22,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
-from tf_scheduler.model.effects import (
-    AgentFailureRecorded,
-    Change,
-    ConfigurationForgotten,
-    ConfigurationStored,
-    FrameworkForgotten,
-    FrameworkRegistered,
-    LaunchRetired,
-    PlanControlled,
-    RecoveryDecided,
-    ReservationDropped,
-    ReservationMade,
-    Resized,
-    ResultDecided,
-    SecretTokenRedeemed,
-    StatusStored,
-    TaskForgotten,
-    TaskLaunched,
-    TaskPaused,
-    TaskResumed,
-)
+from tf_scheduler.model import effects
 from tf_scheduler.model.ids import FrameworkId, TaskId, TaskName
 from tf_scheduler.model.placement import AgentLocation
-from tf_scheduler.model.plan import Node, PlanControl
+from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.resources import Reservation, Resource
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import Configuration, Result, SchedulerState, Verdict
@@ -83,50 +63,50 @@ STORED_NAMES: Mapping[type, Mapping[str, str]] = {
 _T = TypeVar("_T")
 
 
-def writes(change: Change, before: SchedulerState) -> tuple[Write, ...]:
+def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
     """Return the writes of one change; `before` is the state that it applies to."""
     match change:
-        case FrameworkRegistered():
+        case effects.FrameworkRegistered():
             return (_put(FRAMEWORK, {"id": change.framework_id, "removed": change.removed}),)
-        case FrameworkForgotten():
+        case effects.FrameworkForgotten():
             return tuple(map(Delete, _of_framework(before)))
-        case TaskLaunched():
+        case effects.TaskLaunched():
             return (_put(f"{TASKS}/{change.record.name}", _fields(change.record)), *_forget(change.record.name, before))
-        case TaskForgotten():
+        case effects.TaskForgotten():
             paused = (Delete(f"{PAUSED}/{change.name}"),) if change.name in before.stored.paused else ()
             return (Delete(f"{TASKS}/{change.name}"), *_forget(change.name, before), *paused)
-        case Resized():
+        case effects.Resized():
             return (_put(SIZE, _fields(change)),)
-        case AgentFailureRecorded():
+        case effects.AgentFailureRecorded():
             return (_put(f"{AGENTS}/{change.agent.agent_id}", _fields(change.agent)),)
-        case SecretTokenRedeemed():
+        case effects.SecretTokenRedeemed():
             return (_put(f"{GIVEN}/{change.task_id}", _fields(change)),)
-        case TaskPaused():
+        case effects.TaskPaused():
             return (_put(f"{PAUSED}/{change.name}", _fields(change)),)
-        case TaskResumed():
+        case effects.TaskResumed():
             return (Delete(f"{PAUSED}/{change.name}"),)
-        case LaunchRetired():
+        case effects.LaunchRetired():
             return (_put(f"{RETIRED}/{change.task_id}", {"id": change.task_id, "plan": change.plan}),)
-        case RecoveryDecided():
+        case effects.RecoveryDecided():
             return (_put(f"{RECOVERIES}/{change.recovery.task}", _fields(change.recovery)),)
-        case PlanControlled():
+        case effects.PlanControlled():
             return (_put(f"{PLANS}/{change.plan}", {"plan": change.plan, **_control_fields(change.control)}),)
-        case StatusStored():
+        case effects.StatusStored():
             return (_put(f"{STATUSES}/{change.status.id}", _fields(change.status)),)
-        case ResultDecided():
+        case effects.ResultDecided():
             return (_put(RESULT, _fields(change.result)),)
-        case ReservationMade():
+        case effects.ReservationMade():
             return (_put(f"{RESERVATIONS}/{change.reservation.id}", _fields(change.reservation)),)
-        case ReservationDropped():
+        case effects.ReservationDropped():
             return (Delete(f"{RESERVATIONS}/{change.id}"),)
-        case ConfigurationStored():
+        case effects.ConfigurationStored():
             return (_put(f"{CONFIGURATIONS}/{change.configuration.id}", _fields(change.configuration)),)
-        case ConfigurationForgotten():
+        case effects.ConfigurationForgotten():
             return (Delete(f"{CONFIGURATIONS}/{change.id}"),)
     raise TypeError(change)
 
 
-def changes(stored: Mapping[str, bytes]) -> tuple[Change, ...]:
+def changes(stored: Mapping[str, bytes]) -> tuple[effects.Change, ...]:
     """Return the changes that rebuild the stored state, records before statuses. Raises StoreCorruptError."""
     return tuple(
         _decoded(key, stored[key], decoder)
@@ -181,7 +161,7 @@ def _put(key: str, value: Mapping[str, Any]) -> Put:
     return Put(key, json.dumps({"schema": SCHEMA, **value}, sort_keys=True).encode())
 
 
-def _decoded(key: str, data: bytes, decoder: Callable[[dict[str, Any]], Change]) -> Change:
+def _decoded(key: str, data: bytes, decoder: Callable[[dict[str, Any]], effects.Change]) -> effects.Change:
     try:
         fields: dict[str, Any] = json.loads(data)
         schema = fields.pop("schema")
@@ -199,29 +179,29 @@ def _decoded(key: str, data: bytes, decoder: Callable[[dict[str, Any]], Change])
         raise StoreCorruptError(f"stored value {key!r} cannot be read: {error}") from error
 
 
-def _record(fields: dict[str, Any]) -> Change:
+def _record(fields: dict[str, Any]) -> effects.Change:
     resources = tuple(Resource(item["name"], _value(item["value"]), item["shape"]) for item in fields["resources"])
     typed = {"job": JobKind(fields["job"]), "resources": resources, "place": _build(AgentLocation, fields["place"])}
-    return TaskLaunched(_build(TaskRecord, {**fields, **typed}))
+    return effects.TaskLaunched(_build(TaskRecord, {**fields, **typed}))
 
 
 def _value(value: Any) -> int | tuple[tuple[int, int], ...]:
     return value if isinstance(value, int) else tuple((begin, end) for begin, end in value)
 
 
-def _status(fields: dict[str, Any]) -> Change:
+def _status(fields: dict[str, Any]) -> effects.Change:
     typed = {"state": TaskState(fields["state"]), "addresses": tuple(fields.get("addresses", ()))}
-    return StatusStored(_build(TaskStatus, {**fields, **typed}))
+    return effects.StatusStored(_build(TaskStatus, {**fields, **typed}))
 
 
-def _retired(fields: dict[str, Any]) -> Change:
-    return LaunchRetired(TaskId(fields["id"]), fields["plan"])
+def _retired(fields: dict[str, Any]) -> effects.Change:
+    return effects.LaunchRetired(TaskId(fields["id"]), fields["plan"])
 
 
-def _recovery(fields: dict[str, Any]) -> Change:
+def _recovery(fields: dict[str, Any]) -> effects.Change:
     typed = {"cause": Cause(fields["cause"]), "failures": tuple(fields["failures"])}
     typed["shuns"] = tuple(fields.get("shuns", ()))
-    return RecoveryDecided(_build(Recovery, {**fields, **typed}))
+    return effects.RecoveryDecided(_build(Recovery, {**fields, **typed}))
 
 
 def _control_fields(control: PlanControl) -> dict[str, Any]:
@@ -235,41 +215,37 @@ def _control_fields(control: PlanControl) -> dict[str, Any]:
     }
 
 
-def _control(fields: dict[str, Any]) -> Change:
+def _control(fields: dict[str, Any]) -> effects.Change:
     plan = fields.pop("plan")
-    nodes = {name: frozenset(map(_node, fields[name])) for name in _NODE_SETS}
-    restarted = {_node(node): number for node, number in fields["restarted"]}
-    return PlanControlled(plan, _build(PlanControl, {**fields, **nodes, "restarted": restarted}))
-
-
-def _node(parts: list[str]) -> Node:
-    return tuple(parts)
+    nodes = {name: frozenset(map(tuple, fields[name])) for name in _NODE_SETS}
+    restarted = {tuple(node): number for node, number in fields["restarted"]}
+    return effects.PlanControlled(plan, _build(PlanControl, {**fields, **nodes, "restarted": restarted}))
 
 
 _NODE_SETS = ("interrupted", "forced", "released")
 
 
-def _result(fields: dict[str, Any]) -> Change:
+def _result(fields: dict[str, Any]) -> effects.Change:
     typed = {"verdict": Verdict(fields["verdict"]), "collateral": tuple(fields.get("collateral", ()))}
-    return ResultDecided(_build(Result, {**fields, **typed}))
+    return effects.ResultDecided(_build(Result, {**fields, **typed}))
 
 
-_DECODERS: Mapping[str, Callable[[dict[str, Any]], Change]] = {
-    FRAMEWORK: lambda fields: FrameworkRegistered(FrameworkId(fields["id"]), fields.get("removed", False)),
+_DECODERS: Mapping[str, Callable[[dict[str, Any]], effects.Change]] = {
+    FRAMEWORK: lambda fields: effects.FrameworkRegistered(FrameworkId(fields["id"]), fields.get("removed", False)),
     TASKS: _record,
     STATUSES: _status,
     RETIRED: _retired,
     PLANS: _control,
     RECOVERIES: _recovery,
-    SIZE: lambda fields: Resized(fields["count"], fields["at"]),
-    AGENTS: lambda fields: AgentFailureRecorded(
+    SIZE: lambda fields: effects.Resized(fields["count"], fields["at"]),
+    AGENTS: lambda fields: effects.AgentFailureRecorded(
         _build(AgentFailures, {**fields, "failures": tuple(fields["failures"])})
     ),
-    GIVEN: lambda fields: SecretTokenRedeemed(TaskId(fields["task_id"]), fields["nonce"]),
-    PAUSED: lambda fields: TaskPaused(TaskName(fields["name"]), fields["since"]),
+    GIVEN: lambda fields: effects.SecretTokenRedeemed(TaskId(fields["task_id"]), fields["nonce"]),
+    PAUSED: lambda fields: effects.TaskPaused(TaskName(fields["name"]), fields["since"]),
     RESULT: _result,
-    CONFIGURATIONS: lambda fields: ConfigurationStored(_build(Configuration, fields)),
-    RESERVATIONS: lambda fields: ReservationMade(
+    CONFIGURATIONS: lambda fields: effects.ConfigurationStored(_build(Configuration, fields)),
+    RESERVATIONS: lambda fields: effects.ReservationMade(
         _build(Reservation, {**fields, "place": _build(AgentLocation, fields["place"])})
     ),
 }

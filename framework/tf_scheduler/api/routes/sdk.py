@@ -16,19 +16,8 @@ from tf_scheduler.api.http.endpoint import (
     PureHandler,
     QueryParameter,
 )
-from tf_scheduler.api.views import configurations, debug, plans, pods, service
+from tf_scheduler.api.views import configurations, debug, plans, pods, service, types
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, View
-from tf_scheduler.api.views.types import (
-    EndpointBody,
-    HealthBody,
-    LaunchBody,
-    MessageBody,
-    OffersBody,
-    PlanBody,
-    PodBody,
-    PodCommandBody,
-    PodsBody,
-)
 from tf_scheduler.model.events import PodCommand, ReloadSecrets
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import SERVICE_ENDED, Verb
@@ -67,17 +56,17 @@ def sdk_routes() -> Iterator[Endpoint]:
     """Return the endpoints."""
     yield _get("/v1/plans", "Names of the plans.", plans.names, list[str])
     for path, missing in (("/v1/plan", {}), ("/v1/plans/{plan}", {404: str})):
-        bodies = {**dict.fromkeys(_PLAN_CODES, PlanBody), **missing}
+        bodies = {**dict.fromkeys(_PLAN_CODES, types.PlanBody), **missing}
         yield Endpoint("GET", path, "Plan: status 200 complete, 202 in progress, 417 error.", bodies, plans.plan)
     yield _get("/v1/pod", "Names of the launched pods.", pods.names, list[str])
-    yield _get("/v1/pod/status", "State of all tasks.", pods.statuses, PodsBody)
-    yield _get("/v1/pod/{pod}/status", "State of a task.", pods.status, PodBody, 404)
-    yield _get("/v1/pod/{pod}/info", "TaskInfo and TaskStatus of a task.", pods.info, list[LaunchBody], 404)
+    yield _get("/v1/pod/status", "State of all tasks.", pods.statuses, types.PodsBody)
+    yield _get("/v1/pod/{pod}/status", "State of a task.", pods.status, types.PodBody, 404)
+    yield _get("/v1/pod/{pod}/info", "TaskInfo and TaskStatus of a task.", pods.info, list[types.LaunchBody], 404)
     yield _get("/v1/endpoints", "Names of the jobs that have addresses.", service.endpoint_names, list[str])
-    yield _get("/v1/endpoints/{name}", "Addresses of the tasks of a job.", service.endpoint, EndpointBody, 404)
+    yield _get("/v1/endpoints/{name}", "Addresses of the tasks of a job.", service.endpoint, types.EndpointBody, 404)
     yield from _configurations()
     yield from _state()
-    healths: dict[int, Any] = {**dict.fromkeys(_HEALTH_CODES, HealthBody), 204: None, 205: None}
+    healths: dict[int, Any] = {**dict.fromkeys(_HEALTH_CODES, types.HealthBody), 204: None, 205: None}
     summary = "Health of the service; the HTTP status is the value."
     yield Endpoint("GET", "/v1/health", summary, healths, service.health, query=_VERBOSE, access=EndpointAccess.OPEN)
     yield from _debug()
@@ -109,7 +98,9 @@ def _state() -> Iterator[Endpoint]:
 
 def _debug() -> Iterator[Endpoint]:
     for version in ("v2", "v1"):
-        yield _get(f"/{version}/debug/offers", "Recent offer evaluations, with reasons.", debug.offers, OffersBody)
+        yield _get(
+            f"/{version}/debug/offers", "Recent offer evaluations, with reasons.", debug.offers, types.OffersBody
+        )
     yield _get("/v1/debug/plans", "Plans, filtered.", debug.plans, dict[str, Any], query=_FILTER)
     for name in ("statuses", "taskStatuses"):
         yield _get(f"/v1/debug/{name}", "Mesos state of each step's task.", debug.statuses, list[dict[str, Any]])
@@ -125,12 +116,12 @@ def _commands() -> Iterator[Endpoint]:
             yield _post(f"{path}/{verb.value}", summary, handler, query=query, body_type=body)
     for pod_verb, summary in _POD_VERBS.items():
         path, handler = f"/v1/pod/{{pod}}/{pod_verb.value}", partial(_pod_command, pod_verb)
-        yield _post(path, summary, handler, PodCommandBody, body_type=list[str], body_optional=True)
+        yield _post(path, summary, handler, types.PodCommandBody, body_type=list[str], body_optional=True)
     summary = "Send the current values of secrets with `reload` to running programs."
     yield _post("/v1/tf/secrets/refresh", summary, _reload_secrets)
 
 
-def _post(path: str, summary: str, handler: AsyncHandler, body: Any = MessageBody, **more: Any) -> Endpoint:
+def _post(path: str, summary: str, handler: AsyncHandler, body: Any = types.MessageBody, **more: Any) -> Endpoint:
     bodies = {200: body, **dict.fromkeys((208, 400, 404, 409, 503), str)}
     return Endpoint("POST", path, summary, bodies, handler=handler, access=EndpointAccess.WRITE, **more)
 
@@ -164,7 +155,7 @@ async def _pod_command(verb: PodVerb, request: ApiRequest) -> ApiAnswer:
     answer = await _run(request, PodCommand(verb, TaskName(name)))
     if answer.code == 404:
         return pods.pod_not_found(name)
-    body: PodCommandBody = {"pod": name, "tasks": [name]}
+    body: types.PodCommandBody = {"pod": name, "tasks": [name]}
     return answer if isinstance(answer, ApiProblem) else View(body)
 
 
@@ -175,6 +166,6 @@ async def _reload_secrets(request: ApiRequest) -> ApiAnswer:
 async def _run(request: ApiRequest, command: Command) -> ApiAnswer:
     """Send a command to the loop and return its answer with the SDK's status. Raises SchedulerTimeoutError."""
     answer = await request.backend.ask(command) or SERVICE_ENDED
-    body: MessageBody = {"message": answer.message}
+    body: types.MessageBody = {"message": answer.message}
     code = int(answer.reply.value)
     return View(body) if code == 200 else ApiProblem(code, answer.message)

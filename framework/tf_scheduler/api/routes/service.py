@@ -12,24 +12,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tf_scheduler.api.http.backend import MAX_POINTS, JournalReader
 from tf_scheduler.api.http.endpoint import ApiRequest, AsyncHandler, BadRequestError, Endpoint, QueryParameter
-from tf_scheduler.api.views import events, tasks, training
+from tf_scheduler.api.views import events, tasks, training, types
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, Snapshot, View
 from tf_scheduler.api.views.overview import overview
-from tf_scheduler.api.views.types import (
-    ClusterBody,
-    EndBody,
-    ErrorBody,
-    EventBody,
-    EventsBody,
-    LaunchedBody,
-    LogBody,
-    LogEventBody,
-    PendingBody,
-    ResultBody,
-    TaskBody,
-    TasksBody,
-    TrainingBody,
-)
 
 from .streams import EventStreams, follow_journal
 from .task_files import FILE_PATTERN, TaskFileHandler
@@ -49,7 +34,7 @@ _LOG = (
     QueryParameter("length", "Maximum number of bytes.", int, 65_536, 1, 1_048_576),
     _FOLLOW,
 )
-_LOG_EVENTS = {"log": LogEventBody, "launch": LaunchedBody, "end": EndBody, "error": ErrorBody}
+_LOG_EVENTS = {"log": types.LogEventBody, "launch": types.LaunchedBody, "end": types.EndBody, "error": types.ErrorBody}
 _POINTS = (QueryParameter("points", "Maximum number of points of each task's curve.", int, 0, 0, MAX_POINTS),)
 
 
@@ -57,17 +42,17 @@ def service_routes() -> Iterator[Endpoint]:
     """Return the endpoints; their errors are JSON."""
     streams = EventStreams()
     for row in (*_views(), *_handlers(streams)):
-        yield replace(row, json_errors=True, responses={**row.responses, 400: ErrorBody})
+        yield replace(row, json_errors=True, responses={**row.responses, 400: types.ErrorBody})
 
 
 def _views() -> Iterator[Endpoint]:
-    yield Endpoint("GET", "/v1/tasks", "All tasks.", {200: TasksBody}, tasks.tasks)
-    yield Endpoint("GET", "/v1/tasks/{name}", "One task.", {200: TaskBody, 404: ErrorBody}, tasks.task)
+    yield Endpoint("GET", "/v1/tasks", "All tasks.", {200: types.TasksBody}, tasks.tasks)
+    yield Endpoint("GET", "/v1/tasks/{name}", "One task.", {200: types.TaskBody, 404: types.ErrorBody}, tasks.task)
     summary = "Generation, ClusterSpec, and TF_CONFIG of each task."
-    yield Endpoint("GET", "/v1/tf/cluster", summary, {200: ClusterBody}, training.cluster)
-    yield Endpoint("GET", "/v1/tf/result", "Result of the job.", {200: ResultBody}, training.result)
+    yield Endpoint("GET", "/v1/tf/cluster", summary, {200: types.ClusterBody}, training.cluster)
+    yield Endpoint("GET", "/v1/tf/result", "Result of the job.", {200: types.ResultBody}, training.result)
     yield Endpoint("GET", "/v1/tf/overview", "Overview of the service.", {200: dict[str, Any]}, _overview)
-    yield Endpoint("GET", "/v1/pending", "Reasons of pending tasks.", {200: PendingBody}, tasks.pending)
+    yield Endpoint("GET", "/v1/pending", "Reasons of pending tasks.", {200: types.PendingBody}, tasks.pending)
 
 
 def _overview(snapshot: Snapshot, _params: object) -> ApiAnswer:
@@ -75,21 +60,21 @@ def _overview(snapshot: Snapshot, _params: object) -> ApiAnswer:
 
 
 def _handlers(streams: EventStreams) -> Iterator[Endpoint]:
-    path, bodies = "/v1/tf/progress", _bodies(TrainingBody)
+    path, bodies = "/v1/tf/progress", _bodies(types.TrainingBody)
     yield Endpoint("GET", path, "Training progress.", bodies, handler=_progress, query=_POINTS)
     path, bodies = "/v1/tf/update/preview", _bodies(dict[str, Any], 404, 409, 503)
     yield Endpoint("POST", path, "Effects of an update.", bodies, handler=_preview_update, body_type=dict[str, Any])
     handler: AsyncHandler = partial(_events, streams)
-    path, bodies = "/v1/events", _bodies(EventsBody, 503)
-    kinds, summary = {"event": EventBody}, "Events of the service."
+    path, bodies = "/v1/events", _bodies(types.EventsBody, 503)
+    kinds, summary = {"event": types.EventBody}, "Events of the service."
     yield Endpoint("GET", path, summary, bodies, handler=handler, query=_EVENTS, events=kinds)
-    path, bodies, handler = "/v1/tasks/{name}/logs", _bodies(LogBody, 404, 502, 503), TaskFileHandler(streams)
+    path, bodies, handler = "/v1/tasks/{name}/logs", _bodies(types.LogBody, 404, 502, 503), TaskFileHandler(streams)
     summary = "File of a task, read from its agent."
     yield Endpoint("GET", path, summary, bodies, handler=handler, query=_LOG, events=_LOG_EVENTS)
 
 
 def _bodies(body: Any, *errors: int) -> dict[int, Any]:
-    return {200: body, **dict.fromkeys(errors, ErrorBody)}
+    return {200: body, **dict.fromkeys(errors, types.ErrorBody)}
 
 
 async def _progress(request: ApiRequest) -> ApiAnswer:

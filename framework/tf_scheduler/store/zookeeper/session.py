@@ -19,17 +19,8 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
+from kazoo import exceptions
 from kazoo.client import KazooClient
-from kazoo.exceptions import (
-    ConnectionLoss,
-    KazooException,
-    NoAuthError,
-    OperationTimeoutError,
-    RequestTimeoutError,
-    SessionExpiredError,
-    SessionMovedError,
-    ThrottledOpError,
-)
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.states import KazooState
@@ -142,8 +133,8 @@ _RETRY_DELAY = 0.05  # seconds
 _IN_FLIGHT = 200  # concurrent requests
 #: Errors after which the request may or may not have acted.
 _NO_ANSWER = (
-    *(ConnectionLoss, SessionExpiredError, SessionMovedError),
-    *(OperationTimeoutError, RequestTimeoutError, ThrottledOpError),
+    *(exceptions.ConnectionLoss, exceptions.SessionExpiredError, exceptions.SessionMovedError),
+    *(exceptions.OperationTimeoutError, exceptions.RequestTimeoutError, exceptions.ThrottledOpError),
 )
 
 
@@ -252,12 +243,12 @@ class ZooKeeperSession:
         """Translate kazoo's errors to StoreError."""
         try:
             yield
-        except NoAuthError as error:
+        except exceptions.NoAuthError as error:
             raise StoreError(
                 f"ZooKeeper at {self.address} denies access to this service's nodes: they belong to another user or "
                 "certificate; use the same credentials"
             ) from error
-        except KazooException as error:
+        except exceptions.KazooException as error:
             raise StoreError(f"ZooKeeper at {self.address}: {error!r}") from error
 
     def close(self) -> None:
@@ -270,7 +261,7 @@ class ZooKeeperSession:
         try:
             self._client.stop()
             self._client.close()
-        except KazooException:
+        except exceptions.KazooException:
             log.warning("closing the session with ZooKeeper at %s failed", self.address, exc_info=True)
         finally:
             timer.cancel()
