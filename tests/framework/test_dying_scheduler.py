@@ -1,4 +1,4 @@
-"""On a real Mesos: the scheduler is killed at each kind of point, and the job ends as if nothing had been."""
+"""On a real Mesos: the scheduler is killed at each kind of point, and the job ends as without a crash."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ PROGRAM = Path(__file__).parents[1] / "dying_scheduler.py"
 SOURCES = Path(tf_scheduler.__file__).parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (SOURCES, SOURCES.parent / "executor")))}
 NAME = "dying"
-#: Each start of a task leaves a line; worker 0 ends, and so the job, when there is a file `end`.
+#: Each start of a task writes a line; worker 0 exits, and ends the job, when the file `end` exists.
 COMMAND = (
     'echo "$TASK_NAME" >> $CHECKPOINT_DIR/starts; touch $CHECKPOINT_DIR/$TASK_NAME; '
     'case "$TASK_NAME" in worker-0) until [ -e $CHECKPOINT_DIR/end ]; do sleep 0.1; done;; *) exec sleep 1000;; esac'
 )
 TASKS = ("ps-0", "worker-0", "worker-1")
-#: What every job calls, and a scheduler that starts again.
+#: Calls that every job and every restarted scheduler makes.
 CALLS = ("Accept", "Acknowledge", "Kill", "Reconcile", "Revive", "ShutdownExecutor", "Suppress", "Teardown")
 
 
 @pytest.fixture(params=["sqlite", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
 def state(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Where a scheduler keeps its state."""
+    """Address of the scheduler's state store."""
     if request.param == "sqlite":
         yield str(tmp_path / "state.db")
         return
@@ -42,8 +42,8 @@ def state(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.mesos
-def test_a_scheduler_that_is_killed_at_every_kind_of_point(local_cluster: LocalCluster, state: str, tmp_path: Path):
-    """The job succeeds, no task was started twice, nothing of it is left in Mesos."""
+def test_scheduler_killed_at_every_kind_of_point_completes(local_cluster: LocalCluster, state: str, tmp_path: Path):
+    """The job succeeds, no task was started twice, no task or framework of it is left in Mesos."""
     checkpoints, points = tmp_path / "checkpoints", tmp_path / "points"
     checkpoints.mkdir()
     points.mkdir()
@@ -65,11 +65,11 @@ def test_a_scheduler_that_is_killed_at_every_kind_of_point(local_cluster: LocalC
     died = {point.name for point in points.iterdir()}
     assert {f"{moment} {what}" for moment in ("before", "after") for what in ("store", *CALLS)} <= died
     assert output.splitlines().count("died") == len(died)
-    shown = read_status(local_cluster.master.address)
+    status = read_status(local_cluster.master.address)
     # Other tests' services, with tasks of the same names, may be in this cluster.
-    ours = framework.removeprefix("framework ")
-    assert ours not in [*(item.framework_id for item in shown.frameworks), *(task.framework_id for task in shown.tasks)]
-    # The first life died before it could store who Mesos said it is: Mesos waits for that one, with nothing, in vain.
-    (nobody,) = [item for item in shown.frameworks if item.name == NAME]
-    assert (False, {}) == (nobody.connected, nobody.used)
-    master_api.teardown(local_cluster.master.address, nobody.framework_id)
+    ids = {item.framework_id for item in status.frameworks} | {task.framework_id for task in status.tasks}
+    assert framework.removeprefix("framework ") not in ids
+    # The first process died before it could store its framework id: Mesos keeps that framework, without tasks.
+    (orphan,) = [item for item in status.frameworks if item.name == NAME]
+    assert (False, {}) == (orphan.connected, orphan.used)
+    master_api.teardown(local_cluster.master.address, orphan.framework_id)

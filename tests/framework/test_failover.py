@@ -1,4 +1,4 @@
-"""Two schedulers of one service, on a real Mesos and a real ZooKeeper: one acts, the other takes over."""
+"""Two schedulers of one service, on a real Mesos and a real ZooKeeper: a leader and a standby."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENVIRONMENT = {
     "PYTHONPATH": os.pathsep.join(map(str, (SOURCES, SOURCES.parent / "executor"))),
     "PYTHONUNBUFFERED": "1",
 }
-#: Each start of a task leaves a line; worker 0 ends, and so the job, when there is a file `end`.
+#: Each start of a task writes a line; worker 0 exits, and ends the job, when the file `end` exists.
 COMMAND = (
     'echo "$TASK_NAME" >> $CHECKPOINT_DIR/starts; touch $CHECKPOINT_DIR/$TASK_NAME; '
     'case "$TASK_NAME" in worker-0) until [ -e $CHECKPOINT_DIR/end ]; do sleep 0.1; done;; *) exec sleep 1000;; esac'
@@ -37,22 +37,22 @@ TASKS = ("ps-0", "worker-0", "worker-1")
 
 
 class Scheduler:
-    """A process; its output is read line by line."""
+    """A process whose output is read line by line."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
 
     def until(self, beginning: str) -> str:
-        """The rest of the first line that begins so."""
+        """Return the rest of the first line that begins with `beginning`."""
         for line in self.process.stdout:
             if line.startswith(beginning):
                 return line.removeprefix(beginning).strip()
-        raise AssertionError(f"it ended without saying {beginning!r}")
+        raise AssertionError(f"it exited without printing {beginning!r}")
 
 
 @pytest.fixture
 def start(local_cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[[], Scheduler]]:
-    """Starts schedulers of one service; its tasks leave files in `checkpoints`."""
+    """Start schedulers of one service; its tasks write files to `checkpoints`."""
     checkpoints = tmp_path / "checkpoints"
     checkpoints.mkdir()
     path = options(tmp_path, COMMAND, service={"checkpoint_dir": str(checkpoints), "failover_timeout": 600})
@@ -75,8 +75,8 @@ def stored(state: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_standby_goes_on_with_the_tasks(start, tmp_path, how):
-    """The leader is killed, or frozen and then woken up: the same framework, the same tasks, each started once."""
+def test_standby_takes_over_tasks(start, tmp_path, how):
+    """The leader is killed, or frozen and resumed: the same framework, the same tasks, each started once."""
     checkpoints = tmp_path / "checkpoints"
     launch, state = start
     first = launch()

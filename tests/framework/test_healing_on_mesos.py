@@ -1,4 +1,4 @@
-"""Healing on the real master and agents: who does not join, who hangs, who fails too often, what operators order."""
+"""Recovery on a real master and agents: start-up timeouts, stalls, repeated failures, operator commands."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tf_scheduler.zipapp_builder import build_bundle
 
 pytestmark = pytest.mark.mesos
 
-#: Mesos runs nothing as this user.
+#: The master's access list refuses tasks of this user.
 FORBIDDEN = "games"
 MASTER_FLAGS = {
     "allocation_interval": "100ms",
@@ -55,7 +55,7 @@ MASTER_FLAGS = {
     "acls": json.dumps({"run_tasks": [{"principals": {"type": "NONE"}, "users": {"values": [FORBIDDEN]}}]}),
 }
 AGENTS = tuple(AgentSpec(name, "cpus:2;mem:2048;disk:1000") for name in ("h-1", "h-2", "h-3"))
-#: Greets as a gRPC server does.
+#: Answers like a gRPC server.
 SERVER = """
 import socket, sys
 with socket.create_server(("", int(sys.argv[1]))) as listener:
@@ -70,7 +70,7 @@ WORKER_1 = TaskName("worker-1")
 
 
 class Watched:
-    """A service; its state and what it tells can be waited for."""
+    """A service, with waits for its state and its messages."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -98,7 +98,7 @@ class Watched:
         return next(sentence for sentence in self.messages if words in sentence)
 
     def joined(self, name: TaskName, after: TaskRecord | None = None) -> TaskRecord:
-        """The record of a launch of this task, a later one than `after`, whose server answers."""
+        """Wait until a launch of this task, later than `after`, has a server that answers; return its record."""
 
         def has_joined(state: SchedulerState) -> bool:
             record, status = state.stored.tasks.get(name), state.status(name)
@@ -108,11 +108,11 @@ class Watched:
         return self.until(has_joined).stored.tasks[name]
 
     def paused(self, name: TaskName) -> TaskRecord:
-        """The record of the launch that keeps its place."""
+        """Wait until the task is paused; return the record of its placeholder."""
         return self.until(lambda state: pause.override_of(state, name) is Override.PAUSED).stored.tasks[name]
 
     def order(self, verb: PodVerb) -> None:
-        """Of worker-1; it is done."""
+        """Send a command for worker-1, and wait until it is accepted."""
         count = len(self.answers)
         self.service.process.runner.put(lambda: PodCommand(verb, WORKER_1))
         self.until(lambda _: len(self.answers) > count)
@@ -121,7 +121,7 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """Three agents; tests leave them as they were. Their tasks listen, so nobody else has these ports."""
+    """Three agents; tests leave them as they were. Their tasks listen, so no other cluster has these ports."""
     with (
         port_block() as first,
         LocalCluster(with_ports(AGENTS, first), master_flags=MASTER_FLAGS, die_with_parent=True) as started,
@@ -131,17 +131,17 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def start(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[[ServiceSpec], Watched]]:
-    """Starts services; at the end those that still run are stopped."""
+    """Start services; stop those that still run at the end."""
     with ExitStack() as stack:
 
         def launch(spec: ServiceSpec) -> Watched:
-            found = Watched()
-            found.service = RunningScheduler(
-                spec, cluster.master.address, tmp_path / "state.db", observers=[found.see], on_end=found.end
+            created = Watched()
+            created.service = RunningScheduler(
+                spec, cluster.master.address, tmp_path / "state.db", observers=[created.see], on_end=created.end
             )
-            stack.enter_context(found.service)
-            stack.callback(lambda: None if found.service.ended else stop(found))
-            return found
+            stack.enter_context(created.service)
+            stack.callback(lambda: None if created.service.ended else stop(created))
+            return created
 
         yield launch
 
@@ -152,7 +152,7 @@ def stop(watched: Watched) -> None:
 
 
 def a_service(*jobs: Any, **options: Any) -> ServiceSpec:
-    """Of small programs that run as we do."""
+    """Options of small programs, run as the current user."""
     executor = ExecutorSpec(str(build_bundle()), python=sys.executable, needs=needs(0.01, 32, ports=0))
     return a_spec(**{"name": "healing", "jobs": jobs, "executor": executor, "user": getpass.getuser(), **options})
 
@@ -175,8 +175,8 @@ def watched(start: Callable[[ServiceSpec], Watched], tmp_path: Path) -> Watched:
     )
 
 
-def test_tasks_are_healed_and_ordered_about(watched, cluster):
-    """In one go: late, avoided, stalled; restarted, paused, resumed, replaced; its port taken by a stranger.
+def test_recovery_and_operator_commands_on_mesos(watched, cluster):
+    """Late start, avoided agent, stall; restart, pause, resume, replace; a port in use by another process.
 
     No other task restarts.
     """
@@ -223,21 +223,21 @@ def test_tasks_are_healed_and_ordered_about(watched, cluster):
 
 
 def used_ports(cluster: LocalCluster, watched: Watched) -> set[int]:
-    """Those that the master counts as used by the service."""
+    """Return the ports that the master counts as used by the service."""
     framework = watched.service.state.stored.framework_id
-    found = next(shown.used for shown in cluster.state().frameworks if shown.framework_id == framework)
-    ends = [[int(end) for end in part.split("-")] for part in str(found["ports"]).split(",")]
+    used = next(item.used for item in cluster.state().frameworks if item.framework_id == framework)
+    ends = [[int(end) for end in part.split("-")] for part in str(used["ports"]).split(",")]
     return {port for first, last in ends for port in range(first, last + 1)}
 
 
 def output(cluster: LocalCluster, watched: Watched, record: TaskRecord) -> str:
-    """What a launch has written to its stdout."""
+    """Return the stdout of a launch."""
     framework = str(watched.service.state.stored.framework_id)
     return (cluster.sandbox(record.agent_id, framework, executor_of(record.id)) / "stdout").read_text()
 
 
 def operate(cluster: LocalCluster, kind: str, agent_id: str) -> None:
-    """A call of the master's operator API about one agent."""
+    """Call the master's operator API about one agent."""
     with closing(http.client.HTTPConnection(cluster.master.address, timeout=PATIENCE)) as connection:
         body = {"type": kind, kind.lower(): {"agent_id": {"value": agent_id}}}
         connection.request("POST", "/api/v1", json.dumps(body), {"Content-Type": "application/json"})
@@ -246,20 +246,20 @@ def operate(cluster: LocalCluster, kind: str, agent_id: str) -> None:
 
 
 def runs(state: SchedulerState, count: int) -> bool:
-    """Whether so many workers run, and no other."""
-    found = [state.stored.statuses.get(record.id) for record in state.live()]
-    return len(found) == count and all(status and status.state is TaskState.RUNNING for status in found)
+    """Return whether exactly `count` workers run."""
+    statuses = [state.stored.statuses.get(record.id) for record in state.live()]
+    return len(statuses) == count and all(status and status.state is TaskState.RUNNING for status in statuses)
 
 
 def test_collective_training_leaves_drained_agent(cluster, start, tmp_path):
-    """Who is drained has the time that a checkpoint takes; with two of three it goes on; a restart makes them three."""
+    """The drained worker saves a checkpoint; training continues with two of three; a restart makes them three."""
     save = f"trap 'sleep 2; echo saved > {tmp_path}/checkpoint; exit 143' TERM"
     command = (
         f'printf "%s" "$TF_CONFIG" > {tmp_path}/$TASK_NAME; '
         f'[ "$TASK_NAME" = worker-2 ] && [ ! -e {tmp_path}/checkpoint ] && {save}; '
         f"sleep 1000 & touch {tmp_path}/$TASK_NAME.ready; wait"
     )
-    # Each takes an agent for itself.
+    # Each needs an agent of its own.
     job = a_job(JobKind.WORKER, 3, needs=needs(1.5, 64), command=command, kill_grace=60.0, min_count=2)
     recovery = RecoveryPolicy(shrink_after=4.0)
     gang = GangSpec(hold_seconds=1.0)
@@ -283,8 +283,8 @@ def test_collective_training_leaves_drained_agent(cluster, start, tmp_path):
     assert [3, 3, 3] == [workers_of(tmp_path, task) for task in ("worker-0", "worker-1", "worker-2")]
 
 
-def test_a_task_that_returns_too_late_is_killed(cluster, start, tmp_path):
-    """Its agent does not answer for longer than it is waited for: it runs elsewhere, and there it stays."""
+def test_task_that_returns_too_late_is_killed(cluster, start, tmp_path):
+    """Its agent does not answer within the timeout: the task is relaunched on another agent, and stays there."""
     job = a_job(JobKind.WORKER, 1, needs=needs(0.1, 64), command=f"echo $$ >> {tmp_path}/programs; exec sleep 1000")
     recovery = RecoveryPolicy(unreachable_timeout=1.0)
     service = start(a_service(job, strategy=Strategy.INDEPENDENT, recovery=recovery))
@@ -302,18 +302,18 @@ def test_a_task_that_returns_too_late_is_killed(cluster, start, tmp_path):
     old, new = (Path("/proc", pid) for pid in (tmp_path / "programs").read_text().split())
     wait_until(lambda: not old.exists())
     wait_until(lambda: known_tasks(cluster) == [(second.id, "TASK_RUNNING")])
-    wait_until(lambda: [True] * 3 == [shown.active for shown in read_status(cluster.master.address).agents])
+    wait_until(lambda: [True] * 3 == [agent.active for agent in read_status(cluster.master.address).agents])
     assert new.exists()
     assert second.id == service.service.state.stored.tasks[TaskName("worker-0")].id
 
 
 def known_tasks(cluster: LocalCluster) -> list[tuple[str, str]]:
-    """Ids and states of all that have not ended, or whose end nobody has acknowledged."""
+    """Return ids and states of tasks that run, or whose end has no acknowledgement."""
     return [(task.task_id, task.state) for task in read_status(cluster.master.address).tasks]
 
 
 def workers_of(folder: Path, task: str) -> int:
-    """How many there are in the ClusterSpec that the task's last program was given."""
+    """Return the number of workers in the ClusterSpec of the task's last program."""
     return len(json.loads((folder / task).read_text())["cluster"]["worker"])
 
 
@@ -332,8 +332,8 @@ def workers_of(folder: Path, task: str) -> int:
     ],
     ids=["max_failures", "never", "exit_code", "refused by Mesos"],
 )
-def test_a_task_that_may_not_start_again_ends_the_job(start, tmp_path, options, ends, starts, why):
-    """By its restart policy, or because Mesos would refuse it again; the reason is reported."""
+def test_task_without_restarts_left_ends_job(start, tmp_path, options, ends, starts, why):
+    """By its restart policy, or because Mesos would refuse it again; the result has the reason."""
     log = tmp_path / "starts"
     log.touch()
     command = f"echo started >> {log}; {ends.replace('starts', str(log))}"

@@ -1,4 +1,4 @@
-"""Offers on the real master: GPUs, racks, rivals, late agents, maintenance, draining, quota, reservations."""
+"""Offers on a real master: GPUs, racks, rivals, late agents, maintenance, draining, quota, reservations."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 class Watched:
-    """A service and its scheduler's state, which can be waited for."""
+    """A service, with waits for its scheduler's state."""
 
     def __init__(self, spec: ServiceSpec, master: str, store: Path) -> None:
         self._changed = threading.Condition()
@@ -79,20 +79,20 @@ class Watched:
         return self.service.state
 
     def until(self, what: Callable[[SchedulerState], object]) -> SchedulerState:
-        """The state, as soon as it is so."""
+        """Wait until `what` is true for the state, and return the state."""
         with self._changed:
             assert self._changed.wait_for(lambda: what(self.state), PATIENCE), self.explain()
         return self.state
 
     def until_running(self, *names: str) -> dict[str, str]:
-        """Task -> host name, when these run; without names: all of them."""
-        wanted = names or tuple(task.name for task in self.state.spec.tasks())
-        state = self.until(lambda state: all(_runs(state, name) for name in wanted))
-        return {name: state.stored.tasks[name].hostname for name in wanted}
+        """Wait until these tasks run, or all without names; return their host names."""
+        expected = names or tuple(task.name for task in self.state.spec.tasks())
+        state = self.until(lambda state: all(_runs(state, name) for name in expected))
+        return {name: state.stored.tasks[name].hostname for name in expected}
 
     def explain(self) -> str:
-        said = {name: [str(reason) for reason in reasons] for name, reasons in self.state.session.pending.items()}
-        return f"{self.state.stored.result} {list(self.state.stored.tasks)} {json.dumps(said, indent=1)}"
+        pending = {name: [str(reason) for reason in reasons] for name, reasons in self.state.session.pending.items()}
+        return f"{self.state.stored.result} {list(self.state.stored.tasks)} {json.dumps(pending, indent=1)}"
 
     def stop(self) -> None:
         self.service.process.runner.request_stop("the test is over")
@@ -106,7 +106,7 @@ def _runs(state: SchedulerState, name: str) -> bool:
 
 @pytest.fixture
 def start(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[..., Watched]]:
-    """Starts services; at the end those that still run are stopped."""
+    """Start services; stop those that still run at the end."""
     with ExitStack() as stack:
         yield lambda spec: launched(stack, spec, cluster, tmp_path)
 
@@ -130,7 +130,7 @@ def workers(count: int, command: str = FOREVER, **options: Any) -> Any:
 
 
 def operate(cluster: LocalCluster, kind: str, **content: Any) -> dict[str, Any]:
-    """One call of the master's operator API."""
+    """Call the master's operator API."""
     with closing(http.client.HTTPConnection(cluster.master.address, timeout=PATIENCE)) as connection:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         body = {"type": kind, **({kind.lower(): content} if content else {})}
@@ -148,13 +148,13 @@ def get(cluster: LocalCluster, path: str) -> dict[str, Any]:
 
 
 def reserved(cluster: LocalCluster) -> dict[str, list[str]]:
-    """Host name -> roles that have reservations there."""
+    """Return the roles with reservations by host name."""
     agents = get(cluster, "/slaves")["slaves"]
     return {agent["hostname"]: sorted(roles) for agent in agents if (roles := agent["reserved_resources"])}
 
 
-def test_workers_with_and_without_gpus_form_one_job(start):
-    """GPU workers share the GPU agent, all others keep off it. The GPUs are counted, there are no such devices."""
+def test_gpu_and_cpu_workers_form_one_job_on_mesos(start):
+    """GPU workers share the GPU agent, all others avoid it. The GPUs are only resources without devices."""
     service = start(
         a_service(
             a_job(JobKind.PS, 1, needs=HALF, command=FOREVER),
@@ -169,8 +169,8 @@ def test_workers_with_and_without_gpus_form_one_job(start):
     assert ["worker-0", "worker-1", "worker-2"] == sorted(name for name in hosts if name.startswith("worker"))
 
 
-def test_a_service_without_gpus_is_not_offered_gpu_agents(start):
-    """The master keeps them for those who ask for GPUs."""
+def test_service_without_gpus_gets_no_gpu_offers(start):
+    """The master offers it only to frameworks with the GPU capability."""
     service = start(a_service(workers(1, needs=needs(cpus=64))))
 
     state = service.until(lambda state: len(state.session.pending.get("worker-0", ())) == 4)
@@ -178,8 +178,8 @@ def test_a_service_without_gpus_is_not_offered_gpu_agents(start):
     assert ["a-1", "a-2", "b-1"] == sorted(reason.hostname for reason in state.session.pending["worker-0"][:3])
 
 
-def test_racks_are_filled_as_the_constraints_say(start):
-    """At most one in a rack, and each on a host of its own."""
+def test_constraints_limit_tasks_per_rack(start):
+    """Up to one task in a rack, and each on a host of its own."""
     one_per_rack = (Constraint("rack", Operator.MAX_PER, "1"), Constraint("hostname", Operator.UNIQUE))
     service = start(a_service(workers(2, constraints=one_per_rack)))
 
@@ -188,7 +188,7 @@ def test_racks_are_filled_as_the_constraints_say(start):
     assert {"a", "b"} == {host[0] for host in hosts.values()}
 
 
-def test_what_cannot_be_placed_says_why_for_every_agent(start):
+def test_unplaced_task_has_reason_for_every_agent(start):
     """Three workers, two racks, one per rack."""
     service = start(a_service(workers(3, constraints=(Constraint("rack", Operator.UNIQUE),))))
 
@@ -210,8 +210,8 @@ def test_what_cannot_be_placed_says_why_for_every_agent(start):
         (Constraint("weight", Operator.IS, "2"), {"a-1", "a-2"}),
     ],
 )
-def test_agents_that_no_task_may_use_are_not_offered(start, constraint, offered):
-    """The master applies our offer constraints; those on numbers it leaves to us."""
+def test_master_applies_offer_constraints(start, constraint, offered):
+    """The master applies the offer constraints, except those on numbers."""
     service = start(a_service(workers(2, needs=needs(cpus=64), constraints=(constraint,))))
 
     state = service.until(lambda state: state.process.evaluations and state.session.pending)
@@ -220,8 +220,8 @@ def test_agents_that_no_task_may_use_are_not_offered(start, constraint, offered)
     assert offered == listed
 
 
-def test_two_services_that_need_the_same_agents_both_get_them(start):
-    """Each needs two of the three agents for itself; the first that gets them ends, then the other has its turn."""
+def test_two_competing_services_both_complete(start):
+    """Each needs two of the three agents; when the first ends, the other runs."""
     large = needs(cpus=0.8, mem=128)
     job = {"needs": large, "constraints": (Constraint("hostname", Operator.UNIQUE),)}
     rivals = [
@@ -235,8 +235,8 @@ def test_two_services_that_need_the_same_agents_both_get_them(start):
     assert ["succeeded", "succeeded"] == [rival.state.stored.result.verdict.value for rival in rivals]
 
 
-def test_an_agent_that_joins_late_completes_the_gang(cluster, start):
-    """Without it nothing is launched, and the offers of the others are given back in the meantime."""
+def test_agent_that_joins_late_completes_gang(cluster, start):
+    """Without it nothing is launched, and the offers of the others are declined in the meantime."""
     cluster.agents["b-1"].stop()
     try:
         service = start(a_service(workers(3, constraints=(Constraint("hostname", Operator.UNIQUE),))))
@@ -249,8 +249,8 @@ def test_an_agent_that_joins_late_completes_the_gang(cluster, start):
     assert {"a-1", "a-2", "b-1"} == set(service.until_running().values())
 
 
-def test_work_leaves_before_a_maintenance_window(cluster, start):
-    """The inverse offer is accepted, the task runs elsewhere, and the agent is not used any more."""
+def test_task_moves_before_maintenance_window(cluster, start):
+    """The inverse offer is accepted, the task is relaunched on another agent, and the first is not used any more."""
     service = start(a_service(workers(1)))
     ((_, host),) = service.until_running().items()
     first = service.state.stored.tasks["worker-0"].id
@@ -267,8 +267,8 @@ def test_work_leaves_before_a_maintenance_window(cluster, start):
         operate(cluster, "UPDATE_MAINTENANCE_SCHEDULE", schedule={"windows": []})
 
 
-def test_work_leaves_a_draining_agent(cluster, start):
-    """Mesos ends it with a reason of its own, which is nobody's failure; it runs elsewhere."""
+def test_task_moves_from_draining_agent(cluster, start):
+    """Mesos kills it with a reason of its own, which counts as no failure; it is relaunched on another agent."""
     service = start(a_service(workers(1)))
     ((_, host),) = service.until_running().items()
     first = service.state.stored.tasks["worker-0"]
@@ -283,7 +283,7 @@ def test_work_leaves_a_draining_agent(cluster, start):
 
 
 def test_gang_beyond_quota_waits_for_raise(cluster, start):
-    """A limit of one cpu for the role: offers stop there, and the reasons name what is missing."""
+    """A limit of one cpu for the role: offers stop there, and the reasons name the shortage."""
 
     def limit(cpus: float) -> None:
         config = {"role": "offers-role", "limits": {"cpus": {"value": cpus}}}
@@ -305,7 +305,7 @@ def reserving(count: int, timeout: float) -> ServiceSpec:
     return a_service(workers(count, constraints=unique), gang=GangSpec(1.0, GangMode.RESERVE, timeout))
 
 
-def test_reservations_last_until_the_gang_is_complete(cluster, start):
+def test_reservations_last_until_gang_is_complete(cluster, start):
     """The third agent joins late; running tasks have no reservation any more. Mesos reports each step."""
     cluster.agents["b-1"].stop()
     try:
@@ -325,7 +325,7 @@ def test_reservations_last_until_the_gang_is_complete(cluster, start):
 
     assert {"a-1", "a-2", "b-1"} == set(service.until_running().values())
     assert {} == reserved(cluster) == dict(service.state.stored.reservations)
-    # Mesos forgets an operation when what became of it is acknowledged.
+    # Mesos forgets an operation when its status is acknowledged.
     wait_until(lambda: not operate(cluster, "GET_OPERATIONS")["get_operations"].get("operations"))
 
 
@@ -345,17 +345,17 @@ class Thief:
         )
 
     def steal(self) -> str:
-        """The agent's host name."""
+        """Unreserve the first reservation offered, and return the agent's host name."""
         self._driver.start()
         try:
             framework_id = self._heard("SUBSCRIBED")["framework_id"]
             while True:
                 for offer in self._heard("OFFERS")["offers"]:
-                    ours = [entry for entry in offer["resources"] if entry.get("reservations")]
-                    undo = [{"type": "UNRESERVE", "unreserve": {"resources": ours}}] if ours else []
+                    reserved = [entry for entry in offer["resources"] if entry.get("reservations")]
+                    undo = [{"type": "UNRESERVE", "unreserve": {"resources": reserved}}] if reserved else []
                     accept = {"offer_ids": [offer["id"]], "operations": undo, "filters": {"refuse_seconds": 0.2}}
                     self._driver.send({"type": "ACCEPT", "framework_id": framework_id, "accept": accept})
-                    if ours:
+                    if reserved:
                         hostname: str = offer["hostname"]
                         return hostname
         finally:
@@ -369,7 +369,7 @@ class Thief:
 
 
 def test_reservation_taken_by_rival_is_made_again(cluster, start):
-    """Mesos lets it, where no access list forbids that, and does not tell us."""
+    """Mesos allows it if no access list forbids it, and does not notify the service."""
     service = start(reserving(4, timeout=2 * PATIENCE))
     service.until(lambda state: len([item for item in state.stored.reservations.values() if item.is_confirmed]) == 3)
     before = set(service.state.stored.reservations)
@@ -388,8 +388,8 @@ def test_reservation_taken_by_rival_is_made_again(cluster, start):
 
 
 @pytest.mark.parametrize("how", ["time-out", "stop"])
-def test_reservations_are_given_back(cluster, start, how):
-    """Four hosts are wanted, and three are there."""
+def test_reservations_of_incomplete_gang_are_released(cluster, start, how):
+    """Four hosts are needed, and there are three."""
     service = start(reserving(4, timeout=4.0 if how == "time-out" else PATIENCE))
     service.until(lambda state: len(state.stored.reservations) == 3)
 
@@ -403,7 +403,7 @@ def test_reservations_are_given_back(cluster, start, how):
 
 
 def test_reservation_refused_by_master_is_reported(tmp_path):
-    """In its words, here by an access list; nothing is reserved, and the service keeps away for a while."""
+    """With the master's message, here about an access list; nothing is reserved, and the service backs off."""
     agents = [AgentSpec("strict", "cpus:1;mem:1024;disk:1000;ports:[31800-31819]")]
     acls = {"reserve_resources": [{"principals": {"type": "NONE"}, "roles": {"type": "ANY"}}]}
     flags = {**MASTER_FLAGS, "acls": json.dumps(acls)}
@@ -427,7 +427,7 @@ def domain(region: str, zone: str) -> str:
     return json.dumps({"fault_domain": {"region": {"name": region}, "zone": {"name": zone}}})
 
 
-def test_remote_agents_are_used_only_when_they_are_asked_for(tmp_path):
+def test_remote_region_is_used_only_if_configured(tmp_path):
     """The master is in one region, its agent in another."""
     agents = [AgentSpec("far", "cpus:1;mem:1024;disk:1000;ports:[31780-31799]")]
     master_flags = {**MASTER_FLAGS, "domain": domain("eu", "eu-1")}
