@@ -1,33 +1,112 @@
-"""Stored commands and options, and their effect on plans."""
+"""Operators' commands for plans: answers, and stored controls."""
 
 from dataclasses import replace
 
-from builders import a_spec
-from tf_scheduler.core.plans.rollout import latest_launch_number
-from tf_scheduler.core.plans.view import find_plan
+import pytest
+
+from builders import a_running_state, a_spec, with_fields
+from tf_scheduler.core.plans.commands import handle
+from tf_scheduler.core.plans.scheduling import view_of
+from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.core.state.spec_index import index_of
-from tf_scheduler.model.plan import PhaseSpec, PlanControl, PlanSpec
-from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.effects import ResultDecided
+from tf_scheduler.model.events import PlanCommand
+from tf_scheduler.model.plan import PhaseSpec, PlanControl, PlanSpec, PlanStrategy, Reply, Verb
+from tf_scheduler.model.state import Result, SchedulerState, Verdict
+
+SPEC = a_spec()
+PENDING = SchedulerState(SPEC)
+RUNNING = a_running_state(SPEC)
+TARGET = index_of(SPEC).target
 
 
-def test_launch_is_newer_than_every_ordered_restart():
-    """In whichever plan; otherwise a restarted task would count as the old one."""
-    controls = {"deploy": PlanControl(restarted={("worker",): 7, ("ps",): 2}), "update": PlanControl()}
-
-    assert 7 == latest_launch_number({}, controls)
-    assert 0 == latest_launch_number({}, {})
+def send(state, verb, plan="deploy", phase="", step="", **parameters):
+    command = PlanCommand(verb=verb, plan=plan, phase=phase, step=step, parameters=parameters)
+    return handle(state, command, view_of(state))
 
 
-def test_digest_of_options_ignores_their_notation():
-    """A restarted scheduler must not take its own tasks for outdated."""
-    assert index_of(a_spec()).target == index_of(a_spec()).target
-    assert index_of(a_spec(workers=2)).target != index_of(a_spec(workers=3)).target
+def control(decision, plan="deploy"):
+    return decision.state.stored.controls[plan]
 
 
-def test_plan_omits_tasks_that_do_not_exist():
-    """The plan was written for a larger job."""
-    plan = PlanSpec("some", phases=(PhaseSpec("first", "worker", indexes=(5, 1)),))
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((Verb.RESTART, "unknown"), Reply.NOT_FOUND),
+        ((Verb.RESTART, "deploy", "unknown"), Reply.NOT_FOUND),
+        ((Verb.RESTART, "deploy", "worker", "unknown"), Reply.NOT_FOUND),
+        ((Verb.RESTART, "deploy", "", "worker-0"), Reply.BAD_REQUEST),
+        ((Verb.RESTART, "deploy"), Reply.ALREADY),
+        ((Verb.CONTINUE, "deploy"), Reply.ALREADY),
+    ],
+)
+def test_command_without_target_or_effect_is_refused(arguments, expected):
+    decision = send(PENDING, *arguments)
 
-    plan_found = find_plan(SchedulerState(replace(a_spec(workers=2), plans={"some": plan})), "some")
+    assert (expected, ()) == (decision.answer.reply, decision.changes)
 
-    assert [["worker-1"]] == [[step.name for step in phase.steps] for phase in plan_found.phases]
+
+def test_parameters_require_start_and_valid_names():
+    assert Reply.BAD_REQUEST is send(PENDING, Verb.RESTART, EPOCHS="1").answer.reply
+    assert Reply.BAD_REQUEST is send(PENDING, Verb.START, **{"1-x": "1"}).answer.reply
+    assert {"EPOCHS": "1"} == control(send(PENDING, Verb.START, EPOCHS="1")).parameters
+
+
+def test_ended_job_accepts_only_uninstall_commands():
+    ended = apply(RUNNING, ResultDecided(Result(Verdict.SUCCEEDED, "done", 9.0)))
+
+    replies = [send(ended, verb, "uninstall").answer.reply for verb in (Verb.RESTART, Verb.STOP, Verb.INTERRUPT)]
+
+    assert Reply.CONFLICT is send(ended, Verb.INTERRUPT).answer.reply
+    assert [Reply.CONFLICT, Reply.CONFLICT, Reply.OK] == replies
+
+
+def test_interrupt_lasts_until_continue():
+    interrupted = send(PENDING, Verb.INTERRUPT, phase="worker")
+    again = send(interrupted.state, Verb.INTERRUPT, phase="worker")
+    continued = send(interrupted.state, Verb.CONTINUE, phase="worker")
+
+    assert {("worker",)} == control(interrupted).interrupted
+    assert Reply.ALREADY is again.answer.reply
+    assert set() == control(continued).interrupted
+
+
+def test_continue_releases_one_canary_then_all():
+    state = SchedulerState(a_spec(plans={"deploy": PlanSpec("deploy", PlanStrategy.CANARY)}))
+
+    first = send(state, Verb.CONTINUE, phase="worker")
+    second = send(first.state, Verb.CONTINUE, phase="worker")
+
+    assert {("worker", "worker-0")} == control(first).released
+    assert {("worker", "worker-0"), ("worker", "*")} == control(second).released
+
+
+def test_restart_marks_all_earlier_launches_as_outdated():
+    tasks = {name: replace(record, serial=7) for name, record in RUNNING.stored.tasks.items()}
+
+    restarted = control(send(with_fields(RUNNING, tasks=tasks), Verb.RESTART, phase="worker"))
+
+    assert ({("worker",): 7}, "") == (restarted.restarted, restarted.completed)
+
+
+def test_restart_of_step_keeps_siblings_forced():
+    forced = with_fields(RUNNING, controls={"deploy": PlanControl(forced=frozenset({()}), target=TARGET)})
+
+    restarted = control(send(forced, Verb.RESTART, phase="worker", step="worker-0"))
+
+    assert {("ps",), ("chief",), ("worker", "worker-1")} == restarted.forced
+
+
+def test_force_complete_is_stored_once():
+    forced = send(PENDING, Verb.FORCE_COMPLETE, phase="worker")
+
+    assert {("worker",)} == control(forced).forced
+    assert Reply.ALREADY is send(forced.state, Verb.FORCE_COMPLETE, phase="worker").answer.reply
+
+
+def test_user_plan_starts_and_stops():
+    plan = PlanSpec("some", phases=(PhaseSpec("first", "worker"),))
+    started = send(SchedulerState(a_spec(plans={"some": plan})), Verb.START, "some")
+    stopped = send(started.state, Verb.STOP, "some")
+
+    assert (set(), {()}) == (control(started, "some").interrupted, control(stopped, "some").interrupted)

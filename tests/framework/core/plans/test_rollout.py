@@ -3,7 +3,13 @@
 from dataclasses import replace
 
 from builders import a_record, a_running_state, a_spec, a_status
-from tf_scheduler.core.plans.rollout import active_rollout, completion_target, current_control, was_completed
+from tf_scheduler.core.plans.rollout import (
+    active_rollout,
+    completion_target,
+    current_control,
+    latest_launch_number,
+    was_completed,
+)
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.core.state.spec_index import index_of
@@ -61,3 +67,11 @@ def test_update_is_active_after_first_deployment():
 
     assert ("deploy", "update") == (active_rollout({}), active_rollout({"deploy": completed}))
     assert (False, True) == tuple(was_completed(SPEC, DEPLOY, control) for control in (PlanControl(), completed))
+
+
+def test_launch_is_newer_than_every_ordered_restart():
+    """In any plan; otherwise a restarted task would count as the old one."""
+    controls = {"deploy": PlanControl(restarted={("worker",): 7, ("ps",): 2}), "update": PlanControl()}
+
+    assert 7 == latest_launch_number({}, controls)
+    assert 0 == latest_launch_number({}, {})

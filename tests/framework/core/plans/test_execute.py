@@ -1,0 +1,67 @@
+"""Actions of plans: stop launches, forget tasks, and complete plans."""
+
+from dataclasses import replace
+
+from builders import a_record, a_running_state, a_spec, a_status, with_fields
+from tf_scheduler.core.plans.execute import KILL_INTERVAL, advance, kill_tasks
+from tf_scheduler.core.plans.scheduling import view_of
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.core.state.spec_index import index_of
+from tf_scheduler.model.effects import Kill, LaunchRetired, PlanControlled, StatusStored, TaskForgotten, TaskLaunched
+from tf_scheduler.model.task import TaskState
+
+SPEC = a_spec()
+STATE = a_running_state(SPEC)
+OUTDATED = apply(
+    STATE,
+    TaskLaunched(replace(a_record(SPEC, "worker-0", "2"), config="old")),
+    StatusStored(a_status("worker-0__2")),
+)
+
+
+def run(state, now=100.0):
+    return advance(state, now, view_of(state))
+
+
+def test_outdated_launch_is_retired_and_killed():
+    decision = run(OUTDATED)
+
+    assert (LaunchRetired("worker-0__2", "deploy"),) == decision.changes
+    assert (Kill("worker-0__2", "a"),) == decision.calls
+
+
+def test_nothing_happens_without_connection():
+    decision = run(with_fields(OUTDATED, connected=False))
+
+    assert ((), ()) == (decision.changes, decision.calls)
+
+
+def test_kill_is_repeated_until_launch_ends():
+    first = run(OUTDATED)
+    early, late = (run(first.state, 100.0 + KILL_INTERVAL - seconds) for seconds in (1.0, 0.0))
+    ended = run(apply(first.state, StatusStored(a_status("worker-0__2", TaskState.KILLED))), 200.0)
+
+    assert ((), first.calls, ()) == (early.calls, late.calls, ended.calls)
+
+
+def test_kill_deadline_is_cleared_without_launches():
+    assert 0.0 == kill_tasks(with_fields(STATE, next_kill_at=5.0), (), 9.0).state.session.next_kill_at
+
+
+def test_completed_deploy_completes_update():
+    """Update has no work until the options change."""
+    changes = run(STATE).changes
+
+    assert ["deploy", "update"] == [change.plan for change in changes if isinstance(change, PlanControlled)]
+    assert {index_of(SPEC).target} == {change.control.completed for change in changes}
+    assert () == run(run(STATE).state).changes
+
+
+def test_decommissioned_task_is_killed_then_forgotten():
+    smaller = replace(run(STATE).state, spec=a_spec(workers=1))
+    killing = run(smaller)
+    ended = apply(killing.state, StatusStored(a_status("worker-1__1", TaskState.KILLED)))
+
+    assert LaunchRetired("worker-1__1", "decommission") in killing.changes
+    assert TaskForgotten("worker-1") in run(ended).changes
+    assert "worker-1" not in run(ended).state.stored.tasks

@@ -1,0 +1,108 @@
+"""Status of each step."""
+
+from dataclasses import replace
+
+import pytest
+
+from builders import a_record, a_running_state, a_spec, a_status, with_fields
+from tf_scheduler.core.plans.definitions import decommission_plan, uninstall_plan
+from tf_scheduler.core.plans.scheduling import view_of
+from tf_scheduler.core.plans.step_status import TeardownProgress, plan_progress
+from tf_scheduler.core.recovery.replacement import replace_launch
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.core.state.spec_index import index_of
+from tf_scheduler.model.effects import LaunchRetired, RecoveryDecided, ResultDecided, StatusStored, TaskLaunched
+from tf_scheduler.model.plan import PlanControl, Status
+from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.task import TaskState
+
+SPEC = a_spec()
+STATE = a_running_state(SPEC)
+WORKER = "worker-0__1"
+LOST = apply(STATE, RecoveryDecided(replace_launch(STATE, STATE.stored.tasks["worker-0"], "lost", 9.0)))
+FORCED = PlanControl(forced=frozenset({("worker",)}), target=index_of(SPEC).target)
+
+
+def status(state, plan="deploy", task="worker-0"):
+    """Status of the step that launches the task."""
+    progress = view_of(state).progress[plan]
+    return progress.status(*progress.plan.by_task[task])
+
+
+def relaunched(**options):
+    return apply(STATE, TaskLaunched(replace(a_record(SPEC, "worker-0", "2"), **options)))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"state": TaskState.STAGING}, Status.STARTING),
+        ({"state": TaskState.RUNNING}, Status.COMPLETE),
+        ({"state": TaskState.RUNNING, "healthy": False}, Status.STARTED),
+        ({"state": TaskState.UNREACHABLE}, Status.STARTED),
+        ({"state": TaskState.FINISHED}, Status.COMPLETE),
+        ({"state": TaskState.FAILED}, Status.ERROR),
+    ],
+)
+def test_wanted_launch_decides_status(options, expected):
+    assert expected is status(apply(STATE, StatusStored(a_status(WORKER, **options))))
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (SchedulerState(SPEC), Status.PENDING),
+        (relaunched(), Status.STARTING),
+        (relaunched(config="old"), Status.PENDING),
+        (apply(STATE, LaunchRetired(WORKER, "deploy")), Status.PREPARED),
+        (with_fields(SchedulerState(SPEC), controls={"deploy": FORCED}), Status.COMPLETE),
+        (LOST, Status.DELAYED),
+        (with_fields(LOST, ready_launches=frozenset({WORKER})), Status.PENDING),
+    ],
+    ids=["unlaunched", "launched", "outdated", "retired", "forced", "delayed", "lost"],
+)
+def test_records_and_commands_decide_before_statuses(state, expected):
+    assert expected is status(state)
+
+
+def test_forced_nodes_apply_to_their_steps_only():
+    state = with_fields(SchedulerState(SPEC), controls={"deploy": FORCED})
+
+    assert (Status.COMPLETE, Status.PENDING) == (status(state), status(state, task="ps-0"))
+
+
+def test_completed_rollout_ignores_lost_tasks():
+    """Recovery works on them."""
+    control = PlanControl(completed=index_of(SPEC).target, target=index_of(SPEC).target)
+    state = with_fields(LOST, controls={"deploy": control, "update": control})
+
+    assert [Status.COMPLETE, Status.COMPLETE, Status.DELAYED] == [
+        status(state, plan) for plan in ("deploy", "update", "recovery")
+    ]
+
+
+def test_erase_follows_end_of_decommissioned_task():
+    smaller = replace(STATE, spec=a_spec(workers=1))
+    ended = apply(smaller, StatusStored(a_status("worker-1__1", TaskState.KILLED)))
+    plan = decommission_plan(smaller.spec, smaller.stored.tasks)
+
+    statuses = [
+        [plan_progress(view_of(state), plan).status(*step) for step in plan.steps()] for state in (smaller, ended)
+    ]
+
+    assert [[Status.PENDING, Status.PENDING], [Status.COMPLETE, Status.PENDING]] == statuses
+
+
+def test_deregistering_is_complete_when_finished_not_when_forced():
+    """TEARDOWN is sent nevertheless; otherwise the framework would stay registered."""
+    control = {"uninstall": PlanControl(forced=frozenset({()}))}
+    state = with_fields(apply(STATE, ResultDecided(Result(Verdict.STOPPED, "x", 9.0))), controls=control)
+    plan = uninstall_plan(state.stored.tasks, {})
+    *kills, last = plan.steps()
+
+    forced = plan_progress(view_of(state), plan, TeardownProgress.of(state))
+    sent = plan_progress(view_of(state), plan, TeardownProgress({}, sent=True, finished=False))
+    finished = plan_progress(view_of(state), plan, TeardownProgress({}, sent=True, finished=True))
+
+    assert all(forced.status(*step) is Status.COMPLETE for step in kills)
+    assert [Status.PENDING, Status.STARTING, Status.COMPLETE] == [p.status(*last) for p in (forced, sent, finished)]

@@ -1,0 +1,70 @@
+"""Index of the spec: digests, deployed tasks, and launch plans."""
+
+from dataclasses import replace
+
+from builders import a_job, a_spec, needs
+from tf_scheduler.core.state.spec_index import config_digest, index_of
+from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy
+from tf_scheduler.model.spec import JobKind, Strategy
+
+SPEC = a_spec()
+
+
+def changed(**options):
+    """Tasks whose launch digest differs if the worker job has other options."""
+    jobs = tuple(replace(job, **options) if job.kind is JobKind.WORKER else job for job in SPEC.jobs)
+    other = replace(SPEC, jobs=jobs)
+    return {name for name in index_of(SPEC).tasks if config_digest(SPEC, name) != config_digest(other, name)}
+
+
+def test_digest_of_options_ignores_their_notation():
+    """A restarted scheduler must not take its own tasks for outdated."""
+    assert index_of(a_spec()).target == index_of(a_spec()).target
+    assert index_of(a_spec(workers=2)).target != index_of(a_spec(workers=3)).target
+
+
+def test_digest_changes_with_launch_options_of_own_job():
+    assert {"worker-0", "worker-1"} == changed(command="other") == changed(needs=needs(cpus=9))
+
+
+def test_job_size_changes_digest_of_tasks_that_need_all_addresses():
+    assert {"chief-0"} == changed(count=3)
+
+
+def test_digest_of_unknown_task_is_empty():
+    assert "" == config_digest(SPEC, "worker-9")
+
+
+def test_side_jobs_are_not_members():
+    jobs = (a_job(JobKind.WORKER), a_job(JobKind.EVALUATOR), a_job(JobKind.TENSORBOARD))
+    index = index_of(a_spec(jobs=jobs))
+
+    assert {"worker-0", "evaluator-0", "tensorboard-0"} == index.scope
+    assert {"worker-0"} == index.members
+
+
+def test_strategy_decides_which_tasks_need_all_addresses():
+    together = index_of(a_spec(strategy=Strategy.BETWEEN_GRAPH))
+
+    assert {"chief-0"} == index_of(SPEC).knowers
+    assert together.members == together.knowers
+
+
+def test_deploy_launches_sections_of_its_phases_only():
+    deploy = PlanSpec("deploy", phases=(PhaseSpec("first", "worker"),))
+
+    assert {"worker-0", "worker-1"} == index_of(a_spec(plans={"deploy": deploy})).scope
+
+
+def test_update_has_phases_of_deploy_by_default():
+    deploy = PlanSpec("deploy", PlanStrategy.CANARY)
+    plans = index_of(a_spec(plans={"deploy": deploy})).launch_plans
+
+    assert ["deploy", "update"] == [plan.name for plan in plans]
+    assert plans[0].phases == plans[1].phases
+    assert {PlanStrategy.CANARY} == {phase.strategy for phase in plans[1].phases}
+
+
+def test_index_is_cached_by_identity():
+    """The index of 10,000 tasks is computed once."""
+    assert index_of(SPEC) is index_of(SPEC)
