@@ -103,12 +103,12 @@ class Service:
             if name is None:
                 yield path
                 continue
-            known = {
+            by_path = {
                 "/v1/endpoints/{name}": endpoints,
                 "/v1/state/files/{name}": files,
                 "/v1/tasks/{name}": values["pod"],
             }
-            for value in known.get(path) or values.get(name[1], []):
+            for value in by_path.get(path) or values.get(name[1], []):
                 yield path.replace(name[0], quote(value, safe=""))
         yield from ("/v1/tf/progress?points=100", "/v1/health?verbose=true", "/v1/debug/plans?plan=deploy")
         yield "/v1/events?after=0&limit=1000"
@@ -158,9 +158,9 @@ def names() -> dict[str, list[str]]:
 
 def readable(calls: list[Any]) -> list[Any]:
     """Return the calls with the payloads of launches as JSON."""
-    found = json.loads(json.dumps(calls))
-    for call in found:
+    decoded = json.loads(json.dumps(calls))
+    for call in decoded:
         for operation in call.get("accept", {}).get("operations", ()):
             for task in operation.get("launch", {}).get("task_infos", ()):
                 task["data"] = json.loads(base64.b64decode(task["data"]))
-    return found
+    return decoded

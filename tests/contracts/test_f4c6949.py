@@ -63,7 +63,7 @@ def comparable(value: Any, key: str = "") -> Any:
 
 
 def differences(expected: Any, actual: Any, path: str = "") -> Iterator[str]:
-    """What clients of the recorded JSON would miss; new keys of objects are no difference."""
+    """Differences that clients of the recorded JSON would notice; new keys of objects are not reported."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         for key, value in expected.items():
             yield from differences(value, actual.get(key, "(missing)"), f"{path} > {key}")
@@ -75,8 +75,8 @@ def differences(expected: Any, actual: Any, path: str = "") -> Iterator[str]:
 
 
 def assert_same_answers(expected: Any, answers: Any) -> None:
-    kept = {path: answer for path, answer in expected.items() if path not in GONE}
-    assert [] == list(differences(comparable(kept), comparable(answers)))
+    current = {path: answer for path, answer in expected.items() if path not in GONE}
+    assert [] == list(differences(comparable(current), comparable(answers)))
 
 
 def command(home: Path, *arguments: object) -> str:
@@ -131,10 +131,10 @@ def test_running_service_continues_with_the_same_calls(open_sqlite: Open) -> Non
     now = [expected["heard"][0]["at"]]
     opened = Service(options, store, lambda: now[0])
 
-    for heard in expected["heard"]:
-        now[0] = heard["at"]
-        calls = readable(opened.hear(heard["event"]))
-        assert comparable(heard["calls"]) == comparable(calls)
+    for event in expected["heard"]:
+        now[0] = event["at"]
+        calls = readable(opened.hear(event["event"]))
+        assert comparable(event["calls"]) == comparable(calls)
     assert_same_answers(without_new_events(expected["answers"]), opened.answers())
 
 
@@ -178,8 +178,8 @@ def test_backup_is_imported_and_exported_unchanged(tmp_path: Path, name: str) ->
     exported = json.loads(command(tmp_path, "state", "export", file, "--service", service_name))
     about = {"exported": "", "program": ""}
     assert {**recorded(name, "backup.json"), **about} == {**exported, **about}
-    shown = json.loads(command(tmp_path, "state", "show", file, "--service", service_name, "--json"))
-    assert recorded(name, "summary.json") == shown
+    output = json.loads(command(tmp_path, "state", "show", file, "--service", service_name, "--json"))
+    assert recorded(name, "summary.json") == output
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -192,8 +192,8 @@ def test_history_shows_old_runs_and_recordings(tmp_path: Path, name: str) -> Non
     command(tmp_path / "new", "history", "add", recording, "--options", options)
 
     for home in ("old", "new"):
-        shown = json.loads(command(tmp_path / home, "history", "show", "last", "--json"))
-        assert recorded(name, "history.json") == shown
+        output = json.loads(command(tmp_path / home, "history", "show", "last", "--json"))
+        assert recorded(name, "history.json") == output
 
 
 def test_openapi_document_keeps_what_it_had(open_sqlite: Open) -> None:

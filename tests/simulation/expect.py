@@ -30,7 +30,7 @@ def launched(*names: str) -> Step:
     """Exactly these tasks were launched."""
 
     def value(world: World) -> object:
-        return Counter(launch.record.name for call in world.made(Accept) for launch in call.launches)
+        return Counter(launch.record.name for call in world.calls_of(Accept) for launch in call.launches)
 
     return _same(f"launched {' '.join(names)}", Counter(names), value)
 
@@ -40,13 +40,13 @@ def killed(*names: str) -> Step:
     return _same(
         f"killed {' '.join(names)}",
         Counter(names),
-        lambda world: Counter(name_of(call.task_id) for call in world.made(Kill)),
+        lambda world: Counter(name_of(call.task_id) for call in world.calls_of(Kill)),
     )
 
 
 def declined(count: int) -> Step:
     """`count` offers were declined."""
-    return _same(f"declined {count}", count, lambda world: sum(len(call.offer_ids) for call in world.made(Decline)))
+    return _same(f"declined {count}", count, lambda world: sum(len(call.offer_ids) for call in world.calls_of(Decline)))
 
 
 def holds(count: int) -> Step:
@@ -66,19 +66,19 @@ def suppressed(expected: bool = True) -> Step:
 
 def suppresses(count: int) -> Step:
     """`count` SUPPRESS calls."""
-    return _same(f"suppresses {count}", count, lambda world: len(world.made(Suppress)))
+    return _same(f"suppresses {count}", count, lambda world: len(world.calls_of(Suppress)))
 
 
 def revives(count: int) -> Step:
     """`count` REVIVE calls."""
-    return _same(f"revives {count}", count, lambda world: len(world.made(Revive)))
+    return _same(f"revives {count}", count, lambda world: len(world.calls_of(Revive)))
 
 
 def reconciled(*names: str) -> Step:
     """Exactly these tasks were reconciled by name, then all of them."""
 
     def value(world: World) -> object:
-        calls = world.made(Reconcile)
+        calls = world.calls_of(Reconcile)
         assert calls, "no RECONCILE"
         assert calls[-1].tasks == {}, "the last RECONCILE is not implicit"
         return {name_of(task) for call in calls for task in call.tasks}
@@ -201,7 +201,7 @@ def torn_down() -> Step:
     """The framework is removed from the cluster, and the scheduler knows."""
 
     def check(world: World) -> None:
-        assert world.made(Teardown), "no TEARDOWN"
+        assert world.calls_of(Teardown), "no TEARDOWN"
         assert world.mesos.removed
         assert world.state.process.finished
         assert world.mesos.live() == {}

@@ -90,7 +90,7 @@ def test_burst_is_stored_before_it_is_acknowledged() -> None:
     assert 4 <= len([call for call in world.calls if isinstance(call, Acknowledge)])
     assert stores[0] < acknowledged[0]
     assert [place for place in stores if place < acknowledged[3]] == stores[:1]
-    assert {"worker-4", "worker-5"} == {name_of(call.task_id) for call in world.made(Kill)}
+    assert {"worker-4", "worker-5"} == {name_of(call.task_id) for call in world.calls_of(Kill)}
 
 
 def test_burst_that_ends_job_lists_all_failures() -> None:

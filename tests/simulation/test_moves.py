@@ -40,13 +40,13 @@ def on_worker(verb: Any, plan: Any = "deploy", phase: Any = "worker") -> Any:
     return send.command(verb, plan, phase, "worker-0")
 
 
-def better(spec: Any) -> Any:
+def other_ps_options(spec: Any) -> Any:
     """Other options for the ps: the chief restarts with it."""
     jobs = tuple(replace(job, command="better") if job.kind is JobKind.PS else job for job in spec.jobs)
     return replace(spec, jobs=jobs)
 
 
-def ill_then_well_then_lost() -> Any:
+def unhealthy_then_healthy_then_lost() -> Any:
     """Of an incomplete deployment."""
     return play(
         a_world(),
@@ -88,7 +88,7 @@ def restarted(*first: Any) -> Any:
     return play(a_world(), *first, on_worker(Verb.RESTART))
 
 
-def taken_by_another_plan() -> Any:
+def relaunched_by_another_plan() -> Any:
     return play(deployed(RETUNE), send.command(Verb.START, "retune"), on_worker(Verb.FORCE_COMPLETE, "retune", "again"))
 
 
@@ -123,7 +123,7 @@ def interrupted_and_forced() -> Any:
     )
 
 
-def a_farewell_that_was_interrupted() -> Any:
+def interrupted_teardown() -> Any:
     world = deployed(workers=3)
     return play(
         world,
@@ -135,7 +135,7 @@ def a_farewell_that_was_interrupted() -> Any:
     )
 
 
-def an_interrupted_kill_goes_on() -> Any:
+def interrupted_kill_completes() -> Any:
     world = deployed(workers=3)
     return play(
         world,
@@ -147,7 +147,7 @@ def an_interrupted_kill_goes_on() -> Any:
     )
 
 
-def a_plan_of_the_user_fails() -> Any:
+def user_plan_fails() -> Any:
     deploy = PlanSpec("deploy", phases=(PhaseSpec("ps", "ps"), PhaseSpec("worker", "worker")))
     train = PlanSpec("train", phases=(PhaseSpec("chief", "chief"),))
     world = play(deployed(deploy, train, chief=1), send.command(Verb.START, "train"), send.offers())
@@ -167,13 +167,13 @@ def a_plan_of_the_user_fails() -> Any:
     )
 
 
-def an_outdated_chief_whose_peer_comes_home(*before: Any) -> Any:
+def outdated_chief_with_returning_peer(*before: Any) -> Any:
     """The ps comes back before the chief's step: the chief need not restart."""
     serial = PlanSpec("update", PlanStrategy.SERIAL)
     world = deployed(serial, workers=1, chief=1)
     return play(
         world,
-        send.restart(better(world.state.spec)),
+        send.restart(other_ps_options(world.state.spec)),
         *before,
         send.killed("ps-0"),
         send.offers(),
@@ -181,26 +181,31 @@ def an_outdated_chief_whose_peer_comes_home(*before: Any) -> Any:
     )
 
 
-def a_finished_task_is_taken_again() -> Any:
+def finished_task_in_user_plan() -> Any:
     """By a user plan, before the deployment is complete."""
     first = PlanSpec("first", phases=(PhaseSpec("ps", "ps"),))
     done = send.status("ps-0", FINISHED)
     return play(a_world(first), done, send.command(Verb.START, "first"), send.offers(), expect.launched("ps-0"))
 
 
-def an_outdated_chief_was_lost_before() -> Any:
+def outdated_chief_was_lost_before() -> Any:
     """It waits for its relaunch nevertheless."""
     world = deployed(PlanSpec("update", PlanStrategy.SERIAL), workers=1, chief=1)
     twice = (lost("chief-0"), send.offers(), send.running(), lost("chief-0"))
     return play(
-        world, *twice, send.restart(better(world.state.spec)), send.killed("ps-0"), send.offers(), send.running()
+        world,
+        *twice,
+        send.restart(other_ps_options(world.state.spec)),
+        send.killed("ps-0"),
+        send.offers(),
+        send.running(),
     )
 
 
 def histories() -> Any:
     unwell = send.status("worker-0", RUNNING, healthy=False)
     well = send.status("worker-0", RUNNING)
-    yield ill_then_well_then_lost()
+    yield unhealthy_then_healthy_then_lost()
     yield lost_and_stopped(False)
     yield lost_and_stopped(None)
     yield lost_and_ended()
@@ -210,22 +215,22 @@ def histories() -> Any:
     yield play(a_world(), well, send.status("worker-0", TaskState.ERROR))
     yield play(a_world(), send.status("worker-0", TaskState.ERROR))
     yield two_plans_want_a_task()
-    yield a_finished_task_is_taken_again()
-    yield an_outdated_chief_was_lost_before()
+    yield finished_task_in_user_plan()
+    yield outdated_chief_was_lost_before()
     yield lost_once_and_ended(on_worker(Verb.INTERRUPT))
     for first in ((), (unwell,), (well,)):
         yield stopped(*first)
         yield restarted(*first)
-    yield taken_by_another_plan()
+    yield relaunched_by_another_plan()
     yield stopped_while_being_killed()
     yield interrupted_and_forced()
-    yield a_farewell_that_was_interrupted()
-    yield an_interrupted_kill_goes_on()
-    yield a_plan_of_the_user_fails()
-    yield an_outdated_chief_whose_peer_comes_home()
-    yield an_outdated_chief_whose_peer_comes_home(send.status("chief-0", RUNNING, healthy=False))
-    yield an_outdated_chief_whose_peer_comes_home(lost("chief-0"))
-    yield an_outdated_chief_whose_peer_comes_home(
+    yield interrupted_teardown()
+    yield interrupted_kill_completes()
+    yield user_plan_fails()
+    yield outdated_chief_with_returning_peer()
+    yield outdated_chief_with_returning_peer(send.status("chief-0", RUNNING, healthy=False))
+    yield outdated_chief_with_returning_peer(lost("chief-0"))
+    yield outdated_chief_with_returning_peer(
         send.status("chief-0", RUNNING, healthy=False), send.command(Verb.INTERRUPT, "update", "chief", "chief-0")
     )
 

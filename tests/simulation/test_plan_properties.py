@@ -95,8 +95,8 @@ def deeds_of(world: Any) -> Any:
     """Stored writes and calls of each decision, in any order within a decision."""
     calls = [[call for call in decision.calls if not isinstance(call, Reconcile)] for decision in world.decisions]
     rows = [
-        (Counter(map(repr, decision.changes)), Counter(map(_shown, made)))
-        for decision, made in zip(world.decisions, calls, strict=True)
+        (Counter(map(repr, decision.changes)), Counter(map(_shown, sent)))
+        for decision, sent in zip(world.decisions, calls, strict=True)
     ]
     return [row for row in rows if row[0] or row[1]]
 
@@ -176,7 +176,7 @@ def test_kill_is_repeated_until_task_ends(drawn: Any, history: Any) -> None:
 
     ended = {launch for launch, status in world.state.stored.statuses.items() if status.state.has_ended}
     lively = {launch for launch in world.state.stored.retired if world.mesos.tasks[launch].live} - ended
-    assert lively <= {call.task_id for call in world.made(Kill)}
+    assert lively <= {call.task_id for call in world.calls_of(Kill)}
 
 
 @given(specs(), histories)

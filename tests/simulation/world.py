@@ -65,7 +65,7 @@ class World:
     def outcomes(self) -> list[Outcome]:
         return [outcome for decision in self.decisions for outcome in decision.outcomes]
 
-    def made(self, kind: type[Kind]) -> list[Kind]:
+    def calls_of(self, kind: type[Kind]) -> list[Kind]:
         """Return the calls of one kind."""
         return [call for call in self.calls if isinstance(call, kind)]
 

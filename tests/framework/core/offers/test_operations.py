@@ -60,7 +60,7 @@ def reserved(world):
 
 def ids(world, name):
     """Return the ids of the `reserve` or `unreserve` operations that were sent."""
-    return [operation.id for call in world.made(Accept) for operation in getattr(call, name)]
+    return [operation.id for call in world.calls_of(Accept) for operation in getattr(call, name)]
 
 
 def test_reservation_is_stored_then_acknowledged(world):
@@ -145,7 +145,9 @@ def test_pending_operation_is_reconciled_after_subscription(world):
     world.restart()
     world.register()
 
-    assert [ReconcileOperations({item.operation: item.agent_id for item in items})] == world.made(ReconcileOperations)
+    assert [ReconcileOperations({item.operation: item.agent_id for item in items})] == world.calls_of(
+        ReconcileOperations
+    )
     assert {} == world.state.stored.reservations
     world.mesos.allocate(world.now)
     world.settle()
@@ -163,7 +165,7 @@ def test_operation_on_recovering_agent_is_reconciled_again(world):
     world.decisions.clear()
     world.wait(FEEDBACK_TIMEOUT + 1)
 
-    assert 1 == len(world.made(ReconcileOperations))
+    assert 1 == len(world.calls_of(ReconcileOperations))
     assert 2 == len(world.state.stored.reservations)
 
 
@@ -174,7 +176,7 @@ def test_acknowledged_operation_is_not_reconciled(world):
     world.restart()
     world.register()
 
-    assert [] == world.made(ReconcileOperations)
+    assert [] == world.calls_of(ReconcileOperations)
     assert 2 == len(world.state.stored.reservations)
 
 

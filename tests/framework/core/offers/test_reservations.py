@@ -59,7 +59,7 @@ def reserved(world):
 
 def operations(world, name):
     """Return the `reserve` or `unreserve` operations that were sent."""
-    return [operation for call in world.made(Accept) for operation in getattr(call, name)]
+    return [operation for call in world.calls_of(Accept) for operation in getattr(call, name)]
 
 
 def entries(world, name):
@@ -97,7 +97,7 @@ def test_reserved_gang_launches_when_complete():
     assert {"worker-0": "a", "worker-1": "b", "worker-2": "c"} == {
         record.name: record.hostname for record in world.state.stored.tasks.values()
     }
-    accepts = [call for call in world.made(Accept) if call.launches]
+    accepts = [call for call in world.calls_of(Accept) if call.launches]
     assert {"a-id": True, "b-id": True, "c-id": False} == {
         call.launches[0].record.agent_id: bool(call.unreserve) for call in accepts
     }
@@ -158,7 +158,7 @@ def test_restart_after_deadline_releases_reservations():
     world.register()
     world.mesos.allocate(world.now)
     world.settle()
-    assert len([call for call in world.made(Accept) if call.unreserve]) == 2
+    assert len([call for call in world.calls_of(Accept) if call.unreserve]) == 2
     world.wait(UNRESERVE_SETTLE_SECONDS)
 
     assert {} == dict(world.state.stored.reservations)
@@ -171,7 +171,7 @@ def test_reservation_is_stored_until_unreserve_is_confirmed():
 
     world.step(StopRequested("enough"))
 
-    assert 2 == len([call for call in world.made(Accept) if call.unreserve])
+    assert 2 == len([call for call in world.calls_of(Accept) if call.unreserve])
     assert 2 == len(world.state.stored.reservations)
     world.mesos.allocate(world.now)
     world.settle()
@@ -191,7 +191,7 @@ def test_unknown_reservation_of_service_is_released():
     other.settle()
 
     assert {} == reserved(other)
-    assert len([call for call in other.made(Accept) if call.unreserve]) == 2
+    assert len([call for call in other.calls_of(Accept) if call.unreserve]) == 2
 
 
 def test_uninstall_unreserves_before_teardown():
@@ -320,7 +320,7 @@ def test_reservation_too_small_for_its_task_is_released():
     world.decisions.clear()
     pass_time(world, HOLD + 3)
 
-    assert 2 == len([call for call in world.made(Accept) if call.unreserve])
+    assert 2 == len([call for call in world.calls_of(Accept) if call.unreserve])
     reserved_now = [entry for entry in entries(world, "reserve") if entry.name == "cpus"]
     assert [100, 1800, 100, 1800] == [entry.value for entry in reserved_now]
 
@@ -332,7 +332,7 @@ def test_reserved_resources_are_offered_again_immediately():
     pass_time(world, HOLD + 1)
     pass_time(world, TIMEOUT)
 
-    accepts = world.made(Accept)
+    accepts = world.calls_of(Accept)
     assert [True, True, False, False] == [bool(call.reserve) for call in accepts]
     assert {0.0} == {call.refuse_seconds for call in accepts}
 

@@ -58,7 +58,7 @@ def test_inverse_offer_is_accepted():
 
     plan_window(world, "a", 3600.0)
 
-    (answer,) = world.made(AcceptInverseOffers)
+    (answer,) = world.calls_of(AcceptInverseOffers)
     assert ASK_INTERVAL == answer.refuse_seconds
     assert ["agent a goes into maintenance"] == [outcome.message for outcome in world.outcomes]
 
@@ -84,7 +84,7 @@ def test_near_window_moves_tasks_immediately():
 
     plan_window(world, "a", 5.0)
 
-    assert [world.state.stored.recoveries["worker-0"].launch] == [call.task_id for call in world.made(Kill)]
+    assert [world.state.stored.recoveries["worker-0"].launch] == [call.task_id for call in world.calls_of(Kill)]
 
 
 def test_move_counts_no_failure():

@@ -29,7 +29,7 @@ def on(world: World, agent: str) -> set[str]:
 
 def questions(world: World) -> list[set[str]]:
     """Return the task names of each RECONCILE."""
-    return [{name_of(task) for task in call.tasks} for call in world.made(Reconcile)]
+    return [{name_of(task) for task in call.tasks} for call in world.calls_of(Reconcile)]
 
 
 def test_unanswered_reconciliation_is_repeated_with_back_off():
