@@ -21,7 +21,7 @@ WARNING_KEY = "told"
 
 @dataclass(frozen=True, slots=True)
 class RecordedLaunch:
-    """One launch of a task."""
+    """One launch of a task; `mem` in MB."""
 
     task: str
     id: str
@@ -30,7 +30,6 @@ class RecordedLaunch:
     address: str
     cpus: float
     gpus: float
-    #: MB.
     mem: float
     launched: float
     #: First RUNNING status and end; None: unknown.
@@ -46,12 +45,11 @@ class RecordedLaunch:
 
 @dataclass(frozen=True, slots=True)
 class ProgressPoint:
-    """Progress reported by the program of a task."""
+    """Progress reported by the program of a task; `speed` in `unit` per second."""
 
     time: float
     step: int | None = None
     loss: float | None = None
-    #: In `unit` per second.
     speed: float | None = None
     #: Time of the first step, if known.
     begun: float | None = None

@@ -101,20 +101,18 @@ class AgentFailureRecorded:
 
 @dataclass(frozen=True, slots=True)
 class Resized:
-    """The cluster restarts with fewer workers than the options ask for, or with all of them."""
+    """The cluster restarts with fewer workers than the options ask for, or with all of them, at a Unix time."""
 
     #: Number of workers; `None` for the number in the options.
     count: int | None
-    #: Unix time.
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPaused:
-    """An operator paused a task; it is not launched until it is resumed."""
+    """An operator paused a task at a Unix time; it is not launched until it is resumed."""
 
     name: TaskName
-    #: Seconds since the epoch.
     since: float
 
 

@@ -12,7 +12,6 @@ class Operator(str, Enum):
 
     #: At most one task per value.
     UNIQUE = "UNIQUE"
-    #: At most N tasks per value.
     MAX_PER = "MAX_PER"
     #: Only this value; the SDK treats CLUSTER and IS alike.
     CLUSTER = "CLUSTER"

@@ -49,16 +49,13 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Resources of one task. Scalars in thousandths."""
+    """Resources of one task. Scalars in thousandths, `mem` and `disk` of a MB; `ports` is a number."""
 
     cpus: int = 0
-    #: MB
     mem: int = 0
-    #: MB
     disk: int = 0
     #: Whole numbers only: Mesos rejects fractions.
     gpus: int = 0
-    #: Number of ports.
     ports: int = 0
 
     def __add__(self, other: Needs) -> Needs:

@@ -48,11 +48,9 @@ class TaskLimits:
 
 @dataclass(frozen=True, slots=True)
 class OutputPolicy:
-    """Kept log files of standard output and of standard error."""
+    """Kept log files of standard output and of standard error: maximum bytes of a file, number of rotated files."""
 
-    #: Maximum bytes of one file.
     size: int = 32 << 20
-    #: Number of rotated files.
     backups: int = 3
 
 
@@ -288,9 +286,8 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSpec:
-    """The executor of one task."""
+    """The executor of one task; `uri` names its bundle."""
 
-    #: URI of the executor bundle.
     uri: str
     #: Interpreter on the agents, Python 3.8 or newer.
     python: str = "python3"

@@ -32,13 +32,12 @@ class PendingReconciliation:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Options that are, or were, the target of the service."""
+    """Options that are, or were, the target of the service. Times are Unix times."""
 
     #: UUID derived from the content.
     id: str
     #: Increases with each configuration; the highest stored number is the target's.
     number: int
-    #: Seconds since the epoch.
     at: float
     #: Digest of the launch options of all tasks (core.plans).
     target: str
@@ -67,12 +66,10 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Result of the job; only `collateral` changes after it is stored."""
+    """Result of the job, at a Unix time; only `collateral` changes after it is stored."""
 
     verdict: Verdict
-    #: Explanation for the user.
     reason: str
-    #: Seconds since the epoch.
     decided_at: float
     #: Tasks that failed as a consequence.
     collateral: tuple[TaskName, ...] = ()
@@ -89,7 +86,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """State that survives the scheduler: changed by stored changes only."""
+    """State that survives the scheduler: changed by stored changes only. Times are Unix times."""
 
     framework_id: FrameworkId | None = None
     #: Whether Mesos has removed the framework: torn down, or disconnected beyond failover_timeout.
@@ -107,15 +104,12 @@ class StoredState:
     recoveries: Mapping[TaskName, Recovery] = field(default_factory=dict)
     #: Spec of the options while `spec` describes a smaller cluster.
     full_spec: ServiceSpec | None = None
-    #: Unix time of the last change of size.
     resized_at: float = 0.0
-    #: Failures of each agent.
     agent_failures: Mapping[AgentId, AgentFailures] = field(default_factory=dict)
     #: Paused task -> Unix time of the pause.
     paused: Mapping[TaskName, float] = field(default_factory=dict)
     #: Launch that has fetched its secrets -> digest of the nonce of the request.
     redeemed_tokens: Mapping[TaskId, str] = field(default_factory=dict)
-    #: By id.
     configurations: Mapping[str, Configuration] = field(default_factory=dict)
 
 
@@ -141,10 +135,9 @@ class DerivedState:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """State of one connection to Mesos; void with the connection."""
+    """State of one connection to Mesos; void with the connection. Times are Unix times."""
 
     connected: bool = False
-    #: Seconds since the epoch.
     connected_at: float = 0.0
     #: Region of the master.
     region: str = ""
@@ -176,26 +169,20 @@ class SessionState:
     kills: Mapping[TaskId, float] = field(default_factory=dict)
     #: Launch -> Unix time of the first KILL.
     kill_requested_at: Mapping[TaskId, float] = field(default_factory=dict)
-    #: Earliest Unix time of the next KILL.
     next_kill_at: float = 0.0
-    #: Pending reconciliation of launches.
     reconciliation: PendingReconciliation = field(default_factory=PendingReconciliation)
-    #: Unix time of the last TEARDOWN.
     teardown_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """State that survives reconnects, and is lost with the process."""
+    """State that survives reconnects, and is lost with the process. Times are Unix times."""
 
     offer_round: OfferRound = field(default_factory=OfferRound)
-    #: Rate limit of REVIVE.
     revive_tokens: TokenBucket = FULL_TOKEN_BUCKET
     #: Ids of reservations that were past their deadline at the last check.
     expired_reservations: frozenset[str] = frozenset()
-    #: Unix time of the last UNRESERVE.
     unreserved_at: float = 0.0
-    #: Agents without operation feedback.
     agents_without_feedback: frozenset[AgentId] = frozenset()
     #: Latest offer evaluations, newest last.
     evaluations: tuple[Evaluation, ...] = ()
@@ -203,13 +190,11 @@ class ProcessState:
     ready_launches: frozenset[TaskId] = frozenset()
     #: Due time of the last warning about unanswering servers (Unix time).
     no_server_warned_at: float = 0.0
-    #: Launch -> last reported training progress.
     progress: Mapping[TaskId, Progress] = field(default_factory=dict)
     #: Messages about tasks and reservations that could not be removed in time.
     left_behind: tuple[str, ...] = ()
     #: Messages why the options of this process were rejected; the previous options stay active.
     rejected: tuple[str, ...] = ()
-    #: Whether the stored state of the service was erased.
     is_erased: bool = False
     #: Launch without a status -> Unix time of the last status request.
     launch_queries: Mapping[TaskId, float] = field(default_factory=dict)
@@ -284,11 +269,10 @@ class SchedulerState:
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """A journal entry: one outcome of a decision."""
+    """A journal entry: one outcome of a decision, at a Unix time."""
 
     #: Consecutive number of the service's entries, across restarts of the scheduler.
     number: int
-    #: Seconds since the epoch.
     at: float
     #: Kind of the event, such as `StatusUpdated`.
     kind: str

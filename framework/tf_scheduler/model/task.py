@@ -48,7 +48,7 @@ _LIVE = frozenset({TaskState.STAGING, TaskState.STARTING, TaskState.RUNNING, Tas
 
 @dataclass(frozen=True, slots=True)
 class TaskRecord:
-    """Record of a launch, stored before the launch is sent.
+    """Record of a launch, stored before the launch is sent. Times are Unix times.
 
     A record without a status was launched but not reported yet. A status without a record belongs to an unknown task,
     which is killed.
@@ -66,7 +66,6 @@ class TaskRecord:
     generation: int
     #: Resources of the task and its executor together.
     resources: tuple[Resource, ...]
-    #: Unix time.
     launched_at: float
     #: Section of the options; constraints count tasks per section.
     group: str = ""
@@ -176,9 +175,7 @@ class Recovery:
     #: Launch to be replaced: lost, or restarted with a lost peer.
     launch: TaskId
     cause: Cause
-    #: Explanation for people.
     why: str
-    #: When it was decided.
     since: float
     #: Earliest relaunch after the back-off.
     ready_at: float

@@ -194,10 +194,6 @@ def _status(fields: dict[str, Any]) -> effects.Change:
     return effects.StatusStored(_build(TaskStatus, {**fields, **typed}))
 
 
-def _retired(fields: dict[str, Any]) -> effects.Change:
-    return effects.LaunchRetired(TaskId(fields["id"]), fields["plan"])
-
-
 def _recovery(fields: dict[str, Any]) -> effects.Change:
     typed = {"cause": Cause(fields["cause"]), "failures": tuple(fields["failures"])}
     typed["shuns"] = tuple(fields.get("shuns", ()))
@@ -234,7 +230,7 @@ _DECODERS: Mapping[str, Callable[[dict[str, Any]], effects.Change]] = {
     FRAMEWORK: lambda fields: effects.FrameworkRegistered(FrameworkId(fields["id"]), fields.get("removed", False)),
     TASKS: _record,
     STATUSES: _status,
-    RETIRED: _retired,
+    RETIRED: lambda fields: effects.LaunchRetired(TaskId(fields["id"]), fields["plan"]),
     PLANS: _control,
     RECOVERIES: _recovery,
     SIZE: lambda fields: effects.Resized(fields["count"], fields["at"]),

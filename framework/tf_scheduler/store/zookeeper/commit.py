@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from operator import methodcaller
 from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, RolledBackError, RuntimeInconsistency
@@ -76,8 +77,8 @@ def _assembled(
 ) -> LoadedState:
     parts, entries = head.names()
     folder = tree.folder(head)
-    paths = [f"{folder}/{name}" for name in (*parts, *entries)]
-    answers = session.ask_all([_get(path) for path in paths], deadline)
+    requests = [methodcaller("get_async", f"{folder}/{name}") for name in (*parts, *entries)]
+    answers = session.ask_all(requests, deadline)
     contents = [data for data, _ in answers]
     snapshot, log = b"".join(contents[: len(parts)]), contents[len(parts) :]
     values: dict[str, bytes] = {}
@@ -88,10 +89,6 @@ def _assembled(
     return LoadedState(
         HeadVersion(head, seen.version, seen.schema, len(snapshot)), values, [len(entry) for entry in log]
     )
-
-
-def _get(path: str) -> Any:
-    return lambda client: client.get_async(path)
 
 
 class CommitOutcome(Enum):
@@ -188,7 +185,14 @@ class ServiceTree:
             return CommitOutcome.CONFLICT
         if seen.head is None and self.guard is None:
             return CommitOutcome.STORED
-        results = self._session.ask(lambda client: self._checks(client, seen).commit_async(), deadline)
+
+        def submit(client: Any) -> Any:
+            transaction = self._guarded(client)
+            if seen.head is not None:
+                transaction.check(self.head, seen.version)
+            return transaction.commit_async()
+
+        results = self._session.ask(submit, deadline)
         return _outcome_of(results, guarded=self.guard is not None)
 
     def invalidate(self, seen: HeadVersion, deadline: Deadline) -> None:
@@ -228,12 +232,6 @@ class ServiceTree:
             transaction.create(self.head, data, acl=self._session.acl)
         else:
             transaction.set_data(self.head, data, seen.version)
-        return transaction
-
-    def _checks(self, client: Any, seen: HeadVersion) -> Any:
-        transaction = self._guarded(client)
-        if seen.head is not None:
-            transaction.check(self.head, seen.version)
         return transaction
 
     def _guarded(self, client: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -53,11 +53,6 @@ def service_folder(service: str) -> str:
 def state_folder(incarnation: str) -> str:
     """Return the parent of entries and parts."""
     return f"state-{incarnation}"
-
-
-def leader_name(token: str) -> str:
-    """Return the node that exists while one leader leads."""
-    return f"leader-{token}"
 
 
 def entry_name(number: int) -> str:
@@ -132,11 +127,6 @@ def apply_writes(values: MutableMapping[str, bytes], writes: Iterable[Write]) ->
             values[write.key] = write.value
         else:
             values.pop(write.key, None)
-
-
-def puts(values: Mapping[str, bytes]) -> Iterator[Write]:
-    """Return the writes that create these values."""
-    return (Put(key, value) for key, value in values.items())
 
 
 def _encoded(writes: Iterable[Write]) -> Iterator[bytes]:

@@ -48,7 +48,7 @@ class ZooKeeperLeadership:
         self._session = session
         self._token = uuid.uuid4().hex
         self._lock = f"{path}/{layout.LOCK}"
-        self.node = f"{path}/{layout.leader_name(self._token)}"
+        self.node = f"{path}/leader-{self._token}"  # exists while this leader leads
         self._lease_end = 0.0
         self._changed, self._ended = threading.Event(), threading.Event()
         self._state = threading.Lock()

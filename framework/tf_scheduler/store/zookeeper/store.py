@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from operator import methodcaller
 from types import MappingProxyType
-from typing import Any
 
 from kazoo.exceptions import KazooException
 
 from tf_scheduler.store.interface import (
     LeadershipLostError,
+    Put,
     StoreConflictError,
     StoreError,
     StoreUnavailableError,
@@ -35,7 +35,7 @@ def collect_garbage(tree: ServiceTree, session: ZooKeeperSession, head: Head) ->
     """Remove nodes that the stored `head` does not need. The next snapshot retries after a failure."""
     try:
         for path in list(_garbage(tree, session, head, Deadline(_CLEANUP_TIMEOUT))):
-            session.send(partial(_delete, path))
+            session.send(methodcaller("delete_async", path))
     except (KazooException, StoreError):
         log.debug("removing unused nodes of %s failed", tree.describe(tree.path), exc_info=True)
 
@@ -53,15 +53,15 @@ def remove_nodes(tree: ServiceTree, session: ZooKeeperSession, seen: HeadVersion
             if name.startswith(layout.state_folder("")):
                 _remove_folder(session, f"{tree.path}/{name}", deadline)
         for path in (*leader_nodes, tree.path):
-            session.ask(partial(_delete, path), deadline)
+            session.ask(methodcaller("delete_async", path), deadline)
     except (KazooException, StoreError) as error:
         log.info("%s is empty but could not be removed: %r", tree.describe(tree.path), error)
 
 
 def _remove_folder(session: ZooKeeperSession, path: str, deadline: Deadline) -> None:
     for name in _children(session, path, deadline):
-        session.ask(partial(_delete, f"{path}/{name}"), deadline)
-    session.ask(partial(_delete, path), deadline)
+        session.ask(methodcaller("delete_async", f"{path}/{name}"), deadline)
+    session.ask(methodcaller("delete_async", path), deadline)
 
 
 def _garbage(tree: ServiceTree, session: ZooKeeperSession, head: Head, deadline: Deadline) -> Iterator[str]:
@@ -80,10 +80,6 @@ def _garbage(tree: ServiceTree, session: ZooKeeperSession, head: Head, deadline:
 def _children(session: ZooKeeperSession, path: str, deadline: Deadline) -> list[str]:
     names: list[str] = session.ask(lambda client: client.get_children_async(path), deadline)
     return names
-
-
-def _delete(path: str, client: Any) -> Any:
-    return client.delete_async(path)
 
 
 #: Cost of an entry for the next load in addition to its bytes, in bytes: one request.
@@ -125,7 +121,9 @@ class ZooKeeperStore:
 
     def apply(self, writes: Sequence[Write]) -> None:
         if not writes:
-            self._check()
+            seen, (session, deadline) = self._loaded(), self._open()
+            with session.translate_errors():
+                self._raise_unless_stored(self._tree.check(seen, deadline))
             return
         after = dict(self._values)
         layout.apply_writes(after, writes)
@@ -187,19 +185,13 @@ class ZooKeeperStore:
             raise StoreConflictError(f"the state of service {self._service} must be loaded before it is changed")
         return self._seen
 
-    def _check(self) -> None:
-        seen = self._loaded()
-        session, deadline = self._open()
-        with session.translate_errors():
-            self._raise_unless_stored(self._tree.check(seen, deadline))
-
     def _needs_snapshot(self, cost: int) -> bool:
         seen = self._loaded()
         is_outdated = seen.schema is not None and seen.schema < layout.SCHEMA
         return is_outdated or cost > max(_MIN_LOG_COST, seen.snapshot_size)
 
     def _store_snapshot(self, values: Mapping[str, bytes]) -> None:
-        parts = layout.split(layout.encode_writes(layout.puts(values))) if values else ()
+        parts = layout.split(layout.encode_writes(map(Put, values, values.values()))) if values else ()
         self._store(lambda seen: Commit.of_snapshot(seen, parts))
         self._log_cost = 0
         session, head = self._open()[0], self._loaded().head
