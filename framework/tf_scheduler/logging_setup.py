@@ -40,7 +40,7 @@ def log_fields(number: int, event: Event, decision: Decision) -> Iterator[tuple[
         # An event of one task may have an outcome for another task.
         shared = cause if outcome.task in (None, cause.get("task")) else {}
         own = {} if outcome.task is None else _task_fields(decision.state, outcome, used)
-        yield outcome, {**own, **shared, "decision": name}
+        yield outcome, {**own, **shared, "decision": name, "outcome": outcome.kind}
 
 
 def _task_fields(state: SchedulerState, outcome: Outcome, used: Mapping[TaskId, tuple[OfferId, ...]]) -> LogFields:
@@ -97,8 +97,8 @@ def _encoded_parts(value: str) -> Iterator[str]:
 
 
 CONSOLE, JSON = "console", "json"
-#: Fields of a record. `decision`: kind of the event and number of its decision.
-KEYS = ("task", "task_id", "offer_id", "agent_id", "decision")
+#: Fields of a record. `decision`: kind of the event and number of its decision. `outcome`: an OutcomeKind.
+KEYS = ("task", "task_id", "offer_id", "agent_id", "decision", "outcome")
 
 #: `2026-01-31 12:00:00,000 INFO tf_scheduler.runner: worker-0 is running [task=worker-0 decision=StatusUpdated-17]`
 _CONSOLE = re.compile(

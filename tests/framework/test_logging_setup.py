@@ -18,7 +18,13 @@ from simulation.world import World, play
 from tf_scheduler.logging_setup import KEYS, ConsoleFormatter, JsonFormatter, SecretRedactor, parse_line
 from tf_scheduler.model.task import TaskState
 
-FACTS = {"task": "worker-0", "task_id": "worker-0__1", "agent_id": "S1", "decision": "StatusUpdated-17"}
+FACTS = {
+    "task": "worker-0",
+    "task_id": "worker-0__1",
+    "agent_id": "S1",
+    "decision": "StatusUpdated-17",
+    "outcome": "TaskStatus",
+}
 FORMS = {"console": ConsoleFormatter, "json": JsonFormatter}
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
 
@@ -40,7 +46,7 @@ def test_console_line_ends_with_fields():
 
     assert text.endswith(
         " INFO tf_scheduler.runner: worker-0 on agent-1 is running "
-        "[task=worker-0 task_id=worker-0__1 agent_id=S1 decision=StatusUpdated-17]\n"
+        "[task=worker-0 task_id=worker-0__1 agent_id=S1 decision=StatusUpdated-17 outcome=TaskStatus]\n"
     )
 
 

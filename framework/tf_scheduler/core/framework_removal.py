@@ -23,7 +23,11 @@ def on_removed(state: SchedulerState) -> effects.Decision:
         TaskStatus(record.id, TaskState.GONE, record.agent_id, message="its framework was removed")
         for record in state.live()
     )
-    outcomes = () if state.stored.result is not None else (effects.Outcome(removal_message(state), warning=True),)
+    outcomes = (
+        ()
+        if state.stored.result is not None
+        else (effects.Outcome("FrameworkRemoved", removal_message(state), warning=True),)
+    )
     return decide(
         gone,
         effects.FrameworkRegistered(state.stored.framework_id, removed=True),
@@ -42,7 +46,9 @@ def reset_framework(state: SchedulerState) -> effects.Decision:
         effects.PlanControlled(name, replace(item, completed="")) for name, item in state.stored.controls.items()
     ]
     message = f"framework {state.stored.framework_id} forgotten; the job starts again from its last checkpoint"
-    return decide(state.with_process(finished=False, refused=""), *changes, outcomes=(effects.Outcome(message),))
+    return decide(
+        state.with_process(finished=False, refused=""), *changes, outcomes=(effects.Outcome("FrameworkReset", message),)
+    )
 
 
 def removal_message(state: SchedulerState) -> str:

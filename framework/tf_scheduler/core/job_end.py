@@ -30,7 +30,7 @@ def request_stop(state: SchedulerState, reason: str, now: float) -> Decision:
     if state.stored.result is not None:
         return decide(state)
     result = Result(Verdict.STOPPED, reason, now)
-    return decide(state, ResultDecided(result), outcomes=(Outcome(f"stopping: {reason}"),))
+    return decide(state, ResultDecided(result), outcomes=(Outcome("StopRequested", f"stopping: {reason}"),))
 
 
 def advance(state: SchedulerState, now: float) -> Decision:
@@ -73,7 +73,8 @@ def _abandon(state: SchedulerState, now: float) -> Decision:
         for record in late
     ]
     outcomes = tuple(
-        Outcome(f"left behind: {text}", record.name, warning=True) for record, text in zip(late, texts, strict=True)
+        Outcome("LeftBehind", f"left behind: {text}", record.name, warning=True)
+        for record, text in zip(late, texts, strict=True)
     )
     after = state.with_process(left_behind=(*state.process.left_behind, *texts))
     return decide(after, *(StatusStored(_lost(record)) for record in late), outcomes=outcomes)
@@ -100,8 +101,8 @@ def _tear_down(state: SchedulerState, result: Result, now: float) -> Decision:
         ShutdownExecutor(executor_of(record.id), record.agent_id) for record in state.stored.tasks.values()
     )
     forced = tuple(text for text in _forced(state) if text not in state.process.left_behind)
-    outcomes = [Outcome(f"left behind: {text}", warning=True) for text in forced]
-    outcomes.append(Outcome(f"{result.verdict.value}: {result.sentence}"))
+    outcomes = [Outcome("LeftBehind", f"left behind: {text}", warning=True) for text in forced]
+    outcomes.append(Outcome("JobEnded", f"{result.verdict.value}: {result.sentence}"))
     after = state.with_session(teardown_at=now, next_kill_at=0.0)
     after = after.with_process(left_behind=(*state.process.left_behind, *forced))
     return decide(after, calls=(*shut, Teardown()), outcomes=tuple(outcomes))
@@ -124,7 +125,9 @@ def check_deadline(state: SchedulerState, now: float) -> Decision:
     if at is None or now < at:
         return decide(state)
     why = f"it took longer than finish.deadline allows: {state.spec.finish.deadline:g} s after its first launch"
-    return decide(state, ResultDecided(Result(Verdict.FAILED, why, now)), outcomes=(Outcome(why, warning=True),))
+    return decide(
+        state, ResultDecided(Result(Verdict.FAILED, why, now)), outcomes=(Outcome("DeadlinePassed", why, warning=True),)
+    )
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:

@@ -276,11 +276,14 @@ def _on_disconnected(state: SchedulerState, event: Disconnected | SubscriptionRe
     after = replace(state, session=SessionState())
     if isinstance(event, Disconnected):
         # After TEARDOWN, too: the call may be lost with the connection. The next subscription shows whether it was.
-        return decide(after, outcomes=(Outcome(f"the connection to Mesos is lost: {event.reason}", warning=True),))
+        return decide(
+            after,
+            outcomes=(Outcome("ConnectionLost", f"the connection to Mesos is lost: {event.reason}", warning=True),),
+        )
     after = after.with_process(refused=event.message)
     if event.message == "Framework has been removed":  # Mesos, src/master/master.cpp
         return framework_removal.on_removed(after)
-    refused = Outcome(f"Mesos ended the subscription: {event.message}", warning=True)
+    refused = Outcome("SubscriptionRefused", f"Mesos ended the subscription: {event.message}", warning=True)
     return decide(after.with_process(finished=True), outcomes=(refused,))
 
 
@@ -298,7 +301,7 @@ def _on_subscribed(state: SchedulerState, event: Subscribed, now: float, view: P
         reconciliation=PendingReconciliation(started_at=now),
     )
     registered = () if is_known else (FrameworkRegistered(event.framework_id),)
-    outcome = Outcome(f"subscribed as framework {event.framework_id}")
+    outcome = Outcome("Subscribed", f"subscribed as framework {event.framework_id}")
     subscribed = decide(replace(state, session=session), *registered, outcomes=(outcome,))
     if not is_known:
         return subscribed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from .ids import AgentId, ExecutorId, FrameworkId, OfferId, OperationId, TaskId, TaskName
 from .plan import Answer, PlanControl
@@ -311,10 +311,55 @@ Call = (
 # --- Decisions
 
 
+#: What an outcome reports; stable, unlike its message, and the field `outcome` of log records.
+OutcomeKind = Literal[
+    "AgentAvoided",
+    "AgentRemoved",
+    "ConnectionLost",
+    "DeadlinePassed",
+    "ForeignTaskKilled",
+    "FrameworkRemoved",
+    "FrameworkReset",
+    "GangDeadlinePassed",
+    "JobEnded",
+    "JobFailed",
+    "LeftBehind",
+    "MaintenanceScheduled",
+    "Note",
+    "NoOperationFeedback",
+    "OptionsRejected",
+    "PlanCommanded",
+    "PlanComplete",
+    "ReservationDropped",
+    "ReservationLost",
+    "SecretsDelivered",
+    "SecretsRefused",
+    "SecretsReloaded",
+    "SizeReduced",
+    "SizeRestored",
+    "StartIsSlow",
+    "StopRequested",
+    "Subscribed",
+    "SubscriptionRefused",
+    "TargetChanged",
+    "TaskCommanded",
+    "TaskDecommissioned",
+    "TaskGivenUp",
+    "TaskPending",
+    "TaskPlaced",
+    "TaskRecovers",
+    "TaskResumed",
+    "TaskRetained",
+    "TaskStatus",
+    "TaskStopped",
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """An event in the journal and the log: what was done or not done, and why."""
 
+    kind: OutcomeKind
     message: str
     task: TaskName | None = None
     #: Whether an operator should check it.

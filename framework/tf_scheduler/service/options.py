@@ -204,14 +204,14 @@ class OptionsHistory:
     def _outcomes(self, chosen: SelectedConfiguration, before: SchedulerState) -> Iterator[Outcome]:
         history = before.stored.configurations
         for reason in chosen.rejected:
-            yield Outcome(f"new options rejected: {reason}", warning=True)
+            yield Outcome("OptionsRejected", f"new options rejected: {reason}", warning=True)
         for change in chosen.changes:
             if isinstance(change, ConfigurationStored) and history:
                 old = rollback_options(newest_first(history)[0], chosen.options, self._defaults)
                 effects = "of another version"
                 if old is not None:
                     effects = describe_difference(difference(old, chosen.options, before))
-                yield Outcome(f"new target configuration {change.configuration.id}: {effects}")
+                yield Outcome("TargetChanged", f"new target configuration {change.configuration.id}: {effects}")
 
     def preview(self, update: Document, state: SchedulerState) -> dict[str, Any]:
         """Return the effects of an update with new `options`, or with the `environment` of a Marathon app.

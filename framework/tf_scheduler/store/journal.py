@@ -161,7 +161,7 @@ class EventJournal(BackgroundWriter):
 
     def note(self, kind: str, message: str, *, warning: bool = False) -> None:
         """Add an entry that does not come from a decision, such as the start of the scheduler."""
-        self._add(kind, Outcome(message, warning=warning))
+        self._add(kind, Outcome("Note", message, warning=warning))
         self._wake()
 
     @property

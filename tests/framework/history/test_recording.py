@@ -40,7 +40,14 @@ def test_recording_has_times_resources_and_end_of_launch(tmp_path):
     record(Tick(), Decision(STATE, (TaskLaunched(RECORD),)))
     record(Tick(), Decision(STATE, (a_status(TaskState.RUNNING),)))
     failed = (a_status(TaskState.FAILED, message="exit code 3", exit_code=3), RecoveryDecided(lost))
-    record(Tick(), Decision(STATE, failed, outcomes=(Outcome("worker-0 failed", warning=True), Outcome("fine"))))
+    record(
+        Tick(),
+        Decision(
+            STATE,
+            failed,
+            outcomes=(Outcome("TaskRecovers", "worker-0 failed", warning=True), Outcome("TaskStatus", "fine")),
+        ),
+    )
 
     recording = read_recording(tmp_path / "recording.jsonl")
     (launch,) = recording.launches

@@ -20,7 +20,9 @@ NOTHING = Decision(SchedulerState(a_spec()))
 
 
 def a_decision(*messages):
-    return replace(NOTHING, outcomes=tuple(Outcome(message, "worker-0", warning=True) for message in messages))
+    return replace(
+        NOTHING, outcomes=tuple(Outcome("TaskPending", message, "worker-0", warning=True) for message in messages)
+    )
 
 
 @pytest.fixture

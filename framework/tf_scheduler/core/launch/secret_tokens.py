@@ -144,19 +144,22 @@ def redeem(state: SchedulerState, event: SecretsRequested, now: float) -> Decisi
     record = state.stored.tasks.get(name_of(event.task_id))
     if record is None or not token_matches(state, event):
         # Reveal nothing about tasks to clients without a token.
-        outcome = Outcome(f"{event.address} requested secrets with an invalid token", warning=True)
+        outcome = Outcome("SecretsRefused", f"{event.address} requested secrets with an invalid token", warning=True)
         answer = Answer(Reply.FORBIDDEN, "invalid or expired token")
         return Decision(state, outcomes=(outcome,), answer=answer)
     nonce = digest(event.nonce)
     if wrong := _refusal(state, record, nonce, now) or _wrong_origin(state, record, event.address):
         outcome = Outcome(
+            "SecretsRefused",
             f"{record.name} was refused secrets requested from {event.address}: {wrong.message}",
             record.name,
             warning=True,
         )
         # Retried requests are frequent: not reported.
         return Decision(state, outcomes=() if wrong.reply is Reply.RETRY else (outcome,), answer=wrong)
-    outcome = Outcome(f"{record.name} gets its secrets, requested from {event.address}", record.name)
+    outcome = Outcome(
+        "SecretsDelivered", f"{record.name} gets its secrets, requested from {event.address}", record.name
+    )
     changes = () if state.stored.redeemed_tokens.get(record.id) == nonce else (SecretTokenRedeemed(record.id, nonce),)
     # Regular polls for new values are not reported.
     decision = decide(state, *changes, outcomes=(outcome,) if _is_starting(state, record) else ())
@@ -225,4 +228,6 @@ def reload_secrets(state: SchedulerState) -> Decision:
         return Decision(state, answer=Answer(Reply.ALREADY, "no running task has reloadable secrets"))
     message = f"Requested {', '.join(sorted(record.name for record in records))} to read secrets again"
     calls = tuple(RequestSecretReload(executor_of(record.id), record.agent_id) for record in records)
-    return Decision(state, calls=calls, outcomes=(Outcome(message),), answer=Answer(Reply.OK, message))
+    return Decision(
+        state, calls=calls, outcomes=(Outcome("SecretsReloaded", message),), answer=Answer(Reply.OK, message)
+    )

@@ -94,7 +94,7 @@ def _on_unreserve(state: SchedulerState, reservation: Reservation, status: Opera
     if status.state is OperationState.FINISHED:
         return decide(state, effects.ReservationDropped(reservation.id))
     message = f"cannot unreserve resources on {reservation.location.hostname}: {_why(status)}"
-    return decide(state, outcomes=(effects.Outcome(message, reservation.task, warning=True),))
+    return decide(state, outcomes=(effects.Outcome("ReservationDropped", message, reservation.task, warning=True),))
 
 
 def _on_refused(
@@ -104,12 +104,14 @@ def _on_refused(
     dropped = effects.ReservationDropped(reservation.id)
     if status.state is OperationState.ERROR and NO_FEEDBACK in status.message:
         outcome = effects.Outcome(
-            f"agent {reservation.location.hostname} does not support operation feedback", reservation.task
+            "NoOperationFeedback",
+            f"agent {reservation.location.hostname} does not support operation feedback",
+            reservation.task,
         )
         agents = state.process.agents_without_feedback | {reservation.agent_id}
         return decide(state.with_process(agents_without_feedback=agents), dropped, outcomes=(outcome,))
     reason = NotReserved(reservation.location.hostname, _why(status))
-    outcome = effects.Outcome(f"{reservation.task} is pending: {reason}", reservation.task, warning=True)
+    outcome = effects.Outcome("TaskPending", f"{reservation.task} is pending: {reason}", reservation.task, warning=True)
     after = state.with_session(pending={**state.session.pending, reservation.task: (reason,)})
     decision = decide(after, dropped, outcomes=(outcome,))
     if now < state.process.offer_round.back_off_until:

@@ -245,7 +245,12 @@ def expire_lost(state: SchedulerState, now: float) -> Decision:
     gone = [item for item in active(state, now).values() if item.id in late]
     message = "reservation for {0} on {1} lost to another framework in role {2} or an operator; rescheduling {0}"
     outcomes = (
-        Outcome(message.format(item.task, item.location.hostname, state.spec.role), item.task, warning=True)
+        Outcome(
+            "ReservationLost",
+            message.format(item.task, item.location.hostname, state.spec.role),
+            item.task,
+            warning=True,
+        )
         for item in gone
     )
     left = {key: at for key, at in state.session.missing_reservations.items() if key not in late}

@@ -104,7 +104,9 @@ def decline_and_wait(state: SchedulerState, now: float, new_id: NewId) -> Decisi
 def _expire_reservations(state: SchedulerState, now: float, new_id: NewId, gangs: Sequence[Gang]) -> Decision:
     """Expire reservations of an incomplete gang; unreserve those that are offered now."""
     late = frozenset(item.id for item in state.stored.reservations.values() if now >= item.deadline)
-    outcome = Outcome(f"gang incomplete at the deadline; releasing {len(late)} reservations", warning=True)
+    outcome = Outcome(
+        "GangDeadlinePassed", f"gang incomplete at the deadline; releasing {len(late)} reservations", warning=True
+    )
     state = state.with_process(expired_reservations=late)
     decision = unreserve_unneeded(state, [held.offer for held in state.session.offers.values()], gangs, now)
     decision = decision.then(lambda after: decide(after, outcomes=(outcome,)))
@@ -137,7 +139,10 @@ def hold(state: SchedulerState, offers: Mapping[OfferId, HeldOffer], now: float 
 def _drop_unreachable(state: SchedulerState, now: float) -> Decision:
     gone = reservations.unreachable(state, now)
     message = "agent {} unreachable; the reservation for {} may remain"
-    outcomes = [Outcome(message.format(item.location.hostname, item.task), item.task, warning=True) for item in gone]
+    outcomes = [
+        Outcome("ReservationDropped", message.format(item.location.hostname, item.task), item.task, warning=True)
+        for item in gone
+    ]
     changes = (*reservations.settled(state, now), *(ReservationDropped(item.id) for item in gone))
     if gone and state.stored.result is not None:
         still = (
@@ -159,7 +164,9 @@ def _pending_outcomes(pending: Mapping[TaskName, tuple[Reason, ...]]) -> tuple[O
 def _pending_outcome(names: Sequence[TaskName], reasons: Iterable[Reason]) -> Outcome:
     others = f" and {len(names) - 1} more" if len(names) > 1 else ""
     verb = "are" if others else "is"
-    return Outcome(f"{names[0]}{others} {verb} pending: {'; '.join(map(str, reasons))}", names[0], warning=True)
+    return Outcome(
+        "TaskPending", f"{names[0]}{others} {verb} pending: {'; '.join(map(str, reasons))}", names[0], warning=True
+    )
 
 
 # --- Agent snapshots, for display only
@@ -218,7 +225,7 @@ def on_agent_failed(state: SchedulerState, agent_id: AgentId) -> Decision:
     rejected_offers = {key: offer for key, offer in state.session.rejected_offers.items() if key != agent_id}
     snapshots = {key: item for key, item in state.session.agent_snapshots.items() if key != agent_id}
     after = state.with_session(rejected_offers=rejected_offers, agent_snapshots=snapshots)
-    return decide(after, outcomes=(Outcome(f"agent {agent_id} was removed", warning=True),))
+    return decide(after, outcomes=(Outcome("AgentRemoved", f"agent {agent_id} was removed", warning=True),))
 
 
 def _place(state: SchedulerState, offers: Sequence[Offer], view: PlanView, now: float, new_id: NewId) -> Decision:
@@ -243,7 +250,9 @@ def _launch(state: SchedulerState, match: MatchResult, view: PlanView, now: floa
     used = {offer_id for call in calls for offer_id in call.offer_ids}
     outcomes = (
         Outcome(
-            f"{item.task.name} goes to {item.agent.hostname} at {launch.record.address}: {item.why}", item.task.name
+            "TaskPlaced",
+            f"{item.task.name} goes to {item.agent.hostname} at {launch.record.address}: {item.why}",
+            item.task.name,
         )
         for item, launch in zip(match.placements, launches, strict=True)
     )

@@ -48,7 +48,7 @@ def handle(state: SchedulerState, command: PlanCommand, view: PlanView) -> Decis
     changed = _VERBS[command.verb](_Target(view, plan, control, node, status, command.parameters))
     if changed == control and (why := _no_effect(command, plan, status, displayed)):
         return replace(decide(state), answer=Answer(Reply.ALREADY, why))
-    outcome = Outcome(f"an operator wants {command.verb.value} of {_target_text(command)}")
+    outcome = Outcome("PlanCommanded", f"an operator wants {command.verb.value} of {_target_text(command)}")
     decision = decide(state, PlanControlled(plan.name, changed), outcomes=(outcome,))
     return replace(decision, answer=Answer(Reply.OK, _received(command)))
 

@@ -77,7 +77,7 @@ def _advance_once(state: SchedulerState, view: PlanView) -> Decision:
             for plan in _with_update(state, progress.plan):
                 control = replace(view.records.control_of(plan), completed=completion_target(state.spec, plan))
                 changes.append(PlanControlled(plan.name, control))
-            outcomes.append(Outcome(f"plan {progress.plan.name} is complete"))
+            outcomes.append(Outcome("PlanComplete", f"plan {progress.plan.name} is complete"))
     return decide(state, *changes, outcomes=tuple(outcomes))
 
 
@@ -87,12 +87,14 @@ def _action(state: SchedulerState, runnable: RunnableSteps, step: StepDef) -> tu
     if record is None:
         return None
     if step.work is Work.ERASE:
-        return TaskForgotten(record.name), Outcome(f"{record.name} is decommissioned", record.name)
+        return TaskForgotten(record.name), Outcome(
+            "TaskDecommissioned", f"{record.name} is decommissioned", record.name
+        )
     if record.id in state.stored.retired or not state.is_live(record):
         return None
     plan = runnable.plan.name
     message = f"plan {plan}: stopping {record.name} {_purpose(state, step, record)}"
-    return LaunchRetired(record.id, plan), Outcome(message, record.name)
+    return LaunchRetired(record.id, plan), Outcome("TaskStopped", message, record.name)
 
 
 def _purpose(state: SchedulerState, step: StepDef, record: TaskRecord) -> str:

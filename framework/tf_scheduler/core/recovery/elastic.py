@@ -24,7 +24,7 @@ def restore_full_size(state: SchedulerState) -> Decision:
         return decide(state)
     if not any(item.since > state.stored.resized_at for item in _restarting(state)):
         return decide(state)
-    outcome = Outcome("the cluster restarts with all its workers if they can be placed")
+    outcome = Outcome("SizeRestored", "the cluster restarts with all its workers if they can be placed")
     return decide(state, Resized(None, state.stored.resized_at), outcomes=(outcome,))
 
 
@@ -39,7 +39,9 @@ def reduce_size(state: SchedulerState, now: float, gangs: Sequence[Gang]) -> Dec
     count = _maximum(state, job, now, gangs)
     if count is None:
         return decide(state)
-    outcome = Outcome(f"the cluster restarts with {count} of {job.count} workers: more cannot be placed", warning=True)
+    outcome = Outcome(
+        "SizeReduced", f"the cluster restarts with {count} of {job.count} workers: more cannot be placed", warning=True
+    )
     update = state.stored.controls.get(plan.UPDATE)
     changes = [] if update is None else [PlanControlled(plan.UPDATE, replace(update, completed=""))]
     return decide(state, Resized(count, now), *changes, outcomes=(outcome,))

@@ -121,4 +121,4 @@ def failure_message(suspect: AgentFailures | None, now: float) -> tuple[Outcome,
         return ()
     count, wait = len(suspect.failures), suspect.avoided_until - now
     sentence = f"{suspect.hostname} is avoided for {wait:g} s: {count} launches have failed there"
-    return (Outcome(sentence, warning=True),)
+    return (Outcome("AgentAvoided", sentence, warning=True),)

@@ -32,7 +32,10 @@ def on_inverse_offers(state: SchedulerState, offers: Iterable[InverseOffer]) -> 
     return decide(
         state.with_session(windows={**state.session.windows, **{offer.agent_id: offer for offer in offers}}),
         calls=(AcceptInverseOffers(tuple(offer.id for offer in offers), ASK_INTERVAL),) if offers else (),
-        outcomes=tuple(Outcome(f"agent {hosts[offer.agent_id]} goes into maintenance", warning=True) for offer in new),
+        outcomes=tuple(
+            Outcome("MaintenanceScheduled", f"agent {hosts[offer.agent_id]} goes into maintenance", warning=True)
+            for offer in new
+        ),
     )
 
 
@@ -73,7 +76,9 @@ def drain(state: SchedulerState, now: float) -> Decision:
         replace_launch(state, item, f"starts again with {due[0].name}", now)
         for item in restart_group(state, names, moved=True)
     ]
-    outcomes = (Outcome(f"{item.task} is launched again: {item.why}", item.task, warning=True) for item in moves)
+    outcomes = (
+        Outcome("TaskRecovers", f"{item.task} is launched again: {item.why}", item.task, warning=True) for item in moves
+    )
     return decide(state, *map(RecoveryDecided, moves), outcomes=tuple(outcomes))
 
 

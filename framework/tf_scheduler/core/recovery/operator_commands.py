@@ -32,7 +32,9 @@ def handle(state: SchedulerState, command: PodCommand, now: float) -> Decision:
     again = [item.recovery.task for item in changes if isinstance(item, RecoveryDecided)]
     others = [name for name in again if name != command.task]
     together = f", together with {', '.join(others)}" if others else ""
-    outcome = Outcome(f"an operator wants {command.verb.value} of {command.task}{together}", command.task)
+    outcome = Outcome(
+        "TaskCommanded", f"an operator wants {command.verb.value} of {command.task}{together}", command.task
+    )
     answer = Answer(Reply.OK, f"Received cmd: {command.verb.value} {command.task}{together}")
     return replace(decide(state, *changes, outcomes=(outcome,)), answer=answer)
 
@@ -72,7 +74,7 @@ def resume_dependents(state: SchedulerState, now: float) -> Decision:
     ]
     why = "the paused task that it starts again with is no more"
     changes = [RecoveryDecided(replace_launch(state, record, why, now, Cause.ORDERED)) for record in records]
-    outcomes = tuple(Outcome(f"{record.name} goes on: {why}", record.name) for record in records)
+    outcomes = tuple(Outcome("TaskResumed", f"{record.name} goes on: {why}", record.name) for record in records)
     return decide(state, *changes, outcomes=outcomes)
 
 

@@ -244,7 +244,9 @@ def _outcome(state: SchedulerState, recovery: Recovery, others: tuple[Recovery, 
     cause = recovery.cause.value
     if recovery.cause is Cause.COLLATERAL:
         cause += f" of the end of {_first(state, recovery).task}"
-    return Outcome(f"{recovery.why} ({cause}): launched again {when}{together}", recovery.task, warning=True)
+    return Outcome(
+        "TaskRecovers", f"{recovery.why} ({cause}): launched again {when}{together}", recovery.task, warning=True
+    )
 
 
 def _first(state: SchedulerState, recovery: Recovery) -> Recovery:
@@ -262,7 +264,7 @@ def _first(state: SchedulerState, recovery: Recovery) -> Recovery:
 def _failed(state: SchedulerState, why: str, record: TaskRecord, now: float) -> Decision:
     sentence = f"{record.name} on {record.hostname} failed: {why}"
     if success.is_survivable(state, record):
-        outcome = Outcome(f"{sentence}; the job goes on without it", record.name, warning=True)
+        outcome = Outcome("TaskGivenUp", f"{sentence}; the job goes on without it", record.name, warning=True)
         return decide(state, outcomes=(outcome,))
     result = ResultDecided(Result(Verdict.FAILED, sentence, now))
-    return decide(state, result, outcomes=(Outcome(sentence, record.name, warning=True),))
+    return decide(state, result, outcomes=(Outcome("JobFailed", sentence, record.name, warning=True),))

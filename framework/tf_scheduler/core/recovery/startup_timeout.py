@@ -125,7 +125,7 @@ def _warn_no_server(state: SchedulerState, now: float) -> Decision:
         f"start, and none of them has reported progress. Programs may have no server, so they continue; if this has, "
         f"check the output of {names[0]} for what it waits for"
     )
-    return decide(warned, outcomes=(Outcome(sentence, warning=True),))
+    return decide(warned, outcomes=(Outcome("StartIsSlow", sentence, warning=True),))
 
 
 def _expected(state: SchedulerState, launch: TaskId) -> TaskRecord | None:
@@ -148,7 +148,7 @@ def _late(state: SchedulerState, record: TaskRecord, now: float, unique: Callabl
     if count > MAX_LATE_LAUNCHES:
         sentence = f"{why}; that was launch {count} in a row"
         failed = ResultDecided(Result(Verdict.FAILED, sentence, now))
-        return decide(state, failed, outcomes=(Outcome(sentence, record.name, warning=True),))
+        return decide(state, failed, outcomes=(Outcome("JobFailed", sentence, record.name, warning=True),))
     ready_at = now + restart_delay(restart_policy(state.spec, record), count, jitter_from_id(unique()))
     recovery = replace_launch(state, record, why, now, Cause.NOT_JOINED)
     recovery = replace(recovery, ready_at=ready_at, start_timeouts=count)
@@ -158,7 +158,7 @@ def _late(state: SchedulerState, record: TaskRecord, now: float, unique: Callabl
     changes: list[Change] = [*map(RecoveryDecided, (recovery, *together))]
     changes += [AgentFailureRecorded(failures)] if failures else []
     message = f"{why}. It is stopped, which reports its last output (all is in its working directory), and relaunched"
-    outcome = Outcome(message, record.name, warning=True)
+    outcome = Outcome("TaskRecovers", message, record.name, warning=True)
     return decide(state, *changes, outcomes=(outcome, *failure_message(failures, now)))
 
 

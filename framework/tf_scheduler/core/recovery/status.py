@@ -90,7 +90,9 @@ def _kill_unknown(state: SchedulerState, status: TaskStatus) -> effects.Decision
     acknowledge = _acknowledge(status)
     if status.state.has_ended or status.agent_id is None:
         return decide(state, calls=acknowledge)
-    outcome = effects.Outcome(f"killing {status.id}: it runs, but this service did not launch it", warning=True)
+    outcome = effects.Outcome(
+        "ForeignTaskKilled", f"killing {status.id}: it runs, but this service did not launch it", warning=True
+    )
     return decide(state, calls=(*acknowledge, effects.Kill(status.id, status.agent_id)), outcomes=(outcome,))
 
 
@@ -104,7 +106,9 @@ def _react(
     view: PlanView,
 ) -> effects.Decision:
     sentence = describe(record, status)
-    outcome = effects.Outcome(sentence, record.name, warning=status.state.has_ended and status.state not in _AS_WISHED)
+    outcome = effects.Outcome(
+        "TaskStatus", sentence, record.name, warning=status.state.has_ended and status.state not in _AS_WISHED
+    )
     if state.stored.result is not None:
         return decide(state, *_collateral(state.stored.result, record, status, now), outcomes=(outcome,))
     if not status.state.has_ended:

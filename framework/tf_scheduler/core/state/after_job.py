@@ -43,7 +43,7 @@ def announce(state: SchedulerState) -> Decision:
 def _outcome(state: SchedulerState, record: TaskRecord, end: float) -> Outcome:
     since = 0.0 if state.stored.result is None else state.stored.result.decided_at
     duration = "until the service is ended" if end == math.inf else f"for at most {end - since:g} s"
-    return Outcome(f"{record.name} at {record.address} is left to run, {duration}", record.name)
+    return Outcome("TaskRetained", f"{record.name} at {record.address} is left to run, {duration}", record.name)
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:
