@@ -1,0 +1,92 @@
+"""Operators' commands for single tasks."""
+
+from dataclasses import replace
+
+import pytest
+
+from builders import a_record, a_running_state, a_spec, a_status, with_fields
+from tf_scheduler.core.recovery.operator_commands import handle, resume_dependents
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.model.effects import RecoveryDecided, ResultDecided, StatusStored, TaskForgotten, TaskLaunched
+from tf_scheduler.model.events import PodCommand
+from tf_scheduler.model.plan import Reply
+from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.task import Cause, PodVerb, TaskState
+
+SPEC = a_spec()
+STATE = a_running_state(SPEC)
+PAUSED = with_fields(STATE, paused={"ps-0": 1.0})
+FINISHED = apply(STATE, StatusStored(a_status("worker-0__1", TaskState.FINISHED)))
+ENDED = apply(STATE, ResultDecided(Result(Verdict.FAILED, "x", 9.0)))
+
+
+def send(state, verb, task="worker-0", now=20.0):
+    return handle(state, PodCommand(verb=verb, task=task), now)
+
+
+def recoveries(decision):
+    return {item.recovery.task: item.recovery for item in decision.changes if isinstance(item, RecoveryDecided)}
+
+
+def placeholder(state, name):
+    launch = replace(a_record(state.spec, name, "2"), is_placeholder=True)
+    return apply(state, TaskLaunched(launch), StatusStored(a_status(launch.id)))
+
+
+@pytest.mark.parametrize(
+    ("state", "verb", "task", "expected"),
+    [
+        (STATE, PodVerb.RESTART, "worker-9", Reply.NOT_FOUND),
+        (SchedulerState(SPEC), PodVerb.RESTART, "worker-0", Reply.BAD_REQUEST),
+        (ENDED, PodVerb.RESTART, "worker-0", Reply.CONFLICT),
+        (FINISHED, PodVerb.RESTART, "worker-0", Reply.BAD_REQUEST),
+        (STATE, PodVerb.RESUME, "worker-0", Reply.ALREADY),
+        (PAUSED, PodVerb.PAUSE, "ps-0", Reply.ALREADY),
+        (PAUSED, PodVerb.RESTART, "ps-0", Reply.BAD_REQUEST),
+        (PAUSED, PodVerb.RESTART, "chief-0", Reply.BAD_REQUEST),
+    ],
+)
+def test_command_without_meaning_is_refused(state, verb, task, expected):
+    decision = send(state, verb, task)
+
+    assert (expected, ()) == (decision.answer.reply, decision.changes)
+
+
+def test_restart_relaunches_at_previous_address_without_failure():
+    (item,) = recoveries(send(STATE, PodVerb.RESTART)).values()
+
+    assert ("worker-0", Cause.ORDERED, False, ()) == (item.task, item.cause, item.must_move, item.failures)
+    assert item.previous_address_until > 20.0
+
+
+def test_replaced_task_moves_and_restarts_its_dependents():
+    """Only a new chief learns the new address."""
+    items = recoveries(send(STATE, PodVerb.REPLACE))
+
+    assert {"worker-0", "chief-0"} == items.keys()
+    assert (True, 20.0) == (items["worker-0"].must_move, items["worker-0"].previous_address_until)
+
+
+def test_command_ends_back_off_of_lost_task():
+    lost = send(STATE, PodVerb.RESTART).state
+    item = replace(lost.stored.recoveries["worker-0"], ready_at=99.0, consecutive_failures=4)
+
+    (after,) = recoveries(send(apply(lost, RecoveryDecided(item)), PodVerb.RESTART, now=30.0)).values()
+
+    assert (30.0, 0) == (after.ready_at, after.consecutive_failures)
+
+
+def test_pause_and_resume_relaunch_dependents():
+    paused = send(STATE, PodVerb.PAUSE, "ps-0")
+    resumed = send(placeholder(placeholder(PAUSED, "ps-0"), "chief-0"), PodVerb.RESUME, "ps-0")
+
+    assert {"ps-0", "chief-0"} == recoveries(paused).keys() == recoveries(resumed).keys()
+    assert ({"ps-0": 20.0}, {}) == (paused.state.stored.paused, resumed.state.stored.paused)
+
+
+def test_dependents_resume_when_paused_task_is_removed():
+    """The options no longer have it."""
+    state = placeholder(PAUSED, "chief-0")
+
+    assert () == resume_dependents(state, 20.0).changes
+    assert {"chief-0"} == recoveries(resume_dependents(apply(state, TaskForgotten("ps-0")), 20.0)).keys()

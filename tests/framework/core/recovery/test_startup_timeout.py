@@ -1,0 +1,111 @@
+"""Start-up timeout of tasks whose TensorFlow server does not answer."""
+
+from dataclasses import replace
+
+import pytest
+
+from builders import a_record, a_running_state, a_spec, a_status, with_fields
+from tf_scheduler.core.recovery import startup_timeout
+from tf_scheduler.core.recovery.replacement import replace_launch
+from tf_scheduler.core.recovery.startup_timeout import MAX_LATE_LAUNCHES, RECONNECT_GRACE, with_start_time
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.model.effects import RecoveryDecided, StatusStored, TaskLaunched
+from tf_scheduler.model.spec import RecoveryPolicy
+from tf_scheduler.model.state import Verdict
+from tf_scheduler.model.task import Cause, Progress, TaskState
+
+TIMEOUT = 100.0
+SPEC = replace(a_spec(), recovery=RecoveryPolicy(start_timeout=TIMEOUT))
+#: All tasks run since 10, and none has joined.
+STARTING = apply(
+    a_running_state(SPEC), *(StatusStored(a_status(f"{task.name}__1", timestamp=10.0)) for task in SPEC.tasks())
+)
+#: Only worker-0 has not joined.
+WAITING = apply(
+    STARTING,
+    *(StatusStored(a_status(f"{task.name}__1", healthy=True)) for task in SPEC.tasks() if task.name != "worker-0"),
+)
+
+
+def expire(state, now=10.0 + TIMEOUT):
+    return startup_timeout.expire(state, now, lambda: "id")
+
+
+def late(decision):
+    return {item.recovery.task: item.recovery for item in decision.changes if isinstance(item, RecoveryDecided)}
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        (None, (50.0, None)),
+        (a_status("x", TaskState.STARTING, timestamp=1.0), (50.0, None)),
+        (a_status("x", timestamp=10.0), (10.0, None)),
+        (a_status("x", timestamp=10.0, healthy=True), (0.0, True)),
+    ],
+)
+def test_start_time_is_that_of_first_running_status(stored, expected):
+    status = with_start_time(a_status("x"), stored, 50.0)
+
+    assert expected == (status.timestamp, status.healthy)
+
+
+def test_task_that_misses_its_peers_is_relaunched_after_timeout():
+    assert [10.0 + TIMEOUT] == list(startup_timeout.deadlines(WAITING))
+    assert () == expire(WAITING, 9.0 + TIMEOUT).changes
+    assert (Cause.NOT_JOINED, 1) == (
+        late(expire(WAITING))["worker-0"].cause,
+        late(expire(WAITING))["worker-0"].start_timeouts,
+    )
+
+
+def test_ready_tasks_are_counted():
+    assert (0, 3) == (startup_timeout.ready_count(STARTING), startup_timeout.ready_count(WAITING))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        with_fields(WAITING, progress={"worker-0__1": Progress(1, 1.0)}),
+        with_fields(WAITING, retired={"worker-0__1": "update"}),
+        with_fields(WAITING, connected=False),
+        replace(WAITING, spec=a_spec(recovery=RecoveryPolicy(start_timeout=None))),
+        apply(WAITING, RecoveryDecided(replace_launch(WAITING, WAITING.stored.tasks["worker-0"], "x", 20.0))),
+    ],
+    ids=["progress", "stopping", "disconnected", "unlimited", "replaced"],
+)
+def test_task_is_not_late_without_need_to_join(state):
+    assert ([], ()) == (list(startup_timeout.deadlines(state)), expire(state).changes)
+
+
+def test_reconnect_delays_timeout():
+    """Progress is unknown after a reconnect."""
+    assert [500.0 + RECONNECT_GRACE] == list(startup_timeout.deadlines(with_fields(WAITING, connected_at=500.0)))
+
+
+def test_too_many_late_launches_fail_job():
+    before = replace(
+        replace_launch(WAITING, WAITING.stored.tasks["worker-0"], "x", 1.0),
+        launch="worker-0__0",
+        start_timeouts=MAX_LATE_LAUNCHES,
+    )
+    decision = expire(apply(WAITING, RecoveryDecided(before)))
+
+    assert decision.state.stored.result is not None
+    assert Verdict.FAILED is decision.state.stored.result.verdict
+
+
+def test_missing_servers_of_all_tasks_are_a_single_warning():
+    """The programs may have no server."""
+    first = expire(STARTING)
+
+    assert ((), 1) == (first.changes, len(first.outcomes))
+    assert () == expire(first.state, 11.0 + TIMEOUT).outcomes
+
+
+def test_silent_launch_is_lost_after_timeout():
+    state = apply(WAITING, TaskLaunched(a_record(SPEC, "worker-0", "2")))
+
+    assert () == startup_timeout.unstarted_launches(state, 4.0 + TIMEOUT)
+    (status,) = startup_timeout.unstarted_launches(state, 5.0 + TIMEOUT)
+    assert ("worker-0__2", TaskState.LOST) == (status.id, status.state)

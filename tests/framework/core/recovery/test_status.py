@@ -1,0 +1,117 @@
+"""Status updates: stored, acknowledged, and their consequences."""
+
+from dataclasses import replace
+
+import pytest
+
+from builders import a_record, a_running_state, a_spec, a_status, with_fields
+from tf_scheduler.core.plans.scheduling import view_of
+from tf_scheduler.core.recovery import status as updates
+from tf_scheduler.core.recovery.startup_timeout import MIN_LAUNCH_SECONDS
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.model.effects import Acknowledge, Kill, RecoveryDecided, ResultDecided, StatusStored, TaskLaunched
+from tf_scheduler.model.spec import RecoveryPolicy
+from tf_scheduler.model.state import Result, Verdict
+from tf_scheduler.model.task import TaskState
+
+SPEC = a_spec()
+STATE = a_running_state(SPEC)
+FAILED = apply(STATE, ResultDecided(Result(Verdict.FAILED, "x", 100.0)))
+
+
+def update(state, task_id="worker-0__1", task_state=TaskState.RUNNING, uuid="new", now=110.0, **options):
+    status = a_status(task_id, task_state, uuid, **options)
+    return updates.on_update(state, status, now, lambda: "id", view_of(state))
+
+
+def kinds(decision):
+    return [type(item) for item in (*decision.changes, *decision.calls)]
+
+
+@pytest.mark.parametrize(
+    ("task_id", "task_state", "expected"),
+    [
+        ("worker-9__1", TaskState.RUNNING, [Acknowledge, Kill]),
+        ("worker-0__0", TaskState.RUNNING, [Acknowledge, Kill]),
+        ("worker-9__1", TaskState.FINISHED, [Acknowledge]),
+    ],
+)
+def test_unknown_launch_is_killed_unless_it_has_ended(task_id, task_state, expected):
+    assert expected == kinds(update(STATE, task_id, task_state))
+
+
+@pytest.mark.parametrize(
+    ("uuid", "expected"),
+    [("new", [StatusStored, Acknowledge]), ("uuid", [Acknowledge]), ("", [])],
+)
+def test_only_news_are_stored_and_only_updates_acknowledged(uuid, expected):
+    """A repeated update has the stored uuid; an answer to reconciliation has none."""
+    assert expected == kinds(update(STATE, uuid=uuid))
+
+
+def test_launch_that_counts_as_lost_is_killed():
+    lost = apply(STATE, StatusStored(a_status("worker-0__1", TaskState.LOST)))
+
+    assert [Acknowledge, Kill] == kinds(update(lost))
+
+
+def test_unreachable_time_is_that_of_first_status():
+    first = update(STATE, task_state=TaskState.UNREACHABLE, timestamp=1.0)
+    second = update(first.state, task_state=TaskState.UNREACHABLE, uuid="other", now=150.0)
+
+    assert 110.0 == second.state.stored.statuses["worker-0__1"].timestamp
+
+
+def test_status_without_addresses_keeps_known_ones():
+    known = update(STATE, addresses=("10.0.0.9",))
+
+    assert ("10.0.0.9",) == update(known.state, uuid="other").state.stored.statuses["worker-0__1"].addresses
+
+
+def test_exited_placeholder_has_failed():
+    """The program of the paused task did not finish."""
+    placeholder = replace(a_record(SPEC, "worker-0", "2"), is_placeholder=True)
+    state = with_fields(apply(STATE, TaskLaunched(placeholder)), paused={"worker-0": 1.0})
+
+    after = update(state, "worker-0__2", TaskState.FINISHED).state
+
+    assert TaskState.FAILED is after.stored.statuses["worker-0__2"].state
+
+
+def test_finished_chief_ends_job_and_finished_worker_does_not():
+    worker, chief = (update(STATE, f"{name}__1", TaskState.FINISHED).state for name in ("worker-0", "chief-0"))
+
+    assert worker.stored.result is None
+    assert Verdict.SUCCEEDED is chief.stored.result.verdict
+
+
+def test_failed_task_is_recovered():
+    decision = update(STATE, task_state=TaskState.FAILED, exit_code=1)
+
+    assert ["worker-0"] == [c.recovery.task for c in decision.changes if isinstance(c, RecoveryDecided)]
+
+
+@pytest.mark.parametrize(("now", "expected"), [(119.0, ("worker-0",)), (121.0, ())])
+def test_failures_soon_after_failed_job_are_collateral(now, expected):
+    after = update(FAILED, task_state=TaskState.FAILED, now=now).state
+
+    assert expected == after.stored.result.collateral
+
+
+def test_unstarted_launch_is_lost_and_killed():
+    """Its agent may start it later."""
+    spec = replace(SPEC, recovery=RecoveryPolicy(start_timeout=1.0))
+    state = apply(a_running_state(spec), TaskLaunched(a_record(spec, "worker-0", "2")))
+    due = 5.0 + MIN_LAUNCH_SECONDS
+
+    early, late = (updates.expire_unstarted(state, t, lambda: "id", view_of(state)) for t in (due - 1, due))
+
+    assert ((), ()) == (early.changes, early.calls)
+    assert TaskState.LOST is late.state.stored.statuses["worker-0__2"].state
+    assert (Kill("worker-0__2", "a"),) == late.calls
+
+
+def test_message_names_task_agent_state_and_reason():
+    status = a_status("worker-0__1", TaskState.FAILED, message="exit code 3")
+
+    assert "worker-0 on a is failed: exit code 3" == updates.describe(STATE.stored.tasks["worker-0"], status)
