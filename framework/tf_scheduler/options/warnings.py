@@ -51,7 +51,7 @@ def gcs_key_is_readable(_: Document, options: Document) -> Iterator[Problem]:
 def job_url_is_local(_: Document, options: Document) -> Iterator[Problem]:
     url = options["service"]["job_url"]
     if url and "://" not in url and not url.startswith("/"):
-        yield Problem("service.job_url", f"{url}: only `local run` finds a relative path; use a URL on a cluster")
+        yield Problem("service.job_url", f"{url}: only the local cluster finds a relative path; use a URL on DC/OS")
 
 
 def kept_tensorboard_is_disabled(_: Document, options: Document) -> Iterator[Problem]:
@@ -76,7 +76,7 @@ def checkpoint_dir_is_not_shared(_: Document, options: Document) -> Iterator[Pro
     if folder and not folder.startswith("/"):
         message = f"{folder} is relative to each task's own working directory; use a shared absolute path"
     if not folder:
-        message = f"missing: a command uses {_FOLDER}, which only `local run` sets by default"
+        message = f"missing: a command uses {_FOLDER}, which only the local cluster sets by default"
     if folder or any(_FOLDER in options[section]["command"] for section in ("service", *JOBS)):
         yield Problem("service.checkpoint_dir", message)
 

@@ -49,7 +49,7 @@ def test_every_ineffective_option_warns():
             {"environment": {"A": "1"}},
             'service.environment: must be a list of {"name", "value"} for `dcos package install`',
         ),
-        ({"job_url": "train.py"}, "service.job_url: train.py: only `local run` finds a relative path"),
+        ({"job_url": "train.py"}, "service.job_url: train.py: only the local cluster finds a relative path"),
         ({"gcs_key": "k"}, "service.gcs_key: is visible to users with access to the Marathon app"),
         (
             {"gcs_key": "k", "use_gcs_key_secret": True},
@@ -62,7 +62,7 @@ def test_every_ineffective_option_warns():
         ),
         (
             {"command": 'python a.py --dir "$CHECKPOINT_DIR"'},
-            "service.checkpoint_dir: missing: a command uses CHECKPOINT_DIR",
+            "service.checkpoint_dir: missing: a command uses CHECKPOINT_DIR, which only the local cluster sets",
         ),
         ({"use_tensorboard": True}, "service.use_tensorboard: has no effect: service.checkpoint_dir is missing"),
     ],
