@@ -156,7 +156,8 @@ def test_invalid_options_file_exits_with_1(run, tmp_path, content, message):
 
     assert 1 == code
     assert message in err
-    assert message in json.loads(out)["error"]["message"]
+    error = json.loads(out)["error"]
+    assert ("failed", True) == (error["code"], message in error["message"])
     assert "Traceback" not in err
 
 

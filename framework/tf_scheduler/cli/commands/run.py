@@ -36,7 +36,7 @@ from tf_scheduler.cli.local_run.report import (
 )
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import NoMatch, match_gang
-from tf_scheduler.errors import JobError, SchedulerError
+from tf_scheduler.errors import JobError, NotRunningError, SchedulerError
 from tf_scheduler.model.ids import AgentId, OfferId
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.resources import Resource, Value, thousandths
@@ -154,7 +154,8 @@ def _print_errors(as_json: bool) -> Iterator[None]:
         yield
     except (SchedulerError, MesosLocalError) as error:
         if as_json:
-            echo_json({"error": {"message": str(error)}})
+            code = "unreachable" if isinstance(error, NotRunningError) else "failed"
+            echo_json({"error": {"code": code, "message": str(error)}})
         raise
 
 
