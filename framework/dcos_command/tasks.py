@@ -119,7 +119,8 @@ def _control(verb: str, help_text: str, done: str, **more: Any) -> Command:
         if "pod" not in answer:  # it was done before; the message is the scheduler's
             yield Line((answer["message"],))
             return
-        yield Line((f"{answer['pod']} {done}: ", ", ".join(answer["tasks"]) or "no task"))
+        tasks = "" if answer["tasks"] == [answer["pod"]] else f": {', '.join(answer['tasks']) or 'no task'}"
+        yield Line((f"{answer['pod']} {done}{tasks}",))
 
     return Command(f"pod {verb}", help_text, _pod_command(verb), show, (_POD,), **more)
 

@@ -11,8 +11,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from builders import with_fields
+from dcos_command.execute import COMMANDS
 from dcos_command.main import main
-from dcos_command.output import local_time
+from dcos_command.output import local_time, render_lines
 from simulation import send
 from simulation.world import play
 from tf_scheduler.api.http.server import ApiServer
@@ -146,15 +147,27 @@ def test_plan_commands_change_the_plan(ask, api):
 def test_pod_commands_change_the_pod(ask, api):
     api.deploy()
 
-    assert ["worker-0 is restarted: worker-0"] == ask("pod", "restart", "worker-0").lines
+    assert ["worker-0 is restarted"] == ask("pod", "restart", "worker-0").lines
     play(api.world, send.offers(), send.running())
-    assert ["worker-1 is replaced: worker-1"] == ask("pod", "replace", "worker-1", "--yes").lines
+    assert ["worker-1 is replaced"] == ask("pod", "replace", "worker-1", "--yes").lines
     play(api.world, send.offers(), send.running())
-    assert ["worker-0 is paused: worker-0"] == ask("debug", "pod", "pause", "worker-0", "-t", "worker-0").lines
+    assert ["worker-0 is paused"] == ask("debug", "pod", "pause", "worker-0", "-t", "worker-0").lines
     assert 1 == len(ask("pod", "pause", "worker-0").lines)
-    assert ["worker-0 is resumed: worker-0"] == ask("pod", "resume", "worker-0").lines
+    assert ["worker-0 is resumed"] == ask("pod", "resume", "worker-0").lines
     play(api.world, send.offers(), send.running())
     assert "worker-0" in ask("pod", "resume", "worker-0").lines[0]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "line"),
+    [(["a-0"], "a-0 is paused"), (["a-0", "b-0"], "a-0 is paused: a-0, b-0"), ([], "a-0 is paused: no task")],
+)
+def test_pod_answer_names_other_tasks_only(tasks, line):
+    (command,) = [command for command in COMMANDS if command.words == "pod pause"]
+
+    (part,) = command.show({"pod": "a-0", "tasks": tasks}, {})
+
+    assert [line] == list(render_lines(part))
 
 
 def test_unknown_name_lists_valid_names(ask, api):

@@ -46,7 +46,7 @@ def test_commands_find_local_run_without_options(start, run, asked, tmp_path):
     assert "pass" in asked("debug", "offers")
 
     Path(f"{marker}.worker-1").unlink()
-    assert "worker-1 is restarted: worker-1" in asked("pod", "restart", "worker-1")
+    assert "worker-1 is restarted" in asked("pod", "restart", "worker-1")
     wait_for(Path(f"{marker}.worker-1"))
     again = json.loads(asked("tasks", "--json"))["tasks"]
     assert tasks["worker-1"]["id"] not in [task["id"] for task in again]
