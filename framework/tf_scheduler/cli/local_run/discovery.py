@@ -19,7 +19,7 @@ from .process import advertisements
 PROGRAM = "dcos-tensorflow"
 _NO_SERVICE = """\
 no service is known: none runs on this machine, and no DC/OS cluster is attached.
-Start one:             dcos-tensorflow local run OPTIONS.json
+Start one:             dcos-tensorflow local run OPTIONS.json, or: local install --options OPTIONS.json
 Or give its address:   dcos-tensorflow --url URL ..., or DCOS_TENSORFLOW_URL
 On a DC/OS cluster:    dcos cluster setup URL"""
 

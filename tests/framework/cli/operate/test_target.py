@@ -110,7 +110,7 @@ def test_attached_cluster_is_used_without_local_service(running, tmp_path):
 
 def test_missing_service_is_reported_with_hints():
     """Start one, give the URL, attach a cluster."""
-    with pytest.raises(UnreachableError, match=r"(?s)local run.*--url.*dcos cluster setup"):
+    with pytest.raises(UnreachableError, match=r"(?s)local run.*local install.*--url.*dcos cluster setup"):
         resolve_service(ServiceOptions(), NOWHERE)
 
 
