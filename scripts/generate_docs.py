@@ -186,30 +186,33 @@ What happens when a task is lost, or ends without having finished. The tables of
    the group that still run are stopped immediately.
 3. The task waits for its **back-off**: none after the first loss, then `restart.backoff` seconds, doubled each time up
    to `restart.max_backoff`, with jitter. A launch of {recover.STEADY_SECONDS:g} s or more resets the back-off.
-4. From its end on, the task waits {replacement.PREVIOUS_ADDRESS_WAIT:g} s for its **previous address** (agent and port), so that no other
-   task must restart. If its agent is gone, or after that time, it is placed on any agent. The ClusterSpec gets a new
-   generation, and the tasks that need every address restart (fourth column of the second table).
+4. After the back-off, the task waits up to {replacement.PREVIOUS_ADDRESS_WAIT:g} s for its **previous address** (agent and port), so that no other
+   task must restart. After these {replacement.PREVIOUS_ADDRESS_WAIT:g} s, or immediately if its agent is gone, it is placed on any agent. Then
+   the ClusterSpec gets a new generation, and more tasks may restart (fourth column of the second table).
 5. After two consecutive **crashes** at one address, the task gets other ports, because a process outside Mesos may hold
    the port. A crash is a failure of the program (an exit code that does not request a restart, or SIGABRT) within
-   {recover.CRASH_WINDOW:g} s of its launch, before its server answered and before it reported progress. All tasks of the service avoid
-   the port unless a round of offers fails. The last {recover.MAX_BAD_ADDRESSES} such addresses of each task are remembered.
+   {recover.CRASH_WINDOW:g} s of its launch, before its server answered and before it reported progress. No task of the
+   service gets this port on this agent again, except while rounds of offers fail. The last {recover.MAX_BAD_ADDRESSES} such addresses of
+   each task are remembered.
 
 Each of these decisions is stored before it is carried out, so back-off and failure counts survive the scheduler.
 
-Finished tasks are not relaunched. If a lost task restarts together with the whole cluster (second table) and one of its
-tasks has finished, the job fails with this reason, because the lost task would wait for it forever.
+Finished tasks are not relaunched. The job fails if the second table requires a restart of the whole cluster, but another
+task of the cluster has already finished: the restarted tasks would wait for the finished one forever.
 
-An unreachable task, whose agent does not answer, counts as lost after `recovery.unreachable_timeout` seconds, or the
-value of its section. If it returns later, it is killed. If Mesos reports that its agent was removed, the task is replaced immediately.
+An unreachable task, whose agent does not answer, counts as lost after `recovery.unreachable_timeout` seconds, or after
+`unreachable_timeout` of its job. If the task returns later, it is killed. If Mesos reports that its agent was
+removed, the task is replaced immediately.
 
 ## Start-up timeout and hang detection
 
 TensorFlow blocks forever, without an error, on a missing peer. A program is stopped and relaunched with its restart
 group if its TensorFlow server does not answer `recovery.start_timeout` seconds after its start, and it has reported no
-progress. This applies only if a server is expected: servers of peers answer, an earlier launch had one, or the executor
-opens it (`service.job_name`). The last output of the program is reported. Late launches do not count as failures, but
-after {startup_timeout.MAX_LATE_LAUNCHES} consecutive ones the next one fails the job. If no server is expected and none answers, the task names are
-logged and no task is stopped, because programs may have no server. In the first {startup_timeout.RECONNECT_GRACE:g} s of a scheduler no task is late.
+progress. This applies only if a server is expected, for one of these reasons: the server of another task answers, the server
+of an earlier launch of the task answered, or the executor starts the server itself (`service.job_name`). The last output
+of the program is reported. A late launch does not count as a failure, but launch {startup_timeout.MAX_LATE_LAUNCHES + 1} that is late in a row fails the job.
+If no server is expected and none answers, the scheduler logs the names of the tasks and stops none of them, because
+programs may have no server. No task is late in the first {startup_timeout.RECONNECT_GRACE:g} s after the scheduler has connected to Mesos.
 
 A launch that is in TASK_STAGING, or without any status, for `recovery.start_timeout` seconds (minimum {startup_timeout.MIN_LAUNCH_SECONDS:g}) counts
 as lost. Mesos is asked to kill it, and the next launch moves to another agent if possible.
@@ -237,9 +240,9 @@ In the section of each job: `restart_policy`, `max_failures`, `uncounted_exit_co
 | `restart_policy` | relaunched after | counted |
 | --- | --- | --- |
 | on_failure | see the table below | see the table below |
-| always | same | no |
-| never | only launches that did not reach an agent | no |
-| exit_code | all except exit codes from 1 to 127 | see the table below |
+| always | same as on_failure | no |
+| never | only TASK_DROPPED: the launch did not reach an agent | no |
+| exit_code | same as on_failure, except after a `user error` with an exit code from 1 to 127 | see the table below |
 
 ## Operators' commands
 
@@ -251,9 +254,9 @@ tasks are not relaunched.
 previous address, which prints that the task is paused, and sleeps. It gets no secrets, hooks, health checks or time
 limits. `resume` launches the program there again. Tasks that would restart with the paused task at its previous address
 are paused with it (the chief with a parameter server, all tasks in collective training), until the task is resumed or an
-update removes it. As between any two launches, another framework can take unreserved resources in the second in
-between. A lost paused task is relaunched as a placeholder after a back-off, on another agent if its own is gone. This
-never counts as a failure.
+update removes it. Between two launches of a task, here of the program and of the placeholder, about a second passes, in
+which another framework can take resources that are not reserved. A lost paused task is relaunched as a placeholder after
+a back-off, on another agent if its own is gone. This never counts as a failure.
 """
 
 
@@ -267,12 +270,12 @@ def _causes() -> str:
     rows = ([row.when, row.cause.value, *_treatment(row.cause)] for row in failure_causes.CAUSE_RULES)
     table = _table(["the first that applies", "cause", "relaunched", "counted"], rows)
     note = (
-        f"An error within {recover.COLLATERAL_SECONDS:g} s of another task's loss is *collateral*: relaunched and not counted. "
-        "Exceptions: strategy `independent`, whose tasks do not depend on each other; errors after a collateral error; "
-        "and errors of a launch that was itself a consequence of the loss. "
-        "*Counted* means against `restart.max_failures` within `restart.window`; one more fails the job. "
+        f"A `user error` within {recover.COLLATERAL_SECONDS:g} s after the loss of another task is *collateral*: the task is "
+        "relaunched, and the error is not counted. It is counted if the strategy is `independent`, whose tasks do not "
+        "depend on each other; if the other task's end was itself collateral; or if the failed launch replaced one that "
+        "was stopped because of the loss. *Counted* means against `restart.max_failures` within `restart.window`; one more fails the job. "
         "`restart.uncounted_exit_codes` are the exit codes that request a restart. The result of a job names the "
-        "failure that ended it; tasks that fail within the same time after it are listed as consequences."
+        f"failure that ended it; tasks that fail up to {recover.COLLATERAL_SECONDS:g} s later are listed as its consequences."
     )
     return f"{table}\n\n{note}"
 

@@ -1,4 +1,4 @@
-"""The type of a command, and requests and displays that several commands share.
+"""Classes that describe commands (`Command`, arguments, options), and requests and displays that commands share.
 
 The one table of commands (`execute.COMMANDS`) becomes the command lines of `dcos tensorflow` and `dcos-tensorflow`.
 """

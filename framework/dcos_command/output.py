@@ -1,4 +1,4 @@
-"""Output of a command: its parts, their plain text, and the screen that shows them."""
+"""Output of commands: words, lines and tables, as plain text or on a terminal."""
 
 from __future__ import annotations
 

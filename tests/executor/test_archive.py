@@ -81,7 +81,7 @@ def test_tar_with_outside_path_is_refused(tmp_path: Path, folder: Path, bad: lis
     assert OUTSIDE in refused(tar(tmp_path / "job.tar.gz", member("good"), *bad), folder)
 
 
-HARD_LINKED = "is a hard link to or behind a link"
+HARD_LINKED = "is a hard link to a symbolic link, or to a path behind one"
 DEEP = "/".join("x" * 20)
 PYTHONS = pytest.mark.parametrize("has_filter", [True, False], ids=["as it is", "Python before PEP 706"])
 

@@ -126,7 +126,7 @@ class _Resolver:
         """Check a hard link: its target is not a link, which would resolve differently (link(2))."""
         self.check(name)
         if self._follow(target, name)[1]:
-            raise _RefusalError(f"{name} is a hard link to or behind a link")
+            raise _RefusalError(f"{name} is a hard link to a symbolic link, or to a path behind one")
 
     def _place(self, name: str) -> str:
         return os.path.normpath(os.path.join(self._root, name))

@@ -1,4 +1,4 @@
-"""Find and end all processes of the cluster in a directory: nodes, executors and containers."""
+"""Find and stop all processes of a local cluster, orphans too: nodes, executors and containers."""
 
 from __future__ import annotations
 

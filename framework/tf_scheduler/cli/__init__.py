@@ -1,1 +1,1 @@
-"""The composition root and the user's commands: the one room that constructs things."""
+"""The program `dcos-tensorflow`: its commands, output, and local clusters and services."""

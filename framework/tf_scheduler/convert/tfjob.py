@@ -68,7 +68,9 @@ _VERSIONS = ("v1", "v1beta1", "v1beta2", "v1alpha2", "v1alpha1")
 def _convert_version(value: Any, location: tables.Location) -> Iterator[tables.Action]:
     if value not in [f"{_API}/{version}" for version in _VERSIONS]:
         yield tables.Note(
-            location.path, f"{tables.display_value(value)} read as {_API}/v1; known versions: {', '.join(_VERSIONS)}"
+            location.path,
+            f"unknown API version {tables.display_value(value)}: read as {_API}/v1; "
+            f"known versions: {', '.join(_VERSIONS)}",
         )
 
 

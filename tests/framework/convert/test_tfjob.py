@@ -253,7 +253,7 @@ def test_null_omits_one_field_only():
 @pytest.mark.parametrize(
     ("right", "wrong", "path", "message"),
     [
-        ("kind: TFJob", "kind: TFJob\napiVersion: kubeflow.org/v99", "apiVersion", "'kubeflow.org/v99' read as"),
+        ("kind: TFJob", "kind: TFJob\napiVersion: kubeflow.org/v99", "apiVersion", "'kubeflow.org/v99': read as"),
         ("name: small", "name: 日本", "metadata.name", "'日本' converted to tensorflow"),
         ("name: small", f"name: {'n' * 300}", "metadata.name", f"converted to {'n' * 63}:"),
         (

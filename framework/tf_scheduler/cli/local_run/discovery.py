@@ -1,4 +1,4 @@
-"""Find the service that a command means: by options, environment, local services, or the attached DC/OS cluster."""
+"""Find the service of a command: by URL, among the services of this machine, or on the attached DC/OS cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replace launches without counting failures: restart groups, maintenance, operators; and restart policies."""
+"""Replace launches, find their restart groups, and read restart policies: used by `recover` and its neighbours."""
 
 from __future__ import annotations
 

@@ -46,22 +46,24 @@ _DDP, _HOROVOD, _SINGLE = Strategy.PYTORCH_DDP, Strategy.HOROVOD, Strategy.INDEP
 _ALONE, _WITH_CHIEF, _ALL, _READERS = RestartScope
 
 RESTART_RULES: tuple[RestartRule, ...] = (
-    RestartRule(_PSS, _WORKER, _ALONE, _WITH_CHIEF, "it joins again; only a new chief learns a new address"),
-    RestartRule(_PSS, _PS, _WITH_CHIEF, _WITH_CHIEF, "the chief ends with its ps, and restores the checkpoint"),
-    RestartRule(_PSS, _CHIEF, _ALONE, _ALONE, "workers and ps wait for the next chief"),
-    RestartRule(_MWMS, _WORKER, _ALL, _ALL, "the others end within seconds"),
-    RestartRule(_MWMS, _CHIEF, _ALL, _ALL, "it leads the others"),
-    RestartRule(_BETWEEN, _WORKER, _ALONE, _ALL, "each task dials the addresses that it was started with"),
-    RestartRule(_BETWEEN, _PS, _ALONE, _ALL, "workers restore the checkpoint at the address that they know"),
-    RestartRule(_BETWEEN, _CHIEF, _ALONE, _ALL, "same as a worker"),
+    RestartRule(_PSS, _WORKER, _ALONE, _WITH_CHIEF, "a running chief cannot learn a new address"),
+    RestartRule(
+        _PSS, _PS, _WITH_CHIEF, _WITH_CHIEF, "the chief exits without the ps; a new one restores the checkpoint"
+    ),
+    RestartRule(_PSS, _CHIEF, _ALONE, _ALONE, "workers and ps wait for the new chief"),
+    RestartRule(_MWMS, _WORKER, _ALL, _ALL, "the other workers exit within seconds"),
+    RestartRule(_MWMS, _CHIEF, _ALL, _ALL, "the chief coordinates the workers"),
+    RestartRule(_BETWEEN, _WORKER, _ALONE, _ALL, "tasks connect only to the addresses of their launch"),
+    RestartRule(_BETWEEN, _PS, _ALONE, _ALL, "workers reconnect only to the previous address"),
+    RestartRule(_BETWEEN, _CHIEF, _ALONE, _ALL, "same as for a worker"),
     RestartRule(_SINGLE, _WORKER, _ALONE, _ALONE, "tasks are independent"),
     RestartRule(_SINGLE, _CHIEF, _ALONE, _ALONE, "tasks are independent"),
-    RestartRule(_DDP, _WORKER, _ALL, _ALL, "the others wait in the next all-reduce, and end with an error"),
-    RestartRule(_DDP, _CHIEF, _ALL, _ALL, "it leads the others"),
-    RestartRule(_HOROVOD, _WORKER, _ALL, _ALL, "same as PyTorch"),
-    RestartRule(_HOROVOD, _CHIEF, _ALL, _ALL, "same as PyTorch"),
-    RestartRule(None, JobKind.DISPATCHER, _READERS, _READERS, "it loses the data sets that readers have registered"),
-    RestartRule(None, JobKind.DATA_WORKER, _ALONE, _ALONE, "the next one registers with the dispatcher"),
+    RestartRule(_DDP, _WORKER, _ALL, _ALL, "the other workers fail in the next all-reduce"),
+    RestartRule(_DDP, _CHIEF, _ALL, _ALL, "the chief coordinates the workers"),
+    RestartRule(_HOROVOD, _WORKER, _ALL, _ALL, "same as for pytorch_ddp"),
+    RestartRule(_HOROVOD, _CHIEF, _ALL, _ALL, "same as for pytorch_ddp"),
+    RestartRule(None, JobKind.DISPATCHER, _READERS, _READERS, "the dispatcher loses its registered data sets"),
+    RestartRule(None, JobKind.DATA_WORKER, _ALONE, _ALONE, "the new one registers with the dispatcher"),
 )
 _TABLE: Mapping[tuple[Strategy | None, JobKind], RestartRule] = {(row.strategy, row.job): row for row in RESTART_RULES}
 

@@ -1,4 +1,4 @@
-"""Parser of Marathon's placement constraints, in the three forms of the DC/OS SDK.
+"""Parse option values: Marathon's placement constraints, in the three forms of the DC/OS SDK, and lists of names.
 
     [["rack", "MAX_PER", "2"], ["hostname", "UNIQUE"]]     a JSON list of rows
     ["rack", "MAX_PER", "2"]                               one row
