@@ -19,16 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 
-from .interface import (
-    Put,
-    StoreConflictError,
-    StoreCorruptError,
-    StoreError,
-    StoreUnavailableError,
-    StoreVersionError,
-    Write,
-    service_key,
-)
+from . import interface
 
 
 @contextmanager
@@ -89,7 +80,7 @@ def translate_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        raise StoreUnavailableError(f"{path} is unavailable: {error}") from error
+        raise interface.StoreUnavailableError(f"{path} is unavailable: {error}") from error
     except (
         sqlite3.ProgrammingError,
         sqlite3.IntegrityError,
@@ -97,7 +88,7 @@ def translate_errors(path: Path) -> Iterator[None]:
         sqlite3.InterfaceError,
         OSError,
     ) as error:
-        raise StoreError(f"{path}: {error}") from error
+        raise interface.StoreError(f"{path}: {error}") from error
     except sqlite3.DatabaseError as error:
         raise _corrupt(path, str(error)) from error
 
@@ -109,9 +100,9 @@ def _create(path: Path) -> None:
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         if not stat.S_ISREG(path.stat().st_mode):
-            raise StoreError(f"state file {path} is not a regular file; choose another path")
+            raise interface.StoreError(f"state file {path} is not a regular file; choose another path")
     except (OSError, ValueError) as error:
-        raise StoreError(f"cannot create state file {path}: {error}") from error
+        raise interface.StoreError(f"cannot create state file {path}: {error}") from error
 
 
 def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
@@ -131,7 +122,9 @@ def _adopt(connection: sqlite3.Connection, path: Path) -> None:
         raise _corrupt(path, str(check[0]))
     _make_private(path)
     if connection.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
-        raise StoreError(f"{path}: the file system does not support SQLite's write-ahead log; use a local file system")
+        raise interface.StoreError(
+            f"{path}: the file system does not support SQLite's write-ahead log; use a local file system"
+        )
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
     _migrate(connection, _schema_version(connection, path))
@@ -148,7 +141,7 @@ def _schema_version(connection: sqlite3.Connection, path: Path) -> int:
         raise _corrupt(path, "the database belongs to another program")
     version = int(rows[0][0])
     if version > len(MIGRATIONS):
-        raise StoreVersionError(
+        raise interface.StoreVersionError(
             f"{path} was written by a newer version of this program (schema {version}, supported up to "
             f"{len(MIGRATIONS)}): run that version, or choose another file"
         )
@@ -171,8 +164,8 @@ def _make_private(path: Path) -> None:
                 file.chmod(0o600)
 
 
-def _corrupt(path: Path, reason: str) -> StoreCorruptError:
-    return StoreCorruptError(
+def _corrupt(path: Path, reason: str) -> interface.StoreCorruptError:
+    return interface.StoreCorruptError(
         f"{path} is not a usable state file: {reason}. Move it aside, with {path.name}-wal and {path.name}-shm, "
         "and restore a backup; without a backup, start without a file: the scheduler then does not know running tasks"
     )
@@ -196,7 +189,7 @@ class SqliteStore:
 
     def __init__(self, path: Path, service: str, *, busy_timeout: float = 5.0) -> None:
         self._path = path.absolute()
-        self._service = service_key(service)
+        self._service = interface.service_key(service)
         self._seen: int | None = None
         self._connection = open_file(self._path, busy_timeout)
         self._identity = file_identity(self._path)
@@ -209,7 +202,7 @@ class SqliteStore:
         self._seen = version
         return values
 
-    def apply(self, writes: Sequence[Write]) -> None:
+    def apply(self, writes: Sequence[interface.Write]) -> None:
         with self._change(advance=bool(writes)):
             for write in writes:
                 self._write(write)
@@ -226,8 +219,8 @@ class SqliteStore:
         with suppress(sqlite3.Error):
             self._connection.close()
 
-    def _write(self, write: Write) -> None:
-        if isinstance(write, Put):
+    def _write(self, write: interface.Write) -> None:
+        if isinstance(write, interface.Put):
             self._connection.execute(_PUT, (self._service, write.key, write.value))
         else:
             self._connection.execute("DELETE FROM entry WHERE service = ? AND key = ?", (self._service, write.key))
@@ -238,7 +231,7 @@ class SqliteStore:
         with self._transaction("BEGIN IMMEDIATE"):
             version = self._version()
             if version != self._seen:
-                raise StoreConflictError(self._conflict())
+                raise interface.StoreConflictError(self._conflict())
             yield
             if advance:
                 version += 1
@@ -252,7 +245,9 @@ class SqliteStore:
             try:
                 # A deleted file could still be written through the open connection.
                 if file_identity(self._path) != self._identity:
-                    raise StoreError(f"{self._path} was removed or replaced while in use; restart to reopen it")
+                    raise interface.StoreError(
+                        f"{self._path} was removed or replaced while in use; restart to reopen it"
+                    )
                 yield
                 self._connection.execute("COMMIT")
             finally:

@@ -14,17 +14,8 @@ from marshmallow import Schema, fields
 
 from tf_scheduler.model.redaction import MASK, redact_text, redact_variables
 
+from . import jobs
 from .fields import Environment, OnUpdate, RecordList, Section, section
-from .jobs import (
-    ChiefSection,
-    DataServiceSection,
-    EvaluatorSection,
-    GpuWorkerSection,
-    ParameterServerSection,
-    PlansSection,
-    TensorBoardSection,
-    WorkerSection,
-)
 from .placement import GangSection, PlacementSection, VolumeRecord
 from .policies import FinishSection, HealthSection, RecoverySection, RestartSection
 from .scheduler import ApiSection, ExecutorSection, MesosSection, MetricsSection, SchedulerSection, TlsSection
@@ -36,16 +27,18 @@ class Options(Section):
     """Root of an options document."""
 
     service = section(ServiceSection, "The service as a whole, and defaults for its jobs.")
-    chief = section(ChiefSection, "The task that leads the training.")
-    parameter_server = section(ParameterServerSection, "Tasks that store the variables.")
-    worker = section(WorkerSection, "Tasks that train.")
-    gpu_worker = section(GpuWorkerSection, "Additional workers with GPUs. Their indexes follow the indexes of worker.")
-    evaluator = section(EvaluatorSection, "The task that evaluates checkpoints, outside the training cluster.")
-    tensorboard = section(TensorBoardSection, "TensorBoard, enabled by service.use_tensorboard.")
-    data_service = section(DataServiceSection, "tf.data service: tasks that prepare data for the training tasks.")
+    chief = section(jobs.ChiefSection, "The task that leads the training.")
+    parameter_server = section(jobs.ParameterServerSection, "Tasks that store the variables.")
+    worker = section(jobs.WorkerSection, "Tasks that train.")
+    gpu_worker = section(
+        jobs.GpuWorkerSection, "Additional workers with GPUs. Their indexes follow the indexes of worker."
+    )
+    evaluator = section(jobs.EvaluatorSection, "The task that evaluates checkpoints, outside the training cluster.")
+    tensorboard = section(jobs.TensorBoardSection, "TensorBoard, enabled by service.use_tensorboard.")
+    data_service = section(jobs.DataServiceSection, "tf.data service: tasks that prepare data for the training tasks.")
     gang = section(GangSection, "All-or-nothing launches of tasks.")
     placement = section(PlacementSection, "Preferred agents of tasks.")
-    plans = section(PlansSection, "Order of launches and updates (docs/plans.md).")
+    plans = section(jobs.PlansSection, "Order of launches and updates (docs/plans.md).")
     restart = section(RestartSection, "Restarts of failed tasks.")
     recovery = section(RecoverySection, "Detection and replacement of lost tasks.")
     health = section(HealthSection, "Health checks of running tasks.")

@@ -73,7 +73,8 @@ def _parse(scheme: str, rest: str) -> ZooKeeperAddress:
     authority, slash, path = rest.partition("/")
     login, _, hosts = authority.rpartition("@")
     options = dict(_options(query))
-    tls = ZooKeeperTls(*(_path(options.pop(name, "")) for name in ("ca", "certificate", "key")))
+    files = [options.pop(name, "") for name in ("ca", "certificate", "key")]
+    tls = ZooKeeperTls(*(Path(file) if file else None for file in files))
     if scheme == PLAIN and tls != ZooKeeperTls():
         raise ValueError("ca, certificate and key require zks://")
     if (tls.certificate is None) != (tls.key is None):
@@ -135,10 +136,6 @@ def _seconds(name: str, text: str) -> float:
         allowed = f"{_MIN_TIMEOUT:g} to {_MAX_TIMEOUT:g}"
         raise ValueError(f"invalid {name} {text!r}: a number of seconds from {allowed} is required")
     return value
-
-
-def _path(text: str) -> Path | None:
-    return Path(text) if text else None
 
 
 def _masked(url: str) -> str:

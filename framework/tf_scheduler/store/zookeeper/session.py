@@ -171,7 +171,10 @@ class ZooKeeperSession:
         self._connection = observe_connection(self._client, address.session_timeout / 4)
         self._client.add_listener(self._on_state)
         self.acl = CREATOR_ALL_ACL if address.credentials or (address.tls and address.tls.key) else OPEN_ACL_UNSAFE
-        self._start()
+        try:
+            self._client.start(timeout=address.request_timeout)
+        except KazooTimeoutError as error:
+            raise self.unavailable() from error
 
     @property
     def timeout(self) -> float:
@@ -270,12 +273,6 @@ class ZooKeeperSession:
     @property
     def _answer_timeout(self) -> float:
         return (self.timeout or self.address.session_timeout) / 4
-
-    def _start(self) -> None:
-        try:
-            self._client.start(timeout=self.address.request_timeout)
-        except KazooTimeoutError as error:
-            raise self.unavailable() from error
 
     def _on_state(self, state: str) -> None:
         if state == KazooState.CONNECTED:

@@ -9,15 +9,7 @@ from types import MappingProxyType
 
 from kazoo.exceptions import KazooException
 
-from tf_scheduler.store.interface import (
-    LeadershipLostError,
-    Put,
-    StoreConflictError,
-    StoreError,
-    StoreUnavailableError,
-    Write,
-    service_key,
-)
+from tf_scheduler.store import interface
 
 from . import layout
 from .address import ZooKeeperAddress
@@ -36,7 +28,7 @@ def collect_garbage(tree: ServiceTree, session: ZooKeeperSession, head: Head) ->
     try:
         for path in list(_garbage(tree, session, head, Deadline(_CLEANUP_TIMEOUT))):
             session.send(methodcaller("delete_async", path))
-    except (KazooException, StoreError):
+    except (KazooException, interface.StoreError):
         log.debug("removing unused nodes of %s failed", tree.describe(tree.path), exc_info=True)
 
 
@@ -54,7 +46,7 @@ def remove_nodes(tree: ServiceTree, session: ZooKeeperSession, seen: HeadVersion
                 _remove_folder(session, f"{tree.path}/{name}", deadline)
         for path in (*leader_nodes, tree.path):
             session.ask(methodcaller("delete_async", path), deadline)
-    except (KazooException, StoreError) as error:
+    except (KazooException, interface.StoreError) as error:
         log.info("%s is empty but could not be removed: %r", tree.describe(tree.path), error)
 
 
@@ -96,7 +88,7 @@ class ZooKeeperStore:
     """
 
     def __init__(self, address: ZooKeeperAddress, service: str) -> None:
-        self._service = service_key(service)
+        self._service = interface.service_key(service)
         self._session: ZooKeeperSession | None = ZooKeeperSession(address)
         self._tree = ServiceTree(self._session, self._service)
         self._leadership: ZooKeeperLeadership | None = None
@@ -119,7 +111,7 @@ class ZooKeeperStore:
         self._values, self._log_cost = dict(state.values), sum(_ENTRY_COST + size for size in state.entry_sizes)
         return MappingProxyType(state.values)
 
-    def apply(self, writes: Sequence[Write]) -> None:
+    def apply(self, writes: Sequence[interface.Write]) -> None:
         if not writes:
             seen, (session, deadline) = self._loaded(), self._open()
             with session.translate_errors():
@@ -175,14 +167,16 @@ class ZooKeeperStore:
 
     def _open(self) -> tuple[ZooKeeperSession, Deadline]:
         if self._session is None:
-            raise StoreError(f"the store of service {self._service} is closed")
+            raise interface.StoreError(f"the store of service {self._service} is closed")
         return self._session, Deadline(self._session.address.request_timeout)
 
     def _loaded(self) -> HeadVersion:
         """Return the loaded version, which may be outdated. Raises StoreConflictError if nothing is loaded."""
         self._open()
         if self._seen is None:
-            raise StoreConflictError(f"the state of service {self._service} must be loaded before it is changed")
+            raise interface.StoreConflictError(
+                f"the state of service {self._service} must be loaded before it is changed"
+            )
         return self._seen
 
     def _needs_snapshot(self, cost: int) -> bool:
@@ -191,7 +185,7 @@ class ZooKeeperStore:
         return is_outdated or cost > max(_MIN_LOG_COST, seen.snapshot_size)
 
     def _store_snapshot(self, values: Mapping[str, bytes]) -> None:
-        parts = layout.split(layout.encode_writes(map(Put, values, values.values()))) if values else ()
+        parts = layout.split(layout.encode_writes(map(interface.Put, values, values.values()))) if values else ()
         self._store(lambda seen: Commit.of_snapshot(seen, parts))
         self._log_cost = 0
         session, head = self._open()[0], self._loaded().head
@@ -205,18 +199,20 @@ class ZooKeeperStore:
         try:
             with session.translate_errors():
                 self._raise_unless_stored(self._tree.commit(commit, deadline))
-        except StoreUnavailableError as error:
+        except interface.StoreUnavailableError as error:
             if not commit.sent:
                 raise
             self._seen, self._unconfirmed = None, seen.version
-            raise StoreConflictError(f"{error}; the last change may be stored: load the state again") from error
+            raise interface.StoreConflictError(
+                f"{error}; the last change may be stored: load the state again"
+            ) from error
         self._seen = commit.after
 
     def _raise_unless_stored(self, outcome: CommitOutcome) -> None:
         if outcome is CommitOutcome.NO_LEADER:
-            raise LeadershipLostError(f"this scheduler no longer leads service {self._service}")
+            raise interface.LeadershipLostError(f"this scheduler no longer leads service {self._service}")
         if outcome is CommitOutcome.CONFLICT:
-            raise StoreConflictError(
+            raise interface.StoreConflictError(
                 f"another process changed the state of service {self._service} in {self._tree.address}; "
                 "if two schedulers run for this service, stop one of them"
             )
