@@ -263,3 +263,13 @@ def test_every_room_says_what_it_is():
     silent = [module_of(root, path) for root, path in FILES if not ast.get_docstring(ast.parse(path.read_text()))]
 
     assert [] == silent
+
+
+def test_every_core_module_has_its_unit_tests():
+    """So that a wrong rule is reported in the file of its module, not only by scenarios."""
+    core, tests = HOME / "framework" / "tf_scheduler" / "core", HOME / "tests" / "framework" / "core"
+    modules = [path.relative_to(core) for path in core.rglob("*.py") if path.name != "__init__.py"]
+    untested = {path.as_posix() for path in modules if not (tests / path.with_name(f"test_{path.name}")).exists()}
+
+    assert modules
+    assert set() == untested

@@ -1,0 +1,140 @@
+"""Matching of pending gangs with offers: previous addresses, and agents and ports to avoid."""
+
+from dataclasses import replace
+
+import pytest
+
+from builders import a_running_state, a_spec, a_status, an_offer, needs, with_fields
+from tf_scheduler.core.offers import matcher
+from tf_scheduler.core.placement.agents import merge_offers, ports_of
+from tf_scheduler.core.plans.scheduling import Gang
+from tf_scheduler.core.recovery.replacement import replace_launch
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.model.effects import RecoveryDecided, StatusStored
+from tf_scheduler.model.offer import OfferRound, Unavailability
+from tf_scheduler.model.reasons import AwaitsPreviousAddress, OperatorMovesTask, Unreliable
+from tf_scheduler.model.resources import VirtualNetwork
+from tf_scheduler.model.task import AgentFailures, TaskState
+
+SPEC = a_spec(workers=1, ps=0, chief=0)
+(TASK,) = SPEC.tasks()
+NOW = 21.0
+HOME = an_offer("offer-1", "agent-1")
+OTHER = an_offer("offer-2", "agent-2")
+FAILURES = {"agent-1-id": AgentFailures("agent-1-id", "agent-1", (1.0,), 50.0)}
+
+
+def lost(spec=SPEC, **recovery):
+    """worker-0 ran on agent-1 at port 31000, and waits for this address until 25."""
+    state = a_running_state(spec)
+    record = replace(state.stored.tasks["worker-0"], agent_id="agent-1-id", address="10.0.0.1:31000")
+    state = with_fields(state, tasks={"worker-0": record})
+    item = replace(replace_launch(state, record, "x", 20.0), **recovery)
+    return apply(state, StatusStored(a_status(record.id, TaskState.LOST)), RecoveryDecided(item))
+
+
+def match(state, *offers, now=NOW):
+    return matcher.match_gangs(state, [Gang("recovery", (TASK,))], offers, now)
+
+
+def hosts(result):
+    return [item.agent.hostname for item in result.placements]
+
+
+def with_failed_round(state):
+    return with_fields(state, offer_round=OfferRound(1))
+
+
+def test_lost_task_returns_to_previous_address():
+    (placement,) = match(lost(), OTHER, HOME).placements
+
+    assert ("agent-1", (31000,)) == (placement.agent.hostname, tuple(ports_of(placement.task_resources)))
+
+
+@pytest.mark.parametrize(("now", "expected"), [(24.0, []), (25.0, ["agent-2"])])
+def test_lost_task_waits_for_previous_address_until_deadline(now, expected):
+    result = match(lost(), OTHER, now=now)
+
+    assert expected == hosts(result)
+    reasons = () if expected else (AwaitsPreviousAddress("a", "10.0.0.1:31000"),)
+    assert reasons == result.reasons.get("worker-0", ())
+
+
+@pytest.mark.parametrize(
+    "home",
+    [
+        an_offer("offer-1", "agent-1", port_ranges=((31001, 31009),)),
+        an_offer("offer-1", "agent-1", cpus=0.5),
+        replace(HOME, unavailability=Unavailability(NOW)),
+    ],
+    ids=["port taken", "too small", "maintenance"],
+)
+def test_unusable_previous_address_is_awaited(home):
+    assert ["worker-0"] == list(match(lost(), home, OTHER).reasons)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [lost(must_move=True), lost(bad_addresses=("10.0.0.1:31000",)), with_fields(lost(), agent_failures=FAILURES)],
+    ids=["moved by operator", "crash loop", "unreliable agent"],
+)
+def test_avoided_address_is_not_awaited(state):
+    assert ["worker-0"] == [item.task.name for item in match(state, OTHER).placements]
+
+
+def test_virtual_network_has_no_previous_address():
+    """The name goes with the task."""
+    assert ["agent-2"] == hosts(match(lost(replace(SPEC, network=VirtualNetwork("dcos"))), OTHER))
+
+
+def test_moved_task_returns_to_its_agent_only_after_failed_round():
+    state = lost(must_move=True)
+
+    assert ([], ["agent-1"]) == (hosts(match(state, HOME)), hosts(match(with_failed_round(state), HOME)))
+
+
+def test_least_bad_agents_are_used_first():
+    failures = {**FAILURES, "agent-2-id": AgentFailures("agent-2-id", "agent-2", (1.0, 2.0), 50.0)}
+    state = with_fields(lost(must_move=True), agent_failures=failures)
+    avoided = [set(agents) for agents in map(dict, matcher.relaxations(with_failed_round(state), [TASK], NOW))]
+    first = next(iter(matcher.relaxations(lost(must_move=True), [TASK], NOW)))
+
+    assert [{"agent-1-id", "agent-2-id"}, {"agent-2-id"}, set()] == avoided
+    assert {"agent-1-id": OperatorMovesTask("worker-0")} == first
+
+
+def test_agent_is_avoided_for_limited_time():
+    state = with_fields(a_running_state(SPEC), agent_failures=FAILURES)
+
+    assert [{"agent-1-id": Unreliable(1, 1.0)}] == list(matcher.relaxations(state, (), 49.0))
+    assert [{}] == list(matcher.relaxations(state, (), 50.0))
+
+
+def test_ports_of_crash_loops_are_not_used():
+    state = lost(bad_addresses=("10.0.0.1:31000", "10.0.0.9:31001"))
+    agents = merge_offers([HOME], "digits")
+
+    (first,), (later,) = (
+        [ports_of(agent.resources)[0] for agent in matcher.exclude_bad_ports(each, agents)]
+        for each in (state, with_failed_round(state))
+    )
+
+    assert (31001, 31000) == (first, later)
+
+
+def test_gangs_are_matched_in_order_and_independently():
+    """A gang that does not fit does not block the next one."""
+    spec = a_spec(workers=2, ps=0, chief=0)
+    one, two = spec.tasks()
+    large = replace(one, job=replace(one.job, needs=needs(cpus=64)))
+    state = with_fields(a_running_state(spec), tasks={}, statuses={})
+
+    result = matcher.match_gangs(state, [Gang("deploy", (large,)), Gang("deploy", (two,))], [HOME], NOW)
+
+    assert (["worker-1"], ["worker-0"]) == ([item.task.name for item in result.placements], list(result.reasons))
+
+
+def test_usable_agents_could_run_one_task_alone():
+    small = an_offer("offer-2", "agent-2", cpus=0.5)
+
+    assert {"agent-1-id"} == matcher.usable_agents(lost(), [Gang("deploy", (TASK,))], [HOME, small], NOW)

@@ -1,0 +1,97 @@
+"""End of the job: kills, abandoned tasks, and TEARDOWN."""
+
+from dataclasses import replace
+
+import pytest
+
+from builders import a_running_state, a_spec, a_status, with_fields
+from tf_scheduler.core import job_end
+from tf_scheduler.core.job_end import STOP_TIMEOUT, UNREACHABLE_STOP_TIMEOUT
+from tf_scheduler.core.plans.execute import KILL_INTERVAL
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.model.effects import Kill, ResultDecided, ShutdownExecutor, StatusStored, Teardown
+from tf_scheduler.model.ids import FrameworkId
+from tf_scheduler.model.plan import UNINSTALL, PlanControl
+from tf_scheduler.model.spec import AfterFinish, FinishPolicy
+from tf_scheduler.model.state import Result, Verdict
+from tf_scheduler.model.task import TaskState
+
+SPEC = a_spec(workers=1, ps=0, chief=0)
+RUNNING = with_fields(a_running_state(SPEC), framework_id=FrameworkId("f"))
+NOW = 100.0
+STOPPED = job_end.request_stop(RUNNING, "wanted", NOW).state
+ENDED = apply(STOPPED, StatusStored(a_status("worker-0__1", TaskState.KILLED)))
+
+
+def test_stop_request_does_not_replace_result():
+    failed = apply(RUNNING, ResultDecided(Result(Verdict.FAILED, "x", 9.0)))
+
+    assert Result(Verdict.STOPPED, "wanted", NOW) == STOPPED.stored.result
+    assert failed.stored.result == job_end.request_stop(failed, "wanted", NOW).state.stored.result
+
+
+def test_tasks_are_killed_before_teardown():
+    killing = job_end.advance(STOPPED, NOW)
+    torn_down = job_end.advance(ENDED, NOW)
+
+    assert (Kill("worker-0__1", "a"),) == killing.calls
+    assert [ShutdownExecutor, Teardown] == [type(call) for call in torn_down.calls]
+
+
+def test_teardown_is_repeated_at_intervals():
+    """Mesos does not acknowledge it, and the connection may be lost."""
+    first = job_end.advance(ENDED, NOW).state
+
+    assert () == job_end.advance(first, NOW + KILL_INTERVAL - 1).calls
+    assert Teardown() in job_end.advance(first, NOW + KILL_INTERVAL).calls
+
+
+@pytest.mark.parametrize(
+    "state",
+    [RUNNING, with_fields(STOPPED, connected=False), with_fields(ENDED, connected=False)],
+    ids=["running", "disconnected", "disconnected without tasks"],
+)
+def test_nothing_happens_before_result_or_without_connection(state):
+    assert () == job_end.advance(state, NOW).calls
+
+
+@pytest.mark.parametrize(
+    ("task_state", "timeout"),
+    [(TaskState.RUNNING, STOP_TIMEOUT + SPEC.jobs[0].kill_grace), (TaskState.UNREACHABLE, UNREACHABLE_STOP_TIMEOUT)],
+)
+def test_task_that_does_not_end_is_left_behind(task_state, timeout):
+    """A lost agent must not block the uninstall."""
+    killing = job_end.advance(apply(STOPPED, StatusStored(a_status("worker-0__1", task_state))), NOW).state
+
+    early, late = (job_end.advance(with_fields(killing, next_kill_at=0.0), NOW + timeout - s).state for s in (1, 0))
+
+    assert ((), 1) == (early.process.left_behind, len(late.process.left_behind))
+    assert TaskState.LOST is late.stored.statuses["worker-0__1"].state
+
+
+def test_unregistered_or_removed_framework_is_finished_immediately():
+    never, removed = (with_fields(STOPPED, **fields) for fields in ({"framework_id": None}, {"removed": True}))
+
+    assert all(job_end.advance(state, NOW).state.process.finished for state in (never, removed))
+    assert not job_end.advance(STOPPED, NOW).state.process.finished
+
+
+def test_idle_service_is_not_torn_down_until_forced():
+    spec = replace(SPEC, finish=FinishPolicy(after_finish=AfterFinish.IDLE))
+    state = with_fields(a_running_state(spec), framework_id=FrameworkId("f"))
+    state = apply(state, StatusStored(a_status("worker-0__1", TaskState.FINISHED)))
+    state = apply(state, ResultDecided(Result(Verdict.SUCCEEDED, "done", 9.0)))
+    forced = with_fields(state, controls={UNINSTALL: PlanControl(forced=frozenset({()}))})
+
+    assert () == job_end.advance(state, NOW).calls
+    assert Teardown() in job_end.advance(forced, NOW).calls
+
+
+def test_job_fails_at_its_deadline():
+    """Since its first launch, at 5."""
+    state = with_fields(RUNNING, first_launch_at=5.0)
+    limited = replace(state, spec=replace(SPEC, finish=FinishPolicy(deadline=60.0)))
+
+    assert ([65.0], []) == (list(job_end.deadlines(limited)), list(job_end.deadlines(state)))
+    assert () == job_end.check_deadline(limited, 64.0).changes
+    assert Verdict.FAILED is job_end.check_deadline(limited, 65.0).state.stored.result.verdict
