@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Iterator, Mapping, Optional, Protocol
 from urllib.parse import quote, urlencode
 
@@ -66,6 +67,9 @@ class Installation(Protocol):
     def describe(self) -> Any:
         """Return package and options of the service, in the form of Cosmos' `service.describe`."""
 
+    def localize(self, options: Mapping[str, Any], folder: Path, *, replace_all: bool) -> Mapping[str, Any]:
+        """Validate options of a file in `folder` for a service on this machine; return them with absolute paths."""
+
     def preview(self, options: Mapping[str, Any], version: str | None) -> Mapping[str, Any]:
         """Return the input of the scheduler's update preview for exactly these options."""
 
@@ -90,6 +94,10 @@ class CosmosInstallation:
 
     def describe(self) -> Any:
         return self.service.cosmos("service.describe", "cosmos/service/describe", self._app())
+
+    def localize(self, options: Mapping[str, Any], folder: Path, *, replace_all: bool) -> Mapping[str, Any]:
+        del folder, replace_all  # the service runs on other machines
+        return options
 
     def preview(self, options: Mapping[str, Any], version: str | None) -> Mapping[str, Any]:
         package = self.describe()["package"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
 
@@ -212,7 +211,7 @@ def check_unchanged(service: ServiceClient, present: Options, params: Params) ->
 
 def _start(service: ServiceClient, params: Params) -> Any:
     # Only the new options are sent, so that concurrent changes to others survive.
-    return _submit(service, _requested_options(params), params, replace_all=bool(params.get("replace")))
+    return _submit(service, params["wanted"], params, replace_all=bool(params.get("replace")))
 
 
 def _submit(service: ServiceClient, options: Options, params: Params, *, replace_all: bool) -> Any:
@@ -224,12 +223,20 @@ def _submit(service: ServiceClient, options: Options, params: Params, *, replace
 
 
 def _preview_start(service: ServiceClient, params: Params) -> tuple[Renderable, Params]:
-    options, replaces = _requested_options(params), bool(params.get("replace"))
+    replaces, folder = bool(params.get("replace")), Path(params.get("options") or "").parent
+    options = installation_of(service).localize(_requested_options(params), folder, replace_all=replaces)
     present = user_options(service)
     lost = check_unstarted(service, present, params) if replaces else ()
     wanted = options if replaces else merge_options(present, options)
     effects = describe_changes(service, wanted, params.get("package_version"), anyway=bool(lost))
-    return (*lost, *effects), {"present": present}
+    return (*_relative_path_notice(options), *lost, *effects), {"present": present, "wanted": options}
+
+
+def _relative_path_notice(options: Options) -> Renderable:
+    section = options.get("service")
+    url = section.get("job_url") if isinstance(section, Mapping) else None
+    if isinstance(url, str) and url and "://" not in url and not url.startswith("/"):
+        yield f"notice: service.job_url: {url}: only the local cluster finds a relative path; use a URL on DC/OS"
 
 
 def _requested_options(params: Params) -> Options:
@@ -251,16 +258,10 @@ def _preview_rollback(service: ServiceClient, params: Params) -> tuple[Renderabl
     return (*lost, f"Roll back to configuration {selected}:", *effects), {"present": present, "wanted": options}
 
 
-@lru_cache(maxsize=1)
-def _standard_input() -> str:
-    """Standard input, which can be read only once."""
-    return sys.stdin.read()
-
-
 def _document(file: str) -> Any:
     name = "--options - (standard input)" if file == "-" else f"--options {file}"
     try:
-        document = json.loads(_standard_input() if file == "-" else Path(file).read_text(encoding="utf-8"))
+        document = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
     except OSError as error:
         raise CommandError(f"{name}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

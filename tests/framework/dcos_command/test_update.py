@@ -1,12 +1,15 @@
 """Merged options, and secrets that are not stored with configurations."""
 
 import contextlib
+import json
 
 import pytest
 
 from dcos_command import update
 from dcos_command.errors import CommandError, NothingToDoError
 from dcos_command.update import MASK, merge_options, restore_secrets, select_earlier
+from tf_scheduler.cli.common.options_file import load_document
+from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation
 from tf_scheduler.model import redaction
 
 
@@ -117,12 +120,11 @@ class Asked:
         (True, {"worker": {"count": 3, "cpus": 1}}, True),
     ],
 )
-def test_update_lost_to_another_one_fails(tmp_path, monkeypatch, replace, after, lost):
+def test_update_lost_to_another_one_fails(monkeypatch, replace, after, lost):
     """DC/OS accepts both. Only the changed options are sent, so that those of the other remain."""
     monkeypatch.setattr(update, "_CHECK_SECONDS", 0.0)
-    (tmp_path / "options.json").write_text('{"worker": {"count": 3}}')
-    asked, given = Asked(after), {"program": "x", "options": str(tmp_path / "options.json"), "replace": replace}
-    given["present"] = after
+    asked, wanted = Asked(after), {"worker": {"count": 3}}
+    given = {"program": "x", "replace": replace, "present": after, "wanted": wanted}
 
     with pytest.raises(CommandError, match="concurrent update replaced it") if lost else contextlib.nullcontext():
         update._start(asked, given)
@@ -198,3 +200,61 @@ def test_invalid_options_file_is_named(own, tmp_path, content, words):
     assert refused.err.startswith(f"--options {file}")
     assert words in refused.err
     assert 1 == len(refused.err.splitlines())
+
+
+class Local(Stored):
+    """A service of `local install`; `previewed`: the last options that its scheduler was asked about."""
+
+    def __init__(self, folder, document):
+        super().__init__()
+        self.file = folder / "svc.json"
+        self.write(document)
+        (folder / "long.py").touch()
+        self.installed = InstalledService(folder / "cluster", "svc")
+        self.installed.folder.mkdir(parents=True)
+        self.installed.write(self.installed.with_checkpoints(load_document(self.file)))
+        self.installation = LocalInstallation(self.installed)
+
+    def write(self, document):
+        self.file.write_text(json.dumps(document))
+
+    def post(self, _path, body):
+        self.previewed = body["options"]
+        return super().post()
+
+
+LONG = {"service": {"name": "svc", "command": "python long.py", "job_url": "long.py", "environment": {"A": "1"}}}
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_unchanged_file_of_local_service_updates_nothing(tmp_path, replace):
+    """Relative paths are resolved as in `local install`, and defaults are the same."""
+    local = Local(tmp_path, LONG)
+
+    with pytest.raises(NothingToDoError):
+        update._preview_start(local, {"program": "x", "options": str(local.file), "replace": replace})
+
+    assert local.installed.completed(local.installed.options()) == local.previewed
+    assert (tmp_path / "long.py").as_uri() == local.previewed["service"]["job_url"]
+
+
+@pytest.mark.parametrize(
+    ("service", "problem"),
+    [({"job_url": "gone.py"}, "gone.py: file does not exist"), ("text", "service: must be an object")],
+)
+def test_update_of_local_service_validates_the_file(tmp_path, service, problem):
+    local = Local(tmp_path, LONG)
+    local.write({"service": service})
+
+    with pytest.raises(CommandError, match=problem):
+        update._preview_start(local, {"program": "x", "options": str(local.file)})
+
+
+def test_update_on_dcos_warns_of_a_relative_path(tmp_path):
+    (tmp_path / "options.json").write_text(json.dumps(LONG))
+    given = {"program": "x", "options": str(tmp_path / "options.json"), "package_version": "2"}
+
+    effects, known = update._preview_start(Stored(), given)
+
+    assert "service.job_url: long.py: only the local cluster finds" in effects[0]
+    assert LONG == known["wanted"]

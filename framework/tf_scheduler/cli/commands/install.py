@@ -50,7 +50,7 @@ def install(options: Path | None, app_id: str | None, directory: Path, misplaced
     for problem in supervise_all(cluster.directory):
         click.echo(problem, err=True)
     service = InstalledService(cluster.directory, name)
-    service.install(_with_checkpoints(document, cluster.directory, name))
+    service.install(service.with_checkpoints(document))
     click.echo(f"installed {NAME} {__version__} as /{name}")
     click.echo(f"its API: {service.url}/v1/plans/deploy")
 
@@ -102,13 +102,3 @@ def _check_job() -> dict[str, Any]:
     program = PACKAGE_FOLDER.parent / "examples" / "sanity" / "check.py"
     service = {"name": NAME, "job_url": program.as_uri(), "command": f"python {program.name}"}
     return {"service": service, "parameter_server": _SMALL_TASK, "worker": _SMALL_TASK}
-
-
-def _with_checkpoints(document: dict[str, Any], cluster: Path, name: str) -> dict[str, Any]:
-    """Add a checkpoint folder, which all tasks share on one machine."""
-    service = document.get("service", {})
-    if service.get("checkpoint_dir") or service.get("shared_filesystem"):
-        return document
-    checkpoints = cluster / "checkpoints" / name.replace("/", "__")
-    checkpoints.mkdir(parents=True, exist_ok=True)
-    return {**document, "service": {**service, "checkpoint_dir": str(checkpoints)}}

@@ -48,13 +48,14 @@ def _with_runtimes(document: Options) -> dict[str, Any]:
     return completed
 
 
-def _read_options(path: Path) -> dict[str, Any]:
-    return _with_runtimes(parse(read_bytes(path), str(path)))
-
-
 def load_document(path: Path) -> dict[str, Any]:
-    """Return the document of a valid options file in the form of Cosmos: environments as lists, absolute paths."""
-    return dict(_with_absolute_paths(as_lists(_read_options(path)), path.parent.resolve()))
+    """Return the document of a valid options file, see `localized`."""
+    return localized(parse(read_bytes(path), str(path)), path.parent)
+
+
+def localized(document: Options, folder: Path) -> dict[str, Any]:
+    """Return valid options of a file in `folder` in the form of Cosmos: environments as lists, absolute paths."""
+    return dict(_with_absolute_paths(as_lists(_with_runtimes(document)), folder.resolve()))
 
 
 def read_bytes(path: Path) -> bytes:
@@ -98,12 +99,16 @@ def load_options(path: Path) -> ServiceSpec:
     Default user and interpreter are those of this process. Paths are relative to the file. Prints a notice on standard
     error for each option without effect.
     """
-    folder = path.parent
-    rules = (lambda options: _missing_files(options, folder), _missing_programs, _invalid_user, _unsupported_isolation)
-    options = resolve(_read_options(path), _local_defaults(), rules)
+    options = check_options(parse(read_bytes(path), str(path)), path.parent)
     for notice in ineffective_options(options):
         click.echo(f"notice: {notice}", err=True)
-    return to_spec(_with_absolute_paths(options, folder.resolve()))
+    return to_spec(_with_absolute_paths(options, path.parent.resolve()))
+
+
+def check_options(document: Options, folder: Path) -> Options:
+    """Resolve options of a file in `folder` for this machine. Raises OptionsError with all problems."""
+    rules = (lambda options: _missing_files(options, folder), _missing_programs, _invalid_user, _unsupported_isolation)
+    return resolve(_with_runtimes(document), _local_defaults(), rules)
 
 
 def scheduler_defaults() -> dict[str, Any]:

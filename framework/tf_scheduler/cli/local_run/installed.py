@@ -34,7 +34,7 @@ from mesos_local.host.orphans import MARK
 from mesos_local.host.process import ProcessId
 from tf_scheduler import __version__
 from tf_scheduler.cli.common.folders import write_private
-from tf_scheduler.cli.common.options_file import scheduler_defaults
+from tf_scheduler.cli.common.options_file import check_options, localized, scheduler_defaults
 from tf_scheduler.cli.common.output import last_lines
 from tf_scheduler.errors import JobError, OptionsError
 from tf_scheduler.options.load import as_lists, resolve
@@ -111,6 +111,15 @@ class InstalledService:
         own = {"scheduler.state": (self.folder / "state.db").as_uri(), "scheduler.containerized": False}
         return with_values(options, {**defaults, **own, **master})
 
+    def with_checkpoints(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Add a checkpoint folder, which all tasks share on one machine."""
+        service = options.get("service", {})
+        if service.get("checkpoint_dir") or service.get("shared_filesystem"):
+            return options
+        checkpoints = self.cluster / "checkpoints" / self.id.replace("/", "__")
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        return {**options, "service": {**service, "checkpoint_dir": str(checkpoints)}}
+
     def install(self, options: Mapping[str, Any]) -> None:
         """Start the service. Raises JobError if it is installed already."""
         if self.options():
@@ -171,6 +180,14 @@ class LocalInstallation:
             "resolvedOptions": self._resolved(options),
             "userProvidedOptions": options,
         }
+
+    def localize(self, options: Mapping[str, Any], folder: Path, *, replace_all: bool) -> Mapping[str, Any]:
+        try:
+            check_options(options if replace_all else merge_options(self._options(), options), folder)
+            local = localized(options, folder)
+        except OptionsError as error:
+            raise CommandError(str(error)) from error
+        return self.service.with_checkpoints(local) if replace_all else local
 
     def preview(self, options: Mapping[str, Any], version: str | None) -> Mapping[str, Any]:
         _check_version(version)
