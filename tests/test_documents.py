@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -47,3 +48,23 @@ def test_tour_names_code_that_exists() -> None:
     assert len(text.splitlines()) < 100
     assert named
     assert [] == wrong
+
+
+#: Where a quoted message may be composed of several strings: punctuation, values, examples of names, and these words.
+_JOINT = re.compile(
+    r"\.\.\.|[;:,()\[?]|`\w+`|(?:(?:signal|process) )?\S*\d\S*|options\.json|service\.comand|\b(?:but|failed|mem)\b"
+)
+
+
+def test_troubleshooting_quotes_messages_of_the_product() -> None:
+    """A user searches the page for the words that the program printed."""
+    page = (HOME / "docs" / "troubleshooting.md").read_text()
+    headings = re.findall(r"^\*\*(.+?)\*\*", page, re.MULTILINE)
+    quoted = [text for heading in headings for _, text in re.findall(r"(``?)(.+?)\1", heading) if " " in text]
+    files = [path for part in ("framework", "executor") for path in (HOME / part).rglob("*.py")]
+    nodes = (node for path in files for node in ast.walk(ast.parse(path.read_bytes())))
+    texts = "\n".join(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    parts = {part.strip() for text in quoted for part in _JOINT.split(text)}
+
+    assert len(quoted) > 15
+    assert [] == sorted(part for part in parts if " " in part and part not in texts)

@@ -117,7 +117,7 @@ COMMANDS = (
         (
             FOLLOW,
             CommandOption("stderr", "Show standard error instead.", "flag"),
-            CommandOption("file", "Another file of its working directory.", metavar="NAME"),
+            CommandOption("file", "Another file of the task's working directory.", metavar="NAME"),
         ),
         follow=_follow_log,
         show_item=_show_log_item,

@@ -99,7 +99,7 @@ STEP = CommandArgument("step", "step", required=False, help="Name or id of a ste
 _PLAN = CommandArgument("plan", "plan", help="Name of the plan.", example="deploy")
 _ANY_PLAN = CommandArgument("plan", "plan", required=False, help="Name of the plan.", example="deploy")
 _PARAMETER = CommandOption(
-    "parameter", "Environment variable of its tasks.", "texts", short="p", metavar="NAME=VALUE", default=()
+    "parameter", "Environment variable of the plan's tasks.", "texts", short="p", metavar="NAME=VALUE", default=()
 )
 
 
@@ -135,6 +135,6 @@ COMMANDS = (
     ),
     _control("plan pause", "Stop starting new steps; running steps continue.", "interrupt", "plan interrupt"),
     _control("plan resume", "Resume after a pause, or start the next canary.", "continue", "plan continue"),
-    _control("plan restart", "Restart from the first step; relaunch its tasks.", "restart", "plan force-restart"),
-    _control("plan force-complete", "Mark as complete regardless of its state.", "forceComplete", "plan force"),
+    _control("plan restart", "Restart a plan, phase or step with its tasks.", "restart", "plan force-restart"),
+    _control("plan force-complete", "Mark a plan, phase or step as complete.", "forceComplete", "plan force"),
 )

@@ -135,17 +135,17 @@ COMMANDS = (
     _control("restart", "Relaunch a pod on its reserved resources.", "is restarted"),
     _control(
         "replace",
-        "Release its resources and launch it elsewhere.",
+        "Release a pod's resources and launch it elsewhere.",
         "is replaced",
         confirm="Release the resources of {pod}?",
         examples=("worker-0 --yes",),
     ),
     _control(
-        "pause", "Stop its program, keep its resources.", "is paused", options=(_TASKS,), aliases=("debug pod pause",)
+        "pause", "Stop a pod, but keep its resources.", "is paused", options=(_TASKS,), aliases=("debug pod pause",)
     ),
     _control(
         "resume",
-        "Launch the program again after a pause.",
+        "Launch a paused pod's program again.",
         "is resumed",
         options=(_TASKS,),
         aliases=("debug pod resume",),

@@ -410,11 +410,11 @@ COMMANDS = (
     ),
     Command("update resume", "Resume a paused update.", plan_command("continue"), show_message, (PHASE,)),
     Command(
-        "update force-restart", "Restart from the first step.", plan_command("restart"), show_message, (PHASE, STEP)
+        "update force-restart", "Restart a phase or step, or all.", plan_command("restart"), show_message, (PHASE, STEP)
     ),
     Command(
         "update force-complete",
-        "Mark as complete regardless of its state.",
+        "Mark the update, a phase or a step as complete.",
         plan_command("forceComplete"),
         show_message,
         (PHASE, STEP),

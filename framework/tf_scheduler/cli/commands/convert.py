@@ -23,7 +23,9 @@ from .options import file_type, force_option, output_option, print_or_write, rea
 @click.argument("file", type=file_type)
 @output_option
 @force_option
-@click.option("--command", "program", default="", help="Command of containers without one: 'python train.py'.")
+@click.option(
+    "--command", "program", default="", metavar="COMMAND", help="Command of containers without one: 'python train.py'."
+)
 @click.option("--strategy", type=click.Choice([one.value for one in Strategy]), help="Default: guessed from the jobs.")
 @json_option
 def convert(file: Path, output: Path | None, force: bool, program: str, strategy: str | None, as_json: bool) -> None:

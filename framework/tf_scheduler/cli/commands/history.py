@@ -44,7 +44,15 @@ _REMOTE_SERVICE = (
 
 @click.group(invoke_without_command=True)
 @examples("history", "history show last --report run.html")
-@click.option("-n", "count", type=click.IntRange(1), default=_DEFAULT_COUNT, show_default=True, help="Number of runs.")
+@click.option(
+    "-n",
+    "count",
+    type=click.IntRange(1),
+    metavar="N",
+    default=_DEFAULT_COUNT,
+    show_default=True,
+    help="Number of runs.",
+)
 @json_option
 @click.pass_context
 def history(context: click.Context, count: int, as_json: bool) -> None:
@@ -135,8 +143,10 @@ def reproduce(run: str, output: Path | None, force: bool, as_json: bool) -> None
 @history.command()
 @examples("history add recording.jsonl --options options.json")
 @click.argument("recording", type=click.Path(path_type=Path))
-@click.option("--name", default="", help="Name of the service. Default: as in the options.")
-@click.option("--options", "options_file", type=click.Path(path_type=Path), help="Options file of the service.")
+@click.option("--name", default="", metavar="NAME", help="Name of the service. Default: as in the options.")
+@click.option(
+    "--options", "options_file", type=click.Path(path_type=Path), metavar="FILE", help="Options file of the service."
+)
 def add(recording: Path, name: str, options_file: Path | None) -> None:
     """Add the run of an installed service.
 

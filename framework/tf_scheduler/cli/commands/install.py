@@ -28,8 +28,8 @@ _SMALL_TASK = {"cpus": 0.1, "mem": 64, "disk": 0}
 
 @click.command()
 @examples("local install --options options.json")
-@click.option("--options", type=click.Path(path_type=Path), help="Options file. Default: a check of the cluster.")
-@click.option("--app-id", help="Id of the service on this cluster. Default: its name.")
+@click.option("--options", type=click.Path(path_type=Path), metavar="FILE", help="Options file. Default: a test job.")
+@click.option("--app-id", metavar="ID", help="Id of the service. Default: the option service.name.")
 @directory_option
 @click.argument("misplaced", nargs=-1, metavar="")
 def install(options: Path | None, app_id: str | None, directory: Path, misplaced: tuple[str, ...]) -> None:

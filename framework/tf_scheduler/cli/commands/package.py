@@ -30,6 +30,7 @@ url_option = click.option(
     "--artefacts-url",
     "--artifacts-url",
     "url",
+    metavar="URL",
     default=universe.PLACEHOLDER_URL,
     show_default=True,
     help="URL of the published artefacts, without the version.",
@@ -58,8 +59,8 @@ def validate(sources: Path, as_json: bool) -> None:
 
 @package.command()
 @examples("package render --options options.json --artefacts-url https://files.example.com")
-@click.option("--options", type=click.Path(path_type=Path), help="Options file. Default: no options.")
-@click.option("--app-id", help="App id, like `--app-id` of `dcos package install`.")
+@click.option("--options", type=click.Path(path_type=Path), metavar="FILE", help="Options file. Default: no options.")
+@click.option("--app-id", metavar="ID", help="App id, like `--app-id` of `dcos package install`.")
 @sources_option
 @url_option
 def render(options: Path | None, app_id: str | None, sources: Path, url: str) -> None:

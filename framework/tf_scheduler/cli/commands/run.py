@@ -103,7 +103,10 @@ def _value(text: str) -> Value:
 @examples("local run examples/digits/options.json", "local run options.json --timeout 600 --report run.html")
 @click.argument("options", type=click.Path(path_type=Path, readable=False))
 @click.option(
-    "--agents", type=click.Path(path_type=Path, readable=False), help="JSON list of {hostname, resources, attributes}."
+    "--agents",
+    type=click.Path(path_type=Path, readable=False),
+    metavar="FILE",
+    help="JSON list of {hostname, resources, attributes}.",
 )
 @directory_option
 @click.option(

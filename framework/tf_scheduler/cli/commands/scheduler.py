@@ -41,7 +41,11 @@ def scheduler() -> None:
 
 @scheduler.command()
 @click.option(
-    "--options", "file", type=click.Path(path_type=Path), help="Options file, instead of environment variables."
+    "--options",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Options file, instead of environment variables.",
 )
 @click.option(
     "--reset",
@@ -89,7 +93,9 @@ def _stopped_by_signals(process: SchedulerProcess) -> Iterator[None]:
 
 
 @scheduler.command()
-@click.option("--port", type=click.IntRange(1, 65535), help="Port of the API. Default: PORT_API, or PORT0.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), metavar="PORT", help="Port of the API. Default: PORT_API, or PORT0."
+)
 def health(port: int | None) -> None:
     """Check the scheduler on this machine.
 

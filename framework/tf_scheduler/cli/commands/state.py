@@ -33,7 +33,9 @@ _LEADER_TIMEOUT = 2.0  # seconds to become the leading scheduler
 _STDIO = Path("-")
 
 address_argument = click.argument("address")
-service_option = click.option("--service", default="tensorflow", show_default=True, help="Name of the service.")
+service_option = click.option(
+    "--service", default="tensorflow", metavar="NAME", show_default=True, help="Name of the service."
+)
 
 
 @click.group(cls=Group)
@@ -94,7 +96,7 @@ def export(address: str, service: str, output: Path, force: bool) -> None:
 @examples("state import zk://master.mesos:2181 backup.json --replace")
 @address_argument
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path))
-@click.option("--service", help="Name of the service. Default: as in FILE.")
+@click.option("--service", metavar="NAME", help="Name of the service. Default: as in FILE.")
 @click.option("--replace", is_flag=True, help="Replace the whole stored state of the service.")
 @json_option
 def import_(address: str, file: Path, service: str | None, replace: bool, as_json: bool) -> None:
