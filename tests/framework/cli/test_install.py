@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import stat
+import subprocess
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit
@@ -16,9 +19,10 @@ import pytest
 from kit.commands import SMALL, request, run_command
 from kit.waiting import wait_until
 from mesos_local.host.orphans import find_orphans
-from mesos_local.host.process import ProcessId
+from mesos_local.host.process import ProcessId, free_ports
 from mesos_local.master_api import read_status
 from tf_scheduler.cli.local_run.installed import InstalledService
+from tf_scheduler.errors import JobError
 
 
 def run(*arguments, umask=-1):
@@ -227,6 +231,61 @@ def test_install_reports_all_wrong_options(cluster, job):
     assert 1 == result.returncode
     assert "worker.cpu: unknown option; did you mean `cpus`?" in result.stderr
     assert [] == InstalledService.all(cluster.directory)
+
+
+@pytest.fixture
+def supervised(tmp_path, monkeypatch):
+    """Write what a supervisor, here `sleep`, records about a scheduler with its API at PORT; return the service."""
+    service = InstalledService(tmp_path / "cluster", "svc")
+    service.folder.parent.parent.mkdir()
+    with subprocess.Popen(["sleep", "1000"]) as process:
+
+        def prepare(port, failure=""):
+            def start(self):
+                self.log.write_text("started\n")
+                record = {"url": f"http://127.0.0.1:{port}", "process": asdict(ProcessId.of(process.pid))}
+                (self.folder / "supervisor.json").write_text(json.dumps(record))
+                if failure:
+                    (self.folder / "failure").write_text(failure)
+
+            monkeypatch.setattr(InstalledService, "ensure_supervised", start)
+            return service
+
+        yield prepare
+        process.kill()
+
+
+def test_install_returns_when_the_api_accepts_connections(supervised):
+    with socket.create_server(("127.0.0.1", 0)) as api:
+        service = supervised(api.getsockname()[1])
+        service.install({"service": {"name": "svc", "command": "true"}})
+
+    assert service.supervisor is not None
+    assert [service] == InstalledService.all(service.cluster)
+
+
+def test_install_of_exiting_scheduler_leaves_only_its_log(supervised):
+    """The supervisor is stopped, too."""
+    service = supervised(free_ports(1)[0], "exit code 1\nRT is not set")
+
+    with pytest.raises(JobError, match=rf"(?s)exit code 1\nRT is not set\n.*{service.log}"):
+        service.install({"service": {"name": "svc", "command": "true"}})
+
+    assert ([], [service.log]) == (InstalledService.all(service.cluster), list(service.folder.iterdir()))
+
+
+@pytest.mark.mesos
+def test_install_reports_why_the_scheduler_exits(cluster, job):
+    """The API's token is a variable that is not set. The next install succeeds."""
+    failed = run("install", "--options", job("exits", api={"read_token": "env:RT_X"}), "--dir", cluster.directory)
+
+    assert (1, "") == (failed.returncode, failed.stdout)
+    assert "RT_X" in failed.stderr
+    assert str(service(cluster, "exits").log) in failed.stderr
+    assert (None, None) == (scheduler(cluster, "exits"), service(cluster, "exits").supervisor)
+    assert [] == InstalledService.all(cluster.directory)
+    again = run("install", "--options", job("exits"), "--dir", cluster.directory)
+    assert 0 == again.returncode, again.stderr
 
 
 @pytest.mark.mesos

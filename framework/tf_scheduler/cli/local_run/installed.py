@@ -14,17 +14,19 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 
 from dcos_command.client import PACKAGE
 from dcos_command.errors import CommandError
@@ -42,7 +44,9 @@ from tf_scheduler.options.load import as_lists, resolve
 from .process import SchedulerLaunch, SupervisedScheduler, advertise, get_json, guarded, secret_variables, with_values
 
 _INTERVAL = 0.5  # seconds between two checks of a supervisor
-_START_TIMEOUT = 60.0  # seconds until a supervisor must have started its scheduler
+_START_TIMEOUT = 60.0  # seconds until a supervisor must have started its scheduler, and that its API
+_CONNECT_INTERVAL = 0.1  # seconds between two connections to the API of a starting scheduler
+_STOP_TIMEOUT = 10.0  # seconds until a supervisor is killed
 #: Consecutive reports that the removal is complete, so that commands can read the last report.
 _CONFIRMATIONS = 3
 _LOG_LINES = 5
@@ -95,6 +99,14 @@ class InstalledService:
         """Last URL of the scheduler's API."""
         return str(json.loads((self.folder / "supervisor.json").read_text())["url"])
 
+    @property
+    def failure(self) -> str:
+        """Why the scheduler last failed; empty if it did not."""
+        try:
+            return (self.folder / "failure").read_text()
+        except FileNotFoundError:
+            return ""
+
     def options(self) -> dict[str, Any]:
         """Return the options of the user; empty if the service does not exist."""
         try:
@@ -121,14 +133,42 @@ class InstalledService:
         return {**options, "service": {**service, "checkpoint_dir": str(checkpoints)}}
 
     def install(self, options: Mapping[str, Any]) -> None:
-        """Start the service. Raises JobError if it is installed already."""
+        """Return when the API of the new service accepts connections.
+
+        Raises JobError if it is installed already; also if its scheduler exits: then only its log is left.
+        """
         if self.options():
             raise JobError(f"{self.id}: already installed; update it, or uninstall it first")
         for folder in (self.folder.parent, self.folder, self.folder / "scheduler"):
             folder.mkdir(exist_ok=True)
             folder.chmod(_FOLDER_MODE)
         self.write(options)
-        self.ensure_supervised()
+        try:
+            self.ensure_supervised()
+            self._await_api()
+        except JobError:
+            self._discard()
+            raise
+
+    def _await_api(self) -> None:
+        deadline = time.monotonic() + _START_TIMEOUT
+        while not _accepts_connections(self.url):
+            failure, supervisor = self.failure, self.supervisor
+            # The supervisor's exit can be awaited, the port cannot.
+            waiting = not failure and supervisor is not None and not supervisor.wait(_CONNECT_INTERVAL)
+            if not waiting or time.monotonic() > deadline:
+                reason = failure or "\n".join(["no answer", *last_lines(self.log, _LOG_LINES)])
+                raise JobError(f"{self.id}: not installed: its scheduler does not start: {reason}\nits log: {self.log}")
+
+    def _discard(self) -> None:
+        """Stop the supervisor with its scheduler; delete all but the log."""
+        if supervisor := self.supervisor:
+            supervisor.end(_STOP_TIMEOUT)
+        for path in self.folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path != self.log:
+                path.unlink()
 
     def write(self, options: Mapping[str, Any]) -> None:
         """Replace the options. The scheduler reads them when it starts."""
@@ -163,6 +203,13 @@ class InstalledService:
             self.ensure_supervised()
         else:
             supervisor.signal(signal.SIGHUP)
+
+
+def _accepts_connections(url: str) -> bool:
+    address = urlsplit(url)
+    with suppress(OSError), socket.create_connection((address.hostname, address.port)):
+        return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,12 +262,7 @@ class LocalInstallation:
 
     def last_failure(self, *, finished: bool) -> str | None:
         del finished  # the service has a folder until the removal ends
-        if not self.service.options():
-            return None
-        try:
-            return (self.service.folder / "failure").read_text()
-        except FileNotFoundError:
-            return ""
+        return self.service.failure if self.service.options() else None
 
     def _options(self) -> dict[str, Any]:
         options = self.service.options()
