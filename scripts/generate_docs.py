@@ -210,7 +210,7 @@ TensorFlow blocks forever, without an error, on a missing peer. A program is sto
 group if its TensorFlow server does not answer `recovery.start_timeout` seconds after its start, and it has reported no
 progress. This applies only if a server is expected, for one of these reasons: the server of another task answers, the server
 of an earlier launch of the task answered, or the executor starts the server itself (`service.job_name`). The last output
-of the program is reported. A late launch does not count as a failure, but launch {startup_timeout.MAX_LATE_LAUNCHES + 1} that is late in a row fails the job.
+of the program is reported. A late launch does not count as a failure, but after {startup_timeout.MAX_LATE_LAUNCHES} in a row another one fails the job.
 If no server is expected and none answers, the scheduler logs the names of the tasks and stops none of them, because
 programs may have no server. No task is late in the first {startup_timeout.RECONNECT_GRACE:g} s after the scheduler has connected to Mesos.
 
