@@ -410,7 +410,11 @@ COMMANDS = (
     ),
     Command("update resume", "Resume a paused update.", plan_command("continue"), show_message, (PHASE,)),
     Command(
-        "update force-restart", "Restart a phase or step, or all.", plan_command("restart"), show_message, (PHASE, STEP)
+        "update force-restart",
+        "Restart the update, phase or step.",
+        plan_command("restart"),
+        show_message,
+        (PHASE, STEP),
     ),
     Command(
         "update force-complete",
