@@ -33,7 +33,7 @@ PATIENCE = 60.0
 CPUS = 2.0
 
 
-class Scheduler:
+class TaskLauncher:
     """Launches one task after the other and acknowledges every update."""
 
     def __init__(self, cluster: LocalCluster, bundle: Path) -> None:
@@ -228,7 +228,7 @@ def _strings(path: str) -> list[str]:
 
 
 @contextmanager
-def subscribed(bundle: Path, agent_flags: Mapping[str, object] = MappingProxyType({})) -> Iterator[Scheduler]:
+def subscribed(bundle: Path, agent_flags: Mapping[str, object] = MappingProxyType({})) -> Iterator[TaskLauncher]:
     """Yield a scheduler on a cluster with one agent."""
     agent = AgentSpec("agent-1", f"cpus:{CPUS};mem:1024", "")
     quick = {"allocation_interval": "100ms"}
@@ -238,7 +238,7 @@ def subscribed(bundle: Path, agent_flags: Mapping[str, object] = MappingProxyTyp
             with_ports([agent], first_port), master_flags=quick, agent_flags=agent_flags, die_with_parent=True
         ) as cluster,
     ):
-        scheduler = Scheduler(cluster, bundle)
+        scheduler = TaskLauncher(cluster, bundle)
         try:
             yield scheduler
         finally:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from task_launcher import Scheduler, subscribed
+from task_launcher import TaskLauncher, subscribed
 from tf_executor.around import environment as around_environment
 from tf_scheduler.zipapp_builder import build_bundle
 
@@ -36,7 +36,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def scheduler(bundle: Path) -> Iterator[Scheduler]:
+def scheduler(bundle: Path) -> Iterator[TaskLauncher]:
     with subscribed(bundle) as scheduler:
         yield scheduler
 
@@ -53,7 +53,7 @@ def test_size_of_the_bundle(bundle: Path) -> None:
 
 
 @pytest.mark.mesos
-def test_start(scheduler: Scheduler) -> None:
+def test_start(scheduler: TaskLauncher) -> None:
     """From the start of the container's command to the executor's SUBSCRIBE, by the agent's log."""
     found = [started(scheduler, f"start-{number}") for number in range(ROUNDS)]
     bare = [seconds_of(lambda: subprocess.run([sys.executable, "-c", "pass"], check=True)) for _ in range(ROUNDS)]
@@ -61,7 +61,7 @@ def test_start(scheduler: Scheduler) -> None:
     print_numbers("python -c pass, milliseconds", median=1000 * statistics.median(bare), least=1000 * min(bare))
 
 
-def started(scheduler: Scheduler, name: str) -> float:
+def started(scheduler: TaskLauncher, name: str) -> float:
     scheduler.launch(name, "true")
     scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     assert 0 == scheduler.executor_exit()
@@ -85,7 +85,7 @@ def seconds_of(run: Callable[[], object]) -> float:
 
 
 @pytest.mark.mesos
-def test_memory_and_idle_time(scheduler: Scheduler, tmp_path: Path) -> None:
+def test_memory_and_idle_time(scheduler: TaskLauncher, tmp_path: Path) -> None:
     """Measure an idle task with all features on."""
     os.mkfifo(tmp_path / "ready")
     command = f"echo ready > {tmp_path}/ready; sleep {3 * ROUNDS}; echo ready > {tmp_path}/ready; sleep 3600"
@@ -121,7 +121,7 @@ print("took", time.monotonic() - begin, file=sys.stderr)
 
 
 @pytest.mark.mesos
-def test_output(scheduler: Scheduler, tmp_path: Path) -> None:
+def test_output(scheduler: TaskLauncher, tmp_path: Path) -> None:
     """Write some hundred megabytes through the executor with rotation, and to a file directly."""
     (tmp_path / "write.py").write_text(WRITER.format(size=ROUNDS))
     size = 2000 * ROUNDS * 100 * 91 / 1e6
@@ -138,7 +138,7 @@ def test_output(scheduler: Scheduler, tmp_path: Path) -> None:
     print_numbers("output", ratio=statistics.median(ratios))
 
 
-def under_us(scheduler: Scheduler, name: str, command: str, folder: Path, **fields: object) -> float:
+def under_us(scheduler: TaskLauncher, name: str, command: str, folder: Path, **fields: object) -> float:
     """Return the seconds that the program measured."""
     scheduler.launch(name, f"{command} 2> {folder}/measured", **fields)
     scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
@@ -214,7 +214,7 @@ print("steps", number, "seconds", seconds, "processor", cpu, "executor", above, 
 
 @pytest.mark.mesos
 @pytest.mark.tensorflow
-def test_training(scheduler: Scheduler, tmp_path: Path) -> None:
+def test_training(scheduler: TaskLauncher, tmp_path: Path) -> None:
     """Run the same command with and without the executor, alternating every second. It reports each step."""
     (tmp_path / "train.py").write_text(TRAIN.replace("{turns}", str(TURNS)))
     for name in ("ours", "hand"):
@@ -257,7 +257,7 @@ def pipes(folder: Path, name: str) -> dict[str, str]:
     return {"READY": str(folder / f"ready-{name}"), "GO": str(folder / f"go-{name}")}
 
 
-def trained(scheduler: Scheduler, name: str, folder: Path) -> tuple[Trained, Trained]:
+def trained(scheduler: TaskLauncher, name: str, folder: Path) -> tuple[Trained, Trained]:
     """Return the results with and without the executor."""
     command = f"exec {shlex.quote(sys.executable)} {folder}/train.py 2> {folder}/"
     scheduler.launch(name, f"{command}ours", environment=pipes(folder, "ours"), event_folders=(".",))

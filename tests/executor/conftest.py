@@ -168,7 +168,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def scheduler(bundle: Path) -> Iterator[task_launcher.Scheduler]:
+def scheduler(bundle: Path) -> Iterator[task_launcher.TaskLauncher]:
     with task_launcher.subscribed(bundle) as scheduler:
         yield scheduler
 

@@ -16,7 +16,7 @@ import pytest
 
 from jobs import gone
 from mesos_local.host.errors import MesosLocalError
-from task_launcher import Scheduler, processes, subscribed
+from task_launcher import TaskLauncher, processes, subscribed
 from tf_executor.contract.reports import EndReport, ProgressReport
 
 pytestmark = pytest.mark.mesos
@@ -28,7 +28,7 @@ def python(program: str) -> str:
     return f"exec python -c {shlex.quote(program)}"
 
 
-def test_readiness_reaches_scheduler(scheduler: Scheduler, ready: Path) -> None:
+def test_readiness_reaches_scheduler(scheduler: TaskLauncher, ready: Path) -> None:
     port = scheduler.free_port()
     program = f"""
 import socket
@@ -48,7 +48,7 @@ with socket.create_server(("127.0.0.1", {port})) as listener:
     assert 0 == scheduler.executor_exit()
 
 
-def test_progress_reaches_scheduler(scheduler: Scheduler) -> None:
+def test_progress_reaches_scheduler(scheduler: TaskLauncher) -> None:
     program = "import tf_executor\nfor n in range(1, 1001): tf_executor.report(step=n, total=1000, loss=1 / n)\n"
     scheduler.launch("progress", python(program))
     scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
@@ -59,7 +59,7 @@ def test_progress_reaches_scheduler(scheduler: Scheduler) -> None:
     assert 0 == scheduler.executor_exit()
 
 
-def test_max_completion_time_ends_task(scheduler: Scheduler) -> None:
+def test_max_completion_time_ends_task(scheduler: TaskLauncher) -> None:
     limit = {"max_completion_time": {"nanoseconds": int(0.3e9)}}
     scheduler.launch("slow", "exec sleep 3600", info=limit, kill_grace=60.0)
     status = scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_KILLING", "TASK_FAILED")
@@ -67,7 +67,7 @@ def test_max_completion_time_ends_task(scheduler: Scheduler) -> None:
     assert 0 == scheduler.executor_exit()
 
 
-def test_kill_policy_of_task_is_used(scheduler: Scheduler, ready: Path) -> None:
+def test_kill_policy_of_task_is_used(scheduler: TaskLauncher, ready: Path) -> None:
     policy = {"kill_policy": {"grace_period": {"nanoseconds": int(0.2e9)}}}
     command = f"trap '' TERM; echo ready > {ready}; sleep 3600 & wait; wait"
     scheduler.launch("stubborn", command, info=policy, kill_grace=3600.0)
@@ -78,7 +78,7 @@ def test_kill_policy_of_task_is_used(scheduler: Scheduler, ready: Path) -> None:
     assert 0 == scheduler.executor_exit()
 
 
-def test_hooks_limits_output_and_secrets(scheduler: Scheduler) -> None:
+def test_hooks_limits_output_and_secrets(scheduler: TaskLauncher) -> None:
     scheduler.launch(
         "full",
         "ulimit -n; nice; for n in $(seq 2000); do echo line $n; done; echo key=$KEY >&2; exit 3",
@@ -110,7 +110,7 @@ JOB = "def main(server, log_dir, context): print(server, context)"
 
 
 @pytest.mark.parametrize("kind", ["py", "zip", "tgz"])
-def test_job_of_original_package_runs(scheduler: Scheduler, tmp_path: Path, kind: str) -> None:
+def test_job_of_original_package_runs(scheduler: TaskLauncher, tmp_path: Path, kind: str) -> None:
     source = tmp_path / "src" / "job"
     source.mkdir(parents=True)
     (source / f"mnist_{kind}.py").write_text(JOB)
@@ -138,7 +138,7 @@ SYSTEM_PYTHON = Path("/usr/bin/python3")
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only a root agent switches users")
 @pytest.mark.skipif(not SYSTEM_PYTHON.is_file(), reason="no Python that every user may run")
-def test_agent_that_switches_users(scheduler: Scheduler) -> None:
+def test_agent_that_switches_users(scheduler: TaskLauncher) -> None:
     program = "import tf_executor; tf_executor.report(step=1)"
     for folder in (scheduler.cluster.directory, scheduler.bundle.parent, *scheduler.bundle.parent.parents):
         if folder.owner() == "root" and folder.is_relative_to("/tmp") and folder != Path("/tmp"):
@@ -173,7 +173,7 @@ def test_task_survives_two_agent_restarts(bundle: Path, ready: Path) -> None:
         assert [] == processes("survivor")
 
 
-def restart(scheduler: Scheduler, name: str, time: int) -> None:
+def restart(scheduler: TaskLauncher, name: str, time: int) -> None:
     """Restart the agent; return when it has recovered the executor for the `time`th time and is registered."""
     agent = scheduler.cluster.agents["agent-1"]
     agent.kill()

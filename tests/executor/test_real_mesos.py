@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from jobs import gone
-from task_launcher import Scheduler, processes, subscribed
+from task_launcher import TaskLauncher, processes, subscribed
 from tf_executor.contract.reports import EndReport
 
 pytestmark = pytest.mark.mesos
 
 
-def test_successful_program_finishes(scheduler: Scheduler) -> None:
+def test_successful_program_finishes(scheduler: TaskLauncher) -> None:
     scheduler.launch("ok", 'echo "hello from $TASK_NAME"; echo trouble >&2; env > environment')
     status = scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     assert ("exit code 0", EndReport(exit_code=0)) == (
@@ -42,7 +42,7 @@ def test_successful_program_finishes(scheduler: Scheduler) -> None:
     ],
 )
 def test_failed_program_is_reported(
-    scheduler: Scheduler, name: str, command: str, message: str, ending: EndReport
+    scheduler: TaskLauncher, name: str, command: str, message: str, ending: EndReport
 ) -> None:
     scheduler.launch(name, command)
     status = scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")
@@ -71,7 +71,7 @@ def stubborn(ready: Path) -> str:
     return f"READY={ready} exec python -c {shlex.quote(STUBBORN)}"
 
 
-def test_kill_reaches_stubborn_tree(scheduler: Scheduler, ready: Path) -> None:
+def test_kill_reaches_stubborn_tree(scheduler: TaskLauncher, ready: Path) -> None:
     scheduler.launch("stubborn", stubborn(ready), kill_grace=3600.0)
     scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
     assert "ready" == ready.read_text()
@@ -84,7 +84,7 @@ def test_kill_reaches_stubborn_tree(scheduler: Scheduler, ready: Path) -> None:
     assert 0 == scheduler.executor_exit()
 
 
-def test_executor_shutdown_ends_task(scheduler: Scheduler, ready: Path) -> None:
+def test_executor_shutdown_ends_task(scheduler: TaskLauncher, ready: Path) -> None:
     scheduler.launch("shut", stubborn(ready), kill_grace=3600.0)
     scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
     assert "ready" == ready.read_text()
@@ -101,7 +101,7 @@ def test_restarted_agent_recovers_task(bundle: Path, ready: Path) -> None:
         restart_the_agent(scheduler, ready)
 
 
-def restart_the_agent(scheduler: Scheduler, ready: Path) -> None:
+def restart_the_agent(scheduler: TaskLauncher, ready: Path) -> None:
     scheduler.launch("survivor", f"echo ready > {ready}; read line < {ready}; exit 3")
     scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
     assert "ready\n" == ready.read_text()

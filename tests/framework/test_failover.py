@@ -36,7 +36,7 @@ COMMAND = (
 TASKS = ("ps-0", "worker-0", "worker-1")
 
 
-class Scheduler:
+class PrintingScheduler:
     """A process whose output is read line by line."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -51,7 +51,7 @@ class Scheduler:
 
 
 @pytest.fixture
-def start(local_cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[[], Scheduler]]:
+def start(local_cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[[], PrintingScheduler]]:
     """Start schedulers of one service; its tasks write files to `checkpoints`."""
     checkpoints = tmp_path / "checkpoints"
     checkpoints.mkdir()
@@ -60,11 +60,11 @@ def start(local_cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[[], 
         zookeeper = stack.enter_context(ZooKeeperEnsemble())
         state = f"zk://{zookeeper.addresses}/frameworks?session_timeout=3"
 
-        def launch() -> Scheduler:
+        def launch() -> PrintingScheduler:
             command = [sys.executable, str(SCHEDULER), str(path), local_cluster.master.address, state]
             process = stack.enter_context(subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True))
             stack.callback(process.kill)
-            return Scheduler(process)
+            return PrintingScheduler(process)
 
         yield launch, state
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from builders import a_job, a_spec
+from kit import worlds
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
@@ -18,11 +19,10 @@ from tf_scheduler.store import records
 FAILED = TaskState.FAILED
 
 
-def deployed(workers: int = 2, **options: object) -> World:
+def without_tolerance(workers: int = 2, **options: object) -> World:
     """A service that tolerates no failure."""
     spec = a_spec(workers=workers, restart=RestartPolicy(max_failures=0), **options)
-    world = World(spec, an_agent("agent-1", cpus=100, mem=1_000_000), kills_at_once=False)
-    return play(world, send.register(), send.offers(), send.running())
+    return worlds.deployed(spec, an_agent("agent-1", cpus=100, mem=1_000_000), kills_at_once=False)
 
 
 def failed(name: str) -> Any:
@@ -31,7 +31,7 @@ def failed(name: str) -> Any:
 
 def test_consequences_are_listed_and_first_failure_is_blamed() -> None:
     """The result and the last message list consequences; tasks killed by the scheduler or failing later are not."""
-    world = deployed()
+    world = without_tolerance()
     play(world, failed("worker-1"), expect.result(Verdict.FAILED), failed("chief-0"), failed("worker-0"))
     reason = "worker-1 on agent-1 failed: exit code 1 (failure 1: restart.max_failures is 0 in 3600 s)"
     sentence = f"{reason}; 2 others failed as a consequence: chief-0, worker-0"
@@ -43,7 +43,7 @@ def test_consequences_are_listed_and_first_failure_is_blamed() -> None:
 
 def test_late_failure_is_not_a_consequence() -> None:
     """Also when the scheduler killed it in between."""
-    world = deployed()
+    world = without_tolerance()
     play(world, failed("worker-1"), send.killed("chief-0"), send.wait(21.0), failed("worker-0"))
 
     assert () == world.state.stored.result.collateral
@@ -51,7 +51,7 @@ def test_late_failure_is_not_a_consequence() -> None:
 
 def test_long_list_of_consequences_is_shortened() -> None:
     """The message has their number too."""
-    world = deployed(workers=10)
+    world = without_tolerance(workers=10)
     play(world, *(failed(f"worker-{index}") for index in range(9)))
 
     end = "; 8 others failed as a consequence: worker-1, worker-2, worker-3, worker-4, worker-5 ..."
@@ -65,7 +65,7 @@ def test_collateral_failure_that_ends_job_names_its_cause() -> None:
         a_job(JobKind.WORKER, 2, restart=RestartPolicy(when=RestartWhen.NEVER)),
         a_job(JobKind.CHIEF),
     )
-    world = deployed(jobs=jobs)
+    world = without_tolerance(jobs=jobs)
     play(world, send.status("ps-0", FAILED, signal=9, message="killed by signal 9 (SIGKILL)"), failed("worker-0"))
 
     reason = "worker-0 on agent-1 failed: exit code 1 (collateral: ps-0 is failed: killed by signal 9 (SIGKILL))"
@@ -74,7 +74,7 @@ def test_collateral_failure_that_ends_job_names_its_cause() -> None:
 
 def test_result_of_older_scheduler_is_read() -> None:
     """It lists no consequences."""
-    world = play(deployed(), failed("worker-1"))
+    world = play(without_tolerance(), failed("worker-1"))
     old = json.loads(world.stored()["result"])
     del old["collateral"]
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import a_job, a_spec
+from kit import worlds
 from simulation import send
 from simulation.mesos import an_agent
 from simulation.world import World, play
@@ -28,13 +29,12 @@ ENDS = st.sampled_from(
 )
 
 
-def deployed(bursts: bool, strategy: Strategy = Strategy.PARAMETER_SERVER, workers: int = 4) -> World:
+def training(bursts: bool, strategy: Strategy = Strategy.PARAMETER_SERVER, workers: int = 4) -> World:
     jobs: tuple[JobSpec, ...] = (a_job(JobKind.PS), a_job(JobKind.WORKER, workers), a_job(JobKind.CHIEF))
     if strategy is not Strategy.PARAMETER_SERVER:
         jobs = (a_job(JobKind.WORKER, workers + 2),)
     spec = a_spec(jobs=jobs, strategy=strategy, restart=RestartPolicy(max_failures=2))
-    world = World(spec, an_agent("agent-1", cpus=100, mem=1_000_000))
-    play(world, send.register(), send.offers(), send.running())
+    world = worlds.deployed(spec, an_agent("agent-1", cpus=100, mem=1_000_000))
     world.bursts = bursts
     return world
 
@@ -46,7 +46,7 @@ def deployed(bursts: bool, strategy: Strategy = Strategy.PARAMETER_SERVER, worke
 @settings(max_examples=15, deadline=None)
 def test_burst_has_same_result_as_single_updates(strategy: Any, ends: Any) -> None:
     """The same tasks run in the end, with the same generations, and the same records are stored."""
-    worlds = [deployed(bursts, strategy) for bursts in (False, True)]
+    worlds = [training(bursts, strategy) for bursts in (False, True)]
     for world in worlds:
         names = sorted(world.state.stored.tasks)
         for which, (state, details) in ends:
@@ -77,7 +77,7 @@ def test_burst_has_same_result_as_single_updates(strategy: Any, ends: Any) -> No
 def test_burst_is_stored_before_it_is_acknowledged() -> None:
     """In one transaction; the calls of the plans follow once."""
     points: list[tuple[str, str]] = []
-    world = deployed(True, Strategy.MULTI_WORKER_MIRRORED)
+    world = training(True, Strategy.MULTI_WORKER_MIRRORED)
     world.checkpoint = lambda moment, what: points.append((moment, what))
     for index in range(4):
         world.mesos.report(world.id_of(f"worker-{index}"), TaskState.FAILED, signal=9)

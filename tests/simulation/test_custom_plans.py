@@ -28,7 +28,7 @@ def a_world(*plans: Any, kills_at_once: Any = True, **options: Any) -> Any:
     return World(spec, an_agent(cpus=8, mem=32_000), kills_at_once=kills_at_once)
 
 
-def deployed(*plans: Any, **options: Any) -> Any:
+def complete_deployment(*plans: Any, **options: Any) -> Any:
     return play(
         a_world(*plans, **options), send.register(), send.offers(), send.running(), expect.plan("deploy", COMPLETE)
     )
@@ -37,7 +37,7 @@ def deployed(*plans: Any, **options: Any) -> Any:
 def test_user_plan_passes_parameters_to_its_tasks() -> None:
     """Tasks restart one after the other with the parameters; the next start has others."""
     play(
-        deployed(RETUNE),
+        complete_deployment(RETUNE),
         expect.plan("retune", WAITING),
         expect.says("retune", "worker-0", "waits for an operator to start"),
         send.command(Verb.START, "retune", RATE="0.1"),
@@ -63,7 +63,7 @@ def test_user_plan_passes_parameters_to_its_tasks() -> None:
 def test_start_of_running_plan_changes_only_parameters() -> None:
     """As in the SDK: only later launches use the new parameters."""
     play(
-        deployed(RETUNE),
+        complete_deployment(RETUNE),
         send.command(Verb.START, "retune", RATE="0.1"),
         send.offers(),
         send.command(Verb.START, "retune", RATE="0.2"),
@@ -79,7 +79,7 @@ def test_start_of_running_plan_changes_only_parameters() -> None:
 def test_stopped_plan_starts_from_first_step() -> None:
     """Stopping kills no task; the next start restarts every task."""
     play(
-        deployed(RETUNE),
+        complete_deployment(RETUNE),
         send.command(Verb.START, "retune"),
         send.offers(),
         send.running("worker-0"),
@@ -98,7 +98,7 @@ def test_two_plans_with_one_task_take_turns() -> None:
     """The plan that started first continues; the other one reports which plan works on the task."""
     other = PlanSpec("other", PlanStrategy.SERIAL, (PhaseSpec("first", "worker", indexes=(0,)),))
     world = play(
-        deployed(RETUNE, other),
+        complete_deployment(RETUNE, other),
         send.command(Verb.START, "other"),
         expect.killed("worker-0"),
         send.command(Verb.START, "retune"),
@@ -166,7 +166,7 @@ def test_tasks_outside_deploy_are_launched_by_user_plan_only() -> None:
 def test_restarted_deploy_step_is_relaunched() -> None:
     """The deployment is in progress until the task runs."""
     play(
-        deployed(),
+        complete_deployment(),
         send.command(Verb.RESTART, "deploy", "worker", "worker-1"),
         expect.answered(Reply.OK, "Phase: worker, Step: worker-1"),
         expect.killed("worker-1"),
@@ -185,7 +185,7 @@ def test_restarted_mirrored_worker_restarts_all_workers() -> None:
     """They must know each other's addresses."""
     names = ("worker-0", "worker-1", "worker-2")
     play(
-        deployed(workers=3, ps=0, strategy=Strategy.MULTI_WORKER_MIRRORED),
+        complete_deployment(workers=3, ps=0, strategy=Strategy.MULTI_WORKER_MIRRORED),
         send.command(Verb.RESTART, "deploy", "worker", "worker-1"),
         expect.killed(*names),
         send.offers(),
@@ -200,7 +200,7 @@ def test_plan_for_mirrored_worker_restarts_all_workers() -> None:
     first = PlanSpec("first", phases=(PhaseSpec("first", "worker", indexes=(0,)),))
     names = ("worker-0", "worker-1", "worker-2")
     play(
-        deployed(first, workers=3, ps=0, strategy=Strategy.MULTI_WORKER_MIRRORED),
+        complete_deployment(first, workers=3, ps=0, strategy=Strategy.MULTI_WORKER_MIRRORED),
         send.command(Verb.START, "first", SEED="7"),
         expect.killed(*names),
         send.offers(),
@@ -318,7 +318,7 @@ def test_plan_without_gang_launches_tasks_that_fit() -> None:
 )
 def test_invalid_plan_command_gets_sdk_message(command: Any, reply: Any, words: Any) -> None:
     """And nothing is changed or called."""
-    world = play(deployed(RETUNE))
+    world = play(complete_deployment(RETUNE))
     before = world.state
 
     play(world, command, expect.answered(reply, words), expect.quiet())

@@ -28,7 +28,7 @@ def a_world(*plans: Any, **options: Any) -> Any:
     return play(world, send.register(), send.offers())
 
 
-def deployed(*plans: Any, **options: Any) -> Any:
+def running(*plans: Any, **options: Any) -> Any:
     return play(a_world(*plans, **options), send.running())
 
 
@@ -89,13 +89,13 @@ def restarted(*first: Any) -> Any:
 
 
 def relaunched_by_another_plan() -> Any:
-    return play(deployed(RETUNE), send.command(Verb.START, "retune"), on_worker(Verb.FORCE_COMPLETE, "retune", "again"))
+    return play(running(RETUNE), send.command(Verb.START, "retune"), on_worker(Verb.FORCE_COMPLETE, "retune", "again"))
 
 
 def two_plans_want_a_task() -> Any:
     other = PlanSpec("other", PlanStrategy.SERIAL, (PhaseSpec("first", "worker", indexes=(0,)),))
     return play(
-        deployed(RETUNE, other),
+        running(RETUNE, other),
         send.command(Verb.START, "other"),
         send.command(Verb.START, "retune"),
         send.killed("worker-0"),
@@ -105,7 +105,7 @@ def two_plans_want_a_task() -> Any:
 
 def stopped_while_being_killed() -> Any:
     return play(
-        deployed(RETUNE),
+        running(RETUNE),
         send.command(Verb.START, "retune"),
         on_worker(Verb.INTERRUPT, "retune", "again"),
         on_worker(Verb.CONTINUE, "retune", "again"),
@@ -124,7 +124,7 @@ def interrupted_and_forced() -> Any:
 
 
 def interrupted_teardown() -> Any:
-    world = deployed(workers=3)
+    world = running(workers=3)
     return play(
         world,
         send.restart(replace(world.state.spec, jobs=a_spec(workers=1, chief=0).jobs)),
@@ -136,7 +136,7 @@ def interrupted_teardown() -> Any:
 
 
 def interrupted_kill_completes() -> Any:
-    world = deployed(workers=3)
+    world = running(workers=3)
     return play(
         world,
         send.restart(replace(world.state.spec, jobs=a_spec(workers=1, chief=0).jobs)),
@@ -150,7 +150,7 @@ def interrupted_kill_completes() -> Any:
 def user_plan_fails() -> Any:
     deploy = PlanSpec("deploy", phases=(PhaseSpec("ps", "ps"), PhaseSpec("worker", "worker")))
     train = PlanSpec("train", phases=(PhaseSpec("chief", "chief"),))
-    world = play(deployed(deploy, train, chief=1), send.command(Verb.START, "train"), send.offers())
+    world = play(running(deploy, train, chief=1), send.command(Verb.START, "train"), send.offers())
     chief = ("train", "chief", "chief-0")
     return play(
         world,
@@ -170,7 +170,7 @@ def user_plan_fails() -> Any:
 def outdated_chief_with_returning_peer(*before: Any) -> Any:
     """The ps comes back before the chief's step: the chief need not restart."""
     serial = PlanSpec("update", PlanStrategy.SERIAL)
-    world = deployed(serial, workers=1, chief=1)
+    world = running(serial, workers=1, chief=1)
     return play(
         world,
         send.restart(other_ps_options(world.state.spec)),
@@ -190,7 +190,7 @@ def finished_task_in_user_plan() -> Any:
 
 def outdated_chief_was_lost_before() -> Any:
     """It waits for its relaunch nevertheless."""
-    world = deployed(PlanSpec("update", PlanStrategy.SERIAL), workers=1, chief=1)
+    world = running(PlanSpec("update", PlanStrategy.SERIAL), workers=1, chief=1)
     twice = (lost("chief-0"), send.offers(), send.running(), lost("chief-0"))
     return play(
         world,

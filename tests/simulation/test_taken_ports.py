@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from builders import a_job, a_spec
+from kit import worlds
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
@@ -22,9 +23,8 @@ IN_USE = send.status("worker-1", TaskState.FAILED, exit_code=1, message="exit co
 AGAIN = (send.wait(8.0), send.offers(), send.running())
 
 
-def deployed(spec: ServiceSpec | None = None) -> World:
-    world = World(spec or a_spec(restart=RestartPolicy(max_failures=100)), an_agent("agent-1", cpus=8))
-    return play(world, send.register(), send.offers(), send.running())
+def on_one_agent(spec: ServiceSpec | None = None) -> World:
+    return worlds.deployed(spec or a_spec(restart=RestartPolicy(max_failures=100)), an_agent("agent-1", cpus=8))
 
 
 def address(world: World, name: str = "worker-1") -> str:
@@ -33,7 +33,7 @@ def address(world: World, name: str = "worker-1") -> str:
 
 def test_third_launch_gets_new_port_and_restarts_only_chief() -> None:
     """First in place, because most failures have other causes; then a new generation, with the fewest restarts."""
-    world = deployed()
+    world = on_one_agent()
     first = address(world)
 
     play(world, IN_USE, *AGAIN)
@@ -54,7 +54,7 @@ def test_collective_training_restarts_with_new_address() -> None:
         jobs=(a_job(JobKind.WORKER, 3),),
         restart=RestartPolicy(max_failures=100),
     )
-    world = deployed(spec)
+    world = on_one_agent(spec)
     before = {name: address(world, name) for name in world.state.stored.tasks}
 
     play(world, IN_USE, *AGAIN, *AGAIN, IN_USE, *AGAIN, *AGAIN)
@@ -65,7 +65,7 @@ def test_collective_training_restarts_with_new_address() -> None:
 
 def test_failed_port_is_not_used_again() -> None:
     """Neither by that task nor by another one of the service; the next scheduler keeps the list."""
-    world = deployed()
+    world = on_one_agent()
     addresses = [address(world)]
     for _ in range(3):
         play(world, IN_USE, *AGAIN, *AGAIN, IN_USE, send.restart(), *AGAIN, *AGAIN)
@@ -99,7 +99,7 @@ def test_failed_port_is_used_as_last_resort() -> None:
 )
 def test_only_program_errors_count_against_port(end: Any) -> None:
     """A task that is killed or requests a restart returns to its address, however often."""
-    world = deployed()
+    world = on_one_agent()
     first = address(world)
     for _ in range(3):
         play(world, send.status("worker-1", TaskState.FAILED, **end), send.wait(10.0), send.offers(), send.running())
@@ -109,7 +109,7 @@ def test_only_program_errors_count_against_port(end: Any) -> None:
 
 def test_abort_counts_against_port() -> None:
     """TensorFlow aborts too where it cannot continue."""
-    world = deployed()
+    world = on_one_agent()
     first = address(world)
     abort = send.status("worker-1", TaskState.FAILED, signal=6)
 
@@ -120,7 +120,7 @@ def test_abort_counts_against_port() -> None:
 
 def test_task_that_was_ready_does_not_count_against_port() -> None:
     """Its server had answered, or it had reported progress, or a minute had passed: then the count restarts."""
-    world = deployed()
+    world = on_one_agent()
     first = address(world)
     ready = send.status("worker-1", TaskState.RUNNING, healthy=True)
 
@@ -135,7 +135,7 @@ def test_task_that_was_ready_does_not_count_against_port() -> None:
 
 def test_virtual_network_failures_keep_their_port() -> None:
     """Each container has all ports."""
-    world = deployed(a_spec(network=VirtualNetwork("dcos"), restart=RestartPolicy(max_failures=100)))
+    world = on_one_agent(a_spec(network=VirtualNetwork("dcos"), restart=RestartPolicy(max_failures=100)))
 
     play(world, IN_USE, *AGAIN, IN_USE, *AGAIN, expect.alive(*ALL))
 
@@ -144,6 +144,6 @@ def test_virtual_network_failures_keep_their_port() -> None:
 
 def test_failures_at_new_ports_count() -> None:
     """Another port does not extend the number of restarts."""
-    world = deployed(a_spec(restart=RestartPolicy(max_failures=2)))
+    world = on_one_agent(a_spec(restart=RestartPolicy(max_failures=2)))
 
     play(world, IN_USE, *AGAIN, IN_USE, *AGAIN, *AGAIN, IN_USE, expect.result(Verdict.FAILED))

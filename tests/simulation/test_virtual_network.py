@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from builders import a_job, a_spec, needs
+from kit import worlds
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
@@ -14,17 +15,17 @@ ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
 CONTAINERS = "devdigits.containerip.dcos.thisdcos.directory:2222"
 
 
-def deployed(network: VirtualNetwork) -> World:
+def on_network(network: VirtualNetwork) -> World:
     kinds = ((JobKind.PS, 1), (JobKind.WORKER, 2), (JobKind.CHIEF, 1))
     jobs = tuple(a_job(kind, count, needs=needs(ports=0)) for kind, count in kinds)
     agents = [an_agent(name, cpus=2, port_ranges=()) for name in ("agent-1", "agent-2")]
     spec = a_spec(name="dev/digits", network=network, jobs=jobs)
-    return play(World(spec, *agents), send.register(), send.offers(), send.running())
+    return worlds.deployed(spec, *agents)
 
 
 def test_virtual_addresses_use_default_tensorflow_port() -> None:
     """No port of an agent is needed: these offer none."""
-    world = deployed(VirtualNetwork("dcos"))
+    world = on_network(VirtualNetwork("dcos"))
 
     assert {name: f"{name}.{CONTAINERS}" for name in ALL} == {
         name: record.address for name, record in world.state.stored.tasks.items()
@@ -33,7 +34,7 @@ def test_virtual_addresses_use_default_tensorflow_port() -> None:
 
 def test_moved_task_on_virtual_network_restarts_no_other() -> None:
     """Its name moves with it, so the ClusterSpec stays."""
-    world = deployed(VirtualNetwork("dcos"))
+    world = on_network(VirtualNetwork("dcos"))
     moved = next(record for record in world.state.stored.tasks.values() if record.job is JobKind.WORKER)
 
     play(world, send.agent(an_agent("agent-3", cpus=8, port_ranges=())))
@@ -46,7 +47,7 @@ def test_moved_task_on_virtual_network_restarts_no_other() -> None:
 def test_container_joins_virtual_network() -> None:
     """With an image, or without one."""
     network = VirtualNetwork("blue", {"k_0": "v_0"})
-    world = deployed(network)
+    world = on_network(network)
     launch = world.mesos.tasks[world.id_of("worker-0")].launch
 
     assert {

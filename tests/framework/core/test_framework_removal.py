@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from builders import a_spec
+from kit import worlds
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
@@ -16,9 +17,8 @@ from tf_scheduler.store.records import writes
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
 
 
-def deployed() -> World:
-    world = World(a_spec(), an_agent(cpus=8))
-    return play(world, send.register(), send.offers(), send.running(), expect.alive(*ALL))
+def deployed_job() -> World:
+    return play(worlds.deployed(None, an_agent(cpus=8)), expect.alive(*ALL))
 
 
 def away_for_too_long(world: World) -> World:
@@ -40,7 +40,7 @@ def reset(world: World) -> World:
 
 def test_removed_framework_message_names_loss_and_remedy():
     """The message has the command."""
-    world = away_for_too_long(deployed())
+    world = away_for_too_long(deployed_job())
 
     (message,) = [outcome.message for outcome in world.outcomes if outcome.warning]
     assert "Mesos has removed the framework framework-1 of digits" in message
@@ -52,14 +52,14 @@ def test_removed_framework_message_names_loss_and_remedy():
 
 def test_tasks_of_removed_framework_are_gone():
     """The API does not report them as running."""
-    world = away_for_too_long(deployed())
+    world = away_for_too_long(deployed_job())
 
     assert {TaskState.GONE} == {world.state.status(name).state for name in ALL}
 
 
 def test_removed_framework_id_is_never_used_again():
     """The next start exits immediately: Mesos would refuse the id again."""
-    world = away_for_too_long(deployed())
+    world = away_for_too_long(deployed_job())
 
     world.restart()
 
@@ -68,7 +68,7 @@ def test_removed_framework_id_is_never_used_again():
 
 def test_ended_job_of_removed_framework_stays_ended():
     """After the TEARDOWN the id is useless; the result of the job is kept."""
-    world = play(deployed(), send.status("chief-0", TaskState.FINISHED), expect.torn_down())
+    world = play(deployed_job(), send.status("chief-0", TaskState.FINISHED), expect.torn_down())
 
     world.restart()
 
@@ -78,7 +78,7 @@ def test_ended_job_of_removed_framework_stays_ended():
 
 def test_refusal_after_teardown_is_not_a_failure():
     """The job has succeeded: no warning is needed."""
-    world = play(deployed(), send.status("chief-0", TaskState.FINISHED), expect.torn_down())
+    world = play(deployed_job(), send.status("chief-0", TaskState.FINISHED), expect.torn_down())
     world.store.apply(writes(FrameworkRegistered(world.state.stored.framework_id), world.state))
 
     play(world, send.restart())
@@ -90,7 +90,7 @@ def test_refusal_after_teardown_is_not_a_failure():
 
 def test_reset_registers_new_framework():
     """Another framework, new launches, no records of the old one."""
-    world = away_for_too_long(deployed())
+    world = away_for_too_long(deployed_job())
     before = set(world.state.stored.statuses)
 
     reset(world)
@@ -103,7 +103,7 @@ def test_reset_registers_new_framework():
 
 def test_reset_is_stored():
     """The next scheduler gets no old state except commands of operators."""
-    world = play(away_for_too_long(deployed()), send.event(ResetRequested()))
+    world = play(away_for_too_long(deployed_job()), send.event(ResetRequested()))
 
     world.restart()
 
@@ -128,7 +128,7 @@ def test_reset_keeps_commands_of_operators():
 
 def test_live_framework_is_not_reset():
     """Its tasks would run on, unknown to any scheduler."""
-    world = deployed()
+    world = deployed_job()
     before = world.state
 
     play(world, send.event(ResetRequested()), expect.quiet())
@@ -141,7 +141,7 @@ def test_live_framework_is_not_reset():
 
 def test_uninstall_of_removed_framework_completes():
     """It completes immediately."""
-    world = away_for_too_long(deployed())
+    world = away_for_too_long(deployed_job())
 
     play(world, send.stop(), expect.quiet())
 

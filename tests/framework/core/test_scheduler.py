@@ -45,7 +45,7 @@ from tf_scheduler.model.task import TaskState
 FAILED, FINISHED, RUNNING = TaskState.FAILED, TaskState.FINISHED, TaskState.RUNNING
 
 
-class World:
+class EventSender:
     """Sends events to a state, and keeps the last decision."""
 
     def __init__(self, spec=None, state=None):
@@ -80,7 +80,7 @@ class World:
 
 def test_framework_id_is_stored_first():
     """It comes with the first subscription; the second one changes nothing."""
-    world = World()
+    world = EventSender()
 
     assert (FrameworkRegistered("fw-1"),) == world.send(Subscribed("fw-1")).changes
     assert world.send(Subscribed("fw-1")).changes == ()
@@ -88,7 +88,7 @@ def test_framework_id_is_stored_first():
 
 def test_gang_launches_in_one_decision_with_stored_records():
     """Intent first: a record per launch is among the changes, and one ACCEPT per agent among the calls."""
-    world = World()
+    world = EventSender()
     world.send(Subscribed("fw-1"))
 
     world.send(OffersReceived((an_offer(cpus=2), an_offer("offer-2", "agent-2", cpus=2))))
@@ -102,7 +102,7 @@ def test_gang_launches_in_one_decision_with_stored_records():
 
 def test_every_task_gets_whole_cluster_and_its_own_index():
     """TF_CONFIG is complete at launch."""
-    world = World()
+    world = EventSender()
     world.send(Subscribed("fw-1"))
     world.send(OffersReceived((an_offer(),)))
 
@@ -122,7 +122,7 @@ def test_every_task_gets_whole_cluster_and_its_own_index():
 
 def test_offers_are_held_until_the_gang_fits():
     """The first agent is too small for four tasks; with the second the gang fits."""
-    world = World()
+    world = EventSender()
     world.send(Subscribed("fw-1"))
 
     assert world.send(OffersReceived((an_offer(cpus=2),))).calls == ()
@@ -133,7 +133,7 @@ def test_offers_are_held_until_the_gang_fits():
 
 def test_held_offers_are_released_with_reasons():
     """After hold_seconds no offer is held, and the API lists the reasons."""
-    world = World()
+    world = EventSender()
     world.send(Subscribed("fw-1"))
     world.send(OffersReceived((an_offer(cpus=1),)))
     assert next_deadline(world.state) == 1005.0
@@ -152,7 +152,7 @@ def test_held_offers_are_released_with_reasons():
 
 def test_rescinded_offer_is_not_used():
     """The gang needs both offers, and one is rescinded: nothing is launched on it."""
-    world = World()
+    world = EventSender()
     world.send(Subscribed("fw-1"))
     world.send(OffersReceived((an_offer(cpus=2),)))
     world.send(OfferRescinded("offer-1"))
@@ -164,7 +164,7 @@ def test_rescinded_offer_is_not_used():
 
 def test_unneeded_offers_are_declined_for_long():
     """Other frameworks may need them."""
-    world = World().deployed()
+    world = EventSender().deployed()
 
     world.send(OffersReceived((an_offer("offer-7"), an_offer("offer-8"))))
 
@@ -173,7 +173,7 @@ def test_unneeded_offers_are_declined_for_long():
 
 def test_unused_offers_are_declined_with_launch():
     """Every offer is answered once."""
-    world = World()
+    world = EventSender()
     world.send(Subscribed("fw-1"))
 
     world.send(OffersReceived((an_offer(), an_offer("offer-2", "agent-2"))))
@@ -184,7 +184,7 @@ def test_unused_offers_are_declined_with_launch():
 
 def test_update_is_stored_and_acknowledged():
     """The acknowledgement is a call, so it is sent after the change is stored."""
-    world = World().deployed()
+    world = EventSender().deployed()
 
     world.status("worker-0", RUNNING, healthy=True)
 
@@ -195,7 +195,7 @@ def test_update_is_stored_and_acknowledged():
 
 def test_repeated_update_is_acknowledged_but_not_stored():
     """Mesos repeats updates until it receives the acknowledgement."""
-    world = World().deployed()
+    world = EventSender().deployed()
     world.status("worker-0", RUNNING)
     again = world.state.status("worker-0")
 
@@ -206,7 +206,7 @@ def test_repeated_update_is_acknowledged_but_not_stored():
 
 def test_reconciliation_answer_is_not_acknowledged():
     """It has no uuid."""
-    world = World().deployed()
+    world = EventSender().deployed()
     record = world.state.stored.tasks["worker-0"]
 
     decision = world.send(StatusUpdated(a_status(record.id, RUNNING, uuid="")))
@@ -216,7 +216,7 @@ def test_reconciliation_answer_is_not_acknowledged():
 
 def test_late_status_of_ended_task_changes_nothing():
     """A finished task is GONE for Mesos once its last update is acknowledged."""
-    world = World().deployed()
+    world = EventSender().deployed()
     world.status("worker-1", FINISHED)
     record = world.state.stored.tasks["worker-1"]
 
@@ -229,7 +229,7 @@ def test_late_status_of_ended_task_changes_nothing():
 @pytest.mark.parametrize("task_id", ["worker-0__of-an-earlier-life", "stranger__1", "nonsense"])
 def test_unknown_running_task_is_killed(task_id):
     """And its update is acknowledged, or Mesos would repeat it forever."""
-    world = World().deployed()
+    world = EventSender().deployed()
 
     decision = world.send(StatusUpdated(a_status(task_id, RUNNING)))
 
@@ -240,7 +240,7 @@ def test_unknown_running_task_is_killed(task_id):
 @pytest.mark.parametrize(("chief", "name"), [(1, "chief-0"), (0, "worker-0")])
 def test_finished_chief_or_worker_0_is_success(chief, name):
     """Then every task that never exits by itself is killed."""
-    world = World(a_spec(chief=chief)).deployed()
+    world = EventSender(a_spec(chief=chief)).deployed()
 
     world.status(name, FINISHED)
 
@@ -251,7 +251,7 @@ def test_finished_chief_or_worker_0_is_success(chief, name):
 
 def test_finished_other_worker_does_not_end_job():
     """Only the chief's end counts."""
-    world = World().deployed()
+    world = EventSender().deployed()
 
     world.status("worker-0", FINISHED)
 
@@ -261,7 +261,7 @@ def test_finished_other_worker_does_not_end_job():
 
 def test_first_fatal_failure_ends_job_with_its_reason():
     """TASK_ERROR: the same launch would be refused again. Later consequences do not replace the reason."""
-    world = World().deployed()
+    world = EventSender().deployed()
 
     world.status("worker-1", TaskState.ERROR, message="more than was offered")
     world.status("worker-0", FAILED, message="exit code 1")
@@ -272,7 +272,7 @@ def test_first_fatal_failure_ends_job_with_its_reason():
 
 def test_job_end_shuts_executors_down_then_framework():
     """In that order; the service has ended when Mesos has accepted the TEARDOWN."""
-    world = World().deployed()
+    world = EventSender().deployed()
     world.status("chief-0", FINISHED)
     for name in ("ps-0", "worker-0"):
         world.status(name, TaskState.KILLED)
@@ -289,7 +289,7 @@ def test_job_end_shuts_executors_down_then_framework():
 
 def test_lost_teardown_is_sent_again():
     """Calls may be lost."""
-    world = World(a_spec(workers=1, ps=0, chief=0)).deployed()
+    world = EventSender(a_spec(workers=1, ps=0, chief=0)).deployed()
     world.status("worker-0", FINISHED)
     assert [Teardown()] == world.calls(Teardown)
 
@@ -302,7 +302,7 @@ def test_lost_teardown_is_sent_again():
 
 def test_kill_is_repeated_at_intervals():
     """But not at every event."""
-    world = World().deployed()
+    world = EventSender().deployed()
     world.send(StopRequested("enough"))
     assert len(world.calls(Kill)) == 4
 
@@ -316,7 +316,7 @@ def test_kill_is_repeated_at_intervals():
 
 def test_stop_before_subscription_ends_immediately():
     """There is nothing to tear down."""
-    world = World()
+    world = EventSender()
 
     decision = world.send(StopRequested("Ctrl-C"))
 
@@ -327,7 +327,7 @@ def test_stop_before_subscription_ends_immediately():
 
 def test_second_stop_and_late_failure_keep_result():
     """The result is decided once."""
-    world = World().deployed()
+    world = EventSender().deployed()
     world.status("chief-0", FINISHED)
 
     world.send(StopRequested("Ctrl-C"))
@@ -338,7 +338,7 @@ def test_second_stop_and_late_failure_keep_result():
 
 def test_lost_connection_clears_offers():
     """Offers of the old connection are never accepted or declined on the new one."""
-    world = World()
+    world = EventSender()
     world.send(Subscribed("fw-1"))
     world.send(OffersReceived((an_offer(cpus=2),)))
 
@@ -351,7 +351,7 @@ def test_lost_connection_clears_offers():
 
 def test_new_subscription_reconciles_tasks_with_agents():
     """Explicitly for those that may run, then implicitly for all."""
-    world = World().deployed()
+    world = EventSender().deployed()
     world.status("worker-1", FINISHED)
     world.send(Disconnected("gone"))
 
@@ -366,7 +366,7 @@ def test_new_subscription_reconciles_tasks_with_agents():
 
 def test_launch_without_update_is_reconciled():
     """The ACCEPT may be lost; RECONCILE is repeated at intervals."""
-    world = World(a_spec(workers=1, ps=0, chief=0))
+    world = EventSender(a_spec(workers=1, ps=0, chief=0))
     world.send(Subscribed("fw-1"))
     world.send(OffersReceived((an_offer(),)))
     assert next_deadline(world.state) == 1000.0 + LAUNCH_TIMEOUT
@@ -380,10 +380,10 @@ def test_launch_without_update_is_reconciled():
 
 def test_service_revives_when_task_is_missing():
     """Suppressed, and a task is missing: REVIVE, once."""
-    world = World(a_spec(chief=0)).deployed()
+    world = EventSender(a_spec(chief=0)).deployed()
     tasks = {name: record for name, record in world.state.stored.tasks.items() if name != "worker-1"}
 
-    world = World(state=with_fields(world.state, tasks=tasks, controls={}))
+    world = EventSender(state=with_fields(world.state, tasks=tasks, controls={}))
 
     assert (Revive(),) == world.send(Tick()).calls
     assert world.send(Tick()).calls == ()
@@ -391,7 +391,7 @@ def test_service_revives_when_task_is_missing():
 
 def test_mesos_error_stops_scheduler_and_keeps_tasks():
     """No TEARDOWN, no new subscription: an operator must check."""
-    world = World().deployed()
+    world = EventSender().deployed()
 
     decision = world.send(SubscriptionRefused("Framework has been removed"))
 
@@ -402,7 +402,7 @@ def test_mesos_error_stops_scheduler_and_keeps_tasks():
 
 def test_failure_events_change_nothing():
     """A FAILURE event is unreliable: the status of the task counts."""
-    world = World().deployed()
+    world = EventSender().deployed()
     before = world.state
 
     world.send(ExecutorFailed("agent-1-id", "worker-0__x", 9))
@@ -413,12 +413,12 @@ def test_failure_events_change_nothing():
 def test_unknown_event_raises_error():
     """The set of events is closed."""
     with pytest.raises(TypeError):
-        World().send("event")
+        EventSender().send("event")
 
 
 def test_missing_offers_are_reported():
     """No agent is free, or the constraints exclude all: the API has a reason nevertheless."""
-    world = World(a_spec(workers=1, ps=0, chief=0))
+    world = EventSender(a_spec(workers=1, ps=0, chief=0))
     world.send(Subscribed("fw-1"))
     assert world.now + NO_OFFER_WARNING_SECONDS == next_deadline(world.state)
 
@@ -434,7 +434,7 @@ def test_missing_offers_are_reported():
 
 def test_reasons_include_agents_declined_before():
     """An unsuitable agent is declined immediately, and still listed with later ones until it is removed."""
-    world = World(a_spec(workers=1, ps=0, chief=0))
+    world = EventSender(a_spec(workers=1, ps=0, chief=0))
     world.send(Subscribed("fw-1"))
 
     world.send(OffersReceived((an_offer(cpus=0.1),)))

@@ -22,7 +22,7 @@ def longest_waits(monkeypatch):
     monkeypatch.setattr(random, "uniform", lambda _low, high: high)
 
 
-class World:
+class RetryHarness:
     """Masters, and the loss of whichever is asked now."""
 
     def __init__(self, masters: str) -> None:
@@ -37,7 +37,7 @@ class World:
 
 def test_waits_grow_to_the_maximum():
     """They restart after a subscription that lasted, not after one that was cut immediately."""
-    world = World("a")
+    world = RetryHarness("a")
     now, waits = 0.0, []
     for _ in range(5):
         waits.append(world.lose(now))
@@ -51,7 +51,7 @@ def test_waits_grow_to_the_maximum():
 
 def test_delay_includes_duration_of_round():
     """A master of the list that does not answer for 4 s must not keep us from the others for longer."""
-    world = World("a,b")
+    world = RetryHarness("a,b")
     assert world.lose(0.0) == 0.0
     assert world.lose(0.1) == pytest.approx(0.25)
     assert world.lose(0.35) == 0.0
@@ -61,7 +61,7 @@ def test_delay_includes_duration_of_round():
 
 def test_lost_subscription_starts_a_full_delay():
     """All schedulers of a cluster lose their master in the same moment: chance spreads them."""
-    world = World("a")
+    world = RetryHarness("a")
     world.lose(0.0)
     world.retry.subscribed(1.0)
     assert world.lose(1000.0) == UNAVAILABLE_BACKOFF.first
@@ -69,7 +69,7 @@ def test_lost_subscription_starts_a_full_delay():
 
 def test_redirects_are_followed_up_to_a_limit():
     """Then the given masters are asked again, after a wait."""
-    world = World("a")
+    world = RetryHarness("a")
     for number in range(MAX_REDIRECTS):
         assert world.lose(0.0, 307, f"//m{number}:1/x") == 0.0
         assert world.masters.current == f"http://m{number}:1"
@@ -79,7 +79,7 @@ def test_redirects_are_followed_up_to_a_limit():
 
 def test_failed_leader_falls_back_to_master_list():
     """After a wait: they may not know yet that it is gone."""
-    world = World("a,b")
+    world = RetryHarness("a,b")
     assert world.lose(0.0, 307, "//m:1/x") == 0.0
     assert world.lose(0.0) == UNAVAILABLE_BACKOFF.first
     assert world.masters.current == "http://a:5050"
@@ -87,7 +87,7 @@ def test_failed_leader_falls_back_to_master_list():
 
 def test_rejections_wait_longer_and_are_reported_once():
     """A rejection is reported when its status changes."""
-    world, request = World("a"), HttpRequest(f"http://a:5050{PATH}", {}, b"", 1.0)
+    world, request = RetryHarness("a"), HttpRequest(f"http://a:5050{PATH}", {}, b"", 1.0)
     steps = [world.retry.after(StreamLoss("test", status, None, request), 0.0) for status in (403, 403, 400, 503, 400)]
     assert [True, False, True, False, False] == [is_rejected for _, is_rejected in steps]
     assert [1.0, 2.0, 4.0, UNAVAILABLE_BACKOFF.maximum, REJECTED_BACKOFF.maximum] == [delay for delay, _ in steps]
@@ -95,7 +95,7 @@ def test_rejections_wait_longer_and_are_reported_once():
 
 def test_interrupted_delay_is_forgotten():
     """A detector names another master during a long wait: its failure is not waited for as long."""
-    world = World("a")
+    world = RetryHarness("a")
     for _ in range(6):
         world.lose(0.0, 403)
     world.masters.replace(parse_masters("b"))

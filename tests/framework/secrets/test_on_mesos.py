@@ -117,7 +117,7 @@ def found_below(folder: Path) -> list[str]:
     return found
 
 
-class Scheduler:
+class SecretScheduler:
     """A process, as Marathon would run it."""
 
     def __init__(self, folder: Path, name: str, master: str, state: str, code: int, **more: object) -> None:
@@ -260,7 +260,7 @@ def tls_master(cluster: LocalCluster, certificates: Certificates) -> Iterator[st
 @pytest.fixture
 def schedulers(
     cluster: LocalCluster, tls_master: str, certificates: Certificates, tmp_path: Path
-) -> Iterator[list[Scheduler]]:
+) -> Iterator[list[SecretScheduler]]:
     """One succeeds and keeps its state in SQLite, one fails and keeps it in ZooKeeper.
 
     The first reads new values on request, the second by itself. The second uses TLS with a private authority for both
@@ -272,10 +272,10 @@ def schedulers(
     tls = {"tls": {"enabled": True, **trust}, "api": names, "secret_delivery": trust}
     state = lambda name: (tmp_path / f"{name}.db").as_uri()  # noqa: E731
     made = [
-        Scheduler(tmp_path, "good", master, state("state"), 0, secret_delivery={"reload_seconds": 86_400}),
-        Scheduler(tmp_path, "bad", tls_master, zookeeper, 3, **tls),
-        Scheduler(tmp_path, "poor", master, state("poor"), 0, service={"user": STRANGER}),
-        Scheduler(tmp_path, "ugly", master, state("ugly"), 0),
+        SecretScheduler(tmp_path, "good", master, state("state"), 0, secret_delivery={"reload_seconds": 86_400}),
+        SecretScheduler(tmp_path, "bad", tls_master, zookeeper, 3, **tls),
+        SecretScheduler(tmp_path, "poor", master, state("poor"), 0, service={"user": STRANGER}),
+        SecretScheduler(tmp_path, "ugly", master, state("ugly"), 0),
     ]
     yield made
     for one in made:
@@ -318,7 +318,7 @@ def fetched(address: str, path: str, body: bytes | None = None) -> bytes:
             return error.read()
 
 
-def test_secret_does_not_leak(cluster: LocalCluster, schedulers: list[Scheduler], tmp_path: Path) -> None:
+def test_secret_does_not_leak(cluster: LocalCluster, schedulers: list[SecretScheduler], tmp_path: Path) -> None:
     """While the programs run and after success and failure: plain, base64, URL, JSON and hex."""
     proofs = (tmp_path / "cluster").rglob
     sandboxes = lambda: [path.parent for path in proofs("runs/*/proof") if path.stat().st_size]  # noqa: E731
@@ -451,8 +451,8 @@ def test_token_is_used_once_across_restarts(local_cluster: LocalCluster, thief: 
     delivery = {"secret_delivery": {"url": thief.url}, "secrets": [{"source": "file:team/key", "env": "KEY"}]}
     reference = {"secrets": [{"source": "reference:team/key", "env": "KEY"}]}
     master = local_cluster.master.address
-    one = Scheduler(tmp_path, "stolen", master, (tmp_path / "one.db").as_uri(), 0, **own, **delivery)
-    two = Scheduler(tmp_path, "referred", master, (tmp_path / "two.db").as_uri(), 0, **own, **reference)
+    one = SecretScheduler(tmp_path, "stolen", master, (tmp_path / "one.db").as_uri(), 0, **own, **delivery)
+    two = SecretScheduler(tmp_path, "referred", master, (tmp_path / "two.db").as_uri(), 0, **own, **reference)
     thief.target = f"http://127.0.0.1:{one.port}"
     try:
         assert thief.first.wait(PATIENCE)

@@ -24,7 +24,7 @@ DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 COMMAND = 'python train.py --model-dir "$CHECKPOINT_DIR" --epochs 5 --until {end} --target 0.5'
 
 
-class Scheduler:
+class WatchedService:
     """One service, whose scheduler may be ended and started again. `end`: a file that lets its chief end."""
 
     def __init__(self, folder, master):
@@ -76,7 +76,7 @@ class Scheduler:
 
 @pytest.fixture
 def scheduler(tmp_path, local_cluster):
-    started = Scheduler(tmp_path, local_cluster.master.address)
+    started = WatchedService(tmp_path, local_cluster.master.address)
     yield started
     started.close()
 

@@ -50,7 +50,7 @@ def payload(launch):
     return Payload.decode(launch.payload)
 
 
-class World:
+class Launched:
     """A service whose tasks are launched."""
 
     def __init__(self, *secrets, **delivery):
@@ -70,7 +70,7 @@ class World:
 
 @pytest.fixture
 def world():
-    return World()
+    return Launched()
 
 
 def test_only_tasks_with_secrets_have_a_token(world):
@@ -179,7 +179,7 @@ def test_token_of_earlier_launch_is_rejected(world):
 
 def test_token_expires():
     """token_seconds after the launch."""
-    world = World(expires=60.0)
+    world = Launched(expires=60.0)
     assert not world.gets_secrets(now=NOW + 61)
     assert "60 s after the launch" in world.ask(now=NOW + 61).answer.message
     assert world.gets_secrets(now=NOW + 60)
@@ -192,7 +192,7 @@ FILE = SecretSpec("file:key", file="key", jobs=frozenset({"worker"}), reloads=Tr
 
 def running(*secrets, **delivery):
     """A world whose worker-0 has its secrets, and runs."""
-    world = World(*secrets, **delivery)
+    world = Launched(*secrets, **delivery)
     assert world.gets_secrets()
     world.state = apply(world.state, StatusStored(a_status(world.id, TaskState.RUNNING)))
     return world
@@ -212,7 +212,7 @@ def test_token_user_gets_reloadable_secrets_while_running():
 
 def test_token_of_running_program_is_rejected():
     """If its executor has not used it, no other client can."""
-    world = World(*SECRETS, FILE)
+    world = Launched(*SECRETS, FILE)
     world.state = apply(world.state, StatusStored(a_status(world.id, TaskState.RUNNING)))
     assert not world.gets_secrets()
 
@@ -227,11 +227,11 @@ def test_ended_task_gets_no_reloaded_secrets(state):
 
 def test_only_tasks_with_reloadable_secrets_poll():
     """With the interval of the options."""
-    world = World(*SECRETS, FILE, reload_every=5.0)
+    world = Launched(*SECRETS, FILE, reload_every=5.0)
     assert {"worker-0": 5.0, "ps-0": 0.0}.items() <= {
         name: payload(launch).secrets_reload for name, launch in world.launches.items()
     }.items()
-    assert {0.0} == {payload(launch).secrets_reload for launch in World().launches.values()}
+    assert {0.0} == {payload(launch).secrets_reload for launch in Launched().launches.values()}
 
 
 def test_operator_can_request_immediate_reload():
@@ -250,7 +250,11 @@ def test_operator_can_request_immediate_reload():
 
 @pytest.mark.parametrize(
     ("world", "reply"),
-    [(lambda: World(FILE), Reply.ALREADY), (lambda: running(*SECRETS), Reply.BAD_REQUEST), (World, Reply.BAD_REQUEST)],
+    [
+        (lambda: Launched(FILE), Reply.ALREADY),
+        (lambda: running(*SECRETS), Reply.BAD_REQUEST),
+        (Launched, Reply.BAD_REQUEST),
+    ],
 )
 def test_reload_without_reloadable_secrets_is_refused(world, reply):
     """No program runs; no secret reloads."""
@@ -268,13 +272,13 @@ def test_reload_without_reloadable_secrets_is_refused(world, reply):
 )
 def test_only_agent_of_launch_gets_secrets(address, expected):
     """By its address, unless the options disable the check."""
-    assert expected is World().gets_secrets(address=address)
-    assert World(from_agent_only=False).gets_secrets(address=address)
+    assert expected is Launched().gets_secrets(address=address)
+    assert Launched(from_agent_only=False).gets_secrets(address=address)
 
 
 def test_agent_on_scheduler_host_may_use_loopback():
     """If the name of its host resolves to loopback."""
-    world = World()
+    world = Launched()
     spec = replace(world.state.spec, secret_delivery=SecretDelivery("http://agent-1:8080"))
     world.state = replace(world.state, spec=spec)
     assert world.gets_secrets(address="127.0.1.1")
@@ -294,7 +298,7 @@ def test_references_are_only_names(world):
 
 def networked(agent_address, **options):
     """A world whose tasks have names as addresses; Mesos knows the agent as `agent_address`."""
-    world = World(**options)
+    world = Launched(**options)
     record = world.launches["worker-0"].record
     named = replace(record, address="worker-0.service.zone:2222", agent_address=agent_address)
     world.state = apply(world.state, TaskLaunched(named))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from builders import a_job, a_spec, needs
+from kit import worlds
 from simulation.mesos import an_agent
-from simulation.world import World
 from tf_scheduler.core.recovery.maintenance import ASK_INTERVAL, MOVE_AHEAD
 from tf_scheduler.core.scheduler import next_deadline
 from tf_scheduler.model.effects import AcceptInverseOffers, Kill
@@ -21,18 +21,11 @@ AHEAD = MOVE_AHEAD + GRACE
 
 def a_world(*agents, strategy=Strategy.PARAMETER_SERVER, **options):
     jobs = (a_job(JobKind.WORKER, 2, needs=needs(cpus=1.5), kill_grace=GRACE),)
-    return deployed(a_spec(jobs=jobs, strategy=strategy, **options), *agents)
+    return deployed_on(a_spec(jobs=jobs, strategy=strategy, **options), *agents)
 
 
-def deployed(spec, *agents):
-    world = World(spec, *(an_agent(name, cpus=2) for name in agents))
-    world.register()
-    world.mesos.allocate(world.now)
-    world.settle()
-    for task in world.mesos.live().values():
-        world.mesos.report(task.launch.record.id, TaskState.RUNNING)
-    world.settle()
-    return world
+def deployed_on(spec, *agents):
+    return worlds.deployed(spec, *(an_agent(name, cpus=2) for name in agents))
 
 
 def hosts(world):
@@ -117,7 +110,7 @@ def test_move_restarts_dependent_tasks():
 def test_chief_restarts_with_moved_worker():
     """Only a restarted chief finds the new address; it stays at its own."""
     jobs = (a_job(JobKind.WORKER, 1, needs=needs(cpus=1.5)), a_job(JobKind.CHIEF, 1, needs=needs(cpus=1.5)))
-    world = deployed(a_spec(jobs=jobs), "a", "b", "c")
+    world = deployed_on(a_spec(jobs=jobs), "a", "b", "c")
     before = hosts(world)
 
     plan_window(world, before["worker-0"], 5.0)
@@ -133,7 +126,7 @@ def test_chief_restarts_with_moved_worker():
 def test_finished_task_does_not_restart_with_move():
     """Its work is done."""
     jobs = (a_job(JobKind.WORKER, 3, needs=needs(cpus=1.5)),)
-    world = deployed(a_spec(jobs=jobs, strategy=Strategy.MULTI_WORKER_MIRRORED), "a", "b", "c", "d")
+    world = deployed_on(a_spec(jobs=jobs, strategy=Strategy.MULTI_WORKER_MIRRORED), "a", "b", "c", "d")
     world.mesos.report(world.id_of("worker-1"), TaskState.FINISHED)
     world.settle()
     done = world.id_of("worker-1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from builders import a_spec
+from kit import worlds
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
@@ -16,11 +17,11 @@ from tf_scheduler.model.task import TaskState
 ALL = {"ps-0", "worker-0", "worker-1", "chief-0"}
 
 
-def deployed() -> World:
+def on_two_agents() -> World:
     """Two tasks on each of two agents."""
     spec = a_spec(recovery=RecoveryPolicy(start_timeout=None))
-    world = World(spec, an_agent("agent-1", cpus=1.3), an_agent("agent-2", cpus=1.3))
-    return play(world, send.register(), send.offers(), send.running(), expect.alive(*ALL))
+    world = worlds.deployed(spec, an_agent("agent-1", cpus=1.3), an_agent("agent-2", cpus=1.3))
+    return play(world, expect.alive(*ALL))
 
 
 def on(world: World, agent: str) -> set[str]:
@@ -34,7 +35,7 @@ def questions(world: World) -> list[set[str]]:
 
 def test_unanswered_reconciliation_is_repeated_with_back_off():
     """After a master failover an agent may not be back: the master does not report its tasks."""
-    world = deployed()
+    world = on_two_agents()
     world.mesos.missing = {"agent-2-id"}
     play(world, send.restart())
     assert [ALL, set()] == questions(world)
@@ -51,7 +52,7 @@ def test_unanswered_reconciliation_is_repeated_with_back_off():
 
 def test_answered_reconciliation_is_not_repeated():
     """Any update counts as an answer."""
-    world = deployed()
+    world = on_two_agents()
     world.mesos.missing = {"agent-2-id"}
     play(world, send.restart())
     first, second = sorted(on(world, "agent-2"))
@@ -67,7 +68,7 @@ def test_answered_reconciliation_is_not_repeated():
 
 def test_new_connection_restarts_reconciliation():
     """One run at a time: requests to the previous master are void."""
-    world = deployed()
+    world = on_two_agents()
     world.mesos.missing = {"agent-2-id"}
     play(world, send.restart(), send.wait(60.0), send.disconnect(), send.register())
 
@@ -77,7 +78,7 @@ def test_new_connection_restarts_reconciliation():
 
 def test_full_reconciliation_runs_every_quarter_hour():
     """Both ways: known tasks may be gone, and unknown tasks may run."""
-    world = deployed()
+    world = on_two_agents()
 
     play(world, send.wait(FULL_INTERVAL))
     assert [ALL, set()] == questions(world)
@@ -88,7 +89,7 @@ def test_full_reconciliation_runs_every_quarter_hour():
 
 def test_unchanged_status_is_not_stored():
     """Ten thousand tasks would be ten thousand transactions, every quarter of an hour."""
-    world = deployed()
+    world = on_two_agents()
 
     play(world, send.wait(FULL_INTERVAL))
 
@@ -98,7 +99,7 @@ def test_unchanged_status_is_not_stored():
 
 def test_full_reconciliation_detects_lost_task():
     """Its last update never came."""
-    world = deployed()
+    world = on_two_agents()
     lost = world.mesos.tasks.pop(world.id_of("worker-1"))
     world.mesos.agents[lost.launch.record.agent_id].free += lost.pool
 
