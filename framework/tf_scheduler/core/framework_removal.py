@@ -23,16 +23,12 @@ def on_removed(state: SchedulerState) -> effects.Decision:
         TaskStatus(record.id, TaskState.GONE, record.agent_id, message="its framework was removed")
         for record in state.live()
     )
-    outcomes = (
-        ()
-        if state.stored.result is not None
-        else (effects.Outcome("FrameworkRemoved", removal_message(state), warning=True),)
-    )
+    outcome = effects.Outcome("FrameworkRemoved", removal_message(state), warning=True)
     return decide(
         gone,
         effects.FrameworkRegistered(state.stored.framework_id, removed=True),
         *map(effects.StatusStored, statuses),
-        outcomes=outcomes,
+        outcomes=() if state.stored.result is not None else (outcome,),
     )
 
 

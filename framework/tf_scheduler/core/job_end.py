@@ -10,7 +10,7 @@ from tf_scheduler.model.ids import executor_of
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
-from .offers.reservations import UNRESERVE_SETTLE_SECONDS
+from .offers.reservations import settling_until
 from .plans import execute
 from .plans.execute import KILL_INTERVAL
 from .plans.view import due_uninstall_steps, is_teardown_due
@@ -67,16 +67,10 @@ def _abandon(state: SchedulerState, now: float) -> Decision:
     if not late:
         return decide(state)
     requested_at = state.session.kill_requested_at
-    texts = [
-        f"{record.name} on {record.hostname}, not ended within {now - requested_at[record.id]:.0f} s: Mesos ends it, "
-        "when that agent is back"
-        for record in late
-    ]
-    outcomes = tuple(
-        Outcome("LeftBehind", f"left behind: {text}", record.name, warning=True)
-        for record, text in zip(late, texts, strict=True)
-    )
-    after = state.with_process(left_behind=(*state.process.left_behind, *texts))
+    message = "{0.name} on {0.hostname}, not ended within {1:.0f} s: Mesos ends it, when that agent is back"
+    texts = {record.name: message.format(record, now - requested_at[record.id]) for record in late}
+    outcomes = tuple(Outcome("LeftBehind", f"left behind: {text}", name, warning=True) for name, text in texts.items())
+    after = state.with_process(left_behind=(*state.process.left_behind, *texts.values()))
     return decide(after, *(StatusStored(_lost(record)) for record in late), outcomes=outcomes)
 
 
@@ -93,7 +87,7 @@ def _lost(record: TaskRecord) -> TaskStatus:
 
 
 def _tear_down(state: SchedulerState, result: Result, now: float) -> Decision:
-    if now < state.process.unreserved_at + UNRESERVE_SETTLE_SECONDS or (
+    if now < settling_until(state) or (
         state.session.teardown_at is not None and now < state.session.teardown_at + KILL_INTERVAL
     ):
         return decide(state)

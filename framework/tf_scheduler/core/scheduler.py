@@ -12,31 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from tf_scheduler.model import events
 from tf_scheduler.model.effects import ComputedPlans, Decision, FrameworkRegistered, Outcome
-from tf_scheduler.model.events import (
-    AgentFailed,
-    Disconnected,
-    Event,
-    ExecutorFailed,
-    InverseOfferRescinded,
-    InverseOffersReceived,
-    OfferRescinded,
-    OffersReceived,
-    OperationUpdated,
-    PlanCommand,
-    PodCommand,
-    ProgressReported,
-    ReloadSecrets,
-    Request,
-    ResetRequested,
-    SecretsRequested,
-    StatusUpdated,
-    StopRequested,
-    Subscribed,
-    SubscriptionRefused,
-    Tick,
-    TornDown,
-)
 from tf_scheduler.model.ids import TaskId, TaskName, name_of
 from tf_scheduler.model.state import PendingReconciliation, SchedulerState, SessionState
 from tf_scheduler.model.task import Progress, TaskState
@@ -57,7 +34,7 @@ from .state.reducer import assert_never, decide
 # --- Training progress
 
 
-def record_progress(state: SchedulerState, event: ProgressReported) -> Decision:
+def record_progress(state: SchedulerState, event: events.ProgressReported) -> Decision:
     """Record progress for display, unless it belongs to another launch or is outdated."""
     record = state.stored.tasks.get(name_of(event.task_id))
     last = state.process.progress.get(event.task_id)
@@ -119,7 +96,7 @@ class DecisionStage:
 
 
 #: Events without consequences for plans. An executor's failure is handled with the status of its task.
-_ALONE = (ProgressReported, SecretsRequested, ReloadSecrets, ExecutorFailed)
+_ALONE = (events.ProgressReported, events.SecretsRequested, events.ReloadSecrets, events.ExecutorFailed)
 _MARK_READY = DecisionStage(
     lambda state, ctx: decide(recover.mark_ready(state, ctx.now)), lambda state: state.stored.recoveries
 )
@@ -187,7 +164,7 @@ _FOLLOW_UP: tuple[DecisionStage, ...] = (
 
 
 def handle(
-    state: SchedulerState, event: Event, now: float, new_id: NewId, view: ComputedPlans | None = None
+    state: SchedulerState, event: events.Event, now: float, new_id: NewId, view: ComputedPlans | None = None
 ) -> Decision:
     """Decide on one event.
 
@@ -203,17 +180,17 @@ def handle(
         if stage.when(decision.state):
             ctx.view = scheduling.view_of(decision.state, decision.view or ctx.view)
             decision = decision.followed_by(stage.function(decision.state, ctx))
-    request_id = event.request_id if isinstance(event, Request) else 0
+    request_id = event.request_id if isinstance(event, events.Request) else 0
     return replace(decision, request_id=request_id, view=scheduling.view_of(decision.state, decision.view or ctx.view))
 
 
-def _stages(event: Event) -> tuple[DecisionStage, ...]:
+def _stages(event: events.Event) -> tuple[DecisionStage, ...]:
     """Return the stages of one event in order."""
-    if isinstance(event, Tick):
+    if isinstance(event, events.Tick):
         own: tuple[DecisionStage, ...] = _TICK
-    elif isinstance(event, InverseOffersReceived):
+    elif isinstance(event, events.InverseOffersReceived):
         own = (DecisionStage(_reaction(event)), _DRAIN)
-    elif isinstance(event, OffersReceived):
+    elif isinstance(event, events.OffersReceived):
         forget_windows = DecisionStage(
             lambda state, _: decide(maintenance.observe_offers(state, event.offers)),
             lambda state: state.session.windows,
@@ -223,63 +200,63 @@ def _stages(event: Event) -> tuple[DecisionStage, ...]:
         own = (DecisionStage(_reaction(event)),)
     if isinstance(event, _ALONE):
         return own
-    if isinstance(event, StatusUpdated) and event.more:
+    if isinstance(event, events.StatusUpdated) and event.more:
         return (*own, _RETAIN)
     return (_MARK_READY, *own, *_FOLLOW_UP)
 
 
-def _reaction(event: Event) -> StageFunction:  # noqa: RET503 - assert_never does not return
+def _reaction(event: events.Event) -> StageFunction:  # noqa: RET503 - assert_never does not return
     """Return the function that handles the event itself."""
     match event:
-        case ProgressReported():
+        case events.ProgressReported():
             return lambda state, _: record_progress(state, event)
-        case SecretsRequested():
+        case events.SecretsRequested():
             return lambda state, ctx: secret_tokens.redeem(state, event, ctx.now)
-        case ReloadSecrets():
+        case events.ReloadSecrets():
             return lambda state, _: secret_tokens.reload_secrets(state)
-        case ExecutorFailed() | Tick():
+        case events.ExecutorFailed() | events.Tick():
             return lambda state, _: decide(state)
-        case StatusUpdated():
+        case events.StatusUpdated():
             return lambda state, ctx: status.on_update(state, event.status, ctx.now, ctx.new_id, ctx.view)
-        case OffersReceived():
+        case events.OffersReceived():
             return lambda state, ctx: rounds.on_offers(state, event.offers, ctx.now, ctx.new_id, ctx.view)
-        case OfferRescinded():
+        case events.OfferRescinded():
             return lambda state, _: rounds.on_rescinded(state, event.offer_id)
-        case InverseOffersReceived():
+        case events.InverseOffersReceived():
             return lambda state, _: maintenance.on_inverse_offers(state, event.offers)
-        case InverseOfferRescinded():
+        case events.InverseOfferRescinded():
             return lambda state, _: maintenance.on_rescinded(state, event.offer_id)
-        case OperationUpdated():
+        case events.OperationUpdated():
             return lambda state, ctx: operations.on_status(state, event.status, ctx.now, ctx.new_id)
-        case PlanCommand():
+        case events.PlanCommand():
             return lambda state, ctx: commands.handle(state, event, ctx.view)
-        case PodCommand():
+        case events.PodCommand():
             return lambda state, ctx: operator_commands.handle(state, event, ctx.now)
-        case StopRequested():
+        case events.StopRequested():
             return lambda state, ctx: job_end.request_stop(state, event.reason, ctx.now)
-        case ResetRequested():
+        case events.ResetRequested():
             return lambda state, _: framework_removal.reset_framework(state)
-        case AgentFailed():
+        case events.AgentFailed():
             return lambda state, _: rounds.on_agent_failed(state, event.agent_id)
-        case Subscribed():
+        case events.Subscribed():
             return lambda state, ctx: _on_subscribed(state, event, ctx.now, ctx.view)
-        case Disconnected() | SubscriptionRefused() | TornDown():
+        case events.Disconnected() | events.SubscriptionRefused() | events.TornDown():
             return lambda state, _: _on_disconnected(state, event)
         case _:
             assert_never(event)
 
 
-def _on_disconnected(state: SchedulerState, event: Disconnected | SubscriptionRefused | TornDown) -> Decision:
+def _on_disconnected(
+    state: SchedulerState, event: events.Disconnected | events.SubscriptionRefused | events.TornDown
+) -> Decision:
     """Handle a connection that is lost temporarily or permanently."""
-    if isinstance(event, TornDown):
+    if isinstance(event, events.TornDown):
         return framework_removal.on_removed(state)
     after = replace(state, session=SessionState())
-    if isinstance(event, Disconnected):
+    if isinstance(event, events.Disconnected):
         # After TEARDOWN, too: the call may be lost with the connection. The next subscription shows whether it was.
-        return decide(
-            after,
-            outcomes=(Outcome("ConnectionLost", f"the connection to Mesos is lost: {event.reason}", warning=True),),
-        )
+        lost = Outcome("ConnectionLost", f"the connection to Mesos is lost: {event.reason}", warning=True)
+        return decide(after, outcomes=(lost,))
     after = after.with_process(refused=event.message)
     if event.message == "Framework has been removed":  # Mesos, src/master/master.cpp
         return framework_removal.on_removed(after)
@@ -287,7 +264,7 @@ def _on_disconnected(state: SchedulerState, event: Disconnected | SubscriptionRe
     return decide(after.with_process(finished=True), outcomes=(refused,))
 
 
-def _on_subscribed(state: SchedulerState, event: Subscribed, now: float, view: PlanView) -> Decision:
+def _on_subscribed(state: SchedulerState, event: events.Subscribed, now: float, view: PlanView) -> Decision:
     """Start a session: a new subscription has no offers and is not suppressed."""
     is_known = state.stored.framework_id == event.framework_id
     # Mesos may still apply filters of an earlier process whose end it did not notice: only REVIVE clears them.

@@ -21,17 +21,7 @@ from tf_scheduler.model.spec import JobKind, JobSpec, LivenessCheck, Program, Se
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
-from . import secret_tokens
-from .cluster_spec import (
-    Cluster,
-    cluster_of,
-    cluster_records,
-    host_and_port,
-    hosts_rendezvous,
-    rank_environment,
-    tf_config,
-    with_generation,
-)
+from . import cluster_spec, secret_tokens
 
 # --- Payload
 
@@ -110,7 +100,7 @@ def placeholder_payload(original: payload.Payload, command: str) -> payload.Payl
 def _servers(spec: ServiceSpec, record: TaskRecord, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return which servers must answer at the task's address."""
     answers = record.job.value in config["cluster"] or record.job in _DATA_SERVICE
-    meets = hosts_rendezvous(spec, record.job, record.index)
+    meets = cluster_spec.hosts_rendezvous(spec, record.job, record.index)
     return {"readiness": record.address if answers else "", "rendezvous": meets}
 
 
@@ -160,8 +150,10 @@ def plan_launches(
         for placement in placements
     ]
     tokens = secret_tokens.issue(state.spec, (record for record in records if not record.is_placeholder), new_id)
-    records = with_generation(state.stored.tasks, [secret_tokens.with_digest(record, tokens) for record in records])
-    cluster = cluster_of(cluster_records(state, records))
+    records = cluster_spec.with_generation(
+        state.stored.tasks, [secret_tokens.with_digest(record, tokens) for record in records]
+    )
+    cluster = cluster_spec.cluster_of(cluster_spec.cluster_records(state, records))
     return tuple(
         _launch(state, placement, record, cluster, tokens.get(record.name, ""))
         for placement, record in zip(placements, records, strict=True)
@@ -184,7 +176,7 @@ def _accept(offer_ids: tuple[OfferId, ...], pairs: Sequence[tuple[Placement, Lau
 
 def _record(spec: ServiceSpec, placement: Placement, now: float, unique: str) -> TaskRecord:
     task, agent = placement.task, placement.agent
-    host, port = host_and_port(spec, placement)
+    host, port = cluster_spec.host_and_port(spec, placement)
     return TaskRecord(
         name=task.name,
         id=task_id(task.name, unique),
@@ -202,11 +194,13 @@ def _record(spec: ServiceSpec, placement: Placement, now: float, unique: str) ->
     )
 
 
-def _launch(state: SchedulerState, placement: Placement, record: TaskRecord, cluster: Cluster, token: str) -> Launch:
+def _launch(
+    state: SchedulerState, placement: Placement, record: TaskRecord, cluster: cluster_spec.Cluster, token: str
+) -> Launch:
     spec, job = state.spec, placement.task.job
-    _, port = host_and_port(spec, placement)
-    config = tf_config(cluster if spec.strategy.has_servers else {}, record.job, record.index)
-    payload = payload_of(spec, job, record, config, port, rank_environment(spec, cluster, record))
+    _, port = cluster_spec.host_and_port(spec, placement)
+    config = cluster_spec.tf_config(cluster if spec.strategy.has_servers else {}, record.job, record.index)
+    payload = payload_of(spec, job, record, config, port, cluster_spec.rank_environment(spec, cluster, record))
     payload = secret_tokens.with_secrets(payload, spec, job, token)
     parameters = _parameters(state, record.plan)
     payload = replace(payload, environment={**payload.environment, **parameters})
@@ -243,10 +237,10 @@ def task_environment(state: SchedulerState, record: TaskRecord, job: JobSpec) ->
 
     Addresses are current: those at the launch of an older generation may differ.
     """
-    spec, cluster = state.spec, cluster_of(cluster_records(state))
-    config = tf_config(cluster if spec.strategy.has_servers else {}, record.job, record.index)
+    spec, cluster = state.spec, cluster_spec.cluster_of(cluster_spec.cluster_records(state))
+    config = cluster_spec.tf_config(cluster if spec.strategy.has_servers else {}, record.job, record.index)
     port = int(record.address.rpartition(":")[2])
-    executor_payload = payload_of(spec, job, record, config, port, rank_environment(spec, cluster, record))
+    executor_payload = payload_of(spec, job, record, config, port, cluster_spec.rank_environment(spec, cluster, record))
     return {
         "TF_CONFIG": json.dumps(config),
         "JOB_NAME": executor_payload.job,

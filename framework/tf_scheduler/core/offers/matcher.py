@@ -59,12 +59,8 @@ def relaxations(
 
 def exclude_bad_ports(state: SchedulerState, agents: Iterable[Agent]) -> Iterator[Agent]:
     """Yield the agents without ports at which a task crashed early twice in a row."""
-    shunned = (
-        ()
-        if state.process.offer_round.failures
-        else {each for item in state.stored.recoveries.values() for each in item.bad_addresses}
-    )
-    parts = [address.rpartition(":") for address in shunned]
+    recoveries = () if state.process.offer_round.failures else state.stored.recoveries.values()
+    parts = {address.rpartition(":") for item in recoveries for address in item.bad_addresses}
     for agent in agents:
         ports = frozenset(int(port) for host, _, port in parts if host == agent.address)
         yield replace(agent, resources=claim_ports(agent.resources, ports)[1]) if ports else agent
@@ -165,11 +161,9 @@ def _at_previous_address(
         return None
     entries, rest = claim_ports(agent.resources, frozenset({port}))
     without_port = replace(needs, ports=needs.ports - 1)
-    if shortages(rest, executor):
+    if shortages(rest, executor + without_port):
         return None
     for_executor, rest = consume(rest, executor)
-    if shortages(rest, without_port):
-        return None
     for_task, rest = consume(rest, without_port)
     used = replace(agent, resources=rest)
     return Placement(task, agent, (*entries, *for_task), for_executor, "its previous address"), used

@@ -76,11 +76,8 @@ def _apply(state: SchedulerState, status: OperationStatus, now: float, new_id: C
     finished = status.state is OperationState.FINISHED
     if status.id != reservation.operation:
         return _on_unreserve(state, reservation, status) if finished or status.state.has_failed else decide(state)
-    if finished:
-        return decide(
-            state,
-            *(() if reservation.is_confirmed else (effects.ReservationMade(replace(reservation, is_confirmed=True)),)),
-        )
+    if finished and not reservation.is_confirmed:
+        return decide(state, effects.ReservationMade(replace(reservation, is_confirmed=True)))
     return _on_refused(state, reservation, status, now, new_id) if status.state.has_failed else decide(state)
 
 

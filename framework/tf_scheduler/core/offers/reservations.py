@@ -100,7 +100,7 @@ def released(state: SchedulerState, offers: Sequence[Offer], now: float) -> tupl
 
 def settled(state: SchedulerState, now: float) -> tuple[Change, ...]:
     """Drop released reservations that were not offered since."""
-    if now < state.process.unreserved_at + UNRESERVE_SETTLE_SECONDS:
+    if now < settling_until(state):
         return ()
     return tuple(ReservationDropped(key) for key in state.stored.reservations if key in state.session.unreserved)
 
@@ -175,14 +175,10 @@ def _reservable_choices(part: Iterable[ChosenAgent], bare: Mapping[Any, Agent], 
     left = {key: agent.resources for key, agent in bare.items()}
     fit = []
     for item in part:
-        resources = left[item.agent.id]
-        if shortages(resources, executor):
-            continue
-        _, rest = consume(resources, executor)
-        if shortages(rest, item.task.job.needs):
-            continue
-        _, left[item.agent.id] = consume(rest, item.task.job.needs)
-        fit.append(item)
+        resources, needs = left[item.agent.id], executor + item.task.job.needs
+        if not shortages(resources, needs):
+            _, left[item.agent.id] = consume(resources, needs)
+            fit.append(item)
     return fit
 
 
@@ -243,14 +239,10 @@ def expire_lost(state: SchedulerState, now: float) -> Decision:
     if not late:
         return decide(state)
     gone = [item for item in active(state, now).values() if item.id in late]
+    role = state.spec.role
     message = "reservation for {0} on {1} lost to another framework in role {2} or an operator; rescheduling {0}"
     outcomes = (
-        Outcome(
-            "ReservationLost",
-            message.format(item.task, item.location.hostname, state.spec.role),
-            item.task,
-            warning=True,
-        )
+        Outcome("ReservationLost", message.format(item.task, item.location.hostname, role), item.task, warning=True)
         for item in gone
     )
     left = {key: at for key, at in state.session.missing_reservations.items() if key not in late}

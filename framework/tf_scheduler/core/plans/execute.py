@@ -87,9 +87,8 @@ def _action(state: SchedulerState, runnable: RunnableSteps, step: StepDef) -> tu
     if record is None:
         return None
     if step.work is Work.ERASE:
-        return TaskForgotten(record.name), Outcome(
-            "TaskDecommissioned", f"{record.name} is decommissioned", record.name
-        )
+        outcome = Outcome("TaskDecommissioned", f"{record.name} is decommissioned", record.name)
+        return TaskForgotten(record.name), outcome
     if record.id in state.stored.retired or not state.is_live(record):
         return None
     plan = runnable.plan.name

@@ -33,10 +33,7 @@ class RolloutFacts:
 
 
 def open_tasks(
-    spec: ServiceSpec,
-    tasks: Mapping[TaskName, TaskRecord],
-    statuses: Mapping[TaskId, TaskStatus],
-    facts: RolloutFacts,
+    spec: ServiceSpec, tasks: Mapping[TaskName, TaskRecord], statuses: Mapping[TaskId, TaskStatus], facts: RolloutFacts
 ) -> frozenset[TaskName]:
     """Return the tasks that a roll-out will launch."""
     if not facts.open and not facts.outdated and not facts.stale:

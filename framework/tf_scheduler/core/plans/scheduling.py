@@ -177,11 +177,7 @@ def step_children(progress: PlanProgress, phase: PhaseDef, open_now: AbstractSet
 
 
 def _owned_by_other(
-    inputs: PlanInputs,
-    progress: Mapping[str, PlanProgress],
-    plan: PlanDef,
-    step: StepDef,
-    taken: AbstractSet[TaskName],
+    inputs: PlanInputs, progress: Mapping[str, PlanProgress], plan: PlanDef, step: StepDef, taken: AbstractSet[TaskName]
 ) -> bool:
     """Return whether another plan works on the step's task."""
     if step.task is None:

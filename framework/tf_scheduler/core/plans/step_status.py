@@ -80,11 +80,8 @@ class PlanProgress:
             return self._lost_situation(name)
         # A paused task in the recovery plan that another plan relaunches.
         record = self.inputs.tasks.get(name)
-        return (
-            LaunchSituation.RETIRED
-            if record is not None and record.id in self.inputs.retired
-            else LaunchSituation.LAUNCHED
-        )
+        is_retired = record is not None and record.id in self.inputs.retired
+        return LaunchSituation.RETIRED if is_retired else LaunchSituation.LAUNCHED
 
     def _is_lost(self, node: Node, step: StepDef) -> bool:
         return step.name in self.launches and not self.complete(node, step)

@@ -27,18 +27,8 @@ from tf_scheduler.model.plan import (
 )
 from tf_scheduler.model.state import SchedulerState
 
+from . import scheduling
 from .definitions import uninstall_plan
-from .scheduling import (
-    Children,
-    PlanView,
-    due_steps,
-    eligible,
-    held_back,
-    owning_plan,
-    phase_children,
-    step_children,
-    view_of,
-)
 from .step_status import PlanProgress, TeardownProgress, plan_progress
 from .tables import ChildStatuses, aggregate
 
@@ -48,13 +38,13 @@ _NOTHING: frozenset[str] = frozenset()
 
 def plans(state: SchedulerState, view: ComputedPlans | None = None) -> tuple[Plan, ...]:
     """Return every current plan, in order of priority."""
-    now = view_of(state, view)
+    now = scheduling.view_of(state, view)
     return tuple(_plan(state, progress_in(state, plan, now), now.progress) for plan in plan_definitions(state, now))
 
 
 def find_plan(state: SchedulerState, name: str, view: ComputedPlans | None = None) -> Plan | None:
     """Return the plan with this name; `None` if missing."""
-    now = view_of(state, view)
+    now = scheduling.view_of(state, view)
     plan = next((plan for plan in plan_definitions(state, now) if plan.name == name), None)
     return None if plan is None else _plan(state, progress_in(state, plan, now), now.progress)
 
@@ -64,30 +54,27 @@ def uninstall_status(state: SchedulerState) -> Plan:
     return _plan(state, uninstall_progress(state), {})
 
 
-def plan_definitions(state: SchedulerState, view: PlanView) -> tuple[PlanDef, ...]:
+def plan_definitions(state: SchedulerState, view: scheduling.PlanView) -> tuple[PlanDef, ...]:
     """Return every current plan; after the end of the job uninstall is the first."""
     if state.stored.result is None:
         return view.definitions
     return (uninstall_plan(state.stored.tasks, state.stored.reservations), *view.definitions)
 
 
-def progress_in(state: SchedulerState, plan: PlanDef, view: PlanView) -> PlanProgress:
+def progress_in(state: SchedulerState, plan: PlanDef, view: scheduling.PlanView) -> PlanProgress:
     """Return the progress of any plan."""
-    return (
-        plan_progress(view, plan, TeardownProgress.of(state))
-        if plan.kind is PlanKind.UNINSTALL
-        else view.progress[plan.name]
-    )
+    is_uninstall = plan.kind is PlanKind.UNINSTALL
+    return plan_progress(view, plan, TeardownProgress.of(state)) if is_uninstall else view.progress[plan.name]
 
 
 def uninstall_progress(state: SchedulerState) -> PlanProgress:
     """Return the progress of the uninstall plan, even before it starts."""
-    return progress_in(state, uninstall_plan(state.stored.tasks, state.stored.reservations), view_of(state))
+    return progress_in(state, uninstall_plan(state.stored.tasks, state.stored.reservations), scheduling.view_of(state))
 
 
 def due_uninstall_steps(state: SchedulerState) -> tuple[StepDef, ...]:
     """Return the steps of the uninstall plan that may run now."""
-    return due_steps(uninstall_progress(state))
+    return scheduling.due_steps(uninstall_progress(state))
 
 
 def is_teardown_due(state: SchedulerState) -> bool:
@@ -117,8 +104,8 @@ def _plan(state: SchedulerState, now: PlanProgress, progress: Mapping[str, PlanP
     plan = now.plan
     phases = tuple(_phase(state, now, phase, progress) for phase in plan.phases)
     statuses = {phase.name: phase.status for phase in phases}
-    children = _known(phase_children(now, _NOTHING), statuses)
-    canaries = [name for name in held_back(children) if statuses[name] in _NOT_BEGUN]
+    children = _known(scheduling.phase_children(now, _NOTHING), statuses)
+    canaries = [name for name in scheduling.held_back(children) if statuses[name] in _NOT_BEGUN]
     statuses.update(dict.fromkeys(canaries, Status.WAITING))
     phases = tuple(replace(phase, status=statuses[phase.name]) for phase in phases)
     status = _whole(children, statuses, () in now.control.interrupted)
@@ -129,8 +116,8 @@ def _plan(state: SchedulerState, now: PlanProgress, progress: Mapping[str, PlanP
 
 def _phase(state: SchedulerState, now: PlanProgress, phase: PhaseDef, progress: Mapping[str, PlanProgress]) -> Phase:
     base = {step.name: now.status((phase.name, step.name), step) for step in phase.steps}
-    children = _known(step_children(now, phase, _NOTHING), base)
-    canaries = frozenset(held_back(children))
+    children = _known(scheduling.step_children(now, phase, _NOTHING), base)
+    canaries = frozenset(scheduling.held_back(children))
     steps = tuple(
         _overridden(state, step, _step(state, now, phase, step, base[step.name], canaries, progress))
         for step in phase.steps
@@ -140,7 +127,7 @@ def _phase(state: SchedulerState, now: PlanProgress, phase: PhaseDef, progress: 
     return Phase(phase.name, status, steps, phase.strategy)
 
 
-def _known(children: Children, statuses: Mapping[str, Status]) -> Children:
+def _known(children: scheduling.Children, statuses: Mapping[str, Status]) -> scheduling.Children:
     """Return the children with computed statuses; all incomplete ones count as open."""
     return replace(
         children,
@@ -149,8 +136,8 @@ def _known(children: Children, statuses: Mapping[str, Status]) -> Children:
     )
 
 
-def _whole(children: Children, statuses: Mapping[str, Status], interrupted: bool) -> Status:
-    turn = frozenset(statuses[name] for name in eligible(children))
+def _whole(children: scheduling.Children, statuses: Mapping[str, Status], interrupted: bool) -> Status:
+    turn = frozenset(statuses[name] for name in scheduling.eligible(children))
     return aggregate(ChildStatuses(frozenset(statuses.values()), turn, interrupted))
 
 
@@ -197,18 +184,14 @@ def _so_far(state: SchedulerState, step: StepDef) -> str:
 
 
 def _why_not(
-    state: SchedulerState,
-    now: PlanProgress,
-    step: StepDef,
-    status: Status,
-    progress: Mapping[str, PlanProgress],
+    state: SchedulerState, now: PlanProgress, step: StepDef, status: Status, progress: Mapping[str, PlanProgress]
 ) -> str:
     name = step.task
     if name is None:
         return _before_deregistering(state) if step.work is Work.DEREGISTER else ""
     if step.work is not Work.LAUNCH:
         return _so_far(state, step)
-    other = owning_plan(now.inputs, progress, name)
+    other = scheduling.owning_plan(now.inputs, progress, name)
     if other not in (None, now.plan.name):
         return f"plan {other} works on it"
     if name in now.lost and status is Status.DELAYED:
@@ -284,12 +267,8 @@ def _framework(state: SchedulerState) -> Iterator[str]:
 
 
 def _forget(state: SchedulerState) -> Phase:
-    status = (
-        Status.COMPLETE if state.process.is_erased else Status.STARTING if state.process.finished else Status.PENDING
-    )
-    message = (
-        leftovers_message(state)
-        if state.process.finished or state.process.left_behind
-        else "waits for the end of the framework"
-    )
+    process = state.process
+    status = Status.COMPLETE if process.is_erased else Status.STARTING if process.finished else Status.PENDING
+    is_known = process.finished or process.left_behind
+    message = leftovers_message(state) if is_known else "waits for the end of the framework"
     return Phase(FORGET_STATE, status, (Step(FORGET_STATE, status, message),), PlanStrategy.SERIAL)

@@ -65,17 +65,10 @@ def drain(state: SchedulerState, now: float) -> Decision:
     if not due:
         return decide(state)
     names = {record.name for record in due}
-    moves = [
-        replace(
-            replace_launch(state, record, f"agent {record.hostname} goes into maintenance", now),
-            previous_address_until=now,
-        )
-        for record in due
-    ]
-    moves += [
-        replace_launch(state, item, f"starts again with {due[0].name}", now)
-        for item in restart_group(state, names, moved=True)
-    ]
+    leave, follow = "agent {0.hostname} goes into maintenance", f"starts again with {due[0].name}"
+    moves = [replace_launch(state, item, leave.format(item), now) for item in due]
+    moves = [replace(item, previous_address_until=now) for item in moves]
+    moves += [replace_launch(state, item, follow, now) for item in restart_group(state, names, moved=True)]
     outcomes = (
         Outcome("TaskRecovers", f"{item.task} is launched again: {item.why}", item.task, warning=True) for item in moves
     )

@@ -91,11 +91,8 @@ def silent_until(state: SchedulerState) -> float | None:
 
     May be early, because the oldest launch may have got a status since.
     """
-    return (
-        state.derived.oldest_silent_launch + LAUNCH_TIMEOUT
-        if len(state.stored.statuses) < len(state.stored.tasks)
-        else None
-    )
+    has_silent = len(state.stored.statuses) < len(state.stored.tasks)
+    return state.derived.oldest_silent_launch + LAUNCH_TIMEOUT if has_silent else None
 
 
 def _asked_at(state: SchedulerState, record: TaskRecord) -> float:

@@ -19,19 +19,8 @@ from tf_scheduler.model.spec import Strategy
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import Cause, LaunchEnd, Recovery, TaskRecord, TaskState, TaskStatus
 
-from . import startup_timeout, success
+from . import replacement, startup_timeout, success
 from .failure_causes import blames_agent, cause_of, failure_message, record_failure
-from .replacement import (
-    PREVIOUS_ADDRESS_WAIT,
-    counts_as_failure,
-    finished_peers,
-    is_agent_gone,
-    no_retry_reason,
-    replace_launch,
-    restart_group,
-    restart_policy,
-    unreachable_timeout,
-)
 
 # --- Crash loops at one address
 #
@@ -95,14 +84,14 @@ def on_task_end(
     # A launch that never started moves to another agent if possible.
     must_move = status.state is TaskState.LOST and not ran
     recovery = replace(recovery, must_move=must_move, has_served=recovery.has_served or served)
-    policy, message = restart_policy(state.spec, record), status.message or status.reason
-    if final := no_retry_reason(policy, cause, status):
+    policy, message = replacement.restart_policy(state.spec, record), status.message or status.reason
+    if final := replacement.no_retry_reason(policy, cause, status):
         message += f" (collateral: {_first(state, recovery).why})" if cause is Cause.COLLATERAL else ""
         return _failed(state, f"{message}; {final}", record, now)
-    if counts_as_failure(policy, cause) and exhausted(policy, recovery.failures, now):
+    if replacement.counts_as_failure(policy, cause) and exhausted(policy, recovery.failures, now):
         limit = f"restart.max_failures is {policy.max_failures} in {policy.window:g} s"
         return _failed(state, f"{message} (failure {len(recovery.failures)}: {limit})", record, now)
-    if finished := finished_peers(state, record):
+    if finished := replacement.finished_peers(state, record):
         why = f"{message}; {', '.join(finished)} has finished, and this strategy needs all tasks"
         return _failed(state, why, record, now)
     others = tuple(_others(state, record, recovery))
@@ -158,7 +147,11 @@ def _lost_at(state: SchedulerState, status: TaskStatus) -> float:
 
 def _timeout(state: SchedulerState, status: TaskStatus) -> float:
     record = state.stored.tasks.get(name_of(status.id))
-    return state.spec.recovery.unreachable_timeout if record is None else unreachable_timeout(state.spec, record)
+    return (
+        state.spec.recovery.unreachable_timeout
+        if record is None
+        else replacement.unreachable_timeout(state.spec, record)
+    )
 
 
 def _awaits_previous_address(state: SchedulerState, item: Recovery) -> bool:
@@ -176,7 +169,7 @@ def _is_active(state: SchedulerState, item: Recovery) -> bool:
 def _cause(state: SchedulerState, record: TaskRecord, status: TaskStatus, ran: bool, now: float) -> Cause:
     hung = status.healthy is False
     end = LaunchEnd(status.state.value, status.reason, status.exit_code, status.signal, has_run=ran, was_unhealthy=hung)
-    cause = cause_of(end, restart_policy(state.spec, record).uncounted_exit_codes)
+    cause = cause_of(end, replacement.restart_policy(state.spec, record).uncounted_exit_codes)
     return Cause.COLLATERAL if cause is Cause.USER_ERROR and _is_excused(state, record, now) else cause
 
 
@@ -199,12 +192,12 @@ def _is_excused(state: SchedulerState, record: TaskRecord, now: float) -> bool:
 def _recovery(
     state: SchedulerState, record: TaskRecord, status: TaskStatus, cause: Cause, now: float, unique: Callable[[], str]
 ) -> Recovery:
-    policy, before = restart_policy(state.spec, record), state.stored.recoveries.get(record.name)
+    policy, before = replacement.restart_policy(state.spec, record), state.stored.recoveries.get(record.name)
     failures = recent_failures(before.failures if before else (), policy.window, now)
     is_steady = now - record.launched_at >= STEADY_SECONDS
     streak = 1 if before is None or is_steady else before.consecutive_failures + 1
     ready_at = now + restart_delay(policy, streak, jitter_from_id(unique()))
-    gone = is_agent_gone(status)
+    gone = replacement.is_agent_gone(status)
     return Recovery(
         task=record.name,
         launch=record.id,
@@ -212,8 +205,8 @@ def _recovery(
         why=f"{record.name} is {status.state.label}: {status.message or status.reason or 'no reason given'}",
         since=now,
         ready_at=ready_at,
-        previous_address_until=now if gone else ready_at + PREVIOUS_ADDRESS_WAIT,
-        failures=(*failures, now) if counts_as_failure(policy, cause) else failures,
+        previous_address_until=now if gone else ready_at + replacement.PREVIOUS_ADDRESS_WAIT,
+        failures=(*failures, now) if replacement.counts_as_failure(policy, cause) else failures,
         consecutive_failures=streak,
         start_timeouts=0 if before is None or _has_joined(state, record, now) else before.start_timeouts,
         has_served=before is not None and before.has_served,
@@ -230,10 +223,14 @@ def _others(state: SchedulerState, record: TaskRecord, recovery: Recovery) -> It
     """Yield recoveries of the tasks that restart with the lost one; none for a placeholder."""
     if record.is_placeholder:
         return
-    for other in restart_group(state, [record.name], moved=False):
-        item = replace_launch(state, other, f"starts again with {record.name}", recovery.since, recovery.cause)
+    for other in replacement.restart_group(state, [record.name], moved=False):
+        item = replacement.replace_launch(
+            state, other, f"starts again with {record.name}", recovery.since, recovery.cause
+        )
         yield replace(
-            item, ready_at=recovery.ready_at, previous_address_until=recovery.ready_at + PREVIOUS_ADDRESS_WAIT
+            item,
+            ready_at=recovery.ready_at,
+            previous_address_until=recovery.ready_at + replacement.PREVIOUS_ADDRESS_WAIT,
         )
 
 

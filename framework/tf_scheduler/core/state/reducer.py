@@ -3,34 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Generic, NoReturn, TypeVar
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from typing import Any, Generic, NoReturn, TypeVar
 
-from tf_scheduler.model.effects import (
-    AgentFailureRecorded,
-    Call,
-    Change,
-    ConfigurationForgotten,
-    ConfigurationStored,
-    Decision,
-    FrameworkForgotten,
-    FrameworkRegistered,
-    LaunchRetired,
-    Outcome,
-    PlanControlled,
-    RecoveryDecided,
-    ReservationDropped,
-    ReservationMade,
-    Resized,
-    ResultDecided,
-    SecretTokenRedeemed,
-    StatusStored,
-    TaskForgotten,
-    TaskLaunched,
-    TaskPaused,
-    TaskResumed,
-)
+from tf_scheduler.model import effects
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec, Strategy
 from tf_scheduler.model.state import DerivedState, SchedulerState, StoredState
@@ -90,6 +67,9 @@ class _Table(Generic[Key, Value]):
         return self._copy.pop(key)
 
 
+_STORED, _DERIVED = ([item.name for item in fields(kind)] for kind in (StoredState, DerivedState))
+
+
 class _Draft:
     """A mutable state. Each mapping is copied at most once."""
 
@@ -125,41 +105,15 @@ class _Draft:
         same_progress = self.progress.value is before.process.progress
         return SchedulerState(
             self.spec,
-            self._stored(),
-            self._derived(),
+            StoredState(**self._values(_STORED)),
+            DerivedState(**self._values(_DERIVED)),
             before.session if same_kill else replace(before.session, next_kill_at=self.next_kill_at),
             before.process if same_progress else replace(before.process, progress=self.progress.value),
         )
 
-    def _stored(self) -> StoredState:
-        return StoredState(
-            framework_id=self.framework_id,
-            removed=self.removed,
-            tasks=self.tasks.value,
-            statuses=self.statuses.value,
-            result=self.result,
-            reservations=self.reservations.value,
-            retired=self.retired.value,
-            controls=self.controls.value,
-            recoveries=self.recoveries.value,
-            full_spec=self.full_spec,
-            resized_at=self.resized_at,
-            agent_failures=self.agent_failures.value,
-            paused=self.paused.value,
-            redeemed_tokens=self.redeemed_tokens.value,
-            configurations=self.configurations.value,
-        )
-
-    def _derived(self) -> DerivedState:
-        return DerivedState(
-            state_counts=self.state_counts.value,
-            unhealthy_count=self.unhealthy_count,
-            starting_launches=self.starting_launches.value,
-            silent_launches=self.silent_launches.value,
-            oldest_silent_launch=self.oldest_silent_launch,
-            first_launch_at=self.first_launch_at,
-            idle_tasks=self.idle_tasks.value,
-        )
+    def _values(self, names: Iterable[str]) -> dict[str, Any]:
+        items = [(name, getattr(self, name)) for name in names]
+        return {name: item.value if isinstance(item, _Table) else item for name, item in items}
 
     def count_status(self, status: TaskStatus | None, difference: int) -> None:
         """Add a status to the counts, or remove it (`difference` -1)."""
@@ -215,7 +169,7 @@ class _Draft:
             self.silent_launches.pop(status.id)
         self.statuses.put(status.id, status)
 
-    def resize(self, change: Resized) -> None:
+    def resize(self, change: effects.Resized) -> None:
         full = self.full_spec or self.spec
         self.spec = full if change.count is None else with_workers(full, change.count)
         self.full_spec = None if self.spec is full else full
@@ -230,7 +184,7 @@ class _Draft:
             self.first_launch_at = None
 
 
-def apply(state: SchedulerState, *changes: Change) -> SchedulerState:
+def apply(state: SchedulerState, *changes: effects.Change) -> SchedulerState:
     """Return the state after the changes, in order."""
     if not changes:
         return state
@@ -240,54 +194,56 @@ def apply(state: SchedulerState, *changes: Change) -> SchedulerState:
     return draft.state(state)
 
 
-def _apply(draft: _Draft, change: Change) -> None:
+def _apply(draft: _Draft, change: effects.Change) -> None:
     match change:
-        case FrameworkRegistered():
+        case effects.FrameworkRegistered():
             draft.framework_id, draft.removed = change.framework_id, change.removed
-        case FrameworkForgotten():
+        case effects.FrameworkForgotten():
             draft.forget_framework()
-        case TaskLaunched():
+        case effects.TaskLaunched():
             draft.launch(change.record)
-        case StatusStored():
+        case effects.StatusStored():
             draft.store_status(change.status)
-        case ResultDecided():
+        case effects.ResultDecided():
             draft.next_kill_at = 0.0 if draft.result is None else draft.next_kill_at
             draft.result = change.result
-        case RecoveryDecided():
+        case effects.RecoveryDecided():
             draft.recoveries.put(change.recovery.task, change.recovery)
-        case AgentFailureRecorded():
+        case effects.AgentFailureRecorded():
             draft.agent_failures.put(change.agent.agent_id, change.agent)
-        case Resized():
+        case effects.Resized():
             draft.resize(change)
-        case TaskForgotten():
+        case effects.TaskForgotten():
             draft.forget_task(change.name)
-        case SecretTokenRedeemed():
+        case effects.SecretTokenRedeemed():
             draft.redeemed_tokens.put(change.task_id, change.nonce)
-        case ReservationMade():
+        case effects.ReservationMade():
             draft.reservations.put(change.reservation.id, change.reservation)
-        case ReservationDropped():
+        case effects.ReservationDropped():
             draft.reservations.pop(change.id)
-        case ConfigurationStored():
+        case effects.ConfigurationStored():
             draft.configurations.put(change.configuration.id, change.configuration)
-        case ConfigurationForgotten():
+        case effects.ConfigurationForgotten():
             draft.configurations.pop(change.id)
-        case LaunchRetired() | PlanControlled() | TaskPaused() | TaskResumed():
+        case effects.LaunchRetired() | effects.PlanControlled() | effects.TaskPaused() | effects.TaskResumed():
             _apply_order(draft, change)
         case _:
             assert_never(change)
 
 
-def _apply_order(draft: _Draft, change: LaunchRetired | PlanControlled | TaskPaused | TaskResumed) -> None:
+def _apply_order(
+    draft: _Draft, change: effects.LaunchRetired | effects.PlanControlled | effects.TaskPaused | effects.TaskResumed
+) -> None:
     match change:
-        case LaunchRetired():
+        case effects.LaunchRetired():
             draft.retired.put(change.task_id, change.plan)
             draft.next_kill_at = 0.0
-        case PlanControlled():
+        case effects.PlanControlled():
             draft.controls.put(change.plan, change.control)
             draft.next_kill_at = 0.0
-        case TaskPaused():
+        case effects.TaskPaused():
             draft.paused.put(change.name, change.since)
-        case TaskResumed():
+        case effects.TaskResumed():
             draft.paused.pop(change.name)
         case _:
             assert_never(change)
@@ -300,9 +256,9 @@ def assert_never(value: NoReturn) -> NoReturn:
 
 def decide(
     state: SchedulerState,
-    *changes: Change,
-    calls: tuple[Call, ...] = (),
-    outcomes: tuple[Outcome, ...] = (),
-) -> Decision:
+    *changes: effects.Change,
+    calls: tuple[effects.Call, ...] = (),
+    outcomes: tuple[effects.Outcome, ...] = (),
+) -> effects.Decision:
     """Return a decision with these changes applied to `state`."""
-    return Decision(apply(state, *changes), changes, calls, outcomes)
+    return effects.Decision(apply(state, *changes), changes, calls, outcomes)
