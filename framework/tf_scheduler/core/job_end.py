@@ -119,9 +119,8 @@ def check_deadline(state: SchedulerState, now: float) -> Decision:
     if at is None or now < at:
         return decide(state)
     why = f"it took longer than finish.deadline allows: {state.spec.finish.deadline:g} s after its first launch"
-    return decide(
-        state, ResultDecided(Result(Verdict.FAILED, why, now)), outcomes=(Outcome("DeadlinePassed", why, warning=True),)
-    )
+    failed = ResultDecided(Result(Verdict.FAILED, why, now))
+    return decide(state, failed, outcomes=(Outcome("DeadlinePassed", why, warning=True),))
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:

@@ -149,17 +149,12 @@ def redeem(state: SchedulerState, event: SecretsRequested, now: float) -> Decisi
         return Decision(state, outcomes=(outcome,), answer=answer)
     nonce = digest(event.nonce)
     if wrong := _refusal(state, record, nonce, now) or _wrong_origin(state, record, event.address):
-        outcome = Outcome(
-            "SecretsRefused",
-            f"{record.name} was refused secrets requested from {event.address}: {wrong.message}",
-            record.name,
-            warning=True,
-        )
+        message = f"{record.name} was refused secrets requested from {event.address}: {wrong.message}"
+        outcome = Outcome("SecretsRefused", message, record.name, warning=True)
         # Retried requests are frequent: not reported.
         return Decision(state, outcomes=() if wrong.reply is Reply.RETRY else (outcome,), answer=wrong)
-    outcome = Outcome(
-        "SecretsDelivered", f"{record.name} gets its secrets, requested from {event.address}", record.name
-    )
+    message = f"{record.name} gets its secrets, requested from {event.address}"
+    outcome = Outcome("SecretsDelivered", message, record.name)
     changes = () if state.stored.redeemed_tokens.get(record.id) == nonce else (SecretTokenRedeemed(record.id, nonce),)
     # Regular polls for new values are not reported.
     decision = decide(state, *changes, outcomes=(outcome,) if _is_starting(state, record) else ())

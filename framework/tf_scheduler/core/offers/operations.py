@@ -100,11 +100,8 @@ def _on_refused(
     """Drop a refused reservation, report it, and back off as after a failed round."""
     dropped = effects.ReservationDropped(reservation.id)
     if status.state is OperationState.ERROR and NO_FEEDBACK in status.message:
-        outcome = effects.Outcome(
-            "NoOperationFeedback",
-            f"agent {reservation.location.hostname} does not support operation feedback",
-            reservation.task,
-        )
+        message = f"agent {reservation.location.hostname} does not support operation feedback"
+        outcome = effects.Outcome("NoOperationFeedback", message, reservation.task)
         agents = state.process.agents_without_feedback | {reservation.agent_id}
         return decide(state.with_process(agents_without_feedback=agents), dropped, outcomes=(outcome,))
     reason = NotReserved(reservation.location.hostname, _why(status))

@@ -162,12 +162,9 @@ def _unreserve(reservation: Reservation | None, entries: tuple[Resource, ...], a
 
     An offer is answered once, which makes the id unique.
     """
-    unique = (
-        f"{reservation.id}.unreserve.{agent.offer_ids[0]}"
-        if reservation is not None and reservation.is_confirmed
-        else ""
-    )
-    return Operation(entries, OperationId(unique))
+    if reservation is None or not reservation.is_confirmed:
+        return Operation(entries, OperationId(""))
+    return Operation(entries, OperationId(f"{reservation.id}.unreserve.{agent.offer_ids[0]}"))
 
 
 def _reservable_choices(part: Iterable[ChosenAgent], bare: Mapping[Any, Agent], executor: Needs) -> list[ChosenAgent]:

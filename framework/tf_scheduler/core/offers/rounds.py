@@ -104,9 +104,8 @@ def decline_and_wait(state: SchedulerState, now: float, new_id: NewId) -> Decisi
 def _expire_reservations(state: SchedulerState, now: float, new_id: NewId, gangs: Sequence[Gang]) -> Decision:
     """Expire reservations of an incomplete gang; unreserve those that are offered now."""
     late = frozenset(item.id for item in state.stored.reservations.values() if now >= item.deadline)
-    outcome = Outcome(
-        "GangDeadlinePassed", f"gang incomplete at the deadline; releasing {len(late)} reservations", warning=True
-    )
+    message = f"gang incomplete at the deadline; releasing {len(late)} reservations"
+    outcome = Outcome("GangDeadlinePassed", message, warning=True)
     state = state.with_process(expired_reservations=late)
     decision = unreserve_unneeded(state, [held.offer for held in state.session.offers.values()], gangs, now)
     decision = decision.then(lambda after: decide(after, outcomes=(outcome,)))
@@ -128,12 +127,8 @@ def unreserve_unneeded(state: SchedulerState, offers: Sequence[Offer], gangs: Se
 
 def hold(state: SchedulerState, offers: Mapping[OfferId, HeldOffer], now: float | None = None) -> SchedulerState:
     """Return the state with these held offers; a round starts with the first and ends with the last."""
-    started = state.session.round_started
-    if not offers:
-        started = None
-    elif started is None:
-        started = now
-    return state.with_session(offers=offers, round_started=started)
+    started = now if state.session.round_started is None else state.session.round_started
+    return state.with_session(offers=offers, round_started=started if offers else None)
 
 
 def _drop_unreachable(state: SchedulerState, now: float) -> Decision:
@@ -145,9 +140,8 @@ def _drop_unreachable(state: SchedulerState, now: float) -> Decision:
     ]
     changes = (*reservations.settled(state, now), *(ReservationDropped(item.id) for item in gone))
     if gone and state.stored.result is not None:
-        still = (
-            f"what was reserved for {item.task} on {item.location.hostname}, which did not answer" for item in gone
-        )
+        text = "what was reserved for {0.task} on {0.location.hostname}, which did not answer"
+        still = map(text.format, gone)
         state = state.with_process(left_behind=(*state.process.left_behind, *still))
     return decide(state, *changes, outcomes=tuple(outcomes))
 
@@ -164,9 +158,8 @@ def _pending_outcomes(pending: Mapping[TaskName, tuple[Reason, ...]]) -> tuple[O
 def _pending_outcome(names: Sequence[TaskName], reasons: Iterable[Reason]) -> Outcome:
     others = f" and {len(names) - 1} more" if len(names) > 1 else ""
     verb = "are" if others else "is"
-    return Outcome(
-        "TaskPending", f"{names[0]}{others} {verb} pending: {'; '.join(map(str, reasons))}", names[0], warning=True
-    )
+    message = f"{names[0]}{others} {verb} pending: {'; '.join(map(str, reasons))}"
+    return Outcome("TaskPending", message, names[0], warning=True)
 
 
 # --- Agent snapshots, for display only
@@ -248,14 +241,9 @@ def _launch(state: SchedulerState, match: MatchResult, view: PlanView, now: floa
     launches = plan_launches(state, match.placements, now, new_id, view.purposes)
     calls = accepts(match.placements, launches, REFUSE_SHORT if match.reasons else REFUSE_LONG)
     used = {offer_id for call in calls for offer_id in call.offer_ids}
-    outcomes = (
-        Outcome(
-            "TaskPlaced",
-            f"{item.task.name} goes to {item.agent.hostname} at {launch.record.address}: {item.why}",
-            item.task.name,
-        )
-        for item, launch in zip(match.placements, launches, strict=True)
-    )
+    message = "{0.task.name} goes to {0.agent.hostname} at {1.record.address}: {0.why}"
+    pairs = zip(match.placements, launches, strict=True)
+    outcomes = (Outcome("TaskPlaced", message.format(item, launch), item.task.name) for item, launch in pairs)
     return decide(
         state.with_session(offers={key: held for key, held in state.session.offers.items() if key not in used}),
         *(TaskLaunched(launch.record) for launch in launches),

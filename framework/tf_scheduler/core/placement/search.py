@@ -10,7 +10,6 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Protocol
 
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.placement import PlacementStrategy
@@ -33,16 +32,6 @@ PackedEntry = tuple[int, int, int, int, int, AgentCapacity]
 SpreadEntry = tuple[bool, bool, int, int, int, int, int, AgentCapacity]
 
 
-class CandidateQueue(Protocol):
-    """Queue of the candidates of one demand."""
-
-    def push(self, room: AgentCapacity) -> None:
-        """Add a candidate, or return it after a task was placed there."""
-
-    def pop(self, left: int) -> AgentCapacity | None:
-        """Remove and return the best candidate for `left` remaining tasks; `None` if empty."""
-
-
 class PackedQueue:
     """Prefer few agents.
 
@@ -58,6 +47,7 @@ class PackedQueue:
         self._looked_for_all = False
 
     def push(self, room: AgentCapacity) -> None:
+        """Add a candidate, or return it after a task was placed there."""
         takes = self._limit(room)
         if takes > 0:
             insort(self._entries(room), _packed_entry(room, takes))
@@ -70,6 +60,7 @@ class PackedQueue:
             entries.sort()
 
     def pop(self, left: int) -> AgentCapacity | None:
+        """Remove and return the best candidate for `left` remaining tasks; `None` if empty."""
         while self._order:
             entries = self._tiers[self._order[0]]
             while entries:
@@ -378,7 +369,7 @@ class CandidatePool:
 
     def __init__(self, demand: Demand, rules: DemandRules, shelf: Callable[[], PackedQueue | SpreadQueue]) -> None:
         self._demand, self._rules, self._make = demand, rules, shelf
-        self._shelves: dict[tuple[str | None, ...], CandidateQueue] = {}
+        self._shelves: dict[tuple[str | None, ...], PackedQueue | SpreadQueue] = {}
         self._samples: dict[tuple[str | None, ...], AgentCapacity] = {}
         self._order: list[tuple[int, int]] = []
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from tf_scheduler.core.state import after_job
 from tf_scheduler.core.state.pause import override_of, pause_reason
-from tf_scheduler.model import plan as model_plan
 from tf_scheduler.model.effects import ComputedPlans
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import (
+    DEPLOY,
     Node,
     Override,
     Phase,
@@ -244,7 +244,7 @@ def sdk_uninstall_plan(state: SchedulerState) -> Plan:
     status = plan.status
     if status is Status.COMPLETE and not state.process.is_erased:
         status = Status.IN_PROGRESS
-    return replace(plan, name=model_plan.DEPLOY, phases=(*plan.phases, _forget(state)), status=status)
+    return replace(plan, name=DEPLOY, phases=(*plan.phases, _forget(state)), status=status)
 
 
 def leftovers_message(state: SchedulerState) -> str:

@@ -15,7 +15,7 @@ from tf_scheduler.model import plan
 from tf_scheduler.model.effects import Decision, Outcome, PlanControlled, Resized
 from tf_scheduler.model.spec import JobSpec
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Recovery, TaskRecord
+from tf_scheduler.model.task import Recovery
 
 
 def restore_full_size(state: SchedulerState) -> Decision:
@@ -31,7 +31,9 @@ def restore_full_size(state: SchedulerState) -> Decision:
 def reduce_size(state: SchedulerState, now: float, gangs: Sequence[Gang]) -> Decision:
     """Reduce the cluster to the workers that can be placed, if all could not be placed for long enough."""
     job = scalable_job(state.spec)
-    if job is None or not state.session.offers or state.stored.result is not None or any(_workers(state, job)):
+    if job is None or not state.session.offers or state.stored.result is not None:
+        return decide(state)
+    if any(record.job is job.kind for record in state.live()):
         return decide(state)
     since = max((item.ready_at for item in _restarting(state)), default=now)
     if now < since + state.spec.recovery.shrink_after:
@@ -52,10 +54,6 @@ def _restarting(state: SchedulerState) -> Iterator[Recovery]:
         record = state.stored.tasks.get(item.task)
         if record is not None and record.id == item.launch:
             yield item
-
-
-def _workers(state: SchedulerState, job: JobSpec) -> Iterator[TaskRecord]:
-    return (record for record in state.live() if record.job is job.kind)
 
 
 def _maximum(state: SchedulerState, job: JobSpec, now: float, gangs: Sequence[Gang]) -> int | None:

@@ -101,9 +101,8 @@ def record_failure(state: SchedulerState, record: TaskRecord, now: float) -> Age
         return None
     failures = (*failures, now)
     avoided = now + policy.avoid_for if len(failures) >= policy.avoid_after else 0.0
-    return AgentFailures(
-        record.agent_id, record.hostname, failures, max(avoided, before.avoided_until if before else 0.0)
-    )
+    until = max(avoided, before.avoided_until if before else 0.0)
+    return AgentFailures(record.agent_id, record.hostname, failures, until)
 
 
 def blames_agent(status: TaskStatus, cause: Cause, ran: bool) -> bool:

@@ -32,9 +32,8 @@ def handle(state: SchedulerState, command: PodCommand, now: float) -> Decision:
     again = [item.recovery.task for item in changes if isinstance(item, RecoveryDecided)]
     others = [name for name in again if name != command.task]
     together = f", together with {', '.join(others)}" if others else ""
-    outcome = Outcome(
-        "TaskCommanded", f"an operator wants {command.verb.value} of {command.task}{together}", command.task
-    )
+    message = f"an operator wants {command.verb.value} of {command.task}{together}"
+    outcome = Outcome("TaskCommanded", message, command.task)
     answer = Answer(Reply.OK, f"Received cmd: {command.verb.value} {command.task}{together}")
     return replace(decide(state, *changes, outcomes=(outcome,)), answer=answer)
 
@@ -67,11 +66,8 @@ def resume_dependents(state: SchedulerState, now: float) -> Decision:
     tasks, paused = index_of(state.spec).tasks, state.stored.paused
     idle = (name for name in state.derived.idle_tasks if name in tasks)
     names = sorted(name for name in idle if not pause.is_sleeping(state.spec, paused, name))
-    records = [
-        record
-        for record in (state.stored.tasks[name] for name in names)
-        if record.id not in state.stored.retired and not state.is_replaced(record)
-    ]
+    records = [state.stored.tasks[name] for name in names]
+    records = [item for item in records if item.id not in state.stored.retired and not state.is_replaced(item)]
     why = "the paused task that it starts again with is no more"
     changes = [RecoveryDecided(replace_launch(state, record, why, now, Cause.ORDERED)) for record in records]
     outcomes = tuple(Outcome("TaskResumed", f"{record.name} goes on: {why}", record.name) for record in records)

@@ -147,11 +147,8 @@ def _lost_at(state: SchedulerState, status: TaskStatus) -> float:
 
 def _timeout(state: SchedulerState, status: TaskStatus) -> float:
     record = state.stored.tasks.get(name_of(status.id))
-    return (
-        state.spec.recovery.unreachable_timeout
-        if record is None
-        else replacement.unreachable_timeout(state.spec, record)
-    )
+    default = state.spec.recovery.unreachable_timeout
+    return default if record is None else replacement.unreachable_timeout(state.spec, record)
 
 
 def _awaits_previous_address(state: SchedulerState, item: Recovery) -> bool:

@@ -10,20 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tf_scheduler.core.state.restart_units import restart_peers
+from tf_scheduler.model import plan as plans
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.plan import (
-    DEPLOY,
-    RESERVED_PLAN_NAMES,
-    UPDATE,
-    PhaseDef,
-    PhaseSpec,
-    PlanDef,
-    PlanKind,
-    PlanSpec,
-    PlanStrategy,
-    StepDef,
-    Work,
-)
 from tf_scheduler.model.resources import Needs, Volume
 from tf_scheduler.model.spec import ADDRESS_DEPENDENTS, JobKind, JobSpec, Program, ServiceSpec, Strategy, TaskSpec, Uri
 
@@ -51,7 +39,7 @@ class SpecIndex:
     #: The same for a task that returns at another address.
     moved_mates: Mapping[JobKind, frozenset[TaskName]]
     #: deploy, update, and user plans.
-    launch_plans: tuple[PlanDef, ...]
+    launch_plans: tuple[plans.PlanDef, ...]
 
     def restarts(self, lost: Iterable[TaskName], *, moved: bool) -> frozenset[TaskName]:
         """Return every task that must restart with the lost ones, which are included."""
@@ -106,56 +94,58 @@ def config_digest(spec: ServiceSpec, name: TaskName) -> str:
 
 
 #: Strategy of a plan without listed phases -> strategies of the plan, and of each phase.
-_UNPHASED: Mapping[PlanStrategy, tuple[PlanStrategy, PlanStrategy]] = {
-    PlanStrategy.SERIAL: (PlanStrategy.SERIAL, PlanStrategy.SERIAL),
-    PlanStrategy.PARALLEL: (PlanStrategy.PARALLEL, PlanStrategy.PARALLEL),
-    PlanStrategy.CANARY: (PlanStrategy.SERIAL, PlanStrategy.CANARY),
-    PlanStrategy.PARALLEL_CANARY: (PlanStrategy.SERIAL, PlanStrategy.PARALLEL_CANARY),
-    PlanStrategy.DEPENDENCY: (PlanStrategy.DEPENDENCY, PlanStrategy.PARALLEL),
+_UNPHASED: Mapping[plans.PlanStrategy, tuple[plans.PlanStrategy, plans.PlanStrategy]] = {
+    plans.PlanStrategy.SERIAL: (plans.PlanStrategy.SERIAL, plans.PlanStrategy.SERIAL),
+    plans.PlanStrategy.PARALLEL: (plans.PlanStrategy.PARALLEL, plans.PlanStrategy.PARALLEL),
+    plans.PlanStrategy.CANARY: (plans.PlanStrategy.SERIAL, plans.PlanStrategy.CANARY),
+    plans.PlanStrategy.PARALLEL_CANARY: (plans.PlanStrategy.SERIAL, plans.PlanStrategy.PARALLEL_CANARY),
+    plans.PlanStrategy.DEPENDENCY: (plans.PlanStrategy.DEPENDENCY, plans.PlanStrategy.PARALLEL),
 }
 
 
-def _launch_plans(spec: ServiceSpec) -> tuple[PlanDef, ...]:
+def _launch_plans(spec: ServiceSpec) -> tuple[plans.PlanDef, ...]:
     """Return deploy, update, and the user plans."""
-    deploy = spec.plans.get(DEPLOY, PlanSpec(DEPLOY))
-    update = spec.plans.get(UPDATE, PlanSpec(UPDATE, deploy.strategy, deploy.phases, deploy.after, deploy.gang))
-    custom = [plan for name, plan in spec.plans.items() if name not in RESERVED_PLAN_NAMES]
+    deploy = spec.plans.get(plans.DEPLOY, plans.PlanSpec(plans.DEPLOY))
+    update = spec.plans.get(
+        plans.UPDATE, plans.PlanSpec(plans.UPDATE, deploy.strategy, deploy.phases, deploy.after, deploy.gang)
+    )
+    custom = [plan for name, plan in spec.plans.items() if name not in plans.RESERVED_PLAN_NAMES]
     return (
-        _launching(spec, deploy, PlanKind.ROLL_OUT),
-        _launching(spec, update, PlanKind.ROLL_OUT),
-        *(_launching(spec, plan, PlanKind.CUSTOM) for plan in custom),
+        _launching(spec, deploy, plans.PlanKind.ROLL_OUT),
+        _launching(spec, update, plans.PlanKind.ROLL_OUT),
+        *(_launching(spec, plan, plans.PlanKind.CUSTOM) for plan in custom),
     )
 
 
-def _launching(spec: ServiceSpec, plan: PlanSpec, kind: PlanKind) -> PlanDef:
+def _launching(spec: ServiceSpec, plan: plans.PlanSpec, kind: plans.PlanKind) -> plans.PlanDef:
     jobs = {job.group: job for job in spec.jobs}
     strategy, phases = plan.strategy, plan.phases
     if not phases:
         strategy, inner = _UNPHASED[strategy]
-        phases = tuple(PhaseSpec(group, group, inner) for group in jobs)
-    elif kind is PlanKind.ROLL_OUT:
+        phases = tuple(plans.PhaseSpec(group, group, inner) for group in jobs)
+    elif kind is plans.PlanKind.ROLL_OUT:
         phases = _with_builtin(spec, phases)
     defined = tuple(_phase(spec, phase, jobs[phase.section]) for phase in phases if phase.section in jobs)
-    return PlanDef(plan.name, kind, strategy, defined, plan.after, plan.gang)
+    return plans.PlanDef(plan.name, kind, strategy, defined, plan.after, plan.gang)
 
 
-def _with_builtin(spec: ServiceSpec, phases: tuple[PhaseSpec, ...]) -> tuple[PhaseSpec, ...]:
+def _with_builtin(spec: ServiceSpec, phases: tuple[plans.PhaseSpec, ...]) -> tuple[plans.PhaseSpec, ...]:
     """Return the listed phases between those of built-in jobs, which options cannot name."""
-    builtin = [(job.kind, PhaseSpec(job.group, job.group)) for job in spec.jobs if job.kind.is_builtin]
+    builtin = [(job.kind, plans.PhaseSpec(job.group, job.group)) for job in spec.jobs if job.kind.is_builtin]
     first = (phase for kind, phase in builtin if kind is JobKind.DISPATCHER)
     last = (phase for kind, phase in builtin if kind is not JobKind.DISPATCHER)
     return (*first, *phases, *last)
 
 
-def _phase(spec: ServiceSpec, phase: PhaseSpec, job: JobSpec) -> PhaseDef:
+def _phase(spec: ServiceSpec, phase: plans.PhaseSpec, job: JobSpec) -> plans.PhaseDef:
     tasks = {task.index: task for task in spec.tasks() if task.job is job}
     indexes = [index for index in phase.indexes if index in tasks] or tasks
-    steps = tuple(StepDef(tasks[index].name, Work.LAUNCH, tasks[index].name) for index in indexes)
-    return PhaseDef(phase.name, phase.strategy, steps, phase.after)
+    steps = tuple(plans.StepDef(tasks[index].name, plans.Work.LAUNCH, tasks[index].name) for index in indexes)
+    return plans.PhaseDef(phase.name, phase.strategy, steps, phase.after)
 
 
 def _deployed(spec: ServiceSpec) -> frozenset[str]:
-    plan = spec.plans.get(DEPLOY)
+    plan = spec.plans.get(plans.DEPLOY)
     if plan is None or not plan.phases:
         return frozenset(job.group for job in spec.jobs)
     builtin = frozenset(job.group for job in spec.jobs if job.kind.is_builtin)
