@@ -255,7 +255,7 @@ def convert(properties: Mapping[str, str], program: str) -> Iterator[Action]:
     if program and COMMAND not in properties:  # a job's own command takes precedence
         yield SetOption(("service", "command"), program)
     elif program:
-        yield Note(COMMAND, "overrides --command, which is for files without it")
+        yield Note(COMMAND, "--command ignored: the file already has a command")
 
 
 def _job(role: str, properties: Mapping[str, str]) -> Iterator[Action]:
