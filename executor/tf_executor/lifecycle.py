@@ -19,8 +19,7 @@ from .contract.events import LifecycleState, SendReport, Stage, TaskPhase
 
 # Stages, while no stop is requested.
 
-#: Seconds to wait for killed processes. A process may hang in the kernel (dead NFS server, GPU driver); the scheduler
-#: must still learn of the end.
+#: Seconds to wait for killed processes, which may hang in the kernel (dead NFS server, GPU driver).
 SWEEP_LIMIT = 5.0
 #: Seconds to wait for the agent's acknowledgement of the last update, as in Aurora's executor.
 ACKNOWLEDGE_LIMIT = 10.0

@@ -1,7 +1,4 @@
-"""Run the commands of the one task, with its environment, watchers and files.
-
-`lifecycle` decides when; this module performs.
-"""
+"""Run the commands of the one task, with its environment, watchers and files; `lifecycle` decides when."""
 
 from __future__ import annotations
 
@@ -38,10 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class TaskProcess:
-    """The task's processes and resources.
-
-    `put` receives events from several threads; `send` sends progress to the scheduler.
-    """
+    """The task's processes and resources. `put` gets events from several threads, `send` progress for the scheduler."""
 
     def __init__(
         self,
@@ -103,10 +97,7 @@ class TaskProcess:
         return events.Exited(replace(event.ending, oom=oom or None), message)
 
     def settle(self) -> str:
-        """Release all resources after the last process has exited.
-
-        Return the program's last output, for the final message.
-        """
+        """Release all resources after the last process has exited; return the last output for the final message."""
         self._checks.stop()
         self._rendezvous.close()
         if self._progress is not None:

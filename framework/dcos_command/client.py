@@ -255,9 +255,8 @@ class ServiceClient:
         if status == 401:
             return RefusedError(self._login_hint(), status)
         body = parse_error_body(text)
-        if body.message is None and (
-            status in (502, 503, 504) or (status == 404 and not _SCHEDULER_NOT_FOUND.match(text))
-        ):
+        is_unrouted = status == 404 and not _SCHEDULER_NOT_FOUND.match(text)
+        if body.message is None and (is_unrouted or status in (502, 503, 504)):
             return UnreachableError(self._no_service(status))
         message = body.message or text.strip() or f"the service returned HTTP {status}"
         return RefusedError(message, status, body.code, lists_names=body.lists_names)
@@ -301,10 +300,7 @@ class ServiceOptions:
 
 
 def client_at(url: str, name: str, environment: Mapping[str, str], program: str) -> ServiceClient:
-    """A client without a token, at a scheduler's URL, or at a DC/OS URL with /service/NAME or with `name`.
-
-    Raise UsageError.
-    """
+    """A client without a token, at a scheduler's URL or a DC/OS URL with /service/NAME or `name`. Raise UsageError."""
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"--url: `{url}`: must begin with http:// or https://")
     if not url.split("://", 1)[1].strip("/"):

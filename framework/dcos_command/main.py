@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 
 from . import JSON_VARIABLE, __version__
 from .client import URL_VARIABLE, ServiceClient, ServiceOptions, client_at, with_token
-from .command import Command, CommandArgument, CommandOption
+from .command import Command, CommandOption
 from .errors import CommandError, UsageError, error_document, report_as_json, wants_json
 from .execute import COMMANDS, GROUP_ALIASES, GROUPS, perform, valid_names
 from .output import Screen, remove_controls
@@ -155,7 +155,10 @@ def _group(root: click.Group, words: tuple[str, ...]) -> click.Group:
 
 
 def _build(command: Command, name: str, program: CliProgram, *, hidden: bool) -> click.Command:
-    parameters: list[click.Parameter] = [_argument(argument, program) for argument in command.arguments]
+    parameters: list[click.Parameter] = [
+        click.Argument([each.name], required=each.required, shell_complete=_completion(each.kind, program))
+        for each in command.arguments
+    ]
     parameters += [_option(option, program) for option in command.options]
     if command.confirm:
         parameters.append(click.Option(["-y", "--yes"], is_flag=True, help="Skip the confirmation."))
@@ -167,11 +170,6 @@ def _build(command: Command, name: str, program: CliProgram, *, hidden: bool) ->
     text.append("\n".join(["\b", "Examples:", *(f"  {program.name} {line}" for line in command.example_lines())]))
     settings: dict[str, Any] = {"help": "\n\n".join(text), "callback": _callback(command, program), "hidden": hidden}
     return click.Command(name, params=[*parameters, *common_options()], **settings)
-
-
-def _argument(argument: CommandArgument, program: CliProgram) -> click.Argument:
-    complete = _completion(argument.kind, program) if argument.kind else None
-    return click.Argument([argument.name], required=argument.required, shell_complete=complete)
 
 
 def _option(option: CommandOption, program: CliProgram) -> click.Option:
@@ -243,9 +241,7 @@ def _service_options(before: Mapping[str, Any], params: Mapping[str, Any]) -> Se
     return ServiceOptions(**{name: options.get(name) or "" for name in ("name", "url", "token")})
 
 
-def _completion(
-    kind: str, program: CliProgram
-) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+def _completion(kind: str, program: CliProgram) -> Callable[..., list[CompletionItem]]:
     def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
             service = program.find(_service_options(context.ensure_object(dict), context.params), program.environment)

@@ -79,9 +79,8 @@ def _start(service: ServiceClient, params: Params) -> Any:
     for text in params["parameter"]:
         if not _VARIABLE.fullmatch(text):
             raise UsageError(f"--parameter: `{text}`: must be NAME=VALUE with the name of an environment variable")
-    return service.post(
-        api_path("plans", params["plan"], "start"), dict(text.split("=", 1) for text in params["parameter"])
-    )
+    variables = dict(text.split("=", 1) for text in params["parameter"])
+    return service.post(api_path("plans", params["plan"], "start"), variables)
 
 
 def plan_command(verb: str) -> Fetch:

@@ -52,14 +52,11 @@ def format_duration(seconds: float | None) -> str:
 
 def show_progress(answer: Mapping[str, Any], _params: Params) -> Renderable:
     """A row per job that reports training progress."""
-    rows = [
-        _progress_row(name, job, _representative(name, answer))
-        for name, job in answer["jobs"].items()
-        if job["reporting"]
-    ]
+    jobs = answer["jobs"].items()
+    rows = [_progress_row(name, job, _representative(name, answer)) for name, job in jobs if job["reporting"]]
     heading = ("job", "", "step", "steps/s", "examples/s", "left", "loss", "")
     yield Table(heading, rows, "No task has reported training progress yet.", charts=(1, 7))
-    silent = [name for name, job in answer["jobs"].items() if not job["reporting"]]
+    silent = [name for name, job in jobs if not job["reporting"]]
     if rows and silent:
         yield Line((dim(f"No progress reported by: {', '.join(silent)}"),))
 
@@ -245,14 +242,12 @@ _ID = CommandArgument("id", "config", help="Id of a configuration, see `config l
 _PROPERTY = CommandArgument("property", "property", help="Name of a property.", example="worker-0:task-status")
 
 
-def _sdk(words: str, help_text: str, fetch: Fetch, show: Show, aliases: Sequence[str] = (), **more: Any) -> Command:
+def _sdk(
+    words: str, help_text: str, fetch: Fetch, show: Show, *arguments: CommandArgument, aliases: Any = (), **more: Any
+) -> Command:
     """A command that is also available below `debug`, as in the SDK."""
     below_debug = f"debug {aliases[-1] if aliases else words}"
-    return Command(words, help_text, fetch, show, aliases=(*aliases, below_debug), **more)
-
-
-def _refresh_state(service: ServiceClient, _params: Params) -> Any:
-    return service.put(api_path("state", "refresh"))
+    return Command(words, help_text, fetch, show, arguments, aliases=(*aliases, below_debug), **more)
 
 
 def _refresh_secrets(service: ServiceClient, _params: Params) -> Any:
@@ -292,7 +287,7 @@ COMMANDS = (
         fetch_for_humans=_fetch_configurations,
         sdk_json=True,
     ),
-    _sdk("config show", "Show a configuration.", get("configurations/{id}"), show_json, arguments=(_ID,)),
+    _sdk("config show", "Show a configuration.", get("configurations/{id}"), show_json, _ID),
     _sdk("config target", "Show the target configuration.", _target, show_json),
     _sdk(
         "config target-id",
@@ -309,19 +304,13 @@ COMMANDS = (
         **_listing,
     ),
     _sdk("state properties", "List the stored properties.", get("state/properties"), **_listing),
-    _sdk(
-        "state property",
-        "Show a stored property.",
-        get("state/properties/{property}"),
-        show_json,
-        arguments=(_PROPERTY,),
-    ),
+    _sdk("state property", "Show a stored property.", get("state/properties/{property}"), show_json, _PROPERTY),
     _sdk(
         "state refresh",
         "Refused: the scheduler has no cache of its state.",
-        _refresh_state,
+        lambda service, _: service.put(api_path("state", "refresh")),
         show_message,
-        ("state refresh_cache",),
+        aliases=("state refresh_cache",),
     ),
     Command("secrets refresh", "Deliver new values of secrets to running tasks.", _refresh_secrets, show_message),
     Command("describe", "Show the service specification.", _describe, show_json),

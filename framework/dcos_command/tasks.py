@@ -109,9 +109,7 @@ def _pod_command(verb: str) -> Fetch:
 _ANY_TASK = CommandArgument("task", "task", required=False, help="Name of a task.", example="worker-0")
 _POD = CommandArgument("pod", "pod", help="Name of the pod.", example="worker-0")
 _ANY_POD = CommandArgument("pod", "pod", required=False, help="Name of the pod.", example="worker-0")
-_TASKS = CommandOption(
-    "task", "Only this task of the pod.", "texts", short="t", metavar="TASK", default=(), kind="task"
-)
+_TASKS = CommandOption("task", "Only this task of the pod.", "texts", short="t", metavar="TASK", kind="task")
 
 
 def _control(verb: str, help_text: str, done: str, **more: Any) -> Command:

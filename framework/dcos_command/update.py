@@ -371,6 +371,10 @@ def leftovers_message(plan: Mapping[str, Any]) -> tuple[str, bool]:
     return (message if done or message.startswith(_LEFT_BEHIND) else ""), done
 
 
+def _control(words: str, help_text: str, verb: str, *arguments: CommandArgument) -> Command:
+    return Command(words, help_text, plan_command(verb), show_message, arguments)
+
+
 _FORCE = CommandOption("force", "Overwrite options changed in DC/OS meanwhile.", "flag")
 _ID = CommandArgument("id", "config", required=False, help="Id of a configuration, see `config list`.", example="ID")
 COMMANDS = (
@@ -401,28 +405,10 @@ COMMANDS = (
         confirm="Update the service?",
     ),
     Command("update status", "Show the progress of the update.", _status, _show_status, aliases=("update show",)),
-    Command(
-        "update pause",
-        "Stop starting new steps; running steps continue.",
-        plan_command("interrupt"),
-        show_message,
-        (PHASE,),
-    ),
-    Command("update resume", "Resume a paused update.", plan_command("continue"), show_message, (PHASE,)),
-    Command(
-        "update force-restart",
-        "Restart the update, phase or step.",
-        plan_command("restart"),
-        show_message,
-        (PHASE, STEP),
-    ),
-    Command(
-        "update force-complete",
-        "Mark the update, a phase or a step as complete.",
-        plan_command("forceComplete"),
-        show_message,
-        (PHASE, STEP),
-    ),
+    _control("update pause", "Stop starting new steps; running steps continue.", "interrupt", PHASE),
+    _control("update resume", "Resume a paused update.", "continue", PHASE),
+    _control("update force-restart", "Restart the update, phase or step.", "restart", PHASE, STEP),
+    _control("update force-complete", "Mark the update, a phase or a step as complete.", "forceComplete", PHASE, STEP),
     Command("update package-versions", "Show the version and its upgrades and downgrades.", _versions, show_json),
     Command(
         "uninstall",

@@ -225,13 +225,10 @@ class ExecutorDriver(StreamProcess, MesosExecutorDriver):  # type: ignore[misc]
 
     def _subscription(self) -> HttpRequest:
         updates, tasks = self._updates.announce()
-        subscribe = {
-            "unacknowledged_updates": [{"status": status} for status in updates],
-            "unacknowledged_tasks": tasks,
-        }
-        return self._subscribe_request(
-            self.environment.agent + _PATH, self._identified("SUBSCRIBE", {"subscribe": subscribe})
-        )
+        statuses = [{"status": status} for status in updates]
+        subscribe = {"unacknowledged_updates": statuses, "unacknowledged_tasks": tasks}
+        body = self._identified("SUBSCRIBE", {"subscribe": subscribe})
+        return self._subscribe_request(self.environment.agent + _PATH, body)
 
     def process_event(self, event: dict[str, Any]) -> None:
         """Pass on one event."""

@@ -81,12 +81,10 @@ class SubscribeRetry:
         has_untried = asked is not None and self._masters.failed(asked)
         if has_untried and not refused:
             return 0.0
-        wait = (backoff.REJECTED_BACKOFF if refused else backoff.UNAVAILABLE_BACKOFF).delay(
-            self._failures, random.uniform
-        )
+        policy = backoff.REJECTED_BACKOFF if refused else backoff.UNAVAILABLE_BACKOFF
+        wait = policy.delay(self._failures, random.uniform)
         self._failures += 1
-        # The delay counts from the start of the round, whose attempts take time. `_round_at` is in the future if a
-        # wait was cut short.
+        # The delay counts from the start of the round; `_round_at` is in the future if a wait was cut short.
         start = now if refused or self._round_at is None else min(now, self._round_at)
         self._round_at = max(now, start + wait)
         return self._round_at - now

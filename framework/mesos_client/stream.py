@@ -182,9 +182,7 @@ class StreamProcess:
                 if self._stopped.is_set():
                     return StreamLoss("stopped")
                 self._received(_event(record), session, stream)
-        return StreamLoss(
-            "the event stream ended" if decoder.is_between_records else "the event stream ended inside a record"
-        )
+        return StreamLoss("the event stream ended" + ("" if decoder.is_between_records else " inside a record"))
 
     def _subscription(self) -> HttpRequest | None:
         """Return the SUBSCRIBE call; None without a master: then `restart_stream` starts the next attempt."""

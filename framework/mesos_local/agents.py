@@ -113,9 +113,8 @@ def _pairs_errors(what: str, source: object) -> Iterator[str]:
         elif what == "resource" and (error := _value_error(name, value)):
             yield f"resource {abbreviate(name)}: {abbreviate(value)} {error}"
     names = [name for name, _ in named]
-    yield from (
-        f"{what} {abbreviate(name)} is given twice" for name in sorted({n for n in names if names.count(n) > 1})
-    )
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    yield from (f"{what} {abbreviate(name)} is given twice" for name in repeated)
 
 
 def _value_error(name: str, value: str) -> str:

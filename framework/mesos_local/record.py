@@ -112,10 +112,8 @@ def _parse(content: dict[str, Any]) -> ClusterRecord:
         raise ValueError(content["version"])
     settings = _parse_settings(content["settings"])
     nodes = {name: _parse_node(node) for name, node in content["nodes"].items()}
-    expected = {"master", *(agent.hostname for agent in settings.agents)} | (
-        {"zookeeper"} if settings.zookeeper else set()
-    )
-    if expected != set(nodes):
+    optional = ("zookeeper",) if settings.zookeeper else ()
+    if set(nodes) != {"master", *optional, *(agent.hostname for agent in settings.agents)}:
         raise ValueError(f"nodes {sorted(nodes)}")
     return ClusterRecord(settings, nodes, _process(content["guard"]), _text(content.get("identity", "")))
 

@@ -192,10 +192,7 @@ _BEST_LOSSES = ("loss", "epoch_loss", "batch_loss")
 
 
 class ProgressDetector:
-    """Find the progress of one task in its event files.
-
-    `processes` returns the ids of the task's processes.
-    """
+    """Find the progress of one task in its event files. `processes` returns the ids of the task's processes."""
 
     def __init__(
         self, folders: Iterable[Path], started: float, processes: Callable[[], Sequence[int]], own: Path

@@ -98,9 +98,8 @@ def lock_gpus(visible: Sequence[str], count: int, where: Path) -> GpuLocks:
         locked.release()
         others = len(visible) - len(held) - len(broken)
         detail = f"; {len(broken)} cannot be locked: {broken[0]}" if broken else ""
-        raise GpuError(
-            f"the task needs {_gpus(count)}, but other tasks use {others} of the host's {len(visible)}{detail}"
-        )
+        used = f"{others} of the host's {len(visible)}"
+        raise GpuError(f"the task needs {_gpus(count)}, but other tasks use {used}{detail}")
     return locked
 
 
@@ -120,10 +119,7 @@ def _make_shared(where: Path) -> None:
 
 
 def _try_lock(path: Path) -> int | None:
-    """Return a descriptor that holds the lock, or None if another process holds it.
-
-    Raises GpuError if the path is not a lock file.
-    """
+    """Return a descriptor that holds the lock; None if another process does. Raises GpuError for another file."""
     try:
         descriptor = _open(path)
     except OSError as error:

@@ -123,10 +123,7 @@ def _speed(begin: float, end: float, first: int | None, last: int | None) -> flo
 
 
 class ProgressReader:
-    """Read the progress pipe in a thread.
-
-    `send` gets encoded messages, may block, and returns whether the message was sent.
-    """
+    """Read the progress pipe in a thread. `send` gets encoded messages, may block, and returns whether it sent them."""
 
     def __init__(self, pipe: Path, task_id: str, send: Callable[[bytes], bool]) -> None:
         """Open the pipe. Raises OSError."""

@@ -188,8 +188,7 @@ def _check(secrets: Sequence[Secret]) -> None:
             raise SecretFetchError(f"variable {item.env}: the value contains a NUL character; use a file")
 
 
-# Fetching. POST <url> {"task_id", "token", "nonce"} -> 200 {"secrets": [{"env", "file", "value", "reload"}]}, values
-# in base64.
+# Fetching. POST <url> {"task_id", "token", "nonce"} -> 200 {"secrets": [{"env", "file", "value" (base64), "reload"}]}
 
 
 #: Seconds to retry while the scheduler is unavailable, for example during failover.

@@ -194,8 +194,7 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-# Outside the ports of outgoing connections (from 32768) and of agents (from 31000): nothing takes a node's port while
-# it restarts.
+# Below the ports of agents (31000) and outgoing connections (32768), which could take a restarting node's port.
 _CANDIDATES = range(20000, 30000)
 
 
