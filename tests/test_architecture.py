@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import configparser
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -258,7 +259,14 @@ def _docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return (first.end_lineno or 0) - first.lineno + 1 if documented else 0
 
 
-def test_every_room_says_what_it_is():
+def test_size_budgets_hold():
+    """Lines, modules, files of a folder, unique class names, and no small module with one importer."""
+    result = subprocess.run([HOME / "scripts" / "budgets", "--size"], capture_output=True, text=True, check=False)
+
+    assert 0 == result.returncode, result.stdout + result.stderr
+
+
+def test_every_module_has_a_docstring():
     """The docstring of each package and module is the first thing that a newcomer reads."""
     silent = [module_of(root, path) for root, path in FILES if not ast.get_docstring(ast.parse(path.read_text()))]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
-from typing import Any, Generic, NoReturn, TypeVar
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Generic, NoReturn, TypeVar
 
 from tf_scheduler.model import effects
 from tf_scheduler.model.ids import TaskName
@@ -67,9 +67,6 @@ class _Table(Generic[Key, Value]):
         return self._copy.pop(key)
 
 
-_STORED, _DERIVED = ([item.name for item in fields(kind)] for kind in (StoredState, DerivedState))
-
-
 class _Draft:
     """A mutable state. Each mapping is copied at most once."""
 
@@ -105,15 +102,41 @@ class _Draft:
         same_progress = self.progress.value is before.process.progress
         return SchedulerState(
             self.spec,
-            StoredState(**self._values(_STORED)),
-            DerivedState(**self._values(_DERIVED)),
+            self._stored(),
+            self._derived(),
             before.session if same_kill else replace(before.session, next_kill_at=self.next_kill_at),
             before.process if same_progress else replace(before.process, progress=self.progress.value),
         )
 
-    def _values(self, names: Iterable[str]) -> dict[str, Any]:
-        items = [(name, getattr(self, name)) for name in names]
-        return {name: item.value if isinstance(item, _Table) else item for name, item in items}
+    def _stored(self) -> StoredState:
+        return StoredState(
+            framework_id=self.framework_id,
+            removed=self.removed,
+            tasks=self.tasks.value,
+            statuses=self.statuses.value,
+            result=self.result,
+            reservations=self.reservations.value,
+            retired=self.retired.value,
+            controls=self.controls.value,
+            recoveries=self.recoveries.value,
+            full_spec=self.full_spec,
+            resized_at=self.resized_at,
+            agent_failures=self.agent_failures.value,
+            paused=self.paused.value,
+            redeemed_tokens=self.redeemed_tokens.value,
+            configurations=self.configurations.value,
+        )
+
+    def _derived(self) -> DerivedState:
+        return DerivedState(
+            state_counts=self.state_counts.value,
+            unhealthy_count=self.unhealthy_count,
+            starting_launches=self.starting_launches.value,
+            silent_launches=self.silent_launches.value,
+            oldest_silent_launch=self.oldest_silent_launch,
+            first_launch_at=self.first_launch_at,
+            idle_tasks=self.idle_tasks.value,
+        )
 
     def count_status(self, status: TaskStatus | None, difference: int) -> None:
         """Add a status to the counts, or remove it (`difference` -1)."""
