@@ -39,8 +39,9 @@ def test_ensemble_without_quorum_is_repaired_or_replaced():
     """Killed and frozen servers return; an ensemble with a server that ended by itself is replaced."""
     with Shared(lambda: ZooKeeperEnsemble(3), repair_ensemble) as shared:
         first = shared.take()
-        first.leader().kill()
-        first.followers()[0].freeze()
+        leader, follower = first.leader(), first.followers()[0]
+        leader.kill()
+        follower.freeze()
         assert first is shared.take()
         process = first.leader().process
         process.signal(signal.SIGKILL)
