@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from typing import Generic, TypeVar
 
@@ -12,6 +12,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
+from mesos_local.node import Node
 
 from .zookeeper_ensemble import ZooKeeperEnsemble
 
@@ -55,12 +56,7 @@ class Shared(Generic[T]):
 
 def repair_ensemble(ensemble: ZooKeeperEnsemble) -> None:
     """Start stopped servers, thaw frozen ones, write through each. Raises MesosLocalError if that fails."""
-    for server in ensemble.servers:
-        server.check_alive()
-        if server.process is None:
-            server.launch()
-        elif server.frozen:
-            server.thaw()
+    _start_and_thaw(ensemble.servers)
     ensemble.wait_serving(_PATIENCE)
     for server in ensemble.servers if len(ensemble.servers) > 1 else ():
         _write(server.address)
@@ -81,10 +77,14 @@ def _write(address: str) -> None:
 
 def repair_cluster(cluster: LocalCluster) -> None:
     """Start stopped nodes and thaw frozen ones. Raises MesosLocalError if an agent does not register."""
-    for node in cluster.nodes:
+    _start_and_thaw(cluster.nodes)
+    cluster.wait_registered(_PATIENCE)
+
+
+def _start_and_thaw(nodes: Iterable[Node]) -> None:
+    for node in nodes:
         node.check_alive()
         if node.process is None:
             node.launch()
         elif node.frozen:
             node.thaw()
-    cluster.wait_registered(_PATIENCE)
