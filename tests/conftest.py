@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
-from kit.shared import Shared, repair_cluster
+from kit.shared import Shared, SharedServers, repair_cluster
 from mesos_local.agents import default_agents
 from mesos_local.cluster import LocalCluster
 from spotless import FAILED, no_framework_left
@@ -78,6 +78,13 @@ def shared_cluster() -> Iterator[Shared[LocalCluster]]:
     """A real master and three real agents for the whole session."""
     with Shared(_three_agents, repair_cluster) as shared:
         yield shared
+
+
+@pytest.fixture(scope="module")
+def module_servers() -> Iterator[SharedServers]:
+    """Servers that the tests of a file share."""
+    with SharedServers() as servers:
+        yield servers
 
 
 @pytest.fixture

@@ -18,13 +18,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from kit.shared import SharedServers, repair_cluster, start_cluster
 from kit.waiting import wait_until
 from mesos_client.scheduler import SchedulerDriver
-from mesos_local.agents import AgentSpec, with_ports
+from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from tf_executor.contract.payload import Payload
 from tf_executor.contract.reports import ProgressReport
-from tf_scheduler.cli.local_run.ports import port_block
 from wire.client import acknowledge
 
 MARK = "TEST_MARK"
@@ -230,17 +230,16 @@ def _strings(path: str) -> list[str]:
 @contextmanager
 def subscribed(bundle: Path, agent_flags: Mapping[str, object] = MappingProxyType({})) -> Iterator[TaskLauncher]:
     """Yield a scheduler on a cluster with one agent."""
-    agent = AgentSpec("agent-1", f"cpus:{CPUS};mem:1024", "")
-    quick = {"allocation_interval": "100ms"}
-    with (
-        port_block() as first_port,
-        LocalCluster(
-            with_ports([agent], first_port), master_flags=quick, agent_flags=agent_flags, die_with_parent=True
-        ) as cluster,
-    ):
+    agent, quick = AgentSpec("agent-1", f"cpus:{CPUS};mem:1024", ""), {"allocation_interval": "100ms"}
+    with start_cluster([agent], master_flags=quick, agent_flags=agent_flags) as cluster:
         scheduler = TaskLauncher(cluster, bundle)
         try:
             yield scheduler
         finally:
             scheduler.driver.teardown()
             scheduler.driver.stop()
+
+
+def shared(servers: SharedServers, bundle: Path) -> TaskLauncher:
+    """Return a scheduler as of `subscribed` that the tests of a file share."""
+    return servers.take("launcher", lambda: subscribed(bundle), lambda launcher: repair_cluster(launcher.cluster))

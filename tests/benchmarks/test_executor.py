@@ -13,14 +13,15 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
-from task_launcher import TaskLauncher, subscribed
+from kit.shared import SharedServers
+from task_launcher import TaskLauncher, shared
 from tf_executor.around import environment as around_environment
 from tf_scheduler.zipapp_builder import build_bundle
 
@@ -35,10 +36,9 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_bundle(tmp_path_factory.mktemp("bundle") / "tf_executor.pyz")
 
 
-@pytest.fixture(scope="module")
-def scheduler(bundle: Path) -> Iterator[TaskLauncher]:
-    with subscribed(bundle) as scheduler:
-        yield scheduler
+@pytest.fixture
+def scheduler(module_servers: SharedServers, bundle: Path) -> TaskLauncher:
+    return shared(module_servers, bundle)
 
 
 def print_numbers(what: str, **numbers: float) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import task_launcher
+from kit.shared import SharedServers
 from mesos_client.http import encode_data
 from tf_executor.contract.payload import Payload
 from tf_scheduler.zipapp_builder import build_bundle
@@ -167,10 +168,9 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_bundle(tmp_path_factory.mktemp("bundle") / "tf_executor.pyz")
 
 
-@pytest.fixture(scope="module")
-def scheduler(bundle: Path) -> Iterator[task_launcher.TaskLauncher]:
-    with task_launcher.subscribed(bundle) as scheduler:
-        yield scheduler
+@pytest.fixture
+def scheduler(module_servers: SharedServers, bundle: Path) -> task_launcher.TaskLauncher:
+    return task_launcher.shared(module_servers, bundle)
 
 
 @pytest.fixture

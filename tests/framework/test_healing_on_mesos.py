@@ -18,11 +18,11 @@ import pytest
 from builders import a_job, a_spec, needs
 from jobs import PATIENCE
 from kit.scheduler_process import RunningScheduler
+from kit.shared import SharedServers
 from kit.waiting import wait_until
-from mesos_local.agents import AgentSpec, with_ports
+from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.master_api import read_status
-from tf_scheduler.cli.local_run.ports import port_block
 from tf_scheduler.core.state import pause
 from tf_scheduler.model.effects import Decision
 from tf_scheduler.model.events import Event, PodCommand
@@ -119,14 +119,10 @@ class Watched:
         assert Reply.OK is self.answers[-1]
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    """Three agents; tests leave them as they were. Their tasks listen, so no other cluster has these ports."""
-    with (
-        port_block() as first,
-        LocalCluster(with_ports(AGENTS, first), master_flags=MASTER_FLAGS, die_with_parent=True) as started,
-    ):
-        yield started
+@pytest.fixture
+def cluster(module_servers: SharedServers) -> LocalCluster:
+    """Three agents. Their tasks listen, so no other cluster has these ports."""
+    return module_servers.cluster(AGENTS, master_flags=MASTER_FLAGS)
 
 
 @pytest.fixture

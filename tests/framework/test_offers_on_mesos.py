@@ -20,6 +20,7 @@ import pytest
 from builders import a_job, a_spec, needs
 from jobs import PATIENCE
 from kit.scheduler_process import RunningScheduler
+from kit.shared import SharedServers
 from kit.waiting import wait_until
 from mesos_client.scheduler import SchedulerDriver
 from mesos_local.agents import AgentSpec
@@ -51,11 +52,10 @@ HALF = needs(cpus=0.4, mem=128)
 FOREVER, BRIEFLY = "exec sleep 1000", "exec sleep 2"
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    """Three agents in two racks and one with GPUs; tests leave them as they were."""
-    with LocalCluster(AGENTS, master_flags=MASTER_FLAGS, die_with_parent=True) as started:
-        yield started
+@pytest.fixture
+def cluster(module_servers: SharedServers) -> LocalCluster:
+    """Three agents in two racks and one with GPUs."""
+    return module_servers.cluster(AGENTS, master_flags=MASTER_FLAGS)
 
 
 class Watched:

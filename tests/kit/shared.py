@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, ExitStack
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Generic, TypeVar
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
+from mesos_local.agents import AgentSpec, with_ports
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
 from mesos_local.node import Node
+from tf_scheduler.cli.local_run.ports import port_block
 
 from .zookeeper_ensemble import ZooKeeperEnsemble
 
@@ -52,6 +54,36 @@ class Shared(Generic[T]):
             self.__exit__()
         self._current = self._stack.enter_context(self._start())
         return self._current
+
+
+@contextmanager
+def start_cluster(agents: Sequence[AgentSpec], **options: Any) -> Iterator[LocalCluster]:
+    """Run a cluster that ends with this process. Agents without ports get ports that no other local run uses."""
+    with port_block() as first, LocalCluster(with_ports(agents, first), die_with_parent=True, **options) as cluster:
+        yield cluster
+
+
+class SharedServers(ExitStack):
+    """Start each server when it is first taken; stop all at the end of the `with` block. `name` tells them apart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._servers: dict[str, Shared[Any]] = {}
+
+    def cluster(self, agents: Sequence[AgentSpec], name: str = "cluster", **options: Any) -> LocalCluster:
+        """Return a cluster whose nodes run."""
+        return self.take(name, lambda: start_cluster(agents, **options), repair_cluster)
+
+    def ensemble(self, servers: int = 1, **options: Any) -> ZooKeeperEnsemble:
+        """Return an ensemble whose servers run and serve."""
+        return self.take("ensemble", lambda: ZooKeeperEnsemble(servers, **options), repair_ensemble)
+
+    def take(self, name: str, start: Callable[[], AbstractContextManager[T]], repair: Callable[[T], None]) -> T:
+        """Return any resource, as in Shared."""
+        if name not in self._servers:
+            self._servers[name] = self.enter_context(Shared(start, repair))
+        server: T = self._servers[name].take()
+        return server
 
 
 def repair_ensemble(ensemble: ZooKeeperEnsemble) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from builders import a_job, a_spec, a_status, an_offer
-from kit.zookeeper_ensemble import ZooKeeperEnsemble
+from kit.shared import SharedServers
 from tf_scheduler.model.events import OffersReceived, StatusUpdated, Subscribed
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.task import TaskState
@@ -41,10 +41,9 @@ class IdleDriver:
         """Do nothing."""
 
 
-@pytest.fixture(scope="module")
-def zookeeper() -> Iterator[str]:
-    with ZooKeeperEnsemble() as ensemble:
-        yield ensemble.addresses
+@pytest.fixture
+def zookeeper(module_servers: SharedServers) -> str:
+    return module_servers.ensemble().addresses
 
 
 @pytest.fixture(params=["file", "path", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from kit.shared import SharedServers
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_client.credentials import BasicCredentials, TokenCredentials
 from mesos_client.results import DriverDisconnected, NotConnected
@@ -36,10 +36,10 @@ def framework(**fields: Any) -> dict[str, Any]:
 # Authentication.
 
 
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture
+def guarded(module_servers: SharedServers, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Address of a master that lets only one principal in."""
-    path = tmp_path_factory.mktemp("guarded") / "credentials.json"
+    path = tmp_path_factory.getbasetemp() / "credentials.json"
     credentials = {"credentials": [{"principal": PRINCIPAL, "secret": SECRET}]}
     path.write_text(json.dumps(credentials, ensure_ascii=False), encoding="utf-8")
     flags = {
@@ -47,8 +47,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "http_framework_authenticators": "basic",
         "credentials": str(path),
     }
-    with LocalCluster(ONE_AGENT, master_flags=flags, die_with_parent=True) as cluster:
-        yield cluster.master.address
+    return module_servers.cluster(ONE_AGENT, "guarded", master_flags=flags).master.address
 
 
 def test_p21_non_ascii_credentials_are_accepted(guarded, scheduler_of):
@@ -88,10 +87,9 @@ def test_a_refused_header_is_renewed(guarded, scheduler_of):
 # One master.
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(ONE_AGENT, die_with_parent=True) as made:
-        yield made
+@pytest.fixture
+def cluster(module_servers: SharedServers) -> LocalCluster:
+    return module_servers.cluster(ONE_AGENT)
 
 
 def test_p31_a_stopped_driver_sends_nothing(cluster, scheduler_of):
@@ -158,10 +156,9 @@ def test_p6_silent_master_is_left_and_rejoined(cluster, scheduler_of, monkeypatc
 # Several masters.
 
 
-@pytest.fixture(scope="module")
-def another() -> Iterator[LocalCluster]:
-    with LocalCluster(ONE_AGENT, die_with_parent=True) as made:
-        yield made
+@pytest.fixture
+def another(module_servers: SharedServers) -> LocalCluster:
+    return module_servers.cluster(ONE_AGENT, "another")
 
 
 def test_a_redirect_leads_to_a_real_master(cluster, scheduler_of):

