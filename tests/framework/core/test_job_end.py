@@ -69,7 +69,7 @@ def test_task_that_does_not_end_is_left_behind(task_state, timeout):
     assert TaskState.LOST is late.stored.statuses["worker-0__1"].state
 
 
-def test_unregistered_or_removed_framework_is_finished_immediately():
+def test_unregistered_or_removed_framework_is_finished():
     never, removed = (with_fields(STOPPED, **fields) for fields in ({"framework_id": None}, {"removed": True}))
 
     assert all(job_end.advance(state, NOW).state.process.finished for state in (never, removed))

@@ -27,7 +27,7 @@ def test_digest_changes_with_launch_options_of_own_job():
     assert {"worker-0", "worker-1"} == changed(command="other") == changed(needs=needs(cpus=9))
 
 
-def test_job_size_changes_digest_of_tasks_that_need_all_addresses():
+def test_job_size_changes_digest_of_tasks_with_all_addresses():
     assert {"chief-0"} == changed(count=3)
 
 
