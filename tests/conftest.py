@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
+from kit.certificates import Certificates
 from kit.shared import Shared, SharedServers, repair_cluster
 from mesos_local.agents import default_agents
 from mesos_local.cluster import LocalCluster
@@ -78,6 +79,11 @@ def shared_cluster() -> Iterator[Shared[LocalCluster]]:
     """A real master and three real agents for the whole session."""
     with Shared(_three_agents, repair_cluster) as shared:
         yield shared
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates.make(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module")

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
+from kit.certificates import Certificates
 from tf_executor.around.secrets import Secret, SecretFetchError, SecretRequest, decode, fetch_secrets
 from tf_executor.contract.payload import RENEW_SECRETS
 from tf_executor.process import temporary
 from tf_executor.process.temporary import SHARED_MEMORY, MemoryFiles, remove_orphaned_files
-from wire.certificates import Certificates
 
 CANARY = "canary-7f3a9c51"
 AUTHORITIES = ("ca.pem", "stranger.pem")
@@ -257,11 +257,11 @@ def test_values_are_not_in_reprs() -> None:
     assert "hush" not in repr([Secret("A", "", b"hush"), SecretRequest("", "", "hush", "hush")])
 
 
-def test_server_certificate_is_verified(desk_of: Any, tmp_path: Path) -> None:
-    certificates = Certificates.make(tmp_path)
+def test_server_certificate_is_verified(desk_of: Any, certificates: Certificates) -> None:
     desk = desk_of(given(("A", "", b"1")))
-    desk.encrypt(certificates.path("server.pem"), certificates.path("server.key"))
-    good, bad = (SecretRequest(desk.url, "t1", "the-token", "n", (tmp_path / name).read_text()) for name in AUTHORITIES)
+    desk.encrypt(*certificates.pair("server"))
+    texts = ((certificates.folder / name).read_text() for name in AUTHORITIES)
+    good, bad = (SecretRequest(desk.url, "t1", "the-token", "n", text) for text in texts)
     assert [Secret("A", "", b"1")] == fetch_secrets(good)
     with pytest.raises(SecretFetchError, match=r"untrusted certificate: .*certificate verify failed"):
         fetch_secrets(bad)

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import getpass
-import http.client
-import os
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from jobs import PATIENCE, options
+from kit.commands import request, scheduler_environment, start_scheduler
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.process import free_ports
 from mesos_local.master_api import read_status
-from tf_scheduler.zipapp_builder import build_bundle
 
 pytestmark = [pytest.mark.mesos, pytest.mark.zookeeper]
 
@@ -63,11 +61,7 @@ class Host:
             restart={"backoff": 1},
             scheduler={"state": state},
         )
-        own = {"PORT_API": str(self.port), "EXECUTOR_URI": build_bundle().as_uri(), "HOST": "127.0.0.1"}
-        variables = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), **own}
-        command = [sys.executable, "-m", "tf_scheduler", "scheduler", "run", "--options", str(path)]
-        with self.log.open("ab") as log:
-            process = subprocess.Popen(command, env=variables, stdout=log, stderr=log)
+        process = start_scheduler(path, scheduler_environment(self.port), self.log)
         self._stack.enter_context(process)
         self._stack.callback(process.kill)
         self._process, self._again = process, lambda: self.start(session_timeout, request_timeout)
@@ -84,12 +78,7 @@ class Host:
 
     def health(self) -> int:
         """Return the status of /v1/health; 0 without an answer."""
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)) as connection:
-            try:
-                connection.request("GET", "/v1/health")
-                return connection.getresponse().status
-            except (OSError, http.client.HTTPException):
-                return 0
+        return request(self.port, "/v1/health").status
 
     def until_health(self, *wanted: int) -> None:
         self.until(lambda: self.health() in wanted)

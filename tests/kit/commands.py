@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,7 +50,7 @@ def request(port: int, path: str, method: str = "GET", token: str = "", body: by
         with closing(send(port, path, method, token, body)) as connection:
             answer = connection.getresponse()
             return Response(answer.status, answer.read().decode(), answer.headers["content-type"] or "")
-    except OSError:
+    except (OSError, http.client.HTTPException):
         return Response(0)
 
 
@@ -58,6 +59,19 @@ def send(port: int, path: str, method: str, token: str, body: bytes | None = Non
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     connection.request(method, path, body, headers={"Authorization": f"Bearer {token}"} if token else {})
     return connection
+
+
+def scheduler_environment(port: int, **variables: str) -> dict[str, str]:
+    """Return only the variables that a scheduler needs, and these."""
+    paths = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    return {**paths, "PORT_API": str(port), "EXECUTOR_URI": build_bundle().as_uri(), "HOST": "127.0.0.1", **variables}
+
+
+def start_scheduler(options: Path, environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
+    """Start `scheduler run --options FILE` with its output in a file."""
+    command = [sys.executable, "-m", "tf_scheduler", "scheduler", "run", "--options", str(options)]
+    with log.open("ab") as stream:
+        return subprocess.Popen(command, env=environment, stdout=stream, stderr=stream)
 
 
 class SchedulerCommand:
@@ -86,9 +100,8 @@ class SchedulerCommand:
     def start(self, stderr: Any = subprocess.PIPE, **variables: str) -> Any:
         """Start the command with only the variables that a scheduler needs."""
         command = [sys.executable, "-m", "tf_scheduler", *self.arguments]
-        own = {"PORT_API": str(self.port), "EXECUTOR_URI": build_bundle().as_uri(), "HOST": "127.0.0.1"}
-        paths = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
-        process = subprocess.Popen(command, env={**paths, **own, **variables}, stderr=stderr, text=True)
+        environment = scheduler_environment(self.port, **variables)
+        process = subprocess.Popen(command, env=environment, stderr=stderr, text=True)
         self.processes.append(process)
         return process
 

@@ -5,7 +5,6 @@ import http.client
 import json
 import os
 import stat
-import subprocess
 import sys
 from types import SimpleNamespace
 from urllib.parse import urlsplit
@@ -521,17 +520,15 @@ def test_server_record_exists_while_it_runs(tmp_path):
         assert (first.url, first.cluster_id) == (second.url, second.cluster_id)
 
 
-def test_service_with_tls_is_proxied_over_https(dcos, tmp_path):
+def test_service_with_tls_is_proxied_over_https(dcos, tmp_path, certificates):
     """Its end is noticed even when its certificate is gone."""
-    new = ("req", "-newkey", "rsa:2048", "-nodes", "-x509", "-subj", "/CN=x", "-keyout", "key", "-out", "pem")
-    subprocess.run(["openssl", *new], cwd=tmp_path, check=True, capture_output=True)
     program = tmp_path / "service.py"
     program.write_text(
         STREAM.replace(".serve_forever()", "").replace("http.server.Threading", "server = http.server.Threading")
         + "import os, ssl\n"
         "if 'SDK_UNINSTALL' not in os.environ:\n"
         "    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)\n"
-        f"    context.load_cert_chain('{tmp_path}/pem', '{tmp_path}/key')\n"
+        f"    context.load_cert_chain{certificates.pair('stranger')}\n"
         "    server.socket = context.wrap_socket(server.socket, server_side=True)\n"
         "server.serve_forever()\n"
     )

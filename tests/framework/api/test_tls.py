@@ -3,7 +3,6 @@
 import http.client
 import socket
 import ssl
-import subprocess
 from contextlib import suppress
 
 import pytest
@@ -15,28 +14,10 @@ from tf_scheduler.api.http.server import ApiError, ApiServer, ServerTls
 PATIENCE = 20
 
 
-def openssl(folder, *arguments):
-    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory):
-    """An authority, and what it signed: server, alice, bob."""
-    folder = tmp_path_factory.mktemp("tls")
-    new = ("req", "-newkey", "rsa:2048", "-nodes", "-subj")
-    openssl(folder, *new, "/CN=authority", "-x509", "-days", "2", "-keyout", "ca.key", "-out", "ca.pem")
-    (folder / "names").write_text("subjectAltName=IP:127.0.0.1")
-    for name in ("server", "alice", "bob"):
-        openssl(folder, *new, f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
-        signing = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names")
-        openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.pem", *signing)
-    return folder
-
-
-def ask(port, folder, method, path, who=""):
-    context = ssl.create_default_context(cafile=folder / "ca.pem")
+def ask(port, certificates, method, path, who=""):
+    context = ssl.create_default_context(cafile=certificates.ca)
     if who:
-        context.load_cert_chain(folder / f"{who}.pem", folder / f"{who}.key")
+        context.load_cert_chain(*certificates.pair(who))
     connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=PATIENCE, context=context)
     try:
         connection.request(method, path)
@@ -47,32 +28,32 @@ def ask(port, folder, method, path, who=""):
 
 def test_client_certificates_grant_access(certificates):
     """409: access granted, but this app has no loop."""
-    files = ServerTls(*(str(certificates / name) for name in ("server.pem", "server.key", "ca.pem")))
-    app = an_app(client_certificates=True, writers=frozenset({"alice"}))
+    files = ServerTls(*certificates.pair("server"), certificates.ca)
+    app = an_app(client_certificates=True, writers=frozenset({"client"}))
     with ApiServer(app, "127.0.0.1", 0, files) as server:
         found = {
             who: [
                 ask(server.port, certificates, *what, who)
                 for what in (("GET", "/v1/health"), ("GET", "/v1/plans"), ("POST", "/v1/plans/deploy/stop"))
             ]
-            for who in ("alice", "bob", "")
+            for who in ("client", "other", "")
         }
 
-    assert {"alice": [204, 200, 409], "bob": [204, 200, 403], "": [204, 401, 401]} == found
+    assert {"client": [204, 200, 409], "other": [204, 200, 403], "": [204, 401, 401]} == found
 
 
 @pytest.mark.parametrize(
     ("names", "message"),
     [
         (("none.pem", "server.key"), "none.pem"),
-        (("server.pem", "alice.key"), "server.pem"),
+        (("server.pem", "client.key"), "server.pem"),
         (("ca.key",) * 2, "ca.key"),
     ],
 )
 def test_invalid_tls_files_are_named(certificates, names, message):
     """Before the port is in use."""
     with pytest.raises(ApiError, match=f"invalid TLS files of the API: .*{message}"):
-        ApiServer(an_app(), "127.0.0.1", 0, ServerTls(*(str(certificates / name) for name in names)))
+        ApiServer(an_app(), "127.0.0.1", 0, ServerTls(*map(certificates.path, names)))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +81,7 @@ def test_incomplete_request_head_times_out(start, monkeypatch):
 def test_missing_tls_handshake_times_out(certificates, monkeypatch):
     """Such a connection is not counted by the limit on connections."""
     monkeypatch.setattr(limits, "HANDSHAKE_TIMEOUT", 0.2)
-    tls = ServerTls(str(certificates / "server.pem"), str(certificates / "server.key"))
+    tls = ServerTls(*certificates.pair("server"))
     with (
         ApiServer(an_app(), "127.0.0.1", 0, tls) as server,
         socket.create_connection(("127.0.0.1", server.port), PATIENCE) as connection,

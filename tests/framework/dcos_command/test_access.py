@@ -1,7 +1,6 @@
 """Authentication, TLS and the choice of the address."""
 
 import ssl
-import subprocess
 
 import pytest
 from starlette.applications import Starlette
@@ -20,14 +19,6 @@ def api():
     with LiveApi(a_spec(name="dev/digits"), Policy(read_token="look", write_token="change")) as live:
         live.deploy()
         yield live
-
-
-def self_signed(folder):
-    """Paths of a key and of its certificate, which no authority has signed."""
-    key, certificate = folder / "key.pem", folder / "c.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=me"]
-    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
-    return key, certificate
 
 
 def test_missing_or_wrong_token_names_the_remedy(own, dcos):
@@ -74,23 +65,21 @@ def test_read_token_cannot_write(own):
     assert 0 == own("--token=change", "plan", "pause", "deploy").code
 
 
-def test_client_certificate_is_loaded(tmp_path):
+def test_client_certificate_is_loaded(tmp_path, certificates):
     """DCOS_TENSORFLOW_CERTIFICATE: certificate and key in one file."""
-    pem, certificate = self_signed(tmp_path)
-    pem.write_text(pem.read_text() + certificate.read_text())
+    pem = certificates.path("client.both.pem")
 
-    assert isinstance(ClusterConnection("https://x", certificate=str(pem)).tls(), ssl.SSLContext)
+    assert isinstance(ClusterConnection("https://x", certificate=pem).tls(), ssl.SSLContext)
     with pytest.raises(CommandError, match="cannot be read"):
         ClusterConnection("https://x", certificate=str(tmp_path / "none")).tls()
 
 
 @pytest.fixture
-def places(tmp_path):
+def places(certificates):
     """Addresses of a server with an unknown certificate, and of one without TLS."""
-    key, certificate = self_signed(tmp_path)
     app = Starlette()
     with (
-        ApiServer(app, "127.0.0.1", 0, ServerTls(str(certificate), str(key), "")) as encrypted,
+        ApiServer(app, "127.0.0.1", 0, ServerTls(*certificates.pair("stranger"))) as encrypted,
         ApiServer(app, "127.0.0.1", 0) as plain,
     ):
         yield {"encrypted": f"127.0.0.1:{encrypted.port}", "plain": f"127.0.0.1:{plain.port}"}

@@ -6,12 +6,12 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from builders import a_spec, with_fields
+from kit.certificates import Certificates
 from mesos_client.credentials import BasicCredentials, Tls
 from tf_scheduler.errors import FileError
 from tf_scheduler.mesos import agent_files
@@ -20,7 +20,6 @@ from tf_scheduler.model.ids import AgentId, FrameworkId, TaskId, TaskName
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
-from wire.certificates import Certificates
 
 #: File modes in the working directory.
 MODES = {"stdout": "-rw-r--r--", "pipe": "prw-r--r--", "logs": "drwxr-xr-x", "null": "crw-rw-rw-"}
@@ -80,11 +79,6 @@ class Mesos:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-
-
-@pytest.fixture
-def certificates(tmp_path: Path) -> Certificates:
-    return Certificates.make(tmp_path)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import pytest
 
 from mesos_client.results import DriverAborted
 from mesos_client.scheduler import SchedulerDriver
-from wire.certificates import Certificates
 from wire.client import acknowledge
 from wire.peer import PATIENCE
 from wire.process import FRAMEWORK
@@ -94,8 +93,3 @@ def driver_of(recorder: Recorder) -> Iterator[Callable[..., SchedulerDriver]]:
     yield make
     for driver in made:
         driver.stop()
-
-
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates.make(tmp_path_factory.mktemp("certificates"))

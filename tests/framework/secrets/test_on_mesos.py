@@ -7,7 +7,6 @@ import getpass
 import hashlib
 import http.client
 import json
-import os
 import queue
 import ssl
 import subprocess
@@ -22,6 +21,8 @@ from typing import Any
 
 import pytest
 
+from kit.certificates import Certificates
+from kit.commands import scheduler_environment, start_scheduler
 from kit.http_server import HttpServer, QuietHandler
 from kit.waiting import wait_until
 from mesos_client.scheduler import SchedulerDriver
@@ -30,9 +31,7 @@ from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.process import free_ports
 from mesos_local.master_api import read_status
-from tf_scheduler.zipapp_builder import build_bundle
 from tls_proxy import TlsProxy
-from wire.certificates import Certificates
 from wire.process import FRAMEWORK
 
 pytestmark = pytest.mark.mesos
@@ -155,21 +154,13 @@ class SecretScheduler:
         self._authority = delivery.get("ca_file")
         options = self.folder / "options.json"
         options.write_text(json.dumps(document))
-        self._environment = {
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "PORT_API": str(self.port),
-            "EXECUTOR_URI": build_bundle().as_uri(),
-            "HOST": "127.0.0.1",
-            "RECORDING_FILE": str(self.folder / "recording"),
-        }
-        self._command = [sys.executable, "-m", "tf_scheduler", "scheduler", "run", "--options", str(options)]
+        self._options = options
+        self._environment = scheduler_environment(self.port, RECORDING_FILE=str(self.folder / "recording"))
         self.log = self.folder / "log"
         self.start()
 
     def start(self) -> None:
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self._command, env=self._environment, stdout=log, stderr=log)
+        self.process = start_scheduler(self._options, self._environment, self.log)
 
     def renew(self, value: str) -> None:
         """Replace the value atomically, as Kubernetes does."""
@@ -241,11 +232,6 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     with LocalCluster(agents, tmp_path / "cluster", flags, zookeeper=True, die_with_parent=True) as found:
         credentials.unlink()
         yield found
-
-
-@pytest.fixture
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates.make(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture

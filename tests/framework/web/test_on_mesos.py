@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from contextlib import suppress
@@ -16,8 +15,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from kit.commands import scheduler_environment, start_scheduler
 from mesos_local.host.process import free_ports
-from tf_scheduler.zipapp_builder import build_bundle
 
 PATIENCE = 150
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
@@ -49,11 +48,7 @@ class WatchedService:
         self.options.write_text(json.dumps(document))
 
     def start(self):
-        command = [sys.executable, "-m", "tf_scheduler", "scheduler", "run", "--options", str(self.options)]
-        own = {"PORT_API": str(self.port), "EXECUTOR_URI": build_bundle().as_uri(), "HOST": "127.0.0.1"}
-        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), **own}
-        with self.log.open("a") as log:
-            self.process = subprocess.Popen(command, env=environment, stderr=log)
+        self.process = start_scheduler(self.options, scheduler_environment(self.port), self.log)
         while not self.answers():
             assert self.process.poll() is None, self.log.read_text()
             threading.Event().wait(0.05)

@@ -3,77 +3,36 @@
 from __future__ import annotations
 
 import socket
-import ssl
-import subprocess
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from kazoo.exceptions import NoAuthError
 
+from kit.certificates import Certificates
 from kit.shared import SharedServers
 from kit.zookeeper_ensemble import ServerTls, ZooKeeperEnsemble
 from tf_scheduler.store.interface import Put, StoreError, StoreUnavailableError
 from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore, ZooKeeperTls
 from tf_scheduler.store.zookeeper.session import KazooSockets, tls_context
 
-_NEW_KEY = "-newkey rsa:2048 -nodes"
 
-
-@dataclass(frozen=True)
-class Certificates:
-    """A folder with authorities and what they signed: NAME.crt.pem, NAME.key.pem, and both in NAME.pem.
-
-    ZooKeeper knows the kind of a file by its last part.
-    """
-
-    folder: Path
-
-    def make_authority(self, name: str) -> None:
-        self._openssl(f"req -x509 -subj /CN={name} -keyout {name}.key.pem -out {name}.crt.pem -days 2 {_NEW_KEY}")
-
-    def make(self, name: str, authority: str, address: str) -> None:
-        (self.folder / f"{name}.ext").write_text(f"subjectAltName={address}\n")
-        self._openssl(f"req -subj /CN={name} -keyout {name}.key.pem -out {name}.csr {_NEW_KEY}")
-        by = f"-CA {authority}.crt.pem -CAkey {authority}.key.pem -CAcreateserial"
-        self._openssl(f"x509 -req -in {name}.csr {by} -out {name}.crt.pem -days 2 -extfile {name}.ext")
-        parts = [(self.folder / f"{name}.{part}.pem").read_text() for part in ("crt", "key")]
-        (self.folder / f"{name}.pem").write_text("".join(parts))
-
-    def tls(self, name: str, authority: str = "authority") -> ZooKeeperTls:
-        return ZooKeeperTls(
-            *(self.folder / f"{file}.pem" for file in (f"{authority}.crt", f"{name}.crt", f"{name}.key"))
-        )
-
-    def _openssl(self, command: str) -> None:
-        subprocess.run(["openssl", *command.split()], cwd=self.folder, check=True, capture_output=True)
-
-
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    made = Certificates(tmp_path_factory.mktemp("certificates"))
-    made.make_authority("authority")
-    made.make_authority("stranger")
-    made.make("server", "authority", "IP:127.0.0.1")
-    made.make("elsewhere", "authority", "IP:127.0.0.9")
-    made.make("me", "authority", "DNS:me")
-    made.make("other", "authority", "DNS:other")
-    made.make("unknown", "stranger", "DNS:unknown")
-    return made
+def tls_of(certificates: Certificates, name: str = "client", authority: str = "ca") -> ZooKeeperTls:
+    return ZooKeeperTls(*map(Path, (certificates.path(f"{authority}.pem"), *certificates.pair(name))))
 
 
 @pytest.fixture
 def secure_server(module_servers: SharedServers, certificates: Certificates) -> ZooKeeperEnsemble:
     """A server that accepts only clients with a certificate of the authority."""
-    stores = ServerTls(certificates.folder / "server.pem", certificates.folder / "authority.crt.pem")
+    stores = ServerTls(certificates.folder / "server.both.pem", Path(certificates.ca))
     return module_servers.ensemble(tls=stores)
 
 
 @pytest.fixture
 def place(secure_server: ZooKeeperEnsemble, certificates: Certificates, request) -> ZooKeeperAddress:
     chroot = f"/{abs(hash(request.node.name))}"
-    return ZooKeeperAddress((secure_server.secure_addresses,), chroot, tls=certificates.tls("me"), request_timeout=3.0)
+    return ZooKeeperAddress((secure_server.secure_addresses,), chroot, tls=tls_of(certificates), request_timeout=3.0)
 
 
 @pytest.mark.zookeeper
@@ -97,7 +56,7 @@ def test_nodes_belong_to_client_certificate(place, open_at, operator, secure_ser
     store.load()
     store.apply([Put("a", b"1")])
     with pytest.raises(StoreError, match="belong to another user or certificate"):
-        open_at(place, tls=certificates.tls("other")).load()
+        open_at(place, tls=tls_of(certificates, "other")).load()
     plain = operator(replace(place, servers=(secure_server.addresses,)))
     with pytest.raises(NoAuthError):
         plain.get(f"{place.chroot}/dcos-service-tensorflow/head")
@@ -108,11 +67,11 @@ def test_nodes_belong_to_client_certificate(place, open_at, operator, secure_ser
 @pytest.mark.zookeeper
 @pytest.mark.parametrize(
     ("name", "authority", "message"),
-    [("me", "stranger", "certificate verify failed"), ("unknown", "authority", ""), ("", "authority", "")],
+    [("client", "stranger", "certificate verify failed"), ("unknown", "ca", ""), ("", "ca", "")],
 )
 def test_unknown_certificates_are_rejected(place, certificates, name, authority, message):
     """A server of another authority, and a client with another certificate or none."""
-    tls = certificates.tls(name, authority) if name else ZooKeeperTls(certificates.folder / "authority.crt.pem")
+    tls = tls_of(certificates, name, authority) if name else ZooKeeperTls(Path(certificates.ca))
     with pytest.raises(StoreUnavailableError, match=f"zks://127.0.0.1:.*{message}"):
         ZooKeeperStore(replace(place, tls=tls), "tensorflow")
 
@@ -120,9 +79,9 @@ def test_unknown_certificates_are_rejected(place, certificates, name, authority,
 @pytest.mark.zookeeper
 def test_wrong_host_name_is_rejected(certificates):
     """Even with a valid certificate."""
-    stores = ServerTls(certificates.folder / "elsewhere.pem", certificates.folder / "authority.crt.pem")
+    stores = ServerTls(certificates.folder / "elsewhere.both.pem", Path(certificates.ca))
     with ZooKeeperEnsemble(tls=stores) as server:
-        place = ZooKeeperAddress((server.secure_addresses,), tls=certificates.tls("me"), request_timeout=2.0)
+        place = ZooKeeperAddress((server.secure_addresses,), tls=tls_of(certificates), request_timeout=2.0)
         with pytest.raises(StoreUnavailableError, match="IP address mismatch"):
             ZooKeeperStore(place, "tensorflow")
 
@@ -138,12 +97,12 @@ def test_unusable_tls_file_is_named(certificates, tmp_path):
     """With its option."""
     nonsense = tmp_path / "nonsense.pem"
     nonsense.write_text("nonsense")
-    good = certificates.tls("me")
+    good = tls_of(certificates)
     for tls, option in (
         (replace(good, ca=tmp_path / "none.pem"), "option ca: .*none.pem"),
         (replace(good, ca=nonsense), "option ca: .*nonsense.pem"),
         (replace(good, certificate=nonsense), "option certificate: .*nonsense.pem"),
-        (replace(good, key=certificates.folder / "other.key.pem"), "option certificate: "),
+        (replace(good, key=certificates.folder / "other.key"), "option certificate: "),
     ):
         with pytest.raises(StoreError, match=option):
             tls_context(tls)
@@ -158,13 +117,11 @@ def test_answers_in_one_tls_record_are_read(certificates, monkeypatch):
         return [], [], []
 
     monkeypatch.setattr("kazoo.handlers.threading.selector_select", select)
-    server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    server_side.load_cert_chain(certificates.folder / "server.crt.pem", certificates.folder / "server.key.pem")
-    sockets = KazooSockets(ZooKeeperTls(certificates.folder / "authority.crt.pem"), 10.0)
+    sockets = KazooSockets(ZooKeeperTls(Path(certificates.ca)), 10.0)
 
     def serve(listener: socket.socket) -> None:
         connection, _ = listener.accept()
-        with server_side.wrap_socket(connection, server_side=True) as secured:
+        with certificates.server_context().wrap_socket(connection, server_side=True) as secured:
             secured.sendall(b"firstother")
             secured.recv(1)
 
