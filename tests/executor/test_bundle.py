@@ -13,38 +13,16 @@ from click.testing import CliRunner
 
 import tf_executor
 import tf_scheduler
+from kit.interpreters import interpreters, output_of
 from tf_scheduler.cli.commands.package import executor
 from tf_scheduler.zipapp_builder import BundleError, build_bundle
 
-#: Any further Pythons to try, as folders that hold pythonX.Y; PATH is searched too.
-OLDEST, NEWEST = 8, 14
-
-
-def interpreters() -> list[Path]:
-    """Return every other supported Python of this machine."""
-    folders = [*map(Path, os.get_exec_path()), *Path.home().glob(".pyenv/versions/3.*/bin")]
-    names = [f"python3.{minor}" for minor in range(OLDEST, NEWEST + 1) if minor != sys.version_info.minor]
-    found = {name: folder / name for name in names for folder in folders if (folder / name).is_file()}
-    # A shim of a version manager exists for versions that are not selected.
-    return [
-        path
-        for path in found.values()
-        if subprocess.run([path, "-V"], capture_output=True, check=False).returncode == 0
-    ]
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_bundle(tmp_path_factory.mktemp("bundle") / "tf_executor.pyz")
+OTHER_PYTHONS = [path for path in interpreters(8, 14) if path.name != f"python3.{sys.version_info.minor}"]
 
 
 def run(bundle: Path, *arguments: str, python: Path | str = sys.executable, flags: tuple[str, ...] = ()) -> str:
     """Return the bundle's output, run without the project's packages."""
-    command = [str(python), "-I", *flags, str(bundle), *arguments]
-    environment = {"PATH": os.environ["PATH"]}
-    result = subprocess.run(command, env=environment, cwd=bundle.parent, capture_output=True, text=True, check=False)
-    assert (0, "") == (result.returncode, result.stderr)
-    return result.stdout
+    return output_of([python, "-I", *flags, bundle, *arguments], bundle.parent)
 
 
 def test_bundle_runs_without_installation(bundle: Path) -> None:
@@ -52,7 +30,7 @@ def test_bundle_runs_without_installation(bundle: Path) -> None:
     assert run(bundle, "--version", flags=("-S",)).startswith(f"tf_executor {tf_scheduler.__version__} on Python ")
 
 
-@pytest.mark.parametrize("python", interpreters(), ids=lambda path: path.name)
+@pytest.mark.parametrize("python", OTHER_PYTHONS, ids=lambda path: path.name)
 def test_bundle_runs_on_other_pythons(bundle: Path, python: Path) -> None:
     """The agent's Python need not be the one that built the bundle."""
     assert f"on Python 3.{python.name.rpartition('.')[2]}." in run(bundle, "--version", python=python, flags=("-S",))

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import ast
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from kit.interpreters import interpreters, output_of
 from tf_executor import user
 from tf_executor.around import environment as around_environment
 
-#: Minor versions of Python 3; TensorFlow 1.15 needs 3.6 or 3.7.
-OLDEST, NEWEST = 6, 13
+#: TensorFlow 1.15 needs 3.6 or 3.7.
+PYTHONS = interpreters(6, 13)
 SOURCE = Path(user.__file__).parent
 MODULES = [SOURCE / f"{name}.py" for name in around_environment.USER_MODULES]
-
-
-def interpreters() -> list[Path]:
-    """Every Python of this machine that a user's program may run on."""
-    folders = [*Path.home().glob(".pyenv/versions/3.*/bin"), *map(Path, os.get_exec_path())]
-    paths: dict[int, Path] = {}
-    for minor in range(OLDEST, NEWEST + 1):
-        for path in (folder / f"python3.{minor}" for folder in folders):
-            if path.is_file() and subprocess.run([path, "-V"], capture_output=True, check=False).returncode == 0:
-                paths.setdefault(minor, path)
-    return list(paths.values())
 
 
 @pytest.fixture
@@ -37,14 +26,11 @@ def library(tmp_path: Path) -> Path:
 
 def run(python: Path | str, library: Path, program: str, **environment: str) -> str:
     """Return the output of a program whose PYTHONPATH is only the user package."""
-    variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(library), "PYTHONDONTWRITEBYTECODE": "1", **environment}
-    command = [str(python), "-S", "-W", "error", "-c", program]
-    result = subprocess.run(command, env=variables, cwd=library, capture_output=True, text=True, check=False)
-    assert (0, "") == (result.returncode, result.stderr)
-    return result.stdout
+    variables = {"PYTHONPATH": str(library), "PYTHONDONTWRITEBYTECODE": "1", **environment}
+    return output_of([python, "-S", "-W", "error", "-c", program], library, **variables)
 
 
-@pytest.mark.parametrize("python", interpreters(), ids=lambda path: path.name)
+@pytest.mark.parametrize("python", PYTHONS, ids=lambda path: path.name)
 def test_user_package_imports_on_every_python(library: Path, python: Path) -> None:
     """All modules work without Keras, except `keras`, which raises ImportError."""
     program = """
@@ -60,7 +46,7 @@ except ImportError as error:
     assert "2\n{'a': 1}\nImportError\n" == run(python, library, program, TF_EXECUTOR_GPUS="2")
 
 
-@pytest.mark.parametrize("python", interpreters(), ids=lambda path: path.name)
+@pytest.mark.parametrize("python", PYTHONS, ids=lambda path: path.name)
 def test_report_writes_json_to_pipe(library: Path, python: Path) -> None:
     pipe = around_environment.make_pipe(library)
     reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
@@ -74,7 +60,7 @@ def test_report_writes_json_to_pipe(library: Path, python: Path) -> None:
 JOB = "def main(server, log_dir, context): print(server, log_dir.rsplit('/')[-1], context)"
 
 
-@pytest.mark.parametrize("python", interpreters(), ids=lambda path: path.name)
+@pytest.mark.parametrize("python", PYTHONS, ids=lambda path: path.name)
 def test_job_runs_and_makes_log_folder(library: Path, python: Path) -> None:
     (library / "mnist.py").write_text(JOB)
     variables = {

@@ -7,7 +7,6 @@ import http.client
 import json
 import socket
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -17,15 +16,14 @@ import pytest
 
 from builders import a_job, a_spec, needs
 from jobs import PATIENCE
-from kit.scheduler_process import RunningScheduler
+from kit.scheduler_process import WatchedScheduler
 from kit.shared import SharedServers
 from kit.waiting import wait_until
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.master_api import read_status
 from tf_scheduler.core.state import pause
-from tf_scheduler.model.effects import Decision
-from tf_scheduler.model.events import Event, PodCommand
+from tf_scheduler.model.events import PodCommand
 from tf_scheduler.model.ids import TaskName, executor_of
 from tf_scheduler.model.placement import GangSpec
 from tf_scheduler.model.plan import Override, Reply
@@ -69,33 +67,8 @@ with socket.create_server(("", int(sys.argv[1]))) as listener:
 WORKER_1 = TaskName("worker-1")
 
 
-class Watched:
-    """A service, with waits for its state and its messages."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self.messages: list[str] = []
-        self.answers: list[Reply] = []
-        self.service: RunningScheduler
-
-    def see(self, _event: Event, decision: Decision) -> None:
-        with self._changed:
-            self.messages += [outcome.message for outcome in decision.outcomes]
-            self.answers += [decision.answer.reply] if decision.answer else []
-            self._changed.notify_all()
-
-    def end(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
-
-    def until(self, what: Callable[[SchedulerState], object]) -> SchedulerState:
-        with self._changed:
-            assert self._changed.wait_for(lambda: what(self.service.state), PATIENCE), "\n".join(self.messages)
-        return self.service.state
-
-    def until_message(self, words: str) -> str:
-        self.until(lambda _: any(words in sentence for sentence in self.messages))
-        return next(sentence for sentence in self.messages if words in sentence)
+class Watched(WatchedScheduler):
+    """Waits for its tasks, and commands for worker-1."""
 
     def joined(self, name: TaskName, after: TaskRecord | None = None) -> TaskRecord:
         """Wait until a launch of this task, later than `after`, has a server that answers; return its record."""
@@ -114,7 +87,7 @@ class Watched:
     def order(self, verb: PodVerb) -> None:
         """Send a command for worker-1, and wait until it is accepted."""
         count = len(self.answers)
-        self.service.process.runner.put(lambda: PodCommand(verb, WORKER_1))
+        self.process.runner.put(lambda: PodCommand(verb, WORKER_1))
         self.until(lambda _: len(self.answers) > count)
         assert Reply.OK is self.answers[-1]
 
@@ -129,22 +102,7 @@ def cluster(module_servers: SharedServers) -> LocalCluster:
 def start(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[[ServiceSpec], Watched]]:
     """Start services; stop those that still run at the end."""
     with ExitStack() as stack:
-
-        def launch(spec: ServiceSpec) -> Watched:
-            created = Watched()
-            created.service = RunningScheduler(
-                spec, cluster.master.address, tmp_path / "state.db", observers=[created.see], on_end=created.end
-            )
-            stack.enter_context(created.service)
-            stack.callback(lambda: None if created.service.ended else stop(created))
-            return created
-
-        yield launch
-
-
-def stop(watched: Watched) -> None:
-    watched.service.process.runner.request_stop("the test is over")
-    watched.until(lambda state: state.process.finished)
+        yield lambda spec: Watched(stack, spec, cluster.master.address, tmp_path / "state.db")
 
 
 def a_service(*jobs: Any, **options: Any) -> ServiceSpec:
@@ -215,12 +173,12 @@ def test_recovery_and_operator_commands_on_mesos(watched, cluster):
         watched.until_message(f"crashed twice in a row at {fifth.address}")
         sixth = watched.joined(WORKER_1, after=fifth)
     assert fifth.address != sixth.address
-    assert {1} == {watched.service.state.stored.tasks[TaskName(name)].serial for name in ("ps-0", "worker-0")}
+    assert {1} == {watched.state.stored.tasks[TaskName(name)].serial for name in ("ps-0", "worker-0")}
 
 
 def used_ports(cluster: LocalCluster, watched: Watched) -> set[int]:
     """Return the ports that the master counts as used by the service."""
-    framework = watched.service.state.stored.framework_id
+    framework = watched.state.stored.framework_id
     used = next(item.used for item in cluster.state().frameworks if item.framework_id == framework)
     ends = [[int(end) for end in part.split("-")] for part in str(used["ports"]).split(",")]
     return {port for first, last in ends for port in range(first, last + 1)}
@@ -228,7 +186,7 @@ def used_ports(cluster: LocalCluster, watched: Watched) -> set[int]:
 
 def output(cluster: LocalCluster, watched: Watched, record: TaskRecord) -> str:
     """Return the stdout of a launch."""
-    framework = str(watched.service.state.stored.framework_id)
+    framework = str(watched.state.stored.framework_id)
     return (cluster.sandbox(record.agent_id, framework, executor_of(record.id)) / "stdout").read_text()
 
 
@@ -300,7 +258,7 @@ def test_task_that_returns_too_late_is_killed(cluster, start, tmp_path):
     wait_until(lambda: known_tasks(cluster) == [(second.id, "TASK_RUNNING")])
     wait_until(lambda: [True] * 3 == [agent.active for agent in read_status(cluster.master.address).agents])
     assert new.exists()
-    assert second.id == service.service.state.stored.tasks[TaskName("worker-0")].id
+    assert second.id == service.state.stored.tasks[TaskName("worker-0")].id
 
 
 def known_tasks(cluster: LocalCluster) -> list[tuple[str, str]]:

@@ -7,7 +7,6 @@ import http.client
 import json
 import queue
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -19,14 +18,12 @@ import pytest
 
 from builders import a_job, a_spec, needs
 from jobs import PATIENCE
-from kit.scheduler_process import RunningScheduler
+from kit.scheduler_process import WatchedScheduler
 from kit.shared import SharedServers
 from kit.waiting import wait_until
 from mesos_client.scheduler import SchedulerDriver
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
-from tf_scheduler.model.effects import Decision
-from tf_scheduler.model.events import Event
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.placement import AgentLocation, Constraint, GangMode, GangSpec, Operator, PlacementSpec
 from tf_scheduler.model.reasons import NotReserved
@@ -58,45 +55,14 @@ def cluster(module_servers: SharedServers) -> LocalCluster:
     return module_servers.cluster(AGENTS, master_flags=MASTER_FLAGS)
 
 
-class Watched:
-    """A service, with waits for its scheduler's state."""
-
-    def __init__(self, spec: ServiceSpec, master: str, store: Path) -> None:
-        self._changed = threading.Condition()
-        self.service = RunningScheduler(spec, master, store, observers=[self._heard], on_end=self._wake)
-        self.messages: list[str] = []
-
-    def _heard(self, _event: Event, decision: Decision) -> None:
-        self.messages += [outcome.message for outcome in decision.outcomes]
-        self._wake()
-
-    def _wake(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
-
-    @property
-    def state(self) -> SchedulerState:
-        return self.service.state
-
-    def until(self, what: Callable[[SchedulerState], object]) -> SchedulerState:
-        """Wait until `what` is true for the state, and return the state."""
-        with self._changed:
-            assert self._changed.wait_for(lambda: what(self.state), PATIENCE), self.explain()
-        return self.state
+class Watched(WatchedScheduler):
+    """Waits for its running tasks."""
 
     def until_running(self, *names: str) -> dict[str, str]:
         """Wait until these tasks run, or all without names; return their host names."""
         expected = names or tuple(task.name for task in self.state.spec.tasks())
         state = self.until(lambda state: all(_runs(state, name) for name in expected))
         return {name: state.stored.tasks[name].hostname for name in expected}
-
-    def explain(self) -> str:
-        pending = {name: [str(reason) for reason in reasons] for name, reasons in self.state.session.pending.items()}
-        return f"{self.state.stored.result} {list(self.state.stored.tasks)} {json.dumps(pending, indent=1)}"
-
-    def stop(self) -> None:
-        self.service.process.runner.request_stop("the test is over")
-        self.until(lambda state: state.process.finished)
 
 
 def _runs(state: SchedulerState, name: str) -> bool:
@@ -114,10 +80,7 @@ def start(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[..., Watch
 def launched(stack: ExitStack, spec: ServiceSpec, cluster: LocalCluster, folder: Path) -> Watched:
     executor = ExecutorSpec(str(build_bundle()), python=sys.executable, needs=needs(0.01, 32, ports=0))
     spec = replace(spec, executor=executor, user=getpass.getuser(), role=f"{spec.name}-role")
-    watched = Watched(spec, cluster.master.address, folder / f"{spec.name}.db")
-    stack.enter_context(watched.service)
-    stack.callback(lambda: None if watched.service.ended else watched.stop())
-    return watched
+    return Watched(stack, spec, cluster.master.address, folder / f"{spec.name}.db")
 
 
 def a_service(*jobs: Any, name: str = "offers", **options: Any) -> ServiceSpec:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
@@ -12,12 +14,15 @@ from mesos_local.host.process import free_ports
 from tf_scheduler.interfaces import Observer
 from tf_scheduler.model.effects import Decision
 from tf_scheduler.model.events import Event
+from tf_scheduler.model.plan import Reply
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.runner import Checkpoint, no_checkpoint
 from tf_scheduler.service.build import SchedulerProcess, build_scheduler
 from tf_scheduler.service.options import ServiceSettings
 from tf_scheduler.service.secrets import with_api_address
+
+from .waiting import PATIENCE
 
 HOST = "127.0.0.1"
 
@@ -86,3 +91,44 @@ class RunningScheduler:
             self.error = error
         finally:
             self._on_end()
+
+
+class WatchedScheduler(RunningScheduler):
+    """A scheduler with waits for its state and its messages, which runs until the end of `stack`."""
+
+    def __init__(self, stack: ExitStack, spec: ServiceSpec, master: str, state: Path) -> None:
+        self._changed = threading.Condition()
+        self.messages: list[str] = []
+        self.answers: list[Reply] = []
+        super().__init__(spec, master, state, observers=[self._see], on_end=self._wake)
+        stack.enter_context(self)
+        stack.callback(lambda: None if self.ended else self.stop())
+
+    def _see(self, _event: Event, decision: Decision) -> None:
+        self.messages += [outcome.message for outcome in decision.outcomes]
+        self.answers += [decision.answer.reply] if decision.answer else []
+        self._wake()
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def until(self, condition: Callable[[SchedulerState], object]) -> SchedulerState:
+        """Wait until the condition is true for the state, and return the state."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: condition(self.state), PATIENCE), self._explain()
+        return self.state
+
+    def until_message(self, words: str) -> str:
+        """Wait for a message with these words, and return it."""
+        self.until(lambda _: any(words in message for message in self.messages))
+        return next(message for message in self.messages if words in message)
+
+    def stop(self) -> None:
+        self.process.runner.request_stop("the test is over")
+        self.until(lambda state: state.process.finished)
+
+    def _explain(self) -> str:
+        pending = {name: [str(reason) for reason in reasons] for name, reasons in self.state.session.pending.items()}
+        tasks = list(self.state.stored.tasks)
+        return "\n".join([*self.messages, f"{self.state.stored.result} {tasks} {json.dumps(pending, indent=1)}"])

@@ -1,8 +1,6 @@
 """`dcos tensorflow ...`: its own behaviour."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from starlette.routing import Route
 
 from builders import a_spec
 from dcos_command.main import main
+from kit.interpreters import interpreters, output_of
 from live_api import LiveApi
 from tf_scheduler.package.artefacts import command_bytes
 
@@ -102,14 +101,7 @@ def test_both_programs_have_the_same_info(own, dcos, flag):
     assert 1 == len(own(flag).lines)
 
 
-def interpreters():
-    homes = [*Path.home().glob(".pyenv/versions/3.*/bin"), *map(Path, os.get_exec_path())]
-    found = {name: home / name for home in homes for name in (f"python3.{minor}" for minor in range(8, 14))
-             if (home / name).is_file() and home.name == "bin" and "shims" not in home.parts}  # fmt: skip
-    return [found[name] for name in sorted(found)] or [Path(sys.executable)]
-
-
-@pytest.mark.parametrize("python", interpreters(), ids=lambda path: path.name)
+@pytest.mark.parametrize("python", interpreters(8, 13) or [Path(sys.executable)], ids=lambda path: path.name)
 def test_zipapp_runs_on_every_python(api, tmp_path, python):
     """Without site-packages and checkout."""
     api.deploy()
@@ -119,8 +111,4 @@ def test_zipapp_runs_on_every_python(api, tmp_path, python):
     environment = {"DCOS_URL": api.url, "DCOS_DIR": str(tmp_path), "PYTHONUTF8": "1"}
 
     for words in ("plan status deploy", "progress"):
-        result = subprocess.run(
-            [*command, *words.split()], env=environment, capture_output=True, text=True, check=False
-        )
-        assert (0, "") == (result.returncode, result.stderr), words
-        assert result.stdout, words
+        assert output_of([*command, *words.split()], tmp_path, **environment), words

@@ -1,0 +1,32 @@
+"""The Pythons of this machine, and what programs print on them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def interpreters(oldest: int, newest: int) -> list[Path]:
+    """Return a Python 3 of each minor version in this range that this machine has."""
+    folders = [*Path.home().glob(".pyenv/versions/3.*/bin"), *map(Path, os.get_exec_path())]
+    paths: dict[int, Path] = {}
+    for minor in range(oldest, newest + 1):
+        for path in (folder / f"python3.{minor}" for folder in folders):
+            # A shim of a version manager exists for versions that are not selected.
+            if minor not in paths and path.is_file() and _runs(path):
+                paths[minor] = path
+    return list(paths.values())
+
+
+def _runs(python: Path) -> bool:
+    return subprocess.run([python, "-V"], capture_output=True, check=False).returncode == 0
+
+
+def output_of(command: Sequence[str | Path], folder: Path, **environment: str) -> str:
+    """Return the output of a command that succeeds without error output, with only PATH and these variables."""
+    variables = {"PATH": os.environ["PATH"], **environment}
+    result = subprocess.run(command, env=variables, cwd=folder, capture_output=True, text=True, check=False)
+    assert (0, "") == (result.returncode, result.stderr)
+    return result.stdout
