@@ -6,6 +6,7 @@ import pty
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from starlette.applications import Starlette
@@ -74,7 +75,8 @@ def test_followed_events_name_their_journal(monkeypatch):
 
     with ApiServer(Starlette(routes=[Route("/v1/events", answer)]), "127.0.0.1", 0) as server:
         service = ServiceClient(ClusterConnection(f"http://127.0.0.1:{server.port}"), "", direct=True)
-        found = logs._follow_events(service, {})
+        (follow,) = (command.follow for command in logs.COMMANDS if command.words == "events")
+        found = follow(service, {})
         assert [{"number": 8}, {"number": 8}] == [next(found), next(found)]
     assert [("7", "it", None), ("7", "it", "8-it")] == asked
 
@@ -194,15 +196,15 @@ def test_live_output_retries_a_lost_scheduler(monkeypatch):
 
     def fetch(_service, _given):
         if not answers:
-            raise UnreachableError("nobody")
+            raise UnreachableError("not reachable")
         return answers.pop(0)
 
-    watched = Command("x", "", fetch, lambda found, _given: (found,), poll_until=lambda _service: None)
-    found = execute._frames(watched, ServiceClient(ClusterConnection("http://x"), ""), {})
+    watched = Command("x", "", fetch, lambda answer, _params: (answer,), poll_until=lambda _service: None)
+    frames = []
+    screen = SimpleNamespace(is_interactive=True, show_live=lambda live: frames.extend(live))
 
-    assert [["one"], ["two"]] == [next(found), next(found)]
-    assert ["two", "two"] == [next(found)[0], next(found)[0]]
-    with pytest.raises(UnreachableError, match="stopped answering"):
-        next(found)
-    with pytest.raises(UnreachableError, match="nobody"):
-        next(execute._frames(watched, ServiceClient(ClusterConnection("http://x"), ""), {}))
+    for message in ("stopped answering", "not reachable"):
+        with pytest.raises(UnreachableError, match=message):
+            execute.perform(watched, ServiceClient(ClusterConnection("http://x"), ""), {}, screen, as_json=False)
+    assert [["one"], ["two"]] == frames[:2]
+    assert ["two", "two"] == [frame[0] for frame in frames[2:]]

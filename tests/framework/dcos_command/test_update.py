@@ -12,6 +12,8 @@ from tf_scheduler.cli.common.options_file import load_document
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation
 from tf_scheduler.model import redaction
 
+START, ROLLBACK = (command for command in update.COMMANDS if command.words in ("update start", "update rollback"))
+
 
 class Stored:
     """What a service and its cluster answer: configurations, newest first, and the options it has."""
@@ -127,7 +129,7 @@ def test_update_lost_to_another_one_fails(monkeypatch, replace, after, lost):
     given = {"program": "x", "replace": replace, "present": after, "wanted": wanted}
 
     with pytest.raises(CommandError, match="concurrent update replaced it") if lost else contextlib.nullcontext():
-        update._start(asked, given)
+        START.fetch(asked, given)
 
     assert [{"appId": "/tensorflow", "options": {"worker": {"count": 3}}, "replace": replace}] == asked.bodies
 
@@ -153,7 +155,7 @@ class Ahead(Stored):
         return {**super().post(), "changed": rows}
 
 
-@pytest.mark.parametrize("preview", [update._preview_start, update._preview_rollback])
+@pytest.mark.parametrize("preview", [START.preview, ROLLBACK.preview])
 def test_unstarted_update_is_overwritten_only_with_force(tmp_path, preview):
     (tmp_path / "options.json").write_text('{"a": 1}')
     given = {"program": "x", "options": str(tmp_path / "options.json"), "replace": True}
@@ -171,12 +173,12 @@ def test_unstarted_update_is_overwritten_only_with_force(tmp_path, preview):
 def test_rollback_restores_the_previewed_options():
     """Also if the previous configuration is another one by now."""
     service = Ahead({"a": 1}, {"a": 0}, user={"a": 1})
-    _, known = update._preview_rollback(service, {"program": "x"})
+    _, known = ROLLBACK.preview(service, {"program": "x"})
     service.user = {"a": 5}
 
     assert {"a": 0} == known["wanted"]
     with pytest.raises(CommandError, match="another update changed the service meanwhile: a"):
-        update._rollback(service, {"program": "x", **known})
+        ROLLBACK.fetch(service, {"program": "x", **known})
 
 
 @pytest.mark.parametrize(
@@ -232,7 +234,7 @@ def test_unchanged_file_of_local_service_updates_nothing(tmp_path, replace):
     local = Local(tmp_path, LONG)
 
     with pytest.raises(NothingToDoError):
-        update._preview_start(local, {"program": "x", "options": str(local.file), "replace": replace})
+        START.preview(local, {"program": "x", "options": str(local.file), "replace": replace})
 
     assert local.installed.completed(local.installed.options()) == local.previewed
     assert (tmp_path / "long.py").as_uri() == local.previewed["service"]["job_url"]
@@ -247,14 +249,14 @@ def test_update_of_local_service_validates_the_file(tmp_path, service, problem):
     local.write({"service": service})
 
     with pytest.raises(CommandError, match=problem):
-        update._preview_start(local, {"program": "x", "options": str(local.file)})
+        START.preview(local, {"program": "x", "options": str(local.file)})
 
 
 def test_update_on_dcos_warns_of_a_relative_path(tmp_path):
     (tmp_path / "options.json").write_text(json.dumps(LONG))
     given = {"program": "x", "options": str(tmp_path / "options.json"), "package_version": "2"}
 
-    effects, known = update._preview_start(Stored(), given)
+    effects, known = START.preview(Stored(), given)
 
     assert "service.job_url: long.py: only the local cluster finds" in effects[0]
     assert LONG == known["wanted"]

@@ -13,6 +13,7 @@ from kazoo.client import KazooClient
 
 from kit.shared import Shared, repair_ensemble
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
+from mesos_local.node import Node
 from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore
 
 _chroots = count(1)
@@ -64,3 +65,22 @@ def operator() -> Iterator[Callable[[ZooKeeperAddress], KazooClient]]:
     for client in clients:
         client.stop()
         client.close()
+
+
+@pytest.fixture
+def expire(operator: Callable[..., KazooClient]) -> Callable[[ZooKeeperStore, ZooKeeperAddress], None]:
+    """Return a function that ends a store's session as ZooKeeper would: another client takes it over and closes it."""
+    return lambda store, place: operator(place, client_id=store._session._client.client_id).stop()
+
+
+@pytest.fixture
+def server_of(ensemble: ZooKeeperEnsemble) -> Callable[[ZooKeeperStore], Node]:
+    """Return a function that finds the server to which a store is connected."""
+
+    def find(store: ZooKeeperStore) -> Node:
+        connection = store._session._sockets._current
+        assert connection is not None
+        host, port = connection.getpeername()
+        return next(server for server in ensemble.servers if server.address == f"{host}:{port}")
+
+    return find

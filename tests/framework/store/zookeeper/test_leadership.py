@@ -168,19 +168,17 @@ def test_leader_stops_while_zookeeper_is_frozen(three_places, ensemble, open_at,
 
 
 @pytest.mark.parametrize("which", ["leader", "ours"])
-def test_leadership_survives_one_server(three_places, ensemble, open_at, which):
+def test_leadership_survives_one_server(three_places, ensemble, open_at, server_of, which):
     """The ensemble's leader is killed, or the connected server is frozen."""
     store, lost = open_at(replace(three_places, session_timeout=6.0)), queue.Queue()
     leadership = store.lead()
     leadership.on_lost(lost.put)
     store.load()
-    before = store._session._sockets._current.getpeername()
+    before = server_of(store)
     if which == "leader":
         ensemble.leader().kill()
     else:
-        host, port = before
-        (server,) = (server for server in ensemble.servers if server.address == f"{host}:{port}")
-        server.freeze()
+        before.freeze()
     lease_end = leadership._lease_end
     while leadership._lease_end < lease_end + store._session.timeout and lost.empty():
         leadership.check()
@@ -189,7 +187,7 @@ def test_leadership_survives_one_server(three_places, ensemble, open_at, which):
 
     assert lost.empty()
     if which == "ours":
-        assert before != store._session._sockets._current.getpeername()
+        assert before is not server_of(store)
 
 
 @pytest.mark.parametrize("lost", [["request"], ["answer"], ["answer", "answer"], ["request", "answer", "request"]])
@@ -219,14 +217,14 @@ def test_removed_lock_ends_leadership(zookeeper, open_at, operator):
     assert {} == open_at(zookeeper).load()
 
 
-def test_session_end_ends_leadership(zookeeper, open_at, operator):
+def test_session_end_ends_leadership(zookeeper, open_at, expire):
     """Immediately. A write in the new session is rejected, even if no other process has written."""
     store, lost = open_at(zookeeper), queue.Queue()
     leadership = store.lead()
     leadership.on_lost(lost.put)
     store.load()
     store.apply([Put("a", b"1")])
-    operator(zookeeper, client_id=store._session._client.client_id).stop()
+    expire(store, zookeeper)
     assert lost.get(timeout=LONG)
 
     again = queue.Queue()

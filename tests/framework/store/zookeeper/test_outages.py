@@ -139,21 +139,15 @@ def test_start_without_server_is_unavailable(zookeeper, proxy):
         ZooKeeperStore(replace(zookeeper, servers=("127.0.0.1:1",), request_timeout=1.0), "tensorflow")
 
 
-def test_writer_continues_after_session_end(open_at, zookeeper, operator):
+def test_writer_continues_after_session_end(open_at, zookeeper, expire):
     """Without leadership."""
     store = open_at(zookeeper)
     store.load()
     count_up(store, 0, 2)
-    expire(operator, zookeeper, store)
+    expire(store, zookeeper)
     count_up(store, 2, 4)
 
     assert counted(4) == open_at(zookeeper).load()
-
-
-def expire(operator, place: ZooKeeperAddress, store: ZooKeeperStore) -> None:
-    """End the store's session as ZooKeeper would: another client takes it over and closes it."""
-    client = operator(place, client_id=store._session._client.client_id)
-    client.stop()
 
 
 def test_apply_survives_killed_zookeeper_leader(ensemble, three_places, open_at):
@@ -174,15 +168,14 @@ def test_apply_survives_killed_zookeeper_leader(ensemble, three_places, open_at)
     assert counted(400) == open_at(three_places).load()
 
 
-def test_frozen_server_is_replaced(ensemble, three_places, open_at):
+def test_frozen_server_is_replaced(ensemble, three_places, open_at, server_of):
     """Before the session ends."""
     store = open_at(three_places)
     store.load()
     count_up(store, 0, 2)
     session = store._session.number
     for number in range(2, 4):
-        host, port = store._session._sockets._current.getpeername()
-        (server,) = (server for server in ensemble.servers if server.address == f"{host}:{port}")
+        server = server_of(store)
         server.freeze()
         count_up(store, number, number + 1)
         server.thaw()
