@@ -104,7 +104,7 @@ class WatchedScheduler(RunningScheduler):
         stack.enter_context(self)
         stack.callback(lambda: None if self.ended else self.stop())
 
-    def _see(self, _event: Event, decision: Decision) -> None:
+    def _see(self, event: Event, decision: Decision) -> None:
         self.messages += [outcome.message for outcome in decision.outcomes]
         self.answers += [decision.answer.reply] if decision.answer else []
         self._wake()
