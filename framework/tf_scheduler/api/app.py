@@ -125,7 +125,8 @@ def _route(row: endpoint.Endpoint, backend: Backend, cache: _ViewCache) -> Route
         headers = {name.lower(): value for name, value in request.headers.items()}
         as_json = row.json_errors or endpoint.wants_json(headers)
         try:
-            params = _parameters(row, request)
+            query = {item.name: item.parse(request.query_params.get(item.name)) for item in row.query}
+            params = {**request.path_params, **query}
             if row.view is not None:
                 return cache.answer(row, params, as_json=as_json)
             assert row.handler is not None, f"{row.path} has no handler"
@@ -138,11 +139,6 @@ def _route(row: endpoint.Endpoint, backend: Backend, cache: _ViewCache) -> Route
         return answer if isinstance(answer, Response) else endpoint.respond(answer, as_json=as_json)
 
     return Route(row.path, serve, methods=[row.method], name=f"{row.method} {row.path}")
-
-
-def _parameters(row: endpoint.Endpoint, request: Request) -> dict[str, Any]:
-    query = {item.name: item.parse(request.query_params.get(item.name)) for item in row.query}
-    return {**request.path_params, **query}
 
 
 async def _body(row: endpoint.Endpoint, request: Request) -> Any:

@@ -140,7 +140,7 @@ class EventJournal(BackgroundWriter):
         self._entries: deque[JournalEntry] = deque(self._records.entries, maxlen=MAX_ENTRIES)
         self._pending: deque[JournalEntry] = deque(maxlen=MAX_ENTRIES)
         self._last = self._last_assigned = self._entries[-1].number if self._entries else 0
-        self._listeners: tuple[Callable[[], None], ...] = ()
+        self._listeners: tuple[Callable[[], object], ...] = ()
         #: Locks of the entries in memory, and of the store with its records.
         self._lock, self._store_lock = threading.Lock(), threading.Lock()
 
@@ -187,7 +187,7 @@ class EventJournal(BackgroundWriter):
                 return ()
             return tuple(entry for entry in self._entries if entry.number > number)
 
-    def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call `callback`, which must not block, after new entries. Return a function to unsubscribe."""
         with self._lock:
             self._listeners = (*self._listeners, callback)

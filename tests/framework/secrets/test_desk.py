@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 
 import asgi_client
@@ -20,7 +21,7 @@ from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.api.routes import secrets as routes_secrets
-from tf_scheduler.api.routes.secrets import secrets_app, with_secrets
+from tf_scheduler.api.routes.secrets import with_secrets
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.core.launch.secret_tokens import digest, secrets_due, token_matches
 from tf_scheduler.core.scheduler import handle
@@ -174,7 +175,7 @@ def test_any_request_without_token_has_no_effect(body, method, size):
     loop.state = with_fields(loop.state, tasks={RECORD.name: replace(RECORD, token=digest("another"))})
     before = loop.state
     parts = [body[at : at + size] for at in range(0, len(body), size)]
-    reply = asgi_client.ask(secrets_app(loop.desk.give), "/v1/secrets", method, body=body, parts=parts)
+    reply = asgi_client.ask(with_secrets(Starlette(), loop.desk.give), "/v1/secrets", method, body=body, parts=parts)
     assert reply.code in ((400, 403, 413) if method == "POST" else (405,))
     assert b"value" not in reply.content
     assert loop.state is before
@@ -186,7 +187,7 @@ def test_incomplete_request_times_out(monkeypatch, loop):
     monkeypatch.setattr(routes_secrets, "_READ_TIMEOUT", 0.1)
     head = b"POST /v1/secrets HTTP/1.1\r\nHost: a\r\nContent-Length: 200\r\n\r\n{"
     with (
-        ApiServer(secrets_app(loop.desk.give), "127.0.0.1", 0) as api,
+        ApiServer(with_secrets(Starlette(), loop.desk.give), "127.0.0.1", 0) as api,
         socket.create_connection(("127.0.0.1", api.port), 20) as slow,
     ):
         slow.sendall(head)

@@ -123,7 +123,7 @@ class JournalReader(Protocol):
     def after(self, number: int) -> Sequence[JournalEntry]:
         """Return the entries with greater numbers, oldest first."""
 
-    def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call `callback` after new entries, from any thread; it must not block. Returns the unsubscribe function."""
 
 

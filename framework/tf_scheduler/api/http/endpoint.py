@@ -135,8 +135,6 @@ def respond(answer: ApiAnswer, *, as_json: bool, headers: Mapping[str, str] | No
     if answer.code == TOO_MANY_REQUESTS:
         headers = {**(headers or {}), "retry-after": str(RETRY_AFTER)}
     content, kind = render(answer, as_json=as_json)
-    if kind is None:
-        return Response(status_code=answer.code, headers=headers)
     return Response(content, answer.code, headers, kind)
 
 

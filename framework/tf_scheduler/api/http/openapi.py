@@ -115,7 +115,7 @@ def _path_parameter(name: str, form: str | None) -> dict[str, Any]:
 
 
 def _query_parameter(item: QueryParameter) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": {str: "string", int: "integer", bool: "boolean"}[item.kind]}
+    schema: dict[str, Any] = {"type": _PLAIN[item.kind]}
     if item.kind is int:
         schema |= {"minimum": item.minimum, "maximum": item.maximum}
     if item.pattern:

@@ -83,7 +83,7 @@ class ApiServer:
         self._socket = listen(host, port)
         self.port: int = self._socket.getsockname()[1]
         self._server = _Server(config)
-        self._thread = threading.Thread(target=self._serve, name="api", daemon=True)
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="api", daemon=True)
 
     def __enter__(self) -> ApiServer:
         self._thread.start()
@@ -93,9 +93,6 @@ class ApiServer:
         self._server.should_exit = True
         self._thread.join()
         self._socket.close()
-
-    def _serve(self) -> None:
-        self._server.run(sockets=[self._socket])
 
 
 class _Server(uvicorn.Server):

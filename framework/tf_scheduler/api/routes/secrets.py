@@ -27,28 +27,20 @@ _READ_TIMEOUT = 10.0
 
 def with_secrets(app: ASGIApp, give: SecretHandler) -> ASGIApp:
     """Add the route for executors to an app, outside of the app's access control: executors have no API token."""
-    own = secrets_app(give)
-
-    async def choose(scope: Scope, receive: Receive, send: Send) -> None:
-        mine = scope["type"] == "http" and scope["path"] == PATH
-        await (own if mine else app)(scope, receive, send)
-
-    return choose
-
-
-def secrets_app(give: SecretHandler) -> ASGIApp:
-    """Return an app with only the route for executors."""
 
     async def secrets(request: Request) -> Response:
         code, answer = await _answer(request, give)
         return (PlainTextResponse if isinstance(answer, str) else JSONResponse)(answer, code)
 
-    route = Starlette(routes=[Route(PATH, secrets, methods=["POST"])])
+    own = Starlette(routes=[Route(PATH, secrets, methods=["POST"])])
 
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        await route(scope, receive, ResponseRecorder(send) if scope["type"] == "http" else send)
+    async def choose(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == PATH:
+            await own(scope, receive, ResponseRecorder(send))
+        else:
+            await app(scope, receive, send)
 
-    return answer
+    return choose
 
 
 async def _answer(request: Request, give: SecretHandler) -> tuple[int, Any]:

@@ -42,11 +42,7 @@ class EventStreams:
 async def follow_journal(journal: JournalReader, number: int, task: str | None) -> AsyncIterator[str]:
     """Send entries after `number` as they are added; a slow client misses entries that the journal drops meanwhile."""
     loop, news = asyncio.get_running_loop(), asyncio.Event()
-
-    def tell() -> None:
-        loop.call_soon_threadsafe(news.set)
-
-    end = journal.listen(tell)
+    unsubscribe = journal.listen(lambda: loop.call_soon_threadsafe(news.set))
     yield ": listening\n\n"
     try:
         while True:
@@ -61,4 +57,4 @@ async def follow_journal(journal: JournalReader, number: int, task: str | None) 
                 except asyncio.TimeoutError:
                     yield ": nothing new\n\n"
     finally:
-        end()
+        unsubscribe()

@@ -97,15 +97,14 @@ class TaskFileHandler:
 
     async def __call__(self, request: ApiRequest) -> ApiAnswer | Response:
         name, file = TaskName(request.params["name"]), request.params["file"]
-        record = request.snapshot.state.stored.tasks.get(name)
+        state, length = request.snapshot.state, request.params["length"]
         _check_path(file)
+        record = state.stored.tasks.get(name)
+        if record is None and any(task.name == name for task in state.spec.tasks()):
+            return ApiProblem(404, f"task {name} has never been launched and has no files")
         if record is None:
-            return _no_launch(request.snapshot.state, name)
-        offset, length, last = (
-            request.params["offset"],
-            request.params["length"],
-            request.headers.get("last-event-id", ""),
-        )
+            return unknown_task(state, name)
+        offset, last = request.params["offset"], request.headers.get("last-event-id", "")
         if last.isascii() and last.isdecimal() and len(last) < 17:
             offset = int(last)
         if request.wants_stream:
@@ -157,12 +156,6 @@ class TaskFileHandler:
                 silent = 0.0
                 yield ": nothing new\n\n"
             await asyncio.sleep(_POLL_INTERVAL)
-
-
-def _no_launch(state: SchedulerState, name: str) -> ApiProblem:
-    if any(task.name == name for task in state.spec.tasks()):
-        return ApiProblem(404, f"task {name} has never been launched and has no files")
-    return unknown_task(state, name)
 
 
 def _is_over(state: SchedulerState, record: TaskRecord) -> bool:

@@ -39,13 +39,8 @@ def target(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
     state = snapshot.state
     stored = state.stored.configurations.get(target_id(snapshot.state))
     rejected = {"rejected": list(state.process.rejected)} if state.process.rejected else {}
-    return View(
-        {
-            **_service(state.stored.full_spec or state.spec, stored),
-            **({} if stored is None else _about(stored)),
-            **rejected,
-        }
-    )
+    about = {} if stored is None else _about(stored)
+    return View({**_service(state.stored.full_spec or state.spec, stored), **about, **rejected})
 
 
 def configuration(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
@@ -149,7 +144,6 @@ def _volume(volume: Volume) -> dict[str, Any]:
 
 
 def _task(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
-    amounts = {"cpus": job.needs.cpus, "mem": job.needs.mem, "disk": job.needs.disk, "gpus": job.needs.gpus}
     return {
         "name": job.kind.value,
         "goal": "FINISH",
@@ -158,8 +152,7 @@ def _task(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
             "id": f"{job.group}-resources",
             "resource-specifications": [
                 {"name": name, "value": {"type": "SCALAR", "scalar": {"value": value / UNIT}}}
-                for name, value in amounts.items()
-                if value
+                for name, value in job.needs.scalars()
             ],
             "volume-specifications": [],
             "role": spec.role,

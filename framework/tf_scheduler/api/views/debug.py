@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tf_scheduler.model import plan as model_plan
 from tf_scheduler.model.offer import Evaluation
-from tf_scheduler.model.plan import Phase, Plan, Status, Step
+from tf_scheduler.model.plan import DEPLOY, RECOVERY, Phase, Plan, Status, Step
 from tf_scheduler.model.reasons import AgentRejected, Reason
 
 from .base import ApiAnswer, Snapshot, View
@@ -42,21 +41,16 @@ def _kinds(reasons: Iterable[Reason]) -> Iterator[str]:
 
 
 def _outcomes(evaluation: Evaluation) -> Iterator[OfferOutcomeBody]:
-    offers = f"{evaluation.offers} offers of {evaluation.agents} agents"
-    for task, why in evaluation.placed.items():
-        yield _outcome(evaluation, task, "pass", [f"PASS: {why}"], offers)
-    for task, reasons in evaluation.refused.items():
-        yield _outcome(evaluation, task, "fail", [f"FAIL: {reason}" for reason in reasons], offers)
-
-
-def _outcome(evaluation: Evaluation, task: str, outcome: Any, explanation: list[str], offer: str) -> OfferOutcomeBody:
-    return {
-        "timestamp": int(evaluation.at * 1000),
-        "pod-instance-name": task,
-        "outcome": outcome,
-        "explanation": explanation,
-        "offer": offer,
-    }
+    explanations = {task: [f"PASS: {why}"] for task, why in evaluation.placed.items()}
+    explanations |= {task: [f"FAIL: {reason}" for reason in reasons] for task, reasons in evaluation.refused.items()}
+    for task, explanation in explanations.items():
+        yield {
+            "timestamp": int(evaluation.at * 1000),
+            "pod-instance-name": task,
+            "outcome": "pass" if task in evaluation.placed else "fail",
+            "explanation": explanation,
+            "offer": f"{evaluation.offers} offers of {evaluation.agents} agents",
+        }
 
 
 def plans(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
@@ -102,11 +96,11 @@ def _narrowed(plan: Plan, phase: str | None, step: str | None) -> tuple[Phase, .
 
 def _scheduler_state(all_plans: list[Plan]) -> str:
     status = {plan.name: plan.status for plan in all_plans}
-    if status.get(model_plan.RECOVERY, Status.COMPLETE) is not Status.COMPLETE:
+    if status.get(RECOVERY, Status.COMPLETE) is not Status.COMPLETE:
         return "RECOVERING"
     if status.get("decommission", Status.COMPLETE) is not Status.COMPLETE:
         return "DECOMMISSIONING"
-    return "DEPLOYED" if status.get(model_plan.DEPLOY) is Status.COMPLETE else "DEPLOYING"
+    return "DEPLOYED" if status.get(DEPLOY) is Status.COMPLETE else "DEPLOYING"
 
 
 def _plan(plan: Plan) -> dict[str, Any]:

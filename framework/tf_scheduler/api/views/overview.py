@@ -11,10 +11,9 @@ from tf_scheduler.core.plans import view
 from tf_scheduler.core.scheduler import describe_progress
 from tf_scheduler.core.state import after_job
 from tf_scheduler.core.state.pause import override_of
-from tf_scheduler.model import plan as model_plan
 from tf_scheduler.model.ids import executor_of
 from tf_scheduler.model.offer import AgentSnapshot
-from tf_scheduler.model.plan import Plan, Status
+from tf_scheduler.model.plan import DEPLOY, UPDATE, Plan, Status
 from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
@@ -122,7 +121,7 @@ _LEADERS = (f"{JobKind.CHIEF.value}-0", f"{JobKind.WORKER.value}-0")
 
 def overview(state: SchedulerState) -> Overview:
     """Return the overview of a state."""
-    plan, others = _active_plan(state), _unused_agents(state)
+    plan, others, result, tasks = _active_plan(state), _unused_agents(state), state.stored.result, state.stored.tasks
     return Overview(
         service=state.spec.name,
         checkpoint_dir=state.spec.checkpoint_dir,
@@ -134,18 +133,15 @@ def overview(state: SchedulerState) -> Overview:
             for phase in plan.phases
             for step in phase.steps
         ),
-        tasks=tuple(_task(state, record) for record in state.stored.tasks.values()),
+        tasks=tuple(_task(state, record) for record in tasks.values()),
         agents=tuple(map(_agent, nsmallest(_MAX_AGENTS, others, key=lambda agent: agent.hostname))),
         more_agents=max(0, len(others) - _MAX_AGENTS),
-        pending={
-            name: tuple(map(str, why)) for name, why in state.session.pending.items() if name not in state.stored.tasks
-        },
+        pending={name: tuple(map(str, why)) for name, why in state.session.pending.items() if name not in tasks},
         unplaced=bool(state.unplaced()),
-        leader=next((name for name in _LEADERS if name in state.stored.tasks), None),
-        verdict=state.stored.result.verdict.value if state.stored.result else "",
-        reason=state.stored.result.sentence if state.stored.result else "",
-        kept=state.stored.result is not None
-        and (after_job.keeps_service(state) or bool(after_job.retained_tasks(state))),
+        leader=next((name for name in _LEADERS if name in tasks), None),
+        verdict=result.verdict.value if result else "",
+        reason=result.sentence if result else "",
+        kept=result is not None and (after_job.keeps_service(state) or bool(after_job.retained_tasks(state))),
         refused=state.process.refused,
         over=state.process.finished,
     )
@@ -153,8 +149,8 @@ def overview(state: SchedulerState) -> Overview:
 
 def _active_plan(state: SchedulerState) -> Plan:
     by_name = {plan.name: plan for plan in view.plans(state)}
-    update = by_name.get(model_plan.UPDATE)
-    return update if update is not None and update.status is not Status.COMPLETE else by_name[model_plan.DEPLOY]
+    update = by_name.get(UPDATE)
+    return update if update is not None and update.status is not Status.COMPLETE else by_name[DEPLOY]
 
 
 def _task(state: SchedulerState, record: TaskRecord) -> TaskRow:
@@ -177,12 +173,10 @@ def _task(state: SchedulerState, record: TaskRecord) -> TaskRow:
 
 def _unused_agents(state: SchedulerState) -> Sequence[AgentSnapshot]:
     """Return agents without tasks of the service; none while disconnected, because losses would go unnoticed."""
+    if not state.session.connected:
+        return ()
     hosts = {record.hostname for record in state.stored.tasks.values()}
-    return [
-        agent
-        for agent in state.session.agent_snapshots.values()
-        if state.session.connected and agent.hostname not in hosts
-    ]
+    return [agent for agent in state.session.agent_snapshots.values() if agent.hostname not in hosts]
 
 
 def _agent(agent: AgentSnapshot) -> AgentRow:

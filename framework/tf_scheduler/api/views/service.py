@@ -7,8 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tf_scheduler.core.plans import view as plans_view
-from tf_scheduler.model import plan as model_plan
-from tf_scheduler.model.plan import DEPLOY, Plan, Status
+from tf_scheduler.model.plan import DEPLOY, RECOVERY, UPDATE, Plan, Status
 from tf_scheduler.model.state import Verdict
 
 from .base import ApiAnswer, ApiProblem, Snapshot, View
@@ -53,7 +52,7 @@ def _health(snapshot: Snapshot) -> tuple[int, str]:
         return 200, f"{state.stored.result.verdict.value}: {state.stored.result.sentence}"
     if state.process.rejected:
         return 500, f"new options rejected: {state.process.rejected[0]}"
-    deploy = plans_view.find_plan(state, model_plan.DEPLOY, snapshot.view)
+    deploy = plans_view.find_plan(state, DEPLOY, snapshot.view)
     if deploy is None or deploy.status is Status.ERROR:
         return 500, "the deploy plan has errors"
     if state.stored.framework_id is None:
@@ -65,10 +64,10 @@ def _health(snapshot: Snapshot) -> tuple[int, str]:
 
 def _deployed(snapshot: Snapshot) -> tuple[int, str]:
     state, view = snapshot.state, snapshot.view
-    update = plans_view.find_plan(state, model_plan.UPDATE, view)
+    update = plans_view.find_plan(state, UPDATE, view)
     if update is not None and update.status is Status.WAITING:
         return 207, "updating: waiting for an operator"
-    recovery = plans_view.find_plan(state, model_plan.RECOVERY, view)
+    recovery = plans_view.find_plan(state, RECOVERY, view)
     if recovery is not None and recovery.status is not Status.COMPLETE:
         return _RECOVERING.get(recovery.status, (205, _recovering(recovery)))
     for name in (plan.name for plan in plans_view.plans(state, view) if plan.status in _RUNNING):
