@@ -244,6 +244,11 @@ class SchedulerState:
         recovery = self.stored.recoveries.get(record.name)
         return recovery is not None and recovery.launch == record.id
 
+    def is_ready(self, name: TaskName) -> bool:
+        """Return whether the task may be launched now: it has no back-off, or its back-off is over."""
+        record = self.stored.tasks.get(name)
+        return record is None or not self.is_replaced(record) or record.id in self.process.ready_launches
+
     def live(self) -> tuple[TaskRecord, ...]:
         """Return every launch that may still be running, in launch order."""
         return tuple(record for record in self.stored.tasks.values() if self.is_live(record))

@@ -1,6 +1,6 @@
 """Plans: which steps exist, how far they are, and which may run now. Pure: computed from the state, once per state.
 
-definitions     phases and steps of each plan; the inputs of plans, and values derived from them
+definitions     phases and steps of each plan; values derived from records and recoveries
 rollout         open tasks of a roll-out, according to records and statuses
 tables          state machines of steps, phases and plans
 step_status     status of each step

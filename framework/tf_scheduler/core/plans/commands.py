@@ -181,7 +181,10 @@ def _restart(target: _Target) -> PlanControl:
         interrupted=control.interrupted - {node},
         forced=_unforced(target.plan, control.forced, node),
         released=_outside(control.released, node) if len(node) < 2 else control.released,
-        restarted={**control.restarted, node: latest_launch_number(view.inputs.tasks, view.inputs.controls)},
+        restarted={
+            **control.restarted,
+            node: latest_launch_number(view.state.stored.tasks, view.state.stored.controls),
+        },
         completed="",
     )
 

@@ -1,9 +1,9 @@
-"""Definitions of plans, their inputs, and values derived from parts of the inputs, cached while these are unchanged."""
+"""Definitions of plans, and values derived from parts of the state, cached while these parts are unchanged."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tf_scheduler.core.state.spec_index import index_of
@@ -24,8 +24,8 @@ from tf_scheduler.model.plan import (
 )
 from tf_scheduler.model.resources import Reservation
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.model.state import Result, SchedulerState
-from tf_scheduler.model.task import Recovery, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.state import ProcessState, Result, SchedulerState, SessionState
+from tf_scheduler.model.task import Recovery, TaskRecord
 
 from .rollout import (
     NO_CONTROL,
@@ -41,6 +41,7 @@ from .rollout import (
 # --- Definitions
 
 
+_NO_SESSION = SessionState()
 KILL_TASKS, UNRESERVE = "kill-tasks", "unreserve-resources"
 
 
@@ -81,62 +82,7 @@ def uninstall_plan(tasks: Mapping[TaskName, TaskRecord], reservations: Mapping[s
     return PlanDef(UNINSTALL, PlanKind.UNINSTALL, PlanStrategy.DEPENDENCY, phases, {DEREGISTER: before})
 
 
-# --- Inputs
-
-
-@dataclass(frozen=True, slots=True)
-class PlanInputs:
-    """The parts of the state that plans depend on."""
-
-    spec: ServiceSpec
-    tasks: Mapping[TaskName, TaskRecord]
-    statuses: Mapping[TaskId, TaskStatus]
-    result: Result | None
-    retired: Mapping[TaskId, str]
-    controls: Mapping[str, PlanControl]
-    recoveries: Mapping[TaskName, Recovery]
-    paused: Mapping[TaskName, float]
-    ready_launches: frozenset[TaskId]
-    state_counts: Mapping[TaskState, int]
-    unhealthy_count: int
-
-    @classmethod
-    def of(cls, state: SchedulerState) -> PlanInputs:
-        """Return the inputs of a state."""
-        stored = state.stored
-        return cls(
-            state.spec,
-            stored.tasks,
-            stored.statuses,
-            stored.result,
-            stored.retired,
-            stored.controls,
-            stored.recoveries,
-            stored.paused,
-            state.process.ready_launches,
-            state.derived.state_counts,
-            state.derived.unhealthy_count,
-        )
-
-    def status(self, name: TaskName) -> TaskStatus | None:
-        """Return the last status of the task's current launch."""
-        record = self.tasks.get(name)
-        return None if record is None else self.statuses.get(record.id)
-
-    def is_live(self, record: TaskRecord) -> bool:
-        """Return whether the launch may still be running."""
-        status = self.statuses.get(record.id)
-        return status is None or not status.state.has_ended
-
-    def is_ready(self, name: TaskName) -> bool:
-        """Return whether the task may be launched now: it has no back-off, or its back-off is over."""
-        record, item = self.tasks.get(name), self.recoveries.get(name)
-        return record is None or item is None or item.launch != record.id or record.id in self.ready_launches
-
-    def at_goal(self) -> int:
-        """Return the number of finished and healthy running launches."""
-        counts = self.state_counts
-        return counts.get(TaskState.RUNNING, 0) + counts.get(TaskState.FINISHED, 0) - self.unhealthy_count
+# --- Values derived from parts of the state
 
 
 @dataclass(frozen=True)
@@ -210,21 +156,25 @@ class RecoveryView:
 
 
 class PlanBase:
-    """Values derived from the inputs, except the progress of plans."""
+    """Values derived from the state, except the progress of plans."""
 
-    def __init__(self, inputs: PlanInputs, last: PlanBase | None = None) -> None:
-        self.inputs = inputs
-        self.records = RecordView(inputs.spec, inputs.tasks, inputs.retired, inputs.controls)
-        self.recovery = RecoveryView(inputs.spec, inputs.tasks, inputs.recoveries, inputs.paused, inputs.result)
-        if last is not None and are_same(last.records, self.records):
+    def __init__(self, state: SchedulerState, last: PlanBase | None = None) -> None:
+        stored = state.stored
+        #: Only the parts that plans depend on.
+        self.state = replace(
+            state, session=_NO_SESSION, process=ProcessState(ready_launches=state.process.ready_launches)
+        )
+        self.records = RecordView(state.spec, stored.tasks, stored.retired, stored.controls)
+        self.recovery = RecoveryView(state.spec, stored.tasks, stored.recoveries, stored.paused, stored.result)
+        if last is not None and _are_same(last.records, self.records):
             self.records = last.records
-        if last is not None and are_same(last.recovery, self.recovery):
+        if last is not None and _are_same(last.recovery, self.recovery):
             self.recovery = last.recovery
 
     @cached_property
     def open_tasks(self) -> frozenset[TaskName]:
         """Tasks that the active roll-out will launch."""
-        return open_tasks(self.inputs.spec, self.inputs.tasks, self.inputs.statuses, self.records.facts)
+        return open_tasks(self.state.spec, self.state.stored.tasks, self.state.stored.statuses, self.records.facts)
 
     def needs(self, record: TaskRecord) -> bool:
         """Return whether the job fails if this launch fails.
@@ -232,12 +182,12 @@ class PlanBase:
         Not if a plan stops or will stop it (peers of a relaunched task may fail with it), nor if the options do not
         have the task, or only a user plan launches it.
         """
-        deployed, retired = index_of(self.inputs.spec).scope, self.inputs.retired
+        deployed, retired = index_of(self.state.spec).scope, self.state.stored.retired
         return record.name in deployed and record.id not in retired and record.name not in self.open_tasks
 
     def replacing_plan(self, record: TaskRecord) -> str:
         """Return the plan that will relaunch a task whose launch has failed; empty if none, or if it has stopped it."""
-        again = record.id not in self.inputs.retired and record.name in self.open_tasks
+        again = record.id not in self.state.stored.retired and record.name in self.open_tasks
         return self.records.rollout.name if again else ""
 
     def unstarted_plans(self) -> frozenset[str]:
@@ -248,12 +198,12 @@ class PlanBase:
     @cached_property
     def definitions(self) -> tuple[PlanDef, ...]:
         """Every plan except uninstall, in order of priority for a task that several plans would work on."""
-        launching = index_of(self.inputs.spec).launch_plans
-        deploy = self.inputs.controls.get(DEPLOY)
+        launching = index_of(self.state.spec).launch_plans
+        deploy = self.state.stored.controls.get(DEPLOY)
         first = launching[:2] if deploy is not None and deploy.completed else launching[:1]
         return (*first, self.recovery.plan, self.records.decommission, *launching[2:])
 
 
-def are_same(one: PlanInputs | RecordView | RecoveryView, other: PlanInputs | RecordView | RecoveryView) -> bool:
+def _are_same(one: RecordView | RecoveryView, other: RecordView | RecoveryView) -> bool:
     """Return whether the fields of both values are the same objects."""
     return all(getattr(one, name) is getattr(other, name) for name in one.__dataclass_fields__)

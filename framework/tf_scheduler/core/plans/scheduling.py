@@ -15,7 +15,7 @@ from tf_scheduler.model.plan import Dependencies, PhaseDef, PlanDef, PlanKind, P
 from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy, TaskSpec
 from tf_scheduler.model.state import SchedulerState
 
-from .definitions import PlanBase, PlanInputs, are_same
+from .definitions import PlanBase
 from .rollout import ALL
 from .step_status import PlanProgress, launched_status, plan_progress
 
@@ -93,13 +93,13 @@ def runnable_steps(base: PlanBase, progress: Mapping[str, PlanProgress]) -> tupl
 
     One plan at a time works on a task: the one that has started with it, otherwise the first.
     """
-    if base.inputs.result is not None:
+    if base.state.stored.result is not None:
         return ()
     taken: set[TaskName] = set()
     runnable: list[RunnableSteps] = []
     for plan in progress.values():
         steps = tuple(
-            step for step in due_steps(plan) if not _owned_by_other(base.inputs, progress, plan.plan, step, taken)
+            step for step in due_steps(plan) if not _owned_by_other(base.state, progress, plan.plan, step, taken)
         )
         taken.update(step.task for step in steps if step.task is not None)
         if steps:
@@ -123,7 +123,9 @@ def due_steps(progress: PlanProgress) -> tuple[StepDef, ...]:
 
 def _begun(progress: PlanProgress) -> AbstractSet[str]:
     """Return the tasks that the plan has stopped: their steps continue even if an earlier one is open again."""
-    return {name_of(launch) for launch, retiring in progress.inputs.retired.items() if retiring == progress.plan.name}
+    return {
+        name_of(launch) for launch, retiring in progress.state.stored.retired.items() if retiring == progress.plan.name
+    }
 
 
 def _due_in(
@@ -177,22 +179,26 @@ def step_children(progress: PlanProgress, phase: PhaseDef, open_now: AbstractSet
 
 
 def _owned_by_other(
-    inputs: PlanInputs, progress: Mapping[str, PlanProgress], plan: PlanDef, step: StepDef, taken: AbstractSet[TaskName]
+    state: SchedulerState,
+    progress: Mapping[str, PlanProgress],
+    plan: PlanDef,
+    step: StepDef,
+    taken: AbstractSet[TaskName],
 ) -> bool:
     """Return whether another plan works on the step's task."""
     if step.task is None:
         return False
-    return step.task in taken or owning_plan(inputs, progress, step.task) not in (None, plan.name)
+    return step.task in taken or owning_plan(state, progress, step.task) not in (None, plan.name)
 
 
-def owning_plan(inputs: PlanInputs, progress: Mapping[str, PlanProgress], name: TaskName) -> str | None:
+def owning_plan(state: SchedulerState, progress: Mapping[str, PlanProgress], name: TaskName) -> str | None:
     """Return the plan that has started with a task and has not completed its step; `None` if no plan has."""
-    record = inputs.tasks.get(name)
+    record = state.stored.tasks.get(name)
     if record is None:
         return None
-    retiring = inputs.retired.get(record.id)
+    retiring = state.stored.retired.get(record.id)
     launching = (
-        not record.is_placeholder and inputs.is_live(record) and launched_status(inputs, name) is not Status.COMPLETE
+        not record.is_placeholder and state.is_live(record) and launched_status(state, name) is not Status.COMPLETE
     )
     plan = progress.get(retiring or (record.plan if launching else ""))
     step = None if plan is None else plan.plan.by_task.get(name)
@@ -230,8 +236,8 @@ def _purpose(base: PlanBase, runnable: RunnableSteps, name: TaskName) -> str:
 
     A task that is relaunched only because it was lost, or because addresses changed, keeps its last plan.
     """
-    record, plan = base.inputs.tasks.get(name), runnable.plan
-    if record is None or plan.kind is PlanKind.CUSTOM or record.config != index_of(base.inputs.spec).configs[name]:
+    record, plan = base.state.stored.tasks.get(name), runnable.plan
+    if record is None or plan.kind is PlanKind.CUSTOM or record.config != index_of(base.state.spec).configs[name]:
         return plan.name
     is_restarted = record.serial <= base.records.control_of(plan).restarted_at(plan.by_task[name][0])
     return plan.name if is_restarted else record.plan
@@ -240,9 +246,9 @@ def _purpose(base: PlanBase, runnable: RunnableSteps, name: TaskName) -> str:
 def _groups(base: PlanBase, runnable: RunnableSteps) -> list[Gang]:
     """Return the tasks of one plan that can be launched; a gang waits until all its tasks have ended."""
     names = list(_launches(runnable))
-    gone = [name for name in names if not _lives(base.inputs, name) and base.inputs.is_ready(name)]
-    tasks = index_of(base.inputs.spec).tasks
-    alone = {name for name in names if not runnable.plan.gang or _goes_alone(base.inputs.spec, tasks[name])}
+    gone = [name for name in names if not _lives(base.state, name) and base.state.is_ready(name)]
+    tasks = index_of(base.state.spec).tasks
+    alone = {name for name in names if not runnable.plan.gang or _goes_alone(base.state.spec, tasks[name])}
     together = [name for name in names if name not in alone]
     singles = [Gang(runnable.plan.name, (tasks[name],)) for name in gone if name in alone]
     complete = together and len(gone) - len(singles) == len(together)
@@ -254,18 +260,18 @@ def _goes_alone(spec: ServiceSpec, task: TaskSpec) -> bool:
     return task.job.kind.is_side_job or spec.strategy is Strategy.INDEPENDENT
 
 
-def _lives(inputs: PlanInputs, name: TaskName) -> bool:
-    record = inputs.tasks.get(name)
-    return record is not None and inputs.is_live(record)
+def _lives(state: SchedulerState, name: TaskName) -> bool:
+    record = state.stored.tasks.get(name)
+    return record is not None and state.is_live(record)
 
 
 def _joined(base: PlanBase, groups: Iterable[Gang]) -> tuple[Gang, ...]:
     """Join tasks that need every address, and hold them until every address is known with theirs."""
-    knowers = index_of(base.inputs.spec).knowers
+    knowers = index_of(base.state.spec).knowers
     together = [gang for gang in groups if any(task.name in knowers for task in gang.tasks)]
     if not together:
         return tuple(groups)
-    absent = (base.open_tasks | base.recovery.lost) & index_of(base.inputs.spec).members
+    absent = (base.open_tasks | base.recovery.lost) & index_of(base.state.spec).members
     # Tasks without an address that can be placed now are launched in the same decision.
     together = [gang for gang in groups if gang in together or any(task.name in absent for task in gang.tasks)]
     one = Gang(together[0].plan, tuple(task for gang in together for task in gang.tasks))
@@ -277,7 +283,7 @@ def _joined(base: PlanBase, groups: Iterable[Gang]) -> tuple[Gang, ...]:
 
 def _after_dispatcher(base: PlanBase, gangs: tuple[Gang, ...]) -> tuple[Gang, ...]:
     """Hold readers of a data service until its dispatcher has an address or is launched with them."""
-    tasks = index_of(base.inputs.spec).tasks
+    tasks = index_of(base.state.spec).tasks
     dispatchers = frozenset(name for name, task in tasks.items() if task.job.kind is JobKind.DISPATCHER)
     if not dispatchers & (base.open_tasks | base.recovery.lost):
         return gangs
@@ -298,8 +304,9 @@ class PlanView(PlanBase):
 
     def after(self, state: SchedulerState) -> PlanView:
         """Return the view of another state."""
-        inputs = PlanInputs.of(state)
-        return self if are_same(inputs, self.inputs) else PlanView(inputs, self)
+        last, ready_launches = self.state, state.process.ready_launches
+        is_same = state.spec is last.spec and state.stored is last.stored
+        return self if is_same and ready_launches is last.process.ready_launches else PlanView(state, self)
 
     @cached_property
     def progress(self) -> Mapping[str, PlanProgress]:
@@ -331,4 +338,4 @@ class PlanView(PlanBase):
 
 def view_of(state: SchedulerState, last: ComputedPlans | None = None) -> PlanView:
     """Return the view of a state, with all unchanged parts of the last view."""
-    return last.after(state) if isinstance(last, PlanView) else PlanView(PlanInputs.of(state))
+    return last.after(state) if isinstance(last, PlanView) else PlanView(state)

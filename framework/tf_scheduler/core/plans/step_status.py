@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from tf_scheduler.model.ids import TaskId, TaskName
+from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Node, PlanControl, PlanDef, PlanKind, Status, StepDef, Work
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState
 
-from .definitions import PlanBase, PlanInputs
+from .definitions import PlanBase
 from .rollout import was_completed
 from .tables import ENDINGS, LAUNCHED, SITUATIONS, EndSituation, LaunchSituation
-
-
-@dataclass(frozen=True, slots=True)
-class TeardownProgress:
-    """Calls that were sent to end the service."""
-
-    kills: Mapping[TaskId, float]
-    sent: bool
-    finished: bool
-
-    @classmethod
-    def of(cls, state: SchedulerState) -> TeardownProgress:
-        return cls(state.session.kills, state.session.teardown_at is not None, state.process.finished)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanProgress:
     """Progress of one plan."""
 
-    inputs: PlanInputs
+    #: For the uninstall plan with the calls that end the service.
+    state: SchedulerState
     plan: PlanDef
     control: PlanControl
     #: Whether no work remains: it was complete, or another roll-out is active.
@@ -46,14 +33,12 @@ class PlanProgress:
     calm: bool
     #: Whether the plan is the active roll-out.
     active: bool
-    #: Only for the uninstall plan.
-    teardown: TeardownProgress | None = None
 
     def status(self, node: Node, step: StepDef) -> Status:
         """Return the status of one step, ignoring interrupts."""
         if step.work is not Work.LAUNCH or step.task is None:
             return ENDINGS[self._ending(node, step)]
-        return SITUATIONS[self._situation(node, step.task)] or launched_status(self.inputs, step.task)
+        return SITUATIONS[self._situation(node, step.task)] or launched_status(self.state, step.task)
 
     def complete(self, node: Node, step: StepDef) -> bool:
         if self.calm and step.work is Work.LAUNCH and step.name not in self.launches:
@@ -79,8 +64,8 @@ class PlanProgress:
         if name in self.lost:
             return self._lost_situation(name)
         # A paused task in the recovery plan that another plan relaunches.
-        record = self.inputs.tasks.get(name)
-        is_retired = record is not None and record.id in self.inputs.retired
+        record = self.state.stored.tasks.get(name)
+        is_retired = record is not None and record.id in self.state.stored.retired
         return LaunchSituation.RETIRED if is_retired else LaunchSituation.LAUNCHED
 
     def _is_lost(self, node: Node, step: StepDef) -> bool:
@@ -88,55 +73,57 @@ class PlanProgress:
 
     def _is_paused(self, name: TaskName) -> bool:
         """Return whether the task of the active roll-out is paused."""
-        record = self.inputs.tasks.get(name)
+        record = self.state.stored.tasks.get(name)
         return record is not None and record.is_placeholder and self.active
 
     def _open_situation(self, name: TaskName) -> LaunchSituation:
-        record = self.inputs.tasks.get(name)
+        record = self.state.stored.tasks.get(name)
         if record is None:
             return LaunchSituation.UNLAUNCHED
-        if record.id in self.inputs.retired:
+        if record.id in self.state.stored.retired:
             return LaunchSituation.RETIRED
         return self._lost_situation(name) if self.plan.kind is PlanKind.RECOVERY else LaunchSituation.OUTDATED
 
     def _lost_situation(self, name: TaskName) -> LaunchSituation:
-        return LaunchSituation.LOST if self.inputs.is_ready(name) else LaunchSituation.DELAYED
+        return LaunchSituation.LOST if self.state.is_ready(name) else LaunchSituation.DELAYED
 
     def _ending(self, node: Node, step: StepDef) -> EndSituation:
         if step.work is Work.DEREGISTER:  # sent even if forced; otherwise the framework would stay registered
-            done = self.teardown is not None and self.teardown.finished
-            return EndSituation.DONE if done else _asked(self.teardown is not None and self.teardown.sent)
+            return (
+                EndSituation.DONE if self.state.process.finished else _asked(self.state.session.teardown_at is not None)
+            )
         if self.control.covers(self.control.forced, node):
             return EndSituation.FORCED
         if step.work is Work.UNRESERVE:
             return EndSituation.ASKED  # the step exists until the reservation is released
-        record = None if step.task is None else self.inputs.tasks.get(step.task)
+        record = None if step.task is None else self.state.stored.tasks.get(step.task)
         if record is None:
             return EndSituation.DONE
         if step.work is Work.ERASE:
             return EndSituation.OPEN
-        if not self.inputs.is_live(record):
+        if not self.state.is_live(record):
             return EndSituation.DONE
-        return _asked(record.id in (self.inputs.retired if self.teardown is None else self.teardown.kills))
+        is_uninstall = self.plan.kind is PlanKind.UNINSTALL
+        return _asked(record.id in (self.state.session.kills if is_uninstall else self.state.stored.retired))
 
 
-def plan_progress(base: PlanBase, plan: PlanDef, teardown: TeardownProgress | None = None) -> PlanProgress:
-    """Return the progress of the plan; `teardown` is required for the uninstall plan."""
-    inputs, control, lost = base.inputs, base.records.control_of(plan), base.recovery.lost
+def plan_progress(base: PlanBase, plan: PlanDef, state: SchedulerState | None = None) -> PlanProgress:
+    """Return the progress of the plan; the uninstall plan needs the whole `state`."""
+    state, control, lost = state or base.state, base.records.control_of(plan), base.recovery.lost
     done, launches = _launches(base, plan, control)
-    calm = not lost and not inputs.paused and inputs.at_goal() == len(inputs.tasks)
+    calm = not lost and not state.stored.paused and state.at_goal() == len(state.stored.tasks)
     active = plan.name == base.records.rollout.name
-    return PlanProgress(inputs, plan, control, done, launches, lost, calm, active, teardown)
+    return PlanProgress(state, plan, control, done, launches, lost, calm, active)
 
 
-def launched_status(inputs: PlanInputs, name: TaskName) -> Status:
+def launched_status(state: SchedulerState, name: TaskName) -> Status:
     """Return the status of a step whose task has the launch that the plan wants."""
-    status = inputs.status(name)
+    status = state.status(name)
     if status is None:
         return Status.STARTING
-    if status.state is TaskState.RUNNING and (status.healthy is False or inputs.tasks[name].is_placeholder):
+    if status.state is TaskState.RUNNING and (status.healthy is False or state.stored.tasks[name].is_placeholder):
         return Status.STARTED
-    if inputs.result is not None and status.state in (TaskState.KILLING, TaskState.KILLED):
+    if state.stored.result is not None and status.state in (TaskState.KILLING, TaskState.KILLED):
         return Status.COMPLETE  # it ran, and was stopped with the job
     return LAUNCHED[status.state]
 
@@ -148,7 +135,7 @@ def _asked(is_sent: bool) -> EndSituation:
 def _launches(base: PlanBase, plan: PlanDef, control: PlanControl) -> tuple[bool, AbstractSet[str]]:
     """Return whether the plan is done, and its open launch steps."""
     if plan.kind is PlanKind.ROLL_OUT and plan.name == base.records.rollout.name:
-        return was_completed(base.inputs.spec, plan, control), base.open_tasks
+        return was_completed(base.state.spec, plan, control), base.open_tasks
     if plan.kind is PlanKind.CUSTOM and plan.name in base.records.custom_open:
         return False, base.records.custom_open[plan.name]
     if plan.kind is PlanKind.RECOVERY:

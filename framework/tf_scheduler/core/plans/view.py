@@ -29,7 +29,7 @@ from tf_scheduler.model.state import SchedulerState
 
 from . import scheduling
 from .definitions import uninstall_plan
-from .step_status import PlanProgress, TeardownProgress, plan_progress
+from .step_status import PlanProgress, plan_progress
 from .tables import ChildStatuses, aggregate
 
 _NOT_BEGUN = (Status.PENDING, Status.PREPARED)
@@ -64,7 +64,7 @@ def plan_definitions(state: SchedulerState, view: scheduling.PlanView) -> tuple[
 def progress_in(state: SchedulerState, plan: PlanDef, view: scheduling.PlanView) -> PlanProgress:
     """Return the progress of any plan."""
     is_uninstall = plan.kind is PlanKind.UNINSTALL
-    return plan_progress(view, plan, TeardownProgress.of(state)) if is_uninstall else view.progress[plan.name]
+    return plan_progress(view, plan, state) if is_uninstall else view.progress[plan.name]
 
 
 def uninstall_progress(state: SchedulerState) -> PlanProgress:
@@ -191,7 +191,7 @@ def _why_not(
         return _before_deregistering(state) if step.work is Work.DEREGISTER else ""
     if step.work is not Work.LAUNCH:
         return _so_far(state, step)
-    other = scheduling.owning_plan(now.inputs, progress, name)
+    other = scheduling.owning_plan(now.state, progress, name)
     if other not in (None, now.plan.name):
         return f"plan {other} works on it"
     if name in now.lost and status is Status.DELAYED:

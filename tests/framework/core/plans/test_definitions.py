@@ -1,4 +1,4 @@
-"""Definitions of plans, and values derived from their inputs."""
+"""Definitions of plans, and values derived from the state."""
 
 from dataclasses import replace
 
@@ -85,7 +85,7 @@ def test_update_follows_completed_deploy():
     assert {"some"} == view_of(state).unstarted_plans()
 
 
-def test_unchanged_inputs_keep_view():
+def test_state_without_relevant_change_keeps_view():
     """Plans of 10,000 tasks are computed once."""
     view = view_of(STATE)
 

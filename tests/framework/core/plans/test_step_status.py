@@ -7,7 +7,7 @@ import pytest
 from builders import a_record, a_running_state, a_spec, a_status, with_fields
 from tf_scheduler.core.plans.definitions import decommission_plan, uninstall_plan
 from tf_scheduler.core.plans.scheduling import view_of
-from tf_scheduler.core.plans.step_status import TeardownProgress, plan_progress
+from tf_scheduler.core.plans.step_status import plan_progress
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.core.state.spec_index import index_of
@@ -100,9 +100,9 @@ def test_deregistering_is_complete_when_finished_not_when_forced():
     plan = uninstall_plan(state.stored.tasks, {})
     *kills, last = plan.steps()
 
-    forced = plan_progress(view_of(state), plan, TeardownProgress.of(state))
-    sent = plan_progress(view_of(state), plan, TeardownProgress({}, sent=True, finished=False))
-    finished = plan_progress(view_of(state), plan, TeardownProgress({}, sent=True, finished=True))
+    forced = plan_progress(view_of(state), plan, state)
+    sent = plan_progress(view_of(state), plan, state.with_session(teardown_at=9.0))
+    finished = plan_progress(view_of(state), plan, state.with_process(finished=True))
 
     assert all(forced.status(*step) is Status.COMPLETE for step in kills)
     assert [Status.PENDING, Status.STARTING, Status.COMPLETE] == [p.status(*last) for p in (forced, sent, finished)]
