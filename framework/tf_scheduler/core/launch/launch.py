@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Any
@@ -15,7 +15,7 @@ from tf_scheduler.core.state import pause
 from tf_scheduler.core.state.spec_index import config_digest
 from tf_scheduler.model import plan
 from tf_scheduler.model.effects import Accept, Launch
-from tf_scheduler.model.ids import OfferId, TaskName, task_id
+from tf_scheduler.model.ids import NewId, OfferId, TaskName, task_id
 from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import JobKind, JobSpec, LivenessCheck, Program, ServiceSpec
 from tf_scheduler.model.state import SchedulerState
@@ -32,15 +32,9 @@ _DATA_SERVICE = (JobKind.DISPATCHER, JobKind.DATA_WORKER)
 CHECKPOINT_DIR = "CHECKPOINT_DIR"
 
 
-def payload_of(
-    spec: ServiceSpec,
-    job: JobSpec,
-    record: TaskRecord,
-    config: Mapping[str, Any],
-    port: int,
-    around: Mapping[str, str] | None = None,
-) -> payload.Payload:
-    """Return the executor's payload; `config` is TF_CONFIG, `port` the task's port, `around` other variables."""
+def payload_of(spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: cluster_spec.Cluster) -> payload.Payload:
+    """Return the executor's payload for a task of the cluster, without secrets and parameters of plans."""
+    config = cluster_spec.tf_config(cluster if spec.strategy.has_servers else {}, record.job, record.index)
     folder = {CHECKPOINT_DIR: spec.checkpoint_dir} if spec.checkpoint_dir else {}
     return payload.Payload(
         task=record.name,
@@ -49,10 +43,10 @@ def payload_of(
         command=job.command,
         tf_config=config,
         generation=record.generation,
-        environment={**(around or {}), **folder, **job.environment},
+        environment={**cluster_spec.rank_environment(spec, cluster, record), **folder, **job.environment},
         python=job.python,
         kill_grace=job.kill_grace,
-        port=port,
+        port=int(record.address.rpartition(":")[2]),
         **_program(spec.program),
         log_dir=spec.checkpoint_dir,
         strategy=spec.strategy.value,
@@ -129,7 +123,7 @@ def plan_launches(
     state: SchedulerState,
     placements: Sequence[Placement],
     now: float,
-    new_id: Callable[[], str],
+    new_id: NewId,
     purposes: Mapping[TaskName, str] | None = None,
 ) -> tuple[Launch, ...]:
     """Return one launch per placement, all with the same ClusterSpec; `purposes` is task -> plan (default: deploy).
@@ -198,12 +192,8 @@ def _launch(
     state: SchedulerState, placement: Placement, record: TaskRecord, cluster: cluster_spec.Cluster, token: str
 ) -> Launch:
     spec, job = state.spec, placement.task.job
-    _, port = cluster_spec.host_and_port(spec, placement)
-    config = cluster_spec.tf_config(cluster if spec.strategy.has_servers else {}, record.job, record.index)
-    payload = payload_of(spec, job, record, config, port, cluster_spec.rank_environment(spec, cluster, record))
-    payload = secret_tokens.with_secrets(payload, spec, job, token)
-    parameters = _parameters(state, record.plan)
-    payload = replace(payload, environment={**payload.environment, **parameters})
+    payload = secret_tokens.with_secrets(payload_of(spec, job, record, cluster), spec, job, token)
+    payload = replace(payload, environment={**payload.environment, **_parameters(state, record.plan)})
     if record.is_placeholder:
         payload = placeholder_payload(payload, pause.placeholder_command(state, record))
     return Launch(
@@ -212,7 +202,7 @@ def _launch(
         executor_resources=placement.executor_resources,
         executor=spec.executor,
         uris=spec.uris,
-        port=port,
+        port=payload.port,
         kill_grace=job.kill_grace,
         payload=payload.encode(),
         image=job.image,
@@ -237,16 +227,14 @@ def task_environment(state: SchedulerState, record: TaskRecord, job: JobSpec) ->
 
     Addresses are current: those at the launch of an older generation may differ.
     """
-    spec, cluster = state.spec, cluster_spec.cluster_of(cluster_spec.cluster_records(state))
-    config = cluster_spec.tf_config(cluster if spec.strategy.has_servers else {}, record.job, record.index)
-    port = int(record.address.rpartition(":")[2])
-    executor_payload = payload_of(spec, job, record, config, port, cluster_spec.rank_environment(spec, cluster, record))
+    cluster = cluster_spec.cluster_of(cluster_spec.cluster_records(state))
+    executor_payload = payload_of(state.spec, job, record, cluster)
     return {
-        "TF_CONFIG": json.dumps(config),
+        "TF_CONFIG": json.dumps(executor_payload.tf_config),
         "JOB_NAME": executor_payload.job,
         "TASK_INDEX": str(executor_payload.index),
         "TASK_NAME": executor_payload.task,
-        "TASK_PORT": str(port),
+        "TASK_PORT": str(executor_payload.port),
         **executor_payload.environment,
         **_parameters(state, record.plan),
     }

@@ -11,14 +11,15 @@ from tf_scheduler.model.task import TaskRecord
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.spec import to_spec
 
-CONFIG = {"cluster": {"worker": ["10.0.0.1:31000"]}, "task": {"type": "worker", "index": 0}}
+CLUSTER = {"worker": ["10.0.0.1:31000"]}
+CONFIG = {"cluster": CLUSTER, "task": {"type": "worker", "index": 0}}
 
 
 def payload(**document):
     """Return the payload of worker 0, encoded and decoded."""
     spec = to_spec(resolve({"service": {"command": "x"}, **document}))
     (job,) = [job for job in spec.jobs if job.section == "worker"]
-    return Payload.decode(payload_of(spec, job, record(), CONFIG, 31000).encode())
+    return Payload.decode(payload_of(spec, job, record(), CLUSTER).encode())
 
 
 def record():
@@ -36,7 +37,8 @@ def test_payload_describes_task():
     assert (decoded.task, decoded.job, decoded.index, decoded.generation) == ("worker-0", "worker", 0, 7)
     assert (decoded.tf_config, decoded.port, decoded.strategy) == (CONFIG, 31000, "between_graph")
     assert (decoded.user, decoded.log_dir) == ("me", "/models")
-    assert {"A": "1", "CHECKPOINT_DIR": "/models"} == decoded.environment
+    variables = {"A": "1", "CHECKPOINT_DIR": "/models", "TASK_ADDRESS": "10.0.0.1:31000", "SHARD_INDEX": "0"}
+    assert {**variables, "NUM_SHARDS": "1"} == decoded.environment
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,7 @@ def test_output_limits_arrive():
 def test_minimal_spec_has_minimal_payload():
     """Empty defaults everywhere."""
     spec = a_spec()
-    decoded = payload_of(spec, spec.jobs[0], record(), CONFIG, 31000)
+    decoded = payload_of(spec, spec.jobs[0], record(), CLUSTER)
 
     assert ("", "", "", (), 0, None) == (
         decoded.pre,
