@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -116,24 +116,16 @@ def _labels(reservations: Iterable[Mapping[str, Any]]) -> list[Mapping[str, str]
 PORTS = "ports"
 
 
-def total(resources: Iterable[Resource], name: str) -> int:
-    """Return the sum of a scalar over all entries, in thousandths."""
-    return sum(entry.value for entry in resources if entry.name == name and isinstance(entry.value, int))
-
-
-def port_count(resources: Iterable[Resource]) -> int:
-    """Return the number of ports."""
-    return sum(end - begin + 1 for entry in resources for begin, end in _port_ranges(entry))
-
-
-def shortages(resources: tuple[Resource, ...], needs: Needs) -> tuple[Shortage, ...]:
+def shortages(resources: Iterable[Resource], needs: Needs) -> tuple[Shortage, ...]:
     """Return all shortages of `resources` for `needs`; empty if they suffice."""
-    missing = [
-        Shortage(name, amount, has) for name, amount in needs.scalars() if (has := total(resources, name)) < amount
-    ]
-    if needs.ports > (has := port_count(resources)):
-        missing.append(Shortage(PORTS, needs.ports, has))
-    return tuple(missing)
+    return missing_amounts(amounts_in(resources), enumerate(amounts_of(needs)))
+
+
+def missing_amounts(has: Sequence[int], requirements: Iterable[tuple[int, int]]) -> tuple[Shortage, ...]:
+    """Return the shortages of the amounts `has`, by dimension, for the requirements (dimension, amount)."""
+    return tuple(
+        Shortage(DIMENSION_NAMES[place], need, has[place]) for place, need in requirements if has[place] < need
+    )
 
 
 def consume(resources: tuple[Resource, ...], needs: Needs) -> tuple[tuple[Resource, ...], tuple[Resource, ...]]:
@@ -148,7 +140,7 @@ def consume(resources: tuple[Resource, ...], needs: Needs) -> tuple[tuple[Resour
     for entry in resources:
         if entry.name == PORTS:
             part, left = _split_ranges(_port_ranges(entry), ports)
-            ports -= port_count(_as_entries(entry, part))
+            ports -= sum(end - begin + 1 for begin, end in part)
             taken += _as_entries(entry, part)
             rest += _as_entries(entry, left)
         elif isinstance(entry.value, int) and wanted.get(entry.name):

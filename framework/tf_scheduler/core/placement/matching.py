@@ -6,26 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from tf_scheduler.model import reasons
 from tf_scheduler.model.ids import AgentId, TaskName
 from tf_scheduler.model.offer import Offer
-from tf_scheduler.model.reasons import (
-    AgentReason,
-    AgentRejected,
-    BestOfAnyAgent,
-    Excluded,
-    KeptForGpus,
-    MoreAgents,
-    NoOffers,
-    OperatorMovesTask,
-    OtherRegion,
-    Reason,
-    TooSmall,
-    UnbalancedGroup,
-    Unreliable,
-    ValueLimitReached,
-    WaitsFor,
-)
-from tf_scheduler.model.resources import Needs, Operation, Resource, Shortage
+from tf_scheduler.model.resources import Needs, Operation, Resource
 from tf_scheduler.model.spec import JobSpec, TaskSpec
 
 from .agents import (
@@ -39,6 +23,7 @@ from .agents import (
     consume,
     demands_of,
     merge_offers,
+    missing_amounts,
     ports_of,
 )
 from .constraints import DemandRules
@@ -50,76 +35,74 @@ from .search import ChosenAgent, SearchResult, search, unplaced_names
 #: Maximum number of agents in the reasons of one task.
 MAX_LISTED_AGENTS = 20
 
+Reasons = tuple[reasons.Reason, ...]
 
-def explain_missing(result: SearchResult, passed: Iterable[Agent] = ()) -> Mapping[TaskName, tuple[Reason, ...]]:
+
+def explain_missing(result: SearchResult, passed: Iterable[Agent] = ()) -> Mapping[TaskName, Reasons]:
     """Return the reasons of every unplaced task, the same for all tasks of a section.
 
     `passed`: agents whose offers were declined before.
     """
     rooms = [*result.rooms, *(AgentCapacity(agent, number) for number, agent in enumerate(passed, len(result.rooms)))]
-    by_task: dict[TaskName, tuple[Reason, ...]] = {}
+    by_task: dict[TaskName, Reasons] = {}
     for demand in result.missing:
         why = _explain_demand(demand, rooms, result.rules[demand.job.group])
         by_task.update(dict.fromkeys(unplaced_names([demand], result.chosen), why))
     return by_task
 
 
-def explain_waiting(result: SearchResult) -> Mapping[TaskName, tuple[Reason, ...]]:
+def explain_waiting(result: SearchResult) -> Mapping[TaskName, Reasons]:
     """Return for every placed task which task of its gang it waits for."""
     missing = unplaced_names(result.missing, result.chosen)
     if not missing:
         return {}
-    return {item.task.name: (WaitsFor(item.agent.hostname, missing[0], len(missing)),) for item in result.chosen}
+    return {
+        item.task.name: (reasons.WaitsFor(item.agent.hostname, missing[0], len(missing)),) for item in result.chosen
+    }
 
 
-def _explain_demand(demand: Demand, rooms: Sequence[AgentCapacity], rules: DemandRules) -> tuple[Reason, ...]:
+def _explain_demand(demand: Demand, rooms: Sequence[AgentCapacity], rules: DemandRules) -> Reasons:
     if not rooms:
-        return (NoOffers(demand.needs, demand.job.constraints),)
+        return (reasons.NoOffers(demand.needs, demand.job.constraints),)
     refusals = sorted((_rejection(demand, room, rules) for room in rooms), key=lambda item: len(item.reasons))
     refusals = [item for item in refusals if item.reasons]
-    reasons: list[Reason] = [*refusals[:MAX_LISTED_AGENTS]]
+    explained: list[reasons.Reason] = [*refusals[:MAX_LISTED_AGENTS]]
     if len(refusals) > MAX_LISTED_AGENTS:
         rest = refusals[MAX_LISTED_AGENTS:]
         tallies = Counter(kind for item in rest for kind in {_category(reason) for reason in item.reasons})
-        reasons.append(MoreAgents(tuple(sorted(tallies.items(), key=lambda pair: (-pair[1], pair[0]))), len(rest)))
-    return (*reasons, _best(demand, rooms))
+        explained.append(
+            reasons.MoreAgents(tuple(sorted(tallies.items(), key=lambda pair: (-pair[1], pair[0]))), len(rest))
+        )
+    return (*explained, _best(demand, rooms))
 
 
-def _rejection(demand: Demand, room: AgentCapacity, rules: DemandRules) -> AgentRejected:
-    alone, beside = _shortages(demand, room.total), _shortages(demand, room.free)
-    lacks: list[AgentReason] = [TooSmall(alone or beside, shared_with_gang=not alone)] if beside else []
+def _rejection(demand: Demand, room: AgentCapacity, rules: DemandRules) -> reasons.AgentRejected:
+    alone, beside = (missing_amounts(amounts, demand.requirements) for amounts in (room.total, room.free))
+    lacks: list[reasons.AgentReason] = [reasons.TooSmall(alone or beside, shared_with_gang=not alone)] if beside else []
     objections = rules.objections(room.agent, room.total[GPUS])
-    return AgentRejected(room.agent.hostname, (*lacks, *objections, *rules.limits(room.agent.location)))
+    return reasons.AgentRejected(room.agent.hostname, (*lacks, *objections, *rules.limits(room.agent.location)))
 
 
-def _shortages(demand: Demand, has: Sequence[int]) -> tuple[Shortage, ...]:
-    return tuple(
-        Shortage(DIMENSION_NAMES[place], amount, has[place])
-        for place, amount in demand.requirements
-        if has[place] < amount
-    )
-
-
-def _best(demand: Demand, rooms: Sequence[AgentCapacity]) -> BestOfAnyAgent:
+def _best(demand: Demand, rooms: Sequence[AgentCapacity]) -> reasons.BestOfAnyAgent:
     """Return the largest amount of each needed resource on any single agent."""
     best = []
     for place, _ in demand.requirements:
         room = max(rooms, key=lambda room: room.total[place])
         best.append((DIMENSION_NAMES[place], room.total[place], room.agent.hostname))
-    return BestOfAnyAgent(demand.needs, tuple(best))
+    return reasons.BestOfAnyAgent(demand.needs, tuple(best))
 
 
-def _category(reason: AgentReason) -> str:
+def _category(reason: reasons.AgentReason) -> str:
     """Return the category that counts agents in a summary."""
-    if isinstance(reason, TooSmall):
+    if isinstance(reason, reasons.TooSmall):
         return f"have too little {', '.join(item.name for item in reason.shortages)}"
-    if isinstance(reason, Excluded | ValueLimitReached | UnbalancedGroup):
+    if isinstance(reason, reasons.Excluded | reasons.ValueLimitReached | reasons.UnbalancedGroup):
         return f"are not allowed by {reason.constraint}"
-    if isinstance(reason, OtherRegion):
+    if isinstance(reason, reasons.OtherRegion):
         return "are in another region"
-    if isinstance(reason, Unreliable | OperatorMovesTask):
+    if isinstance(reason, reasons.Unreliable | reasons.OperatorMovesTask):
         return "are avoided"
-    return "are kept for GPUs" if isinstance(reason, KeptForGpus) else "go into maintenance"
+    return "are kept for GPUs" if isinstance(reason, reasons.KeptForGpus) else "go into maintenance"
 
 
 # --- Matching
@@ -154,9 +137,9 @@ class NoMatch:
     """At least one task cannot be placed, so none is launched."""
 
     #: Unplaced task -> reasons.
-    reasons: Mapping[TaskName, tuple[Reason, ...]]
+    reasons: Mapping[TaskName, Reasons]
     #: Placed task -> the task that it waits for.
-    blocked_by_gang: Mapping[TaskName, tuple[Reason, ...]] = field(default_factory=dict)
+    blocked_by_gang: Mapping[TaskName, Reasons] = field(default_factory=dict)
     #: Placed tasks, for reservations.
     partial: tuple[ChosenAgent, ...] = ()
 

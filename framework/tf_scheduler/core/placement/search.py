@@ -10,12 +10,13 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from operator import ge
 
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.placement import PlacementStrategy
 from tf_scheduler.model.spec import TaskSpec
 
-from .agents import CPUS, DISK, GPUS, MEM, PORTS_INDEX, Agent, AgentCapacity, Demand, PlacementContext, amounts_of
+from .agents import CPUS, GPUS, MEM, Agent, AgentCapacity, Demand, PlacementContext, amounts_of
 from .constraints import DemandRules
 
 # --- Candidates of one demand, best first
@@ -81,7 +82,7 @@ class PackedQueue:
         if self._looked_for_all:
             return at
         self._looked_for_all = True
-        holders = (n for n in range(at, len(entries)) if _holds(entries[n][-1], self._rest))
+        holders = (n for n in range(at, len(entries)) if all(map(ge, entries[n][-1].free, self._rest)))
         return next(holders, at)
 
     def _entries(self, room: AgentCapacity) -> list[PackedEntry]:
@@ -94,10 +95,6 @@ class PackedQueue:
 
 def _packed_entry(room: AgentCapacity, takes: int) -> PackedEntry:
     return (takes, room.free[GPUS], room.free[CPUS], room.free[MEM], room.index, room)
-
-
-def _holds(room: AgentCapacity, amounts: Sequence[int]) -> bool:
-    return all(room.free[place] >= amounts[place] for place in (CPUS, MEM, DISK, GPUS, PORTS_INDEX))
 
 
 class SpreadQueue:
@@ -334,7 +331,7 @@ class _SearchPass:
         return tuple(map(sum, zip(*amounts, strict=True)))
 
     def _place(self, demand: Demand, rest: Sequence[int]) -> int:
-        """Tasks that each agent can take, by index; 0 if excluded."""
+        """Choose agents for the tasks of the demand, and return the number of placed tasks; `rest`: remaining needs."""
         rules = self._rules[demand.job.group]
         pool = CandidatePool(demand, rules, lambda: self._shelf(demand, rest))
         pool.fill(self._takes(demand))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import needs, ports, scalar
-from tf_scheduler.core.placement.agents import consume, port_count, ports_of, shortages, total
+from tf_scheduler.core.placement.agents import amounts_in, consume, ports_of, shortages
 from tf_scheduler.model.resources import Needs, Shortage
 
 
@@ -75,8 +75,8 @@ def test_used_and_rest_are_exactly_the_offer(cpus, widths, milli_cpus, count):
 
     used, rest = consume(offered, needed)
 
-    assert (milli_cpus, count) == (total(used, "cpus"), port_count(used))
-    assert total(offered, "cpus") == total(used, "cpus") + total(rest, "cpus")
+    assert (milli_cpus, 0, 0, 0, count) == amounts_in(used)
+    assert amounts_in(offered) == tuple(map(sum, zip(amounts_in(used), amounts_in(rest), strict=True)))
     assert sorted(ports_of(offered)) == sorted(ports_of(used) + ports_of(rest))
 
 
