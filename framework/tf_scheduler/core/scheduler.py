@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from tf_scheduler.model import events
 from tf_scheduler.model.effects import ComputedPlans, Decision, FrameworkRegistered, Outcome
-from tf_scheduler.model.ids import TaskId, TaskName, name_of
+from tf_scheduler.model.ids import NewId, TaskId, TaskName, name_of
 from tf_scheduler.model.state import PendingReconciliation, SchedulerState, SessionState
 from tf_scheduler.model.task import Progress, TaskState
 
@@ -67,9 +67,6 @@ def describe_progress(progress: Progress) -> str:
 # --- Stages
 
 
-NewId = Callable[[], str]
-
-
 @dataclass(slots=True)
 class StageContext:
     """Arguments of the stages of one decision, in addition to the state."""
@@ -78,7 +75,6 @@ class StageContext:
     before: SchedulerState
     #: Unix time.
     now: float
-    #: Returns a new unique string at each call.
     new_id: NewId
     #: The plans of the state that the stage gets.
     view: PlanView

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, NewType
 
 #: Job and index, such as `worker-0`; unchanged when the task is relaunched.
@@ -15,6 +16,9 @@ ExecutorId = NewType("ExecutorId", str)
 OperationId = NewType("OperationId", str)
 #: Id of an operation without feedback.
 NO_OPERATION = OperationId("")
+
+#: Returns a new unique string at each call.
+NewId = Callable[[], str]
 
 _SEPARATOR = "__"
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -19,7 +19,7 @@ from tf_executor.contract.payload import Payload
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import Decision, Outcome, RequestSecretReload, SecretTokenRedeemed
 from tf_scheduler.model.events import SecretsRequested
-from tf_scheduler.model.ids import TaskName, executor_of, name_of
+from tf_scheduler.model.ids import NewId, TaskName, executor_of, name_of
 from tf_scheduler.model.plan import Answer, Reply
 from tf_scheduler.model.secrets import SecretSource, SecretSpec
 from tf_scheduler.model.spec import JobSpec, ServiceSpec
@@ -100,7 +100,7 @@ def can_reload(state: SchedulerState, record: TaskRecord) -> bool:
     return record.id in state.stored.redeemed_tokens and _is_running(state, record) and bool(secrets_due(state, record))
 
 
-def issue(spec: ServiceSpec, records: Iterable[TaskRecord], new_id: Callable[[], str]) -> Mapping[TaskName, str]:
+def issue(spec: ServiceSpec, records: Iterable[TaskRecord], new_id: NewId) -> Mapping[TaskName, str]:
     """Return a token for every task with secrets."""
     return {record.name: new_id() for record in records if scheduler_secrets(spec, record.group)}
 

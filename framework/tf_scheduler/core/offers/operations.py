@@ -10,12 +10,12 @@ unreserved (core/offers/reservations.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model import effects
-from tf_scheduler.model.ids import AgentId, OperationId
+from tf_scheduler.model.ids import AgentId, NewId, OperationId
 from tf_scheduler.model.reasons import NotReserved
 from tf_scheduler.model.resources import OperationState, OperationStatus, Reservation
 from tf_scheduler.model.state import SchedulerState
@@ -30,9 +30,7 @@ FEEDBACK_TIMEOUT = 30.0
 _MAX_MESSAGE = 200
 
 
-def on_status(
-    state: SchedulerState, status: OperationStatus, now: float, new_id: Callable[[], str]
-) -> effects.Decision:
+def on_status(state: SchedulerState, status: OperationStatus, now: float, new_id: NewId) -> effects.Decision:
     """Apply an operation status, and acknowledge it after it is stored. Statuses may repeat or be outdated."""
     decision = _apply(state, status, now, new_id)
     if not status.uuid or status.agent_id is None:
@@ -69,7 +67,7 @@ def _unanswered(state: SchedulerState) -> Mapping[OperationId, AgentId]:
     }
 
 
-def _apply(state: SchedulerState, status: OperationStatus, now: float, new_id: Callable[[], str]) -> effects.Decision:
+def _apply(state: SchedulerState, status: OperationStatus, now: float, new_id: NewId) -> effects.Decision:
     reservation = next((item for item in state.stored.reservations.values() if _is_of(item, status.id)), None)
     if reservation is None:
         return decide(state)
@@ -95,7 +93,7 @@ def _on_unreserve(state: SchedulerState, reservation: Reservation, status: Opera
 
 
 def _on_refused(
-    state: SchedulerState, reservation: Reservation, status: OperationStatus, now: float, new_id: Callable[[], str]
+    state: SchedulerState, reservation: Reservation, status: OperationStatus, now: float, new_id: NewId
 ) -> effects.Decision:
     """Drop a refused reservation, report it, and back off as after a failed round."""
     dropped = effects.ReservationDropped(reservation.id)

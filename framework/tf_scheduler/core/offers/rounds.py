@@ -6,7 +6,7 @@ a back-off, so that other frameworks can use them. Every offer is answered once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, repeat, starmap
 
 from tf_scheduler.core.launch.launch import accepts, plan_launches
@@ -15,7 +15,7 @@ from tf_scheduler.core.plans.scheduling import Gang, PlanView
 from tf_scheduler.core.state.backoff import jitter_from_id, round_delay
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import Accept, Call, Decision, Decline, Outcome, ReservationDropped, TaskLaunched
-from tf_scheduler.model.ids import AgentId, OfferId, TaskName
+from tf_scheduler.model.ids import AgentId, NewId, OfferId, TaskName
 from tf_scheduler.model.offer import MAX_EVALUATIONS, AgentSnapshot, HeldOffer, Offer, OfferRound
 from tf_scheduler.model.placement import GangMode
 from tf_scheduler.model.reasons import NoOffers, Reason, Reserved, WaitsFor
@@ -35,8 +35,6 @@ def declines(offer_ids: Sequence[OfferId], refuse_seconds: float) -> tuple[Call,
     """Return one DECLINE for all offers."""
     return (Decline(tuple(offer_ids), refuse_seconds),) if offer_ids else ()
 
-
-NewId = Callable[[], str]
 
 #: Seconds without offers before a warning.
 NO_OFFER_WARNING_SECONDS = 10.0

@@ -44,14 +44,9 @@ def _revive(state: SchedulerState, names: frozenset[TaskName], now: float) -> De
 
 
 def _release_all(state: SchedulerState, now: float) -> Decision:
-    offers = [held.offer for held in state.session.offers.values()]
-    return unreserve_unneeded(state, offers, (), now).then(_decline_held)
-
-
-def _decline_held(state: SchedulerState) -> Decision:
-    after = _without_round(state)
-    seconds = REFUSE_SHORT if state.stored.reservations else REFUSE_LONG
-    return decide(after, calls=declines(list(state.session.offers), seconds))
+    decision = unreserve_unneeded(state, [held.offer for held in state.session.offers.values()], (), now)
+    left, seconds = decision.state, REFUSE_SHORT if decision.state.stored.reservations else REFUSE_LONG
+    return decision.followed_by(decide(_without_round(left), calls=declines(list(left.session.offers), seconds)))
 
 
 def _suppress(state: SchedulerState) -> Decision:

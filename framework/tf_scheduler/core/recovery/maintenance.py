@@ -64,11 +64,9 @@ def drain(state: SchedulerState, now: float) -> Decision:
     due = [record for record in _leaving(state) if now >= _leaves_at(state, record) and not state.is_replaced(record)]
     if not due:
         return decide(state)
-    names = {record.name for record in due}
-    leave, follow = "agent {0.hostname} goes into maintenance", f"starts again with {due[0].name}"
-    moves = [replace_launch(state, item, leave.format(item), now) for item in due]
+    moves = [replace_launch(state, item, f"agent {item.hostname} goes into maintenance", now) for item in due]
     moves = [replace(item, previous_address_until=now) for item in moves]
-    moves += [replace_launch(state, item, follow, now) for item in restart_group(state, names, moved=True)]
+    moves += restart_group(state, [record.name for record in due], now, moved=True)
     outcomes = (
         Outcome("TaskRecovers", f"{item.task} is launched again: {item.why}", item.task, warning=True) for item in moves
     )

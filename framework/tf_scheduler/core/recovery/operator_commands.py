@@ -126,7 +126,7 @@ def _ordered(state: SchedulerState, record: TaskRecord, why: str, now: float) ->
 
 def _launch_again(state: SchedulerState, record: TaskRecord, recovery: Recovery) -> list[Change]:
     """Relaunch the task and its restart group, unless it waits for its relaunch already."""
-    others = restart_group(state, [record.name], moved=recovery.must_move) if not state.is_replaced(record) else ()
-    why = f"starts again with {record.name}"
-    recoveries = (replace_launch(state, item, why, recovery.since, recovery.cause) for item in others)
-    return [RecoveryDecided(recovery), *map(RecoveryDecided, recoveries)]
+    if state.is_replaced(record):
+        return [RecoveryDecided(recovery)]
+    others = restart_group(state, [record.name], recovery.since, recovery.cause, moved=recovery.must_move)
+    return [*map(RecoveryDecided, (recovery, *others))]

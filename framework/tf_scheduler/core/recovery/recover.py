@@ -7,20 +7,20 @@ each is placed, at first only at its previous address.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from tf_scheduler.core.state.backoff import exhausted, jitter_from_id, recent_failures, restart_delay
 from tf_scheduler.core.state.reducer import decide
-from tf_scheduler.model.effects import AgentFailureRecorded, Change, Decision, Outcome, RecoveryDecided, ResultDecided
-from tf_scheduler.model.ids import name_of
+from tf_scheduler.model.effects import Decision, Outcome
+from tf_scheduler.model.ids import NewId, name_of
 from tf_scheduler.model.reasons import AwaitsPreviousAddress
 from tf_scheduler.model.spec import Strategy
-from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Cause, LaunchEnd, Recovery, TaskRecord, TaskState, TaskStatus
 
 from . import replacement, startup_timeout, success
-from .failure_causes import blames_agent, cause_of, failure_message, record_failure
+from .failure_causes import blames_agent, cause_of, record_failure
 
 # --- Crash loops at one address
 #
@@ -67,22 +67,33 @@ COLLATERAL_SECONDS = 20.0
 _BEFORE_THE_PROGRAM = frozenset({TaskState.STAGING, TaskState.STARTING})
 
 
-def on_task_end(
-    state: SchedulerState,
-    record: TaskRecord,
-    status: TaskStatus,
-    before: TaskStatus | None,
-    now: float,
-    unique: Callable[[], str],
-) -> Decision:
-    """Decide on the end of a needed task that has not finished; `before` is the launch's previous status."""
-    ran = before is not None and before.state not in _BEFORE_THE_PROGRAM
-    served = before is not None and before.healthy is True
-    cause = _cause(state, record, status, ran, now)
-    recovery = _recovery(state, record, status, cause, now, unique)
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    """A stored status of a launch, and what its handlers need in addition to the state."""
+
+    record: TaskRecord
+    status: TaskStatus
+    #: Previous status of the launch; `None` if this is the first.
+    before: TaskStatus | None
+    #: Unix time.
+    now: float
+    new_id: NewId
+
+    @property
+    def has_run(self) -> bool:
+        """Whether the program had started before."""
+        return self.before is not None and self.before.state not in _BEFORE_THE_PROGRAM
+
+
+def on_task_end(state: SchedulerState, change: StatusChange) -> Decision:
+    """Decide on the end of a needed task that has not finished."""
+    record, status, now = change.record, change.status, change.now
+    served = change.before is not None and change.before.healthy is True
+    cause = _cause(state, change)
+    recovery = _recovery(state, change, cause)
     recovery = record_crash(state, recovery, status, ready=served or record.id in state.process.progress)
     # A launch that never started moves to another agent if possible.
-    must_move = status.state is TaskState.LOST and not ran
+    must_move = status.state is TaskState.LOST and not change.has_run
     recovery = replace(recovery, must_move=must_move, has_served=recovery.has_served or served)
     policy, message = replacement.restart_policy(state.spec, record), status.message or status.reason
     if final := replacement.no_retry_reason(policy, cause, status):
@@ -95,10 +106,8 @@ def on_task_end(
         why = f"{message}; {', '.join(finished)} has finished, and this strategy needs all tasks"
         return _failed(state, why, record, now)
     others = tuple(_others(state, record, recovery))
-    changes: list[Change] = [*map(RecoveryDecided, (recovery, *others))]
-    failures = record_failure(state, record, now) if blames_agent(status, cause, ran) else None
-    changes += [AgentFailureRecorded(failures)] if failures else []
-    return decide(state, *changes, outcomes=(_outcome(state, recovery, others), *failure_message(failures, now)))
+    failures = record_failure(state, record, now) if blames_agent(status, cause, change.has_run) else None
+    return replacement.relaunch(state, (recovery, *others), failures, _outcome(state, recovery, others))
 
 
 def mark_ready(state: SchedulerState, now: float) -> SchedulerState:
@@ -163,11 +172,12 @@ def _is_active(state: SchedulerState, item: Recovery) -> bool:
     return record is not None and record.id == item.launch
 
 
-def _cause(state: SchedulerState, record: TaskRecord, status: TaskStatus, ran: bool, now: float) -> Cause:
-    hung = status.healthy is False
+def _cause(state: SchedulerState, change: StatusChange) -> Cause:
+    status, ran, hung = change.status, change.has_run, change.status.healthy is False
     end = LaunchEnd(status.state.value, status.reason, status.exit_code, status.signal, has_run=ran, was_unhealthy=hung)
-    cause = cause_of(end, replacement.restart_policy(state.spec, record).uncounted_exit_codes)
-    return Cause.COLLATERAL if cause is Cause.USER_ERROR and _is_excused(state, record, now) else cause
+    cause = cause_of(end, replacement.restart_policy(state.spec, change.record).uncounted_exit_codes)
+    is_excused = cause is Cause.USER_ERROR and _is_excused(state, change.record, change.now)
+    return Cause.COLLATERAL if is_excused else cause
 
 
 def _is_excused(state: SchedulerState, record: TaskRecord, now: float) -> bool:
@@ -186,14 +196,13 @@ def _is_excused(state: SchedulerState, record: TaskRecord, now: float) -> bool:
     )
 
 
-def _recovery(
-    state: SchedulerState, record: TaskRecord, status: TaskStatus, cause: Cause, now: float, unique: Callable[[], str]
-) -> Recovery:
+def _recovery(state: SchedulerState, change: StatusChange, cause: Cause) -> Recovery:
+    record, status, now = change.record, change.status, change.now
     policy, before = replacement.restart_policy(state.spec, record), state.stored.recoveries.get(record.name)
     failures = recent_failures(before.failures if before else (), policy.window, now)
     is_steady = now - record.launched_at >= STEADY_SECONDS
     streak = 1 if before is None or is_steady else before.consecutive_failures + 1
-    ready_at = now + restart_delay(policy, streak, jitter_from_id(unique()))
+    ready_at = now + restart_delay(policy, streak, jitter_from_id(change.new_id()))
     gone = replacement.is_agent_gone(status)
     return Recovery(
         task=record.name,
@@ -220,15 +229,9 @@ def _others(state: SchedulerState, record: TaskRecord, recovery: Recovery) -> It
     """Yield recoveries of the tasks that restart with the lost one; none for a placeholder."""
     if record.is_placeholder:
         return
-    for other in replacement.restart_group(state, [record.name], moved=False):
-        item = replacement.replace_launch(
-            state, other, f"starts again with {record.name}", recovery.since, recovery.cause
-        )
-        yield replace(
-            item,
-            ready_at=recovery.ready_at,
-            previous_address_until=recovery.ready_at + replacement.PREVIOUS_ADDRESS_WAIT,
-        )
+    until = recovery.ready_at + replacement.PREVIOUS_ADDRESS_WAIT
+    for item in replacement.restart_group(state, [record.name], recovery.since, recovery.cause, moved=False):
+        yield replace(item, ready_at=recovery.ready_at, previous_address_until=until)
 
 
 def _outcome(state: SchedulerState, recovery: Recovery, others: tuple[Recovery, ...]) -> Outcome:
@@ -260,5 +263,4 @@ def _failed(state: SchedulerState, why: str, record: TaskRecord, now: float) -> 
     if success.is_survivable(state, record):
         outcome = Outcome("TaskGivenUp", f"{sentence}; the job goes on without it", record.name, warning=True)
         return decide(state, outcomes=(outcome,))
-    result = ResultDecided(Result(Verdict.FAILED, sentence, now))
-    return decide(state, result, outcomes=(Outcome("JobFailed", sentence, record.name, warning=True),))
+    return replacement.fail_job(state, sentence, record.name, now)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.core.state.restart_units import trains_together
 from tf_scheduler.core.state.spec_index import index_of
+from tf_scheduler.model.effects import AgentFailureRecorded, Decision, Outcome, RecoveryDecided, ResultDecided
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import RestartPolicy, RestartWhen, ServiceSpec
-from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Cause, Recovery, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.task import AgentFailures, Cause, Recovery, TaskRecord, TaskState, TaskStatus
 
-from .failure_causes import DRAIN_REASONS
+from .failure_causes import DRAIN_REASONS, failure_message
 
 #: Seconds that a task waits for its previous address, after its back-off.
 PREVIOUS_ADDRESS_WAIT = 5.0
@@ -49,12 +51,29 @@ def replace_launch(
     )
 
 
-def restart_group(state: SchedulerState, names: Collection[TaskName], *, moved: bool) -> Iterator[TaskRecord]:
-    """Yield the tasks that must restart with these ones; without finished tasks and those that restart already."""
+def restart_group(
+    state: SchedulerState, names: Sequence[TaskName], now: float, cause: Cause = Cause.INFRASTRUCTURE, *, moved: bool
+) -> Iterator[Recovery]:
+    """Replace the launches that must restart with these tasks, except finished tasks and those that restart already."""
     for name in sorted(index_of(state.spec).restarts(names, moved=moved).difference(names)):
         record = state.stored.tasks.get(name)
         if record is not None and not state.is_finished(record) and not state.is_replaced(record):
-            yield record
+            yield replace_launch(state, record, f"starts again with {names[0]}", now, cause)
+
+
+def relaunch(
+    state: SchedulerState, recoveries: Sequence[Recovery], failures: AgentFailures | None, outcome: Outcome
+) -> Decision:
+    """Store the recoveries, and the agent's failures if they have changed."""
+    recorded = () if failures is None else (AgentFailureRecorded(failures),)
+    outcomes = (outcome, *failure_message(failures, recoveries[0].since))
+    return decide(state, *map(RecoveryDecided, recoveries), *recorded, outcomes=outcomes)
+
+
+def fail_job(state: SchedulerState, why: str, task: TaskName, now: float) -> Decision:
+    """Fail the job because of a task."""
+    failed = ResultDecided(Result(Verdict.FAILED, why, now))
+    return decide(state, failed, outcomes=(Outcome("JobFailed", why, task, warning=True),))
 
 
 def finished_peers(state: SchedulerState, record: TaskRecord) -> list[TaskName]:

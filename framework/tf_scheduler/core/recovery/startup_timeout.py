@@ -7,19 +7,19 @@ the executor opens it. If no server is expected and none answers, only a warning
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
 from tf_scheduler.core.state.backoff import jitter_from_id, restart_delay
 from tf_scheduler.core.state.reducer import decide
-from tf_scheduler.model.effects import AgentFailureRecorded, Change, Decision, Outcome, RecoveryDecided, ResultDecided
-from tf_scheduler.model.ids import TaskId, name_of
-from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.effects import Decision, Outcome
+from tf_scheduler.model.ids import NewId, TaskId, name_of
+from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Cause, TaskRecord, TaskState, TaskStatus
 
-from .failure_causes import failure_message, record_failure
-from .replacement import replace_launch, restart_group, restart_policy
+from .failure_causes import record_failure
+from .replacement import fail_job, relaunch, replace_launch, restart_group, restart_policy
 
 #: Consecutive late launches of a task that the job survives.
 MAX_LATE_LAUNCHES = 2
@@ -46,11 +46,11 @@ def deadlines(state: SchedulerState) -> Iterator[float]:
     yield from _start_deadlines(state)
 
 
-def expire(state: SchedulerState, now: float, unique: Callable[[], str]) -> Decision:
+def expire(state: SchedulerState, now: float, new_id: NewId) -> Decision:
     """Relaunch late tasks with their restart groups; after too many attempts, fail the job."""
     decision = _warn_no_server(state, now)
     for record in [record for record, due in _watched(state) if now >= due]:
-        decision = decision.then(partial(_late, record=record, now=now, unique=unique))
+        decision = decision.then(partial(_late, record=record, now=now, new_id=new_id))
     return decision
 
 
@@ -136,7 +136,7 @@ def _expected(state: SchedulerState, launch: TaskId) -> TaskRecord | None:
     return record if record.job.in_cluster and not record.is_placeholder and not state.is_replaced(record) else None
 
 
-def _late(state: SchedulerState, record: TaskRecord, now: float, unique: Callable[[], str]) -> Decision:
+def _late(state: SchedulerState, record: TaskRecord, now: float, new_id: NewId) -> Decision:
     if state.is_replaced(record) or state.stored.result is not None:
         return decide(state)
     before = state.stored.recoveries.get(record.name)
@@ -146,20 +146,14 @@ def _late(state: SchedulerState, record: TaskRecord, now: float, unique: Callabl
         f"{state.spec.recovery.start_timeout:g} s after its start, {ready if ready > 0 else 'no'} others do"
     )
     if count > MAX_LATE_LAUNCHES:
-        sentence = f"{why}; that was launch {count} in a row"
-        failed = ResultDecided(Result(Verdict.FAILED, sentence, now))
-        return decide(state, failed, outcomes=(Outcome("JobFailed", sentence, record.name, warning=True),))
-    ready_at = now + restart_delay(restart_policy(state.spec, record), count, jitter_from_id(unique()))
+        return fail_job(state, f"{why}; that was launch {count} in a row", record.name, now)
+    ready_at = now + restart_delay(restart_policy(state.spec, record), count, jitter_from_id(new_id()))
     recovery = replace_launch(state, record, why, now, Cause.NOT_JOINED)
     recovery = replace(recovery, ready_at=ready_at, start_timeouts=count)
-    others = restart_group(state, [record.name], moved=False)
-    together = (replace_launch(state, item, f"starts again with {record.name}", now) for item in others)
-    failures = record_failure(state, record, now)
-    changes: list[Change] = [*map(RecoveryDecided, (recovery, *together))]
-    changes += [AgentFailureRecorded(failures)] if failures else []
+    together = restart_group(state, [record.name], now, moved=False)
     message = f"{why}. It is stopped, which reports its last output (all is in its working directory), and relaunched"
     outcome = Outcome("TaskRecovers", message, record.name, warning=True)
-    return decide(state, *changes, outcomes=(outcome, *failure_message(failures, now)))
+    return relaunch(state, (recovery, *together), record_failure(state, record, now), outcome)
 
 
 # --- Launches that do not start: without a status, or in TASK_STAGING

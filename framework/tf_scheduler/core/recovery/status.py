@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
 from tf_scheduler.core.plans.scheduling import PlanView
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model import effects
-from tf_scheduler.model.ids import name_of
+from tf_scheduler.model.ids import NewId, name_of
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
@@ -21,9 +21,7 @@ from .replacement import restart_address_wait
 _AS_WISHED = (TaskState.FINISHED, TaskState.KILLED)
 
 
-def on_update(
-    state: SchedulerState, status: TaskStatus, now: float, unique: Callable[[], str], view: PlanView
-) -> effects.Decision:
+def on_update(state: SchedulerState, status: TaskStatus, now: float, new_id: NewId, view: PlanView) -> effects.Decision:
     """Handle a status update.
 
     Unknown and abandoned launches are killed. Stored updates are only acknowledged again, and answers without news are
@@ -52,30 +50,29 @@ def on_update(
     if status.state is TaskState.RUNNING and status.healthy is None:
         status = startup_timeout.with_start_time(status, stored, now)
     decision = decide(state, effects.StatusStored(status), calls=_acknowledge(status))
-    return decision.then(lambda after: _react(after, record, status, stored, now, unique, view))
+    change = recover.StatusChange(record, status, stored, now, new_id)
+    return decision.then(lambda after: _react(after, change, view))
 
 
-def expire_unreachable(
-    state: SchedulerState, now: float, unique: Callable[[], str], view: PlanView
-) -> effects.Decision:
+def expire_unreachable(state: SchedulerState, now: float, new_id: NewId, view: PlanView) -> effects.Decision:
     """Count tasks as lost whose agent has not answered for too long."""
-    return _conclude(state, recover.unreachable_too_long(state, now), now, unique, view)
+    return _conclude(state, recover.unreachable_too_long(state, now), now, new_id, view)
 
 
-def expire_unstarted(state: SchedulerState, now: float, unique: Callable[[], str], view: PlanView) -> effects.Decision:
+def expire_unstarted(state: SchedulerState, now: float, new_id: NewId, view: PlanView) -> effects.Decision:
     """Count launches as lost that have not started in time, and kill them: an agent may start one later."""
     unstarted = startup_timeout.unstarted_launches(state, now)
     kills = tuple(effects.Kill(status.id, status.agent_id) for status in unstarted if status.agent_id is not None)
-    return _conclude(state, unstarted, now, unique, view).then(lambda after: decide(after, calls=kills))
+    return _conclude(state, unstarted, now, new_id, view).then(lambda after: decide(after, calls=kills))
 
 
 def _conclude(
-    state: SchedulerState, statuses: Iterable[TaskStatus], now: float, unique: Callable[[], str], view: PlanView
+    state: SchedulerState, statuses: Iterable[TaskStatus], now: float, new_id: NewId, view: PlanView
 ) -> effects.Decision:
     """Handle statuses that the scheduler concludes itself as if Mesos had sent them."""
     decision = decide(state)
     for status in statuses:
-        decision = decision.then(partial(on_update, status=status, now=now, unique=unique, view=view))
+        decision = decision.then(partial(on_update, status=status, now=now, new_id=new_id, view=view))
     return decision
 
 
@@ -96,15 +93,8 @@ def _kill_unknown(state: SchedulerState, status: TaskStatus) -> effects.Decision
     return decide(state, calls=(*acknowledge, effects.Kill(status.id, status.agent_id)), outcomes=(outcome,))
 
 
-def _react(
-    state: SchedulerState,
-    record: TaskRecord,
-    status: TaskStatus,
-    before: TaskStatus | None,
-    now: float,
-    unique: Callable[[], str],
-    view: PlanView,
-) -> effects.Decision:
+def _react(state: SchedulerState, change: recover.StatusChange, view: PlanView) -> effects.Decision:
+    record, status, now = change.record, change.status, change.now
     sentence = describe(record, status)
     outcome = effects.Outcome(
         "TaskStatus", sentence, record.name, warning=status.state.has_ended and status.state not in _AS_WISHED
@@ -116,7 +106,7 @@ def _react(
     if status.state is not TaskState.FINISHED:
         view = view.after(state)
         if view.needs(record) and not state.is_replaced(record):
-            return recover.on_task_end(state, record, status, before, now, unique)
+            return recover.on_task_end(state, change)
         plan, recovery = view.replacing_plan(record), restart_address_wait(state, record, status, now)
         changes: list[effects.Change] = [effects.LaunchRetired(record.id, plan)] if plan else []
         changes += [effects.RecoveryDecided(recovery)] if recovery else []

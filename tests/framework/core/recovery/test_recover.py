@@ -23,7 +23,7 @@ def end(state, name="worker-0", task_state=TaskState.FAILED, now=NOW, ran=True, 
     status = a_status(record.id, task_state, **{"exit_code": 1, **options})
     before = a_status(record.id) if ran else None
     after = apply(state, StatusStored(status))
-    return recover.on_task_end(after, record, status, before, now, lambda: "id")
+    return recover.on_task_end(after, recover.StatusChange(record, status, before, now, lambda: "id"))
 
 
 def recoveries(decision):

@@ -38,9 +38,9 @@ def test_restart_group_skips_finished_and_replaced_tasks():
     finished = apply(STATE, StatusStored(a_status(chief.id, TaskState.FINISHED)))
     replaced = apply(STATE, RecoveryDecided(replace_launch(STATE, chief, "x", 1.0)))
 
-    groups = [list(restart_group(state, ["ps-0"], moved=False)) for state in (STATE, finished, replaced)]
+    groups = [list(restart_group(state, ["ps-0"], 9.0, moved=False)) for state in (STATE, finished, replaced)]
 
-    assert [[chief], [], []] == groups
+    assert [[replace_launch(STATE, chief, "starts again with ps-0", 9.0)], [], []] == groups
 
 
 def test_previous_address_wait_restarts_when_launch_ends():
