@@ -38,7 +38,7 @@ def test_payload_describes_task():
     assert (decoded.tf_config, decoded.port, decoded.strategy) == (CONFIG, 31000, "between_graph")
     assert (decoded.user, decoded.log_dir) == ("me", "/models")
     variables = {"A": "1", "CHECKPOINT_DIR": "/models", "TASK_ADDRESS": "10.0.0.1:31000", "SHARD_INDEX": "0"}
-    assert {**variables, "NUM_SHARDS": "1"} == decoded.environment
+    assert {**variables, "NUM_SHARDS": "3"} == decoded.environment
 
 
 @pytest.mark.parametrize(
