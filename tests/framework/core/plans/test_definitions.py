@@ -89,5 +89,5 @@ def test_state_without_relevant_change_keeps_view():
     """Plans of 10,000 tasks are computed once."""
     view = view_of(STATE)
 
-    assert view.after(with_fields(STATE, next_kill_at=9.0)) is view
+    assert view.after(STATE.with_session(next_kill_at=9.0)) is view
     assert view.after(LOST).records is view.records
