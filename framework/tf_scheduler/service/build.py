@@ -197,4 +197,4 @@ class SchedulerProcess:
             log.info("service uninstalled: %s", leftovers_message(final))
         if result is not None:
             log.info("job ended: %s: %s", result.verdict.value, result.sentence)
-        log.info("job finished; the API stays available until uninstall")
+        log.info("job finished; the API stays available while the scheduler runs")

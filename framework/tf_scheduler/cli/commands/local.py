@@ -6,10 +6,9 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import IO
 
 import click
@@ -25,6 +24,7 @@ from mesos_local.record import read_record
 from tf_scheduler.cli.common.folders import state_home
 from tf_scheduler.cli.common.groups import LazyGroup, examples
 from tf_scheduler.cli.common.output import echo_json, ignore_broken_pipe, json_option, screen
+from tf_scheduler.cli.common.signals import handle_signals
 from tf_scheduler.cli.local_run.ports import claim_ports
 from tf_scheduler.errors import NotRunningError
 
@@ -38,34 +38,23 @@ _TAIL_LINES = 50
 _POLL_INTERVAL = 0.2  # seconds, of `logs --follow`
 
 
-def default_directory() -> Path:
-    """`$XDG_STATE_HOME/dcos-tensorflow/local`, by default `~/.local/state/dcos-tensorflow/local`."""
-    return state_home() / "local"
-
-
-@contextmanager
-def clean_up_on_signals() -> Iterator[None]:
+def clean_up_on_signals() -> AbstractContextManager[None]:
     """Within, SIGTERM unwinds the stack as Ctrl-C does, so that `with` blocks clean up; exit codes 143 and 130."""
+    return handle_signals(_leave, signal.SIGTERM, signal.SIGINT)
 
-    def leave(number: int, _frame: FrameType | None) -> None:
-        # Not click.echo: the signal may have interrupted a write to the same buffer, which raises RuntimeError.
-        with suppress(OSError):
-            os.write(2, f"{signal.Signals(number).name} received: cleaning up and leaving\n".encode())
-        raise SystemExit(128 + number)
 
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _leave(number: signal.Signals) -> None:
+    # Not click.echo: the signal may have interrupted a write to the same buffer, which raises RuntimeError.
+    with suppress(OSError):
+        os.write(2, f"{number.name} received: cleaning up and leaving\n".encode())
+    raise SystemExit(128 + number)
 
 
 directory_option = click.option(
     "--dir",
     "directory",
     type=click.Path(file_okay=False, path_type=Path),
-    default=default_directory,
+    default=lambda: state_home() / "local",
     show_default="$XDG_STATE_HOME/dcos-tensorflow/local",
     help="Folder of the cluster's logs and sandboxes.",
 )
@@ -106,12 +95,12 @@ def up(agents_file: Path | None, directory: Path, zookeeper: bool, foreground: b
         cluster = LocalCluster(agents, directory, zookeeper=zookeeper, die_with_parent=foreground, master_port=port)
         if foreground:
             with cluster:
-                _print(cluster.state(), notice)
+                print_status(cluster.state(), notice)
                 click.echo("Ctrl-C stops the local cluster")
                 signal.pause()
         else:
             cluster.start()
-            _print(cluster.state(), notice)
+            print_status(cluster.state(), notice)
 
 
 def _persistent_agents(file: Path | None, directory: Path) -> tuple[Sequence[AgentSpec], str]:
@@ -156,7 +145,7 @@ def status(directory: Path, as_json: bool) -> None:
     if as_json:
         echo_json(asdict(snapshot))
     else:
-        _print(snapshot)
+        print_status(snapshot)
 
 
 @local.command()
@@ -205,14 +194,8 @@ def find_cluster(directory: Path) -> LocalCluster:
 # --- status
 
 
-def _print(snapshot: ClusterStatus, notice: str = "") -> None:
-    print_status(snapshot)
-    if notice:
-        click.echo(notice, err=True)
-
-
-def print_status(snapshot: ClusterStatus) -> None:
-    """Print addresses, agents, tasks, and the resources that disconnected schedulers hold."""
+def print_status(snapshot: ClusterStatus, notice: str = "") -> None:
+    """Print addresses, agents, tasks, and the resources that disconnected schedulers hold; then a notice."""
     addresses = (("Mesos master  http://", snapshot.master), ("ZooKeeper     ", snapshot.zookeeper))
     columns = ("agent", "cpus", "mem (MB)", "gpus", "ports", "attributes", "tasks", "state")
     tasks = list(_task_rows(snapshot))
@@ -225,6 +208,8 @@ def print_status(snapshot: ClusterStatus) -> None:
             *_orphans(snapshot),
         ]
     )
+    if notice:
+        click.echo(notice, err=True)
 
 
 def _agent_row(agent: AgentStatus, snapshot: ClusterStatus) -> list[str]:

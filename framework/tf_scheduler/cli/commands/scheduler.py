@@ -12,14 +12,13 @@ import ssl
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from types import FrameType
 
 import click
 
 from tf_scheduler.cli.common.options_file import read_bytes
+from tf_scheduler.cli.common.signals import handle_signals
 from tf_scheduler.errors import JobError, NotRunningError, SchedulerError
 from tf_scheduler.options.environment import to_document
 from tf_scheduler.options.load import parse
@@ -71,25 +70,16 @@ def run(file: Path | None, reset: str) -> None:
     settings = load_settings(document, os.environ, reset)
     try:
         process = build_scheduler(settings)
-        with _stopped_by_signals(process):
+        with handle_signals(partial(_stop, process), signal.SIGTERM, signal.SIGINT):
             process.run()
     except (StoreUnavailableError, StoreConflictError) as error:
         raise NotRunningError(str(error)) from error
 
 
-@contextmanager
-def _stopped_by_signals(process: SchedulerProcess) -> Iterator[None]:
-    def stop(number: int, _frame: FrameType | None) -> None:
-        finished = process.runner.state.process.finished
-        log.info("%s received%s", signal.Signals(number).name, "" if finished else "; tasks keep running")
-        process.stop()
-
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+def _stop(process: SchedulerProcess, number: signal.Signals) -> None:
+    tasks = "" if process.runner.state.process.finished else "; its tasks keep running"
+    log.info("%s received: the scheduler exits%s", number.name, tasks)
+    process.stop()
 
 
 @scheduler.command()

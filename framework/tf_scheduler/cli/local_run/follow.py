@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 
 import click
 from rich.console import Console, Group, RenderableType
@@ -24,6 +23,7 @@ from mesos_local.host.errors import MesosLocalError
 from mesos_local.master_api import teardown
 from tf_scheduler.api.views.overview import Overview, TaskRow, from_json
 from tf_scheduler.cli.common.output import OutputRedactor
+from tf_scheduler.cli.common.signals import handle_signals
 from tf_scheduler.logging_setup import CONTINUATION, parse_line
 from tf_scheduler.model.plan import Override, Status
 
@@ -38,7 +38,6 @@ Draw = Callable[[Overview | None, float], None]
 
 _PATH = "/v1/tf/overview"
 _OWN_LOGGERS = ("tf_scheduler", "mesos_client")
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Lines of title, heading, borders and caption.
 _FRAME = 6
 _COLOURS: Mapping[str, str] = {
@@ -154,16 +153,9 @@ def run_scheduler(launch: SchedulerLaunch, service: str, master: str, *, console
 def collect_signals() -> Iterator[list[str]]:
     """Within, collect the names of signals instead of handling them."""
     received: list[str] = []
-
-    def note(number: int, _frame: FrameType | None) -> None:
-        received.append(signal.Signals(number).name)
-
-    before = {number: signal.signal(number, note) for number in _SIGNALS}
-    try:
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    with handle_signals(lambda number: received.append(number.name), *signals):
         yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @dataclass(frozen=True, slots=True)
