@@ -39,23 +39,15 @@ INTERRUPTED = 130
 _COMPLETION_TIMEOUT = 2.0  # seconds
 #: Sections of the top-level help.
 HELP_SECTIONS: Mapping[str, Collection[str]] = {
-    "Train": ("local", "progress", "result", "history"),
-    "Change": ("update", "plan", "pod", "secrets", "uninstall"),
+    "Train": ("local", "options", "convert", "runtime", "progress", "result", "history"),
+    "Change": ("plan", "pod", "update", "secrets", "uninstall"),
     "Inspect": (
-        "tasks",
-        "why",
-        "logs",
-        "events",
-        "cluster",
-        "endpoints",
-        "health",
-        "describe",
-        "config",
-        "state",
-        "debug",
+        *("health", "why", "tasks", "logs", "events", "debug", "cluster", "endpoints"),
+        *("describe", "config", "state"),
     ),
-    "Build": ("options", "convert", "package", "runtime", "executor", "scheduler"),
+    "Build": ("package", "executor", "scheduler"),
 }
+_SHORT_HELP = 60  # characters
 
 
 @dataclass(frozen=True)
@@ -99,13 +91,9 @@ class Group(click.Group):
         """List the commands of the top level in sections."""
         if ctx.parent is not None:
             return super().format_commands(ctx, formatter)
-        names = self.list_commands(ctx)
-        sectioned = [name for section in HELP_SECTIONS.values() for name in section]
-        for title, section in {**HELP_SECTIONS, "Other": [name for name in names if name not in sectioned]}.items():
-            commands = [(name, self.get_command(ctx, name)) for name in section if name in names]
-            rows = [
-                (name, command.get_short_help_str(100)) for name, command in commands if command and not command.hidden
-            ]
+        for title, names in HELP_SECTIONS.items():
+            commands = ((name, self.get_command(ctx, name)) for name in names)
+            rows = [(name, command.get_short_help_str(_SHORT_HELP)) for name, command in commands if command]
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)

@@ -29,32 +29,9 @@ LAZY_COMMANDS = {
     "scheduler": "scheduler",
     "state": "state",
 }
-#: Sections of the help and their commands.
-SECTIONS = {
-    "Train": ("local", "options", "convert", "runtime", "progress", "result", "history"),
-    "Change": ("plan", "pod", "update", "secrets", "uninstall"),
-    "Inspect": (
-        *("health", "why", "tasks", "logs", "events", "debug", "cluster", "endpoints"),
-        *("describe", "config", "state"),
-    ),
-    "Build": ("package", "executor", "scheduler"),
-}
-_SHORT_HELP = 60  # characters
 
 
-class RootGroup(LazyGroup):
-    """Group whose help has sections."""
-
-    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        for title, names in SECTIONS.items():
-            commands = ((name, self.get_command(context, name)) for name in names)
-            with formatter.section(title):
-                formatter.write_dl(
-                    [(name, command.get_short_help_str(_SHORT_HELP)) for name, command in commands if command]
-                )
-
-
-@click.group(cls=RootGroup, later=LAZY_COMMANDS, context_settings=dict(CONTEXT_SETTINGS))
+@click.group(cls=LazyGroup, later=LAZY_COMMANDS, context_settings=dict(CONTEXT_SETTINGS))
 @click.version_option(__version__, prog_name="dcos-tensorflow")
 def cli() -> None:
     """Distributed TensorFlow on Mesos and DC/OS."""

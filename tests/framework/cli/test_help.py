@@ -5,7 +5,8 @@ import inspect
 import click
 import pytest
 
-from tf_scheduler.cli.main import SECTIONS, cli
+from dcos_command.main import HELP_SECTIONS
+from tf_scheduler.cli.main import cli
 
 
 def commands(group, words=()):
@@ -25,7 +26,7 @@ LOCAL = [pair for pair in COMMANDS if getattr(pair[1].callback, "__module__", ""
 
 
 def test_root_help_has_each_command_in_one_section():
-    listed = [name for names in SECTIONS.values() for name in names]
+    listed = [name for names in HELP_SECTIONS.values() for name in names]
 
     assert sorted(words[0] for words, _ in COMMANDS if len(words) == 1) == sorted(listed)
 
