@@ -9,7 +9,6 @@ exits.
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -71,10 +70,8 @@ def start_guard(directory: Path, identity: str = "", temporary: bool = True) -> 
 
     `identity`: see ClusterRecord; empty for processes without a record. `temporary`: also remove the folder.
     """
-    owner = ProcessId.of(os.getpid())
-    assert owner is not None, "this process exists"
-    arguments = [str(directory), identity, "remove" if temporary else "keep"]
-    command = node_command("guard", *arguments, str(owner.pid), str(owner.start_time))
+    owner, then = ProcessId.current(), "remove" if temporary else "keep"
+    command = node_command("guard", str(directory), identity, then, str(owner.pid), str(owner.start_time))
     return spawn(command, environment(directory), directory / "logs" / "guard.log")
 
 

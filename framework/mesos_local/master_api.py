@@ -22,13 +22,18 @@ class MasterUnavailableError(MesosLocalError):
 
 def call(address: str, kind: str, **content: Any) -> dict[str, Any]:
     """Send a call, such as "GET_AGENTS", and return its result, if any. Raises MasterUnavailableError."""
+    headers = {"Content-Type": "application/json", "Accept": "application/json"}
     connection = http.client.HTTPConnection(address, timeout=_TIMEOUT)
     try:
-        answer = _post(connection, kind, **content).read()
+        connection.request("POST", "/api/v1", json.dumps({"type": kind, **content}), headers)
+        response = connection.getresponse()
+        answer = response.read()
     except (OSError, http.client.HTTPException) as error:
         raise MasterUnavailableError(f"the master at {address} does not answer: {error!r}") from error
     finally:
         connection.close()
+    if response.status not in (http.client.OK, http.client.ACCEPTED):
+        raise MasterUnavailableError(f"the master at {address} returned HTTP {response.status}: {answer!r}")
     result: dict[str, Any] = json.loads(answer)[kind.lower()] if answer else {}
     return result
 
@@ -36,15 +41,6 @@ def call(address: str, kind: str, **content: Any) -> dict[str, Any]:
 def teardown(address: str, framework_id: str) -> None:
     """Remove a framework and its tasks. Raises MasterUnavailableError, also for an unknown framework."""
     call(address, "TEARDOWN", teardown={"framework_id": {"value": framework_id}})
-
-
-def _post(connection: http.client.HTTPConnection, kind: str, **content: Any) -> http.client.HTTPResponse:
-    headers = {"Content-Type": "application/json", "Accept": "application/json"}
-    connection.request("POST", "/api/v1", json.dumps({"type": kind, **content}), headers)
-    response = connection.getresponse()
-    if response.status not in (http.client.OK, http.client.ACCEPTED):
-        raise MasterUnavailableError(f"the master at {connection.host} returned {response.status}: {response.read()!r}")
-    return response
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,17 +159,15 @@ def make_directory(requested: Path | None) -> Path:
     where = requested or Path(tempfile.gettempdir())
     if not str(where.absolute()).isprintable():  # ZooKeeper's configuration is line-based
         raise MesosLocalError(f"{str(where)!r} cannot be used: the path contains unprintable characters")
-    try:
+    with explain_os_errors("folder", where):
+        if where.is_file():
+            raise MesosLocalError(f"folder {where} cannot be used: it is a file")
         if requested is not None:
             requested.mkdir(parents=True, exist_ok=True)
             return requested.resolve()
         directory = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
         directory.chmod(0o755)  # tasks may run as another user
         return directory
-    except FileExistsError as error:
-        raise MesosLocalError(f"folder {where} cannot be used: it is a file") from error
-    except OSError as error:
-        raise MesosLocalError(f"folder {where} cannot be used: {os_error_text(error, where)}") from error
 
 
 def is_temporary(directory: Path) -> bool:

@@ -54,6 +54,13 @@ class ProcessId:
         stat = read_stat(pid)
         return cls(pid, stat.start_time) if stat else None
 
+    @classmethod
+    def current(cls) -> ProcessId:
+        """Return the identity of this process."""
+        process = cls.of(os.getpid())
+        assert process is not None, "this process exists"
+        return process
+
     def alive(self) -> bool:
         """Whether it exists and is not a zombie; a stopped (frozen) process is alive."""
         stat = read_stat(self.pid)

@@ -150,8 +150,8 @@ def _download_from(endpoint: str, path: Path) -> str:
             package = next((p for p in packages if (p.filename, p.digests.get("sha256")) == (EGG, EGG_SHA256)), None)
             if package is None:
                 return f"{EGG} with the expected digest is missing"
-            with DownloadBar(f"libmesos {VERSION}", package.size) as bar:
-                client.download_package(package, path=path, verify=True, progress=bar.expect, timeout=_TIMEOUT)
+            bar = DownloadBar(f"libmesos {VERSION}", package.size)
+            client.download_package(package, path=path, verify=True, progress=bar.expect, timeout=_TIMEOUT)
     except DigestMismatchError as error:
         return f"{EGG} is damaged: {error}"
     except (requests.RequestException, NoSuchProjectError, UnsupportedContentTypeError, ValueError) as error:
@@ -171,7 +171,7 @@ def _has_digest(path: Path, sha256: str) -> bool:
 class DownloadBar:
     """Progress bar on stderr (a pypi-simple progress tracker), or one line without a terminal.
 
-    `size`: bytes, None if unknown. pypi-simple enters it a second time; only the outermost exit ends it.
+    `size`: bytes, None if unknown.
     """
 
     def __init__(self, what: str, size: int | None) -> None:
@@ -181,7 +181,6 @@ class DownloadBar:
         self._progress = Progress(description, *columns, console=console, disable=not console.is_terminal)
         self._what, self._size = what, size
         self._task = self._progress.add_task(f"downloading {what}", total=size)
-        self._depth = 0
 
     def expect(self, size: int | None) -> DownloadBar:
         """Set the total bytes; None keeps the initial size. Returns itself."""
@@ -193,15 +192,11 @@ class DownloadBar:
         return self
 
     def __enter__(self) -> DownloadBar:
-        if self._depth == 0:
-            self._progress.start()
-        self._depth += 1
+        self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            self._progress.stop()
+        self._progress.stop()
 
     def update(self, increment: int) -> None:
         """`increment`: bytes since the last call."""

@@ -339,9 +339,8 @@ class _Supervisor:
         return f"{'https' if encrypted else 'http'}://{scheduler.address}"
 
     def _record(self, url: str) -> None:
-        process = ProcessId.of(os.getpid())
-        assert process is not None, "this process exists"
-        write_private(self._service.folder / "supervisor.json", json.dumps({"url": url, "process": asdict(process)}))
+        record = {"url": url, "process": asdict(ProcessId.current())}
+        write_private(self._service.folder / "supervisor.json", json.dumps(record))
 
     def _note_failure(self, scheduler: SupervisedScheduler) -> None:
         if scheduler.process is None and scheduler.last_exit:
@@ -350,14 +349,13 @@ class _Supervisor:
 
     def _removed(self, scheduler: SupervisedScheduler) -> bool:
         """Whether the scheduler reports that its removal is complete."""
-        return self._uninstalling and self._plan_status(scheduler) == 200
-
-    def _plan_status(self, scheduler: SupervisedScheduler) -> int:
+        if not self._uninstalling:
+            return False
         # An uninstalling scheduler whose certificate is missing responds unencrypted.
         responses = (get_json(scheduler.address, _PLAN, encrypted=encrypted) for encrypted in (False, True))
         status, plan = next(filter(None, responses), (0, {}))
         self._last = leftovers_message(plan)[0] if status == 200 else ""
-        return status
+        return status == 200
 
     def _forget(self) -> None:
         now = datetime.now().astimezone().isoformat(timespec="seconds")

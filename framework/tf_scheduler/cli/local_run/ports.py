@@ -55,9 +55,10 @@ def claim_ports(directory: Path) -> tuple[int, Path | None]:
         default = holders[FIRST_PORT]
         for first, holder in holders.items():
             if holder in (None, directory):
+                owner = ProcessId.current()
                 with _open_claim(folder / f"up-{first}") as note:
                     note.truncate()
-                    note.write(f"{os.getpid()} {_this_process().start_time} {directory}")
+                    note.write(f"{owner.pid} {owner.start_time} {directory}")
                 return first, default if first != FIRST_PORT else None
     raise JobError(f"cannot start another local cluster: all {len(_PERSISTENT_BLOCKS)} port blocks are in use")
 
@@ -79,12 +80,6 @@ def _open_claim(path: Path) -> IO[str]:
         return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "r+")
     except OSError as error:
         raise JobError(f"{path}: cannot be opened: {error.strerror}") from error
-
-
-def _this_process() -> ProcessId:
-    process = ProcessId.of(os.getpid())
-    assert process is not None, "this process exists"
-    return process
 
 
 def _holder(note: Path) -> Path | None:
