@@ -250,22 +250,12 @@ def _sdk(
     return Command(words, help_text, fetch, show, arguments, aliases=(*aliases, below_debug), **more)
 
 
-def _refresh_secrets(service: ServiceClient, _params: Params) -> Any:
-    return service.post(api_path("tf", "secrets", "refresh"))
-
-
-def _offers(service: ServiceClient, _params: Params) -> Any:
-    return service.get("v2/debug/offers")
-
-
-_progress = get("tf/progress", points=str(_CURVE_WIDTH))
-_ids, _target, _target_id = get("configurations"), get("configurations/target"), get("configurations/targetId")
 _listing: Mapping[str, Any] = {"show": show_names, "sdk_json": True}
 COMMANDS = (
     Command(
         "progress",
         "Show the training progress; live on a terminal.",
-        _progress,
+        get("tf/progress", points=str(_CURVE_WIDTH)),
         show_progress,
         poll_until=_final_result,
     ),
@@ -282,17 +272,17 @@ COMMANDS = (
     _sdk(
         "config list",
         "List the configurations and what each changed.",
-        _ids,
+        get("configurations"),
         _show_configurations,
         fetch_for_humans=_fetch_configurations,
         sdk_json=True,
     ),
     _sdk("config show", "Show a configuration.", get("configurations/{id}"), show_json, _ID),
-    _sdk("config target", "Show the target configuration.", _target, show_json),
+    _sdk("config target", "Show the target configuration.", get("configurations/target"), show_json),
     _sdk(
         "config target-id",
         "Show the id of the target configuration.",
-        _target_id,
+        get("configurations/targetId"),
         aliases=("config target_id",),
         **_listing,
     ),
@@ -312,9 +302,19 @@ COMMANDS = (
         show_message,
         aliases=("state refresh_cache",),
     ),
-    Command("secrets refresh", "Deliver new values of secrets to running tasks.", _refresh_secrets, show_message),
+    Command(
+        "secrets refresh",
+        "Deliver new values of secrets to running tasks.",
+        lambda service, _: service.post(api_path("tf", "secrets", "refresh")),
+        show_message,
+    ),
     Command("describe", "Show the service specification.", _describe, show_json),
     Command("health", "Show service health.", _health, _show_health),
-    Command("debug offers", "Show the last offer decisions with their reasons.", _offers, _show_offers),
+    Command(
+        "debug offers",
+        "Show the last offer decisions with their reasons.",
+        lambda service, _: service.get("v2/debug/offers"),
+        _show_offers,
+    ),
     Command("debug reservations", "List reserved resources by agent.", get("debug/reservations"), _show_reservations),
 )

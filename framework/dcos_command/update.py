@@ -210,11 +210,8 @@ def check_unchanged(service: ServiceClient, present: Options, params: Params) ->
 
 
 def _start(service: ServiceClient, params: Params) -> Any:
-    # Only the new options are sent, so that concurrent changes to others survive.
-    return _submit(service, params["wanted"], params, replace_all=bool(params.get("replace")))
-
-
-def _submit(service: ServiceClient, options: Options, params: Params, *, replace_all: bool) -> Any:
+    """Send the options that the preview put into `params`: without `replace` only new ones, so that others survive."""
+    options, replace_all = params["wanted"], bool(params.get("replace"))
     if replace_all:
         check_unchanged(service, params["present"], params)
     answer = installation_of(service).update(options, params.get("package_version"), replace_all=replace_all)
@@ -246,16 +243,13 @@ def _requested_options(params: Params) -> Options:
     return options
 
 
-def _rollback(service: ServiceClient, params: Params) -> Any:
-    return _submit(service, params["wanted"], params, replace_all=True)
-
-
 def _preview_rollback(service: ServiceClient, params: Params) -> tuple[Renderable, Params]:
     present = user_options(service)  # read first, so that later changes are detected
     lost = check_unstarted(service, present, params)
     selected, options = select_earlier(service, params)
     effects = describe_changes(service, options, None, anyway=bool(lost))
-    return (*lost, f"Roll back to configuration {selected}:", *effects), {"present": present, "wanted": options}
+    more = {"present": present, "wanted": options, "replace": True}
+    return (*lost, f"Roll back to configuration {selected}:", *effects), more
 
 
 def _document(file: str) -> Any:
@@ -397,7 +391,7 @@ COMMANDS = (
     Command(
         "update rollback",
         "Restore the options of an earlier configuration.",
-        _rollback,
+        _start,
         _show_start,
         (_ID,),
         (_FORCE,),

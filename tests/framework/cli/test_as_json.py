@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dcos_command.output import Table
 from runs import a_run
-from tf_scheduler.cli.commands.history import print_table
 from tf_scheduler.cli.common.output import ColourScreen
 from tf_scheduler.history.database import RunDatabase
 
@@ -63,9 +63,9 @@ def test_json_option_of_a_group_applies_to_its_commands(asked):
 def test_narrow_table_has_a_line_for_each_cell(monkeypatch, capsys):
     """Not a column of single characters."""
     monkeypatch.setenv("COLUMNS", "20")
-    monkeypatch.setattr("tf_scheduler.cli.commands.history.screen", ColourScreen)
 
-    print_table(("run", "state", "restarts"), [("digits", "succeeded", "0"), ("mnist", "failed", "3")])
+    rows = [("digits", "succeeded", "0"), ("mnist", "failed", "3")]
+    ColourScreen().show([Table(("run", "state", "restarts"), rows)])
 
-    shown = capsys.readouterr().out.split()
-    assert ["run:", "digits", "state:", "succeeded", "restarts:", "0"] == shown[:6]
+    words = capsys.readouterr().out.split()
+    assert ["run:", "digits", "state:", "succeeded", "restarts:", "0"] == words[:6]

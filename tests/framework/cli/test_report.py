@@ -10,7 +10,7 @@ from tf_scheduler.api.views.overview import Overview, TaskRow
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.common.output import OutputRedactor
 from tf_scheduler.cli.local_run.follow import FollowResult
-from tf_scheduler.cli.local_run.report import build_report, summary
+from tf_scheduler.cli.local_run.report import build_report, summary_lines
 from tf_scheduler.logging_setup import SecretRedactor
 from tf_scheduler.model.secrets import SecretSpec
 
@@ -44,7 +44,7 @@ def test_report_has_no_secrets_of_any_source(tmp_path, source, jobs, words):
     report = build_report(FollowResult(SEEN), spec, cluster, folder, 1.0, OutputRedactor(spec, masks))
 
     assert words == tuple(task["last_lines"] for task in report["tasks"])
-    assert all(f"    | {line}" in summary(report) for lines in words for line in lines)
+    assert all(f"    | {line}" in summary_lines(report) for lines in words for line in lines)
 
 
 def test_report_keeps_logs_of_earlier_launches(tmp_path):
@@ -65,4 +65,4 @@ def test_report_keeps_logs_of_earlier_launches(tmp_path):
     assert [str(logs / f"worker-0.{number}") for number in (1, *range(4, 13))] == report["tasks"][0]["earlier_logs"]
     assert "worker-0__1" == (logs / "worker-0.1" / "stdout").read_text()
     assert "worker-0__13" == (logs / "worker-0" / "stdout").read_text()
-    assert f"logs: {logs} (of the first launch of worker-0: worker-0.1)" in summary(report)
+    assert f"logs: {logs} (of the first launch of worker-0: worker-0.1)" in summary_lines(report)

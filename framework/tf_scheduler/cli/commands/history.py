@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ def history(context: click.Context, count: int, as_json: bool) -> None:
         (run.id, run.state, format_duration(run.seconds), format_number(last.step), format_number(last.loss), restarts)
         for run, last, restarts in ((run, run.last, str(run.restarts)) for run in runs)
     ]
-    print_table(("run", "state", "time", "steps", "loss", "restarts"), rows, NO_RUNS)
+    screen().show([Table(("run", "state", "time", "steps", "loss", "restarts"), rows, NO_RUNS)])
 
 
 @history.command()
@@ -108,9 +108,8 @@ def compare(old: str, new: str, as_json: bool) -> None:
         echo_json({"old": before.id, "new": after.id, **differences})
         return
     for name, items in parts.items():
-        click.echo(f"{name}:{'' if items else ' the same'}")
-        if items:
-            print_table(("", before.id, after.id), [(item.name, _text(item.old), _text(item.new)) for item in items])
+        rows = [(item.name, _text(item.old), _text(item.new)) for item in items]
+        screen().show([f"{name}:", Table(("", before.id, after.id), rows)] if items else [f"{name}: the same"])
 
 
 @history.command()
@@ -210,7 +209,3 @@ def _run_lines(run: Run) -> Iterator[str]:
 
 def _text(value: Any) -> str:
     return _MISSING if value is None else value if isinstance(value, str) else json.dumps(value)
-
-
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], empty: str = "") -> None:
-    screen().show([Table(head, rows, empty)])

@@ -91,7 +91,7 @@ def diff(old: Path, new: Path, as_json: bool) -> None:
     """
     before, after = _load_all(old, new)
     change = difference(before, after)
-    echo_result(_diff_json(change), "\n".join(_diff_lines(change)), as_json)
+    echo_result(asdict(change), "\n".join(_diff_lines(change)), as_json)
     sys.exit(1 if change.refused else 0)
 
 
@@ -187,16 +187,6 @@ def _as_dicts(problems: Iterable[Problem]) -> list[dict[str, str]]:
 def _print_notices(notices: Iterable[Problem]) -> None:
     for notice in notices:
         click.echo(f"notice: {notice}", err=True)
-
-
-def _diff_json(change: Difference) -> dict[str, Any]:
-    return {
-        "changed": [asdict(item) for item in change.changed],
-        "refused": _as_dicts(change.refused),
-        "restarted": [asdict(item) for item in change.restarted],
-        "added": list(change.added),
-        "removed": list(change.removed),
-    }
 
 
 def _diff_lines(change: Difference) -> Iterator[str]:

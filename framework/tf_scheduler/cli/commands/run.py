@@ -25,15 +25,7 @@ from tf_scheduler.cli.common.output import echo_json, json_switch, output_redact
 from tf_scheduler.cli.local_run.follow import StopMonitor, collect_signals, follow, run_scheduler
 from tf_scheduler.cli.local_run.ports import port_block
 from tf_scheduler.cli.local_run.process import SchedulerLaunch, secret_variables, with_values
-from tf_scheduler.cli.local_run.report import (
-    Report,
-    build_report,
-    check_page,
-    exit_code,
-    finish_run,
-    start_run,
-    summary,
-)
+from tf_scheduler.cli.local_run.report import Report, build_report, check_page, finish_run, start_run, summary_lines
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import NoMatch, match_gang
 from tf_scheduler.errors import JobError, NotRunningError, SchedulerError
@@ -41,6 +33,7 @@ from tf_scheduler.model.ids import AgentId, OfferId
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.resources import Resource, Value, thousandths
 from tf_scheduler.model.spec import ServiceSpec, Strategy, TaskSpec
+from tf_scheduler.model.state import Verdict
 
 from .local import clean_up_on_signals, directory_option
 
@@ -138,7 +131,7 @@ def run(
         check_feasible(spec, specs)
         job = _Job(spec, load_document(options), timeout, as_json, page)
         report = _run(job, running or stack.enter_context(_own_cluster(specs)), own=running is None)
-    sys.exit(exit_code(report))
+    sys.exit(0 if report["state"] == Verdict.SUCCEEDED.value else 1)
 
 
 @contextmanager
@@ -241,7 +234,8 @@ def _print_result(report: Report, folder: RunFolder, as_json: bool) -> None:
         folder.result.write_text(text + "\n")
     except OSError as error:
         click.echo(f"{folder.result}: the result cannot be written: {error.strerror}", err=True)
-    click.echo(text if as_json else summary(report))  # last, because it raises OSError if it cannot be written
+    # Last, because it raises OSError if it cannot be written.
+    click.echo(text if as_json else "\n".join(summary_lines(report)))
 
 
 def _own_cluster(specs: Sequence[AgentSpec]) -> LocalCluster:

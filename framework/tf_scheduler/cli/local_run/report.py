@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -62,7 +61,7 @@ def run_database() -> RunDatabase:
 
 def start_run(document: Mapping[str, Any], folder: RunFolder, agents: Iterable[AgentSpec], submitted: float) -> Run:
     """Store a run that starts, so that it is listed even if this process is killed. `finish_run` reports errors."""
-    options, process = resolve(document), ProcessId.of(os.getpid())
+    options, process = resolve(document), ProcessId.current()
     masked = mask_options(options)
     run = Run(
         id=folder.path.name,
@@ -75,7 +74,7 @@ def start_run(document: Mapping[str, Any], folder: RunFolder, agents: Iterable[A
         options=changed_options(masked, options),
         resolved=masked,
         agents={agent.hostname: _agent_text(agent) for agent in agents},
-        process="" if process is None else f"{process.pid}:{process.start_time}",
+        process=f"{process.pid}:{process.start_time}",
     )
     with suppress(JobError, OSError):
         run_database().save(run)
@@ -262,12 +261,8 @@ def _keep_logs(name: str, sandbox: Path, folder: RunFolder) -> str | None:
     return str(path) if path else None
 
 
-def summary(report: Report) -> str:
-    """Return the report as a few lines for people."""
-    return "\n".join(_summary_lines(report))
-
-
-def _summary_lines(report: Report) -> Iterator[str]:
+def summary_lines(report: Report) -> Iterator[str]:
+    """Yield the report as a few lines for people."""
     yield f"{report['service']} {report['state']} after {report['seconds']} s: {report['reason']}"
     for task in report["tasks"]:
         yield f"  {task['name']}: {task['state']} on {task['agent']}"
@@ -279,8 +274,3 @@ def _summary_lines(report: Report) -> Iterator[str]:
     more = f" (of the first launch of {restarted[0]}: {restarted[0]}.1)" if restarted else ""
     yield f"logs: {report['run']}/logs{more}"
     yield f"model and checkpoints: {report['checkpoints']}"
-
-
-def exit_code(report: Report) -> int:
-    """Return 0 for success, else 1."""
-    return 0 if report["state"] == Verdict.SUCCEEDED.value else 1
