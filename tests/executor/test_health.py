@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import socket
@@ -11,13 +10,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
+from kit.http_server import HttpServer, QuietHandler
 from tf_executor.around import health
 from tf_executor.around.health import HealthChecks, http_problem
 from tf_executor.contract.events import Ready, Unhealthy
@@ -265,24 +265,15 @@ def test_failures_in_grace_period_are_ignored(monkeypatch: pytest.MonkeyPatch) -
     assert 3 == looks
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(int(self.path[1:]))
-        self.send_header("Location", "/200")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
+class Handler(QuietHandler):
+    def respond(self) -> None:
+        self.answer(int(self.path[1:]), b"", Location="/200")
 
 
 @pytest.fixture
 def web() -> Iterator[str]:
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with closing(HttpServer(Handler)) as server:
+        yield server.url
 
 
 @pytest.mark.parametrize(

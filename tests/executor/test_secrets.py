@@ -6,17 +6,15 @@ import base64
 import json
 import os
 import shutil
-import ssl
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kit.certificates import Certificates
+from kit.http_server import HttpServer, QuietHandler
 from tf_executor.around.secrets import Secret, SecretFetchError, SecretRequest, decode, fetch_secrets
 from tf_executor.contract.payload import RENEW_SECRETS
 from tf_executor.process import temporary
@@ -35,36 +33,19 @@ class Desk:
         self.answers = list(answers)
         desk = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                desk.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        class Handler(QuietHandler):
+            def respond(self) -> None:
+                desk.asked.append(json.loads(self.body()))
                 code, body = desk.answers.pop(0) if len(desk.answers) > 1 else desk.answers[0]
                 content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-                self.send_response(code)
-                self.send_header("Location", "http://127.0.0.1:9/elsewhere")
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
+                self.answer(code, content, Location="http://127.0.0.1:9/elsewhere")
 
-            def log_message(self, *_: Any) -> None:
-                """Log nothing."""
+        self.server = HttpServer(Handler)
+        self.close = self.server.close
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/v1/secrets"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-
-    def encrypt(self, certificate: str, key: str) -> None:
-        """Use TLS from the next connection on."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, key)
-        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
-        self.url = self.url.replace("http:", "https:")
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    @property
+    def url(self) -> str:
+        return f"{self.server.url}/v1/secrets"
 
 
 @pytest.fixture
@@ -259,7 +240,7 @@ def test_values_are_not_in_reprs() -> None:
 
 def test_server_certificate_is_verified(desk_of: Any, certificates: Certificates) -> None:
     desk = desk_of(given(("A", "", b"1")))
-    desk.encrypt(*certificates.pair("server"))
+    desk.server.encrypt(certificates.server_context())
     texts = ((certificates.folder / name).read_text() for name in AUTHORITIES)
     good, bad = (SecretRequest(desk.url, "t1", "the-token", "n", text) for text in texts)
     assert [Secret("A", "", b"1")] == fetch_secrets(good)

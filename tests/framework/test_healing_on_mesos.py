@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import getpass
-import http.client
 import json
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from builders import a_job, a_spec, needs
-from jobs import PATIENCE
 from kit.scheduler_process import WatchedScheduler
 from kit.shared import SharedServers
 from kit.waiting import wait_until
+from mesos_local import master_api
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.master_api import read_status
@@ -192,11 +191,7 @@ def output(cluster: LocalCluster, watched: Watched, record: TaskRecord) -> str:
 
 def operate(cluster: LocalCluster, kind: str, agent_id: str) -> None:
     """Call the master's operator API about one agent."""
-    with closing(http.client.HTTPConnection(cluster.master.address, timeout=PATIENCE)) as connection:
-        body = {"type": kind, kind.lower(): {"agent_id": {"value": agent_id}}}
-        connection.request("POST", "/api/v1", json.dumps(body), {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        assert response.status in (200, 202), response.read()
+    master_api.call(cluster.master.address, kind, **{kind.lower(): {"agent_id": {"value": agent_id}}})
 
 
 def runs(state: SchedulerState, count: int) -> bool:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import getpass
-import http.client
 import json
 import queue
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,12 @@ import pytest
 
 from builders import a_job, a_spec, needs
 from jobs import PATIENCE
+from kit.commands import request
 from kit.scheduler_process import WatchedScheduler
 from kit.shared import SharedServers
 from kit.waiting import wait_until
 from mesos_client.scheduler import SchedulerDriver
+from mesos_local import master_api
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from tf_scheduler.model.ids import TaskName
@@ -94,25 +95,12 @@ def workers(count: int, command: str = FOREVER, **options: Any) -> Any:
 
 def operate(cluster: LocalCluster, kind: str, **content: Any) -> dict[str, Any]:
     """Call the master's operator API."""
-    with closing(http.client.HTTPConnection(cluster.master.address, timeout=PATIENCE)) as connection:
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        body = {"type": kind, **({kind.lower(): content} if content else {})}
-        connection.request("POST", "/api/v1", json.dumps(body), headers)
-        response = connection.getresponse()
-        answer = response.read()
-        assert response.status in (200, 202), answer
-        return json.loads(answer) if answer else {}
-
-
-def get(cluster: LocalCluster, path: str) -> dict[str, Any]:
-    with closing(http.client.HTTPConnection(cluster.master.address, timeout=PATIENCE)) as connection:
-        connection.request("GET", path)
-        return json.loads(connection.getresponse().read())
+    return master_api.call(cluster.master.address, kind, **({kind.lower(): content} if content else {}))
 
 
 def reserved(cluster: LocalCluster) -> dict[str, list[str]]:
     """Return the roles with reservations by host name."""
-    agents = get(cluster, "/slaves")["slaves"]
+    agents = request(int(cluster.master.address.rpartition(":")[2]), "/slaves").json["slaves"]
     return {agent["hostname"]: sorted(roles) for agent in agents if (roles := agent["reserved_resources"])}
 
 
@@ -224,7 +212,7 @@ def test_task_moves_before_maintenance_window(cluster, start):
         operate(cluster, "UPDATE_MAINTENANCE_SCHEDULE", schedule={"windows": [window]})
         service.until(lambda state: state.stored.tasks["worker-0"].id != first)
         assert host != service.until_running()["worker-0"]
-        answers = operate(cluster, "GET_MAINTENANCE_STATUS")["get_maintenance_status"]["status"]["draining_machines"]
+        answers = operate(cluster, "GET_MAINTENANCE_STATUS")["status"]["draining_machines"]
         assert ["ACCEPT"] == [status["status"] for item in answers for status in item["statuses"]]
     finally:
         operate(cluster, "UPDATE_MAINTENANCE_SCHEDULE", schedule={"windows": []})
@@ -289,7 +277,7 @@ def test_reservations_last_until_gang_is_complete(cluster, start):
     assert {"a-1", "a-2", "b-1"} == set(service.until_running().values())
     assert {} == reserved(cluster) == dict(service.state.stored.reservations)
     # Mesos forgets an operation when its status is acknowledged.
-    wait_until(lambda: not operate(cluster, "GET_OPERATIONS")["get_operations"].get("operations"))
+    wait_until(lambda: not operate(cluster, "GET_OPERATIONS").get("operations"))
 
 
 class Thief:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -18,7 +20,7 @@ class QuietHandler(BaseHTTPRequestHandler):
         raise NotImplementedError
 
     def body(self) -> bytes:
-        return self.rfile.read(int(self.headers["Content-Length"]))
+        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
     def answer(self, code: int, body: bytes, **headers: str) -> None:
         self.send_response(code)
@@ -35,12 +37,18 @@ class QuietHandler(BaseHTTPRequestHandler):
 class HttpServer:
     """Serves in a thread until it is closed."""
 
-    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(self, handler: Callable[..., BaseHTTPRequestHandler]) -> None:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.port = self._server.server_port
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.address = f"127.0.0.1:{self.port}"
+        self.url = f"http://{self.address}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self._thread.start()
+
+    def encrypt(self, context: ssl.SSLContext) -> None:
+        """Use TLS from the next connection on."""
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"https://{self.address}"
 
     def close(self) -> None:
         self._server.shutdown()

@@ -1,13 +1,13 @@
 """Health checks: their rules, and their execution."""
 
-import http.server
 import socket
-import threading
+from contextlib import closing
 
 import pytest
 
 from dcos.app import HealthCheck
 from dcos.health import Health, probe
+from kit.http_server import HttpServer, QuietHandler
 
 CHECK = HealthCheck("MESOS_HTTP", "/v1/health", 0, 100.0, 10.0, 5.0, 2, 3.0)
 
@@ -46,20 +46,12 @@ def test_limit_of_0_allows_all_failures():
 def port():
     """Answers the code that the path names."""
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(int(self.path.strip("/")))
-            self.end_headers()
+    class Handler(QuietHandler):
+        def respond(self):
+            self.answer(int(self.path.strip("/")), b"")
 
-        def log_message(self, *_):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server.server_address[1]
-        server.shutdown()
-        thread.join()
+    with closing(HttpServer(Handler)) as server:
+        yield server.port
 
 
 @pytest.mark.parametrize(("code", "alive"), [(200, True), (204, True), (318, True), (404, False), (500, False)])

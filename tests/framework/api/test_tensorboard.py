@@ -6,9 +6,7 @@ import hmac
 import json
 import logging
 import socket
-import threading
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import quote
 
 import pytest
@@ -16,6 +14,7 @@ import pytest
 from asgi_client import ask
 from builders import a_job, a_spec, a_status, with_fields
 from kit.api import a_record, an_app, registered
+from kit.http_server import HttpServer, QuietHandler
 from tf_scheduler.api.routes import tensorboard
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
@@ -25,17 +24,14 @@ TOKENS = {"read_token": "r", "write_token": "w"}
 READER = {"Authorization": "Bearer r"}
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """Echoes; some paths misbehave."""
 
     protocol_version = "HTTP/1.1"
 
-    def do_GET(self):
+    def respond(self):
         if self.path == "/away":
-            self.send_response(307)
-            self.send_header("Location", "/v1/plans/deploy/stop")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self.answer(307, b"", Location="/v1/plans/deploy/stop")
             return
         if self.path == "/cut":
             self.send_response(200)
@@ -44,8 +40,8 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"{half")
             self.close_connection = True
             return
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
-        record = {"method": self.command, "path": self.path, "headers": dict(self.headers), "body": body}
+        headers, body = dict(self.headers), self.body().decode()
+        record = {"method": self.command, "path": self.path, "headers": headers, "body": body}
         self.send_response(404 if "missing" in self.path else 200)
         for name, value in (
             ("Content-Type", "application/json"),
@@ -61,21 +57,12 @@ class Handler(BaseHTTPRequestHandler):
         for piece in (content[:7], content[7:], b""):
             self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
 
-    do_POST = do_GET  # noqa: N815 - its name there
-
-    def log_message(self, *_):
-        pass
-
 
 @pytest.fixture
 def place():
     """Address of a TensorBoard."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with closing(HttpServer(Handler)) as server:
+        yield server.address
 
 
 def a_state(address, word=TaskState.RUNNING):

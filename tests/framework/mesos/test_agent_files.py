@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from builders import a_spec, with_fields
 from kit.certificates import Certificates
+from kit.http_server import HttpServer, QuietHandler
 from mesos_client.credentials import BasicCredentials, Tls
 from tf_scheduler.errors import FileError
 from tf_scheduler.mesos import agent_files
@@ -40,8 +40,8 @@ class Mesos:
         self.end = threading.Event()
         mesos = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
+        class Handler(QuietHandler):
+            def respond(self) -> None:
                 parts = urlsplit(self.path)
                 mesos.asked.append((parts.path, self.headers.get("Authorization", "")))
                 body = json.dumps(mesos.answer(parts.path, parse_qs(parts.query))).encode()
@@ -54,14 +54,9 @@ class Mesos:
                     self.wfile.write(b" ")
                 self.wfile.write(body)
 
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.socket = certificates.server_context().wrap_socket(self._server.socket, server_side=True)
-        self.address = f"127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
+        self._server = HttpServer(Handler)
+        self._server.encrypt(certificates.server_context())
+        self.address = self._server.address
 
     def answer(self, path: str, query: dict[str, list[str]]) -> object:
         if path == self.refuses:
@@ -76,9 +71,7 @@ class Mesos:
 
     def close(self) -> None:
         self.end.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.close()
 
 
 @pytest.fixture

@@ -10,15 +10,16 @@ import resource
 import socket
 import subprocess
 import sys
-import threading
 import zipfile
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
+from kit.http_server import HttpServer
 from mesos_local.host.errors import MesosLocalError
 from mesos_local.libmesos import download, native, relink
 from mesos_local.libmesos.download import index_urls
@@ -59,12 +60,8 @@ def index(egg: Path) -> Iterator[str]:
     (egg.parent / "index.html").write_text(f"<!DOCTYPE html><html><body>{link}</body></html>")
     Index.downloads.clear()
     handler = partial(Index, directory=str(egg.parent.parent))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-        thread.join()
+    with closing(HttpServer(handler)) as server:
+        yield f"{server.url}/"
 
 
 @pytest.fixture

@@ -8,16 +8,17 @@ import os
 import stat
 import subprocess
 import tarfile
-import threading
 import zipfile
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kit.http_server import HttpServer
 from mesos_local.node import node_command
 
 
@@ -35,20 +36,11 @@ def sandbox(tmp_path: Path) -> Path:
     return folder
 
 
-class QuietHandler(SimpleHTTPRequestHandler):
-    def log_message(self, *args: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def server(source: Path) -> Iterator[str]:
     """A web server of the folder `source`."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=str(source))) as web:
-        thread = threading.Thread(target=web.serve_forever, args=(0.02,))
-        thread.start()
-        yield f"http://127.0.0.1:{web.server_port}"
-        web.shutdown()
-        thread.join()
+    with closing(HttpServer(partial(SimpleHTTPRequestHandler, directory=str(source)))) as web:
+        yield web.url
 
 
 def fetch(sandbox: Path, *uris: dict[str, Any], **info: Any) -> int:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import closing
 from urllib.parse import unquote
 
 import pytest
@@ -15,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from builders import a_job, a_spec, a_status, with_fields
+from kit.http_server import HttpServer, QuietHandler
 from live_api import LiveApi
 from simulation import send
 from simulation.world import play
@@ -85,44 +84,22 @@ FILES = {
 }
 
 
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+class Handler(QuietHandler):
+    def respond(self):
+        self.body()
         back = unquote(self.path.partition("/tensorboard/?")[2])
         away = "/v1/plans/deploy/stop" if self.path == "/away" else back
         record = {"path": self.path, "host": self.headers["Host"]}
         kind, content = FILES.get(self.path, ("application/json", json.dumps(record).encode()))
-        self.send_response(307 if away else 200)
-        if away:
-            self.send_header("Location", away)
-        self.send_header("Content-Type", kind)
-        self.end_headers()
-        self.wfile.write(content)
-
-    do_POST = do_GET  # noqa: N815 - its name there
-
-    def log_message(self, *_):
-        pass
-
-
-@contextmanager
-def a_board():
-    """Its address."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+        self.answer(307 if away else 200, content, Content_Type=kind, **({"Location": away} if away else {}))
 
 
 @pytest.mark.parametrize("prefix", ["", "/service/dev/digits"])
 def test_tensorboard_page_cannot_command_scheduler(chromium, prefix):
     """No request, frame, window or form of the page reaches the scheduler."""
     spec, events = a_spec(name="dev/digits", jobs=(a_job(JobKind.TENSORBOARD),)), []
-    with a_board() as address:
+    with closing(HttpServer(Handler)) as board:
+        address = board.address
         record = TaskRecord("tensorboard-0", "t__1", JobKind.TENSORBOARD, 0, "S1", "agent-1", address, 1, (), 0.0)
         statuses = {record.id: a_status(record.id)}
         state = with_fields(SchedulerState(spec), framework_id="f", tasks={record.name: record}, statuses=statuses)
