@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.commands import ENVIRONMENT
 from kit.shared import Shared
 from mesos_local.cluster import LocalCluster
 from spotless import no_framework_left
@@ -78,10 +79,9 @@ def _no_framework_left(shared_cluster: Shared[LocalCluster], request: pytest.Fix
 def url(shared_cluster: Shared[LocalCluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where `scripts/local-dcos` answers, as long as the module's tests run."""
     command = [sys.executable, "-m", "dcos.serve", "--dir", str(shared_cluster.take().directory)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     log = tmp_path_factory.mktemp("serve") / "stderr"
     with log.open("w") as errors:
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
+        process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=errors, text=True)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()

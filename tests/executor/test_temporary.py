@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from jobs import PATIENCE, gone
+from kit.commands import ENVIRONMENT
 from tf_executor.process import temporary
 from tf_executor.process.watchdog_process import remove_folder
 
@@ -224,7 +225,7 @@ def test_mounts_are_kept(full: Path, tmp_path: Path) -> None:
     others.mkdir(mode=0o755)
     (others / "file").touch()
     command = [*private, sys.executable, "-c", MOUNTED, str(full), str(others)]
-    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    subprocess.run(command, check=True, env=ENVIRONMENT)
     assert (others / "file").exists()
     assert 0o755 == others.stat().st_mode & 0o777
     assert [full / "a"] == list(full.iterdir())

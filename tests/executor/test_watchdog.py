@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from jobs import PATIENCE
+from kit.commands import ENVIRONMENT
 
 #: Start a watchdog, then a shell with two children, one in another session; print their ids.
 EXECUTOR = """
@@ -18,8 +19,7 @@ subprocess.run(["/bin/sh", "-c", program], start_new_session=True)
 
 
 def environment(executor_id, sandbox):
-    marks = {"MESOS_EXECUTOR_ID": executor_id, "MESOS_SANDBOX": str(sandbox)}
-    return {**os.environ, **marks, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return ENVIRONMENT | {"MESOS_EXECUTOR_ID": executor_id, "MESOS_SANDBOX": str(sandbox)}
 
 
 def executor(executor_id, sandbox):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,16 +9,14 @@ from pathlib import Path
 
 import pytest
 
-import tf_scheduler
 from jobs import PATIENCE, options, wait_for
+from kit.commands import ENVIRONMENT
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_local import master_api
 from mesos_local.cluster import LocalCluster
 from mesos_local.master_api import read_status
 
 PROGRAM = Path(__file__).parents[1] / "dying_scheduler.py"
-SOURCES = Path(tf_scheduler.__file__).parents[1]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (SOURCES, SOURCES.parent / "executor")))}
 NAME = "dying"
 #: Each start of a task writes a line; worker 0 exits, and ends the job, when the file `end` exists.
 COMMAND = (

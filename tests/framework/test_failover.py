@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,20 +13,14 @@ from typing import Any
 
 import pytest
 
-import tf_scheduler
 from jobs import PATIENCE, options, wait_for
+from kit.commands import ENVIRONMENT
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.mesos, pytest.mark.zookeeper]
 
 SCHEDULER = Path(__file__).parents[1] / "one_scheduler.py"
-SOURCES = Path(tf_scheduler.__file__).parents[1]
-ENVIRONMENT = {
-    **os.environ,
-    "PYTHONPATH": os.pathsep.join(map(str, (SOURCES, SOURCES.parent / "executor"))),
-    "PYTHONUNBUFFERED": "1",
-}
 #: Each start of a task writes a line; worker 0 exits, and ends the job, when the file `end` exists.
 COMMAND = (
     'echo "$TASK_NAME" >> $CHECKPOINT_DIR/starts; touch $CHECKPOINT_DIR/$TASK_NAME; '
@@ -61,7 +54,7 @@ def start(local_cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[[], 
         state = f"zk://{zookeeper.addresses}/frameworks?session_timeout=3"
 
         def launch() -> PrintingScheduler:
-            command = [sys.executable, str(SCHEDULER), str(path), local_cluster.master.address, state]
+            command = [sys.executable, "-u", str(SCHEDULER), str(path), local_cluster.master.address, state]
             process = stack.enter_context(subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True))
             stack.callback(process.kill)
             return PrintingScheduler(process)

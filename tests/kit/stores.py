@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -112,10 +111,6 @@ def _outcome(call: Callable[..., object], *args: object) -> object:
         return call(*args)
     except StoreError as error:
         return type(error)
-
-
-#: Environment of a crasher.py, which imports this module.
-CRASHER_ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def transaction(number: int) -> list[Write]:

@@ -1,7 +1,6 @@
 """Marathon with real processes."""
 
 import json
-import os
 import queue
 import signal
 import subprocess
@@ -13,6 +12,7 @@ import pytest
 
 from dcos.errors import MarathonError
 from dcos.marathon import Marathon
+from kit.commands import ENVIRONMENT
 from kit.waiting import wait_until
 from mesos_local.host.process import ProcessId
 
@@ -160,8 +160,7 @@ with Marathon(Path(sys.argv[1]), Path(sys.argv[2])) as marathon:
     marathon.create({"id": "job", "cmd": f"echo $$ >> {sys.argv[2]}/pids; exec sleep 1000"})
     threading.Event().wait()
 """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    other = subprocess.Popen([sys.executable, "-c", program, str(folder), str(tmp_path)], env=environment)
+    other = subprocess.Popen([sys.executable, "-c", program, str(folder), str(tmp_path)], env=ENVIRONMENT)
     try:
         stray = int(wait_until(lambda: written(tmp_path / "pids")))
         wait_until(

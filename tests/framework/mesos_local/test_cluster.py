@@ -15,6 +15,7 @@ from typing import Any, Literal
 import pytest
 
 from http_scheduler import HttpScheduler
+from kit.commands import ENVIRONMENT
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import DamagedRecordError, MesosLocalError, NodeDiedError
@@ -190,7 +191,7 @@ def owner(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[subprocess
     """A process with a cluster that ends on request; meanwhile it gets a signal, the fixture's parameter, twice."""
     command = [sys.executable, "-c", OWNER, getattr(request, "param", "SIGINT")]
     pipe = subprocess.PIPE
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
+    environment = ENVIRONMENT | {"TMPDIR": str(tmp_path)}
     with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         try:
             yield process

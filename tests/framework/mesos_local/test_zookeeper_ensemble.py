@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import mesos_local
-from kit import zookeeper_ensemble
+from kit.commands import ENVIRONMENT
 from kit.shared import SharedServers
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_local.host.errors import MesosLocalError
@@ -86,10 +84,8 @@ with ZooKeeperEnsemble() as ensemble:
 
 def test_it_dies_with_its_owner() -> None:
     """SIGKILL of the process that started it leaves nothing behind."""
-    folders = (Path(zookeeper_ensemble.__file__).parents[1], Path(mesos_local.__file__).parents[1])
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
     owner = subprocess.Popen(
-        [sys.executable, "-c", _OWNER], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _OWNER], env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     with owner:
         try:

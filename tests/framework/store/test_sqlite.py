@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-import tf_scheduler
+from kit.commands import ENVIRONMENT
 from tf_scheduler.store import sqlite
 from tf_scheduler.store.interface import (
     Put,
@@ -28,7 +28,6 @@ from tf_scheduler.store.interface import (
 from tf_scheduler.store.sqlite import SqliteStore
 
 BIG = [Put(f"big/{number}", bytes(50_000)) for number in range(20)]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(tf_scheduler.__file__).parents[1])}
 
 
 def sql(file: Path, *statements: str) -> list:

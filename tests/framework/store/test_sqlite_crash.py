@@ -10,7 +10,8 @@ from signal import SIGKILL, SIGXFSZ
 
 import pytest
 
-from kit.stores import CRASHER_ENVIRONMENT, check_transactions
+from kit.commands import ENVIRONMENT
+from kit.stores import check_transactions
 from tf_scheduler.store.sqlite import SqliteStore
 
 CRASHER = Path(__file__).with_name("crasher.py")
@@ -20,7 +21,7 @@ TRANSACTIONS = 4
 def crash(folder: Path, kind: str, points: range) -> dict[tuple[int, int], set[int]]:
     """Run the crasher at each point; return the (acknowledged, stored) transactions that it left, with the signals."""
     command = [sys.executable, str(CRASHER), str(folder), kind, *map(str, points)]
-    output = subprocess.run(command, env=CRASHER_ENVIRONMENT, check=True, stdout=subprocess.PIPE).stdout
+    output = subprocess.run(command, env=ENVIRONMENT, check=True, stdout=subprocess.PIPE).stdout
     left: dict[tuple[int, int], set[int]] = {}
     for point, ended_by in zip(points, map(int, output.split()), strict=True):
         left.setdefault(left_behind(folder / f"{point}.db"), set()).add(ended_by)
@@ -57,7 +58,7 @@ def test_kill_while_log_moves_into_file(tmp_path):
 @pytest.mark.parametrize("answers", [1, 2, 3, 10, 100, 400])
 def test_kill_from_outside(tmp_path, answers):
     command = [sys.executable, str(CRASHER), str(tmp_path), "forever"]
-    with subprocess.Popen(command, env=CRASHER_ENVIRONMENT, stdout=subprocess.PIPE) as writer:
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE) as writer:
         try:
             for _ in range(answers):
                 assert writer.stdout.readline()

@@ -12,7 +12,8 @@ from signal import SIGKILL
 
 import pytest
 
-from kit.stores import CRASHER_ENVIRONMENT, check_transactions
+from kit.commands import ENVIRONMENT
+from kit.stores import check_transactions
 from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore
 
 pytestmark = pytest.mark.zookeeper
@@ -33,7 +34,7 @@ def left_behind(place: ZooKeeperAddress, acknowledged: Path) -> tuple[int, int]:
 def test_kill_at_every_request(zookeeper, tmp_path, kind):
     """Every acknowledged decision is stored, and at most one more."""
     command = [sys.executable, str(CRASHER), zookeeper.servers[0], str(tmp_path), kind, *map(str, range(POINTS))]
-    output = subprocess.run(command, env=CRASHER_ENVIRONMENT, check=True, stdout=subprocess.PIPE, timeout=170).stdout
+    output = subprocess.run(command, env=ENVIRONMENT, check=True, stdout=subprocess.PIPE, timeout=170).stdout
     ended_by = [int(line) for line in output.split()]
     left = Counter()
     for point in range(POINTS):

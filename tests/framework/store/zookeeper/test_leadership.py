@@ -16,14 +16,13 @@ from pathlib import Path
 
 import pytest
 
-import tf_scheduler
+from kit.commands import ENVIRONMENT
 from tf_scheduler.store.interface import LeadershipLostError, Put, StoreConflictError, StoreUnavailableError
 from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore
 from zookeeper_proxy import ZooKeeperProxy
 
 pytestmark = pytest.mark.zookeeper
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(tf_scheduler.__file__).parents[1])}
 ROOT = "dcos-service-tensorflow"
 #: Maximum seconds to wait for an event.
 LONG = 60.0
