@@ -53,9 +53,9 @@ def _announcement(state: LifecycleState) -> tuple[events.Action, ...]:
     if _is_program(state):
         return (SendReport("TASK_RUNNING"),)
     if state.stage in (Stage.FETCH, Stage.PRE):
-        return (SendReport("TASK_STARTING", events.stage_runs(state.stage)),)
+        return (SendReport("TASK_STARTING", f"{events.NOUNS[state.stage]} runs"),)
     if state.stage is Stage.POST:
-        text = f"{events.describe_end(state.ending)}; {events.stage_runs(state.stage)}"
+        text = f"{events.describe_end(state.ending)}; {events.NOUNS[state.stage]} runs"
         return (SendReport("TASK_RUNNING", text, healthy=state.healthy),)
     return ()
 
@@ -81,7 +81,7 @@ def _exited(state: LifecycleState, event: events.Exited, now: float) -> Step:
         state = replace(state, ending=event.ending)
     elif event.ending.exit_code != 0:
         assert state.stage is not None
-        state = state.with_failure(events.stage_failed(state.stage, event.ending))
+        state = state.with_failure(f"{events.NOUNS[state.stage]} failed: {events.describe_end(event.ending)}")
     return _next_stage(state) if state.ahead else _sweep(state, now)
 
 
@@ -144,7 +144,8 @@ def _stage_overdue(state: LifecycleState, event: events.Overdue, now: float) -> 
     if state.time_limit is not None and now >= state.time_limit:
         text = f"the task exceeded its max_completion_time of {state.launch.time_limit:g} s"
         return _terminate(state, events.StopReason(text, failed=True, reason=TOO_LONG), now + state.launch.grace)
-    return _sweep(state.with_failure(events.stage_too_long(state.stage, state.launch.hook_timeout)), now)
+    message = f"{events.NOUNS[state.stage]} took longer than {state.launch.hook_timeout:g} s"
+    return _sweep(state.with_failure(message), now)
 
 
 def _terminate(state: LifecycleState, stopped: events.StopReason, deadline: float) -> Step:

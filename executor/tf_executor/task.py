@@ -107,7 +107,7 @@ class TaskProcess:
             stream.finish(SETTLE_TIMEOUT)
         self.secrets.forget()
         self._temporary.remove()
-        return output_excerpt(self._err.tail(), self._out.tail(), self.secrets.values(), TAIL_BYTES)
+        return output_excerpt(self._err.tail, self._out.tail, self.secrets.values(), TAIL_BYTES)
 
     def _prepare(self) -> TaskPaths:
         path = self._environ.get("PATH") or DEFAULT_PATH

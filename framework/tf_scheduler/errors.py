@@ -47,9 +47,10 @@ class OptionsError(SchedulerError):
     kind = "invalid_options"
     http_status = 400
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        super().__init__("\n".join(str(problem) for problem in problems))
-        self.problems = tuple(problems)
+    def __init__(self, problems: Sequence[Problem] | str) -> None:
+        """`problems`: text for one problem of the whole document."""
+        self.problems = (Problem("", problems),) if isinstance(problems, str) else tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
 
 
 class NotRunningError(SchedulerError):

@@ -2,8 +2,19 @@ from __future__ import annotations
 
 import pytest
 
-from tf_executor.contract.events import SendReport, Stage, StopReason, final_report, stage_failed, stage_too_long
+from tf_executor.contract.events import (
+    Exited,
+    LaunchRequested,
+    LifecycleState,
+    Overdue,
+    SendReport,
+    Spawned,
+    Stage,
+    StopReason,
+    final_report,
+)
 from tf_executor.contract.reports import EndReport
+from tf_executor.lifecycle import step
 
 
 @pytest.mark.parametrize(
@@ -70,5 +81,7 @@ def test_final_report_names_failed_stage(ending: EndReport, trouble: str, memory
 
 
 def test_stage_failure_names_stage() -> None:
-    assert "the pre command failed: exit code 2" == stage_failed(Stage.PRE, EndReport(2))
-    assert "the fetch of files took longer than 60 s" == stage_too_long(Stage.FETCH, 60.0)
+    launch = LaunchRequested((Stage.FETCH, Stage.PROGRAM), hook_timeout=60.0)
+    running, _ = step(step(LifecycleState(), launch, 0.0)[0], Spawned(), 0.0)
+    assert "the fetch of files failed: exit code 2" == step(running, Exited(EndReport(2)), 1.0)[0].failure
+    assert "the fetch of files took longer than 60 s" == step(running, Overdue(), 60.0)[0].failure

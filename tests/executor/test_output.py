@@ -108,7 +108,7 @@ def test_output_is_copied_and_tail_is_kept(tmp_path: Path) -> None:
     with output(tmp_path) as stream:
         run([sys.executable, "-c", "print(*['line %d' % n for n in range(100_000)], sep='\\n')"], stream.writer)
     assert data == (tmp_path / "stdout.1").read_bytes() + (tmp_path / "stdout").read_bytes()
-    assert data[-TAIL_BYTES:] == stream.tail()
+    assert data[-TAIL_BYTES:] == stream.tail
 
 
 def run(command: list[str], stdout: int) -> None:
@@ -131,7 +131,7 @@ def test_full_disk_does_not_stop_program(tmp_path: Path) -> None:
     (tmp_path / "stdout").symlink_to("/dev/full")
     with output(tmp_path) as stream:
         run([sys.executable, "-c", "print('x' * 5_000_000); print('end')"], stream.writer)
-    assert stream.tail().endswith(b"x\nend\n")
+    assert stream.tail.endswith(b"x\nend\n")
 
 
 def test_finish_does_not_wait_for_unkillable_process(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from kit.http_server import HttpServer, QuietHandler
 from tf_executor.around.secrets import Secret, SecretFetchError, SecretRequest, decode, fetch_secrets
 from tf_executor.contract.payload import RENEW_SECRETS
 from tf_executor.process import temporary
-from tf_executor.process.temporary import SHARED_MEMORY, MemoryFiles, remove_orphaned_files
+from tf_executor.process.temporary import PREFIX, SHARED_MEMORY, MemoryFiles, remove_orphans
 
 CANARY = "canary-7f3a9c51"
 AUTHORITIES = ("ca.pem", "stranger.pem")
@@ -138,11 +138,11 @@ def test_files_of_killed_executor_are_removed(executor: Any, desk_of: Any, start
     executor.states("TASK_STARTING", "TASK_RUNNING")
     executor.await_file("ready")
     place = (executor.sandbox / "key").readlink()
-    remove_orphaned_files()
+    remove_orphans(SHARED_MEMORY, PREFIX)
     assert place.exists()
     executor.process.kill()
     executor.process.wait()
-    remove_orphaned_files()
+    remove_orphans(SHARED_MEMORY, PREFIX)
     assert not place.parent.exists()
 
 

@@ -196,7 +196,8 @@ UNKILLED = "; some processes could not be killed and may still run"
 #: A shell returns this plus the signal number when its last command was killed.
 _SHELL_SIGNAL_BASE = 128
 _SHELL_HINTS = {126: "command not executable", 127: "command not found"}
-_NOUNS = {
+#: Stage -> noun in messages.
+NOUNS = {
     Stage.SECRETS: "the fetch of secrets",
     Stage.DEVICES: "the choice of GPUs",
     Stage.FETCH: "the fetch of files",
@@ -238,21 +239,6 @@ def final_report(
     if ending.exit_code == 0:
         return SendReport("TASK_FAILED", _joined(f"the program succeeded, but {failure}", memory), ending)
     return SendReport("TASK_FAILED", _joined(describe_end(ending), memory, failure), ending)
-
-
-def stage_failed(stage: Stage, ending: EndReport) -> str:
-    """Return the message for a failed stage other than the program."""
-    return f"{_NOUNS[stage]} failed: {describe_end(ending)}"
-
-
-def stage_too_long(stage: Stage, seconds: float | None) -> str:
-    """Return the message for a stage that exceeded its timeout."""
-    return f"{_NOUNS[stage]} took longer than {seconds:g} s"
-
-
-def stage_runs(stage: Stage) -> str:
-    """Return the message while a stage other than the program runs."""
-    return f"{_NOUNS[stage]} runs"
 
 
 def describe_end(ending: EndReport) -> str:

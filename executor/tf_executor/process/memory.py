@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterable, Iterator
+
+from .tree import read_proc
 
 ROOT = Path("/")
 
@@ -48,7 +51,7 @@ def _memory_group(root: Path) -> Path | None:
     The path `/` is either the host's group or that of a container with its own name space; only the latter has a
     limit.
     """
-    for line in _text(root / "proc/self/cgroup").splitlines():
+    for line in read_proc(root / "proc/self/cgroup").splitlines():
         _number, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue
@@ -61,7 +64,7 @@ def _memory_group(root: Path) -> Path | None:
 
 def _limit(group: Path) -> int | None:
     for name in ("memory.max", "memory.limit_in_bytes"):
-        text = _text(group / name).strip()
+        text = read_proc(group / name).strip()
         # Without a limit cgroup v1 reports a huge number.
         if text.isdigit() and int(text) < 1 << 60:
             return int(text)
@@ -69,18 +72,11 @@ def _limit(group: Path) -> int | None:
 
 
 def _field(path: Path, name: str) -> int | None:
-    for line in _text(path).splitlines():
+    for line in read_proc(path).splitlines():
         key, _, value = line.partition(" ")
         if key == name and value.isdigit():
             return int(value)
     return None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
 
 
 def _grown(before: int | None, after: int | None) -> int:
@@ -107,11 +103,7 @@ def is_port_held_by_others(port: int, own: Iterable[int], root: Path = Path("/pr
 def _listening(port: int, root: Path) -> Iterator[str]:
     """Yield the socket inodes that listen on `port`."""
     for name in ("tcp", "tcp6"):
-        try:
-            lines = (root / "net" / name).read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for fields in map(str.split, lines):
+        for fields in map(str.split, read_proc(root / "net" / name).splitlines()[1:]):
             if fields[_STATE] == _LISTEN and int(fields[_LOCAL].rpartition(":")[2], 16) == port:
                 yield fields[_INODE]
 
@@ -123,13 +115,7 @@ def _sockets(process: Path) -> Iterator[str]:
     except OSError:
         return
     for entry in entries:
-        target = _link(entry)
-        if target.startswith("socket:["):
-            yield target[len("socket:[") : -1]
-
-
-def _link(path: Path) -> str:
-    try:
-        return os.readlink(path)
-    except OSError:  # closed meanwhile
-        return ""
+        with suppress(OSError):  # closed meanwhile
+            target = os.readlink(entry)
+            if target.startswith("socket:["):
+                yield target[len("socket:[") : -1]

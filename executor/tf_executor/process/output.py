@@ -92,7 +92,8 @@ class Output:
         self._file = RotatedFile(path, limit, backups) if regular else InheritedFile(descriptor)
         self._reader, self.writer = os.pipe()
         _enlarge(self.writer)
-        self._tail = b""
+        #: Up to TAIL_BYTES of the last output.
+        self.tail = b""
         #: Time of the last output (time.monotonic), initially of the start.
         self.last = time.monotonic()
         self._lost = 0
@@ -106,17 +107,13 @@ class Output:
         if self._lost:
             log.warning("%s: %s bytes of output lost", self._thread.name, self._lost)
 
-    def tail(self) -> bytes:
-        """Return up to TAIL_BYTES of the last output."""
-        return self._tail
-
     def _copy(self) -> None:
         while True:
             chunk = os.read(self._reader, CHUNK_BYTES)
             if not chunk:
                 break
             self.last = time.monotonic()
-            self._tail = chunk[-TAIL_BYTES:] if len(chunk) >= TAIL_BYTES else (self._tail + chunk)[-TAIL_BYTES:]
+            self.tail = (self.tail + chunk)[-TAIL_BYTES:]
             self._write(chunk)
         os.close(self._reader)
         self._file.close()

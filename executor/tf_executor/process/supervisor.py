@@ -21,7 +21,7 @@ from typing import Callable, Mapping, Sequence, Union
 from tf_executor.contract.events import Exited, TreeGone
 from tf_executor.contract.reports import EndReport
 
-from .tree import descendants, die_with_parent, signal_group, signal_process
+from .tree import descendants, die_with_parent, signal_process
 
 # User, resource limits and niceness: checked before the fork, set between fork and exec.
 
@@ -180,7 +180,7 @@ class Supervisor:
         with self._changed:
             # The process is not collected yet, so its id is still valid.
             if self._waiting.pop(pid, None) is not None:
-                signal_group(pid, signal.SIGKILL)
+                signal_process(-pid, signal.SIGKILL)
         return None
 
     def terminate(self) -> None:
@@ -188,7 +188,7 @@ class Supervisor:
         self._close()
         others = [pid for pid in descendants(os.getpid()) if _group_of(pid) != self._leader]
         if self._leader is not None:
-            signal_group(self._leader, signal.SIGTERM)
+            signal_process(-self._leader, signal.SIGTERM)
         for pid in others:
             signal_process(pid, signal.SIGTERM)
 

@@ -53,7 +53,8 @@ def remove_orphans(where: Path, prefix: str) -> None:
 
 #: POSIX shared memory: a tmpfs on every Linux, also in containers.
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
-_PREFIX, _NEW = "tf-executor-", ".tf-executor-"
+#: Prefix of the folders, which the next executor removes if their process has exited.
+PREFIX, _NEW = "tf-executor-", ".tf-executor-"
 
 #: User id and group id; None: the executor's own.
 Owner = Optional[Tuple[int, int]]
@@ -77,10 +78,10 @@ class MemoryFiles:
         """
         if not contents:
             return
-        remove_orphaned_files(self._memory)
+        remove_orphans(self._memory, PREFIX)
         if not os.path.ismount(self._memory):
             raise OSError(f"{self._memory} is not a tmpfs, so secrets would be written to disk; mount a tmpfs")
-        self._folder, self._lock = make_locked_folder(self._memory, _PREFIX)
+        self._folder, self._lock = make_locked_folder(self._memory, PREFIX)
         for number, (name, content) in enumerate(contents.items()):
             self._names[name] = f"{number}-{Path(name).name}"
             _write(self._names[name], content, owner, self._lock)
@@ -106,11 +107,6 @@ class MemoryFiles:
         if folder is not None:
             remove_folder(str(folder))
             os.close(self._lock)
-
-
-def remove_orphaned_files(memory: Path = SHARED_MEMORY) -> None:
-    """Remove files of killed executors."""
-    remove_orphans(memory, _PREFIX)
 
 
 def _write(name: str, content: bytes, owner: Owner, folder: int) -> None:

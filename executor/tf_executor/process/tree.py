@@ -87,12 +87,17 @@ def descendants(root: int) -> list[int]:
 
 def _parent(entry: Path) -> int:
     """Return the parent of a /proc entry, 0 if the process has exited."""
-    try:
-        text = (entry / "stat").read_text(errors="replace")
-    except OSError:
-        return 0
     # The name in parentheses may contain anything; state and parent follow its last parenthesis (proc(5)).
-    return int(text.rpartition(")")[2].split()[1])
+    fields = read_proc(entry / "stat").rpartition(")")[2].split()
+    return int(fields[1]) if fields else 0
+
+
+def read_proc(path: Path) -> str:
+    """Return the content of a file below /proc or /sys; empty if the file or its process does not exist."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def open_files(pid: int) -> Iterator[tuple[int, int]]:
@@ -110,23 +115,14 @@ def open_files(pid: int) -> Iterator[tuple[int, int]]:
 
 
 def signal_process(pid: int, number: int) -> None:
-    """Send a signal; ignore processes that have exited or belong to another user."""
+    """Send a signal to a process, or to the group -`pid` (kill(2)); ignore other users' and exited ones."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
 
 def has_signal_handler(pid: int, number: int) -> bool:
     """Return whether the process handles the signal, False if it has exited."""
-    try:
-        text = Path(f"/proc/{pid}/status").read_text(errors="replace")
-    except OSError:
-        return False
+    text = read_proc(Path(f"/proc/{pid}/status"))
     # Hexadecimal mask, signal 1 in the lowest bit (proc(5)).
     caught = next((line.split()[1] for line in text.splitlines() if line.startswith("SigCgt:")), "0")
     return bool(int(caught, 16) >> (number - 1) & 1)
-
-
-def signal_group(group: int, number: int) -> None:
-    """Send a signal to a process group; ignore errors like signal_process."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)

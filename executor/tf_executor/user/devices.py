@@ -5,7 +5,6 @@ from pathlib import Path
 
 #: Environment variable with the number of the task's GPUs, set by the executor.
 GPU_COUNT_VARIABLE = "TF_EXECUTOR_GPUS"
-_LOG_DIR = "LOG_DIR"
 
 
 def get_num_gpus() -> int:
@@ -21,7 +20,7 @@ def logdir() -> str:
 
     The option checkpoint_dir wins. Outside a task the folder is `logs` in the working directory.
     """
-    folder = os.environ.get(_LOG_DIR) or str(Path("logs").absolute())
+    folder = os.environ.get("LOG_DIR") or str(Path("logs").absolute())
     if "://" not in folder:
         Path(folder).mkdir(parents=True, exist_ok=True)
     return folder

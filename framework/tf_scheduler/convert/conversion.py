@@ -16,6 +16,7 @@ from defusedxml.common import DefusedXmlException
 from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.model.spec import Strategy
 from tf_scheduler.options.load import parse, resolve
+from tf_scheduler.options.schema.jobs import JOBS
 from tf_scheduler.options.warnings import ineffective_options
 
 from . import beta, tfjob, tony
@@ -49,20 +50,18 @@ class JobFile:
 def read_job_file(data: bytes, source: str) -> JobFile:
     """Read a job file. Raises OptionsError with `source` for an unsupported file."""
     if len(data) > MAX_BYTES:
-        raise _refused(f"{source}: {len(data)} bytes; a job file has up to {MAX_BYTES}")
+        raise OptionsError(f"{source}: {len(data)} bytes; a job file has up to {MAX_BYTES}")
     start = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
     if start == b"<":
         return JobFile(JobFileKind.TONY, _properties(data, source))
     if start == b"{":
         document = parse(data, source)
-        return _of_yaml([document], source) if "kind" in document else _options(document, source)
+        if "kind" in document:
+            return _of_yaml([document], source)
+        if not is_options_document(document):
+            raise OptionsError(f"{source} is not {_KINDS}")
+        return JobFile(JobFileKind.BETA, document)
     return _of_yaml(_documents(data, source), source)
-
-
-def _options(document: dict[str, Any], source: str) -> JobFile:
-    if not is_options_document(document):
-        raise _refused(f"{source} is not {_KINDS}")
-    return JobFile(JobFileKind.BETA, document)
 
 
 def _properties(data: bytes, source: str) -> dict[str, Any]:
@@ -70,11 +69,13 @@ def _properties(data: bytes, source: str) -> dict[str, Any]:
     try:
         root = ElementTree.fromstring(data, forbid_dtd=True)
     except DefusedXmlException as error:
-        raise _refused(f"{source}: XML with a DOCTYPE or entities is rejected, because they can read files") from error
+        raise OptionsError(
+            f"{source}: XML with a DOCTYPE or entities is rejected, because they can read files"
+        ) from error
     except (ElementTree.ParseError, ValueError) as error:
-        raise _refused(f"{source} is not XML: {error}") from error
+        raise OptionsError(f"{source} is not XML: {error}") from error
     if root.tag != "configuration":
-        raise _refused(f"{source} is not {_KINDS}: its root element is <{root.tag}>, expected <configuration>")
+        raise OptionsError(f"{source} is not {_KINDS}: its root element is <{root.tag}>, expected <configuration>")
     properties = ((entry.findtext("name") or "", entry.findtext("value") or "") for entry in root.iter("property"))
     return {name.strip(): value.strip() for name, value in properties if name.strip()}
 
@@ -82,10 +83,10 @@ def _properties(data: bytes, source: str) -> dict[str, Any]:
 def _documents(data: bytes, source: str) -> list[Any]:
     try:
         if sum(_size(root, {}) for root in list(yaml.compose_all(data, yaml.SafeLoader))) > MAX_NODES:
-            raise _refused(f"{source}: more than {MAX_NODES} entries")
+            raise OptionsError(f"{source}: more than {MAX_NODES} entries")
         return [document for document in yaml.load_all(data, _Loader) if document is not None]
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        raise _refused(f"{source} is not valid YAML: {' '.join(str(error).split())}") from error
+        raise OptionsError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from error
 
 
 class _Loader(yaml.SafeLoader):
@@ -136,7 +137,7 @@ def _of_yaml(documents: list[Any], source: str) -> JobFile:
         kinds = [str(one.get("kind")) for one in every if isinstance(one, dict)]
         other = next((f"a job of kind {kind}: {_OTHER_JOBS[kind]}" for kind in kinds if kind in _OTHER_JOBS), "")
         content = f"{len(jobs)} jobs; convert them one at a time" if jobs else other or "no job"
-        raise _refused(f"{source} must be {_KINDS}; it has {content}")
+        raise OptionsError(f"{source} must be {_KINDS}; it has {content}")
     others = tuple(Note(_named(one), "omitted: not a job") for one in every if one is not jobs[0])
     return JobFile(_JOB_KEYS[str(jobs[0]["kind"])], jobs[0], others)
 
@@ -155,19 +156,12 @@ def _named(document: Any) -> str:
     return f"{document.get('kind', 'document')} {name}".strip()
 
 
-def _refused(message: str) -> OptionsError:
-    return OptionsError([Problem("", message)])
-
-
 _CONVERTERS: Mapping[JobFileKind, Callable[[Mapping[str, Any], str], Iterator[Action]]] = {
     JobFileKind.TFJOB: tfjob.convert,
     JobFileKind.PYTORCH: tfjob.convert,
     JobFileKind.TONY: tony.convert,
     JobFileKind.BETA: beta.convert,
 }
-_JOBS = ("chief", "parameter_server", "worker", "gpu_worker", "evaluator")
-
-
 #: Sections with a default count above 0.
 _COUNTED = ("parameter_server", "worker")
 
@@ -199,8 +193,11 @@ def convert_job_file(data: bytes, source: str, program: str = "", strategy: str 
     try:
         options, notes = collect(_CONVERTERS[job.kind](job.content, program))
     except TooBigError as error:
-        raise OptionsError([Problem("", f"{source}: {error}")]) from error
-    _finish(options)
+        raise OptionsError(f"{source}: {error}") from error
+    for section in JOBS:
+        rows = options.get(section, {}).get("placement_constraint")
+        if isinstance(rows, list):
+            options[section]["placement_constraint"] = json.dumps(rows)
     if job.kind is not JobFileKind.BETA:
         for section in _COUNTED:
             options.setdefault(section, {}).setdefault("count", 0)
@@ -210,21 +207,13 @@ def convert_job_file(data: bytes, source: str, program: str = "", strategy: str 
     return Conversion(job.kind, options, (*job.notes, *notes, *effects))
 
 
-def _finish(options: dict[str, Any]) -> None:
-    """Convert constraints to text, as in options files."""
-    for section in _JOBS:
-        rows = options.get(section, {}).get("placement_constraint")
-        if isinstance(rows, list):
-            options[section]["placement_constraint"] = json.dumps(rows)
-
-
 def _strategy(options: dict[str, Any], strategy: str) -> list[Note]:
     service = options.setdefault("service", {})
     if strategy:
         service["strategy"] = strategy
     if service.get("strategy"):
         return []
-    counts = {section: options.get(section, {}).get("count", 0) for section in _JOBS}
+    counts = {section: options.get(section, {}).get("count", 0) for section in JOBS}
     workers = counts["worker"] + counts["gpu_worker"]
     mirrored = workers > 0 and not counts["parameter_server"] and workers + counts["chief"] > 1
     guess = Strategy.MULTI_WORKER_MIRRORED if mirrored else Strategy.BETWEEN_GRAPH

@@ -8,27 +8,16 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from .tables import Action, Converter, Location, Note, SetOption, attempt, display_value
 
 #: Suffixes of Kubernetes' quantities (Kubernetes API reference, Quantity).
-_SUFFIXES = {
-    "": 1.0,
-    "m": 1e-3,
-    "k": 1e3,
-    "M": 1e6,
-    "G": 1e9,
-    "T": 1e12,
-    "P": 1e15,
-    "Ki": 2.0**10,
-    "Mi": 2.0**20,
-    "Gi": 2.0**30,
-    "Ti": 2.0**40,
-    "Pi": 2.0**50,
-}
+_SUFFIXES = {"": 1.0, "m": 1e-3}
+_SUFFIXES |= {unit: 1e3**power for power, unit in enumerate("kMGTP", 1)}
+_SUFFIXES |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTP", 1)}
 _MEBI = 2.0**20
 #: `$(NAME)`, which Kubernetes replaces before the container starts; `$$(NAME)` stays `$(NAME)`.
 _REFERENCE = re.compile(r"(\$?)\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
@@ -209,13 +198,11 @@ def one_of(values: Mapping[str, str]) -> Callable[[Any], str]:
 def each(converter: Converter) -> Converter:
     """Return a converter of a list of objects; it notes invalid items and converts the others."""
 
-    def of_object(item: Any, location: Location) -> Iterable[Action]:
-        return converter(require_mapping(item), location)
-
     def of_list(value: Any, location: Location) -> Iterator[Action]:
         if not isinstance(value, list):
             raise ValueError("a list")
         for place, item in enumerate(value):
-            yield from attempt(of_object, item, replace(location, path=f"{location.path}[{place}]"))
+            here = replace(location, path=f"{location.path}[{place}]")
+            yield from attempt(lambda item, here: converter(require_mapping(item), here), item, here)
 
     return of_list

@@ -21,10 +21,10 @@ from tf_scheduler.model.state import Configuration, newest_first
 from .load import as_lists, resolve
 from .rules.update import find_refusals
 from .schema.document import OPTIONS, mask_options, mask_value
+from .schema.values import Document
 from .spec import to_spec
 from .update import changed_options
 
-Document = Mapping[str, Any]
 #: Number of stored configurations.
 MAX_CONFIGURATIONS = 10
 
@@ -56,7 +56,7 @@ def select_configuration(
     if before and before[0].id != candidate.id:
         old = rollback_options(before[0], options, defaults)
         candidate = replace(candidate, changed=None if old is None else _stored_changes(old, options))
-        refused = [] if old is None else find_refusals(old, options)
+        refused = [] if old is None else [*find_refusals(old, options)]
         if old is not None and refused:
             if strict and index_of(to_spec(old)).target != before[0].target:
                 raise OptionsError(refused)

@@ -1,4 +1,4 @@
-"""Convert options to the scheduler's environment variables and back.
+"""Pass options to the scheduler as environment variables, and read them there.
 
 On DC/OS, Cosmos renders the options into marathon.json.mustache, and Marathon sets the variables. A list is one
 variable: RECORD_END ends each entry, and UNIT_END ends each field of an object. Environments are `name=value` lists.
@@ -22,11 +22,6 @@ def variable_name(option: Option) -> str:
     return name or "_".join("PS" if part == "parameter_server" else part.upper() for part in option.path)
 
 
-def to_environment(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return all variables of resolved options, as the rendered template sets them."""
-    return {variable_name(option): _text(option.field, option.value(options)) for option in OPTIONS}
-
-
 def template_lines() -> list[str]:
     """Return one `"NAME": "{{path}}"` line per option for `env` in marathon.json.mustache, without commas."""
     return [f"{json.dumps(variable_name(option))}: {json.dumps(_tag(option))}" for option in OPTIONS]
@@ -40,30 +35,22 @@ def to_document(environment: Mapping[str, str]) -> dict[str, Any]:
     document: dict[str, Any] = {}
     for option in OPTIONS:
         text = environment.get(variable_name(option))
-        if text is None or text == _text(option.field, option.default):
+        if text is None or text == _default_text(option):
             continue
         option.put(document, _value(option.field, text))
     return document
 
 
-def _text(field: fields.Field[Any], value: Any) -> str:
-    """Return the value as Cosmos renders the option's tag."""
-    if value is None:
-        return ""
-    if isinstance(field, RecordList):
-        return "".join(f"{_record(field, record)}{RECORD_END}" for record in value)
-    if isinstance(field, Environment):
-        return "".join(f"{name}={text}{RECORD_END}" for name, text in value.items())
-    if isinstance(field, IntegerList):
-        return "".join(f"{item}{RECORD_END}" for item in value)
-    if isinstance(field, Boolean):
-        return json.dumps(value)
-    whole = isinstance(value, float) and value.is_integer()
-    return str(int(value) if whole else value)
-
-
-def _record(field: RecordList, record: Mapping[str, Any]) -> str:
-    return "".join(f"{record[name]}{UNIT_END}" for name in field.schema.fields)
+def _default_text(option: Option) -> str:
+    """Return the default as Cosmos renders the option's tag; defaults of other lists than numbers are empty."""
+    default = option.default
+    if isinstance(default, (tuple, dict)):
+        return "".join(f"{item}{RECORD_END}" for item in default)
+    if isinstance(default, bool):
+        return json.dumps(default)
+    if isinstance(default, float):
+        return f"{default:.12g}"
+    return "" if default is None else str(default)
 
 
 def _tag(option: Option) -> str:

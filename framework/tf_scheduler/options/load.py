@@ -18,6 +18,7 @@ from tf_scheduler.errors import OptionsError, Problem
 from .rules import jobs, plans, secrets, service
 from .schema.document import Options
 from .schema.fields import RecordList, json_excerpt
+from .schema.values import Document
 
 #: Maximum nesting of objects and lists.
 _MAX_DEPTH = 64
@@ -30,15 +31,17 @@ def parse(data: bytes, source: str) -> dict[str, Any]:
     try:
         document = json.loads(text, object_pairs_hook=lambda pairs: _object(pairs, repeated), parse_constant=_refuse)
     except json.JSONDecodeError as error:
-        raise _error(f"{source} is not JSON: line {error.lineno} column {error.colno}: {error.msg}") from error
+        raise OptionsError(f"{source} is not JSON: line {error.lineno} column {error.colno}: {error.msg}") from error
     except (ValueError, RecursionError) as error:
-        raise _error(f"{source} is not JSON: {error}") from error
+        raise OptionsError(f"{source} is not JSON: {error}") from error
     if repeated:
         raise OptionsError([Problem(name, f"is repeated in one object of {source}") for name in repeated])
     if not _fits(document, _MAX_DEPTH):
-        raise _error(f"{source} is nested deeper than {_MAX_DEPTH} levels")
+        raise OptionsError(f"{source} is nested deeper than {_MAX_DEPTH} levels")
     if not isinstance(document, dict):
-        raise _error(f'{source} must hold a JSON object, such as {{"service": {{...}}}}, not {text.strip()[:20]!r}')
+        raise OptionsError(
+            f'{source} must hold a JSON object, such as {{"service": {{...}}}}, not {text.strip()[:20]!r}'
+        )
     _check_characters(document, source)
     return document
 
@@ -55,14 +58,16 @@ def _check_characters(document: dict[str, Any], source: str) -> None:
         json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         half = error.object[error.start]
-        raise _error(f"{source} holds {half!r}, an incomplete surrogate pair; write the whole character") from error
+        raise OptionsError(
+            f"{source} holds {half!r}, an incomplete surrogate pair; write the whole character"
+        ) from error
 
 
 def _text(data: bytes, source: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _error(f"{source} is not UTF-8: invalid byte at offset {error.start}") from error
+        raise OptionsError(f"{source} is not UTF-8: invalid byte at offset {error.start}") from error
 
 
 def _object(pairs: list[tuple[str, Any]], repeated: list[str]) -> dict[str, Any]:
@@ -76,10 +81,6 @@ def _object(pairs: list[tuple[str, Any]], repeated: list[str]) -> dict[str, Any]
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a JSON number")
-
-
-def _error(message: str) -> OptionsError:
-    return OptionsError([Problem("", message)])
 
 
 #: Maximum number of option names in a message.
@@ -130,7 +131,7 @@ def _suggestion(name: str, schema: Schema) -> str:
 
 
 #: Function from resolved options to problems.
-Rule = Callable[[Mapping[str, Any]], Iterator[Problem]]
+Rule = Callable[[Document], Iterator[Problem]]
 
 
 def _rules_of(module: ModuleType) -> list[Rule]:
@@ -188,8 +189,6 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         merged[name] = merge(below, value) if both else value  # type: ignore[arg-type]
     return merged
 
-
-Document = Mapping[str, Any]
 
 #: Identity of the service, of Mesos and of the store. Without these options another service could be removed.
 _SECTIONS = ("mesos", "tls", "scheduler")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from tf_scheduler.model import secrets
 from tf_scheduler.model import spec as model
@@ -16,13 +15,13 @@ from .schema.fields import parse_ulimits
 from .schema.jobs import JOBS
 from .schema.placement import READ_ONLY
 from .schema.service import ORIGINAL_GPU_IMAGE, ORIGINAL_IMAGE
-from .schema.values import parse_constraints, split_names
+from .schema.values import Document, parse_constraints, split_names
 
 #: Plans of every service.
 _BUILT_IN = ("deploy", "update")
 
 
-def to_plans(options: Mapping[str, Any]) -> Mapping[str, PlanSpec]:
+def to_plans(options: Document) -> Mapping[str, PlanSpec]:
     """Return all plans, deploy and update first."""
     phases: dict[str, list[Mapping[str, str]]] = {name: [] for name in _BUILT_IN}
     for phase in options["phases"]:
@@ -32,7 +31,7 @@ def to_plans(options: Mapping[str, Any]) -> Mapping[str, PlanSpec]:
     return {name: _plan(name, options, own) for name, own in phases.items()}
 
 
-def _plan(name: str, options: Mapping[str, Any], phases: Sequence[Mapping[str, str]]) -> PlanSpec:
+def _plan(name: str, options: Document, phases: Sequence[Mapping[str, str]]) -> PlanSpec:
     after = {phase["phase"]: split_names(phase["after"]) for phase in phases}
     chosen = PlanStrategy(options[name]) if name in _BUILT_IN else PlanStrategy.SERIAL
     strategy = PlanStrategy.DEPENDENCY if any(after.values()) else chosen
@@ -43,9 +42,6 @@ def _phase(phase: Mapping[str, str]) -> PhaseSpec:
     indexes = tuple(int(index) for index in split_names(phase["tasks"]))
     strategy = PlanStrategy(phase["strategy"] or PlanStrategy.PARALLEL)
     return PhaseSpec(phase["phase"], phase["job"], strategy, indexes)
-
-
-Document = Mapping[str, Any]
 
 
 def volumes_of(options: Document, section: str) -> tuple[Volume, ...]:

@@ -19,6 +19,7 @@ from tf_scheduler.model.state import SchedulerState
 
 from .rules.update import find_refusals
 from .schema.document import OPTIONS, mask_value
+from .schema.values import Document
 from .spec import to_spec
 
 #: Launch setting -> description in messages.
@@ -37,7 +38,6 @@ _WORDS = {
     "cluster": "the size of the cluster",
 }
 
-Document = Mapping[str, Any]
 #: Maximum options or tasks in a message; maximum characters of a value.
 _MAX_ITEMS, _MAX_VALUE = 12, 60
 
@@ -73,8 +73,8 @@ class Difference:
 def difference(old: Document, new: Document, state: SchedulerState | None = None) -> Difference:
     """Compare two resolved documents. `state` has the launches; None: all tasks run with the old options."""
     changed = tuple(changed_options(old, new))
-    if refused := find_refusals(old, new):
-        return Difference(changed, tuple(refused))
+    if refused := tuple(find_refusals(old, new)):
+        return Difference(changed, refused)
     before, after = to_spec(old), to_spec(new)
     old_names, new_names = ({task.name: None for task in spec.tasks()} for spec in (before, after))
     reasons = _restart_reasons(before, after)

@@ -11,27 +11,22 @@ from tf_scheduler.model.spec import AfterFinish
 from .schema.document import OPTIONS
 from .schema.fields import Environment
 from .schema.jobs import JOBS
+from .schema.values import Document
 
-Document = Mapping[str, Any]
 _FOLDER = "CHECKPOINT_DIR"
 
 
 def find_warnings(document: Document, options: Document) -> list[Problem]:
     """Return the warnings about `document`, whose resolved form is `options`."""
-    return [notice for rule in _RULES for notice in rule(document, options)]
+    return [*ineffective_options(options), *(notice for rule in _RULES for notice in rule(document, options))]
 
 
 def ineffective_options(options: Document) -> Iterator[Problem]:
     """Return the options that have no effect but are set, with the reason."""
     for option in OPTIONS:
-        if option.value(options) == option.default:
-            continue
-        if reason := option.metadata("obsolete"):
+        reason = option.metadata("obsolete")
+        if reason and option.value(options) != option.default:
             yield Problem(str(option), f"has no effect: {reason}")
-
-
-def option_is_ineffective(_: Document, options: Document) -> Iterator[Problem]:
-    return ineffective_options(options)
 
 
 def environment_is_object(document: Document, _: Document) -> Iterator[Problem]:
@@ -82,7 +77,6 @@ def checkpoint_dir_is_not_shared(_: Document, options: Document) -> Iterator[Pro
 
 
 _RULES: tuple[Callable[[Document, Document], Iterator[Problem]], ...] = (
-    option_is_ineffective,
     environment_is_object,
     gcs_key_is_readable,
     job_url_is_local,

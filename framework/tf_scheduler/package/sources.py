@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tf_scheduler.errors import PackageError, Problem
+from tf_scheduler.errors import OptionsError, PackageError, Problem
 from tf_scheduler.options.environment import template_lines
+from tf_scheduler.options.load import parse
 
 PACKAGE, CONFIG, RESOURCE, TEMPLATE = "package.json", "config.json", "resource.json", "marathon.json.mustache"
 FILES = (PACKAGE, CONFIG, RESOURCE, TEMPLATE)
@@ -60,28 +61,14 @@ def _text(path: Path, problems: list[Problem]) -> str:
 
 
 def _document(name: str, text: str, problems: list[Problem]) -> dict[str, Any]:
-    repeated: list[str] = []
     try:
-        document = json.loads(text or "{}", object_pairs_hook=lambda pairs: _object(pairs, repeated))
-    except json.JSONDecodeError as error:
-        problems.append(Problem(name, f"line {error.lineno} column {error.colno}: {error.msg}"))
+        document = parse(text.encode() or b"{}", "the file")
+    except OptionsError as error:
+        problems += [Problem(name, str(problem)) for problem in error.problems]
         return {}
-    except (ValueError, RecursionError) as error:
-        problems.append(Problem(name, f"invalid JSON: {error}"))
-        return {}
-    problems += [Problem(name, f"`{key}`: duplicate name in one object") for key in repeated]
     if "\\u" in json.dumps(document):
         problems.append(Problem(name, "only ASCII is allowed in a Universe package, also as \\u escapes"))
-    if not isinstance(document, dict):
-        problems.append(Problem(name, "must be a JSON object"))
-        return {}
     return document
-
-
-def _object(pairs: list[tuple[str, Any]], repeated: list[str]) -> dict[str, Any]:
-    names = [name for name, _ in pairs]
-    repeated += sorted({name for name in names if names.count(name) > 1})
-    return dict(pairs)
 
 
 # --- repository

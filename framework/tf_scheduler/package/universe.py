@@ -63,10 +63,8 @@ def universe_files(sources: PackageSources) -> dict[str, bytes]:
         f"{home}/{RESOURCE}": _json(sources.resource),
         f"{home}/{TEMPLATE}": sources.template.encode(),
     }
-    listed = packages(sources)
-    return files | {
-        f"universe-{v}.json": _json(package_sources.repository_document(listed, v)) for v in package_sources.VERSIONS
-    }
+    documents = {v: package_sources.repository_document(packages(sources), v) for v in package_sources.VERSIONS}
+    return files | {f"universe-{version}.json": _json(document) for version, document in documents.items()}
 
 
 def build_universe(sources: PackageSources, folder: Path, url: str = PLACEHOLDER_URL) -> list[str]:

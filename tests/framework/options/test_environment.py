@@ -10,7 +10,6 @@ from tf_scheduler.errors import OptionsError
 from tf_scheduler.options.environment import (
     template_lines,
     to_document,
-    to_environment,
     variable_name,
 )
 from tf_scheduler.options.generate import config_schema
@@ -51,15 +50,6 @@ def test_cosmos_accepts_every_valid_document(document):
     assert [] == mismatches(merge(defaults(CONFIG), document), CONFIG)
 
 
-@SLOW
-@given(documents())
-def test_environment_mapping_is_reversible(document):
-    """For variables that are set without DC/OS."""
-    options = resolve(document)
-
-    assert options == resolve(to_document(to_environment(options)))
-
-
 def test_environment_matches_cosmos_rendering():
     """Whole numbers without a fraction, booleans in lower case, list entries with end marks."""
     document = {
@@ -75,7 +65,6 @@ def test_environment_matches_cosmos_rendering():
 
     variables = rendered(document)
 
-    assert variables == to_environment(resolve(document))
     assert {"A": "b=c, d", "E": ""} == resolve(to_document(variables))["service"]["environment"]
     assert ("60", "2", "0.5", "false") == tuple(
         variables[name] for name in ("SERVICE_FAILOVER_TIMEOUT", "WORKER_COUNT", "WORKER_CPUS", "WORKER_GPU_CHECK")
@@ -98,9 +87,9 @@ def test_option_variables_are_unique():
 
 def test_default_values_are_omitted():
     """The environment's defaults apply, and people see which options were set."""
-    options = resolve({"service": {"command": "x"}, "worker": {"count": 7}})
+    document = {"service": {"command": "x"}, "worker": {"count": 7}}
 
-    assert {"service": {"command": "x"}, "worker": {"count": 7}} == to_document(to_environment(options))
+    assert document == to_document(rendered(document))
     assert {} == to_document({})
 
 

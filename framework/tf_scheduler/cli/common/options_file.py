@@ -61,11 +61,11 @@ def localized(document: Options, folder: Path) -> dict[str, Any]:
 def read_bytes(path: Path) -> bytes:
     """Read a file of the user. Raises OptionsError with its name."""
     if path.exists() and not path.is_file():
-        raise OptionsError([Problem("", f"{path} is not a file")])
+        raise OptionsError(f"{path} is not a file")
     try:
         return path.read_bytes()
     except OSError as error:
-        raise OptionsError([Problem("", f"{path}: {error.strerror}")]) from error
+        raise OptionsError(f"{path}: {error.strerror}") from error
 
 
 def can_check_gpus() -> bool:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from tf_scheduler.errors import Problem
 from tf_scheduler.model.placement import GangMode
 from tf_scheduler.model.spec import LivenessKind, Strategy, SuccessPolicy
 from tf_scheduler.options.schema.jobs import JOBS
-from tf_scheduler.options.schema.values import split_names
-
-Document = Mapping[str, Any]
+from tf_scheduler.options.schema.values import Document, split_names
 
 _WITHOUT_PARAMETER_SERVERS = tuple(
     item.value for item in Strategy if item not in (Strategy.PARAMETER_SERVER, Strategy.BETWEEN_GRAPH)

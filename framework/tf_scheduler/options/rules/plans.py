@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from tf_scheduler.errors import Problem
 from tf_scheduler.model.plan import DEPLOY, RESERVED_PLAN_NAMES, UPDATE, PlanStrategy
 from tf_scheduler.model.spec import ADDRESS_DEPENDENTS, Strategy
 from tf_scheduler.options.schema.jobs import JOBS
-from tf_scheduler.options.schema.values import split_names
+from tf_scheduler.options.schema.values import Document, split_names
 
-Document = Mapping[str, Any]
 _PARALLEL = PlanStrategy.PARALLEL.value
 _OTHERS = tuple(name for name in RESERVED_PLAN_NAMES if name not in (DEPLOY, UPDATE))
 

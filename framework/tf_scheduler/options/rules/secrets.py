@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from itertools import product
 from urllib.parse import urlsplit
 
 from tf_scheduler.errors import Problem
-from tf_scheduler.model.secrets import SOURCE_FORMATS, SecretSource, parse_source
+from tf_scheduler.model.secrets import parse_source
 from tf_scheduler.options.schema.fields import json_excerpt
 from tf_scheduler.options.schema.jobs import JOBS
-from tf_scheduler.options.schema.values import split_names
-
-Document = Mapping[str, Any]
+from tf_scheduler.options.schema.values import Document, split_names
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-#: Sources of the scheduler's own credentials, which need no other credentials.
-_LOCAL = ("env", "file")
+#: Sections and options with the source of a credential of the scheduler.
+_CREDENTIALS = {"vault": ("token", "secret_id"), "mesos": ("secret",), "api": ("read_token", "write_token")}
 #: Names in the working directory that agent and executor use.
 _RESERVED = re.compile(r"(stdout|stderr|executor\.log)(\..*)?|\.tf_executor|\.python|.*\.pyz", re.DOTALL)
 #: Sections whose tasks may have volumes.
@@ -26,10 +24,16 @@ _SECTIONS = (*JOBS, "tensorboard", "data_service")
 _LOGS = "logs"
 
 
-def secret_has_destination(options: Document) -> Iterator[Problem]:
+def secret_destinations_are_valid(options: Document) -> Iterator[Problem]:
     for index, record in enumerate(options["secrets"]):
-        if not record["env"] and not record["file"]:
+        env, file = record["env"], record["file"]
+        if not env and not file:
             yield Problem(f"secrets.{index}", "must have env, file or both")
+        if env and not _VARIABLE.fullmatch(env):
+            yield Problem(f"secrets.{index}.env", f"must have only letters, digits and '_', not {json_excerpt(env)}")
+        if file and {"", ".", ".."} & set(file.split("/")):
+            expected = "a name, or a path below the working directory"
+            yield Problem(f"secrets.{index}.file", f"must be {expected}, not {json_excerpt(file)}")
 
 
 def jobs_of_secrets_and_volumes_exist(options: Document) -> Iterator[Problem]:
@@ -41,14 +45,17 @@ def jobs_of_secrets_and_volumes_exist(options: Document) -> Iterator[Problem]:
                 yield Problem(f"{option}.{index}.jobs", message)
 
 
-def secret_destinations_are_unique(options: Document) -> Iterator[Problem]:
-    seen: dict[tuple[str, str, str], int] = {}
-    for index, record in enumerate(options["secrets"]):
-        for job, kind in ((job, kind) for job in split_names(record["jobs"]) or JOBS for kind in ("env", "file")):
-            first = seen.setdefault((job, kind, record[kind]), index) if record[kind] else index
-            if first != index:
-                yield Problem(f"secrets.{index}", f"duplicate {record[kind]} of {job}: already set by secrets.{first}")
-                break
+def destinations_are_unique(options: Document) -> Iterator[Problem]:
+    for option, sections in (("secrets", tuple(JOBS)), ("volumes", _SECTIONS)):
+        seen: dict[tuple[str, str, str], int] = {}
+        for index, record in enumerate(options[option]):
+            kinds = [kind for kind in ("env", "file", "container_path") if record.get(kind)]
+            for job, kind in product(split_names(record["jobs"]) or sections, kinds):
+                value = record[kind].rstrip("/")
+                first = seen.setdefault((job, kind, value), index)
+                if first != index:
+                    yield Problem(f"{option}.{index}", f"duplicate {value} of {job}: already set by {option}.{first}")
+                    break
 
 
 def secret_sources_are_valid(options: Document) -> Iterator[Problem]:
@@ -57,20 +64,6 @@ def secret_sources_are_valid(options: Document) -> Iterator[Problem]:
             parse_source(record["source"])
         except ValueError as error:
             yield Problem(f"secrets.{index}.source", f"{error}, not {json_excerpt(record['source'])}")
-
-
-def secret_variables_are_valid(options: Document) -> Iterator[Problem]:
-    for index, record in enumerate(options["secrets"]):
-        if record["env"] and not _VARIABLE.fullmatch(record["env"]):
-            yield Problem(f"secrets.{index}.env", f"use letters, digits and '_', not {json_excerpt(record['env'])}")
-
-
-def secret_files_are_relative(options: Document) -> Iterator[Problem]:
-    for index, record in enumerate(options["secrets"]):
-        parts = record["file"].split("/")
-        if record["file"] and {"", ".", ".."} & set(parts):
-            expected = "a name, or a path below the working directory"
-            yield Problem(f"secrets.{index}.file", f"must be {expected}, not {json_excerpt(record['file'])}")
 
 
 def secret_files_are_unused(options: Document) -> Iterator[Problem]:
@@ -87,25 +80,20 @@ def secret_files_are_unused(options: Document) -> Iterator[Problem]:
             yield Problem(f"secrets.{index}.file", f"must not be {json_excerpt(file)}: the job has a file of this name")
 
 
-def references_need_variables(options: Document) -> Iterator[Problem]:
+def secret_sources_fit_destinations(options: Document) -> Iterator[Problem]:
     for index, record in enumerate(options["secrets"]):
-        source = _source(record["source"])
-        if source is not None and source.scheme == "reference" and (record["file"] or not record["env"]):
+        scheme = _scheme(record["source"])
+        if scheme == "reference" and (record["file"] or not record["env"]):
             yield Problem(f"secrets.{index}", "Mesos resolves a reference into a variable; use env without file")
-
-
-def reloadable_secrets_are_files(options: Document) -> Iterator[Problem]:
-    for index, record in enumerate(options["secrets"]):
-        source = _source(record["source"])
         if record["reload"] and not record["file"]:
             yield Problem(f"secrets.{index}.reload", "requires file: variables of a running program cannot change")
-        elif record["reload"] and source is not None and source.scheme == "env":
+        elif record["reload"] and scheme == "env":
             yield Problem(f"secrets.{index}.reload", "requires another source: the scheduler's variables are fixed")
 
 
 def vault_sources_need_vault(options: Document) -> Iterator[Problem]:
-    sources = [_source(record["source"]) for record in options["secrets"]]
-    if not options["vault"]["address"] and any(source is not None and source.scheme == "vault" for source in sources):
+    schemes = {_scheme(record["source"]) for record in options["secrets"]}
+    if "vault" in schemes and not options["vault"]["address"]:
         yield Problem("vault.address", "required by secrets with vault: sources")
 
 
@@ -120,12 +108,11 @@ def secret_urls_are_http(options: Document) -> Iterator[Problem]:
 
 
 def scheduler_secrets_are_local(options: Document) -> Iterator[Problem]:
-    """The scheduler must be able to read its own credentials without others."""
-    for section, name in (("vault", "token"), ("vault", "secret_id"), ("mesos", "secret")):
+    """Reject sources that need other credentials, and credentials in the options, which more people can read."""
+    for section, name in ((section, name) for section, names in _CREDENTIALS.items() for name in names):
         text = options[section][name]
-        source = _source(text)
-        if text and (source is None or source.scheme not in _LOCAL):
-            forms = " or ".join(SOURCE_FORMATS[scheme] for scheme in _LOCAL)
+        if text and _scheme(text) not in ("env", "file"):
+            forms = f"env:NAME or file:NAME of a file in {options['secret_delivery']['directory']}"
             # Do not repeat the value: it may be the secret itself.
             yield Problem(f"{section}.{name}", f"must name a source, as {forms}")
 
@@ -142,36 +129,21 @@ def mesos_secret_needs_principal(options: Document) -> Iterator[Problem]:
         yield Problem("service.principal", "must not contain a colon with mesos.secret: invalid in HTTP Basic")
 
 
-def _source(text: str) -> SecretSource | None:
+def _scheme(text: str) -> str:
+    """Return the scheme of a source; empty if the source is invalid."""
     try:
-        return parse_source(text)
+        return parse_source(text).scheme
     except ValueError:
-        return None
+        return ""
 
 
-def volume_host_paths_are_absolute(options: Document) -> Iterator[Problem]:
+def volume_paths_are_valid(options: Document) -> Iterator[Problem]:
     for index, record in enumerate(options["volumes"]):
         path = record["host_path"]
         if not path.startswith("/") or ".." in path.split("/"):
-            yield Problem(
-                f"volumes.{index}.host_path", f"must be an absolute path without '..', not {json_excerpt(path)}"
-            )
-
-
-def volume_container_paths_are_valid(options: Document) -> Iterator[Problem]:
-    for index, record in enumerate(options["volumes"]):
+            message = f"must be an absolute path without '..', not {json_excerpt(path)}"
+            yield Problem(f"volumes.{index}.host_path", message)
         path = record["container_path"]
         if {".", ".."} & set(path.split("/")) or not path.strip("/"):
             expected = "an absolute path, or a path below the working directory, without '.' and '..'"
             yield Problem(f"volumes.{index}.container_path", f"must be {expected}, not {json_excerpt(path)}")
-
-
-def volume_paths_are_unique(options: Document) -> Iterator[Problem]:
-    seen: dict[tuple[str, str], int] = {}
-    for index, record in enumerate(options["volumes"]):
-        path = record["container_path"].rstrip("/")
-        for job in split_names(record["jobs"]) or _SECTIONS:
-            first = seen.setdefault((job, path), index)
-            if first != index:
-                yield Problem(f"volumes.{index}", f"duplicate {path} of {job}: already set by volumes.{first}")
-                break

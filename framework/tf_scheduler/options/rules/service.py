@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from tf_scheduler.errors import Problem
-from tf_scheduler.model.secrets import parse_source
 from tf_scheduler.options.schema.fields import json_excerpt
-from tf_scheduler.options.schema.values import split_names
-
-Document = Mapping[str, Any]
+from tf_scheduler.options.schema.values import Document, split_names
 
 #: Service names of Marathon and DC/OS: lower-case words, dashes, folders.
 _NAME = re.compile(r"/?[a-z0-9]([a-z0-9-]*[a-z0-9])?(/[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
@@ -143,19 +139,3 @@ def open_api_has_no_credentials(options: Document) -> Iterator[Problem]:
     credentials = [name for name in _CREDENTIALS if api[name]]
     if api["authentication"] == "none" and credentials:
         yield Problem("api.authentication", f"must not be none with api.{credentials[0]}, which would be ignored")
-
-
-def api_tokens_are_sources(options: Document) -> Iterator[Problem]:
-    """A token in the options would be readable with the options."""
-    for name in ("read_token", "write_token"):
-        text = options["api"][name]
-        if text and not _is_local(text):
-            local = f"env:VARIABLE, or file:NAME of a file in {options['secret_delivery']['directory']}"
-            yield Problem(f"api.{name}", f"must name a source, as {local}")
-
-
-def _is_local(text: str) -> bool:
-    try:
-        return parse_source(text).scheme in ("env", "file")
-    except ValueError:
-        return False

@@ -6,14 +6,12 @@ allocates the resources of a running task to its role. The DC/OS SDK also fixes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from tf_scheduler.errors import Problem
 from tf_scheduler.options.schema.fields import json_excerpt
+from tf_scheduler.options.schema.values import Document
 from tf_scheduler.options.spec import to_spec
-
-Document = Mapping[str, Any]
 
 _ANOTHER = "install another service"
 _NETWORK = "tasks on different networks cannot connect"
@@ -30,12 +28,8 @@ _FIXED = {
 }
 
 
-def find_refusals(old: Document, new: Document) -> list[Problem]:
+def find_refusals(old: Document, new: Document) -> Iterator[Problem]:
     """Return the refused changes between two resolved options documents."""
-    return list(_refusals(old, new))
-
-
-def _refusals(old: Document, new: Document) -> Iterator[Problem]:
     before, after = to_spec(old), to_spec(new)
     # State, role and addresses of a running service depend on its name.
     if before.name != after.name:

@@ -236,23 +236,18 @@ class Environment(OptionField[Mapping[str, str]]):
 
 def _variables(entries: Sequence[object]) -> Mapping[str, str]:
     variables: dict[str, str] = {}
-    wrong: dict[str, list[str]] = {}
-    for index, entry in enumerate(entries):
-        problem = _entry_problem(entry)
-        if not problem and isinstance(entry, dict):
-            problem = f"duplicate variable {entry['name']}" if entry["name"] in variables else ""
-            variables[entry["name"]] = entry["value"]
-        if problem:
-            wrong[str(index)] = [problem]
-    if wrong:
-        raise ValidationError(wrong)
+
+    def read(entry: object) -> None:
+        if not isinstance(entry, dict) or entry.keys() != {"name", "value"} or not isinstance(entry["name"], str):
+            raise ValidationError(f'must be {{"name": ..., "value": ...}}, not {json_excerpt(entry)}')
+        name, value = entry["name"], entry["value"]
+        problem = _variable_problem(name, value)
+        if problem or name in variables:
+            raise ValidationError(problem or f"duplicate variable {name}")
+        variables[name] = value
+
+    _each(entries, "a list", read)
     return variables
-
-
-def _entry_problem(entry: object) -> str:
-    if not isinstance(entry, dict) or entry.keys() != {"name", "value"} or not isinstance(entry["name"], str):
-        return f'must be {{"name": ..., "value": ...}}, not {json_excerpt(entry)}'
-    return _variable_problem(entry["name"], entry["value"])
 
 
 def _variable_problem(name: str, value: object) -> str:
@@ -342,12 +337,7 @@ class Section(Schema):
 
 def section(schema: type[Section], description: str) -> fields.Nested:
     """Return a field for a nested section; an omitted section has the defaults of its options."""
-    return fields.Nested(schema, load_default=lambda: _defaults(schema), metadata={"description": description})
-
-
-def _defaults(schema: type[Section]) -> dict[str, Any]:
-    loaded: dict[str, Any] = schema().load({})
-    return loaded
+    return fields.Nested(schema, load_default=lambda: schema().load({}), metadata={"description": description})
 
 
 #: Limits of setrlimit(2) on Linux.

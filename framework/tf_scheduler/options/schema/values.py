@@ -16,6 +16,9 @@ from typing import Any
 
 from tf_scheduler.model.placement import HOSTNAME, Constraint, Operator
 
+#: An options document, or a section of one.
+Document = Mapping[str, Any]
+
 _FORMS = '[["field", "OPERATOR", "value"], ...], ["field", "OPERATOR", "value"] or field:OPERATOR:value,...'
 _OPERATORS = ", ".join(item.value for item in Operator)
 
