@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -49,22 +50,23 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 _HEAD = """\
 # State machines of plans
 
-Statuses of steps, phases and plans, and their transitions. This page is generated from the tables that the code uses.
-How to use plans is described in [plans.md](plans.md).
+This page lists the statuses of steps, phases and plans, and their transitions. It is generated from the tables that the
+code uses. [plans.md](plans.md) describes how to use plans.
 
-No status is stored. Each is derived from records (launches and their options), task statuses (as last reported by Mesos)
-and operators' commands (interrupts, forced steps, restarts, parameters). A restarted scheduler therefore shows and
-continues the same plans.
+The scheduler does not store the status of a step, phase or plan. It derives each status from records (launches and their
+options), task statuses (as last reported by Mesos) and operators' commands (interrupts, forced steps, restarts,
+parameters). A restarted scheduler therefore shows and continues the same plans.
 """
 
 _SHOWN = """\
 A PENDING or PREPARED step is shown as WAITING while it is interrupted, or while it is a canary that is not released.
-The step of a paused task is shown as PAUSING, and as PAUSED when its placeholder runs. Phase and plan use the step's
-own status.
+The step of a paused task is shown as PAUSING, and as PAUSED when its placeholder runs. For the status of
+its phase and plan, such a step counts with its original status.
 """
 
 _MOVES_HEAD = """\
-The simulation checks that no other transition happens, and that each of these does (`tests/simulation/test_moves.py`).
+The tests check that each transition in the table happens in the simulation, and that no other transition happens
+(`tests/simulation/test_moves.py`).
 """
 
 
@@ -81,7 +83,10 @@ def _sections() -> Iterator[str]:
     yield "If its task has the wanted launch:"
     yield _table(("state of the launch", "status"), _launched())
     yield "## A step that stops or removes something"
-    yield "It kills a task, erases its record, releases a reservation, or deregisters. The first row that applies:"
+    yield (
+        "Such a step kills a task, erases the record of a task, releases a reservation, or deregisters the framework. "
+        "The first row that applies:"
+    )
     yield _table(("step", "status"), ((row.value, status.value) for row, status in ENDINGS.items()))
     yield _SHOWN
     yield "## Transitions of a step"
@@ -93,11 +98,11 @@ def _sections() -> Iterator[str]:
     yield _table(("condition", "status"), ((words, status.value) for status, _, words in AGGREGATE))
     yield "## Commands"
     yield (
-        "Each verb applies to a plan, a phase or a step. The answer is 208 if the node has one of these statuses and "
-        "nothing would change, otherwise 200."
+        "Each command applies to a plan, a phase or a step. The answer to a command is 208 if the plan, phase or step has a "
+        "status in the table and nothing would change, otherwise 200."
     )
     yield _table(("verb", "already done"), _verbs())
-    yield f"A canary strategy holds the first {CANARIES} incomplete steps; each `continue` releases one."
+    yield f"A canary strategy holds the first {CANARIES} incomplete steps; each `continue` releases one step."
     yield "## Plans"
     yield "In order of priority for a task that several plans would work on:"
     yield _table(("plan", "purpose"), _kinds())
@@ -179,63 +184,70 @@ def _listed(items: Iterable[Status | JobKind]) -> str:
 
 _INTRODUCTION = f"""# Recovery
 
-What happens when a task is lost, or ends without having finished. The tables of this page are generated from the code.
+This page describes what happens when a task is lost, or ends before it has finished. The tables of this page are
+generated from the code.
 
-1. The **cause** is determined: the first row that applies in the [first table](#why-it-ended).
-2. Unless the cause is permanent, the task restarts with its **restart group** ([second table](#what-starts-again)). Tasks of
-   the group that still run are stopped immediately.
+1. The scheduler determines the **cause** of the loss: the first row that applies in the [first table](#why-it-ended).
+2. Unless the cause is permanent, the task restarts with its **restart group** ([second table](#what-starts-again)). The
+   scheduler immediately stops the running tasks of the restart group.
 3. The task waits for its **back-off**: none after the first loss, then `restart.backoff` seconds, doubled each time up
    to `restart.max_backoff`, with jitter. A launch of {recover.STEADY_SECONDS:g} s or more resets the back-off.
 4. After the back-off, the task waits up to {replacement.PREVIOUS_ADDRESS_WAIT:g} s for its **previous address** (agent and port), so that no other
-   task must restart. After these {replacement.PREVIOUS_ADDRESS_WAIT:g} s, or immediately if its agent is gone, it is placed on any agent. Then
-   the ClusterSpec gets a new generation, and more tasks may restart (fourth column of the second table).
+   task must restart. After these {replacement.PREVIOUS_ADDRESS_WAIT:g} s, or immediately if the agent is gone, the scheduler places the task on any
+   agent. With a new address the ClusterSpec gets a new generation, and more tasks may restart (fourth column of the
+   second table).
 5. After two consecutive **crashes** at one address, the task gets other ports, because a process outside Mesos may hold
    the port. A crash is a failure of the program (an exit code that does not request a restart, or SIGABRT) within
    {recover.CRASH_WINDOW:g} s of its launch, before its server answered and before it reported progress. No task of the
-   service gets this port on this agent again, except while rounds of offers fail. The last {recover.MAX_BAD_ADDRESSES} such addresses of
-   each task are remembered.
+   service gets the port of repeated crashes on the same agent again, except while rounds of offers fail. The scheduler
+   remembers the last {recover.MAX_BAD_ADDRESSES} addresses with repeated crashes of each task.
 
-Each of these decisions is stored before it is carried out, so back-off and failure counts survive the scheduler.
+The scheduler stores each recovery decision before it executes the decision, so back-off and failure counts survive a
+restart of the scheduler.
 
-Finished tasks are not relaunched. The job fails if the second table requires a restart of the whole cluster, but another
-task of the cluster has already finished: the restarted tasks would wait for the finished one forever.
+Finished tasks are not relaunched. If the second table requires a restart of the whole cluster, but another task of the
+cluster has already finished, the job fails. In this case the restarted tasks would wait for the finished task forever.
 
 An unreachable task, whose agent does not answer, counts as lost after `recovery.unreachable_timeout` seconds, or after
-`unreachable_timeout` of its job. If the task returns later, it is killed. If Mesos reports that its agent was
-removed, the task is replaced immediately.
+`unreachable_timeout` of its job. If an unreachable task returns after it counted as lost, the scheduler kills the task.
+If Mesos reports that the agent of a task was removed, the scheduler replaces the task immediately.
 
 ## Start-up timeout and hang detection
 
 TensorFlow blocks forever, without an error, on a missing peer. A program is stopped and relaunched with its restart
 group if its TensorFlow server does not answer `recovery.start_timeout` seconds after its start, and it has reported no
-progress. This applies only if a server is expected, for one of these reasons: the server of another task answers, the server
-of an earlier launch of the task answered, or the executor starts the server itself (`service.job_name`). The last output
-of the program is reported. A late launch does not count as a failure, but after {startup_timeout.MAX_LATE_LAUNCHES} in a row another one fails the job.
-If no server is expected and none answers, the scheduler logs the names of the tasks and stops none of them, because
-programs may have no server. No task is late in the first {startup_timeout.RECONNECT_GRACE:g} s after the scheduler has connected to Mesos.
+progress. The start-up timeout applies only if a server is expected. A server is expected if the server of another task
+answers, if the server of an earlier launch of the task answered, or if the executor starts the server itself
+(`service.job_name`). The scheduler reports the last output of a program that it stops at the start-up timeout. A late
+launch does not count as a failure, but after {startup_timeout.MAX_LATE_LAUNCHES} late launches in a row another late launch fails the job. If no server is
+expected and none answers, the scheduler logs the names of the tasks and stops none of them, because programs may have
+no server. No task is late in the first {startup_timeout.RECONNECT_GRACE:g} s after the scheduler has connected to Mesos.
 
 A launch that is in TASK_STAGING, or without any status, for `recovery.start_timeout` seconds (minimum {startup_timeout.MIN_LAUNCH_SECONDS:g}) counts
-as lost. Mesos is asked to kill it, and the next launch moves to another agent if possible.
+as lost. The scheduler asks Mesos to kill the lost launch. The next launch moves to another agent if possible.
 
-With `health.stalled_after`, the executor stops a program without progress and output for that time, and it counts as a
-failure. Parameter servers, and workers with strategy `parameter_server`, are excluded because they are silent.
+With `health.stalled_after`, the executor stops a program that has no progress and no output for this time. The stop of
+a stalled program counts as a failure. `health.stalled_after` does not apply to parameter servers, and to workers with
+strategy `parameter_server`, because these tasks are silent.
 
 ## Avoided agents
 
-A failure counts against the agent if a launch could not start there, was lost there, or did not join. Failures within
-{failure_causes.SAME_INCIDENT_SECONDS:g} s on one agent count once; crashes of programs do not count. After `recovery.avoid_after` failures within
-`recovery.avoid_for` seconds the agent is avoided for the same time, also by tasks with their previous address there. If
-a round of offers fails, avoided agents are used, too: the least bad one first.
+A failure counts against the agent if a launch could not start on the agent, was lost on the agent, or did not join.
+Failures within {failure_causes.SAME_INCIDENT_SECONDS:g} s on one agent count once; crashes of programs do not count against the agent. After
+`recovery.avoid_after` failures within `recovery.avoid_for` seconds the agent is avoided for `recovery.avoid_for`
+seconds, also by tasks with their previous address on the agent. If a round of offers fails, the scheduler uses avoided
+agents, too, beginning with the agent that has the fewest failures.
 
 ## Restart with fewer workers
 
-Collective training restarts as a whole. With `worker.min_count`, if not all workers could be placed for
-`recovery.shrink_after` seconds, the cluster restarts with as many as possible, at least that number: the lowest indexes,
-in their own ClusterSpec. The next restart asks for all workers again; running training is not stopped for it.
+Collective training restarts as a whole. If not all workers could be placed for `recovery.shrink_after` seconds, and
+`worker.min_count` is set, the cluster restarts with as many workers as possible, but at least `worker.min_count`. A
+smaller cluster has the workers with the lowest indexes, in a ClusterSpec of their own. The next restart of a smaller
+cluster asks for all workers again; running training is not stopped to add workers.
 
 ## Options of a job
 
-In the section of each job: `restart_policy`, `max_failures`, `uncounted_exit_codes`, `unreachable_timeout`.
+The section of each job has these options: `restart_policy`, `max_failures`, `uncounted_exit_codes`, `unreachable_timeout`.
 
 | `restart_policy` | relaunched after | counted |
 | --- | --- | --- |
@@ -246,17 +258,18 @@ In the section of each job: `restart_policy`, `max_failures`, `uncounted_exit_co
 
 ## Operators' commands
 
-For one task: `restart` (at its previous address if possible), `replace` (on another agent if possible), `pause`,
-`resume`. Its restart group restarts with it. Commands do not count as failures, and survive the scheduler. Finished
-tasks are not relaunched.
+These commands apply to one task: `restart` (at its previous address if possible), `replace` (on another agent if
+possible), `pause`, `resume`. The restart group of the task restarts with the task. Commands of operators do not count as
+failures, and survive a restart of the scheduler. Finished tasks are not relaunched.
 
-`pause` stops the program and keeps the task's resources: a placeholder with the same resources is launched at the
-previous address, which prints that the task is paused, and sleeps. It gets no secrets, hooks, health checks or time
-limits. `resume` launches the program there again. Tasks that would restart with the paused task at its previous address
-are paused with it (the chief with a parameter server, all tasks in collective training), until the task is resumed or an
-update removes it. Between two launches of a task, here of the program and of the placeholder, about a second passes, in
-which another framework can take resources that are not reserved. A lost paused task is relaunched as a placeholder after
-a back-off, on another agent if its own is gone. This never counts as a failure.
+`pause` stops the program and keeps the task's resources. The scheduler launches a placeholder with the same resources at
+the previous address. The placeholder prints that the task is paused, and sleeps. The placeholder gets no secrets, hooks,
+health checks or time limits. `resume` launches the program at the address of the placeholder. Tasks that would restart
+with the paused task at its previous address are paused with it: the chief with a parameter server, all tasks in
+collective training. Dependent tasks stay paused until the paused task is resumed or an update removes it. Between the
+end of the program and the launch of the placeholder about a second passes, in which another framework can take
+resources that are not reserved. A lost paused task is relaunched as a placeholder after a back-off, on another agent if
+the previous agent is gone. The loss of a paused task never counts as a failure.
 """
 
 
@@ -271,13 +284,14 @@ def _causes() -> str:
     table = _table(["the first that applies", "cause", "relaunched", "counted"], rows)
     note = (
         f"A `user error` within {recover.COLLATERAL_SECONDS:g} s after the loss of another task is *collateral*: the task is "
-        "relaunched, and the error is not counted. It is counted if the strategy is `independent`, whose tasks do not "
-        "depend on each other; if the other task's end was itself collateral; or if the failed launch replaced one that "
-        "was stopped because of the loss. *Counted* means against `restart.max_failures` within `restart.window`; one more fails the job. "
-        "`restart.uncounted_exit_codes` are the exit codes that request a restart. The result of a job names the "
-        f"failure that ended it; tasks that fail up to {recover.COLLATERAL_SECONDS:g} s later are listed as its consequences."
+        "relaunched, and the error is not counted. A collateral error is counted in three cases: the strategy is "
+        "`independent`, whose tasks do not depend on each other; the other task's end was itself collateral; or the failed "
+        "launch replaced a launch that was stopped because of the loss. A *counted* failure counts against "
+        "`restart.max_failures` within `restart.window`; one failure more fails the job. `restart.uncounted_exit_codes` lists "
+        "the exit codes that request a restart. The result of a job names the failure that ended the job. Tasks that fail up "
+        f"to {recover.COLLATERAL_SECONDS:g} s later are listed as consequences of this failure."
     )
-    return f"{table}\n\n{note}"
+    return f"{table}\n\n{textwrap.fill(note, 120, break_on_hyphens=False)}"
 
 
 def _treatment(cause: Cause) -> list[str]:

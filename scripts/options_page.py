@@ -17,7 +17,7 @@ _HEAD = """\
 
 The options of a service are one JSON file, the same for `dcos package install tensorflow --options=FILE` and for
 `dcos-tensorflow local run FILE`. Omitted options have their defaults. Options files of the DC/OS package
-beta-tensorflow (0.2.0-1.5.0) work unchanged: names, types and defaults are the same.
+beta-tensorflow (0.2.0-1.5.0) work unchanged, because names, types and defaults of their options are the same.
 
     {
       "service": {"name": "mnist", "command": "python train.py", "job_url": "https://example.com/train.py"},
@@ -37,10 +37,15 @@ The shell completes commands, files and the options of `explain` after
 
 Unknown names are errors. Options without effect are accepted with a warning.
 
-*Update* is the effect of a new value on a running service. *live*: no task restarts; *scale*: tasks are added or
-removed, and tasks that need every address restart; *restart*: the affected tasks restart; *fixed*: the change is
-refused, install another service. *Variable* is the environment variable that carries the option to the scheduler. In
-a list, the control character 0x1e ends each entry, and 0x1f ends each field of an object.
+The column *update* of the tables is the effect of a new value on a running service:
+
+- *live*: no task restarts.
+- *scale*: tasks are added or removed, and tasks that need every address restart.
+- *restart*: the tasks that the option affects restart.
+- *fixed*: the change is refused; install another service instead.
+
+The column *variable* is the environment variable that carries the option to the scheduler. In the variable of a list, the
+control character 0x1e ends each entry, and 0x1f ends each field of an object.
 
 This page is generated from the schema by `scripts/generate-options`.
 """

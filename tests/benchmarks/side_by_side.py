@@ -257,7 +257,10 @@ def main() -> None:
     print(text)
     if given.write:
         load = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
-        load = f"Rounds: {given.rounds}; steps: {given.steps} (of each worker; with digits of all together); {load}."
+        load = (
+            f"The comparison ran {given.rounds} rounds of {given.steps} steps of each worker (with digits: of all workers "
+            f"together), on {load}."
+        )
         page = given.write.read_text()
         given.write.write_text(_PLACE.sub(lambda place: f"{place[1]}\n{load}\n\n{text}\n\n{place[2]}", page))
 

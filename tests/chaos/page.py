@@ -49,36 +49,37 @@ _LONGEST = 200
 HEAD = """\
 # Reliability
 
-Faults during a real training on a real Mesos, and their measured effects. This command repeats the measurement and
-writes this page:
+This page shows the measured effects of faults during a real training on a real Mesos. This command repeats the
+measurement and writes this page:
 
     {command}
 
-It trains [examples/digits](../examples/digits) (a chief, a parameter server, two workers) on a local cluster of three
-agents, with the scheduler as a separate process that Marathon restarts. The faults occur one by one, each after
-recovery from the previous one; *killed* is SIGKILL, *frozen* SIGSTOP. The same `--seed` gives the same sequence.
-`--minutes` limits the time, `--faults` selects faults. Exit code 0: every training succeeded, and all invariants
-below held.
+`scripts/chaos` trains [examples/digits](../examples/digits) (a chief, a parameter server, two workers) on a local
+cluster of three agents, with the scheduler as a separate process that Marathon restarts. The faults occur one by one,
+each after recovery from the previous fault. A *killed* process gets SIGKILL, a *frozen* process SIGSTOP. The same
+`--seed` gives the same sequence of faults. `--minutes` limits the time of `scripts/chaos`, and `--faults` selects
+faults. Exit code 0 means that every training succeeded, and that all invariants of this page held.
 """
 
 COLUMNS = """\
-Seconds; for several strikes the median, and in parentheses the maximum.
+All times are in seconds. If a fault occurred several times, the table shows the median and, in parentheses, the maximum.
 
-- *noticed*: from the fault until executor, agent or master reported the task as lost (as unreachable, for a frozen
-  agent).
-- *decided*: from that report, its delivery included, until the scheduler had stored the restart. `-`: no decision.
-- *answers again*: from the fault until the TensorFlow servers of all affected tasks answered again, each in a new
-  process that has imported TensorFlow.
+- *noticed*: time from the fault until executor, agent or master reported the task as lost. A task on a frozen agent is
+  reported as unreachable.
+- *decided*: time from the report of the loss, its delivery included, until the scheduler had stored the restart. `-`:
+  no decision.
+- *answers again*: time from the fault until the TensorFlow servers of all affected tasks answered again. Each server
+  runs in a new process that has imported TensorFlow.
 - *stood still*: additional time without a finished epoch.
-- *all as before*: from the fault until every task ran and answered, everything was registered with the master, every
-  update was acknowledged, and another epoch was finished.
-- *steps lost*: maximum number of repeated training steps: those of finished epochs, and of the running epoch, which a
-  new chief restarts. *none*: training continued where it was.
-- *hit*: tasks whose programs the fault ended. *others*: further restarted tasks.
+- *all as before*: time from the fault until every task ran and answered, scheduler and agents were registered with the
+  master, every update was acknowledged, and another epoch was finished.
+- *steps lost*: maximum number of repeated training steps. Repeated steps are steps of finished epochs, and steps of the
+  running epoch, which a new chief restarts. *none*: the training continued without repeated steps.
+- *hit*: tasks whose programs ended because of the fault. *others*: further restarted tasks.
 """
 
 HELD = """\
-Checked continuously, after each fault, and at the end:
+These invariants are checked continuously, after each fault, and at the end:
 
 - the training succeeded, with the accuracy that its chief requires (0.95);
 - no task was launched before its previous launch had ended or was abandoned, and no two programs of one task ran at
@@ -183,9 +184,9 @@ def _bare(trainings: Sequence[Training]) -> Iterator[str]:
     if times is None:
         yield "Not measured: no worker was killed, or none was started by hand."
         return
-    yield f"Started by hand during the training, a worker's program takes {median(bare):.1f} s until it answers."
-    yield f"From the kill of a worker to the answer of the next one it took {median(known):.1f} s:"
-    yield f"{times:.2f} times as long."
+    yield f"A worker's program that is started by hand during the training takes {median(bare):.1f} s until it answers."
+    yield f"From the kill of a worker to the answer of its replacement {median(known):.1f} s passed,"
+    yield f"{times:.2f} times as long as the start by hand."
 
 
 def _trainings(trainings: Sequence[Training]) -> Iterator[str]:
@@ -199,7 +200,7 @@ def _trainings(trainings: Sequence[Training]) -> Iterator[str]:
 
 
 def _circumstances(found: Circumstances) -> Iterator[str]:
-    yield f"Measured on {found.day}, on {found.processors} processors, with a load of {found.load:.1f}"
-    yield "on average, to which chief, parameter server and workers contribute 4."
+    yield f"The times were measured on {found.day}, on {found.processors} processors, with an average load of"
+    yield f"{found.load:.1f}. Chief, parameter server and workers contribute 4 to this load."
     if found.load > 2 * found.processors:
-        yield "The machine was busy with other work: importing TensorFlow then takes a multiple of its usual time."
+        yield "The machine was busy with other work, so importing TensorFlow took a multiple of its usual time."
