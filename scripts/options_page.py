@@ -44,8 +44,8 @@ The column *update* of the tables is the effect of a new value on a running serv
 - *restart*: the tasks that the option affects restart.
 - *fixed*: the change is refused; install another service instead.
 
-The column *variable* is the environment variable that carries the option to the scheduler. In the variable of a list, the
-control character 0x1e ends each entry, and 0x1f ends each field of an object.
+The column *variable* is the environment variable that carries the option to the scheduler. In the variable of a list,
+the control character 0x1e ends each entry, and 0x1f ends each field of an object.
 
 This page is generated from the schema by `scripts/generate-options`.
 """

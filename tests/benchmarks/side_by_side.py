@@ -258,8 +258,8 @@ def main() -> None:
     if given.write:
         load = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
         load = (
-            f"The comparison ran {given.rounds} rounds of {given.steps} steps of each worker (with digits: of all workers "
-            f"together), on {load}."
+            f"The comparison ran {given.rounds} rounds of {given.steps} steps of each worker "
+            f"(with digits: of all workers together), on {load}."
         )
         page = given.write.read_text()
         given.write.write_text(_PLACE.sub(lambda place: f"{place[1]}\n{load}\n\n{text}\n\n{place[2]}", page))

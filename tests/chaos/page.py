@@ -62,7 +62,8 @@ faults. Exit code 0 means that every training succeeded, and that all invariants
 """
 
 COLUMNS = """\
-All times are in seconds. If a fault occurred several times, the table shows the median and, in parentheses, the maximum.
+All times are in seconds. If a fault occurred several times, the table shows the median and, in parentheses, the
+maximum.
 
 - *noticed*: time from the fault until executor, agent or master reported the task as lost. A task on a frozen agent is
   reported as unreachable.
